@@ -1,0 +1,3 @@
+"""ranklaunch: the one container ENTRYPOINT for distributed training."""
+
+__version__ = "0.1.0"
