@@ -1,0 +1,83 @@
+# Needs Python 3.9 or newer (3.10 for the training examples) and pip's access to a package index; everything goes into .venv.
+
+PYTHON ?= python3
+METHOD ?= spawn
+NODES  ?= 2
+SLOTS  ?= 2
+EPOCHS ?= 5
+
+VENV := .venv/bin
+EXAMPLE_spawn     := examples/ddp_digits.py
+EXAMPLE_torchrun  := examples/ddp_digits.py
+EXAMPLE_ranktable := examples/ddp_digits.py
+EXAMPLE_pytorch   := examples/ddp_spawn_digits.py --procs_per_node $(SLOTS)
+EXAMPLE := $(or $(EXAMPLE_$(METHOD)),$(error METHOD=$(METHOD): make run knows spawn, pytorch, torchrun and ranktable))
+RUN     := runs/$(METHOD)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint golden pythons test-pythons
+
+help: ## say what can be made
+	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
+	@echo "Settings: METHOD=$(METHOD) (spawn, pytorch, torchrun or ranktable), NODES, SLOTS, EPOCHS, PYTHON=$(PYTHON)"
+
+run: .venv/.installed-examples ## train on 2 nodes of 2 ranks, simulated on this machine; a second time goes on from the checkpoint
+	PATH="$(CURDIR)/$(VENV):$$PATH" $(VENV)/ranklaunch simulate --nodes $(NODES) --slots $(SLOTS) --method $(METHOD) \
+	  --python $(VENV)/python --log-dir $(RUN)/logs -- $(EXAMPLE) --epochs $(EPOCHS) --checkpoint $(RUN)/digits.pt
+	@echo "checkpoint: $(RUN)/digits.pt"
+
+test: .venv/.installed-examples .venv/.installed-test ## run all tests
+	$(VENV)/pytest
+
+lint: .venv/.installed-lint ## check style and types of Python, and shell scripts
+	$(VENV)/ruff check
+	$(VENV)/ruff format --check
+	$(VENV)/mypy
+	shellcheck .ci/run $(shell find . -path './.?*' -prune -o -name '*.sh' -print)
+
+golden: .venv/.installed-examples .venv/.installed-test ## write the golden files anew: read their diff before you commit it
+	$(VENV)/pytest --update-golden
+
+.venv/bin/pip:
+	@$(call make-venv,$(PYTHON),.venv)
+
+.venv/.installed-%: pyproject.toml | .venv/bin/pip
+	@echo "installing ranklaunch[$*] into .venv (with PyTorch, about a minute)"
+	@$(VENV)/python -m pip install -q -e '.[$*]'
+	@touch $@
+
+# $(call make-venv,PYTHON,FOLDER). Debian and Ubuntu have venv in a package of its own: root, in a container mostly, gets it
+# and others are told. Before 21.3, pip cannot install an editable project that has no setup.py.
+define make-venv
+set -e; if ! $(1) -c 'import ensurepip, venv' 2>/dev/null; then \
+  package=$$($(1) -c 'import sys; print("python3.%d-venv" % sys.version_info[1])'); \
+  if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+    echo "$(1) cannot make a virtual environment; on Debian and Ubuntu: sudo apt-get install $$package" >&2; exit 1; fi; \
+  apt-get update -q; apt-get install -y -q "$$package"; fi; \
+$(1) -m venv $(2); $(2)/bin/python -m pip install -q 'pip>=21.3'
+endef
+
+# The other Pythons of this machine, in .venv-3.N each. They have no PyTorch, so nothing is trained there.
+MINORS := 9 10 11 12 13 14
+# A name on PATH may be a shim for a version that is not active: only what answers counts.
+find-python = $(firstword $(foreach python,python3.$(1) $(wildcard $(HOME)/.pyenv/versions/3.$(1).*/bin/python3.$(1)),\
+  $(shell $(python) -c 'import sys; print(sys.executable)' 2>/dev/null)))
+OWN_MINOR = $(shell $(PYTHON) -c 'import sys; print(sys.version_info[1])')
+OTHERS = $(foreach minor,$(filter-out $(OWN_MINOR),$(MINORS)),$(if $(call find-python,$(minor)),3.$(minor)))
+
+pythons: ## list the other Pythons found on this machine
+	@echo $(OTHERS)
+
+test-pythons: ## run the tests on each of them
+	@set -e; for version in $(OTHERS); do $(MAKE) --no-print-directory test-$$version; done
+
+.PRECIOUS: .venv-3.%/.installed
+test-3.%: .venv-3.%/.installed ## run the tests on one of them
+	.venv-3.$*/bin/pytest -m "not training"
+
+.venv-3.%/.installed: pyproject.toml
+	@[ -n "$(call find-python,$*)" ] || { echo "no python3.$* on PATH or in pyenv" >&2; exit 1; }
+	@[ -x .venv-3.$*/bin/pip ] || { $(call make-venv,$(call find-python,$*),.venv-3.$*); }
+	@echo "installing ranklaunch[test] into .venv-3.$*"
+	@.venv-3.$*/bin/python -m pip install -q -e '.[test]'
+	@touch $@

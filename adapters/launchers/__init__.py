@@ -1,0 +1,40 @@
+"""The launchers by method name."""
+
+from __future__ import annotations
+
+from ranklaunch.adapters.launchers import plain, pytorch, ranktable, spawn, torchrun
+from ranklaunch.adapters.launchers.base import Launcher
+from ranklaunch.errors import ConfigError, nearest
+from ranklaunch.job import Job
+from ranklaunch.reading import METHOD
+from ranklaunch.settings import Reader
+
+LAUNCHERS: dict[str, Launcher] = {
+    ranktable.NAME: ranktable,
+    torchrun.NAME: torchrun,
+    pytorch.NAME: pytorch,
+    spawn.NAME: spawn,
+    plain.NAME: plain,
+}
+
+
+def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
+    """The launcher, and why: who asked for it, or what there is that calls for it."""
+    given = reader.get(METHOD).strip().lower()
+    reading = reader.reading(METHOD.value)
+    if given and reading:
+        if given not in LAUNCHERS:
+            msg = f"{reading.source}={reading.value!r}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}"
+            raise ConfigError(msg)
+        return LAUNCHERS[given], f"{reading.source}={given}".replace("option --method=", "option --method ")
+    name, why = _fitting(job)
+    reader.note(METHOD.value, name, "default")
+    return LAUNCHERS[name], why
+
+
+def _fitting(job: Job) -> tuple[str, str]:
+    if job.rank_table:
+        return ranktable.NAME, f"a rank table is given ({job.rank_table})"
+    if job.world_size > 1:
+        return torchrun.NAME, f"no method asked for, no rank table, {job.world_size} ranks"
+    return plain.NAME, "no method asked for, one rank"

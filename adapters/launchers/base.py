@@ -1,0 +1,116 @@
+"""What every launcher module offers, and the pieces from which their plans are put together."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ranklaunch import settings
+from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.files import folder_of, join
+from ranklaunch.job import Job
+from ranklaunch.plan import Limits, Plan, Process, Wait
+from ranklaunch.reading import GRACE_S, LOG_TAG, WAIT_S
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+from ranklaunch.supervise.verdict import Failure
+
+
+class Launcher(Protocol):
+    """What a module in this folder offers. VARIABLES: every variable it reads beyond those of ranklaunch.reading."""
+
+    NAME: str
+    VARIABLES: tuple[Variable[object], ...]
+
+    def plan(self, job: Job, reader: Reader, templates: Templates) -> Plan:
+        """What happens on the job's own node. Problems go to the reader, which raises them all at once afterwards."""
+        ...
+
+    def explain(self, tail: str) -> Failure | None:
+        """Which rank failed first, by the last of what the started process wrote; None where its own exit code says it all."""
+        ...
+
+
+def nothing_to_explain(tail: str) -> Failure | None:
+    """For launchers whose processes are the ranks, or pass the rank's exit code on."""
+    return None
+
+
+MASTER_PORT = Variable(
+    "master_port", ("RANKLAUNCH_MASTER_PORT",), settings.port, 29500, "port of the rendezvous on node 0", option="--master-port"
+)
+
+
+def attempt_dir(job: Job) -> str:
+    return join(job.log_dir, f"attempt_{job.attempt}")
+
+
+def limits(reader: Reader) -> Limits:
+    return Limits(wait_s=reader.get(WAIT_S), grace_s=reader.get(GRACE_S))
+
+
+def master_waits(job: Job, reader: Reader) -> tuple[Wait, ...]:
+    """Ranks of several nodes meet at node 0, whose name may be published later than this container starts."""
+    return (Wait("hosts", job.master, reader.get(WAIT_S)),) if len(job.nodes) > 1 else ()
+
+
+def launcher_process(job: Job, reader: Reader, name: str, argv: tuple[str, ...], env: dict[str, str] | None = None) -> Process:
+    """One process that starts this node's ranks itself."""
+    return Process(
+        name=name,
+        argv=argv,
+        log=join(attempt_dir(job), f"{name}.log"),
+        env={**common_env(job, reader), **(env or {})},
+        unset=misleading(reader.env),
+        tag=f"[{name}] ",
+    )
+
+
+def rank_process(
+    job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], local_rank: int, env: dict[str, str]
+) -> Process:
+    """One rank. job.node.first_rank + local_rank is its rank."""
+    rank = job.node.first_rank + local_rank
+    return Process(
+        name=f"rank {rank}",
+        argv=argv,
+        log=rank_log(job, rank),
+        rank=rank,
+        local_rank=local_rank,
+        env={**common_env(job, reader), **env},
+        unset=misleading(reader.env),
+        tag=rank_tag(job, reader, templates, local_rank),
+    )
+
+
+def rank_log(job: Job, rank: int) -> str:
+    return join(attempt_dir(job), f"rank_{rank}.log")
+
+
+def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int) -> str:
+    source = reader.get(LOG_TAG)
+    return templates.inline(
+        source,
+        LOG_TAG.names[0],
+        rank=job.node.first_rank + local_rank,
+        local_rank=local_rank,
+        node=job.node_index,
+        host=job.node.host,
+    )
+
+
+def common_env(job: Job, reader: Reader) -> dict[str, str]:
+    """Output at once rather than by the block, the attempt for scripts that resume, and the user's interpreter first on PATH,
+    so that launchers installed beside it (torchrun, msrun) and the `python` that they start are its own."""
+    env = {"RANKLAUNCH_ATTEMPT": str(job.attempt)}
+    if not reader.env.get("PYTHONUNBUFFERED"):
+        env["PYTHONUNBUFFERED"] = "1"
+    folder = folder_of(job.python)
+    search = reader.env.get("PATH", "")
+    if folder and search.split(":")[0] != folder:
+        env["PATH"] = f"{folder}:{search}" if search else folder
+    return env
+
+
+def address(host: str) -> str:
+    """A host as it stands in a URL: IPv6 addresses in brackets."""
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,28 @@
+"""The program once on each node, untouched. The smallest launcher; copy it to add one."""
+
+from __future__ import annotations
+
+from ranklaunch.adapters.launchers.base import attempt_dir, common_env, limits, nothing_to_explain
+from ranklaunch.files import join
+from ranklaunch.job import Job
+from ranklaunch.plan import Plan, Process
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+
+NAME = "plain"
+
+VARIABLES: tuple[Variable[object], ...] = ()
+
+explain = nothing_to_explain
+
+
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    process = Process(
+        name="program",
+        argv=templates.command("plain/command.j2", job=job),
+        log=join(attempt_dir(job), f"rank_{job.node_index}.log"),
+        rank=job.node_index,
+        local_rank=0,
+        env=common_env(job, reader),
+    )
+    return Plan(job=job, method=NAME, why="", processes=(process,), limits=limits(reader))

@@ -1,0 +1,47 @@
+"""The program once per node, told where to meet; it starts its own processes, with torch.multiprocessing.spawn for example.
+
+As ModelArts starts the boot file of its PyTorch GPU engine: rank and world_size count nodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
+from ranklaunch.adapters.launchers.base import address, launcher_process, limits, master_waits, nothing_to_explain
+from ranklaunch.job import Job
+from ranklaunch.plan import Plan
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+
+NAME = "pytorch"
+
+# The platform does not document its port; its older variables named hosts as HOST:6666.
+MASTER_PORT = dataclasses.replace(ANY_MASTER_PORT, default=6666)
+
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT,)
+
+explain = nothing_to_explain
+
+
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    argv = templates.command("pytorch/command.j2", job=job, appended=_appended(job, reader))
+    return Plan(
+        job=job,
+        method=NAME,
+        why="",
+        processes=(launcher_process(job, reader, NAME, argv),),
+        limits=limits(reader),
+        waits=master_waits(job, reader),
+    )
+
+
+def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
+    """The rendezvous as arguments, less those that the user already gives: older guides had people pass rank and world_size."""
+    told = {"--init_method": f"tcp://{address(job.master)}:{reader.get(MASTER_PORT)}"}
+    if len(job.nodes) > 1:
+        told.update({"--rank": str(job.node_index), "--world_size": str(len(job.nodes))})
+    own = {word.partition("=")[0] for word in job.program.args}
+    for name in sorted(own & told.keys()):
+        reader.warn(f"the program's own {name} stands; ranklaunch would have given {told[name]}")
+    return tuple(word for name, value in told.items() if name not in own for word in (name, value))

@@ -1,0 +1,41 @@
+"""The program once per slot, started by ranklaunch itself with the variables that torch.distributed's env:// reads."""
+
+from __future__ import annotations
+
+from ranklaunch.adapters.launchers.base import MASTER_PORT, limits, master_waits, nothing_to_explain, rank_process
+from ranklaunch.job import Job
+from ranklaunch.plan import Plan, Process
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+
+NAME = "spawn"
+
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT,)
+
+explain = nothing_to_explain
+
+
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    port = reader.get(MASTER_PORT)
+    argv = templates.command("spawn/command.j2", job=job)
+
+    def rank(local_rank: int) -> Process:
+        env = {
+            "RANK": str(job.node.first_rank + local_rank),
+            "LOCAL_RANK": str(local_rank),
+            "WORLD_SIZE": str(job.world_size),
+            "LOCAL_WORLD_SIZE": str(job.node.slots),
+            "GROUP_RANK": str(job.node_index),
+            "MASTER_ADDR": job.master,
+            "MASTER_PORT": str(port),
+        }
+        return rank_process(job, reader, templates, argv, local_rank, env)
+
+    return Plan(
+        job=job,
+        method=NAME,
+        why="",
+        processes=tuple(rank(i) for i in range(job.node.slots)),
+        limits=limits(reader),
+        waits=master_waits(job, reader),
+    )

@@ -1,0 +1,142 @@
+"""One torchrun per node (torch >= 1.11), as ModelArts starts it with MA_RUN_METHOD=torchrun."""
+
+from __future__ import annotations
+
+import re
+
+from ranklaunch import settings
+from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
+from ranklaunch.adapters.launchers.base import attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
+from ranklaunch.files import join
+from ranklaunch.job import Job
+from ranklaunch.plan import Plan, RankOutputs
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+from ranklaunch.supervise.verdict import Failure
+
+NAME = "torchrun"
+
+MASTER_PORT = Variable(
+    ANY_MASTER_PORT.value, (*ANY_MASTER_PORT.names, "MA_TORCHRUN_MASTER_PORT"), settings.port, 18888,
+    ANY_MASTER_PORT.meaning, option=ANY_MASTER_PORT.option,
+)  # fmt: skip
+EXTRA = Variable(
+    "extra_torchrun_params", ("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS", "MA_EXTRA_TORCHRUN_PARAMS"), settings.words, (),
+    "further options of torchrun; the last of two equal options wins, so they add to or override ranklaunch's",
+)  # fmt: skip
+ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), settings.flag, False, "ranks follow the network's topology")
+RANK_AFTER_ACC = Variable(
+    "rank_after_acc", ("RANK_AFTER_ACC",), settings.count, 0, "node rank after route planning", "platform", per_node=True
+)
+MASTER_INDEX = Variable("master_index", ("MA_MASTER_INDEX",), settings.count, 0, "index of the node that has rank 0 after route planning", "platform")
+
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, ROUTE_PLAN, RANK_AFTER_ACC, MASTER_INDEX)
+
+_RANK = re.compile(r"^\s*rank\s*: ([0-9]+) \(local_rank: [0-9]+\)", re.MULTILINE)
+_CODE = re.compile(r"^\s*exitcode\s*: (-?[0-9]+) \(pid: ([0-9]+)\)", re.MULTILINE)
+
+_LAYOUT = ("--nnodes", "--nproc_per_node", "--node_rank", "--master_addr", "--master_port")
+_OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs", "-r", "-t")
+
+
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    extra = reader.get(EXTRA)
+    node_rank, master_index = _route(job, reader)
+    _lint(job, reader, extra)
+    argv = templates.command(
+        "torchrun/command.j2",
+        job=job,
+        node_rank=node_rank,
+        master_addr=job.nodes[master_index].host,
+        master_port=reader.get(MASTER_PORT),
+        extra=extra,
+    )
+    outputs = None if _options(extra).intersection(_OUTPUT) else _outputs(job, reader, templates, node_rank)
+    env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
+    if outputs:
+        env.update({"PET_LOG_DIR": outputs.folder, "PET_REDIRECTS": "3"})
+    return Plan(
+        job=job,
+        method=NAME,
+        why="",
+        processes=(launcher_process(job, reader, NAME, argv, env),),
+        limits=limits(reader),
+        waits=master_waits(job, reader),
+        outputs=outputs,
+    )
+
+
+def explain(tail: str) -> Failure | None:
+    """torchrun always exits with 1; the code and the rank are in the summary that its exception carries, whether the script has
+    @record or not. Read as torch 1.11 to 2.13 print it."""
+    _, found, summary = tail.rpartition("Root Cause (first observed failure):")
+    rank = _RANK.search(summary)
+    code = _CODE.search(summary)
+    if not found or not rank or not code:
+        return None
+    number = int(code[1])
+    return Failure(int(rank[1]), 128 - number if number < 0 else number, max(0, -number), int(code[2]))
+
+
+def _outputs(job: Job, reader: Reader, templates: Templates, node_rank: int) -> RankOutputs:
+    """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them."""
+    first = node_rank * job.node.slots if node_rank != job.node_index else job.node.first_rank
+    logs = tuple((rank_log(job, first + i), rank_tag(job, reader, templates, i)) for i in range(job.node.slots))
+    return RankOutputs(folder=join(attempt_dir(job), "torchrun"), logs=logs, first_rank=first)
+
+
+def _route(job: Job, reader: Reader) -> tuple[int, int]:
+    """(node rank, index of the master). Planned ranks count only when this node's and the master's agree: a fallback on one node
+    alone would give two nodes the same rank, so a contradiction is refused."""
+    if not reader.get(ROUTE_PLAN) or len(job.nodes) == 1:
+        return job.node_index, 0
+    if not reader.given(RANK_AFTER_ACC):
+        reader.warn("ROUTE_PLAN=true, but RANK_AFTER_ACC is not set: the platform's node order is used")
+        return job.node_index, 0
+    rank, master = reader.get(RANK_AFTER_ACC), reader.get(MASTER_INDEX)
+    count = len(job.nodes)
+    if rank >= count or master >= count:
+        reader.problem(f"RANK_AFTER_ACC={rank}, MA_MASTER_INDEX={master}: expected 0 to {count - 1}, for {count} nodes")
+        return job.node_index, 0
+    if (rank == 0) != (job.node_index == master):
+        reader.problem(
+            f"RANK_AFTER_ACC={rank} contradicts MA_MASTER_INDEX={master} on node {job.node_index}: rank 0 is the master's; "
+            "set ROUTE_PLAN=false to use the platform's node order on every node"
+        )
+    if job.slots_differ:
+        reader.problem("ROUTE_PLAN=true needs the same number of slots on every node; set ROUTE_PLAN=false")
+    return rank, master
+
+
+def _options(words: tuple[str, ...]) -> set[str]:
+    """Option names in their old spelling, which every torchrun knows."""
+    names = (word.partition("=")[0] for word in words if word.startswith("-"))
+    return {"--" + name[2:].replace("-", "_") if name.startswith("--") else name for name in names}
+
+
+def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
+    options = _options(extra)
+    source = reader.candidates(EXTRA)[0].source if reader.given(EXTRA) else EXTRA.names[0]
+    single = len(job.nodes) == 1
+    for name in _LAYOUT:
+        if name in options and not (single and name == "--master_port"):
+            reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
+    if single and ("--master_port" in options or reader.given(MASTER_PORT)):
+        reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
+    if not single and _value(extra, "--rdzv_backend") == "c10d":
+        hint = "" if "--rdzv_endpoint" in options else f", and --rdzv_endpoint={job.master}:{reader.get(MASTER_PORT)} is needed"
+        reader.warn(f"{source} has --rdzv_backend=c10d: ranks follow the order of arrival, not the node order{hint}")
+    if "--standalone" in options and not single:
+        reader.warn(f"{source} has --standalone: each of the {len(job.nodes)} nodes would train alone")
+    if "--max_restarts" in options:
+        reader.warn(f"{source} has --max_restarts: torchrun restarts this node's ranks without the other nodes")
+    if job.rank_table:
+        reader.warn(f"method torchrun does not use the rank table {job.rank_table}")
+
+
+def _value(words: tuple[str, ...], option: str) -> str:
+    for i, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name.startswith("--") and "--" + name[2:].replace("-", "_") == option:
+            return value if equals else "".join(words[i + 1 : i + 2])
+    return ""

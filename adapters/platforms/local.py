@@ -1,0 +1,69 @@
+"""No platform: counts and names come from RANKLAUNCH_ variables alone. The smallest platform; copy it to add one."""
+
+from __future__ import annotations
+
+import re
+
+from ranklaunch.files import join
+from ranklaunch.job import Job, Program
+from ranklaunch.reading import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, make_job, spread
+from ranklaunch.settings import Reader, Variable
+
+NAME = "local"
+
+VARIABLES: tuple[Variable[object], ...] = ()
+
+
+def detect(reader: Reader) -> bool:
+    return True
+
+
+def read(reader: Reader, program: Program) -> Job:
+    hosts = reader.get(HOSTS)
+    nodes = reader.get(NODES) if reader.given(NODES) else max(1, len(hosts))
+    if hosts and len(hosts) != nodes:
+        reader.problem(f"RANKLAUNCH_HOSTS names {len(hosts)} hosts, but RANKLAUNCH_NODES is {nodes}")
+    if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
+        reader.problem(f"{nodes} nodes, but neither RANKLAUNCH_HOSTS nor RANKLAUNCH_MASTER_ADDR says where node 0 is")
+    index = _index(reader, nodes)
+    slots = reader.get(SLOTS) if reader.given(SLOTS) else (_devices(reader),)
+    reader.check()
+    return make_job(
+        reader,
+        program,
+        platform=NAME,
+        name=reader.get(JOB_NAME) or "local",
+        attempt=attempt(reader),
+        hosts=hosts or ("localhost",) + ("",) * (nodes - 1),
+        slots=spread(reader, SLOTS, slots, nodes),
+        node_index=index,
+    )
+
+
+def _index(reader: Reader, nodes: int) -> int:
+    index = reader.get(NODE_INDEX)
+    if nodes > 1 and not reader.given(NODE_INDEX):
+        reader.problem(f"{nodes} nodes, but RANKLAUNCH_NODE does not say which one this is (0 to {nodes - 1})")
+    elif index >= nodes:
+        reader.problem(f"RANKLAUNCH_NODE={index}: expected 0 to {nodes - 1}, for {nodes} nodes")
+    return min(index, nodes - 1)
+
+
+def _devices(reader: Reader) -> int:
+    """Accelerators that the container can see: one slot for each."""
+    names = reader.files.names("/dev")
+    found = [[n for n in names if re.fullmatch(kind + "[0-9]+", n)] for kind in ("davinci", "nvidia")]
+    number = len(found[0] or found[1])
+    reader.note(SLOTS.value, str(number), "device files" if number else "default")
+    return number
+
+
+def attempt(reader: Reader) -> int:
+    """One after the attempts whose folders are there, so that no earlier log is lost."""
+    if reader.given(ATTEMPT):
+        return reader.get(ATTEMPT)
+    names = reader.files.names(reader.get(LOG_DIR))
+    done = [int(match[1]) for match in (re.fullmatch("attempt_([0-9]{1,6})", name) for name in names) if match]
+    number = max(done, default=0) + 1
+    reader.note(ATTEMPT.value, str(number), join(reader.get(LOG_DIR), "attempt_*") if done else "default")
+    return number

@@ -1,0 +1,184 @@
+"""Huawei Cloud ModelArts training jobs. One node is one container; a job is one Volcano job in the platform's cluster.
+
+Source of the variables: ModelArts user guide, "Viewing environment variables of a training container"; Volcano's svc and env plugins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from ranklaunch import settings
+from ranklaunch.job import Job, Program
+from ranklaunch.reading import ATTEMPT as ANY_ATTEMPT
+from ranklaunch.reading import HOSTS as ANY_HOSTS
+from ranklaunch.reading import JOB_NAME as ANY_JOB_NAME
+from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.reading import NODES as ANY_NODES
+from ranklaunch.reading import SLOTS as ANY_SLOTS
+from ranklaunch.reading import make_job, spread
+from ranklaunch.settings import Candidate, Reader, Variable
+
+NAME = "modelarts"
+
+NODES = ANY_NODES.also("MA_NUM_HOSTS", "VC_WORKER_NUM", "DLS_TASK_NUMBER")
+SLOTS = ANY_SLOTS.also("MA_NUM_GPUS")
+HOSTS = ANY_HOSTS.also("VC_WORKER_HOSTS")
+NODE_INDEX = ANY_NODE_INDEX.also("MA_TASK_INDEX", "VC_TASK_INDEX", "VK_TASK_INDEX", "DLS_TASK_INDEX", agree=True)
+STARTS = ANY_ATTEMPT.also("MA_PROC_START_CNT")
+JOB_NAME = ANY_JOB_NAME.also("MA_VJ_NAME", "BATCH_JOB_ID")
+SCHEDULED = Variable(
+    "scheduled", ("MA_SCHEDULE_CNT",), settings.positive, 1, "how often the pod of this node was scheduled, from 1", "platform", per_node=True
+)
+TASK = Variable("task", ("MA_TASK_NAME",), settings.text, "worker", "role of this container", "platform")
+INSTANCE = Variable(
+    "instance_name", ("MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"), settings.text, "",
+    "name of this pod; ends with the node's index", "platform", per_node=True,
+)  # fmt: skip
+HOSTNAME = Variable(
+    "hostname", ("HOSTNAME",), settings.text, "", "pod name, where the platform gives no other; ends with the node's index",
+    "platform", per_node=True,
+)  # fmt: skip
+HOST_IP = Variable(
+    "host_ip", ("MA_CURRENT_HOST_IP",), settings.text, "", "address of the physical host: a rank table's server_id", "platform",
+    per_node=True,
+)  # fmt: skip
+CURRENT_IP = Variable(
+    "current_ip", ("MA_CURRENT_IP",), settings.text, "",
+    "address of the host or, on newer platforms, of the container: used only to find a rank table's server", "platform", per_node=True,
+)  # fmt: skip
+VARIABLES: tuple[Variable[object], ...] = (
+    NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP,
+)  # fmt: skip
+
+# Any of these is set by ModelArts alone. The last is of its first version.
+_SIGNS = ("MA_NUM_HOSTS", "MA_NUM_GPUS", "MA_VJ_NAME", "MA_JOB_DIR", "MA_MOUNT_PATH", "MA_CURRENT_INSTANCE_NAME", "DLS_TASK_NUMBER")
+_HOST_FILE = "/etc/volcano/{task}.host"
+_MOST_HOST_BYTES = 16 * 1024 * 1024
+
+
+def detect(reader: Reader) -> bool:
+    return any(reader.env.get(name) for name in _SIGNS)
+
+
+def read(reader: Reader, program: Program) -> Job:
+    nodes = reader.get(NODES)
+    index = _index(reader, nodes)
+    hosts = _hosts(reader, nodes)
+    slots = spread(reader, SLOTS, reader.get(SLOTS), nodes)
+    reader.check()  # nothing below could say more about counts and names that contradict each other
+    return make_job(
+        reader,
+        program,
+        platform=NAME,
+        name=_name(reader),
+        attempt=attempt(reader),
+        hosts=hosts,
+        slots=slots,
+        node_index=index,
+        accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images carry CUDA's and NCCL's versions
+        instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
+        host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
+    )
+
+
+def _index(reader: Reader, nodes: int) -> int:
+    """The variables that say it; else the number that ends the pod's name. A pod name that says otherwise is a problem."""
+    named = _suffix(reader, INSTANCE)
+    if not reader.given(NODE_INDEX):
+        found = named or _suffix(reader, HOSTNAME)
+        if found:
+            reader.note(NODE_INDEX.value, found.value, found.source)
+        elif nodes > 1:
+            reader.problem(f"{nodes} nodes, but none of {', '.join(NODE_INDEX.names)}, MA_CURRENT_INSTANCE_NAME says which one this is")
+        index = int(found.value) if found and nodes > 1 else 0
+    else:
+        index = reader.get(NODE_INDEX)
+        told = reader.candidates(NODE_INDEX)[0]
+        overrides = told.source.startswith(("option", "RANKLAUNCH_"))
+        if named and not overrides and told.value.isdigit() and int(named.value) != index:
+            reader.problem(f"{told.source}={told.value!r} contradicts {named.source}={reader.env[named.source]!r}: unset the wrong one or set RANKLAUNCH_NODE")
+    if index >= nodes:
+        reading = reader.reading(NODE_INDEX.value)
+        source = reading.source if reading else NODE_INDEX.names[0]
+        reader.problem(f"{source}={index}: expected 0 to {nodes - 1}, for {nodes} nodes")
+    return min(index, nodes - 1)
+
+
+def _suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
+    for candidate in reader.candidates(variable):
+        number = re.search(r"-([0-9]{1,7})$", candidate.value)
+        if number:
+            return Candidate(candidate.source, number[1])
+    return None
+
+
+def _hosts(reader: Reader, nodes: int) -> tuple[str, ...]:
+    """VC_<TASK>_HOSTS, else Volcano's host file (huge jobs have no variable), else names made as Volcano makes them."""
+    task = reader.get(TASK)
+    names = ("RANKLAUNCH_HOSTS", f"VC_{re.sub('[^A-Za-z0-9]', '_', task).upper()}_HOSTS")
+    variable = dataclasses.replace(HOSTS, names=names)
+    hosts = reader.get(variable)
+    source = (reader.candidates(variable) or [Candidate("", "")])[0].source
+    if not hosts:
+        hosts, source = _host_file(reader, _HOST_FILE.format(task=task))
+    if nodes == 1 and len(hosts) != 1:
+        reader.note(HOSTS.value, "localhost", "default")
+        return ("localhost",)
+    if not hosts:
+        return _made_hosts(reader, task, nodes)
+    if len(hosts) != nodes:
+        reader.problem(f"{source} names {len(hosts)} hosts, but {_count_source(reader)} is {nodes}: expected as many names as nodes")
+        return (hosts[0],) * nodes
+    return hosts
+
+
+def _host_file(reader: Reader, path: str) -> tuple[tuple[str, ...], str]:
+    try:
+        text = reader.files.text(path, _MOST_HOST_BYTES)
+        hosts = settings.hosts(",".join(text.split())) if text and text.strip() else ()
+    except ValueError as error:
+        reader.problem(f"{path}: {error}")
+        return (), path
+    if hosts:
+        reader.note(HOSTS.value, ",".join(hosts), path)
+    return hosts, path
+
+
+def _made_hosts(reader: Reader, task: str, nodes: int) -> tuple[str, ...]:
+    job = reader.env.get("MA_VJ_NAME", "")
+    if not job:
+        reader.problem(f"{nodes} nodes, but none of VC_WORKER_HOSTS, {_HOST_FILE.format(task=task)} and MA_VJ_NAME names their hosts")
+        return ("",) * nodes
+    hosts = tuple(f"{job}-{task}-{i}.{job}" for i in range(nodes))
+    try:
+        settings.host(hosts[0])
+    except ValueError as error:
+        reader.problem(f"MA_VJ_NAME={settings.clipped(job)!r}, MA_TASK_NAME={settings.clipped(task)!r}: {error}")
+    reader.note(HOSTS.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")
+    return hosts
+
+
+def _count_source(reader: Reader) -> str:
+    reading = reader.reading(NODES.value)
+    return reading.source if reading and reading.source != "default" else NODES.names[1]
+
+
+def _name(reader: Reader) -> str:
+    """The public job id: the cluster's own name says ma-job- where the platform's pages say modelarts-job-."""
+    name = reader.get(JOB_NAME)
+    if name:
+        return re.sub(r"^ma-job(?=-)", "modelarts-job", name)
+    instance = reader.get(INSTANCE)
+    derived = re.sub(r"-[^-]+-[0-9]+$", "", instance)
+    reader.note(JOB_NAME.value, derived or NAME, "MA_CURRENT_INSTANCE_NAME" if derived else "default")
+    return derived or NAME
+
+
+def attempt(reader: Reader) -> int:
+    """Process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
+    starts, scheduled = reader.get(STARTS), reader.get(SCHEDULED)
+    if reader.env.get(ANY_ATTEMPT.names[0]):
+        return starts
+    return starts + scheduled - 1
+

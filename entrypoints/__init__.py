@@ -1,0 +1,1 @@
+"""One thin module per command; each has main(argv, env) -> exit code."""

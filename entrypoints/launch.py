@@ -1,0 +1,69 @@
+"""The supervisor's side of run: from the command line to the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+from ranklaunch import planning
+from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers.base import attempt_dir
+from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.entrypoints import options
+from ranklaunch.errors import RanklaunchError
+from ranklaunch.files import absolute, join
+from ranklaunch.plan import Plan, Process
+from ranklaunch.reading import LOG_DIR, TERMINATION_LOG
+from ranklaunch.settings import Reader
+from ranklaunch.supervise.record import Record, now
+from ranklaunch.supervise.signals import Signals
+from ranklaunch.supervise.supervisor import Supervisor
+from ranklaunch.supervise.verdict import Failure, Verdict
+
+DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
+    parser = options.Parser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
+    options.add_shared(parser)
+    given = options.read(parser, argv, env)
+    with _recorded(given.request):
+        plan = planning.make_plan(given.request)
+        record = Record(attempt_dir(plan.job), _reader(given.request).get(TERMINATION_LOG))
+        record.open()
+    record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
+    supervisor = Supervisor(
+        plan,
+        env=given.env,
+        files=given.request.files,
+        signals=signals,
+        record=record,
+        guard=guard,
+        replan=lambda: planning.make_plan(given.request),
+        explain=lambda process, tail: _explain(plan, process, tail),
+    )
+    return supervisor.run().exit_code
+
+
+def _explain(plan: Plan, process: Process, tail: str) -> Failure | None:
+    return LAUNCHERS[plan.method].explain(tail) if process in plan.processes else None
+
+
+def _reader(request: planning.Request) -> Reader:
+    return Reader(request.env, request.files, request.options, request.cwd)
+
+
+@contextlib.contextmanager
+def _recorded(request: planning.Request) -> Iterator[None]:
+    """An error before there is a plan leaves a verdict too, where the log directory is known and can be written."""
+    started = now()
+    try:
+        yield
+    except RanklaunchError as error:
+        reader = _reader(request)
+        attempt = next(platform for platform in PLATFORMS.values() if platform.detect(reader)).attempt(reader)
+        folder = join(absolute(reader.get(LOG_DIR), request.cwd), f"attempt_{attempt}")
+        record = Record(folder, reader.get(TERMINATION_LOG))
+        with contextlib.suppress(OSError, ValueError):
+            record.verdict(Verdict("failed", error.exit_code, str(error), None, (), started, now()))
+        raise

@@ -1,0 +1,112 @@
+"""The console script: finds the command and turns every error into one message and the right exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+
+from ranklaunch import __version__
+
+# name: (module, what it does). Imported when it is the one asked for.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("run", "launch this node's part of the job: the container ENTRYPOINT"),
+    "plan": ("plan", "show what run would do, and why; starts and writes nothing"),
+    "simulate": ("simulate", "a whole job on this machine, one run per node on 127.0.0.x"),
+}
+
+
+def script() -> None:
+    """What `ranklaunch` on the command line calls."""
+    argv = sys.argv[1:]
+    signals = None
+    if argv[:1] in (["run"], ["simulate"]):
+        from ranklaunch.supervise.signals import Signals
+
+        signals = Signals()  # before anything else is imported: from here on no stop request is lost
+    _open_standard_descriptors()
+    code = main(argv, inherited_environment(), signals)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        pass
+    os._exit(code)  # not sys.exit: a name server that never answers must not hold a resolver's thread and with it the exit
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
+    """Runs one command; its exit code."""
+    from ranklaunch.errors import DEFECT, RanklaunchError
+
+    try:
+        command = _command(argv)
+        return command(argv[1:], env, signals) if command else 0
+    except RanklaunchError as error:
+        return _fail(str(error), error.exit_code)
+    except SystemExit as leave:  # --help
+        return int(leave.code or 0)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that nothing more is said about it at exit
+        return 1
+    except Exception:
+        import traceback
+
+        return _fail(f"a defect in ranklaunch {__version__}; please report it with this:\n{traceback.format_exc()}", DEFECT)
+
+
+def _command(argv: list[str]) -> Callable[[list[str], Mapping[str, str], object], int] | None:
+    from ranklaunch.errors import UsageError, nearest
+
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(_help())
+        return None
+    if argv[0] in ("-V", "--version"):
+        print(f"ranklaunch {__version__}")
+        return None
+    if argv[0] not in COMMANDS:
+        msg = f"unknown command {argv[0]!r}: expected one of {', '.join(COMMANDS)}{nearest(argv[0], COMMANDS)}"
+        raise UsageError(msg)
+    import importlib
+
+    module = importlib.import_module(f"ranklaunch.entrypoints.{COMMANDS[argv[0]][0]}")
+    command: Callable[[list[str], Mapping[str, str], object], int] = module.main
+    return command
+
+
+def _help() -> str:
+    from ranklaunch.errors import EXIT_CODES
+
+    commands = "\n".join(f"  {name:10} {text}" for name, (_, text) in COMMANDS.items())
+    codes = "\n".join(f"  {code:<10} {text}" for code, text in EXIT_CODES.items())
+    return (
+        f"usage: ranklaunch COMMAND [OPTIONS] [--] PROGRAM [ARGS...]\n\ncommands (ranklaunch COMMAND --help):\n{commands}\n\n"
+        f"exit codes: the first failed rank's own, 128+N after signal N, and\n{codes}"
+    )
+
+
+def _fail(message: str, exit_code: int) -> int:
+    sys.stderr.write("".join(f"ranklaunch: {line}\n" for line in message.splitlines()).encode(errors="backslashreplace").decode())
+    return exit_code
+
+
+def inherited_environment() -> dict[str, str]:
+    """The environment as it was given. Python itself may add LC_CTYPE at its start (PEP 538); ranks must not inherit that."""
+    env = dict(os.environ)
+    if "LC_CTYPE" in env:
+        try:
+            with open("/proc/self/environ", "rb") as file:
+                given = file.read()
+        except OSError:
+            return env
+        if not any(pair.startswith(b"LC_CTYPE=") for pair in given.split(b"\0")):
+            del env["LC_CTYPE"]
+    return env
+
+
+def _open_standard_descriptors() -> None:
+    """A closed stdout would lend its number to the next file that is opened, which would then receive the console's text."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)

@@ -1,0 +1,140 @@
+"""Command lines: options first, then PROGRAM and everything after it, untouched."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ranklaunch.entrypoints.disk import DiskFiles
+from ranklaunch.errors import ConfigError, UsageError, nearest
+from ranklaunch.job import Program
+from ranklaunch.planning import Request, every_variable
+
+MOST_ENV_BYTES = 64 * 1024 * 1024
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError in place of exiting; takes no abbreviations, so that options of later versions cannot change a meaning."""
+
+    def __init__(self, command: str, description: str, usage: str) -> None:
+        super().__init__(prog=f"ranklaunch {command}", description=description, usage=usage, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        msg = f"{message}\n{self.format_usage().strip()}"
+        raise UsageError(msg)
+
+    def takes_value(self, word: str) -> bool:
+        action = self._option_string_actions.get(word)
+        if action is None and word.startswith("-"):
+            msg = f"unknown option {word!r}{nearest(word.partition('=')[0], self._option_string_actions)}\n{self.format_usage().strip()}"
+            raise UsageError(msg)
+        return action is not None and action.nargs is None and action.const is None
+
+    def split(self, argv: list[str]) -> tuple[list[str], list[str]]:
+        """(options, program and its arguments)."""
+        at = 0
+        while at < len(argv):
+            word = argv[at]
+            if word == "--":
+                return argv[:at], argv[at + 1 :]
+            if word == "-m" or not word.startswith("-") or word == "-":
+                break
+            at += 2 if "=" not in word and self.takes_value(word) else 1
+        return argv[:at], argv[at:]
+
+
+def add_shared(parser: Parser) -> None:
+    """The options of run, plan and check: one for each variable that has one, and where to read from."""
+    for variable in sorted({v.option: v for v in every_variable() if v.option}.values(), key=lambda v: v.option):
+        help_text = f"{variable.meaning} [{', '.join(variable.names)}]".replace("%", "%%")
+        parser.add_argument(variable.option, dest=f"value:{variable.value}", metavar="X", help=help_text)
+    parser.add_argument("--env-file", metavar="FILE", help="environment to read in place of the process's: KEY=VALUE lines, JSON or /proc/PID/environ")
+    parser.add_argument("--root", metavar="DIR", help="look up absolute paths below DIR")
+
+
+@dataclass(frozen=True)
+class Given:
+    """A parsed command line. env: the environment that ranks inherit."""
+
+    request: Request
+    parsed: argparse.Namespace
+    env: dict[str, str]
+
+
+def read(parser: Parser, argv: list[str], env: Mapping[str, str]) -> Given:
+    options, words = parser.split(argv)
+    parsed = parser.parse_args(options)
+    program = program_of(words)
+    values = {name.partition(":")[2]: value for name, value in vars(parsed).items() if name.startswith("value:") and value is not None}
+    used = read_env_file(parsed.env_file) if parsed.env_file else dict(env)
+    files = DiskFiles(parsed.root or "")
+    if parsed.root and not os.path.isdir(parsed.root):
+        msg = f"--root {parsed.root}: no such folder"
+        raise UsageError(msg)
+    return Given(Request(program, used, files, values, os.getcwd()), parsed, used)
+
+
+def program_of(words: list[str]) -> Program:
+    if words[:1] == ["-m"]:
+        words = words[1:]
+        if words:
+            return Program(words[0], tuple(words[1:]), module=True)
+    if not words or not words[0]:
+        msg = "no PROGRAM given: a .py or .sh file, -m module, or any executable"
+        raise UsageError(msg)
+    return Program(words[0], tuple(words[1:]))
+
+
+def read_env_file(path: str) -> dict[str, str]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_ENV_BYTES + 1)
+    except (OSError, ValueError) as error:
+        msg = f"--env-file {path}: {error}"
+        raise UsageError(msg) from None
+    if len(data) > MOST_ENV_BYTES:
+        msg = f"--env-file {path}: larger than {MOST_ENV_BYTES} bytes"
+        raise ConfigError(msg)
+    return parse_env(data.decode(errors="surrogateescape"), f"--env-file {path}")
+
+
+def parse_env(text: str, where: str) -> dict[str, str]:
+    """KEY=VALUE pairs ended by NUL (as in /proc/PID/environ) or by line ends, or one JSON object of texts."""
+    if text.lstrip().startswith("{"):
+        return _json_env(text, where)
+    if "\0" in text:
+        pairs = [(f"entry {i}", pair) for i, pair in enumerate(text.split("\0"), 1) if pair]
+    else:
+        lines = enumerate(text.splitlines(), 1)
+        pairs = [(f"line {i}", line) for i, line in lines if line.strip() and not line.lstrip().startswith("#")]
+    env: dict[str, str] = {}
+    problems = []
+    for place, pair in pairs:
+        name, equals, value = pair.partition("=")
+        name = name.strip()
+        if not equals or not _NAME.fullmatch(name):
+            problems.append(f"{where}, {place}: expected NAME=VALUE, found {pair[:60]!r}")
+        env[name] = value
+    if problems:
+        hint = "; a value with line ends needs the NUL-separated or the JSON form"
+        raise ConfigError([*problems[:20], *([f"... and {len(problems) - 20} more"] if len(problems) > 20 else []), f"{where}{hint}"])
+    return env
+
+
+def _json_env(text: str, where: str) -> dict[str, str]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{where}: not JSON: {error}"
+        raise ConfigError(msg) from None
+    wrong = [name for name, value in data.items() if not isinstance(value, str)]
+    if wrong:
+        msg = f"{where}: the values of {', '.join(wrong[:10])} are not text"
+        raise ConfigError(msg)
+    return dict(data)

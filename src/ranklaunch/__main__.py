@@ -1,0 +1,5 @@
+"""python -m ranklaunch."""
+
+from ranklaunch.entrypoints.main import script
+
+script()

@@ -1,0 +1,64 @@
+"""What can go wrong before a rank runs, one class per exit code.
+
+The codes are those of sysexits.h, so that they differ from the codes that training scripts use and platforms can tell them apart.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RanklaunchError(Exception):
+    """Something that the user or the platform can mend. Its text is the whole message; no traceback is shown."""
+
+    exit_code = 70
+
+
+class UsageError(RanklaunchError):
+    """The command line is wrong."""
+
+    exit_code = 2
+
+
+class ConfigError(RanklaunchError):
+    """The platform's environment, a rank table or a template is wrong or contradicts itself. Carries every problem found."""
+
+    exit_code = 78
+
+    def __init__(self, problems: str | Iterable[str]) -> None:
+        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class WaitError(RanklaunchError):
+    """Waited in vain for a rank table, a name or a port; trying again may help."""
+
+    exit_code = 75
+
+
+class MissingProgramError(RanklaunchError):
+    """A program that the plan needs is missing or too old."""
+
+    exit_code = 69
+
+
+SUCCESS = 0
+DEFECT = 70
+USAGE = UsageError.exit_code
+
+# Shown by `ranklaunch --help` and in docs/exit-codes.md; a test holds the two together.
+EXIT_CODES: dict[int, str] = {
+    SUCCESS: "every rank succeeded",
+    USAGE: "wrong command line",
+    MissingProgramError.exit_code: "a needed program is missing or too old",
+    DEFECT: "a defect in ranklaunch itself",
+    WaitError.exit_code: "waited in vain (rank table, host name, port, peers); trying again may help",
+    ConfigError.exit_code: "wrong or contradictory platform environment, rank table or template",
+}
+
+
+def nearest(word: str, legal: Iterable[str]) -> str:
+    """A hint for a mistyped word: ", did you mean 'torchrun'?", or nothing when no legal word is near."""
+    found = difflib.get_close_matches(word.lower(), list(legal), n=1, cutoff=0.6)
+    return f", did you mean '{found[0]}'?" if found else ""

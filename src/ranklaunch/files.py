@@ -1,0 +1,67 @@
+"""The read-only view of files through which platforms and launchers are read; the disk behind it is in entrypoints/disk.py."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Files(Protocol):
+    """Paths are those in the container; a view may put them below another root. No method raises for a file that is not there."""
+
+    def text(self, path: str, limit: int) -> str | None:
+        """The file's text, or None where it cannot be read. Raises ValueError when it is larger than limit bytes or not UTF-8."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def real(self, path: str) -> str:
+        """The path at which the disk has what the container calls by this path."""
+        ...
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """The sorted names in a folder, none where it cannot be listed."""
+        ...
+
+
+def join(folder: str, name: str) -> str:
+    """A path below a folder, as os.path.join but for the container's paths, whatever system plans."""
+    return f"{folder.rstrip('/')}/{name}" if folder else name
+
+
+def absolute(path: str, cwd: str) -> str:
+    while path.startswith("./"):
+        path = path[2:].lstrip("/")
+    return path if path.startswith("/") else join(cwd, path)
+
+
+def folder_of(path: str) -> str:
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else "")
+
+
+def which(program: str, search: str, files: Files) -> str | None:
+    """Full path of a program on a PATH-like search string, as the view sees it."""
+    for folder in search.split(":"):
+        if folder.startswith("/") and files.exists(join(folder, program)):
+            return join(folder, program)
+    return None
+
+
+class NoFiles:
+    """A view in which no file exists: for planning from an environment alone."""
+
+    def text(self, path: str, limit: int) -> str | None:
+        return None
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    def is_dir(self, path: str) -> bool:
+        return False
+
+    def names(self, path: str) -> tuple[str, ...]:
+        return ()
+
+    def real(self, path: str) -> str:
+        return path

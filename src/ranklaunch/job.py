@@ -1,0 +1,90 @@
+"""What the platform gave us: one frozen value, read once, from which everything else follows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Accelerator = str  # "npu", "gpu" or "cpu"
+ACCELERATORS = ("npu", "gpu", "cpu")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One container of the job. slots: processes on it (at least 1); first_rank: rank of its slot 0."""
+
+    index: int
+    host: str
+    slots: int
+    first_rank: int
+
+    @property
+    def ranks(self) -> range:
+        return range(self.first_rank, self.first_rank + self.slots)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The user's program as given: `path` of a file, or a module name when `module` is true; args are never looked into."""
+
+    path: str
+    args: tuple[str, ...] = ()
+    module: bool = False
+
+    @property
+    def is_python(self) -> bool:
+        return self.module or self.path.endswith(".py")
+
+    @property
+    def is_shell(self) -> bool:
+        return not self.module and self.path.endswith(".sh")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The program and its arguments as a launcher for Python scripts (torchrun, msrun, ...) wants them."""
+        return (*(("-m",) if self.module else ()), self.path, *self.args)
+
+
+@dataclass(frozen=True)
+class Job:
+    """The whole job, seen from one of its nodes. nodes are in the platform's order; slots may differ from node to node."""
+
+    name: str
+    platform: str
+    attempt: int
+    nodes: tuple[Node, ...]
+    node_index: int
+    accelerator: Accelerator
+    program: Program
+    python: str
+    log_dir: str
+    # Path in the container where the platform puts the rank table, whether it is there yet or not; "" where it gives none.
+    rank_table: str = ""
+    # The platform's own names for this container, used to find it in a rank table: pod name and host addresses.
+    instance_name: str = ""
+    host_ips: tuple[str, ...] = ()
+
+    @property
+    def node(self) -> Node:
+        return self.nodes[self.node_index]
+
+    @property
+    def world_size(self) -> int:
+        last = self.nodes[-1]
+        return last.first_rank + last.slots
+
+    @property
+    def master(self) -> str:
+        """Host name or address of node 0."""
+        return self.nodes[0].host
+
+    @property
+    def slots_differ(self) -> bool:
+        return any(node.slots != self.nodes[0].slots for node in self.nodes)
+
+
+def make_nodes(hosts: Sequence[str], slots: Sequence[int]) -> tuple[Node, ...]:
+    """Nodes with their first ranks: the sums of the slots before them, so any slots per node work."""
+    firsts = itertools.accumulate([0, *slots[:-1]])
+    return tuple(Node(i, host, n, first) for i, (host, n, first) in enumerate(zip(hosts, slots, firsts)))

@@ -1,0 +1,144 @@
+"""Everything that will happen on one node, as values: printed by `plan`, executed by `run`, compared by the golden tests."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ranklaunch import redact
+from ranklaunch.job import Job
+from ranklaunch.settings import Candidate, Reading
+
+SCHEMA = "ranklaunch.plan/1"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to write before anything starts. mode: octal digits."""
+
+    path: str
+    text: str
+    mode: str = "0600"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Something that must be true before launch. kind: "rank table" or "hosts"; what: the path, or the names with commas."""
+
+    kind: str
+    what: str
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process that ranklaunch starts and supervises.
+
+    rank and local_rank: None for a launcher (torchrun), which starts the ranks itself, and for preparing steps.
+    env: values added to the inherited environment; unset: inherited names removed from it. cwd: None for the inherited folder.
+    log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    log: str
+    rank: int | None = None
+    local_rank: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    cwd: str | None = None
+    tag: str = ""
+    copies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RankOutputs:
+    """Where a launcher's own ranks write, so that their lines can be told apart: files below `folder`, one folder per attempt and
+    local rank, in torchrun's layout. logs: file and tag of each local rank."""
+
+    folder: str
+    logs: tuple[tuple[str, str], ...]
+    first_rank: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds. wait: each wait before launch. grace: from the first signal to SIGKILL."""
+
+    wait_s: float
+    grace_s: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """prepare: steps run to their end, in order, before the processes. launcher: the module that knows how its exit is read."""
+
+    job: Job
+    method: str
+    why: str
+    processes: tuple[Process, ...]
+    limits: Limits
+    files: tuple[File, ...] = ()
+    services: tuple[Process, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    prepare: tuple[Process, ...] = ()
+    outputs: RankOutputs | None = None
+    values: tuple[Reading, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """The plan as contract-bound JSON (schema ranklaunch.plan/1): keys are only ever added. Secrets are hidden."""
+    job = plan.job
+    return {
+        "schema": SCHEMA,
+        "platform": job.platform,
+        "method": plan.method,
+        "why": plan.why,
+        "job": {
+            "name": job.name,
+            "attempt": job.attempt,
+            "world_size": job.world_size,
+            "node_index": job.node_index,
+            "accelerator": job.accelerator,
+            "nodes": [dataclasses.asdict(node) for node in job.nodes],
+        },
+        "files": [dataclasses.asdict(file) for file in plan.files],
+        "services": [_process(service) for service in plan.services],
+        "waits": [{"for": wait.kind, "what": wait.what, "timeout_s": wait.timeout_s} for wait in plan.waits],
+        "prepare": [_process(step) for step in plan.prepare],
+        "processes": [_process(process) for process in plan.processes],
+        "limits": dataclasses.asdict(plan.limits),
+        "values": [_reading(reading) for reading in plan.values],
+        "warnings": list(plan.warnings),
+    }
+
+
+def _process(process: Process) -> dict[str, Any]:
+    return {
+        "name": process.name,
+        "rank": process.rank,
+        "local_rank": process.local_rank,
+        "argv": list(redact.argv(process.argv)),
+        "env": redact.environment(process.env),
+        "unset": list(process.unset),
+        "cwd": process.cwd,
+        "log": process.log,
+        "copies": list(process.copies),
+        "tag": process.tag,
+    }
+
+
+def _reading(reading: Reading) -> dict[str, Any]:
+    return {
+        "name": reading.name,
+        "value": reading.value,
+        "source": reading.source,
+        "overrides": [_candidate(candidate) for candidate in reading.overrides],
+    }
+
+
+def _candidate(candidate: Candidate) -> dict[str, str]:
+    return {"source": candidate.source, "value": candidate.value}

@@ -1,0 +1,104 @@
+"""From an environment to the plan of one node: read, choose a launcher, plan. Pure: the same inputs give the same plan."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from ranklaunch import reading, settings
+from ranklaunch.adapters import launchers, platforms
+from ranklaunch.adapters.launchers import base
+from ranklaunch.errors import ConfigError
+from ranklaunch.files import Files, folder_of, join
+from ranklaunch.job import Job, Program
+from ranklaunch.plan import Plan, Process
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+
+# Both spellings are in the platform's documentation.
+PRE_START_SCRIPTS = ("ma-pre-start.sh", "ma_pre_start.sh")
+REQUIREMENTS = "pip-requirements.txt"
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """Everything that a plan follows from. options: by value name (reading.METHOD.value, ...), as the command line gave them.
+    cwd: absolute folder that relative paths start from."""
+
+    program: Program
+    env: Mapping[str, str]
+    files: Files
+    options: Mapping[str, str]
+    cwd: str = "/"
+
+
+def make_plan(request: Request) -> Plan:
+    """Raises ConfigError with every problem found."""
+    reader = Reader(request.env, request.files, request.options, request.cwd)
+    templates = Templates(_folders(reader))
+    job = platforms.choose(reader).read(reader, request.program)
+    reader.check()
+    launcher, why = launchers.choose(job, reader)
+    plan = launcher.plan(job, reader, templates)
+    _lint(plan, reader)
+    prepare = _prepare(plan.job, reader)
+    reader.check()
+    return dataclasses.replace(
+        plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings)
+    )
+
+
+def for_node(request: Request, node: int) -> Request:
+    """The same job seen from another node: what is known of this node alone is left out."""
+    own = {name for variable in every_variable() if variable.per_node for name in variable.names}
+    env = {name: value for name, value in request.env.items() if name not in own}
+    return dataclasses.replace(request, env=env, options={**request.options, reading.NODE_INDEX.value: str(node)})
+
+
+def every_variable() -> tuple[Variable[object], ...]:
+    """All tables, each variable once: common, platforms, launchers."""
+    tables = [reading.VARIABLES, *(p.VARIABLES for p in platforms.PLATFORMS.values()), *(m.VARIABLES for m in launchers.LAUNCHERS.values())]
+    return tuple(dict.fromkeys(variable for table in tables for variable in table))
+
+
+def _folders(reader: Reader) -> list[str]:
+    folders = [folder for folder in reader.get(reading.TEMPLATES).split(":") if folder]
+    for folder in folders:
+        if not reader.files.is_dir(folder):
+            candidate = reader.candidates(reading.TEMPLATES)[0]
+            msg = f"{candidate.source}={settings.clipped(candidate.value)!r}: no such folder: {folder}"
+            raise ConfigError(msg)
+    return [reader.files.real(folder) for folder in folders]
+
+
+def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
+    """The steps that ModelArts runs before the boot file in its own images, offered in every image. The script comes first: it may
+    set up what pip needs."""
+    if job.program.module or not reader.get(reading.PRE_START):
+        return ()
+    folder = folder_of(job.program.path)
+    steps = []
+    script = next((name for name in PRE_START_SCRIPTS if reader.files.exists(_beside(folder, name))), "")
+    if script:
+        steps.append(_step(job, reader, script, ("bash", _beside(folder, script))))
+    if reader.files.exists(_beside(folder, REQUIREMENTS)):
+        argv = (job.python, "-m", "pip", "install", "-r", _beside(folder, REQUIREMENTS))
+        steps.append(_step(job, reader, REQUIREMENTS, argv))
+    return tuple(steps)
+
+
+def _beside(folder: str, name: str) -> str:
+    return join(folder, name) if folder else name
+
+
+def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process:
+    log = join(base.attempt_dir(job), f"{name}.log")
+    return Process(name=name, argv=argv, log=log, env=base.common_env(job, reader), tag=f"[{name}] ")
+
+
+def _lint(plan: Plan, reader: Reader) -> None:
+    """Settings that fight each other whatever the method."""
+    if reader.env.get("ROUTE_PLAN", "").lower() == "true" and plan.method not in ("torchrun", "ranktable"):
+        reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")
+    if reader.env.get("ROUTE_PLAN", "").lower() == "true" and plan.method == "ranktable":
+        reader.warn("ROUTE_PLAN=true: ranks keep the order of the rank table")

@@ -1,0 +1,184 @@
+"""What every platform has in common: the variables that users set, and the Job that a platform's own facts are put together to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ranklaunch import ranktable, settings
+from ranklaunch.files import absolute, which
+from ranklaunch.job import ACCELERATORS, Job, Program, make_nodes
+from ranklaunch.settings import Reader, Variable
+
+METHOD: Variable[str] = Variable(
+    "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), settings.text, "", "how the ranks are started", option="--method",
+    default_text="by what is there: ranktable, else torchrun for more than one rank, else plain",
+)  # fmt: skip
+PLATFORM: Variable[str] = Variable(
+    "platform", ("RANKLAUNCH_PLATFORM",), settings.text, "", "which platform's environment is read", option="--platform",
+    default_text="the first that recognises the environment",
+)  # fmt: skip
+PYTHON: Variable[str] = Variable(
+    "python", ("RANKLAUNCH_PYTHON", "MA_SCRIPT_INTERPRETER"), settings.text, "",
+    "interpreter of the user's program", option="--python", default_text="python, else python3, on PATH",
+)  # fmt: skip
+LOG_DIR = Variable(
+    "log_dir", ("RANKLAUNCH_LOG_DIR", "MA_LOG_DIR"), settings.text, "./ranklaunch-logs",
+    "folder of logs, plan, events and verdict", option="--log-dir", set_by="platform",
+)  # fmt: skip
+TEMPLATES = Variable(
+    "templates", ("RANKLAUNCH_TEMPLATES",), settings.text, "", "folders with templates of your own, with colons between them",
+    option="--templates",
+)  # fmt: skip
+LOG_TAG = Variable(
+    "log_tag", ("RANKLAUNCH_LOG_TAG",), settings.text, "[rank {{ rank }}] ",
+    "template of what stands before each console line; knows rank, local_rank, node and host; none for plain",
+    option="--log-tag",
+)  # fmt: skip
+PRE_START = Variable(
+    "pre_start", ("RANKLAUNCH_PRE_START",), settings.flag, True,
+    "run ma-pre-start.sh and install pip-requirements.txt found beside the program, once per node, before launch",
+    option="--pre-start",
+)  # fmt: skip
+WAIT_S = Variable("wait_s", ("RANKLAUNCH_WAIT_S",), settings.seconds, 600.0, "seconds: deadline of each wait before launch", option="--wait-s")
+GRACE_S = Variable(
+    "grace_s", ("RANKLAUNCH_GRACE_S",), settings.seconds, 25.0, "seconds from the first signal to SIGKILL, for all ranks together",
+    option="--grace-s",
+)  # fmt: skip
+ACCELERATOR = Variable(
+    "accelerator", ("RANKLAUNCH_ACCELERATOR",), settings.one_of(*ACCELERATORS), "", "npu, gpu or cpu", option="--accelerator",
+    default_text="by the variables and device files of the container",
+)  # fmt: skip
+MASTER_ADDR = Variable(
+    "master_addr", ("RANKLAUNCH_MASTER_ADDR",), settings.host, "", "host name or address of node 0, where the platform tells none",
+    option="--master-addr", default_text="the host of node 0",
+)  # fmt: skip
+NODES = Variable("nodes", ("RANKLAUNCH_NODES",), settings.positive, 1, "number of nodes", option="--nodes")
+SLOTS = Variable(
+    "slots", ("RANKLAUNCH_SLOTS",), settings.counts, (0,), "processes per node: one number, or one for each node (2,3); 0 means one on the CPU",
+    option="--slots",
+)  # fmt: skip
+HOSTS = Variable(
+    "hosts", ("RANKLAUNCH_HOSTS",), settings.hosts, (), "host names or addresses of all nodes, in node order", option="--hosts",
+)  # fmt: skip
+NODE_INDEX = Variable(
+    "node_index", ("RANKLAUNCH_NODE",), settings.count, 0, "index of this node, from 0", option="--node", per_node=True
+)
+ATTEMPT = Variable(
+    "attempt", ("RANKLAUNCH_ATTEMPT",), settings.positive, 1, "which start of this job on this node it is, from 1", per_node=True
+)
+JOB_NAME = Variable("job_name", ("RANKLAUNCH_JOB_NAME",), settings.text, "", "name of the job, the same on every node", option="--job-name")
+
+RANK_TABLE = Variable(
+    "rank_table", ("RANKLAUNCH_RANK_TABLE", "RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"), settings.text, "",
+    "the rank table, or the folder in which the platform puts it", "platform", option="--rank-table",
+    default_text=f"{ranktable.DEFAULT_PATH}, where it exists",
+)  # fmt: skip
+
+TERMINATION_LOG = Variable(
+    "termination_log", ("RANKLAUNCH_TERMINATION_LOG",), settings.text, "/dev/termination-log",
+    "file that Kubernetes shows as the container's last words; written only where it exists",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (
+    METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS, NODE_INDEX,
+    MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
+)  # fmt: skip
+
+# Read to recognise the accelerator, never to place ranks: presence is what counts.
+_NPU_SIGNS = ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
+_GPU_SIGNS = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION", "NCCL_VERSION")
+
+
+def make_job(
+    reader: Reader,
+    program: Program,
+    *,
+    platform: str,
+    name: str,
+    attempt: int,
+    hosts: Sequence[str],
+    slots: Sequence[int],
+    node_index: int,
+    accelerator: tuple[str, str] = ("cpu", "default"),
+    instance_name: str = "",
+    host_ips: tuple[str, ...] = (),
+) -> Job:
+    """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
+
+    accelerator: kind and source to assume where nothing in the container tells.
+    """
+    rank_table = _rank_table(reader)
+    master = reader.get(MASTER_ADDR)
+    named = [master, *hosts[1:]] if master else list(hosts)
+    if not master:
+        reader.note(MASTER_ADDR.value, named[0], "hosts")
+    return Job(
+        name=name,
+        platform=platform,
+        attempt=attempt,
+        nodes=make_nodes(named, [max(1, n) for n in slots]),
+        node_index=node_index,
+        accelerator=reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator),
+        program=program,
+        python=_python(reader),
+        log_dir=absolute(reader.get(LOG_DIR), reader.cwd),
+        rank_table=rank_table,
+        instance_name=instance_name,
+        host_ips=host_ips,
+    )
+
+
+def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int, ...], nodes: int) -> tuple[int, ...]:
+    """Slots of every node from one number or one per node; a list of another length is a problem."""
+    if len(slots) == 1:
+        return slots * nodes
+    if len(slots) != nodes:
+        reader.problem(
+            f"{_source(reader, variable)}: {len(slots)} numbers for {nodes} nodes: expected one number, or one for each node"
+        )
+        return (max(slots),) * nodes
+    return slots
+
+
+def _rank_table(reader: Reader) -> str:
+    given = reader.get(RANK_TABLE)
+    if given:
+        return absolute(ranktable.path_of(given, reader.files), reader.cwd)
+    if reader.files.exists(ranktable.DEFAULT_PATH):
+        reader.note(RANK_TABLE.value, ranktable.DEFAULT_PATH, "platform file")
+        return ranktable.DEFAULT_PATH
+    return ""
+
+
+def _source(reader: Reader, variable: Variable[tuple[int, ...]]) -> str:
+    reading = reader.reading(variable.value)
+    return f"{reading.source}={reading.value!r}" if reading else variable.names[0]
+
+
+def find_accelerator(reader: Reader, slots: int, table: bool, otherwise: tuple[str, str]) -> str:
+    if slots == 0:
+        kind, why = "cpu", "no accelerator in this container"
+    elif table:
+        kind, why = "npu", "rank table"
+    elif sign := next((name for name in _NPU_SIGNS if reader.env.get(name)), ""):
+        kind, why = "npu", sign
+    elif reader.files.exists("/dev/davinci_manager"):
+        kind, why = "npu", "/dev/davinci_manager"
+    elif sign := next((name for name in _GPU_SIGNS if reader.env.get(name)), ""):
+        kind, why = "gpu", sign
+    elif reader.files.exists("/dev/nvidiactl"):
+        kind, why = "gpu", "/dev/nvidiactl"
+    else:
+        kind, why = otherwise
+    reader.note(ACCELERATOR.value, kind, why)
+    return kind
+
+
+def _python(reader: Reader) -> str:
+    given = reader.get(PYTHON)
+    if given:
+        return given
+    search = reader.env.get("PATH", "")
+    name = "python3" if not which("python", search, reader.files) and which("python3", search, reader.files) else "python"
+    reader.note(PYTHON.value, name, "PATH")
+    return name

@@ -1,0 +1,291 @@
+"""Tables of variables, and the reader that turns an environment into typed values.
+
+A Variable says which environment variables may give one value, in which order, what the value means and who sets it. Reading,
+provenance in plans, the reference page in docs/ and the tests all come from these tables; a variable is named nowhere else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ranklaunch.errors import ConfigError, nearest
+from ranklaunch.files import Files
+from ranklaunch.redact import is_secret
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+SHOWN = 120  # characters of a value that an error or a plan's provenance shows
+MOST_NODES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Variable(Generic[T_co]):
+    """One value of the job and where it may come from.
+
+    value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes
+    before all of them. parse: text to value; raises ValueError with what was expected. agree: variables that are set must say
+    the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to node of one job.
+    """
+
+    value: str
+    names: tuple[str, ...]
+    parse: Callable[[str], T_co]
+    default: T_co
+    meaning: str
+    set_by: str = "user"
+    option: str = ""
+    agree: bool = False
+    per_node: bool = False
+    default_text: str = ""
+
+    def also(self, *names: str, set_by: str = "platform", agree: bool = False) -> Variable[T_co]:
+        """The same value with a platform's own variables after RANKLAUNCH_'s."""
+        return dataclasses.replace(self, names=(*self.names, *names), set_by=set_by, agree=agree)
+
+    def setter(self, name: str) -> str:
+        return "user" if name.startswith("RANKLAUNCH_") else self.set_by
+
+    @property
+    def shown_default(self) -> str:
+        return self.default_text or ("" if self.default is None else show(self.default))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A text that was offered for a value: by "option --x", by a variable's name, by a file's path or by "default"."""
+
+    source: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How one value was found: the text that won, where it stood, and what it overrode."""
+
+    name: str
+    value: str
+    source: str
+    overrides: tuple[Candidate, ...] = ()
+
+
+class Reader:
+    """Typed access to one environment, with provenance. Collects every problem; check() raises them all at once."""
+
+    def __init__(
+        self, env: Mapping[str, str], files: Files, options: Mapping[str, str] | None = None, cwd: str = "/"
+    ) -> None:
+        self.env = env
+        self.files = files
+        self.options = dict(options or {})
+        self.cwd = cwd
+        self.warnings: list[str] = []
+        self._problems: list[str] = []
+        self._readings: dict[str, Reading] = {}
+
+    def get(self, variable: Variable[T]) -> T:
+        """The value, or its default. A malformed text is recorded as a problem and the default stands in for it."""
+        found = self.candidates(variable)
+        if not found:
+            self.note(variable.value, variable.shown_default, "default")
+            return variable.default
+        if variable.agree:
+            self._refuse_disagreement(variable, found)
+        first = found[0]
+        self._readings[variable.value] = Reading(
+            variable.value, shown(first.source, first.value), first.source, tuple(map(hidden, found[1:]))
+        )
+        try:
+            return variable.parse(first.value)
+        except ValueError as error:
+            self.problem(f"{first.source}={quoted(first)}: {error} ({variable.meaning}; set by the {_who(variable, first)})")
+            return variable.default
+
+    def given(self, variable: Variable[T]) -> bool:
+        return bool(self.candidates(variable))
+
+    def candidates(self, variable: Variable[T]) -> list[Candidate]:
+        """Every non-empty text offered for a variable, highest precedence first. An empty variable counts as unset."""
+        option = self.options.get(variable.value)
+        first = [Candidate(f"option {variable.option}", option)] if option else []
+        return first + [Candidate(name, self.env[name]) for name in variable.names if self.env.get(name, "").strip()]
+
+    def note(self, name: str, value: str, source: str, overrides: tuple[Candidate, ...] = ()) -> None:
+        """Record where a value came from that was not read through a Variable alone."""
+        self._readings[name] = Reading(name, shown(source, value), source, overrides)
+
+    def reading(self, name: str) -> Reading | None:
+        return self._readings.get(name)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        return tuple(self._readings.values())
+
+    def problem(self, text: str) -> None:
+        if text not in self._problems:
+            self._problems.append(text)
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def check(self) -> None:
+        """Raises ConfigError with every problem found so far."""
+        if self._problems:
+            raise ConfigError(self._problems)
+
+    def _refuse_disagreement(self, variable: Variable[T], found: list[Candidate]) -> None:
+        told = [c for c in found if not c.source.startswith(("option ", "RANKLAUNCH_"))]
+        if len(told) < 2 or len(told) != len(found):
+            return
+        first = told[0]
+        for other in told[1:]:
+            if _same(variable.parse, first.value, other.value):
+                continue
+            self.problem(
+                f"{first.source}={quoted(first)} contradicts {other.source}={quoted(other)} ({variable.meaning}); "
+                f"unset the wrong one" + (f" or set {variable.names[0]}" if variable.names[0].startswith("RANKLAUNCH_") else "")
+            )
+
+
+def _who(variable: Variable[T], candidate: Candidate) -> str:
+    return "command line" if candidate.source.startswith("option ") else variable.setter(candidate.source)
+
+
+def _same(parse: Callable[[str], T], one: str, other: str) -> bool:
+    try:
+        return bool(parse(one) == parse(other))
+    except ValueError:
+        return True  # whichever is malformed has its own error
+
+
+# What values look like
+
+
+def show(value: object) -> str:
+    if isinstance(value, (tuple, list)):
+        return ",".join(str(item) for item in value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def clipped(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
+
+
+def shown(source: str, value: str) -> str:
+    return "***" if is_secret(source) else clipped(value)
+
+
+def hidden(candidate: Candidate) -> Candidate:
+    return Candidate(candidate.source, shown(candidate.source, candidate.value))
+
+
+def quoted(candidate: Candidate) -> str:
+    return repr(shown(candidate.source, candidate.value))
+
+
+# Parsers: text to value, ValueError with what was expected
+
+
+def text(value: str) -> str:
+    if "\0" in value:
+        msg = "expected text without NUL"
+        raise ValueError(msg)
+    return value
+
+
+def whole(value: str, low: int, high: int) -> int:
+    # int() alone takes "1_0", "٣" and " 1 "; platforms never write these, so they are damage.
+    if not re.fullmatch(r"[0-9]{1,9}", value.strip(" \t")) or not low <= int(value) <= high:
+        msg = f"expected a whole number from {low} to {high}"
+        raise ValueError(msg)
+    return int(value)
+
+
+def count(value: str) -> int:
+    return whole(value, 0, MOST_NODES)
+
+
+def positive(value: str) -> int:
+    return whole(value, 1, MOST_NODES)
+
+
+def port(value: str) -> int:
+    return whole(value, 1, 65535)
+
+
+def seconds(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= 10_000_000:
+        msg = "expected seconds, a number from 0 to 10000000"
+        raise ValueError(msg)
+    return number
+
+
+def flag(value: str) -> bool:
+    words = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+    word = value.strip().lower()
+    if word not in words:
+        msg = "expected true or false"
+        raise ValueError(msg)
+    return words[word]
+
+
+def words(value: str) -> tuple[str, ...]:
+    """Shell words. Raises where a quote is not closed."""
+    try:
+        return tuple(shlex.split(text(value)))
+    except ValueError as error:
+        msg = f"expected shell words ({error})"
+        raise ValueError(msg) from None
+
+
+def counts(value: str) -> tuple[int, ...]:
+    """One whole number, or several with commas: 8 or 2,3."""
+    try:
+        return tuple(whole(item, 0, MOST_NODES) for item in value.split(","))
+    except ValueError:
+        msg = "expected a whole number, or one for each node, such as 8 or 2,3"
+        raise ValueError(msg) from None
+
+
+HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9_.-]{1,16})?")
+
+
+def host(value: str) -> str:
+    if not HOST.fullmatch(value.strip()):
+        msg = "expected a host name or an IP address"
+        raise ValueError(msg)
+    return value.strip()
+
+
+def hosts(value: str) -> tuple[str, ...]:
+    """Host names with commas; surrounding brackets and quotes, as some platforms write them, are dropped."""
+    bare = value.strip().strip("[]").replace('"', "").replace("'", "")
+    try:
+        return tuple(host(item) for item in bare.split(","))
+    except ValueError:
+        msg = "expected host names or IP addresses with commas between them"
+        raise ValueError(msg) from None
+
+
+def one_of(*legal: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        word = value.strip().lower()
+        if word not in legal:
+            msg = f"expected one of {', '.join(legal)}{nearest(word, legal)}"
+            raise ValueError(msg)
+        return word
+
+    return parse

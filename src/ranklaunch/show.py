@@ -1,0 +1,116 @@
+"""Plans as text for people and as shell script; JSON is in plan.py. Secrets are hidden in all of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+
+from ranklaunch import redact
+from ranklaunch.plan import Plan, Process
+
+FOLD = 100  # columns after which a shown command goes on in the next line
+
+
+def as_text(plan: Plan) -> str:
+    job = plan.job
+    node = job.node
+    ranks = f"ranks {node.ranks[0]} to {node.ranks[-1]}" if node.slots > 1 else f"rank {node.first_rank}"
+    lines = [
+        f"job       {job.name}, attempt {job.attempt}, platform {job.platform}",
+        f"method    {plan.method}: {plan.why}",
+        f"world     {job.world_size} ranks on {len(job.nodes)} {_plural('node', len(job.nodes))}, {job.accelerator}",
+        f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {ranks}",
+        *_section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in plan.values)),
+        *_section("warnings", plan.warnings),
+        *_section("files", (f"{file.path}  (mode {file.mode}, {len(file.text)} characters)" for file in plan.files)),
+        *_section("waits", (f"{wait.kind}: {wait.what}, at most {wait.timeout_s:g} s" for wait in plan.waits)),
+        *_section("removed from the environment", _unset(plan.processes)),
+        *_section("before launch", (line for step in plan.prepare for line in _shown(step))),
+        *_section("processes", (line for process in plan.processes for line in _shown(process))),
+        f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def as_shell(plan: Plan) -> str:
+    """A script that starts the same processes by hand, in the folder and environment in which it is run."""
+    job = plan.job
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            f"# {_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})",
+            "set -eu",
+            *(line for file in plan.files for line in _written(file.path, file.text, file.mode)),
+            *(_command(step) for step in plan.prepare),
+            *_started(plan.processes),
+        ]
+    ) + "\n"
+
+
+def _started(processes: tuple[Process, ...]) -> Iterator[str]:
+    if len(processes) == 1:
+        yield f"exec {_command(processes[0])}"
+        return
+    yield "pids="
+    for process in processes:
+        yield f"{_command(process)} &"
+        yield 'pids="$pids $!"'
+    yield "status=0"
+    yield 'for pid in $pids; do wait "$pid" || status=$?; done'
+    yield 'exit "$status"'
+
+
+def _command(process: Process) -> str:
+    words = ["env"]
+    for name in process.unset:
+        words += ["-u", name]
+    words += [f"{name}={value}" for name, value in redact.environment(process.env).items()]
+    return _folded([*words, *redact.argv(process.argv)], " \\\n  ")
+
+
+def _written(path: str, text: str, mode: str) -> Iterator[str]:
+    yield f"mkdir -p {shlex.quote(path.rpartition('/')[0])}"
+    yield f"printf %s {shlex.quote(text)} > {shlex.quote(path)}"
+    yield f"chmod {mode} {shlex.quote(path)}"
+
+
+def _shown(process: Process) -> Iterator[str]:
+    yield f"{process.name}, log {process.log}"
+    env = " ".join(f"{name}={shlex.quote(value)}" for name, value in redact.environment(process.env).items() if name != "PATH")
+    yield f"  {env}"
+    yield f"  {_folded(redact.argv(process.argv), chr(10) + '      ')}"
+
+
+def _folded(words: Iterable[str], fold: str) -> str:
+    """Shell words in lines of about FOLD columns."""
+    text, column = "", 0
+    for word in map(shlex.quote, words):
+        if text and column + len(word) > FOLD:
+            text, column = f"{text}{fold}{word}", len(word)
+        else:
+            text, column = f"{text} {word}" if text else word, column + len(word) + 1
+    return text
+
+
+def _section(title: str, rows: Iterable[str]) -> Iterator[str]:
+    for i, row in enumerate(rows):
+        if i == 0:
+            yield title
+        yield f"  {row}"
+
+
+def _unset(processes: tuple[Process, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for process in processes for name in process.unset))
+
+
+def _overrides(candidates: Iterable[object]) -> str:
+    found = [f"{c.source}={c.value}" for c in candidates]  # type: ignore[attr-defined]
+    return f" over {', '.join(found)}" if found else ""
+
+
+def _plural(word: str, number: int) -> str:
+    return word if number == 1 else f"{word}s"
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())

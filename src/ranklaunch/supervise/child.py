@@ -1,0 +1,124 @@
+"""Starting one process, and what is known of it while it lives and after."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ranklaunch.errors import MissingProgramError, nearest
+from ranklaunch.plan import Process
+from ranklaunch.supervise import tree
+from ranklaunch.supervise.output import PipeReader
+from ranklaunch.supervise.signals import Signals, block, unblock
+
+CANNOT_EXECUTE = 126  # as shells say it
+
+
+@dataclass
+class Child:
+    """A started process. status: its wait status once reaped. max_rss_kb: its peak resident memory, from the kernel's accounting."""
+
+    process: Process
+    identity: tree.Identity
+    reader: PipeReader | None = None
+    pidfd: int = -1
+    status: int | None = None
+    max_rss_kb: int = 0
+    signalled: list[int] = field(default_factory=list)
+
+    @property
+    def alive(self) -> bool:
+        return self.status is None
+
+    @property
+    def code(self) -> int:
+        """Exit code as a shell gives it: 128+N after signal N."""
+        assert self.status is not None
+        return os.WEXITSTATUS(self.status) if os.WIFEXITED(self.status) else 128 + os.WTERMSIG(self.status)
+
+    @property
+    def signal(self) -> int:
+        """The signal that killed it, 0 when none did."""
+        assert self.status is not None
+        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
+
+
+def environment(process: Process, inherited: Mapping[str, str]) -> dict[str, str]:
+    gone = set(process.unset)
+    return {**{name: value for name, value in inherited.items() if name not in gone}, **process.env}
+
+
+def executable(process: Process, env: Mapping[str, str]) -> str:
+    """Path of the process's program. Raises MissingProgramError that says where it was looked for."""
+    name = process.argv[0]
+    folders = [""] if "/" in name else [folder for folder in env.get("PATH", os.defpath).split(":") if folder]
+    denied = ""
+    for folder in folders:
+        path = os.path.join(process.cwd or "", folder, name)
+        if os.path.isfile(path):
+            if os.access(path, os.X_OK):
+                return path
+            denied = path
+    if denied:
+        msg = f"{denied} is not executable (files from object storage lose that mark): chmod +x it, or start it through its interpreter"
+        raise MissingProgramError(msg)
+    where = f"in PATH={env.get('PATH', '')!r}" if "/" not in name else f"from {process.cwd or os.getcwd()}"
+    msg = f"{process.name}: program {name!r} not found {where}{_hint(name, folders)}"
+    raise MissingProgramError(msg)
+
+
+def _hint(name: str, folders: list[str]) -> str:
+    if name in ("torchrun",):
+        return "; it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?"
+    if name in ("python", "python3"):
+        return "; name the interpreter with --python"
+    names: set[str] = set()
+    for folder in folders:
+        try:
+            names.update(os.listdir(folder or "."))
+        except OSError:
+            continue
+    return nearest(name, names)
+
+
+def start(process: Process, path: str, env: dict[str, str], output: int, signals: Signals) -> Child:
+    """Forks and executes. output: the pipe end that becomes its stdout and stderr; the caller closes it."""
+    parent = os.getpid()
+    block()  # until the child has its own handlers, a signal to it would be written into our pipe
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _become(process, path, env, output, signals, parent)
+    finally:
+        unblock()
+    child = Child(process, tree.identify(pid))
+    if hasattr(os, "pidfd_open"):
+        try:
+            child.pidfd = os.pidfd_open(pid)
+        except OSError:
+            pass
+    return child
+
+
+def _become(process: Process, path: str, env: dict[str, str], output: int, signals: Signals, parent: int) -> None:
+    """In the child: never returns."""
+    try:
+        os.setpgid(0, 0)
+        tree.die_with_parent()
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(CANNOT_EXECUTE)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        if process.cwd:
+            os.chdir(process.cwd)
+        signals.to_default()
+        unblock()
+        os.execve(path, process.argv, env)
+    except BaseException as error:
+        text = f"ranklaunch: cannot execute {path}: {error}\n"
+        os.write(2, text.encode(errors="backslashreplace"))
+    finally:
+        os._exit(CANNOT_EXECUTE)

@@ -1,0 +1,130 @@
+"""Follows the files into which a launcher lets its ranks write, so that their lines reach the console with their own tags.
+
+Layout (torchrun's): FOLDER/<run>/attempt_<n>/<local rank>/{stdout,stderr}.log. inotify tells what grew; where the system has no
+instance left, the folder is looked through twice a second.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import struct
+
+from ranklaunch.supervise.loop import Loop, Timer
+from ranklaunch.supervise.output import READ, Output
+
+_IN_MODIFY, _IN_MOVED_TO, _IN_CREATE = 0x2, 0x80, 0x100
+_EVENT = struct.Struct("iIII")
+_LOG = re.compile(r".*/([0-9]+)/(?:stdout|stderr)\.log")
+LOOK_AGAIN_S = 0.5
+
+
+class Follower:
+    """outputs: one for each local rank."""
+
+    def __init__(self, folder: str, outputs: list[Output], loop: Loop) -> None:
+        os.makedirs(folder, exist_ok=True)
+        self._outputs = outputs
+        self._loop = loop
+        self._offsets: dict[str, int] = _sizes(folder)  # what an earlier start left is not shown again
+        self._folders: dict[int, str] = {}
+        self._folder = folder
+        self._timer: Timer | None = None
+        self._inotify = _inotify()
+        if self._inotify >= 0:
+            self._watch(folder)
+            loop.on_readable(self._inotify, self._on_events)
+        else:
+            self._look_again()
+
+    def last_lines(self, local_rank: int) -> tuple[str, ...]:
+        return self._outputs[local_rank].last_lines() if 0 <= local_rank < len(self._outputs) else ()
+
+    def finish(self) -> None:
+        """Everything that is in the files now, and no more."""
+        self._visit(self._folder)
+        for output in self._outputs:
+            output.finish()
+        if self._timer:
+            self._timer.cancel()
+        if self._inotify >= 0:
+            self._loop.forget(self._inotify)
+            os.close(self._inotify)
+
+    def _on_events(self) -> None:
+        try:
+            data = os.read(self._inotify, 65536)
+        except BlockingIOError:
+            return
+        at = 0
+        touched: dict[str, None] = {}
+        while at < len(data):
+            watch, _, _, length = _EVENT.unpack_from(data, at)
+            name = data[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0")
+            at += _EVENT.size + length
+            if watch in self._folders:
+                touched[os.path.join(self._folders[watch], os.fsdecode(name))] = None
+            else:  # the queue overflowed
+                touched[self._folder] = None
+        for path in touched:
+            if os.path.isdir(path):
+                self._watch(path)
+            else:
+                self._read(path)
+
+    def _watch(self, folder: str) -> None:
+        watch = _libc().inotify_add_watch(self._inotify, os.fsencode(folder), _IN_MODIFY | _IN_MOVED_TO | _IN_CREATE)
+        if watch >= 0:
+            self._folders[watch] = folder
+        for name in _names(folder):  # made before the watch was
+            path = os.path.join(folder, name)
+            if os.path.isdir(path):
+                self._watch(path)
+            else:
+                self._read(path)
+
+    def _look_again(self) -> None:
+        self._visit(self._folder)
+        self._timer = self._loop.after(LOOK_AGAIN_S, self._look_again)
+
+    def _visit(self, folder: str) -> None:
+        for parent, _, names in os.walk(folder):
+            for name in sorted(names):
+                self._read(os.path.join(parent, name))
+
+    def _read(self, path: str) -> None:
+        match = _LOG.fullmatch(path)
+        if not match or int(match[1]) >= len(self._outputs):
+            return
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            while data := os.pread(fd, READ, self._offsets.get(path, 0)):
+                self._offsets[path] = self._offsets.get(path, 0) + len(data)
+                self._outputs[int(match[1])].feed(data)
+        finally:
+            os.close(fd)
+
+
+def _sizes(folder: str) -> dict[str, int]:
+    paths = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return {path: os.stat(path).st_size for path in paths}
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _inotify() -> int:
+    fd: int = _libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    return fd
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

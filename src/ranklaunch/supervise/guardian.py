@@ -1,0 +1,92 @@
+"""Where ranklaunch is not PID 1, two processes share its work, so that killing either leaves nothing behind.
+
+The outer one is what the user started: it passes signals on, waits, and inherits whatever the inner one leaves. The inner one is
+the supervisor. The kernel does this for PID 1 itself: when PID 1 dies, its whole namespace does.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+from ranklaunch.supervise import tree
+from ranklaunch.supervise.signals import Signals, block, name_of, unblock
+
+SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterruptible system call
+
+
+def divide(signals: Signals) -> int:
+    """Returns in the supervisor, with a fd that becomes readable when the outer process dies, or -1 as PID 1. In the outer process
+    it does not return: it exits with the supervisor's code."""
+    tree.become_subreaper()
+    if os.getpid() == 1:
+        return -1
+    readable, held = os.pipe2(os.O_CLOEXEC)
+    block()
+    inner = os.fork()
+    if inner:
+        unblock()
+        os.close(readable)
+        os._exit(_watch(signals, inner))  # held stays open until this process dies, however it dies
+    signals.after_fork()
+    os.setpgid(0, 0)  # a terminal's ^C reaches the outer process alone, which passes it on: once
+    tree.become_subreaper()
+    unblock()
+    os.close(held)
+    return readable
+
+
+def _watch(signals: Signals, inner: int) -> int:
+    poll = select.poll()
+    poll.register(signals.fd, select.POLLIN)
+    while True:
+        poll.poll()
+        for number in signals.take():
+            if number != signal.SIGCHLD:
+                os.kill(inner, number)  # not reaped yet, so the pid is still its own
+        status = _reap(inner)
+        if status is not None:
+            _sweep()
+            return _code(status)
+
+
+def _reap(inner: int) -> int | None:
+    """Reaps what has ended; the supervisor's wait status when it is among them."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == inner:
+            found = status
+
+
+def _sweep() -> None:
+    """Ends what the supervisor left, which it does only when it was killed itself."""
+    deadline = time.monotonic() + SWEEP_S
+    while time.monotonic() < deadline:
+        left = tree.descendants(os.getpid())
+        if not left:
+            return
+        for process in left:
+            tree.send(process, signal.SIGKILL)
+        _reap(-1)
+        time.sleep(0.005)
+
+
+def _code(status: int) -> int:
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    number = os.WTERMSIG(status)
+    text = f"ranklaunch: its supervisor was killed by {name_of(number)} (out of memory?); every rank was ended with it\n"
+    try:
+        os.write(sys.stderr.fileno(), text.encode())
+    except (OSError, ValueError):
+        pass
+    return 128 + number

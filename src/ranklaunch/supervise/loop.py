@@ -1,0 +1,66 @@
+"""One selector for everything that can happen: readable and writable descriptors, and timers."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import selectors
+import time
+from collections.abc import Callable
+
+Callback = Callable[[], None]
+
+
+class Timer:
+    """A callback at a time; cancel() when it is no longer wanted."""
+
+    def __init__(self, callback: Callback) -> None:
+        self.callback: Callback | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class Loop:
+    """clock: monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()
+
+    def on_readable(self, fd: int, callback: Callback) -> None:
+        self._selector.register(fd, selectors.EVENT_READ, callback)
+
+    def on_writable(self, fd: int, callback: Callback) -> None:
+        self._selector.register(fd, selectors.EVENT_WRITE, callback)
+
+    def forget(self, fd: int) -> None:
+        self._selector.unregister(fd)
+
+    def after(self, seconds: float, callback: Callback) -> Timer:
+        timer = Timer(callback)
+        heapq.heappush(self._timers, (self.clock() + seconds, next(self._order), timer))
+        return timer
+
+    def step(self) -> None:
+        """Waits for the next thing to happen and calls back for it. Descriptors come in the order in which they became ready: for
+        pidfds that is the order of the deaths."""
+        for key, _ in self._selector.select(self._timeout()):
+            if key.fileobj in self._selector.get_map():  # an earlier callback of this round may have forgotten it
+                key.data()
+        now = self.clock()
+        while self._timers and self._timers[0][0] <= now:
+            callback = heapq.heappop(self._timers)[2].callback
+            if callback:
+                callback()
+
+    def run_until(self, done: Callable[[], bool]) -> None:
+        while not done():
+            self.step()
+
+    def _timeout(self) -> float | None:
+        while self._timers and self._timers[0][2].callback is None:
+            heapq.heappop(self._timers)
+        return max(0.0, self._timers[0][0] - self.clock()) if self._timers else None

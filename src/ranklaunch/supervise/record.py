@@ -1,0 +1,94 @@
+"""What stays of an attempt: plan.json, events.jsonl, verdict.json, and the last words that Kubernetes shows."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import time
+from typing import Any
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.supervise.verdict import Verdict, as_json
+
+TERMINATION_BYTES = 4096  # what Kubernetes reads of the file
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
+
+
+class Record:
+    """The folder of one attempt. Nothing in it that an earlier start wrote is lost: logs and events are appended to."""
+
+    def __init__(self, folder: str, termination_log: str = "") -> None:
+        self.folder = folder
+        self._termination_log = termination_log
+        self._events = -1
+
+    def open(self) -> None:
+        """Raises ConfigError where the folder cannot be written."""
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            path = os.path.join(self.folder, "events.jsonl")
+            self._events = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except (OSError, ValueError) as error:
+            msg = (
+                f"log directory {self.folder}: cannot be written by uid {os.getuid()}, gid {os.getgid()}: {error}; "
+                "name another with --log-dir or RANKLAUNCH_LOG_DIR"
+            )
+            raise ConfigError(msg) from None
+
+    def event(self, event: str, /, **details: Any) -> None:
+        if self._events < 0:
+            return
+        line = json.dumps({"event": event, "monotonic": round(time.monotonic(), 6), "time": now(), **details})
+        try:
+            os.write(self._events, line.encode() + b"\n")
+        except OSError:  # a full disk is reported with the log that fails first; the job goes on
+            pass
+
+    def plan(self, plan: dict[str, Any]) -> None:
+        self._write("plan.json", plan)
+
+    def verdict(self, verdict: Verdict) -> str:
+        """Writes the verdict; its path, or "" where it could not be written."""
+        written = self._write("verdict.json", as_json(verdict))
+        self.last_words(verdict.reason, verdict.exit_code)
+        return written
+
+    def last_words(self, reason: str, exit_code: int) -> None:
+        """For /dev/termination-log, which Kubernetes makes; never made by ranklaunch."""
+        text = "" if exit_code == 0 else f"{reason}\n"
+        try:
+            fd = os.open(self._termination_log, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, ValueError):
+            return
+        try:
+            os.write(fd, text.encode(errors="replace")[:TERMINATION_BYTES])
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
+
+    def _write(self, name: str, value: dict[str, Any]) -> str:
+        path = os.path.join(self.folder, name)
+        try:
+            write_file(path, json.dumps(value, indent=1) + "\n", 0o644)
+        except OSError:
+            return ""
+        return path
+
+
+def write_file(path: str, text: str, mode: int) -> None:
+    """Whole or not at all: a reader never sees half a file."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        with open(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,65 @@
+"""Signals as bytes in a pipe. Handlers do nothing; the one loop reads the pipe. Imported and installed before anything else, so
+that as PID 1, where unhandled signals are ignored, a stop request is kept from the first instruction on."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+_KEPT_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # nohup and a shell's `&` ask for it
+
+
+class Signals:
+    """The signals that ranklaunch acts on. fd is readable when one is pending."""
+
+    def __init__(self) -> None:
+        self.handled = tuple(s for s in (*STOPPING, *PASSED_ON, signal.SIGCHLD) if not _stays_ignored(s))
+        self.fd, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in self.handled:
+            signal.signal(number, _nothing)
+
+    def after_fork(self) -> None:
+        """In a child that goes on as ranklaunch: a pipe of its own. Call with signals blocked."""
+        os.close(self.fd)
+        os.close(self._write)
+        self.fd, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+
+    def take(self) -> list[int]:
+        """Pending signals in order of arrival."""
+        try:
+            return list(os.read(self.fd, 65536))
+        except BlockingIOError:
+            return []
+
+    def to_default(self) -> None:
+        """In a child that is about to become another program: as if ranklaunch had never been there. Call with signals blocked."""
+        signal.set_wakeup_fd(-1)
+        for number in (*self.handled, signal.SIGPIPE, signal.SIGXFSZ):  # Python itself ignores the last two
+            signal.signal(number, signal.SIG_DFL)
+
+
+def block() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+
+def unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _stays_ignored(number: signal.Signals) -> bool:
+    return number in _KEPT_IGNORED and signal.getsignal(number) is signal.SIG_IGN
+
+
+def _nothing(number: int, frame: object) -> None:
+    """Python needs a handler for the wakeup pipe to be written."""

@@ -1,0 +1,97 @@
+"""Ending everything that was started, in stages and inside one budget, all processes in parallel.
+
+Leaders first: the process that was started for a rank gets the signal alone, so that it can save a checkpoint while its data loading
+workers still live. Then everybody below ranklaunch gets SIGTERM: when the leaders are gone, or when most of the budget is. Then,
+when the budget is spent, SIGKILL, again and again until nothing is left.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+
+from ranklaunch.supervise import tree
+from ranklaunch.supervise.child import Child
+from ranklaunch.supervise.loop import Loop, Timer
+
+LEADERS_SHARE = 0.8  # of the budget, before the others are told too
+KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more than one round
+GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the kernel
+
+
+class Stopper:
+    """begin() starts the stages; done() says whether nothing is left to end. grace_s: the whole budget in seconds."""
+
+    def __init__(self, loop: Loop, grace_s: float, leaders: Callable[[], Iterable[Child]], say: Callable[[str], None]) -> None:
+        self.begun = False
+        self.stuck: tuple[tree.Identity, ...] = ()
+        self._loop = loop
+        self._grace_s = grace_s
+        self._leaders = leaders
+        self._say = say
+        self._killing_since: float | None = None
+        self._told_all = False
+        self._timers: list[Timer] = []
+
+    def begin(self, number: int) -> None:
+        """number: the signal for the leaders. A later call changes nothing."""
+        if self.begun:
+            return
+        self.begun = True
+        for child in self._leaders():
+            _signal(child, number)
+        self._timers.append(self._loop.after(self._grace_s * LEADERS_SHARE, self.tell_all))
+        self._timers.append(self._loop.after(self._grace_s, self.kill_all))
+
+    def tell_all(self) -> None:
+        """SIGTERM for every process below this one, those in sessions of their own included."""
+        if self._told_all:
+            return
+        self._told_all = True
+        for child in self._leaders():
+            child.signalled.append(signal.SIGTERM)
+        for process in tree.descendants(os.getpid()):
+            tree.send(process, signal.SIGTERM)
+
+    def kill_all(self) -> None:
+        left = tree.descendants(os.getpid())
+        now = self._loop.clock()
+        if self._killing_since is None:
+            self._killing_since = now
+            if left:
+                self._say(f"{len(left)} processes left after the grace of {self._grace_s:g} s: SIGKILL")
+        if left and now - self._killing_since > GIVE_UP_S:
+            self.stuck = tuple(left)
+            return
+        for child in self._leaders():
+            child.signalled.append(signal.SIGKILL)
+        for process in left:
+            tree.send(process, signal.SIGKILL)
+        if left:
+            self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
+
+    def done(self) -> bool:
+        """Called after each step of the loop, which any child's death or signal ends."""
+        if any(True for _ in self._leaders()):
+            return bool(self.stuck)
+        self.tell_all()
+        return bool(self.stuck) or not _children()
+
+    def finish(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+
+
+def _signal(child: Child, number: int) -> None:
+    child.signalled.append(number)
+    os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
+
+
+def _children() -> bool:
+    """Whether this process has any child, dead or alive: it is the subreaper, so whatever lives below it hangs from a child."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True

@@ -1,0 +1,405 @@
+"""The heart: executes a plan in phases on one loop, decides by the first failure, ends everything, and reports.
+
+Phases: wait, write files, prepare, launch, watch. Whatever happens first in any of them (a failure, a stop request, an error of our
+own, success) becomes the ending; nothing that follows changes it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ranklaunch.errors import DEFECT, MissingProgramError, RanklaunchError
+from ranklaunch.files import Files
+from ranklaunch.plan import Plan, Process, as_json
+from ranklaunch.supervise import child as children
+from ranklaunch.supervise import memory, waits
+from ranklaunch.supervise.child import Child
+from ranklaunch.supervise.console import Console
+from ranklaunch.supervise.follow import Follower
+from ranklaunch.supervise.loop import Loop
+from ranklaunch.supervise.output import Output, PipeReader, make_pipe
+from ranklaunch.supervise.record import Record, now, write_file
+from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
+from ranklaunch.supervise.stop import Stopper
+from ranklaunch.supervise.verdict import Culprit, Failure, Verdict, Victim
+
+FLUSH_S = 5.0  # at the end: how long a slow console may take for what it has not taken yet
+
+Explain = Callable[[Process, str], "Failure | None"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What decided. child: whose end it was."""
+
+    outcome: str
+    exit_code: int
+    reason: str
+    child: Child | None = None
+
+
+class Supervisor:
+    """Runs one plan. replan: makes it anew once a wait has brought facts. guard: fd that becomes readable when the outer process
+    dies, or -1. explain: what a launcher's output says of the rank that failed first."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        env: Mapping[str, str],
+        files: Files,
+        signals: Signals,
+        record: Record,
+        guard: int = -1,
+        replan: Callable[[], Plan] | None = None,
+        explain: Explain = lambda process, tail: None,
+    ) -> None:
+        self.plan = plan
+        self.ending: Ending | None = None
+        self._env = env
+        self._files = files
+        self._signals = signals
+        self._record = record
+        self._replan = replan
+        self._explain = explain
+        self._started = now()
+        self._oom_before = memory.oom_kills()
+        self._running: dict[int, Child] = {}
+        self._ended: list[Child] = []
+        self._readers: list[PipeReader] = []
+        self._follower: Follower | None = None
+        self._trouble: list[str] = []
+        self._unshown = 0
+        self._reaping = False
+        self._loop = Loop()
+        self._console = Console(1, self._loop, on_room=self._resume)
+        self._own = Console(2, self._loop)
+        self._stopper = Stopper(self._loop, plan.limits.grace_s, lambda: self._running.values(), self.say)
+        self._loop.on_readable(signals.fd, self._on_signals)
+        if guard >= 0:
+            self._loop.on_readable(guard, lambda: self._on_guard(guard))
+
+    def run(self) -> Verdict:
+        try:
+            for phase in (self._wait, self._write_files, self._prepare, self._launch, self._watch):
+                self._take_signals()
+                if self.ending:
+                    break
+                phase()
+        except RanklaunchError as error:
+            self._end(Ending("failed", error.exit_code, str(error)))
+        except OSError as error:  # no process, memory or descriptor left, a full disk
+            self._end(Ending("failed", DEFECT, f"the system refuses: {error}"))
+        except Exception as error:  # ours; the ranks must end in good order all the same
+            self.say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
+            self._end(Ending("failed", DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
+        self._stop()
+        verdict = self._verdict()
+        self._report(verdict)
+        return verdict
+
+    def say(self, text: str) -> None:
+        self._own.write(f"ranklaunch: {text}\n".encode(errors="backslashreplace"))
+
+    # Phases
+
+    def _wait(self) -> None:
+        done: set[tuple[str, str]] = set()
+        while not self.ending:
+            wait = next((w for w in self.plan.waits if (w.kind, w.what) not in done), None)
+            if not wait:
+                break
+            self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
+            condition = waits.condition_of(wait, self._files, self._loop)
+            seconds = waits.perform(wait, condition, self._loop, self.say, lambda: self.ending is not None)
+            done.add((wait.kind, wait.what))
+            self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
+            if self._replan and not self.ending:
+                self.plan = self._replan()
+
+    def _write_files(self) -> None:
+        self._record.plan(as_json(self.plan))
+        for warning in self.plan.warnings:
+            self.say(f"warning: {warning}")
+        for file in self.plan.files:
+            write_file(file.path, file.text, int(file.mode, 8))
+            self._record.event("file", path=file.path)
+
+    def _prepare(self) -> None:
+        for step in self.plan.prepare:
+            self._start(step)
+            self._loop.run_until(lambda: self.ending is not None or not self._running)
+            if self.ending:
+                return
+
+    def _launch(self) -> None:
+        _require_program(self.plan)
+        if self.plan.outputs:
+            self._follow()
+        ready = [(p, env, children.executable(p, env)) for p in self._all() for env in (children.environment(p, self._env),)]
+        for process, env, path in ready:
+            self._start(process, env, path)
+
+    def _watch(self) -> None:
+        self._loop.run_until(lambda: self.ending is not None)
+
+    def _stop(self) -> None:
+        """Ends what is left, however it came to the end; then takes what is left in the pipes."""
+        self._stopper.begin(self._stop_signal())
+        self._loop.run_until(self._stopper.done)
+        self._stopper.finish()
+        for process in self._stopper.stuck:
+            self._trouble.append(f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device?)")
+        for reader in self._readers:
+            reader.drain()
+            reader.close()
+        if self._follower:
+            self._follower.finish()
+
+    # What happens
+
+    def _on_signals(self) -> None:
+        self._take_signals()
+
+    def _take_signals(self) -> None:
+        for number in self._signals.take():
+            if number == signal.SIGCHLD:
+                if not self._reaping:
+                    # Behind the pidfds of this step, whose order says who died first.
+                    self._reaping = True
+                    self._loop.after(0, self._reap)
+            elif number in PASSED_ON:
+                for child in self._running.values():
+                    os.kill(child.identity.pid, number)
+            else:
+                self._on_stop_request(number)
+
+    def _on_stop_request(self, number: int) -> None:
+        name = name_of(number)
+        self._record.event("signal", signal=name)
+        if self.ending is None:
+            self.say(f"{name}: stopping, at most {self.plan.limits.grace_s:g} s")
+            self._end(Ending("stopped", 128 + number, f"stopped by {name}"))
+            self._stopper.begin(number)
+        elif number == signal.SIGINT:
+            self.say("SIGINT again: ending everything now")
+            self._stopper.kill_all()
+
+    def _on_guard(self, guard: int) -> None:
+        """The outer process was killed: nobody is left to be told, so everything ends at once."""
+        self._loop.forget(guard)
+        self._end(Ending("stopped", 128 + signal.SIGKILL, "ranklaunch itself was killed"))
+        self._stopper.begin(signal.SIGKILL)
+        self._stopper.kill_all()
+
+    def _reap(self) -> None:
+        """Every child that has ended; most of them are orphans that this process inherited."""
+        self._reaping = False
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._on_exit(pid, status, usage.ru_maxrss)
+
+    def _on_pidfd(self, pid: int) -> None:
+        try:
+            found, status, usage = os.wait4(pid, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if found:
+            self._on_exit(pid, status, usage.ru_maxrss)
+
+    def _on_exit(self, pid: int, status: int, max_rss_kb: int) -> None:
+        child = self._running.pop(pid, None)
+        if child is None:
+            return
+        child.status, child.max_rss_kb = status, max_rss_kb
+        self._ended.append(child)
+        if child.pidfd >= 0:
+            self._loop.forget(child.pidfd)
+            os.close(child.pidfd)
+        if child.reader:
+            child.reader.drain()
+        self._record.event(
+            "exit", name=child.process.name, rank=child.process.rank, pid=pid, exit_code=child.code,
+            signal=name_of(child.signal) if child.signal else None, max_rss_kb=max_rss_kb,
+        )  # fmt: skip
+        self._judge(child)
+
+    def _judge(self, child: Child) -> None:
+        """The first failure decides; success needs every process."""
+        if self.ending:
+            return
+        if child.code != 0:
+            self._end(Ending("failed", child.code, "", child))
+            self._stopper.begin(signal.SIGTERM)
+        elif child.process in self.plan.prepare:
+            return
+        elif child.process in self.plan.services:
+            self._end(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it", child))
+        elif not any(other.process in self.plan.processes for other in self._running.values()):
+            self._end(Ending("succeeded", 0, f"{_what(self.plan)} succeeded"))
+
+    def _end(self, ending: Ending) -> None:
+        if self.ending is None:
+            self.ending = ending
+            self._resume()
+            self._record.event("ending", outcome=ending.outcome, exit_code=ending.exit_code, reason=ending.reason or None)
+
+    # Starting
+
+    def _all(self) -> tuple[Process, ...]:
+        return (*self.plan.services, *self.plan.processes)
+
+    def _start(self, process: Process, env: dict[str, str] | None = None, path: str = "") -> None:
+        env = env if env is not None else children.environment(process, self._env)
+        path = path or children.executable(process, env)
+        output = self._output((process.log, *process.copies), process.tag, process.name)
+        readable, writable = make_pipe()
+        try:
+            started = children.start(process, path, env, writable, self._signals)
+        finally:
+            os.close(writable)
+        started.reader = PipeReader(readable, output, self._loop)
+        self._readers.append(started.reader)
+        self._running[started.identity.pid] = started
+        if started.pidfd >= 0:
+            self._loop.on_readable(started.pidfd, lambda: self._on_pidfd(started.identity.pid))
+        self._record.event("spawn", name=process.name, rank=process.rank, pid=started.identity.pid)
+
+    def _output(self, paths: tuple[str, ...], tag: str, name: str) -> Output:
+        for path in paths:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        first = lambda: self._record.event("first output", name=name)  # noqa: E731
+        return Output(paths, tag, self._show, self._loop.clock, self._on_trouble, first)
+
+    def _follow(self) -> None:
+        assert self.plan.outputs
+        outputs = [
+            self._output((log,), tag, f"rank {self.plan.outputs.first_rank + i}") for i, (log, tag) in enumerate(self.plan.outputs.logs)
+        ]
+        self._follower = Follower(self.plan.outputs.folder, outputs, self._loop)
+
+    def _on_trouble(self, text: str) -> None:
+        self._trouble.append(text)
+        self._record.event("trouble", text=text)
+        self.say(text)
+
+    # A console that cannot keep up
+
+    def _show(self, lines: bytes) -> None:
+        if self.ending and self._console.full:
+            # Ranks that save a checkpoint on the way out must not wait for a reader; their files have every line.
+            self._unshown += lines.count(b"\n")
+            return
+        self._console.write(lines)
+        if self._console.full and not self.ending:
+            for reader in self._readers:
+                reader.pause(True)
+
+    def _resume(self) -> None:
+        for reader in self._readers:
+            reader.pause(False)
+
+    # The end
+
+    def _stop_signal(self) -> int:
+        return signal.SIGTERM
+
+    def _verdict(self) -> Verdict:
+        ending = self.ending
+        assert ending is not None
+        culprit = self._culprit(ending.child) if ending.child else None
+        failed = [child for child in self._ended if child is not ending.child and child.signalled]
+        victims = tuple(
+            Victim(self.plan.job.node_index, child.process.rank, name_of(child.signalled[-1]), child.process.name)
+            for child in sorted(failed, key=lambda c: c.process.rank or 0)
+        )
+        return Verdict(
+            outcome=ending.outcome,
+            exit_code=culprit.exit_code if culprit else ending.exit_code,
+            reason=ending.reason or (_sentence(culprit) if culprit else ""),
+            culprit=culprit,
+            victims=victims if ending.outcome != "succeeded" else (),
+            started=self._started,
+            ended=now(),
+        )
+
+    def _culprit(self, child: Child) -> Culprit:
+        """The process that failed first or, where a launcher started the ranks, the rank that its own output names."""
+        assert child.reader
+        job = self.plan.job
+        failure = self._explain(child.process, child.reader.output.tail.decode(errors="replace")) if child.code else None
+        if failure is None:
+            failure = Failure(child.process.rank, child.code, child.signal, child.identity.pid)
+        lines = child.reader.output.last_lines()
+        if self._follower and self.plan.outputs and failure.rank is not None:
+            lines = self._follower.last_lines(failure.rank - self.plan.outputs.first_rank) or lines
+        killed = failure.signal == signal.SIGKILL
+        return Culprit(
+            node=job.node_index if failure.node is None else failure.node,
+            rank=failure.rank,
+            pid=failure.pid,
+            exit_code=failure.exit_code,
+            signal=name_of(failure.signal) if failure.signal else None,
+            out_of_memory=killed and (memory.oom_kills() or 0) > (self._oom_before or 0),
+            last_lines=lines,
+            name=child.process.name,
+        )
+
+    def _report(self, verdict: Verdict) -> None:
+        self._loop_until_flushed(self._console)  # our words come after the ranks'
+        if self._unshown:
+            self.say(f"the console was too slow for the last {self._unshown} lines; the logs have them")
+        for text in self._trouble:
+            self.say(text)
+        if verdict.culprit and verdict.culprit.last_lines:
+            self.say(f"last lines of {_name(verdict.culprit)}:")
+            for line in verdict.culprit.last_lines:
+                self._own.write(f"  {line}\n".encode(errors="backslashreplace"))
+        self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
+        path = self._record.verdict(verdict)
+        self.say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
+        self.say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
+        self._loop_until_flushed(self._own)
+
+    def _loop_until_flushed(self, console: Console) -> None:
+        deadline = self._loop.clock() + FLUSH_S
+        timer = self._loop.after(FLUSH_S, lambda: None)
+        self._loop.run_until(lambda: console.empty or self._loop.clock() >= deadline)
+        timer.cancel()
+
+
+def _require_program(plan: Plan) -> None:
+    program = plan.job.program
+    is_file = program.is_python or program.is_shell
+    if not program.module and is_file and not os.path.exists(program.path):
+        msg = f"program {program.path!r}: no such file (looked for from {os.getcwd()})"
+        raise MissingProgramError(msg)
+
+
+def _what(plan: Plan) -> str:
+    job = plan.job
+    if plan.method == "plain":
+        return "the program"
+    return f"all {job.node.slots} ranks" if len(job.nodes) == 1 else f"all {job.node.slots} ranks of node {job.node_index}"
+
+
+def _name(culprit: Culprit) -> str:
+    return f"rank {culprit.rank}" if culprit.rank is not None else culprit.name
+
+
+def _sentence(culprit: Culprit) -> str:
+    who = f"{_name(culprit)} on node {culprit.node}"
+    if culprit.out_of_memory:
+        return f"{who} was killed by {culprit.signal}: out of memory, by the kernel's own count"
+    if culprit.signal:
+        return f"{who} was killed by {culprit.signal}"
+    return f"{who} exited with code {culprit.exit_code}"

@@ -1,0 +1,120 @@
+"""The process tree, read from /proc. Processes are known by pid and start time, so a reused pid is never signalled."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NamedTuple
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Identity(NamedTuple):
+    """start: clock ticks since boot at which the process started; with the pid it names one process for ever."""
+
+    pid: int
+    start: int
+
+
+class Entry(NamedTuple):
+    parent: int
+    state: str
+    start: int
+
+
+def entry(pid: int) -> Entry | None:
+    """What /proc says of a process, None when it is gone."""
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = os.read(fd, 4096)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything
+    return Entry(parent=int(fields[1]), state=chr(fields[0][0]), start=int(fields[19]))
+
+
+def identify(pid: int) -> Identity:
+    found = entry(pid)
+    return Identity(pid, found.start if found else 0)
+
+
+def descendants(root: int) -> list[Identity]:
+    """Every living process below root, zombies left out: those are dead already and only wait to be reaped."""
+    below: dict[int, list[tuple[int, Entry]]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            found = entry(int(name))
+            if found:
+                below.setdefault(found.parent, []).append((int(name), found))
+    result: list[Identity] = []
+    parents = [root]
+    while parents:
+        for pid, found in below.get(parents.pop(), ()):
+            parents.append(pid)
+            if found.state not in "ZX":
+                result.append(Identity(pid, found.start))
+    return result
+
+
+def send(target: Identity, number: int) -> bool:
+    """Signals exactly that process. False when it is gone."""
+    if not hasattr(os, "pidfd_open"):
+        return _checked_kill(target, number)
+    try:
+        fd = os.pidfd_open(target.pid)
+    except ProcessLookupError:
+        return False
+    except OSError:  # a kernel before 5.3, or a sandbox without the call
+        return _checked_kill(target, number)
+    try:
+        found = entry(target.pid)  # read after the open: from here on the fd means this very process
+        if not found or found.start != target.start:
+            return False
+        signal.pidfd_send_signal(fd, number)  # type: ignore[attr-defined]
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _checked_kill(target: Identity, number: int) -> bool:
+    found = entry(target.pid)
+    if not found or found.start != target.start:
+        return False
+    try:
+        os.kill(target.pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def become_subreaper() -> bool:
+    """Orphans of this process's descendants become its children, as they do for PID 1 anyway."""
+    return os.getpid() == 1 or _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """In a child between fork and exec: SIGKILL for it when ranklaunch dies."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> bool:
+    return _libc().prctl(option, value, 0, 0, 0) == 0
+
+
+_LIBC: list[object] = []
+
+
+def _libc():  # type: ignore[no-untyped-def]
+    if not _LIBC:
+        import ctypes
+
+        _LIBC.append(ctypes.CDLL(None, use_errno=True))
+    return _LIBC[0]

@@ -1,0 +1,18 @@
+"""saves_on_term.py [--takes S]: prints "ready" and sleeps; S seconds after SIGTERM prints "saved" and exits with 0."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import time
+
+parser = argparse.ArgumentParser(allow_abbrev=False)
+parser.add_argument("--takes", type=float, default=0, metavar="S")
+options, _ = parser.parse_known_args()
+
+# Blocked and waited for, not handled: SIGTERM cannot come between the check for it and the sleep.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+print("ready", flush=True)
+if signal.sigtimedwait({signal.SIGTERM}, 600):
+    time.sleep(options.takes)
+    print("saved", flush=True)
