@@ -18,7 +18,7 @@ from ranklaunch.settings import Reader
 from ranklaunch.supervise.record import Record, now
 from ranklaunch.supervise.signals import Signals
 from ranklaunch.supervise.supervisor import Supervisor
-from ranklaunch.supervise.verdict import Failure, Verdict
+from ranklaunch.verdict import Failure, Verdict
 
 DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 

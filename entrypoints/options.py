@@ -54,7 +54,11 @@ def add_shared(parser: Parser) -> None:
     for variable in sorted({v.option: v for v in every_variable() if v.option}.values(), key=lambda v: v.option):
         help_text = f"{variable.meaning} [{', '.join(variable.names)}]".replace("%", "%%")
         parser.add_argument(variable.option, dest=f"value:{variable.value}", metavar="X", help=help_text)
-    parser.add_argument("--env-file", metavar="FILE", help="environment to read in place of the process's: KEY=VALUE lines, JSON or /proc/PID/environ")
+    parser.add_argument(
+        "--env-file",
+        metavar="FILE",
+        help="environment to read in place of the process's: KEY=VALUE lines, JSON or /proc/PID/environ",
+    )
     parser.add_argument("--root", metavar="DIR", help="look up absolute paths below DIR")
 
 

@@ -19,7 +19,12 @@ FORMATS = ("text", "json", "sh")
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     parser = options.Parser("plan", __doc__ or "", "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]")
     options.add_shared(parser)
-    parser.add_argument("--format", default="text", metavar="|".join(FORMATS), help="text for people, json for tools, sh to paste into a shell")
+    parser.add_argument(
+        "--format",
+        default="text",
+        metavar="|".join(FORMATS),
+        help="text for people, json for tools, sh to paste into a shell",
+    )
     parser.add_argument("--all-nodes", action="store_const", const=True, default=False, help="the plan of every node, in node order")
     given = options.read(parser, argv, env)
     form = given.parsed.format
@@ -65,4 +70,3 @@ def _index(request: Request) -> int:
     except ValueError as error:
         msg = f"--node {text!r}: {error}"
         raise UsageError(msg) from None
-

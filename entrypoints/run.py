@@ -15,4 +15,3 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     from ranklaunch.entrypoints import launch
 
     return launch.main(argv, env, signals, guard)
-

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import sys
 from collections.abc import Mapping
@@ -18,15 +19,14 @@ from ranklaunch.adapters.launchers.base import MASTER_PORT
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.entrypoints import options
 from ranklaunch.entrypoints.disk import DiskFiles
-from ranklaunch.errors import UsageError
 from ranklaunch.files import absolute
-from ranklaunch.job import Job, Program, make_nodes
+from ranklaunch.job import Job, make_nodes
 from ranklaunch.plan import File, Limits, Plan, Process
 from ranklaunch.planning import every_variable
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.signals import Signals
 from ranklaunch.supervise.supervisor import Supervisor
-from ranklaunch.supervise.verdict import Failure
+from ranklaunch.verdict import Failure
 
 JOB = "modelarts-job-simulated"
 MOST_NODES = 250  # addresses 127.0.0.1 to 127.0.0.250
@@ -35,7 +35,9 @@ NODE_GRACE_S = 5.0  # more than its nodes have: each ends its own ranks first
 
 def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
     parser = options.Parser(
-        "simulate", "A whole job on this machine.", "ranklaunch simulate --nodes N --slots M[,M...] [OPTIONS] -- PROGRAM [ARGS...]"
+        "simulate",
+        "A whole job on this machine.",
+        "ranklaunch simulate --nodes N --slots M[,M...] [OPTIONS] -- PROGRAM [ARGS...]",
     )
     options.add_shared(parser)
     given = options.read(parser, argv, env)
@@ -86,7 +88,7 @@ def make_plan(given: options.Given, interpreter: str) -> Plan:
         "GLOO_SOCKET_IFNAME": given.env.get("GLOO_SOCKET_IFNAME", "lo"),
         **({"RANK_TABLE_FILE": table} if with_table else {}),
     }
-    command = (interpreter, "-m", "ranklaunch", "run", *_passed_on(given), "--", *_words(given.request.program))
+    command = (interpreter, "-m", "ranklaunch", "run", *_passed_on(given), "--", *given.request.program.words)
     processes = tuple(
         Process(
             name=f"node {i}",
@@ -140,13 +142,13 @@ def _passed_on(given: options.Given) -> list[str]:
     return words
 
 
-def _words(program: Program) -> tuple[str, ...]:
-    return program.words
-
-
 def _platform_variables(env: Mapping[str, str]) -> tuple[str, ...]:
     """Variables of a platform that this machine may itself be on, and of ours that the options above have used up."""
-    kept = {name for v in (reading.GRACE_S, reading.WAIT_S, reading.TEMPLATES, reading.LOG_TAG, reading.PYTHON, reading.METHOD) for name in v.names}
+    kept = {
+        name
+        for v in (reading.GRACE_S, reading.WAIT_S, reading.TEMPLATES, reading.LOG_TAG, reading.PYTHON, reading.METHOD)
+        for name in v.names
+    }
     known = {name for variable in every_variable() for name in variable.names} - kept - {"HOSTNAME"}
     return tuple(sorted({name for name in env if name in known or name.startswith(("MA_", "VC_"))} | set(misleading(env))))
 
@@ -177,9 +179,4 @@ def _node_failure(job: Job, process: Process) -> Failure | None:
 
 
 def _number(name: str | None) -> int:
-    import signal
-
-    return signal.Signals[name].value if name in signal.Signals.__members__ else 0
-
-
-__all__ = ["UsageError", "main", "make_plan"]
+    return signal.Signals[name].value if name and name in signal.Signals.__members__ else 0

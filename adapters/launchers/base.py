@@ -12,7 +12,7 @@ from ranklaunch.plan import Limits, Plan, Process, Wait
 from ranklaunch.reading import GRACE_S, LOG_TAG, WAIT_S
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
-from ranklaunch.supervise.verdict import Failure
+from ranklaunch.verdict import Failure
 
 
 class Launcher(Protocol):
@@ -36,7 +36,12 @@ def nothing_to_explain(tail: str) -> Failure | None:
 
 
 MASTER_PORT = Variable(
-    "master_port", ("RANKLAUNCH_MASTER_PORT",), settings.port, 29500, "port of the rendezvous on node 0", option="--master-port"
+    "master_port",
+    ("RANKLAUNCH_MASTER_PORT",),
+    settings.port,
+    29500,
+    "port of the rendezvous on node 0",
+    option="--master-port",
 )
 
 
@@ -65,9 +70,7 @@ def launcher_process(job: Job, reader: Reader, name: str, argv: tuple[str, ...],
     )
 
 
-def rank_process(
-    job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], local_rank: int, env: dict[str, str]
-) -> Process:
+def rank_process(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], local_rank: int, env: dict[str, str]) -> Process:
     """One rank. job.node.first_rank + local_rank is its rank."""
     rank = job.node.first_rank + local_rank
     return Process(

@@ -10,7 +10,10 @@ import re
 from collections.abc import Mapping
 
 MISLEADING: tuple[tuple[str, str], ...] = (
-    (r"RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE", "set per node, not per rank, by Volcano's pytorch plugin and Ascend Operator"),
+    (
+        r"RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE",
+        "set per node, not per rank, by Volcano's pytorch plugin and Ascend Operator",
+    ),
     (r"GROUP_RANK|GROUP_WORLD_SIZE|ROLE_RANK|ROLE_NAME|ROLE_WORLD_SIZE", "left by an outer torchrun"),
     (r"MASTER_ADDR|MASTER_PORT", "set by operators for another rendezvous"),
     (r"PET_[A-Z0-9_]+", "every option of torchrun may come from here, unseen"),
@@ -21,7 +24,10 @@ MISLEADING: tuple[tuple[str, str], ...] = (
         r"MS_(ROLE|SCHED_HOST|SCHED_PORT|NODE_ID|NODE_RANK|WORKER_NUM|LOCAL_WORKER|SERVER_NUM|WORKER_IP|HCCL_CM_INIT)",
         "cluster of Ascend Operator or of an image, not of this launch",
     ),
-    (r"OMPI_COMM_WORLD_[A-Z0-9_]+|PMI_(RANK|SIZE|FD)|PMIX_RANK", "left by an outer mpirun; libraries take them for their own"),
+    (
+        r"OMPI_COMM_WORLD_[A-Z0-9_]+|PMI_(RANK|SIZE|FD)|PMIX_RANK",
+        "left by an outer mpirun; libraries take them for their own",
+    ),
 )
 
 _PATTERN = re.compile("|".join(pattern for pattern, _ in MISLEADING))

@@ -12,7 +12,7 @@ from ranklaunch.job import Job
 from ranklaunch.plan import Plan, RankOutputs
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
-from ranklaunch.supervise.verdict import Failure
+from ranklaunch.verdict import Failure
 
 NAME = "torchrun"
 
@@ -20,15 +20,28 @@ MASTER_PORT = Variable(
     ANY_MASTER_PORT.value, (*ANY_MASTER_PORT.names, "MA_TORCHRUN_MASTER_PORT"), settings.port, 18888,
     ANY_MASTER_PORT.meaning, option=ANY_MASTER_PORT.option,
 )  # fmt: skip
-EXTRA = Variable(
+EXTRA: Variable[tuple[str, ...]] = Variable(
     "extra_torchrun_params", ("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS", "MA_EXTRA_TORCHRUN_PARAMS"), settings.words, (),
     "further options of torchrun; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
 ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), settings.flag, False, "ranks follow the network's topology")
 RANK_AFTER_ACC = Variable(
-    "rank_after_acc", ("RANK_AFTER_ACC",), settings.count, 0, "node rank after route planning", "platform", per_node=True
+    "rank_after_acc",
+    ("RANK_AFTER_ACC",),
+    settings.count,
+    0,
+    "node rank after route planning",
+    "platform",
+    per_node=True,
 )
-MASTER_INDEX = Variable("master_index", ("MA_MASTER_INDEX",), settings.count, 0, "index of the node that has rank 0 after route planning", "platform")
+MASTER_INDEX = Variable(
+    "master_index",
+    ("MA_MASTER_INDEX",),
+    settings.count,
+    0,
+    "index of the node that has rank 0 after route planning",
+    "platform",
+)
 
 VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, ROUTE_PLAN, RANK_AFTER_ACC, MASTER_INDEX)
 

@@ -42,10 +42,10 @@ def choose(reader: Reader) -> Platform:
     if given:
         if given not in PLATFORMS:
             reading = reader.reading(PLATFORM.value)
-            msg = f"{reading.source if reading else PLATFORM.names[0]}={given!r}: expected one of {', '.join(PLATFORMS)}{nearest(given, PLATFORMS)}"
+            source = reading.source if reading else PLATFORM.names[0]
+            msg = f"{source}={given!r}: expected one of {', '.join(PLATFORMS)}{nearest(given, PLATFORMS)}"
             raise ConfigError(msg)
         return PLATFORMS[given]
     found = next(platform for platform in PLATFORMS.values() if platform.detect(reader))
     reader.note(PLATFORM.value, found.NAME, "environment")
     return found
-

@@ -6,7 +6,18 @@ import re
 
 from ranklaunch.files import join
 from ranklaunch.job import Job, Program
-from ranklaunch.reading import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, make_job, spread
+from ranklaunch.reading import (
+    ATTEMPT,
+    HOSTS,
+    JOB_NAME,
+    LOG_DIR,
+    MASTER_ADDR,
+    NODE_INDEX,
+    NODES,
+    SLOTS,
+    make_job,
+    spread,
+)
 from ranklaunch.settings import Reader, Variable
 
 NAME = "local"

@@ -28,7 +28,13 @@ NODE_INDEX = ANY_NODE_INDEX.also("MA_TASK_INDEX", "VC_TASK_INDEX", "VK_TASK_INDE
 STARTS = ANY_ATTEMPT.also("MA_PROC_START_CNT")
 JOB_NAME = ANY_JOB_NAME.also("MA_VJ_NAME", "BATCH_JOB_ID")
 SCHEDULED = Variable(
-    "scheduled", ("MA_SCHEDULE_CNT",), settings.positive, 1, "how often the pod of this node was scheduled, from 1", "platform", per_node=True
+    "scheduled",
+    ("MA_SCHEDULE_CNT",),
+    settings.positive,
+    1,
+    "how often the pod of this node was scheduled, from 1",
+    "platform",
+    per_node=True,
 )
 TASK = Variable("task", ("MA_TASK_NAME",), settings.text, "worker", "role of this container", "platform")
 INSTANCE = Variable(
@@ -52,7 +58,15 @@ VARIABLES: tuple[Variable[object], ...] = (
 )  # fmt: skip
 
 # Any of these is set by ModelArts alone. The last is of its first version.
-_SIGNS = ("MA_NUM_HOSTS", "MA_NUM_GPUS", "MA_VJ_NAME", "MA_JOB_DIR", "MA_MOUNT_PATH", "MA_CURRENT_INSTANCE_NAME", "DLS_TASK_NUMBER")
+_SIGNS = (
+    "MA_NUM_HOSTS",
+    "MA_NUM_GPUS",
+    "MA_VJ_NAME",
+    "MA_JOB_DIR",
+    "MA_MOUNT_PATH",
+    "MA_CURRENT_INSTANCE_NAME",
+    "DLS_TASK_NUMBER",
+)
 _HOST_FILE = "/etc/volcano/{task}.host"
 _MOST_HOST_BYTES = 16 * 1024 * 1024
 
@@ -83,26 +97,35 @@ def read(reader: Reader, program: Program) -> Job:
 
 
 def _index(reader: Reader, nodes: int) -> int:
-    """The variables that say it; else the number that ends the pod's name. A pod name that says otherwise is a problem."""
-    named = _suffix(reader, INSTANCE)
-    if not reader.given(NODE_INDEX):
-        found = named or _suffix(reader, HOSTNAME)
-        if found:
-            reader.note(NODE_INDEX.value, found.value, found.source)
-        elif nodes > 1:
-            reader.problem(f"{nodes} nodes, but none of {', '.join(NODE_INDEX.names)}, MA_CURRENT_INSTANCE_NAME says which one this is")
-        index = int(found.value) if found and nodes > 1 else 0
-    else:
-        index = reader.get(NODE_INDEX)
-        told = reader.candidates(NODE_INDEX)[0]
-        overrides = told.source.startswith(("option", "RANKLAUNCH_"))
-        if named and not overrides and told.value.isdigit() and int(named.value) != index:
-            reader.problem(f"{told.source}={told.value!r} contradicts {named.source}={reader.env[named.source]!r}: unset the wrong one or set RANKLAUNCH_NODE")
+    """The variables that say it, else the number that ends the pod's name."""
+    if nodes == 1:  # whatever the cluster's own variables say then
+        reader.note(NODE_INDEX.value, "0", "one node")
+        return 0
+    index = reader.get(NODE_INDEX) if reader.given(NODE_INDEX) else _index_by_name(reader, nodes)
+    _refuse_other_name(reader, index)
     if index >= nodes:
         reading = reader.reading(NODE_INDEX.value)
         source = reading.source if reading else NODE_INDEX.names[0]
         reader.problem(f"{source}={index}: expected 0 to {nodes - 1}, for {nodes} nodes")
     return min(index, nodes - 1)
+
+
+def _index_by_name(reader: Reader, nodes: int) -> int:
+    found = _suffix(reader, INSTANCE) or _suffix(reader, HOSTNAME)
+    if not found:
+        reader.problem(f"{nodes} nodes, but none of {', '.join((*NODE_INDEX.names, *INSTANCE.names))} says which one this is")
+        return 0
+    reader.note(NODE_INDEX.value, found.value, found.source)
+    return int(found.value)
+
+
+def _refuse_other_name(reader: Reader, index: int) -> None:
+    """A pod whose name ends with another number is another node: one of the two is left over from somewhere else."""
+    named = _suffix(reader, INSTANCE)
+    for told in reader.candidates(NODE_INDEX)[:1]:
+        if named and int(named.value) != index and not told.source.startswith(("option ", "RANKLAUNCH_")):
+            whole = reader.env[named.source]
+            reader.problem(f"{told.source}={told.value!r} contradicts {named.source}={whole!r}: unset the wrong one or set RANKLAUNCH_NODE")
 
 
 def _suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
@@ -181,4 +204,3 @@ def attempt(reader: Reader) -> int:
     if reader.env.get(ANY_ATTEMPT.names[0]):
         return starts
     return starts + scheduled - 1
-

@@ -43,9 +43,7 @@ def make_plan(request: Request) -> Plan:
     _lint(plan, reader)
     prepare = _prepare(plan.job, reader)
     reader.check()
-    return dataclasses.replace(
-        plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings)
-    )
+    return dataclasses.replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
 
 
 def for_node(request: Request, node: int) -> Request:
@@ -57,7 +55,11 @@ def for_node(request: Request, node: int) -> Request:
 
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    tables = [reading.VARIABLES, *(p.VARIABLES for p in platforms.PLATFORMS.values()), *(m.VARIABLES for m in launchers.LAUNCHERS.values())]
+    tables = [
+        reading.VARIABLES,
+        *(p.VARIABLES for p in platforms.PLATFORMS.values()),
+        *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
+    ]
     return tuple(dict.fromkeys(variable for table in tables for variable in table))
 
 

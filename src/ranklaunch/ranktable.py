@@ -125,7 +125,11 @@ class _Tables:
             for instance in sorted(instances, key=lambda i: _ordinal(str(i.get("pod_name", "")))):
                 pod = self._text(instance, "pod_name", where)
                 devices = self._list(instance, "devices", f"{where} pod {pod}")
-                yield pod, self._text(instance, "server_id", f"{where} pod {pod}"), [self._device(d, pod) for d in devices]
+                yield (
+                    pod,
+                    self._text(instance, "server_id", f"{where} pod {pod}"),
+                    [self._device(d, pod) for d in devices],
+                )
 
     def _ranked(self, pods: Iterator[tuple[str, str, list[tuple[str, str]]]]) -> Iterator[Pod]:
         rank = 0

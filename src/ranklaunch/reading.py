@@ -9,15 +9,15 @@ from ranklaunch.files import absolute, which
 from ranklaunch.job import ACCELERATORS, Job, Program, make_nodes
 from ranklaunch.settings import Reader, Variable
 
-METHOD: Variable[str] = Variable(
+METHOD = Variable(
     "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), settings.text, "", "how the ranks are started", option="--method",
     default_text="by what is there: ranktable, else torchrun for more than one rank, else plain",
 )  # fmt: skip
-PLATFORM: Variable[str] = Variable(
+PLATFORM = Variable(
     "platform", ("RANKLAUNCH_PLATFORM",), settings.text, "", "which platform's environment is read", option="--platform",
     default_text="the first that recognises the environment",
 )  # fmt: skip
-PYTHON: Variable[str] = Variable(
+PYTHON = Variable(
     "python", ("RANKLAUNCH_PYTHON", "MA_SCRIPT_INTERPRETER"), settings.text, "",
     "interpreter of the user's program", option="--python", default_text="python, else python3, on PATH",
 )  # fmt: skip
@@ -39,7 +39,14 @@ PRE_START = Variable(
     "run ma-pre-start.sh and install pip-requirements.txt found beside the program, once per node, before launch",
     option="--pre-start",
 )  # fmt: skip
-WAIT_S = Variable("wait_s", ("RANKLAUNCH_WAIT_S",), settings.seconds, 600.0, "seconds: deadline of each wait before launch", option="--wait-s")
+WAIT_S = Variable(
+    "wait_s",
+    ("RANKLAUNCH_WAIT_S",),
+    settings.seconds,
+    600.0,
+    "seconds: deadline of each wait before launch",
+    option="--wait-s",
+)
 GRACE_S = Variable(
     "grace_s", ("RANKLAUNCH_GRACE_S",), settings.seconds, 25.0, "seconds from the first signal to SIGKILL, for all ranks together",
     option="--grace-s",
@@ -53,20 +60,30 @@ MASTER_ADDR = Variable(
     option="--master-addr", default_text="the host of node 0",
 )  # fmt: skip
 NODES = Variable("nodes", ("RANKLAUNCH_NODES",), settings.positive, 1, "number of nodes", option="--nodes")
-SLOTS = Variable(
-    "slots", ("RANKLAUNCH_SLOTS",), settings.counts, (0,), "processes per node: one number, or one for each node (2,3); 0 means one on the CPU",
+SLOTS: Variable[tuple[int, ...]] = Variable(
+    "slots", ("RANKLAUNCH_SLOTS",), settings.counts, (0,), "processes per node: one number, or one for each node (2,3); 0: one, on the CPU",
     option="--slots",
 )  # fmt: skip
-HOSTS = Variable(
+HOSTS: Variable[tuple[str, ...]] = Variable(
     "hosts", ("RANKLAUNCH_HOSTS",), settings.hosts, (), "host names or addresses of all nodes, in node order", option="--hosts",
 )  # fmt: skip
-NODE_INDEX = Variable(
-    "node_index", ("RANKLAUNCH_NODE",), settings.count, 0, "index of this node, from 0", option="--node", per_node=True
-)
+NODE_INDEX = Variable("node_index", ("RANKLAUNCH_NODE",), settings.count, 0, "index of this node, from 0", option="--node", per_node=True)
 ATTEMPT = Variable(
-    "attempt", ("RANKLAUNCH_ATTEMPT",), settings.positive, 1, "which start of this job on this node it is, from 1", per_node=True
+    "attempt",
+    ("RANKLAUNCH_ATTEMPT",),
+    settings.positive,
+    1,
+    "which start of this job on this node it is, from 1",
+    per_node=True,
 )
-JOB_NAME = Variable("job_name", ("RANKLAUNCH_JOB_NAME",), settings.text, "", "name of the job, the same on every node", option="--job-name")
+JOB_NAME = Variable(
+    "job_name",
+    ("RANKLAUNCH_JOB_NAME",),
+    settings.text,
+    "",
+    "name of the job, the same on every node",
+    option="--job-name",
+)
 
 RANK_TABLE = Variable(
     "rank_table", ("RANKLAUNCH_RANK_TABLE", "RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"), settings.text, "",
@@ -133,9 +150,7 @@ def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int
     if len(slots) == 1:
         return slots * nodes
     if len(slots) != nodes:
-        reader.problem(
-            f"{_source(reader, variable)}: {len(slots)} numbers for {nodes} nodes: expected one number, or one for each node"
-        )
+        reader.problem(f"{_source(reader, variable)}: {len(slots)} numbers for {nodes} nodes: expected one number, or one for each node")
         return (max(slots),) * nodes
     return slots
 

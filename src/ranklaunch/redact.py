@@ -7,10 +7,47 @@ from collections.abc import Iterable, Mapping
 
 HIDDEN = "***"
 
-_SECRET_WORDS = {"secret", "secrets", "password", "passwd", "passphrase", "pwd", "credential", "credentials", "apikey", "token", "auth"}
-_SECRET_PAIRS = {("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("encryption", "key")}
+_SECRET_WORDS = {
+    "secret",
+    "secrets",
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "credential",
+    "credentials",
+    "apikey",
+    "token",
+    "auth",
+}
+_SECRET_PAIRS = {
+    ("api", "key"),
+    ("access", "key"),
+    ("secret", "key"),
+    ("private", "key"),
+    ("account", "key"),
+    ("encryption", "key"),
+}
 # Words of vocabulary, not of access: a tokenizer's settings stay readable.
-_PLAIN_TOKENS = {"pad", "eos", "bos", "unk", "sep", "cls", "mask", "per", "image", "num", "max", "min", "special", "new", "vocab", "id", "drop"}
+_PLAIN_TOKENS = {
+    "pad",
+    "eos",
+    "bos",
+    "unk",
+    "sep",
+    "cls",
+    "mask",
+    "per",
+    "image",
+    "num",
+    "max",
+    "min",
+    "special",
+    "new",
+    "vocab",
+    "id",
+    "drop",
+}
 _URL_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)@")
 
 

@@ -115,7 +115,7 @@ def _guarded(where: str, render: Callable[[], str]) -> str:
         msg = f"template {error.filename or where}, line {error.lineno}: {error.message}"
         raise ConfigError(msg) from None
     except Exception as error:  # whatever an expression in a template can raise: it is the template author's
-        msg = f"template {_place(where, error.__traceback__)}: {error or type(error).__name__}"
+        msg = f"template {_place(where, error.__traceback__)}: {str(error) or type(error).__name__}"
         raise ConfigError(msg) from None
 
 

@@ -78,9 +78,7 @@ class Reading:
 class Reader:
     """Typed access to one environment, with provenance. Collects every problem; check() raises them all at once."""
 
-    def __init__(
-        self, env: Mapping[str, str], files: Files, options: Mapping[str, str] | None = None, cwd: str = "/"
-    ) -> None:
+    def __init__(self, env: Mapping[str, str], files: Files, options: Mapping[str, str] | None = None, cwd: str = "/") -> None:
         self.env = env
         self.files = files
         self.options = dict(options or {})

@@ -35,16 +35,19 @@ def as_text(plan: Plan) -> str:
 def as_shell(plan: Plan) -> str:
     """A script that starts the same processes by hand, in the folder and environment in which it is run."""
     job = plan.job
-    return "\n".join(
-        [
-            "#!/bin/sh",
-            f"# {_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})",
-            "set -eu",
-            *(line for file in plan.files for line in _written(file.path, file.text, file.mode)),
-            *(_command(step) for step in plan.prepare),
-            *_started(plan.processes),
-        ]
-    ) + "\n"
+    return (
+        "\n".join(
+            [
+                "#!/bin/sh",
+                f"# {_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})",
+                "set -eu",
+                *(line for file in plan.files for line in _written(file.path, file.text, file.mode)),
+                *(_command(step) for step in plan.prepare),
+                *_started(plan.processes),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _started(processes: tuple[Process, ...]) -> Iterator[str]:

@@ -6,11 +6,11 @@ instance left, the folder is looked through twice a second.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import struct
 
+from ranklaunch.supervise import tree
 from ranklaunch.supervise.loop import Loop, Timer
 from ranklaunch.supervise.output import READ, Output
 
@@ -74,7 +74,7 @@ class Follower:
                 self._read(path)
 
     def _watch(self, folder: str) -> None:
-        watch = _libc().inotify_add_watch(self._inotify, os.fsencode(folder), _IN_MODIFY | _IN_MOVED_TO | _IN_CREATE)
+        watch = tree.libc().inotify_add_watch(self._inotify, os.fsencode(folder), _IN_MODIFY | _IN_MOVED_TO | _IN_CREATE)
         if watch >= 0:
             self._folders[watch] = folder
         for name in _names(folder):  # made before the watch was
@@ -122,9 +122,5 @@ def _names(folder: str) -> list[str]:
 
 
 def _inotify() -> int:
-    fd: int = _libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    fd: int = tree.libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     return fd
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

@@ -17,7 +17,7 @@ def oom_kills() -> int | None:
     for pattern, folder, name in _PLACES:
         own = re.search(pattern, groups, re.MULTILINE)
         # Inside a container the hierarchy's own folder may already be the container's group.
-        for group in ((own[1].rstrip("/"), "") if own else ("",)):
+        for group in (own[1].rstrip("/"), "") if own else ("",):
             count = re.search(r"^oom_kill ([0-9]+)$", _read(f"{folder}{group}/{name}"), re.MULTILINE)
             if count:
                 return int(count[1])

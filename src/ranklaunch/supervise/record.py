@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.supervise.verdict import Verdict, as_json
+from ranklaunch.verdict import Verdict, as_json
 
 TERMINATION_BYTES = 4096  # what Kubernetes reads of the file
 

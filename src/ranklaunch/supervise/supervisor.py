@@ -10,36 +10,24 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ranklaunch.errors import DEFECT, MissingProgramError, RanklaunchError
 from ranklaunch.files import Files
 from ranklaunch.plan import Plan, Process, as_json
 from ranklaunch.supervise import child as children
-from ranklaunch.supervise import memory, waits
+from ranklaunch.supervise import judge, memory, waits
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.console import Console
 from ranklaunch.supervise.follow import Follower
+from ranklaunch.supervise.judge import Ending, Explain
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.output import Output, PipeReader, make_pipe
 from ranklaunch.supervise.record import Record, now, write_file
 from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
 from ranklaunch.supervise.stop import Stopper
-from ranklaunch.supervise.verdict import Culprit, Failure, Verdict, Victim
+from ranklaunch.verdict import Verdict
 
 FLUSH_S = 5.0  # at the end: how long a slow console may take for what it has not taken yet
-
-Explain = Callable[[Process, str], "Failure | None"]
-
-
-@dataclass(frozen=True)
-class Ending:
-    """What decided. child: whose end it was."""
-
-    outcome: str
-    exit_code: int
-    reason: str
-    child: Child | None = None
 
 
 class Supervisor:
@@ -98,7 +86,8 @@ class Supervisor:
             self.say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
             self._end(Ending("failed", DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
         self._stop()
-        verdict = self._verdict()
+        assert self.ending is not None
+        verdict = judge.verdict(self.plan, self.ending, self._ended, self._evidence())
         self._report(verdict)
         return verdict
 
@@ -149,7 +138,7 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Ends what is left, however it came to the end; then takes what is left in the pipes."""
-        self._stopper.begin(self._stop_signal())
+        self._stopper.begin(signal.SIGTERM)
         self._loop.run_until(self._stopper.done)
         self._stopper.finish()
         for process in self._stopper.stuck:
@@ -245,7 +234,7 @@ class Supervisor:
         elif child.process in self.plan.services:
             self._end(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it", child))
         elif not any(other.process in self.plan.processes for other in self._running.values()):
-            self._end(Ending("succeeded", 0, f"{_what(self.plan)} succeeded"))
+            self._end(Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded"))
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
@@ -310,49 +299,19 @@ class Supervisor:
 
     # The end
 
-    def _stop_signal(self) -> int:
-        return signal.SIGTERM
-
-    def _verdict(self) -> Verdict:
-        ending = self.ending
-        assert ending is not None
-        culprit = self._culprit(ending.child) if ending.child else None
-        failed = [child for child in self._ended if child is not ending.child and child.signalled]
-        victims = tuple(
-            Victim(self.plan.job.node_index, child.process.rank, name_of(child.signalled[-1]), child.process.name)
-            for child in sorted(failed, key=lambda c: c.process.rank or 0)
-        )
-        return Verdict(
-            outcome=ending.outcome,
-            exit_code=culprit.exit_code if culprit else ending.exit_code,
-            reason=ending.reason or (_sentence(culprit) if culprit else ""),
-            culprit=culprit,
-            victims=victims if ending.outcome != "succeeded" else (),
+    def _evidence(self) -> judge.Evidence:
+        return judge.Evidence(
             started=self._started,
-            ended=now(),
+            oom_kills=(memory.oom_kills() or 0) - (self._oom_before or 0),
+            explain=self._explain,
+            last_lines_of_rank=self._last_lines_of_rank,
         )
 
-    def _culprit(self, child: Child) -> Culprit:
-        """The process that failed first or, where a launcher started the ranks, the rank that its own output names."""
-        assert child.reader
-        job = self.plan.job
-        failure = self._explain(child.process, child.reader.output.tail.decode(errors="replace")) if child.code else None
-        if failure is None:
-            failure = Failure(child.process.rank, child.code, child.signal, child.identity.pid)
-        lines = child.reader.output.last_lines()
-        if self._follower and self.plan.outputs and failure.rank is not None:
-            lines = self._follower.last_lines(failure.rank - self.plan.outputs.first_rank) or lines
-        killed = failure.signal == signal.SIGKILL
-        return Culprit(
-            node=job.node_index if failure.node is None else failure.node,
-            rank=failure.rank,
-            pid=failure.pid,
-            exit_code=failure.exit_code,
-            signal=name_of(failure.signal) if failure.signal else None,
-            out_of_memory=killed and (memory.oom_kills() or 0) > (self._oom_before or 0),
-            last_lines=lines,
-            name=child.process.name,
-        )
+    def _last_lines_of_rank(self, rank: int) -> tuple[str, ...]:
+        """Of a rank that a launcher started: from the files that it wrote."""
+        if not self._follower or not self.plan.outputs:
+            return ()
+        return self._follower.last_lines(rank - self.plan.outputs.first_rank)
 
     def _report(self, verdict: Verdict) -> None:
         self._loop_until_flushed(self._console)  # our words come after the ranks'
@@ -361,7 +320,7 @@ class Supervisor:
         for text in self._trouble:
             self.say(text)
         if verdict.culprit and verdict.culprit.last_lines:
-            self.say(f"last lines of {_name(verdict.culprit)}:")
+            self.say(f"last lines of {judge.name(verdict.culprit)}:")
             for line in verdict.culprit.last_lines:
                 self._own.write(f"  {line}\n".encode(errors="backslashreplace"))
         self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
@@ -383,23 +342,3 @@ def _require_program(plan: Plan) -> None:
     if not program.module and is_file and not os.path.exists(program.path):
         msg = f"program {program.path!r}: no such file (looked for from {os.getcwd()})"
         raise MissingProgramError(msg)
-
-
-def _what(plan: Plan) -> str:
-    job = plan.job
-    if plan.method == "plain":
-        return "the program"
-    return f"all {job.node.slots} ranks" if len(job.nodes) == 1 else f"all {job.node.slots} ranks of node {job.node_index}"
-
-
-def _name(culprit: Culprit) -> str:
-    return f"rank {culprit.rank}" if culprit.rank is not None else culprit.name
-
-
-def _sentence(culprit: Culprit) -> str:
-    who = f"{_name(culprit)} on node {culprit.node}"
-    if culprit.out_of_memory:
-        return f"{who} was killed by {culprit.signal}: out of memory, by the kernel's own count"
-    if culprit.signal:
-        return f"{who} was killed by {culprit.signal}"
-    return f"{who} exited with code {culprit.exit_code}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
 import signal
 from typing import NamedTuple
@@ -76,7 +78,7 @@ def send(target: Identity, number: int) -> bool:
         found = entry(target.pid)  # read after the open: from here on the fd means this very process
         if not found or found.start != target.start:
             return False
-        signal.pidfd_send_signal(fd, number)  # type: ignore[attr-defined]
+        signal.pidfd_send_signal(fd, number)
     except OSError:
         return False
     finally:
@@ -106,15 +108,9 @@ def die_with_parent() -> None:
 
 
 def _prctl(option: int, value: int) -> bool:
-    return _libc().prctl(option, value, 0, 0, 0) == 0
+    return bool(libc().prctl(option, value, 0, 0, 0) == 0)
 
 
-_LIBC: list[object] = []
-
-
-def _libc():  # type: ignore[no-untyped-def]
-    if not _LIBC:
-        import ctypes
-
-        _LIBC.append(ctypes.CDLL(None, use_errno=True))
-    return _LIBC[0]
+@functools.cache
+def libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
