@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ranklaunch import reading, settings
 from ranklaunch.adapters.launchers.base import MASTER_PORT
@@ -29,6 +30,7 @@ from ranklaunch.supervise.supervisor import Supervisor
 from ranklaunch.verdict import Failure
 
 JOB = "modelarts-job-simulated"
+PLATFORM = "simulate"
 MOST_NODES = 250  # addresses 127.0.0.1 to 127.0.0.250
 NODE_GRACE_S = 5.0  # more than its nodes have: each ends its own ranks first
 
@@ -41,7 +43,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     )
     options.add_shared(parser)
     given = options.read(parser, argv, env)
-    plan = make_plan(given, sys.executable)
+    plan = make_plan(given)
     record = Record(plan.job.log_dir)
     record.open()
     supervisor = Supervisor(
@@ -56,80 +58,122 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     return supervisor.run().exit_code
 
 
-def make_plan(given: options.Given, interpreter: str) -> Plan:
-    """One process per node: the same command line as the user's, with the platform's variables."""
+@dataclass(frozen=True)
+class Cluster:
+    """The machines that are played. table: path of the rank table, "" where the method has none."""
+
+    hosts: tuple[str, ...]
+    slots: tuple[int, ...]
+    accelerator: str
+    attempt: int
+    log_dir: str
+    port: int
+    table: str
+
+    def node_dir(self, node: int) -> str:
+        return os.path.join(self.log_dir, f"node_{node}")
+
+
+def make_plan(given: options.Given) -> Plan:
+    """One process per node: the user's command line, with the variables that the platform would set."""
     reader = settings.Reader(given.env, given.request.files, given.request.options, given.request.cwd)
+    cluster = _cluster(reader)
+    grace_s = reader.get(reading.GRACE_S)
+    reader.check()
+    job = Job(
+        name=JOB,
+        platform=PLATFORM,
+        attempt=cluster.attempt,
+        nodes=make_nodes(cluster.hosts, [max(1, n) for n in cluster.slots]),
+        node_index=0,
+        accelerator=cluster.accelerator,
+        program=given.request.program,
+        python=sys.executable,
+        log_dir=cluster.log_dir,
+    )
+    table = (File(cluster.table, rank_table(cluster), "0644"),) if cluster.table else ()
+    processes = tuple(_node(given, cluster, node) for node in range(len(cluster.hosts)))
+    return Plan(job=job, method=PLATFORM, why="", processes=processes, limits=Limits(0, grace_s + NODE_GRACE_S), files=table)
+
+
+def _cluster(reader: settings.Reader) -> Cluster:
     nodes = reader.get(reading.NODES)
-    slots = reading.spread(reader, reading.SLOTS, reader.get(reading.SLOTS), nodes)
     if nodes > MOST_NODES:
         reader.problem(f"{nodes} nodes: simulate has addresses for {MOST_NODES}")
-    grace_s = reader.get(reading.GRACE_S)
-    log_dir = absolute(reader.get(reading.LOG_DIR), given.request.cwd)
+    slots = reading.spread(reader, reading.SLOTS, reader.get(reading.SLOTS), nodes)
     reader.check()
-    attempt = _attempt(log_dir)
-    table = os.path.join(log_dir, "platform", "jobstart_hccl.json")
-    hosts = [f"127.0.0.{i + 1}" for i in range(nodes)]
-    job = Job(
-        name=JOB, platform="simulate", attempt=attempt, nodes=make_nodes(hosts, [max(1, n) for n in slots]), node_index=0,
-        accelerator="cpu", program=given.request.program, python=interpreter, log_dir=log_dir,
-    )  # fmt: skip
-    with_table = given.request.options.get(reading.METHOD.value) == "ranktable"
-    port = given.request.options.get(MASTER_PORT.value) or given.env.get(MASTER_PORT.names[0]) or str(_free_port())
-    shared = {
-        "MA_VJ_NAME": JOB,
-        "MA_NUM_HOSTS": str(nodes),
-        "MA_TASK_NAME": "worker",
-        "VC_WORKER_NUM": str(nodes),
-        "VC_WORKER_HOSTS": ",".join(hosts),
-        "MA_PROC_START_CNT": str(attempt),
-        "RANKLAUNCH_ACCELERATOR": reader.get(reading.ACCELERATOR) or reading.find_accelerator(reader, slots[0], False, ("cpu", "default")),
-        "RANKLAUNCH_SLOTS": ",".join(map(str, slots)),
-        "RANKLAUNCH_MASTER_PORT": port,
-        "GLOO_SOCKET_IFNAME": given.env.get("GLOO_SOCKET_IFNAME", "lo"),
-        **({"RANK_TABLE_FILE": table} if with_table else {}),
-    }
-    command = (interpreter, "-m", "ranklaunch", "run", *_passed_on(given), "--", *given.request.program.words)
-    processes = tuple(
-        Process(
-            name=f"node {i}",
-            argv=command,
-            log=os.path.join(log_dir, f"node_{i}", "console.log"),
-            env={
-                **shared,
-                "MA_NUM_GPUS": str(slots[i]),
-                "VC_TASK_INDEX": str(i),
-                "MA_CURRENT_INSTANCE_NAME": f"{JOB}-worker-{i}",
-                "MA_CURRENT_HOST_IP": hosts[i],
-                "RANKLAUNCH_LOG_DIR": os.path.join(log_dir, f"node_{i}"),
-            },
-            unset=_platform_variables(given.env),
-            tag=f"[node {i}] " if nodes > 1 else "",
-        )
-        for i in range(nodes)
+    log_dir = absolute(reader.get(reading.LOG_DIR), reader.cwd)
+    with_table = reader.get(reading.METHOD) == "ranktable"
+    return Cluster(
+        hosts=tuple(f"127.0.0.{i + 1}" for i in range(nodes)),
+        slots=slots,
+        accelerator=reader.get(reading.ACCELERATOR) or reading.find_accelerator(reader, slots[0], False, ("cpu", "default")),
+        attempt=_attempt(log_dir),
+        log_dir=log_dir,
+        port=reader.get(MASTER_PORT) if reader.given(MASTER_PORT) else _free_port(),
+        table=os.path.join(log_dir, "platform", "jobstart_hccl.json") if with_table else "",
     )
-    return Plan(
-        job=job, method="simulate", why="", processes=processes, limits=Limits(0, grace_s + NODE_GRACE_S),
-        files=(File(table, rank_table(hosts, slots), "0644"),) if with_table else (),
-    )  # fmt: skip
 
 
-def rank_table(hosts: list[str], slots: tuple[int, ...]) -> str:
-    """A table as ModelArts writes it: pods in no order, every scalar a text. Device addresses are of a documentation range."""
+def _node(given: options.Given, cluster: Cluster, node: int) -> Process:
+    return Process(
+        name=f"node {node}",
+        argv=(*_self(), "run", *_passed_on(given), "--", *given.request.program.words),
+        log=os.path.join(cluster.node_dir(node), "console.log"),
+        env=_platform_env(given.env, cluster, node),
+        unset=_platform_variables(given.env),
+        tag=f"[node {node}] " if len(cluster.hosts) > 1 else "",
+        node=node,
+    )
+
+
+def _platform_env(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[str, str]:
+    """What a ModelArts container of this node would find, and what it cannot tell (the slots of the other nodes)."""
+    made = {
+        "MA_VJ_NAME": JOB,
+        "MA_TASK_NAME": "worker",
+        "MA_NUM_HOSTS": str(len(cluster.hosts)),
+        "MA_NUM_GPUS": str(cluster.slots[node]),
+        "MA_PROC_START_CNT": str(cluster.attempt),
+        "MA_CURRENT_INSTANCE_NAME": f"{JOB}-worker-{node}",
+        "MA_CURRENT_HOST_IP": cluster.hosts[node],
+        "VC_TASK_INDEX": str(node),
+        "VC_WORKER_NUM": str(len(cluster.hosts)),
+        "VC_WORKER_HOSTS": ",".join(cluster.hosts),
+        "RANKLAUNCH_SLOTS": ",".join(map(str, cluster.slots)),
+        "RANKLAUNCH_ACCELERATOR": cluster.accelerator,
+        "RANKLAUNCH_LOG_DIR": cluster.node_dir(node),
+        "RANKLAUNCH_MASTER_PORT": str(cluster.port),  # a free one: jobs that are simulated side by side must not meet
+        "GLOO_SOCKET_IFNAME": env.get("GLOO_SOCKET_IFNAME") or "lo",
+    }
+    return {**made, "RANK_TABLE_FILE": cluster.table} if cluster.table else made
+
+
+def rank_table(cluster: Cluster) -> str:
+    """A table as ModelArts writes it: pods in no order, every scalar a text. Device addresses are of a range for documentation."""
+    counts = [max(1, n) for n in cluster.slots]
     pods = [
         {
             "pod_name": f"{JOB}-worker-{i}",
             "server_id": host,
-            "devices": [{"device_id": str(d), "device_ip": f"192.0.2.{d + 1}"} for d in range(max(1, slots[i]))],
+            "devices": [{"device_id": str(d), "device_ip": f"192.0.2.{d % 254 + 1}"} for d in range(counts[i])],
         }
-        for i, host in enumerate(hosts)
+        for i, host in enumerate(cluster.hosts)
     ]
     group = {
         "group_name": "worker",
-        "device_count": str(sum(max(1, n) for n in slots)),
+        "device_count": str(sum(counts)),
         "instance_count": str(len(pods)),
         "instance_list": pods[::-1],
     }
     return json.dumps({"status": "completed", "group_count": "1", "group_list": [group]}, indent=1) + "\n"
+
+
+def _self() -> tuple[str, ...]:
+    """This very program. By its script where there is one: -m would let modules in the user's folder hide those of Python."""
+    script = os.path.abspath(sys.argv[0])
+    by_script = os.path.basename(script) == "ranklaunch" and os.path.isfile(script)
+    return (sys.executable, script) if by_script else (sys.executable, "-m", "ranklaunch")
 
 
 def _passed_on(given: options.Given) -> list[str]:
@@ -168,12 +212,18 @@ def _free_port() -> int:
 
 def _node_failure(job: Job, process: Process) -> Failure | None:
     """The culprit that a node's own verdict names."""
-    node = int(process.name.rpartition(" ")[2])
-    path = os.path.join(job.log_dir, f"node_{node}", f"attempt_{job.attempt}", "verdict.json")
+    path = os.path.join(job.log_dir, f"node_{process.node}", f"attempt_{job.attempt}", "verdict.json")
     try:
         with open(path, encoding="utf-8") as file:
             culprit = json.load(file)["culprit"]
-        return Failure(culprit["rank"], culprit["exit_code"], _number(culprit["signal"]), culprit["pid"], node=node)
+        return Failure(
+            culprit["rank"],
+            culprit["exit_code"],
+            _number(culprit["signal"]),
+            culprit["pid"],
+            node=process.node,
+            last_lines=tuple(culprit["last_lines"]),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

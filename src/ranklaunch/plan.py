@@ -39,6 +39,7 @@ class Process:
     rank and local_rank: None for a launcher (torchrun), which starts the ranks itself, and for preparing steps.
     env: values added to the inherited environment; unset: inherited names removed from it. cwd: None for the inherited folder.
     log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
+    node: index of the node that it plays, where that is not this one.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Process:
     cwd: str | None = None
     tag: str = ""
     copies: tuple[str, ...] = ()
+    node: int | None = None
 
 
 @dataclass(frozen=True)

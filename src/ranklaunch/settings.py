@@ -54,7 +54,7 @@ class Variable(Generic[T_co]):
 
     @property
     def shown_default(self) -> str:
-        return self.default_text or ("" if self.default is None else show(self.default))
+        return self.default_text or show(self.default)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Reader:
         """The value, or its default. A malformed text is recorded as a problem and the default stands in for it."""
         found = self.candidates(variable)
         if not found:
-            self.note(variable.value, variable.shown_default, "default")
+            self.note(variable.value, show(variable.default), "default")
             return variable.default
         if variable.agree:
             self._refuse_disagreement(variable, found)
@@ -171,7 +171,7 @@ def show(value: object) -> str:
         return ",".join(str(item) for item in value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def clipped(text: str) -> str:

@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from ranklaunch import redact
-from ranklaunch.plan import Plan, Process
+from ranklaunch.files import folder_of
+from ranklaunch.plan import File, Plan, Process
 
+FOLDED = " \\\n  "  # how a shell command goes on in the next line
 FOLD = 100  # columns after which a shown command goes on in the next line
 
 
@@ -33,33 +35,35 @@ def as_text(plan: Plan) -> str:
 
 
 def as_shell(plan: Plan) -> str:
-    """A script that starts the same processes by hand, in the folder and environment in which it is run."""
+    """A script that starts the same processes by hand, in the folder and environment in which it is run. One subshell, so that it
+    can also be pasted into a shell that goes on afterwards."""
     job = plan.job
-    return (
-        "\n".join(
-            [
-                "#!/bin/sh",
-                f"# {_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})",
-                "set -eu",
-                *(line for file in plan.files for line in _written(file.path, file.text, file.mode)),
-                *(_command(step) for step in plan.prepare),
-                *_started(plan.processes),
-            ]
-        )
-        + "\n"
+    folders = dict.fromkeys(folder_of(process.log) for process in (*plan.prepare, *plan.processes))
+    lines = (
+        "#!/bin/sh",
+        f"# {_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})",
+        *(f"# first: wait for {wait.kind} {_comment(wait.what)}" for wait in plan.waits),
+        "(",
+        "set -eu",
+        f"mkdir -p {_folded(folders, FOLDED)}",
+        *(line for file in plan.files for line in _written(file)),
+        *(_command(step) for step in plan.prepare),
+        *_started(plan.processes),
+        ")",
     )
+    return "\n".join(lines) + "\n"
 
 
 def _started(processes: tuple[Process, ...]) -> Iterator[str]:
     if len(processes) == 1:
         yield f"exec {_command(processes[0])}"
         return
-    yield "pids="
+    yield "set --"
     for process in processes:
         yield f"{_command(process)} &"
-        yield 'pids="$pids $!"'
+        yield 'set -- "$@" "$!"'
     yield "status=0"
-    yield 'for pid in $pids; do wait "$pid" || status=$?; done'
+    yield 'for pid in "$@"; do wait "$pid" || status=$?; done'
     yield 'exit "$status"'
 
 
@@ -68,13 +72,13 @@ def _command(process: Process) -> str:
     for name in process.unset:
         words += ["-u", name]
     words += [f"{name}={value}" for name, value in redact.environment(process.env).items()]
-    return _folded([*words, *redact.argv(process.argv)], " \\\n  ")
+    return _folded([*words, *redact.argv(process.argv)], FOLDED)
 
 
-def _written(path: str, text: str, mode: str) -> Iterator[str]:
-    yield f"mkdir -p {shlex.quote(path.rpartition('/')[0])}"
-    yield f"printf %s {shlex.quote(text)} > {shlex.quote(path)}"
-    yield f"chmod {mode} {shlex.quote(path)}"
+def _written(file: File) -> Iterator[str]:
+    path = shlex.quote(file.path)
+    yield f"printf %s {shlex.quote(file.text)} > {path}"
+    yield f"chmod {file.mode} {path}"
 
 
 def _shown(process: Process) -> Iterator[str]:

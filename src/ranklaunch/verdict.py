@@ -48,7 +48,8 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Failure:
-    """What a launcher's own output says of the rank that failed first. exit_code: 128+N when signal N killed it."""
+    """What a launcher's own output says of the rank that failed first. exit_code: 128+N when signal N killed it. node: None for the
+    node that ran it; last_lines: of that rank, where the launcher's output has them."""
 
     rank: int | None
     exit_code: int
@@ -56,6 +57,7 @@ class Failure:
     pid: int | None = None
     message: str = ""
     node: int | None = None
+    last_lines: tuple[str, ...] = ()
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def _culprit(plan: Plan, child: Child, evidence: Evidence) -> Culprit:
         exit_code=failure.exit_code,
         signal=name_of(failure.signal) if failure.signal else None,
         out_of_memory=failure.signal == signal.SIGKILL and evidence.oom_kills > 0,
-        last_lines=lines or output.last_lines(),
+        last_lines=failure.last_lines or lines or output.last_lines(),
         name=child.process.name,
     )
 
@@ -87,7 +87,8 @@ def _culprit(plan: Plan, child: Child, evidence: Evidence) -> Culprit:
 def _victims(plan: Plan, ending: Ending, ended: Iterable[Child]) -> Iterable[Victim]:
     told = [child for child in ended if child is not ending.child and child.signalled]
     for child in sorted(told, key=lambda c: (c.process.rank is None, c.process.rank or 0)):
-        yield Victim(plan.job.node_index, child.process.rank, name_of(child.signalled[-1]), child.process.name)
+        node = plan.job.node_index if child.process.node is None else child.process.node
+        yield Victim(node, child.process.rank, name_of(child.signalled[-1]), child.process.name)
 
 
 def _sentence(culprit: Culprit) -> str:

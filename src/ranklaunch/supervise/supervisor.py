@@ -15,7 +15,7 @@ from ranklaunch.errors import DEFECT, MissingProgramError, RanklaunchError
 from ranklaunch.files import Files
 from ranklaunch.plan import Plan, Process, as_json
 from ranklaunch.supervise import child as children
-from ranklaunch.supervise import judge, memory, waits
+from ranklaunch.supervise import judge, memory
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.console import Console
 from ranklaunch.supervise.follow import Follower
@@ -97,6 +97,10 @@ class Supervisor:
     # Phases
 
     def _wait(self) -> None:
+        if not self.plan.waits:
+            return
+        from ranklaunch.supervise import waits  # sockets and threads, which most starts do not need
+
         done: set[tuple[str, str]] = set()
         while not self.ending:
             wait = next((w for w in self.plan.waits if (w.kind, w.what) not in done), None)
