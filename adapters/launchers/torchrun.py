@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 from ranklaunch import settings
 from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
@@ -45,8 +46,9 @@ MASTER_INDEX = Variable(
 
 VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, ROUTE_PLAN, RANK_AFTER_ACC, MASTER_INDEX)
 
-_RANK = re.compile(r"^\s*rank\s*: ([0-9]+) \(local_rank: [0-9]+\)", re.MULTILINE)
-_CODE = re.compile(r"^\s*exitcode\s*: (-?[0-9]+) \(pid: ([0-9]+)\)", re.MULTILINE)
+_FAILURE = re.compile(
+    r"^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)", re.MULTILINE
+)
 
 _LAYOUT = ("--nnodes", "--nproc_per_node", "--node_rank", "--master_addr", "--master_port")
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs", "-r", "-t")
@@ -80,15 +82,18 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 
 def explain(tail: str) -> Failure | None:
-    """torchrun always exits with 1; the code and the rank are in the summary that its exception carries, whether the script has
-    @record or not. Read as torch 1.11 to 2.13 print it."""
-    _, found, summary = tail.rpartition("Root Cause (first observed failure):")
-    rank = _RANK.search(summary)
-    code = _CODE.search(summary)
-    if not found or not rank or not code:
+    """torchrun always exits with 1; ranks and codes are in the summary that its exception carries, whether the script has @record
+    or not: failures first, then the root cause. Read as torch 1.11 to 2.13 print it."""
+    others, found, root = tail.rpartition("Root Cause (first observed failure):")
+    if not found:
         return None
-    number = int(code[1])
-    return Failure(int(rank[1]), 128 - number if number < 0 else number, max(0, -number), int(code[2]))
+    told = [*_FAILURE.finditer(root), *_FAILURE.finditer(others.rpartition("Failures:")[2])]
+    # Its clock ticks in seconds, so that the root may be a rank that torchrun itself has just ended with SIGTERM.
+    own = [failure for failure in told if int(failure["code"]) != -signal.SIGTERM]
+    for failure in (own or told)[:1]:
+        code = int(failure["code"])
+        return Failure(int(failure["rank"]), 128 - code if code < 0 else code, max(0, -code), int(failure["pid"]))
+    return None
 
 
 def _outputs(job: Job, reader: Reader, templates: Templates, node_rank: int) -> RankOutputs:

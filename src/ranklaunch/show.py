@@ -43,6 +43,7 @@ def as_shell(plan: Plan) -> str:
         "#!/bin/sh",
         f"# {_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})",
         *(f"# first: wait for {wait.kind} {_comment(wait.what)}" for wait in plan.waits),
+        *((f"# the ranks write below {_comment(plan.outputs.folder)}",) if plan.outputs else ()),
         "(",
         "set -eu",
         f"mkdir -p {_folded(folders, FOLDED)}",
