@@ -34,7 +34,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
     supervisor = Supervisor(
         plan,
-        env=given.env,
+        env=given.request.env,
         files=given.request.files,
         signals=signals,
         record=record,

@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from ranklaunch import reading
 from ranklaunch.entrypoints.disk import DiskFiles
 from ranklaunch.errors import ConfigError, UsageError, nearest
+from ranklaunch.files import NoFiles
 from ranklaunch.job import Program
 from ranklaunch.planning import Request, every_variable
+from ranklaunch.settings import Reader
 
 MOST_ENV_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -50,38 +53,33 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_shared(parser: Parser) -> None:
-    """The options of run, plan and check: one for each variable that has one, and where to read from."""
-    for variable in sorted({v.option: v for v in every_variable() if v.option}.values(), key=lambda v: v.option):
+    """The options that every command has: one for each variable that names one."""
+    variables = {v.option: v for v in every_variable() if v.option and v not in reading.PLAN_VARIABLES}
+    for variable in sorted(variables.values(), key=lambda v: v.option):
         help_text = f"{variable.meaning} [{', '.join(variable.names)}]".replace("%", "%%")
         parser.add_argument(variable.option, dest=f"value:{variable.value}", metavar="X", help=help_text)
-    parser.add_argument(
-        "--env-file",
-        metavar="FILE",
-        help="environment to read in place of the process's: KEY=VALUE lines, JSON or /proc/PID/environ",
-    )
-    parser.add_argument("--root", metavar="DIR", help="look up absolute paths below DIR")
 
 
 @dataclass(frozen=True)
 class Given:
-    """A parsed command line. env: the environment that ranks inherit."""
+    """A parsed command line. own: reads this process's own environment, also where the job's comes from a file."""
 
     request: Request
-    parsed: argparse.Namespace
-    env: dict[str, str]
+    own: Reader
 
 
 def read(parser: Parser, argv: list[str], env: Mapping[str, str]) -> Given:
     options, words = parser.split(argv)
-    parsed = parser.parse_args(options)
+    parsed = vars(parser.parse_args(options))
     program = program_of(words)
-    values = {name.partition(":")[2]: value for name, value in vars(parsed).items() if name.startswith("value:") and value is not None}
-    used = read_env_file(parsed.env_file) if parsed.env_file else dict(env)
-    files = DiskFiles(parsed.root or "")
-    if parsed.root and not os.path.isdir(parsed.root):
-        msg = f"--root {parsed.root}: no such folder"
+    values = {name.partition(":")[2]: value for name, value in parsed.items() if value is not None}
+    own = Reader(env, NoFiles(), values)
+    env_file, root = own.get(reading.ENV_FILE), own.get(reading.ROOT)
+    if root and not os.path.isdir(root):
+        msg = f"--root {root}: no such folder"
         raise UsageError(msg)
-    return Given(Request(program, used, files, values, os.getcwd()), parsed, used)
+    used = read_env_file(env_file) if env_file else dict(env)
+    return Given(Request(program, used, DiskFiles(root), values, os.getcwd()), own)
 
 
 def program_of(words: list[str]) -> Program:

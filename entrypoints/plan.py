@@ -8,30 +8,21 @@ from collections.abc import Iterator, Mapping
 
 from ranklaunch import show
 from ranklaunch.entrypoints import options
-from ranklaunch.errors import UsageError, nearest
+from ranklaunch.errors import UsageError
 from ranklaunch.plan import Plan, as_json
 from ranklaunch.planning import Request, for_node, make_plan
-from ranklaunch.reading import NODE_INDEX
-
-FORMATS = ("text", "json", "sh")
+from ranklaunch.reading import ALL_NODES, FORMAT, FORMATS, NODE_INDEX
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     parser = options.Parser("plan", __doc__ or "", "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]")
     options.add_shared(parser)
-    parser.add_argument(
-        "--format",
-        default="text",
-        metavar="|".join(FORMATS),
-        help="text for people, json for tools, sh to paste into a shell",
-    )
-    parser.add_argument("--all-nodes", action="store_const", const=True, default=False, help="the plan of every node, in node order")
+    parser.add_argument(FORMAT.option, dest=f"value:{FORMAT.value}", metavar="|".join(FORMATS), help=FORMAT.meaning)
+    parser.add_argument(ALL_NODES.option, dest=f"value:{ALL_NODES.value}", action="store_const", const="true", help=ALL_NODES.meaning)
     given = options.read(parser, argv, env)
-    form = given.parsed.format
-    if form not in FORMATS:
-        msg = f"--format {form!r}: expected one of {', '.join(FORMATS)}{nearest(form, FORMATS)}"
-        raise UsageError(msg)
-    for piece in _pieces(given.request, form, given.parsed.all_nodes):
+    form, all_nodes = given.own.get(FORMAT), given.own.get(ALL_NODES)
+    given.own.check()
+    for piece in _pieces(given.request, form, all_nodes):
         sys.stdout.write(piece.encode(errors="backslashreplace").decode())
     return 0
 

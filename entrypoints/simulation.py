@@ -48,7 +48,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     record.open()
     supervisor = Supervisor(
         plan,
-        env=given.env,
+        env=given.request.env,
         files=DiskFiles(),
         signals=signals,
         record=record,
@@ -76,7 +76,7 @@ class Cluster:
 
 def make_plan(given: options.Given) -> Plan:
     """One process per node: the user's command line, with the variables that the platform would set."""
-    reader = settings.Reader(given.env, given.request.files, given.request.options, given.request.cwd)
+    reader = settings.Reader(given.request.env, given.request.files, given.request.options, given.request.cwd)
     cluster = _cluster(reader)
     grace_s = reader.get(reading.GRACE_S)
     reader.check()
@@ -120,8 +120,8 @@ def _node(given: options.Given, cluster: Cluster, node: int) -> Process:
         name=f"node {node}",
         argv=(*_self(), "run", *_passed_on(given), "--", *given.request.program.words),
         log=os.path.join(cluster.node_dir(node), "console.log"),
-        env=_platform_env(given.env, cluster, node),
-        unset=_platform_variables(given.env),
+        env=_platform_env(given.request.env, cluster, node),
+        unset=_platform_variables(given.request.env),
         tag=f"[node {node}] " if len(cluster.hosts) > 1 else "",
         node=node,
     )
@@ -180,10 +180,7 @@ def _passed_on(given: options.Given) -> list[str]:
     """The options of this command line that are for each node's run; counts, folders and the port come from us."""
     ours = {v.value for v in (reading.NODES, reading.SLOTS, reading.HOSTS, reading.NODE_INDEX, reading.LOG_DIR, MASTER_PORT)}
     named = {v.value: v.option for v in every_variable() if v.option}
-    words = [f"{named[name]}={value}" for name, value in given.request.options.items() if name not in ours]
-    if given.parsed.root:
-        words.append(f"--root={given.parsed.root}")
-    return words
+    return [f"{named[name]}={value}" for name, value in given.request.options.items() if name not in ours]
 
 
 def _platform_variables(env: Mapping[str, str]) -> tuple[str, ...]:

@@ -57,6 +57,7 @@ def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
     tables = [
         reading.VARIABLES,
+        reading.PLAN_VARIABLES,
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]

@@ -96,7 +96,21 @@ TERMINATION_LOG = Variable(
     "file that Kubernetes shows as the container's last words; written only where it exists",
 )  # fmt: skip
 
+ENV_FILE = Variable(
+    "env_file", ("RANKLAUNCH_ENV_FILE",), settings.text, "",
+    "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
+)  # fmt: skip
+ROOT = Variable("root", ("RANKLAUNCH_ROOT",), settings.text, "", "folder below which absolute paths are looked up", option="--root")
+FORMATS = ("text", "json", "sh")
+FORMAT = Variable(
+    "format", ("RANKLAUNCH_FORMAT",), settings.one_of(*FORMATS), "text",
+    "how plan shows: text for people, json for tools, sh to paste into a shell", option="--format",
+)  # fmt: skip
+ALL_NODES = Variable("all_nodes", ("RANKLAUNCH_ALL_NODES",), settings.flag, False, "plan every node, in node order", option="--all-nodes")
+
+PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (
+    ENV_FILE, ROOT,
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS, NODE_INDEX,
     MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
 )  # fmt: skip
