@@ -178,7 +178,9 @@ def _self() -> tuple[str, ...]:
 
 def _passed_on(given: options.Given) -> list[str]:
     """The options of this command line that are for each node's run; counts, folders and the port come from us."""
-    ours = {v.value for v in (reading.NODES, reading.SLOTS, reading.HOSTS, reading.NODE_INDEX, reading.LOG_DIR, MASTER_PORT)}
+    ours = {
+        v.value for v in (reading.NODES, reading.SLOTS, reading.HOSTS, reading.NODE_INDEX, reading.LOG_DIR, reading.ENV_FILE, MASTER_PORT)
+    }
     named = {v.value: v.option for v in every_variable() if v.option}
     return [f"{named[name]}={value}" for name, value in given.request.options.items() if name not in ours]
 

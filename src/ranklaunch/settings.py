@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ranklaunch.errors import ConfigError, nearest
+from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import Files
 from ranklaunch.redact import is_secret
 
@@ -84,7 +84,7 @@ class Reader:
         self.options = dict(options or {})
         self.cwd = cwd
         self.warnings: list[str] = []
-        self._problems: list[str] = []
+        self._problems: dict[str, bool] = {}
         self._readings: dict[str, Reading] = {}
 
     def get(self, variable: Variable[T]) -> T:
@@ -102,7 +102,8 @@ class Reader:
         try:
             return variable.parse(first.value)
         except ValueError as error:
-            self.problem(f"{first.source}={quoted(first)}: {error} ({variable.meaning}; set by the {_who(variable, first)})")
+            meaning = f"{variable.meaning}; set by the {_who(variable, first)}"
+            self.problem(f"{first.source}={quoted(first)}: {error} ({meaning})", on_command_line=first.source.startswith("option "))
             return variable.default
 
     def given(self, variable: Variable[T]) -> bool:
@@ -125,16 +126,17 @@ class Reader:
     def readings(self) -> tuple[Reading, ...]:
         return tuple(self._readings.values())
 
-    def problem(self, text: str) -> None:
-        if text not in self._problems:
-            self._problems.append(text)
+    def problem(self, text: str, on_command_line: bool = False) -> None:
+        self._problems.setdefault(text, on_command_line)
 
     def warn(self, text: str) -> None:
         if text not in self.warnings:
             self.warnings.append(text)
 
     def check(self) -> None:
-        """Raises ConfigError with every problem found so far."""
+        """Raises one error with every problem found so far: UsageError where all are the command line's, else ConfigError."""
+        if self._problems and all(self._problems.values()):
+            raise UsageError("\n".join(self._problems))
         if self._problems:
             raise ConfigError(self._problems)
 
