@@ -48,7 +48,8 @@ class Loop:
         """Waits for the next thing to happen and calls back for it. Descriptors come in the order in which they became ready: for
         pidfds that is the order of the deaths."""
         for key, _ in self._selector.select(self._timeout()):
-            if key.fileobj in self._selector.get_map():  # an earlier callback of this round may have forgotten it
+            # An earlier callback of this round may have forgotten the descriptor, or given its number to another.
+            if self._selector.get_map().get(key.fileobj) is key:
                 key.data()
         now = self.clock()
         while self._timers and self._timers[0][0] <= now:

@@ -75,8 +75,10 @@ class Stopper:
         """Called after each step of the loop, which any child's death or signal ends."""
         if any(True for _ in self._leaders()):
             return bool(self.stuck)
+        if not _children():
+            return True
         self.tell_all()
-        return bool(self.stuck) or not _children()
+        return bool(self.stuck)
 
     def finish(self) -> None:
         for timer in self._timers:

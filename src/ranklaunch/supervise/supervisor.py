@@ -11,7 +11,7 @@ import signal
 import traceback
 from collections.abc import Callable, Mapping
 
-from ranklaunch.errors import DEFECT, MissingProgramError, RanklaunchError
+from ranklaunch.errors import DEFECT, MissingProgramError, RanklaunchError, WaitError
 from ranklaunch.files import Files
 from ranklaunch.plan import Plan, Process, as_json
 from ranklaunch.supervise import child as children
@@ -81,7 +81,7 @@ class Supervisor:
         except RanklaunchError as error:
             self._end(Ending("failed", error.exit_code, str(error)))
         except OSError as error:  # no process, memory or descriptor left, a full disk
-            self._end(Ending("failed", DEFECT, f"the system refuses: {error}"))
+            self._end(Ending("failed", WaitError.exit_code, f"the system refuses, trying again may help: {error}"))
         except Exception as error:  # ours; the ranks must end in good order all the same
             self.say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
             self._end(Ending("failed", DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
