@@ -1,0 +1,54 @@
+"""Which part of a rank table is this container's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.ranktable.model import RankTable
+
+
+@dataclass(frozen=True)
+class Container:
+    """What the platform says of this container. addresses: its own and its host's, in that order; node: its index in the job."""
+
+    pod_name: str
+    addresses: tuple[str, ...]
+    node: int
+    slots: int
+
+
+def find(table: RankTable, me: Container) -> int:
+    """Index of this container's entry in table.servers. Every way that gives an answer must give the same one: a wrong slice means
+    two processes with one rank. Raises ConfigError naming the ways and what they found."""
+    if table.version == "2.0":
+        return _by_position(table, me)
+    ways = {
+        f"pod name {me.pod_name}": [i for i, s in enumerate(table.servers) if s.pod_name and s.pod_name == me.pod_name],
+        f"container address {me.addresses}": [i for i, s in enumerate(table.servers) if s.container_ip and s.container_ip in me.addresses],
+        f"host address {me.addresses}": _hosts(table, me),
+        f"node index {me.node}": [me.node] if me.node < len(table.servers) else [],
+    }
+    answers = {way: found[0] for way, found in ways.items() if len(found) == 1}
+    if not answers:
+        msg = f"this container (pod name {me.pod_name or 'unknown'}, addresses {', '.join(me.addresses) or 'unknown'}, node {me.node})"
+        raise ConfigError(f"{msg} is none of the table's {len(table.servers)}")
+    if len(set(answers.values())) > 1 and len(table.servers) > 1:
+        told = "; ".join(f"{way} is entry {i}" for way, i in answers.items())
+        msg = f"the ways to find this container disagree: {told} (a table of an earlier attempt?)"
+        raise ConfigError(msg)
+    return next(iter(answers.values()))
+
+
+def _hosts(table: RankTable, me: Container) -> list[int]:
+    """Several pods on one host share its address, which then says nothing."""
+    return [i for i, s in enumerate(table.servers) if s.server_id in me.addresses or (s.host_ip and s.host_ip in me.addresses)]
+
+
+def _by_position(table: RankTable, me: Container) -> int:
+    """2.0 has no names: the node's ranks follow from its index, and local ids must bear that out."""
+    if me.node < len(table.servers) and len(table.servers[me.node]) == max(1, me.slots):
+        return me.node
+    sizes = ", ".join(str(len(server)) for server in table.servers[:8])
+    msg = f"this is node {me.node} with {me.slots} devices, but the table's nodes (each starting at local_id 0) have {sizes} devices"
+    raise ConfigError(msg)

@@ -1,0 +1,331 @@
+"""From text to a checked table. Every defect is found in one reading, each with its place, its value and what was expected."""
+
+from __future__ import annotations
+
+import collections
+import ipaddress
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.ranktable.model import VERSIONS, NotReadyError, RankTable, Server, SuperPod
+
+MOST_RANKS = 4_000_000
+SHOWN = 20  # problems of one kind that are listed one by one
+
+_NUMBER = r"[0-9]{1,9}"
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
+_NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.:-]{0,251}[A-Za-z0-9_])?"
+_SUPER_DEVICE = r"[0-9]{1,19}"
+
+Json = dict[str, Any]
+
+
+def parse(text: str, path: str) -> RankTable:
+    """Raises NotReadyError while waiting may help, ConfigError (every defect at once) when it cannot."""
+    data = _json(text, path)
+    status = data.get("status")
+    if status != "completed":
+        raise NotReadyError(_progress(data, status))
+    version = _version(data)
+    if version not in _READERS:
+        msg = f"rank table {path}: version is {_shown(data.get('version'))}, expected one of {', '.join(VERSIONS)}"
+        raise ConfigError(msg)
+    return _READERS[version](_Reading(path, version, data, text))
+
+
+def _json(text: str, path: str) -> Json:
+    if not text.strip():
+        msg = "the file is empty"
+        raise NotReadyError(msg)
+    try:
+        data = json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        msg = f"rank table {path}: nested too deeply to be a rank table"
+        raise ConfigError(msg) from None
+    except ValueError as error:  # a half-written file looks like this; only the deadline tells it from a damaged one
+        msg = f"not JSON (half-written?): {error}"
+        raise NotReadyError(msg) from None
+    if not isinstance(data, dict):
+        msg = f"rank table {path}: expected a JSON object, found {type(data).__name__}"
+        raise ConfigError(msg)
+    return data
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    msg = f"{name} is not a value of JSON"
+    raise ValueError(msg)
+
+
+def _progress(data: Json, status: object) -> str:
+    """What has been filled in so far: group_list tables grow while pods are placed."""
+    groups = data.get("group_list")
+    if not isinstance(groups, list):
+        return f"status is {_shown(status)}, not 'completed'"
+    seen = wanted = 0
+    for group in groups:
+        if isinstance(group, dict):
+            listed = group.get("instance_list")
+            seen += len(listed) if isinstance(listed, list) else 0
+            number = str(group.get("instance_count", "0"))
+            wanted += int(number) if re.fullmatch(_NUMBER, number) else 0
+    return f"status is {_shown(status)}, not 'completed'; {seen} of {wanted} instances are in it"
+
+
+def _version(data: Json) -> str:
+    if "version" not in data and "group_list" in data:
+        return "0.1"
+    return str(data.get("version"))
+
+
+class _Reading:
+    """One reading of one table; collects defects and oddities."""
+
+    def __init__(self, path: str, version: str, data: Json, text: str) -> None:
+        self.path = path
+        self.version = version
+        self.data = data
+        self.text = text
+        self.warnings: list[str] = []
+        self._problems: list[str] = []
+        self._kinds: collections.Counter[str] = collections.Counter()
+
+    def problem(self, where: str, what: str) -> None:
+        """One defect. Of one kind (the same `what` up to its first value) only the first few are listed."""
+        kind = re.split(r"[0-9'\"\[{]", what)[0]
+        self._kinds[kind] += 1
+        if self._kinds[kind] <= SHOWN:
+            self._problems.append(f"rank table {self.path}: {where}{': ' if where else ''}{what}")
+
+    def finish(self, servers: list[Server], super_pods: Sequence[SuperPod] = ()) -> RankTable:
+        _check(self, servers)
+        more = sum(max(0, number - SHOWN) for number in self._kinds.values())
+        if more:
+            self._problems.append(f"rank table {self.path}: and {more} more of these")
+        if self._problems:
+            raise ConfigError(self._problems)
+        return RankTable(self.version, tuple(servers), tuple(super_pods), self.data, self.text, tuple(self.warnings))
+
+    def objects(self, holder: Json, key: str, where: str) -> list[Json]:
+        value = holder.get(key)
+        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            return value
+        self.problem(where, f"{key} must be a list of objects, found {_shown(value)}")
+        return []
+
+    def column(self, items: list[Json], key: str, where: str, pattern: str, expected: str, optional: bool = False) -> tuple[str, ...]:
+        """One key of every item, as text. One regular expression over the whole column is the quick way through."""
+        values = [item.get(key, "") for item in items] if optional else [item.get(key) for item in items]
+        if all(type(value) is str for value in values) and "\n" not in (joined := "".join(values)) and joined.isascii():
+            if optional and not joined:
+                return tuple(values)
+            choice = rf"(?:{pattern})?" if optional else rf"(?:{pattern})"
+            if re.fullmatch(rf"(?:{choice}\n)*", "\n".join(values) + "\n"):
+                return tuple(values)
+        return tuple(self.text_of(value, f"{where}[{i}] {key}", pattern, expected, optional) for i, value in enumerate(values))
+
+    def text_of(self, value: object, where: str, pattern: str, expected: str, optional: bool = False) -> str:
+        """A scalar as text: 1.x writes numbers as text, people write them as numbers."""
+        text = str(value) if type(value) in (str, int) else ""
+        if (optional and value in ("", None)) or (text and re.fullmatch(pattern, text, re.ASCII)):
+            return text if value is not None else ""
+        if pattern == _IPV4 and _is_ipv6(text):
+            return text
+        self.problem(where, f"must be {expected}, found {_shown(value)}")
+        return ""
+
+    def count(self, holder: Json, key: str, found: int, where: str, what: str) -> None:
+        stated = holder.get(key)
+        if stated is not None and str(stated) != str(found):
+            self.problem(where, f"{key} is {_shown(stated)}, but {found} {what} are listed")
+
+
+def _groups(reading: _Reading) -> RankTable:
+    """group_list: pods in no order, ranks by the number that ends the pod's name, groups as they stand."""
+    servers: list[Server] = []
+    groups = reading.objects(reading.data, "group_list", "")
+    reading.count(reading.data, "group_count", len(groups), "", "groups")
+    first = 0
+    for g, group in enumerate(groups):
+        where = f"group_list[{g}]"
+        if str(group.get("device_count")) == "0" and not group.get("instance_list"):
+            continue
+        instances = reading.objects(group, "instance_list", where)
+        reading.count(group, "instance_count", len(instances), where, "instances")
+        before = first
+        for instance in sorted(instances, key=lambda i: _ordinal(str(i.get("pod_name", "")))):
+            server = _pod(reading, instance, where, first)
+            first += len(server)
+            servers.append(server)
+        reading.count(group, "device_count", first - before, where, "devices")
+    return reading.finish(servers)
+
+
+def _pod(reading: _Reading, instance: Json, where: str, first: int) -> Server:
+    name = reading.text_of(instance.get("pod_name"), f"{where} pod_name", _NAME, "a pod's name")
+    at = f"{where} pod {name or '?'}"
+    devices = reading.objects(instance, "devices", at)
+    return Server(
+        server_id=reading.text_of(instance.get("server_id"), f"{at} server_id", _NAME, "a host's address or name"),
+        device_ids=reading.column(devices, "device_id", f"{at} devices", _NUMBER, "a device's number"),
+        device_ips=reading.column(devices, "device_ip", f"{at} devices", _IPV4, "an IP address", optional=True),
+        ranks=tuple(range(first, first + len(devices))),
+        pod_name=name,
+    )
+
+
+def _ordinal(name: str) -> tuple[int, str]:
+    """Sort key: the number that ends a pod's name, so that worker-10 comes after worker-9."""
+    number = re.search(r"([0-9]{1,18})$", name)
+    return (int(number[1]) if number else -1, name)
+
+
+def _servers(reading: _Reading) -> RankTable:
+    """server_list of 1.0 and 1.2: ranks are stated."""
+    listed = reading.objects(reading.data, "server_list", "")
+    reading.count(reading.data, "server_count", len(listed), "", "servers")
+    servers = [_server(reading, server, f"server_list[{s}]") for s, server in enumerate(listed)]
+    servers.sort(key=lambda server: server.ranks[:1])
+    super_pods = _super_pods(reading, servers) if reading.version == "1.2" else ()
+    return reading.finish(servers, super_pods)
+
+
+def _server(reading: _Reading, server: Json, where: str) -> Server:
+    devices = reading.objects(server, "device", where)
+    at = f"{where}.device"
+    ranks = reading.column(devices, "rank_id", at, _NUMBER, "a rank, a whole number")
+    with_super = reading.version == "1.2"
+    return Server(
+        server_id=reading.text_of(server.get("server_id"), f"{where}.server_id", _NAME, "a host's address or name"),
+        device_ids=reading.column(devices, "device_id", at, _NUMBER, "a device's number"),
+        device_ips=reading.column(devices, "device_ip", at, _IPV4, "an IP address", optional=True),
+        ranks=tuple(int(rank) if rank else -1 for rank in ranks),
+        container_ip=_plain(server.get("container_ip")),
+        host_ip=_plain(server.get("host_ip")),
+        super_device_ids=reading.column(devices, "super_device_id", at, _SUPER_DEVICE, "a super device's number") if with_super else (),
+    )
+
+
+def _super_pods(reading: _Reading, servers: list[Server]) -> list[SuperPod]:
+    pods = []
+    places: collections.Counter[str] = collections.Counter()
+    known = {server.server_id for server in servers}
+    for p, pod in enumerate(reading.objects(reading.data, "super_pod_list", "")):
+        where = f"super_pod_list[{p}]"
+        members = reading.objects(pod, "server_list", where)
+        ids = reading.column(members, "server_id", f"{where}.server_list", _NAME, "a host's address or name")
+        for server_id in ids:
+            places[server_id] += 1
+            if server_id and server_id not in known:
+                reading.problem(where, f"names server '{server_id}', which is not in server_list")
+        pods.append(SuperPod(reading.text_of(pod.get("super_pod_id"), f"{where}.super_pod_id", _NAME, "a super pod's id"), ids))
+    for server_id in sorted(known):
+        if places[server_id] != 1:
+            reading.problem("", f"server '{server_id}' is in {places[server_id] or 'no'} super pods, expected exactly one")
+    return pods
+
+
+def _ranks(reading: _Reading) -> RankTable:
+    """rank_list of 2.0: no servers; which ranks are whose follows from local_id, which starts at 0 on every node."""
+    listed = reading.objects(reading.data, "rank_list", "")
+    reading.count(reading.data, "rank_count", len(listed), "", "ranks")
+    rows = [_row(reading, entry, f"rank_list[{i}]") for i, entry in enumerate(listed)]
+    nodes: list[list[tuple[int, int, str]]] = []
+    for row in sorted(rows):
+        if row[1] == 0 or not nodes:
+            nodes.append([])
+        nodes[-1].append(row)
+        if row[1] != len(nodes[-1]) - 1:
+            reading.problem("", f"rank {row[0]} has local_id {row[1]}, expected {len(nodes[-1]) - 1}: local ids count up from 0 on each node")
+    return reading.finish([_node_of(node) for node in nodes])
+
+
+def _row(reading: _Reading, entry: Json, where: str) -> tuple[int, int, str]:
+    rank = reading.text_of(entry.get("rank_id"), f"{where}.rank_id", _NUMBER, "a rank, a whole number")
+    local = reading.text_of(entry.get("local_id"), f"{where}.local_id", _NUMBER, "a local id, a whole number")
+    device = reading.text_of(entry.get("device_id"), f"{where}.device_id", _NUMBER, "a device's number")
+    return (int(rank or -1), int(local or -1), device)
+
+
+def _node_of(rows: list[tuple[int, int, str]]) -> Server:
+    return Server(
+        server_id="",
+        device_ids=tuple(device for _, _, device in rows),
+        device_ips=("",) * len(rows),
+        ranks=tuple(rank for rank, _, _ in rows),
+    )
+
+
+_READERS: dict[str, Callable[[_Reading], RankTable]] = {"0.1": _groups, "1.0": _servers, "1.2": _servers, "2.0": _ranks}
+
+
+def _check(reading: _Reading, servers: list[Server]) -> None:
+    """What must hold in every version."""
+    ranks = list(itertools.chain.from_iterable(server.ranks for server in servers))
+    if not ranks:
+        reading.problem("", "no device is in it")
+    if len(ranks) > MOST_RANKS:
+        reading.problem("", f"{len(ranks)} ranks, more than {MOST_RANKS}")
+    if sorted(ranks) != list(range(len(ranks))):
+        _check_ranks(reading, ranks)
+    _check_devices(reading, servers)
+    names = collections.Counter(server.pod_name for server in servers if server.pod_name)
+    for name in sorted(name for name, number in names.items() if number > 1):
+        reading.problem("", f"pod '{name}' is in it {names[name]} times")
+    _warn_of_addresses(reading, servers)
+
+
+def _check_ranks(reading: _Reading, ranks: list[int]) -> None:
+    counted = collections.Counter(rank for rank in ranks if rank >= 0)
+    for rank in sorted(rank for rank, number in counted.items() if number > 1):
+        reading.problem("", f"rank {rank} is given {counted[rank]} times")
+    missing = sorted(set(range(len(ranks))) - counted.keys())
+    if missing:
+        named = ", ".join(map(str, missing[:SHOWN])) + (", ..." if len(missing) > SHOWN else "")
+        reading.problem("", f"ranks are not 0 to {len(ranks) - 1}, each once: {named} missing")
+
+
+def _check_devices(reading: _Reading, servers: list[Server]) -> None:
+    of_server: dict[str, set[str]] = {}
+    for server in servers:
+        taken = of_server.setdefault(server.server_id, set()) if server.server_id else set()
+        before = len(taken)
+        taken.update(server.device_ids)
+        if len(taken) == before + len(server.device_ids):
+            continue
+        twice = collections.Counter(server.device_ids)
+        named = sorted({device for device, number in twice.items() if number > 1}) or sorted(set(server.device_ids))
+        reading.problem("", f"server '{server.server_id}' has a device twice (one of {', '.join(named[:SHOWN])})")
+
+
+def _warn_of_addresses(reading: _Reading, servers: list[Server]) -> None:
+    """HCCL reaches devices of other servers by device_ip; on one server, and inside a super pod, it does without."""
+    if reading.version not in ("0.1", "1.0") or len({server.server_id for server in servers}) < 2:
+        return
+    bare = sorted({server.server_id for server in servers if "" in server.device_ips})
+    if bare:
+        named = ", ".join(bare[:SHOWN])
+        reading.warnings.append(f"no device_ip for some devices of {named}: devices of several servers reach each other by it")
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ":" in text and ipaddress.ip_address(text).version == 6
+    except ValueError:
+        return False
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+__all__: Iterable[str] = ["parse"]
