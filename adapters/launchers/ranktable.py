@@ -32,7 +32,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         table = ranktable.load(job.rank_table, reader.files)
     except ranktable.NotReadyError as seen:
         reader.warn(f"rank table {job.rank_table}: {seen}; the ranks shown follow from the node and device counts")
-        waits = (Wait("rank table", job.rank_table, reader.get(WAIT_S)),)
+        waits = (Wait("rank table", job.rank_table, reader.get(WAIT_S), seen=str(seen)),)
         return _plan(job, reader, templates, files=(), waits=waits)
     placed = _placed(job, reader, table)
     file = File(_own_path(job), ranktable.to_version_1(table))

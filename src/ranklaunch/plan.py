@@ -25,11 +25,13 @@ class File:
 
 @dataclass(frozen=True)
 class Wait:
-    """Something that must be true before launch. kind: "rank table" or "hosts"; what: the path, or the names with commas."""
+    """Something that must be true before launch. kind: "rank table" or "hosts"; what: the path, or the names with commas; seen: what
+    there is in its place so far."""
 
     kind: str
     what: str
     timeout_s: float
+    seen: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         },
         "files": [dataclasses.asdict(file) for file in plan.files],
         "services": [_process(service) for service in plan.services],
-        "waits": [{"for": wait.kind, "what": wait.what, "timeout_s": wait.timeout_s} for wait in plan.waits],
+        "waits": [{"for": wait.kind, "what": wait.what, "timeout_s": wait.timeout_s, "seen": wait.seen} for wait in plan.waits],
         "prepare": [_process(step) for step in plan.prepare],
         "processes": [_process(process) for process in plan.processes],
         "limits": dataclasses.asdict(plan.limits),

@@ -106,13 +106,17 @@ class Supervisor:
             wait = next((w for w in self.plan.waits if (w.kind, w.what) not in done), None)
             if not wait:
                 break
-            self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
-            condition = waits.condition_of(wait, self._files, self._loop)
-            seconds = waits.perform(wait, condition, self._loop, self.say, lambda: self.ending is not None)
             done.add((wait.kind, wait.what))
+            self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
+            condition: waits.Condition
+            if wait.kind == "hosts":
+                condition = waits.HostsResolve(wait.what.split(","), self._loop)
+            else:
+                condition = waits.Planned(wait, self._files, self._replan or (lambda: self.plan))
+            seconds = waits.perform(wait, condition, self._loop, self.say, lambda: self.ending is not None)
             self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
-            if self._replan and not self.ending:
-                self.plan = self._replan()
+            if isinstance(condition, waits.Planned) and condition.plan:
+                self.plan = condition.plan
 
     def _write_files(self) -> None:
         self._record.plan(as_json(self.plan))

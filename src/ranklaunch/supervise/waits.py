@@ -11,10 +11,9 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from ranklaunch import ranktable
 from ranklaunch.errors import WaitError
 from ranklaunch.files import Files
-from ranklaunch.plan import Wait
+from ranklaunch.plan import Plan, Wait
 from ranklaunch.supervise.loop import Loop, Timer
 
 PROGRESS_S = 30.0
@@ -62,24 +61,25 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
         condition.close()
 
 
-def condition_of(wait: Wait, files: Files, loop: Loop) -> Condition:
-    return TableCompleted(wait.what, files) if wait.kind == "rank table" else HostsResolve(wait.what.split(","), loop)
+class Planned:
+    """A rank table, or whatever else a plan says that it lacks: the plan is made anew when the file has changed, and what it then
+    says is the answer, so that a table is never judged in two places. plan: the one that lacks nothing any more."""
 
-
-class TableCompleted:
-    """A rank table that is there, whole and completed. Read again only when the file has changed."""
-
-    def __init__(self, path: str, files: Files) -> None:
-        self._path = path
+    def __init__(self, wait: Wait, files: Files, replan: Callable[[], Plan]) -> None:
+        self.plan: Plan | None = None
+        self._wait = wait
         self._files = files
+        self._replan = replan
         self._seen: tuple[int, ...] = ()
-        self._missing = ""
+        self._missing = wait.seen or "not there yet"
 
     def missing(self) -> str:
-        seen = self._version()
-        if seen != self._seen or not self._missing:
-            self._seen = seen
-            self._missing = self._look()
+        version = self._version()
+        if version and version != self._seen:
+            self._seen = version
+            self.plan = self._replan()
+            left = [wait for wait in self.plan.waits if (wait.kind, wait.what) == (self._wait.kind, self._wait.what)]
+            self._missing = left[0].seen if left else ""
         return self._missing
 
     def close(self) -> None:
@@ -87,17 +87,11 @@ class TableCompleted:
 
     def _version(self) -> tuple[int, ...]:
         try:
-            status = os.stat(self._files.real(self._path))
+            status = os.stat(self._files.real(self._wait.what))
         except (OSError, ValueError):
+            self._missing, self._seen = "no such file", ()
             return ()
-        return (status.st_ino, status.st_size, status.st_mtime_ns)
-
-    def _look(self) -> str:
-        try:
-            ranktable.load(self._path, self._files)
-        except ranktable.NotReadyError as error:
-            return str(error)
-        return ""
+        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class HostsResolve:
