@@ -6,6 +6,7 @@ form that the platform writes (group_list). There is no accelerator behind it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -150,13 +151,14 @@ def _platform_env(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[s
 
 
 def rank_table(cluster: Cluster) -> str:
-    """A table as ModelArts writes it: pods in no order, every scalar a text. Device addresses are of a range for documentation."""
+    """A table as ModelArts writes it: pods in no order, every scalar a text. Device addresses are of a range for benchmarks."""
     counts = [max(1, n) for n in cluster.slots]
+    addresses = (f"198.18.{n // 250}.{n % 250 + 1}" for n in itertools.count())
     pods = [
         {
             "pod_name": f"{JOB}-worker-{i}",
             "server_id": host,
-            "devices": [{"device_id": str(d), "device_ip": f"192.0.2.{d % 254 + 1}"} for d in range(counts[i])],
+            "devices": [{"device_id": str(d), "device_ip": next(addresses)} for d in range(counts[i])],
         }
         for i, host in enumerate(cluster.hosts)
     ]

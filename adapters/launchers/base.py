@@ -70,9 +70,17 @@ def launcher_process(job: Job, reader: Reader, name: str, argv: tuple[str, ...],
     )
 
 
-def rank_process(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], local_rank: int, env: dict[str, str]) -> Process:
-    """One rank. job.node.first_rank + local_rank is its rank."""
-    rank = job.node.first_rank + local_rank
+def rank_process(
+    job: Job,
+    reader: Reader,
+    templates: Templates,
+    argv: tuple[str, ...],
+    local_rank: int,
+    env: dict[str, str],
+    rank: int | None = None,
+) -> Process:
+    """One rank; the local_rank-th of the node's, unless a rank table says which."""
+    rank = job.node.first_rank + local_rank if rank is None else rank
     return Process(
         name=f"rank {rank}",
         argv=argv,
@@ -81,7 +89,7 @@ def rank_process(job: Job, reader: Reader, templates: Templates, argv: tuple[str
         local_rank=local_rank,
         env={**common_env(job, reader), **env},
         unset=misleading(reader.env),
-        tag=rank_tag(job, reader, templates, local_rank),
+        tag=rank_tag(job, reader, templates, local_rank, rank),
     )
 
 
@@ -89,16 +97,9 @@ def rank_log(job: Job, rank: int) -> str:
     return join(attempt_dir(job), f"rank_{rank}.log")
 
 
-def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int) -> str:
-    source = reader.get(LOG_TAG)
-    return templates.inline(
-        source,
-        LOG_TAG.names[0],
-        rank=job.node.first_rank + local_rank,
-        local_rank=local_rank,
-        node=job.node_index,
-        host=job.node.host,
-    )
+def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, rank: int) -> str:
+    known = {"rank": rank, "local_rank": local_rank, "node": job.node_index, "host": job.node.host}
+    return templates.inline(reader.get(LOG_TAG), LOG_TAG.names[0], **known)
 
 
 def common_env(job: Job, reader: Reader) -> dict[str, str]:

@@ -6,8 +6,9 @@ import dataclasses
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.base import attempt_dir, limits, nothing_to_explain, rank_process
+from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
-from ranklaunch.job import Job, make_nodes
+from ranklaunch.job import Job, Node
 from ranklaunch.plan import File, Plan, Process, Wait
 from ranklaunch.ranktable import RankTable
 from ranklaunch.reading import WAIT_S
@@ -25,36 +26,51 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     if not job.rank_table:
         reader.problem(
             "method ranktable needs a rank table: RANK_TABLE_FILE is not set (on ModelArts the platform makes the table only when "
-            f"the job sets RANK_TABLE_FILE) and {ranktable.DEFAULT_PATH} does not exist; choose another --method, or set it"
+            f"the job sets RANK_TABLE_FILE) and none of {', '.join(ranktable.DEFAULT_PATHS)} exists; choose another --method, or set it"
         )
         return Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader))
     try:
-        table = ranktable.load(job.rank_table, reader.files)
+        table, index = _table(job, reader)
     except ranktable.NotReadyError as seen:
         reader.warn(f"rank table {job.rank_table}: {seen}; the ranks shown follow from the node and device counts")
-        waits = (Wait("rank table", job.rank_table, reader.get(WAIT_S), seen=str(seen)),)
-        return _plan(job, reader, templates, files=(), waits=waits)
-    placed = _placed(job, reader, table)
-    file = File(_own_path(job), ranktable.to_version_1(table))
-    return _plan(placed, reader, templates, files=(file,), waits=())
+        wait = Wait("rank table", job.rank_table, reader.get(WAIT_S), seen=str(seen))
+        return dataclasses.replace(_plan(job, reader, templates, tuple(job.node.ranks)), waits=(wait,))
+    placed = _placed(job, reader, table, index)
+    file = File(_own_path(job), ranktable.for_hccl(table))
+    return dataclasses.replace(_plan(placed, reader, templates, table.servers[index].ranks), files=(file,))
 
 
-def _plan(job: Job, reader: Reader, templates: Templates, files: tuple[File, ...], waits: tuple[Wait, ...]) -> Plan:
+def _table(job: Job, reader: Reader) -> tuple[RankTable, int]:
+    """The table, and which of its entries this container is."""
+    table = ranktable.load(job.rank_table, reader.files)
+    me = ranktable.Container(job.instance_name, job.host_ips, job.node_index, job.node.slots)
+    try:
+        return table, ranktable.find(table, me)
+    except ConfigError as error:
+        # The platform makes the table anew when it has replaced a node; until then the old one is there.
+        if job.attempt > 1:
+            msg = f"{error} (a table of an earlier attempt; this is attempt {job.attempt})"
+            raise ranktable.NotReadyError(msg) from None
+        msg = f"rank table {job.rank_table}: {error}"
+        raise ConfigError(msg) from None
+
+
+def _plan(job: Job, reader: Reader, templates: Templates, ranks: tuple[int, ...]) -> Plan:
     argv = templates.command("ranktable/command.j2", job=job)
+    processes = tuple(_rank(job, reader, templates, argv, i, rank) for i, rank in enumerate(ranks))
+    return Plan(job=job, method=NAME, why="", processes=processes, limits=limits(reader))
 
-    def rank(local_rank: int) -> Process:
-        env = {
-            "RANK_TABLE_FILE": _own_path(job),
-            "ASCEND_DEVICE_ID": str(local_rank),  # the logical id: the index among the container's own devices
-            "DEVICE_ID": str(local_rank),
-            "RANK_ID": str(job.node.first_rank + local_rank),
-            "RANK_SIZE": str(job.world_size),
-        }
-        process = rank_process(job, reader, templates, argv, local_rank, env)
-        return dataclasses.replace(process, copies=_copies(job, process, local_rank))
 
-    ranks = tuple(rank(i) for i in range(job.node.slots))
-    return Plan(job=job, method=NAME, why="", processes=ranks, limits=limits(reader), files=files, waits=waits)
+def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], local_rank: int, rank: int) -> Process:
+    env = {
+        "RANK_TABLE_FILE": _own_path(job),
+        "ASCEND_DEVICE_ID": str(local_rank),  # the logical id: the index among the container's own devices
+        "DEVICE_ID": str(local_rank),
+        "RANK_ID": str(rank),
+        "RANK_SIZE": str(job.world_size),
+    }
+    process = rank_process(job, reader, templates, argv, local_rank, env, rank=rank)
+    return dataclasses.replace(process, copies=_copies(job, process, local_rank))
 
 
 def _own_path(job: Job) -> str:
@@ -66,43 +82,12 @@ def _copies(job: Job, process: Process, local_rank: int) -> tuple[str, ...]:
     return (join(job.log_dir, f"{job.name}-proc-rank-{process.rank}-device-{local_rank}.txt"),) if job.platform == "modelarts" else ()
 
 
-def _placed(job: Job, reader: Reader, table: RankTable) -> Job:
-    """The job as the table says it: a node per pod, in rank order, with as many slots as the pod has devices."""
-    if _ranks_out_of_order(table):
-        reader.problem(f"rank table {job.rank_table}: the ranks of a server are not consecutive in the order of the table")
-        return job
-    index = _own_index(job, reader, table)
-    pods = table.pods
-    hosts = [job.nodes[i].host if len(job.nodes) == len(pods) else pod.server_id for i, pod in enumerate(pods)]
-    placed = dataclasses.replace(job, nodes=make_nodes(hosts, [len(pod.devices) for pod in pods]), node_index=index)
+def _placed(job: Job, reader: Reader, table: RankTable, index: int) -> Job:
+    """The job as the table says it: a node for each of its entries, with as many slots as that has devices."""
+    for warning in table.warnings:
+        reader.warn(f"rank table {job.rank_table}: {warning}")
     if table.size != job.world_size:
         reader.warn(f"the rank table has {table.size} devices, the node and device counts say {job.world_size}: the table counts")
-    return placed
-
-
-def _ranks_out_of_order(table: RankTable) -> bool:
-    ranks = [device.rank for pod in table.pods for device in pod.devices]
-    return ranks != list(range(len(ranks)))
-
-
-def _own_index(job: Job, reader: Reader, table: RankTable) -> int:
-    """Which pod of the table is this container: by pod name, else by host address, else by node index. Ways that disagree are a
-    problem, because a wrong slice means two processes with one rank."""
-    names = [i for i, pod in enumerate(table.pods) if pod.name and pod.name == job.instance_name]
-    servers = [i for i, pod in enumerate(table.pods) if pod.server_id in job.host_ips]
-    position = job.node_index if job.node_index < len(table.pods) else None
-    if names:
-        found, how = names[0], f"pod name {job.instance_name}"
-    elif len(servers) == 1:
-        found, how = servers[0], f"host address {table.pods[servers[0]].server_id}"
-    elif position is not None:
-        return position
-    else:
-        reader.problem(f"rank table {job.rank_table} has {len(table.pods)} servers or pods; this is node {job.node_index} and none of them")
-        return 0
-    if found != position and len(table.pods) > 1:
-        reader.problem(
-            f"rank table {job.rank_table}: {how} is entry {found}, but the platform says that this is node {job.node_index}; "
-            "one of them is wrong (a table of an earlier attempt?)"
-        )
-    return found
+    known = [node.host for node in job.nodes] if len(job.nodes) == len(table.servers) else [server.server_id for server in table.servers]
+    nodes = tuple(Node(i, host, len(server), min(server.ranks, default=0)) for i, (host, server) in enumerate(zip(known, table.servers)))
+    return dataclasses.replace(job, nodes=nodes, node_index=index)

@@ -99,7 +99,7 @@ def explain(tail: str) -> Failure | None:
 def _outputs(job: Job, reader: Reader, templates: Templates, node_rank: int) -> RankOutputs:
     """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them."""
     first = node_rank * job.node.slots if node_rank != job.node_index else job.node.first_rank
-    logs = tuple((rank_log(job, first + i), rank_tag(job, reader, templates, i)) for i in range(job.node.slots))
+    logs = tuple((rank_log(job, first + i), rank_tag(job, reader, templates, i, first + i)) for i in range(job.node.slots))
     return RankOutputs(folder=join(attempt_dir(job), "torchrun"), logs=logs, first_rank=first)
 
 

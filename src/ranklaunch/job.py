@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,10 +70,9 @@ class Job:
     def node(self) -> Node:
         return self.nodes[self.node_index]
 
-    @property
+    @functools.cached_property
     def world_size(self) -> int:
-        last = self.nodes[-1]
-        return last.first_rank + last.slots
+        return sum(node.slots for node in self.nodes)
 
     @property
     def master(self) -> str:

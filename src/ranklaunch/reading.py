@@ -88,7 +88,7 @@ JOB_NAME = Variable(
 RANK_TABLE = Variable(
     "rank_table", ("RANKLAUNCH_RANK_TABLE", "RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"), settings.text, "",
     "the rank table, or the folder in which the platform puts it", "platform", option="--rank-table",
-    default_text=f"{ranktable.DEFAULT_PATH}, where it exists",
+    default_text=f"{' or '.join(ranktable.DEFAULT_PATHS)}, where it exists",
 )  # fmt: skip
 
 TERMINATION_LOG = Variable(
@@ -173,10 +173,10 @@ def _rank_table(reader: Reader) -> str:
     given = reader.get(RANK_TABLE)
     if given:
         return absolute(ranktable.path_of(given, reader.files), reader.cwd)
-    if reader.files.exists(ranktable.DEFAULT_PATH):
-        reader.note(RANK_TABLE.value, ranktable.DEFAULT_PATH, "platform file")
-        return ranktable.DEFAULT_PATH
-    return ""
+    found = ranktable.places(reader.files)
+    if found:
+        reader.note(RANK_TABLE.value, found, "platform file")
+    return found
 
 
 def _source(reader: Reader, variable: Variable[tuple[int, ...]]) -> str:

@@ -8,10 +8,22 @@ from __future__ import annotations
 
 from ranklaunch.ranktable.model import NotReadyError, RankTable, Server, SuperPod
 from ranklaunch.ranktable.own import Container, find
-from ranklaunch.ranktable.places import load, path_of, places
+from ranklaunch.ranktable.places import DEFAULT_PATHS, load, path_of, places
 from ranklaunch.ranktable.read import parse
 from ranklaunch.ranktable.write import for_hccl, to_text
 
 __all__ = [
-    "Container", "NotReadyError", "RankTable", "Server", "SuperPod", "find", "for_hccl", "load", "parse", "path_of", "places", "to_text",
-]  # fmt: skip
+    "DEFAULT_PATHS",
+    "Container",
+    "NotReadyError",
+    "RankTable",
+    "Server",
+    "SuperPod",
+    "find",
+    "for_hccl",
+    "load",
+    "parse",
+    "path_of",
+    "places",
+    "to_text",
+]

@@ -23,19 +23,21 @@ def find(table: RankTable, me: Container) -> int:
     two processes with one rank. Raises ConfigError naming the ways and what they found."""
     if table.version == "2.0":
         return _by_position(table, me)
+    told = ", ".join(me.addresses)
     ways = {
         f"pod name {me.pod_name}": [i for i, s in enumerate(table.servers) if s.pod_name and s.pod_name == me.pod_name],
-        f"container address {me.addresses}": [i for i, s in enumerate(table.servers) if s.container_ip and s.container_ip in me.addresses],
-        f"host address {me.addresses}": _hosts(table, me),
+        f"container address {told}": [i for i, s in enumerate(table.servers) if s.container_ip and s.container_ip in me.addresses],
+        f"host address {told}": _hosts(table, me),
         f"node index {me.node}": [me.node] if me.node < len(table.servers) else [],
     }
     answers = {way: found[0] for way, found in ways.items() if len(found) == 1}
     if not answers:
-        msg = f"this container (pod name {me.pod_name or 'unknown'}, addresses {', '.join(me.addresses) or 'unknown'}, node {me.node})"
-        raise ConfigError(f"{msg} is none of the table's {len(table.servers)}")
+        who = f"pod name {me.pod_name or 'unknown'}, addresses {', '.join(me.addresses) or 'unknown'}, node {me.node}"
+        msg = f"this container ({who}) is none of the table's {len(table.servers)}"
+        raise ConfigError(msg)
     if len(set(answers.values())) > 1 and len(table.servers) > 1:
-        told = "; ".join(f"{way} is entry {i}" for way, i in answers.items())
-        msg = f"the ways to find this container disagree: {told} (a table of an earlier attempt?)"
+        found = "; ".join(f"{way} is entry {i}" for way, i in answers.items())
+        msg = f"the ways to find this container disagree: {found} (a table of an earlier attempt?)"
         raise ConfigError(msg)
     return next(iter(answers.values()))
 

@@ -7,7 +7,7 @@ import ipaddress
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ranklaunch.errors import ConfigError
@@ -16,11 +16,22 @@ from ranklaunch.ranktable.model import VERSIONS, NotReadyError, RankTable, Serve
 MOST_RANKS = 4_000_000
 SHOWN = 20  # problems of one kind that are listed one by one
 
-_NUMBER = r"[0-9]{1,9}"
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
-_NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.:-]{0,251}[A-Za-z0-9_])?"
-_SUPER_DEVICE = r"[0-9]{1,19}"
+
+
+class _Kind:
+    """What a scalar must look like."""
+
+    def __init__(self, pattern: str, expected: str) -> None:
+        self.match = re.compile(pattern).fullmatch
+        self.match_or_none = re.compile(rf"(?:{pattern})?").fullmatch
+        self.expected = expected
+
+
+_NUMBER = _Kind(r"[0-9]{1,9}", "a whole number")
+_LARGE = _Kind(r"[0-9]{1,19}", "a whole number")
+_NAME = _Kind(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:-]{0,251}[A-Za-z0-9_])?", "a name or an address")
+_ADDRESS = _Kind(rf"{_OCTET}(?:\.{_OCTET}){{3}}", "an IP address")
 
 Json = dict[str, Any]
 
@@ -72,7 +83,7 @@ def _progress(data: Json, status: object) -> str:
             listed = group.get("instance_list")
             seen += len(listed) if isinstance(listed, list) else 0
             number = str(group.get("instance_count", "0"))
-            wanted += int(number) if re.fullmatch(_NUMBER, number) else 0
+            wanted += int(number) if _NUMBER.match(number) else 0
     return f"status is {_shown(status)}, not 'completed'; {seen} of {wanted} instances are in it"
 
 
@@ -117,25 +128,24 @@ class _Reading:
         self.problem(where, f"{key} must be a list of objects, found {_shown(value)}")
         return []
 
-    def column(self, items: list[Json], key: str, where: str, pattern: str, expected: str, optional: bool = False) -> tuple[str, ...]:
-        """One key of every item, as text. One regular expression over the whole column is the quick way through."""
-        values = [item.get(key, "") for item in items] if optional else [item.get(key) for item in items]
-        if all(type(value) is str for value in values) and "\n" not in (joined := "".join(values)) and joined.isascii():
-            if optional and not joined:
+    def column(self, items: list[Json], key: str, where: str, kind: _Kind, optional: bool = False) -> tuple[str, ...]:
+        """One key of every item, as text."""
+        values: list[Any] = [item.get(key, "") for item in items] if optional else [item.get(key) for item in items]
+        try:
+            if all(map(kind.match_or_none if optional else kind.match, values)):
                 return tuple(values)
-            choice = rf"(?:{pattern})?" if optional else rf"(?:{pattern})"
-            if re.fullmatch(rf"(?:{choice}\n)*", "\n".join(values) + "\n"):
-                return tuple(values)
-        return tuple(self.text_of(value, f"{where}[{i}] {key}", pattern, expected, optional) for i, value in enumerate(values))
+        except TypeError:  # one is not text
+            pass
+        return tuple(self.scalar(value, f"{where}[{i}].{key}", kind, optional) for i, value in enumerate(values))
 
-    def text_of(self, value: object, where: str, pattern: str, expected: str, optional: bool = False) -> str:
-        """A scalar as text: 1.x writes numbers as text, people write them as numbers."""
+    def scalar(self, value: object, where: str, kind: _Kind, optional: bool = False) -> str:
+        """A scalar as text: platforms write numbers as text, people write them as numbers."""
+        if optional and value in ("", None):
+            return ""
         text = str(value) if type(value) in (str, int) else ""
-        if (optional and value in ("", None)) or (text and re.fullmatch(pattern, text, re.ASCII)):
-            return text if value is not None else ""
-        if pattern == _IPV4 and _is_ipv6(text):
+        if kind.match(text) or (kind is _ADDRESS and _is_ipv6(text)):
             return text
-        self.problem(where, f"must be {expected}, found {_shown(value)}")
+        self.problem(where, f"must be {kind.expected}, found {_shown(value)}")
         return ""
 
     def count(self, holder: Json, key: str, found: int, where: str, what: str) -> None:
@@ -166,13 +176,13 @@ def _groups(reading: _Reading) -> RankTable:
 
 
 def _pod(reading: _Reading, instance: Json, where: str, first: int) -> Server:
-    name = reading.text_of(instance.get("pod_name"), f"{where} pod_name", _NAME, "a pod's name")
+    name = reading.scalar(instance.get("pod_name"), f"{where} pod_name", _NAME)
     at = f"{where} pod {name or '?'}"
     devices = reading.objects(instance, "devices", at)
     return Server(
-        server_id=reading.text_of(instance.get("server_id"), f"{at} server_id", _NAME, "a host's address or name"),
-        device_ids=reading.column(devices, "device_id", f"{at} devices", _NUMBER, "a device's number"),
-        device_ips=reading.column(devices, "device_ip", f"{at} devices", _IPV4, "an IP address", optional=True),
+        server_id=reading.scalar(instance.get("server_id"), f"{at} server_id", _NAME),
+        device_ids=reading.column(devices, "device_id", f"{at} devices", _NUMBER),
+        device_ips=reading.column(devices, "device_ip", f"{at} devices", _ADDRESS, optional=True),
         ranks=tuple(range(first, first + len(devices))),
         pod_name=name,
     )
@@ -197,16 +207,16 @@ def _servers(reading: _Reading) -> RankTable:
 def _server(reading: _Reading, server: Json, where: str) -> Server:
     devices = reading.objects(server, "device", where)
     at = f"{where}.device"
-    ranks = reading.column(devices, "rank_id", at, _NUMBER, "a rank, a whole number")
+    ranks = reading.column(devices, "rank_id", at, _NUMBER)
     with_super = reading.version == "1.2"
     return Server(
-        server_id=reading.text_of(server.get("server_id"), f"{where}.server_id", _NAME, "a host's address or name"),
-        device_ids=reading.column(devices, "device_id", at, _NUMBER, "a device's number"),
-        device_ips=reading.column(devices, "device_ip", at, _IPV4, "an IP address", optional=True),
+        server_id=reading.scalar(server.get("server_id"), f"{where}.server_id", _NAME),
+        device_ids=reading.column(devices, "device_id", at, _NUMBER),
+        device_ips=reading.column(devices, "device_ip", at, _ADDRESS, optional=True),
         ranks=tuple(int(rank) if rank else -1 for rank in ranks),
         container_ip=_plain(server.get("container_ip")),
         host_ip=_plain(server.get("host_ip")),
-        super_device_ids=reading.column(devices, "super_device_id", at, _SUPER_DEVICE, "a super device's number") if with_super else (),
+        super_device_ids=reading.column(devices, "super_device_id", at, _LARGE) if with_super else (),
     )
 
 
@@ -217,12 +227,12 @@ def _super_pods(reading: _Reading, servers: list[Server]) -> list[SuperPod]:
     for p, pod in enumerate(reading.objects(reading.data, "super_pod_list", "")):
         where = f"super_pod_list[{p}]"
         members = reading.objects(pod, "server_list", where)
-        ids = reading.column(members, "server_id", f"{where}.server_list", _NAME, "a host's address or name")
+        ids = reading.column(members, "server_id", f"{where}.server_list", _NAME)
         for server_id in ids:
             places[server_id] += 1
             if server_id and server_id not in known:
                 reading.problem(where, f"names server '{server_id}', which is not in server_list")
-        pods.append(SuperPod(reading.text_of(pod.get("super_pod_id"), f"{where}.super_pod_id", _NAME, "a super pod's id"), ids))
+        pods.append(SuperPod(reading.scalar(pod.get("super_pod_id"), f"{where}.super_pod_id", _NAME), ids))
     for server_id in sorted(known):
         if places[server_id] != 1:
             reading.problem("", f"server '{server_id}' is in {places[server_id] or 'no'} super pods, expected exactly one")
@@ -240,14 +250,16 @@ def _ranks(reading: _Reading) -> RankTable:
             nodes.append([])
         nodes[-1].append(row)
         if row[1] != len(nodes[-1]) - 1:
-            reading.problem("", f"rank {row[0]} has local_id {row[1]}, expected {len(nodes[-1]) - 1}: local ids count up from 0 on each node")
+            reading.problem(
+                "", f"rank {row[0]} has local_id {row[1]}, expected {len(nodes[-1]) - 1}: local ids count up from 0 on each node"
+            )
     return reading.finish([_node_of(node) for node in nodes])
 
 
 def _row(reading: _Reading, entry: Json, where: str) -> tuple[int, int, str]:
-    rank = reading.text_of(entry.get("rank_id"), f"{where}.rank_id", _NUMBER, "a rank, a whole number")
-    local = reading.text_of(entry.get("local_id"), f"{where}.local_id", _NUMBER, "a local id, a whole number")
-    device = reading.text_of(entry.get("device_id"), f"{where}.device_id", _NUMBER, "a device's number")
+    rank = reading.scalar(entry.get("rank_id"), f"{where}.rank_id", _NUMBER)
+    local = reading.scalar(entry.get("local_id"), f"{where}.local_id", _NUMBER)
+    device = reading.scalar(entry.get("device_id"), f"{where}.device_id", _NUMBER)
     return (int(rank or -1), int(local or -1), device)
 
 
@@ -326,6 +338,3 @@ def _plain(value: object) -> str:
 def _shown(value: object) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:60]}..."
-
-
-__all__: Iterable[str] = ["parse"]

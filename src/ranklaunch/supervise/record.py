@@ -82,7 +82,7 @@ class Record:
 
 def write_file(path: str, text: str, mode: int) -> None:
     """Whole or not at all: a reader never sees half a file."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     temporary = f"{path}.{os.getpid()}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:

@@ -1,0 +1,78 @@
+"""Making tables where no platform does: on-premise clusters, and tests."""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.ranktable.model import RankTable, Server
+from ranklaunch.ranktable.write import to_text
+
+MOST_ADDRESSES = 1_000_000
+_HCCN = re.compile(r"address_([0-9]{1,4})\s*=\s*(\S+)")
+
+
+def make(hosts: Sequence[str], devices: Sequence[Sequence[tuple[str, str]]]) -> RankTable:
+    """A 1.0 table: servers in the given order, ranks counting up. devices: (device id, device ip) of each server, ip "" if unknown."""
+    firsts = itertools.accumulate([0, *map(len, devices)])
+    servers = tuple(
+        Server(
+            server_id=host,
+            device_ids=tuple(device for device, _ in own),
+            device_ips=tuple(ip for _, ip in own),
+            ranks=tuple(range(first, first + len(own))),
+        )
+        for host, own, first in zip(hosts, devices, firsts)
+    )
+    return RankTable("1.0", servers)
+
+
+def text_of(table: RankTable, version: str, job: str = "job") -> str:
+    """The text of a made table: 1.0, or 0.1 as a platform would write it for pods named JOB-worker-N."""
+    if version != "0.1":
+        return to_text(table, version)
+    pods: list[dict[str, Any]] = [
+        {
+            "pod_name": f"{job}-worker-{i}",
+            "server_id": server.server_id,
+            "devices": [{"device_id": d, **({"device_ip": ip} if ip else {})} for d, ip in zip(server.device_ids, server.device_ips)],
+        }
+        for i, server in enumerate(table.servers)
+    ]
+    group = {"group_name": "worker", "device_count": str(table.size), "instance_count": str(len(pods)), "instance_list": pods}
+    return json.dumps({"status": "completed", "group_count": "1", "group_list": [group]}) + "\n"
+
+
+def read_hccn(text: str, where: str) -> list[tuple[str, str]]:
+    """(device id, device ip) of each address_N line of a server's /etc/hccn.conf, by N."""
+    found = {}
+    for line in text.splitlines():
+        match = _HCCN.fullmatch(line.strip())
+        if match:
+            try:
+                found[int(match[1])] = str(ipaddress.ip_address(match[2]))
+            except ValueError as error:
+                msg = f"{where}: {line.strip()!r}: {error}"
+                raise ConfigError(msg) from None
+    if not found:
+        msg = f"{where}: no line address_N=IP in it; is it a server's /etc/hccn.conf?"
+        raise ConfigError(msg)
+    return [(str(device), ip) for device, ip in sorted(found.items())]
+
+
+def addresses(block: str) -> Iterator[str]:
+    """Every address of a block such as 10.0.0.0/24, in order. Raises ConfigError."""
+    try:
+        network = ipaddress.ip_network(block)
+    except ValueError as error:
+        msg = f"address block {block!r}: {error}"
+        raise ConfigError(msg) from None
+    if network.num_addresses > MOST_ADDRESSES:
+        msg = f"address block {block!r} has more than {MOST_ADDRESSES} addresses"
+        raise ConfigError(msg)
+    return map(str, network)

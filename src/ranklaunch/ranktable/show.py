@@ -1,0 +1,59 @@
+"""Rank tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ranklaunch.ranktable.model import RankTable, Server
+
+COLUMNS = ("rank", "node", "server", "pod", "device", "device ip")
+
+
+def as_table(table: RankTable) -> Iterator[str]:
+    """Lines: a headline, and one row a rank."""
+    yield f"version {table.version}, {len(table.servers)} {_nodes(table)}, {table.size} ranks"
+    rows = [COLUMNS, *sorted(_rows(table), key=lambda row: int(row[0]))]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    used = [i for i in range(len(COLUMNS)) if any(row[i] for row in rows[1:])]
+    for row in rows:
+        yield "  ".join(row[i].rjust(widths[i]) if i == 0 else row[i].ljust(widths[i]) for i in used).rstrip()
+    for pod in table.super_pods:
+        yield f"super pod {pod.super_pod_id}: {', '.join(pod.server_ids)}"
+    for warning in table.warnings:
+        yield f"warning: {warning}"
+
+
+def differences(old: RankTable, new: RankTable) -> Iterator[str]:
+    """Lines that start with -, + or ~ for what left, came and changed; none when both give every rank the same device."""
+    if old.version != new.version:
+        yield f"~ version {old.version} -> {new.version}"
+    before, after = _places(old), _places(new)
+    for rank in sorted(before.keys() | after.keys()):
+        was, is_now = before.get(rank), after.get(rank)
+        if was == is_now:
+            continue
+        if was is None:
+            yield f"+ rank {rank}: {is_now}"
+        elif is_now is None:
+            yield f"- rank {rank}: {was}"
+        else:
+            yield f"~ rank {rank}: {was} -> {is_now}"
+
+
+def _rows(table: RankTable) -> Iterator[tuple[str, ...]]:
+    for node, server in enumerate(table.servers):
+        for i, rank in enumerate(server.ranks):
+            yield str(rank), str(node), server.server_id, server.pod_name, server.device_ids[i], server.device_ips[i]
+
+
+def _places(table: RankTable) -> dict[int, str]:
+    return {rank: _place(server, i) for server in table.servers for i, rank in enumerate(server.ranks)}
+
+
+def _place(server: Server, i: int) -> str:
+    ip = f" ({server.device_ips[i]})" if server.device_ips[i] else ""
+    return f"{server.server_id or 'node'} device {server.device_ids[i]}{ip}"
+
+
+def _nodes(table: RankTable) -> str:
+    return {"0.1": "pods", "2.0": "nodes"}.get(table.version, "servers")
