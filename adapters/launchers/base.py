@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ranklaunch import settings
+from ranklaunch.adapters.launchers import ascend
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import folder_of, join
 from ranklaunch.job import Job
@@ -64,7 +65,7 @@ def launcher_process(job: Job, reader: Reader, name: str, argv: tuple[str, ...],
         name=name,
         argv=argv,
         log=join(attempt_dir(job), f"{name}.log"),
-        env={**common_env(job, reader), **(env or {})},
+        env={**common_env(job, reader), **ascend.environment(job, reader), **(env or {})},
         unset=misleading(reader.env),
         tag=f"[{name}] ",
     )
@@ -87,7 +88,7 @@ def rank_process(
         log=rank_log(job, rank),
         rank=rank,
         local_rank=local_rank,
-        env={**common_env(job, reader), **env},
+        env={**common_env(job, reader), **ascend.environment(job, reader), **env},
         unset=misleading(reader.env),
         tag=rank_tag(job, reader, templates, local_rank, rank),
     )

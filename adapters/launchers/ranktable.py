@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ranklaunch import ranktable
+from ranklaunch.adapters.launchers.ascend import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.base import attempt_dir, limits, nothing_to_explain, rank_process
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
@@ -69,6 +70,8 @@ def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...],
         "RANK_ID": str(rank),
         "RANK_SIZE": str(job.world_size),
     }
+    if job.accelerator == "npu" and not reader.given(PROCESS_LOG_PATH):  # or all ranks' logs are in one folder of the home
+        env["ASCEND_PROCESS_LOG_PATH"] = join(attempt_dir(job), f"ascend/rank_{rank}")
     process = rank_process(job, reader, templates, argv, local_rank, env, rank=rank)
     return dataclasses.replace(process, copies=_copies(job, process, local_rank))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ranklaunch import reading, settings
 from ranklaunch.adapters import launchers, platforms
-from ranklaunch.adapters.launchers import base
+from ranklaunch.adapters.launchers import ascend, base
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, folder_of, join
 from ranklaunch.job import Job, Program
@@ -58,6 +58,7 @@ def every_variable() -> tuple[Variable[object], ...]:
     tables = [
         reading.VARIABLES,
         reading.PLAN_VARIABLES,
+        ascend.VARIABLES,
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
