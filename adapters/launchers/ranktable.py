@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ranklaunch import ranktable
+from ranklaunch.adapters.launchers import route
 from ranklaunch.adapters.launchers.ascend import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.base import attempt_dir, limits, nothing_to_explain, rank_process
 from ranklaunch.errors import ConfigError
@@ -18,7 +19,7 @@ from ranklaunch.settings import Reader, Variable
 
 NAME = "ranktable"
 
-VARIABLES: tuple[Variable[object], ...] = ()
+VARIABLES: tuple[Variable[object], ...] = route.VARIABLES
 
 explain = nothing_to_explain
 
@@ -36,9 +37,13 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         reader.warn(f"rank table {job.rank_table}: {seen}; the ranks shown follow from the node and device counts")
         wait = Wait("rank table", job.rank_table, reader.get(WAIT_S), seen=str(seen))
         return dataclasses.replace(_plan(job, reader, templates, tuple(job.node.ranks)), waits=(wait,))
-    placed = _placed(job, reader, table, index)
-    file = File(_own_path(job), ranktable.for_hccl(table))
-    return dataclasses.replace(_plan(placed, reader, templates, table.servers[index].ranks), files=(file,))
+    way = route.plan_table(job, reader, table, index)
+    if way.table is not table:  # planned: the same servers in another order
+        index = next(i for i, server in enumerate(way.table.servers) if server.server_id == table.servers[index].server_id)
+    placed = _placed(job, reader, way.table, index)
+    planned = _plan(placed, reader, templates, way.table.servers[index].ranks)
+    file = File(_own_path(job), ranktable.for_hccl(way.table))
+    return dataclasses.replace(planned, files=way.files or (file,), waits=way.waits, gather=way.gather)
 
 
 def _table(job: Job, reader: Reader) -> tuple[RankTable, int]:

@@ -8,6 +8,7 @@ import signal
 from ranklaunch import settings
 from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.base import attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.route import ROUTE_PLAN
 from ranklaunch.files import join
 from ranklaunch.job import Job
 from ranklaunch.plan import Plan, RankOutputs
@@ -25,7 +26,6 @@ EXTRA: Variable[tuple[str, ...]] = Variable(
     "extra_torchrun_params", ("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS", "MA_EXTRA_TORCHRUN_PARAMS"), settings.words, (),
     "further options of torchrun; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
-ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), settings.flag, False, "ranks follow the network's topology")
 RANK_AFTER_ACC = Variable(
     "rank_after_acc",
     ("RANK_AFTER_ACC",),

@@ -77,7 +77,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Plan:
-    """prepare: steps run to their end, in order, before the processes. launcher: the module that knows how its exit is read."""
+    """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
+    processes. outputs: where a launcher's ranks write."""
 
     job: Job
     method: str
@@ -87,6 +88,7 @@ class Plan:
     files: tuple[File, ...] = ()
     services: tuple[Process, ...] = ()
     waits: tuple[Wait, ...] = ()
+    gather: tuple[Process, ...] = ()
     prepare: tuple[Process, ...] = ()
     outputs: RankOutputs | None = None
     values: tuple[Reading, ...] = ()
@@ -112,6 +114,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "files": [dataclasses.asdict(file) for file in plan.files],
         "services": [_process(service) for service in plan.services],
         "waits": [{"for": wait.kind, "what": wait.what, "timeout_s": wait.timeout_s, "seen": wait.seen} for wait in plan.waits],
+        "gather": [_process(step) for step in plan.gather],
         "prepare": [_process(step) for step in plan.prepare],
         "processes": [_process(process) for process in plan.processes],
         "limits": dataclasses.asdict(plan.limits),

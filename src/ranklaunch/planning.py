@@ -104,5 +104,3 @@ def _lint(plan: Plan, reader: Reader) -> None:
     """Settings that fight each other whatever the method."""
     if reader.env.get("ROUTE_PLAN", "").lower() == "true" and plan.method not in ("torchrun", "ranktable"):
         reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")
-    if reader.env.get("ROUTE_PLAN", "").lower() == "true" and plan.method == "ranktable":
-        reader.warn("ROUTE_PLAN=true: ranks keep the order of the rank table")

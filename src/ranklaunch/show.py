@@ -27,6 +27,7 @@ def as_text(plan: Plan) -> str:
         *_section("files", (f"{file.path}  (mode {file.mode}, {len(file.text)} characters)" for file in plan.files)),
         *_section("waits", (f"{wait.kind}: {wait.what}, at most {wait.timeout_s:g} s" for wait in plan.waits)),
         *_section("removed from the environment", _unset(plan.processes)),
+        *_section("before planning again", (line for step in plan.gather for line in _shown(step))),
         *_section("before launch", (line for step in plan.prepare for line in _shown(step))),
         *_section("processes", (line for process in plan.processes for line in _shown(process))),
         f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",

@@ -11,9 +11,9 @@ import signal
 import traceback
 from collections.abc import Callable, Mapping
 
-from ranklaunch.errors import DEFECT, MissingProgramError, RanklaunchError, WaitError
+from ranklaunch.errors import DEFECT, ConfigError, MissingProgramError, RanklaunchError, WaitError
 from ranklaunch.files import Files
-from ranklaunch.plan import Plan, Process, as_json
+from ranklaunch.plan import File, Plan, Process, as_json
 from ranklaunch.supervise import child as children
 from ranklaunch.supervise import judge, memory
 from ranklaunch.supervise.child import Child
@@ -73,7 +73,7 @@ class Supervisor:
 
     def run(self) -> Verdict:
         try:
-            for phase in (self._wait, self._write_files, self._prepare, self._launch, self._watch):
+            for phase in (self._wait, self._gather, self._write_files, self._prepare, self._launch, self._watch):
                 self._take_signals()
                 if self.ending:
                     break
@@ -118,16 +118,35 @@ class Supervisor:
             if isinstance(condition, waits.Planned) and condition.plan:
                 self.plan = condition.plan
 
+    def _gather(self) -> None:
+        """Steps that bring facts, and the plan that follows from them."""
+        if not self.plan.gather or not self._replan:
+            return
+        self._write(self.plan.files)
+        self._run_steps(self.plan.gather)
+        if self.ending:
+            return
+        self.plan = self._replan()
+        if self.plan.gather:
+            msg = f"{self.plan.gather[0].name} ended without a result: see {self.plan.gather[0].log}"
+            raise ConfigError(msg)
+
     def _write_files(self) -> None:
         self._record.plan(as_json(self.plan))
         for warning in self.plan.warnings:
             self.say(f"warning: {warning}")
-        for file in self.plan.files:
+        self._write(self.plan.files)
+
+    def _write(self, files: tuple[File, ...]) -> None:
+        for file in files:
             write_file(file.path, file.text, int(file.mode, 8))
             self._record.event("file", path=file.path)
 
     def _prepare(self) -> None:
-        for step in self.plan.prepare:
+        self._run_steps(self.plan.prepare)
+
+    def _run_steps(self, steps: tuple[Process, ...]) -> None:
+        for step in steps:
             self._start(step)
             self._loop.run_until(lambda: self.ending is not None or not self._running)
             if self.ending:
@@ -237,7 +256,7 @@ class Supervisor:
         if child.code != 0:
             self._end(Ending("failed", child.code, "", child))
             self._stopper.begin(signal.SIGTERM)
-        elif child.process in self.plan.prepare:
+        elif child.process in (*self.plan.gather, *self.plan.prepare):
             return
         elif child.process in self.plan.services:
             self._end(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it", child))

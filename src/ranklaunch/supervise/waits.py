@@ -37,12 +37,20 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
     began = loop.clock()
     timers: dict[str, Timer] = {}
 
+    said = ""
+
     def progress() -> None:
-        say(f"waiting for {wait.kind} {wait.what}: {condition.missing()} ({loop.clock() - began:.0f} of {wait.timeout_s:g} s)")
+        nonlocal said
+        said = condition.missing()
+        if said:
+            say(f"waiting for {wait.kind} {wait.what}: {said} ({loop.clock() - began:.0f} of {wait.timeout_s:g} s)")
         timers["progress"] = loop.after(PROGRESS_S, progress)
 
     def look_again() -> None:  # also what ends a step of the loop, so that the deadline below is seen
         timers["look"] = loop.after(LOOK_AGAIN_S, look_again)
+        if said and condition.missing() not in ("", said):  # something has moved: worth a line of its own
+            timers["progress"].cancel()
+            progress()
 
     timers["progress"] = loop.after(FIRST_PROGRESS_S, progress)
     look_again()

@@ -1,0 +1,150 @@
+"""Dynamic route planning: ranks in the order that fits the network's topology. ModelArts knows two scenarios: rank table start, where
+its library makes a new table before launch, and torchrun, where it tells every node its rank in RANK_AFTER_ACC.
+
+Source: ModelArts user guide, "Dynamic route acceleration for training jobs".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import json
+import os.path
+import zlib
+from dataclasses import dataclass
+
+import ranklaunch
+from ranklaunch import ranktable, settings
+from ranklaunch.adapters.launchers.base import attempt_dir, common_env
+from ranklaunch.errors import ConfigError
+from ranklaunch.files import join
+from ranklaunch.job import Job
+from ranklaunch.plan import File, Process, Wait
+from ranklaunch.ranktable import RankTable
+from ranklaunch.reading import METHOD
+from ranklaunch.settings import Reader, Variable
+
+ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), settings.flag, False, "ranks follow the network's topology")
+TOPOLOGY = Variable(
+    "topology",
+    ("TOPO_FILE_PATH",),
+    settings.text,
+    "/user/config/ranktable_tor.json",
+    "the network's topology, from the platform",
+    "platform",
+)
+TOPOLOGY_WAIT_S = Variable("topology_wait_s", ("ROUTE_TOPO_WAIT_TIME",), settings.seconds, 300.0, "seconds to wait for the topology")
+LIBRARY = Variable("route_library", ("RANKLAUNCH_ROUTE_LIBRARY",), settings.text, "/usr/local/route", "folder of the route_plan library")
+
+VARIABLES: tuple[Variable[object], ...] = (ROUTE_PLAN, TOPOLOGY, TOPOLOGY_WAIT_S, LIBRARY)
+
+LEAST_NODES = 3
+MOST_BYTES = 64 * 1024 * 1024
+PROGRAM = os.path.join(os.path.dirname(ranklaunch.__file__), "programs", "ask_route_plan.py")
+
+
+@dataclass(frozen=True)
+class Route:
+    """What route planning makes of a table: another table, or what must happen before it can."""
+
+    table: RankTable
+    waits: tuple[Wait, ...] = ()
+    gather: tuple[Process, ...] = ()
+    files: tuple[File, ...] = ()
+
+
+def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
+    """The planned table once the library has made it; the given one where planning does not apply, which is then said.
+
+    The library's failure is an error, not a reason to go on with the given table: other nodes may have succeeded, and two orders in
+    one job give two nodes the same rank. A library that is not there is not there on any node, so all keep the given order.
+    """
+    if not reader.get(ROUTE_PLAN):
+        return Route(table)
+    reason = _inapplicable(reader, table)
+    if reason:
+        reader.warn(f"ROUTE_PLAN=true: {reason}; ranks keep the order of the rank table")
+        return Route(table)
+    outcome = _outcome(job, reader)
+    if outcome is None:
+        return _ask(job, reader, table, index)
+    status, why = outcome
+    if status == "unavailable":
+        reader.warn(f"ROUTE_PLAN=true, but the image has no route_plan library ({why}): ranks keep the order of the rank table")
+        return Route(table)
+    if status != "planned":
+        msg = f"ROUTE_PLAN=true: route planning failed: {why}; ROUTE_PLAN=false starts every node in the order of the rank table"
+        raise ConfigError(msg)
+    return Route(ranktable.load(_path(job, "jobstart_routeplan.json"), reader.files))
+
+
+def _inapplicable(reader: Reader, table: RankTable) -> str:
+    if len(table.servers) < LEAST_NODES:
+        return f"it needs at least {LEAST_NODES} nodes, there are {len(table.servers)}"
+    if len({len(server) for server in table.servers}) > 1:
+        return "it needs full nodes, and these have different numbers of devices"
+    if len({server.server_id for server in table.servers}) < len(table.servers):
+        return "it needs full nodes, and two pods share a server"
+    if reader.env.get(METHOD.names[-1]):
+        return f"with a rank table it needs {METHOD.names[-1]} unset"
+    if table.version not in ("0.1", "1.0"):
+        return f"it knows no rank tables of version {table.version}"
+    return ""
+
+
+def _ask(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
+    path = reader.get(TOPOLOGY)
+    try:
+        topology = File(_path(job, "ranktable_tor.json"), topology_text(path, reader))
+    except ranktable.NotReadyError as seen:
+        return Route(table, waits=(Wait("topology", path, reader.get(TOPOLOGY_WAIT_S), seen=str(seen)),))
+    given = File(_path(job, "ranktable.json"), ranktable.for_hccl(table))
+    server = table.servers[index].server_id
+    argv = (
+        job.python, PROGRAM, topology.path, given.path, _path(job, "jobstart_routeplan.json"), server,
+        reader.get(LIBRARY), _path(job, "route_plan.json"),
+    )  # fmt: skip
+    step = Process("route plan", argv, log=_path(job, "route_plan.log"), env=common_env(job, reader), tag="[route plan] ")
+    return Route(table, gather=(step,), files=(topology, given))
+
+
+def topology_text(path: str, reader: Reader) -> str:
+    """The topology as JSON text; the platform writes it as base64 of gzip of JSON. Raises NotReadyError, ConfigError."""
+    text = reader.files.text(path, MOST_BYTES)
+    if not text or not text.strip():
+        msg = "no such file" if text is None else "the file is empty"
+        raise ranktable.NotReadyError(msg)
+    plain = text if text.lstrip().startswith("{") else _unpacked(text)
+    try:
+        status = json.loads(plain).get("status")
+    except (ValueError, AttributeError, RecursionError) as error:
+        msg = f"not a JSON object (half-written?): {error}"
+        raise ranktable.NotReadyError(msg) from None
+    if status != "completed":
+        msg = f"status is {status!r}, not 'completed'"
+        raise ranktable.NotReadyError(msg)
+    return plain
+
+
+def _unpacked(text: str) -> str:
+    try:
+        return gzip.decompress(base64.b64decode(text, validate=False)).decode()
+    except (OSError, EOFError, ValueError, binascii.Error, zlib.error) as error:
+        msg = f"neither JSON nor base64 of gzip (half-written?): {error}"
+        raise ranktable.NotReadyError(msg) from None
+
+
+def _outcome(job: Job, reader: Reader) -> tuple[str, str] | None:
+    text = reader.files.text(_path(job, "route_plan.json"), MOST_BYTES)
+    if not text:
+        return None
+    try:
+        outcome = json.loads(text)
+        return str(outcome["status"]), str(outcome["why"])
+    except (ValueError, KeyError, TypeError):
+        return "failed", f"{_path(job, 'route_plan.json')} cannot be read"
+
+
+def _path(job: Job, name: str) -> str:
+    return join(attempt_dir(job), name)

@@ -1,0 +1,38 @@
+"""Asks the platform's route_plan library for the rank order that fits the network. A program, not a module: the user's interpreter
+runs it, because the library is compiled for that (Python 3.7 to 3.10), so it imports nothing of ranklaunch and stays with 3.7.
+
+Arguments: topology file, rank table (1.0), file for the planned table, own server_id, folder of the library, file for the outcome.
+The outcome is JSON: status "planned", "unavailable" (the library is not in this image, so on no node) or "failed", and why.
+"""
+
+import json
+import os
+import sys
+from typing import List  # noqa: UP035 - Python 3.7
+
+
+def main(argv: List[str]) -> int:  # noqa: UP006 - Python 3.7
+    topology, table, planned, server, library, outcome = argv
+    sys.path[0] = library  # in place of this program's own folder
+    try:
+        from route_plan import RoutePlan
+    except ImportError as error:
+        return save(outcome, "unavailable", f"Python {sys.version_info[0]}.{sys.version_info[1]}: {error}")
+    try:
+        fine = RoutePlan.init(topology, table, planned, cursrvip=server)[0]
+        if not fine or not os.path.exists(planned):
+            return save(outcome, "failed", "the library made no table")
+    except Exception as error:  # a closed library: whatever it raises is its answer
+        return save(outcome, "failed", f"{type(error).__name__}: {error}")
+    return save(outcome, "planned", "")
+
+
+def save(path: str, status: str, why: str) -> int:
+    with open(path + ".tmp", "w") as file:
+        json.dump({"status": status, "why": why}, file)
+    os.replace(path + ".tmp", path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
