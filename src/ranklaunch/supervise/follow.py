@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 
-from ranklaunch.supervise import tree
+from ranklaunch.supervise.inotify import Inotify
 from ranklaunch.supervise.loop import Loop, Timer
 from ranklaunch.supervise.output import READ, Output
 
-_IN_MODIFY, _IN_MOVED_TO, _IN_CREATE = 0x2, 0x80, 0x100
-_EVENT = struct.Struct("iIII")
 _LOG = re.compile(r".*/([0-9]+)/(?:stdout|stderr)\.log")
 LOOK_AGAIN_S = 0.5
 
@@ -28,13 +25,12 @@ class Follower:
         self._outputs = outputs
         self._loop = loop
         self._offsets: dict[str, int] = _sizes(folder)  # what an earlier start left is not shown again
-        self._folders: dict[int, str] = {}
         self._folder = folder
         self._timer: Timer | None = None
-        self._inotify = _inotify()
-        if self._inotify >= 0:
+        self._inotify = Inotify()
+        if self._inotify.fd >= 0:
             self._watch(folder)
-            loop.on_readable(self._inotify, self._on_events)
+            loop.on_readable(self._inotify.fd, self._on_change)
         else:
             self._look_again()
 
@@ -48,35 +44,21 @@ class Follower:
             output.finish()
         if self._timer:
             self._timer.cancel()
-        if self._inotify >= 0:
-            self._loop.forget(self._inotify)
-            os.close(self._inotify)
+        if self._inotify.fd >= 0:
+            self._loop.forget(self._inotify.fd)
+        self._inotify.close()
 
-    def _on_events(self) -> None:
-        try:
-            data = os.read(self._inotify, 65536)
-        except BlockingIOError:
-            return
-        at = 0
-        touched: dict[str, None] = {}
-        while at < len(data):
-            watch, _, _, length = _EVENT.unpack_from(data, at)
-            name = data[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0")
-            at += _EVENT.size + length
-            if watch in self._folders:
-                touched[os.path.join(self._folders[watch], os.fsdecode(name))] = None
-            else:  # the queue overflowed
-                touched[self._folder] = None
-        for path in touched:
-            if os.path.isdir(path):
+    def _on_change(self) -> None:
+        for path in self._inotify.changed():
+            if not path:
+                self._visit(self._folder)
+            elif os.path.isdir(path):
                 self._watch(path)
             else:
                 self._read(path)
 
     def _watch(self, folder: str) -> None:
-        watch = tree.libc().inotify_add_watch(self._inotify, os.fsencode(folder), _IN_MODIFY | _IN_MOVED_TO | _IN_CREATE)
-        if watch >= 0:
-            self._folders[watch] = folder
+        self._inotify.watch(folder)
         for name in _names(folder):  # made before the watch was
             path = os.path.join(folder, name)
             if os.path.isdir(path):
@@ -119,8 +101,3 @@ def _names(folder: str) -> list[str]:
         return sorted(os.listdir(folder))
     except OSError:
         return []
-
-
-def _inotify() -> int:
-    fd: int = tree.libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    return fd

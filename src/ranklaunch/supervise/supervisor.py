@@ -112,7 +112,7 @@ class Supervisor:
             if wait.kind == "hosts":
                 condition = waits.HostsResolve(wait.what.split(","), self._loop)
             else:
-                condition = waits.Planned(wait, self._files, self._replan or (lambda: self.plan))
+                condition = waits.Planned(wait, self._files, self._loop, self._replan or (lambda: self.plan))
             seconds = waits.perform(wait, condition, self._loop, self.say, lambda: self.ending is not None)
             self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
             if isinstance(condition, waits.Planned) and condition.plan:

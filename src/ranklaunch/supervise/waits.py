@@ -14,11 +14,12 @@ from typing import Protocol
 from ranklaunch.errors import WaitError
 from ranklaunch.files import Files
 from ranklaunch.plan import Plan, Wait
+from ranklaunch.supervise.inotify import Inotify
 from ranklaunch.supervise.loop import Loop, Timer
 
 PROGRESS_S = 30.0
 FIRST_PROGRESS_S = 2.0
-LOOK_AGAIN_S = 0.25
+LOOK_AGAIN_S = 0.5  # for changes that inotify does not see: another machine's, on a shared file system
 RETRY_S = 1.0  # between attempts to resolve a name; name servers remember a miss for some seconds
 
 
@@ -73,13 +74,18 @@ class Planned:
     """A rank table, or whatever else a plan says that it lacks: the plan is made anew when the file has changed, and what it then
     says is the answer, so that a table is never judged in two places. plan: the one that lacks nothing any more."""
 
-    def __init__(self, wait: Wait, files: Files, replan: Callable[[], Plan]) -> None:
+    def __init__(self, wait: Wait, files: Files, loop: Loop, replan: Callable[[], Plan]) -> None:
         self.plan: Plan | None = None
         self._wait = wait
         self._files = files
         self._replan = replan
         self._seen: tuple[int, ...] = ()
         self._missing = wait.seen or "not there yet"
+        self._loop = loop
+        self._inotify = Inotify()  # ends a step of the loop as soon as the folder changes; missing() is then asked again
+        if self._inotify.fd >= 0:
+            self._inotify.watch(os.path.dirname(files.real(wait.what)))
+            loop.on_readable(self._inotify.fd, self._inotify.changed)
 
     def missing(self) -> str:
         version = self._version()
@@ -91,7 +97,9 @@ class Planned:
         return self._missing
 
     def close(self) -> None:
-        pass
+        if self._inotify.fd >= 0:
+            self._loop.forget(self._inotify.fd)
+        self._inotify.close()
 
     def _version(self) -> tuple[int, ...]:
         try:
