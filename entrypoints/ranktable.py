@@ -112,7 +112,7 @@ def _unexpected(table: RankTable, nodes: int | None, devices: int | None) -> lis
     if nodes is not None and len(table.servers) != nodes:
         problems.append(f"{len(table.servers)} nodes are in the table, expected {nodes}")
     if devices is not None:
-        wrong = [f"node {i} has {len(server)}" for i, server in enumerate(table.servers) if len(server) != devices]
+        wrong = [f"node {i} has {server.size}" for i, server in enumerate(table.servers) if server.size != devices]
         if wrong:
             problems.append(f"expected {devices} devices on each node, but {', '.join(wrong[:20])}")
     return problems

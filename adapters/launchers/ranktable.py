@@ -97,5 +97,5 @@ def _placed(job: Job, reader: Reader, table: RankTable, index: int) -> Job:
     if table.size != job.world_size:
         reader.warn(f"the rank table has {table.size} devices, the node and device counts say {job.world_size}: the table counts")
     known = [node.host for node in job.nodes] if len(job.nodes) == len(table.servers) else [server.server_id for server in table.servers]
-    nodes = tuple(Node(i, host, len(server), min(server.ranks, default=0)) for i, (host, server) in enumerate(zip(known, table.servers)))
+    nodes = tuple(Node(i, host, server.size, min(server.ranks, default=0)) for i, (host, server) in enumerate(zip(known, table.servers)))
     return dataclasses.replace(job, nodes=nodes, node_index=index)

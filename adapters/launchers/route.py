@@ -82,7 +82,7 @@ def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
 def _inapplicable(reader: Reader, table: RankTable) -> str:
     if len(table.servers) < LEAST_NODES:
         return f"it needs at least {LEAST_NODES} nodes, there are {len(table.servers)}"
-    if len({len(server) for server in table.servers}) > 1:
+    if len({server.size for server in table.servers}) > 1:
         return "it needs full nodes, and these have different numbers of devices"
     if len({server.server_id for server in table.servers}) < len(table.servers):
         return "it needs full nodes, and two pods share a server"

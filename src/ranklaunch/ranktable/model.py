@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 VERSIONS = ("0.1", "1.0", "1.2", "2.0")
 
 
-@dataclass(frozen=True)
-class Server:
-    """The devices of one container: a pod of group_list, a server of 1.x; in 2.0, which knows no servers, all ranks in one.
+class Server(NamedTuple):
+    """The devices of one container: a pod of group_list, a server of 1.x, a node of 2.0 (which has no server_id).
 
     device_ids: physical ids on the host (may start at 4). device_ips: "" where the table has none. All columns are of equal length.
     """
@@ -25,7 +24,9 @@ class Server:
     host_ip: str = ""
     super_device_ids: tuple[str, ...] = ()
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
+        """Number of devices."""
         return len(self.ranks)
 
 
@@ -54,7 +55,7 @@ class RankTable:
     @property
     def size(self) -> int:
         """Number of ranks."""
-        return sum(map(len, self.servers))
+        return sum(server.size for server in self.servers)
 
 
 class NotReadyError(Exception):

@@ -49,8 +49,8 @@ def _hosts(table: RankTable, me: Container) -> list[int]:
 
 def _by_position(table: RankTable, me: Container) -> int:
     """2.0 has no names: the node's ranks follow from its index, and local ids must bear that out."""
-    if me.node < len(table.servers) and len(table.servers[me.node]) == max(1, me.slots):
+    if me.node < len(table.servers) and table.servers[me.node].size == max(1, me.slots):
         return me.node
-    sizes = ", ".join(str(len(server)) for server in table.servers[:8])
+    sizes = ", ".join(str(server.size) for server in table.servers[:8])
     msg = f"this is node {me.node} with {me.slots} devices, but the table's nodes (each starting at local_id 0) have {sizes} devices"
     raise ConfigError(msg)

@@ -6,9 +6,10 @@ import collections
 import ipaddress
 import itertools
 import json
+import operator
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.ranktable.model import VERSIONS, NotReadyError, RankTable, Server, SuperPod
@@ -34,6 +35,7 @@ _NAME = _Kind(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:-]{0,251}[A-Za-z0-9_])?", "a name or
 _ADDRESS = _Kind(rf"{_OCTET}(?:\.{_OCTET}){{3}}", "an IP address")
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 def parse(text: str, path: str) -> RankTable:
@@ -123,20 +125,27 @@ class _Reading:
 
     def objects(self, holder: Json, key: str, where: str) -> list[Json]:
         value = holder.get(key)
-        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        if isinstance(value, list) and set(map(type, value)) <= {dict}:
             return value
         self.problem(where, f"{key} must be a list of objects, found {_shown(value)}")
         return []
 
-    def column(self, items: list[Json], key: str, where: str, kind: _Kind, optional: bool = False) -> tuple[str, ...]:
-        """One key of every item, as text."""
-        values: list[Any] = [item.get(key, "") for item in items] if optional else [item.get(key) for item in items]
+    def columns(
+        self, devices: Sequence[list[Json]], where: Callable[[int], str], key: str, kind: _Kind, optional: bool = False
+    ) -> list[tuple[str, ...]]:
+        """One key of every device of every server, as text. The whole column is checked at once; only when that fails is each value
+        looked at, to say which is wrong. where: place of the n-th server's devices."""
+        get = operator.methodcaller("get", key, "") if optional else operator.itemgetter(key)
         try:
+            values = list(map(get, itertools.chain.from_iterable(devices)))
             if all(map(kind.match_or_none if optional else kind.match, values)):
-                return tuple(values)
-        except TypeError:  # one is not text
+                return _split(values, devices)
+        except (KeyError, TypeError):  # one lacks the key, or is not text
             pass
-        return tuple(self.scalar(value, f"{where}[{i}].{key}", kind, optional) for i, value in enumerate(values))
+        return [
+            tuple(self.scalar(item.get(key), f"{where(n)}[{i}].{key}", kind, optional) for i, item in enumerate(own))
+            for n, own in enumerate(devices)
+        ]
 
     def scalar(self, value: object, where: str, kind: _Kind, optional: bool = False) -> str:
         """A scalar as text: platforms write numbers as text, people write them as numbers."""
@@ -156,36 +165,31 @@ class _Reading:
 
 def _groups(reading: _Reading) -> RankTable:
     """group_list: pods in no order, ranks by the number that ends the pod's name, groups as they stand."""
-    servers: list[Server] = []
     groups = reading.objects(reading.data, "group_list", "")
     reading.count(reading.data, "group_count", len(groups), "", "groups")
-    first = 0
+    pods: list[Json] = []
+    devices: list[list[Json]] = []
     for g, group in enumerate(groups):
-        where = f"group_list[{g}]"
         if str(group.get("device_count")) == "0" and not group.get("instance_list"):
             continue
+        where = f"group_list[{g}]"
         instances = reading.objects(group, "instance_list", where)
         reading.count(group, "instance_count", len(instances), where, "instances")
-        before = first
-        for instance in sorted(instances, key=lambda i: _ordinal(str(i.get("pod_name", "")))):
-            server = _pod(reading, instance, where, first)
-            first += len(server)
-            servers.append(server)
-        reading.count(group, "device_count", first - before, where, "devices")
-    return reading.finish(servers)
+        own = sorted(instances, key=lambda i: _ordinal(str(i.get("pod_name", ""))))
+        lists = [reading.objects(pod, "devices", f"{where} pod {pod.get('pod_name')}") for pod in own]
+        reading.count(group, "device_count", sum(map(len, lists)), where, "devices")
+        pods += own
+        devices += lists
 
+    def place(n: int) -> str:
+        return f"pod {pods[n].get('pod_name')} devices"
 
-def _pod(reading: _Reading, instance: Json, where: str, first: int) -> Server:
-    name = reading.scalar(instance.get("pod_name"), f"{where} pod_name", _NAME)
-    at = f"{where} pod {name or '?'}"
-    devices = reading.objects(instance, "devices", at)
-    return Server(
-        server_id=reading.scalar(instance.get("server_id"), f"{at} server_id", _NAME),
-        device_ids=reading.column(devices, "device_id", f"{at} devices", _NUMBER),
-        device_ips=reading.column(devices, "device_ip", f"{at} devices", _ADDRESS, optional=True),
-        ranks=tuple(range(first, first + len(devices))),
-        pod_name=name,
-    )
+    names = [reading.scalar(pod.get("pod_name"), "pod_name", _NAME) for pod in pods]
+    servers = [reading.scalar(pod.get("server_id"), f"pod {name} server_id", _NAME) for pod, name in zip(pods, names)]
+    ids = reading.columns(devices, place, "device_id", _NUMBER)
+    ips = reading.columns(devices, place, "device_ip", _ADDRESS, optional=True)
+    ranks = _split(range(sum(map(len, devices))), devices)
+    return reading.finish([Server(*row) for row in zip(servers, ids, ips, ranks, names)])
 
 
 def _ordinal(name: str) -> tuple[int, str]:
@@ -198,26 +202,37 @@ def _servers(reading: _Reading) -> RankTable:
     """server_list of 1.0 and 1.2: ranks are stated."""
     listed = reading.objects(reading.data, "server_list", "")
     reading.count(reading.data, "server_count", len(listed), "", "servers")
-    servers = [_server(reading, server, f"server_list[{s}]") for s, server in enumerate(listed)]
+    devices = [reading.objects(server, "device", f"server_list[{s}]") for s, server in enumerate(listed)]
+
+    def place(n: int) -> str:
+        return f"server_list[{n}].device"
+
+    servers = [
+        Server(*row)
+        for row in zip(
+            [reading.scalar(server.get("server_id"), f"server_list[{s}].server_id", _NAME) for s, server in enumerate(listed)],
+            reading.columns(devices, place, "device_id", _NUMBER),
+            reading.columns(devices, place, "device_ip", _ADDRESS, optional=True),
+            [_integers(ranks) for ranks in reading.columns(devices, place, "rank_id", _NUMBER)],
+            itertools.repeat(""),
+            [_plain(server.get("container_ip")) for server in listed],
+            [_plain(server.get("host_ip")) for server in listed],
+            reading.columns(devices, place, "super_device_id", _LARGE) if reading.version == "1.2" else itertools.repeat(()),
+        )
+    ]
     servers.sort(key=lambda server: server.ranks[:1])
     super_pods = _super_pods(reading, servers) if reading.version == "1.2" else ()
     return reading.finish(servers, super_pods)
 
 
-def _server(reading: _Reading, server: Json, where: str) -> Server:
-    devices = reading.objects(server, "device", where)
-    at = f"{where}.device"
-    ranks = reading.column(devices, "rank_id", at, _NUMBER)
-    with_super = reading.version == "1.2"
-    return Server(
-        server_id=reading.scalar(server.get("server_id"), f"{where}.server_id", _NAME),
-        device_ids=reading.column(devices, "device_id", at, _NUMBER),
-        device_ips=reading.column(devices, "device_ip", at, _ADDRESS, optional=True),
-        ranks=tuple(int(rank) if rank else -1 for rank in ranks),
-        container_ip=_plain(server.get("container_ip")),
-        host_ip=_plain(server.get("host_ip")),
-        super_device_ids=reading.column(devices, "super_device_id", at, _LARGE) if with_super else (),
-    )
+def _integers(ranks: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(map(int, ranks)) if all(ranks) else tuple(int(rank) if rank else -1 for rank in ranks)
+
+
+def _split(values: Sequence[T], lists: Sequence[Sequence[object]]) -> list[tuple[T, ...]]:
+    """A flat column in pieces as long as the lists."""
+    ends = list(itertools.accumulate(map(len, lists)))
+    return [tuple(values[start:end]) for start, end in zip([0, *ends], ends)]
 
 
 def _super_pods(reading: _Reading, servers: list[Server]) -> list[SuperPod]:
@@ -227,7 +242,9 @@ def _super_pods(reading: _Reading, servers: list[Server]) -> list[SuperPod]:
     for p, pod in enumerate(reading.objects(reading.data, "super_pod_list", "")):
         where = f"super_pod_list[{p}]"
         members = reading.objects(pod, "server_list", where)
-        ids = reading.column(members, "server_id", f"{where}.server_list", _NAME)
+        ids = tuple(
+            reading.scalar(member.get("server_id"), f"{where}.server_list[{i}].server_id", _NAME) for i, member in enumerate(members)
+        )
         for server_id in ids:
             places[server_id] += 1
             if server_id and server_id not in known:
@@ -302,16 +319,14 @@ def _check_ranks(reading: _Reading, ranks: list[int]) -> None:
 
 
 def _check_devices(reading: _Reading, servers: list[Server]) -> None:
-    of_server: dict[str, set[str]] = {}
-    for server in servers:
-        taken = of_server.setdefault(server.server_id, set()) if server.server_id else set()
-        before = len(taken)
-        taken.update(server.device_ids)
-        if len(taken) == before + len(server.device_ids):
-            continue
-        twice = collections.Counter(server.device_ids)
-        named = sorted({device for device, number in twice.items() if number > 1}) or sorted(set(server.device_ids))
-        reading.problem("", f"server '{server.server_id}' has a device twice (one of {', '.join(named[:SHOWN])})")
+    of_server: dict[str, list[str]] = {}
+    for n, server in enumerate(servers):
+        of_server.setdefault(server.server_id or f"node {n}", []).extend(server.device_ids)
+    for name, devices in of_server.items():
+        if len(set(devices)) < len(devices):
+            counted = collections.Counter(devices)
+            twice = ", ".join(sorted(device for device, number in counted.items() if number > 1)[:SHOWN])
+            reading.problem("", f"server '{name}' has devices more than once: {twice}")
 
 
 def _warn_of_addresses(reading: _Reading, servers: list[Server]) -> None:
