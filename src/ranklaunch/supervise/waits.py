@@ -36,9 +36,10 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
     """Runs the loop until the condition holds or `stopped` does; seconds waited. Raises WaitError at the deadline."""
     began = loop.clock()
     timers: dict[str, Timer] = {}
+    subject = wait.kind if wait.kind == "hosts" else f"{wait.kind} {wait.what}"  # what is missing names the hosts
 
     def progress() -> None:
-        say(f"waiting for {wait.kind} {wait.what}: {condition.missing()} ({loop.clock() - began:.0f} of {wait.timeout_s:g} s)")
+        say(f"waiting for {subject}: {condition.missing()} ({loop.clock() - began:.0f} of {wait.timeout_s:g} s)")
         timers["progress"] = loop.after(PROGRESS_S, progress)
 
     def look_again() -> None:  # also what ends a step of the loop, so that the deadline below is seen
@@ -52,7 +53,7 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
             if not missing or stopped():
                 return loop.clock() - began
             if loop.clock() - began >= wait.timeout_s:
-                msg = f"waited {wait.timeout_s:g} s in vain for {wait.kind} {wait.what}: {missing}; RANKLAUNCH_WAIT_S sets how long"
+                msg = f"waited {wait.timeout_s:g} s in vain for {subject}: {missing}; RANKLAUNCH_WAIT_S sets how long"
                 raise WaitError(msg)
             loop.step()
     finally:
