@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping
 
 from ranklaunch import planning
@@ -13,7 +14,7 @@ from ranklaunch.entrypoints import options
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.files import absolute, join
 from ranklaunch.plan import Plan, Process
-from ranklaunch.reading import LOG_DIR, TERMINATION_LOG
+from ranklaunch.reading import ATTEMPT, LOG_DIR, TERMINATION_LOG
 from ranklaunch.settings import Reader
 from ranklaunch.supervise.record import Record, now
 from ranklaunch.supervise.signals import Signals
@@ -32,6 +33,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         record = Record(attempt_dir(plan.job), _reader(given.request).get(TERMINATION_LOG))
         record.open()
     record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
+    # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
+    again = dataclasses.replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
     supervisor = Supervisor(
         plan,
         env=given.request.env,
@@ -39,7 +42,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         signals=signals,
         record=record,
         guard=guard,
-        replan=lambda: planning.make_plan(given.request),
+        replan=lambda: planning.make_plan(again),
         explain=lambda process, tail: _explain(plan, process, tail),
     )
     return supervisor.run().exit_code

@@ -58,7 +58,10 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 def _command(argv: list[str]) -> Callable[[list[str], Mapping[str, str], object], int] | None:
     from ranklaunch.errors import UsageError, nearest
 
-    if not argv or argv[0] in ("-h", "--help", "help"):
+    if not argv:
+        msg = f"no command given\n{_help()}"
+        raise UsageError(msg)
+    if argv[0] in ("-h", "--help", "help"):
         print(_help())
         return None
     if argv[0] in ("-V", "--version"):

@@ -98,7 +98,7 @@ def read_env_file(path: str) -> dict[str, str]:
         with open(path, "rb") as file:
             data = file.read(MOST_ENV_BYTES + 1)
     except (OSError, ValueError) as error:
-        msg = f"--env-file {path}: {error}"
+        msg = f"--env-file {path}: {getattr(error, 'strerror', None) or error}"
         raise UsageError(msg) from None
     if len(data) > MOST_ENV_BYTES:
         msg = f"--env-file {path}: larger than {MOST_ENV_BYTES} bytes"

@@ -57,9 +57,7 @@ def train(options: argparse.Namespace) -> None:
         save(options.checkpoint, model, optimizer, epoch)
 
 
-def train_epoch(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batches: DataLoader, stop: StopRequest
-) -> float | None:
+def train_epoch(model: nn.Module, optimizer: torch.optim.Optimizer, batches: DataLoader, stop: StopRequest) -> float | None:
     """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
     model.train()
     total = 0.0

@@ -59,8 +59,10 @@ def master_waits(job: Job, reader: Reader) -> tuple[Wait, ...]:
     return (Wait("hosts", job.master, reader.get(WAIT_S)),) if len(job.nodes) > 1 else ()
 
 
-def launcher_process(job: Job, reader: Reader, name: str, argv: tuple[str, ...], env: dict[str, str] | None = None) -> Process:
-    """One process that starts this node's ranks itself."""
+def launcher_process(
+    job: Job, reader: Reader, name: str, argv: tuple[str, ...], env: dict[str, str] | None = None, failing: str = ""
+) -> Process:
+    """One process that starts this node's ranks itself. failing: what it writes when it begins to end them after a failure."""
     return Process(
         name=name,
         argv=argv,
@@ -68,6 +70,8 @@ def launcher_process(job: Job, reader: Reader, name: str, argv: tuple[str, ...],
         env={**common_env(job, reader), **ascend.environment(job, reader), **(env or {})},
         unset=misleading(reader.env),
         tag=f"[{name}] ",
+        ranks_below=bool(failing),
+        failing=failing,
     )
 
 

@@ -50,6 +50,8 @@ _FAILURE = re.compile(
     r"^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)", re.MULTILINE
 )
 
+CLOSING = "closing signal SIGTERM"  # torch 1.11 to 2.13: "Sending process N closing signal SIGTERM", after a rank has failed
+
 _LAYOUT = ("--nnodes", "--nproc_per_node", "--node_rank", "--master_addr", "--master_port")
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs", "-r", "-t")
 
@@ -74,7 +76,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env),),
+        processes=(launcher_process(job, reader, NAME, argv, env, failing=CLOSING),),
         limits=limits(reader),
         waits=master_waits(job, reader),
         outputs=outputs,
@@ -90,10 +92,12 @@ def explain(tail: str) -> Failure | None:
     told = [*_FAILURE.finditer(root), *_FAILURE.finditer(others.rpartition("Failures:")[2])]
     # Its clock ticks in seconds, so that the root may be a rank that torchrun itself has just ended with SIGTERM.
     own = [failure for failure in told if int(failure["code"]) != -signal.SIGTERM]
-    for failure in (own or told)[:1]:
-        code = int(failure["code"])
-        return Failure(int(failure["rank"]), 128 - code if code < 0 else code, max(0, -code), int(failure["pid"]))
-    return None
+    if not told:
+        return None
+    first = (own or told)[0]
+    code = int(first["code"])
+    ended = tuple((int(failure["rank"]), -int(failure["code"])) for failure in told if failure is not first and int(failure["code"]) < 0)
+    return Failure(int(first["rank"]), 128 - code if code < 0 else code, max(0, -code), int(first["pid"]), victims=ended)
 
 
 def _outputs(job: Job, reader: Reader, templates: Templates, node_rank: int) -> RankOutputs:
@@ -143,7 +147,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
     if not single and _value(extra, "--rdzv_backend") == "c10d":
         hint = "" if "--rdzv_endpoint" in options else f", and --rdzv_endpoint={job.master}:{reader.get(MASTER_PORT)} is needed"
-        reader.warn(f"{source} has --rdzv_backend=c10d: ranks follow the order of arrival, not the node order{hint}")
+        reader.warn(f"{source} has --rdzv_backend=c10d: ranks follow torchrun's own order of the hosts, not the node order{hint}")
     if "--standalone" in options and not single:
         reader.warn(f"{source} has --standalone: each of the {len(job.nodes)} nodes would train alone")
     if "--max_restarts" in options:

@@ -53,26 +53,22 @@ CURRENT_IP = Variable(
     "current_ip", ("MA_CURRENT_IP",), settings.text, "",
     "address of the host or, on newer platforms, of the container: used only to find a rank table's server", "platform", per_node=True,
 )  # fmt: skip
-VARIABLES: tuple[Variable[object], ...] = (
-    NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP,
+SIGNS = Variable(
+    "modelarts_signs",
+    ("MA_NUM_HOSTS", "MA_NUM_GPUS", "MA_VJ_NAME", "MA_JOB_DIR", "MA_MOUNT_PATH", "MA_CURRENT_INSTANCE_NAME", "DLS_TASK_NUMBER"),
+    settings.text, "", "set by ModelArts alone: any of them says that this is the platform", "platform",
 )  # fmt: skip
 
-# Any of these is set by ModelArts alone. The last is of its first version.
-_SIGNS = (
-    "MA_NUM_HOSTS",
-    "MA_NUM_GPUS",
-    "MA_VJ_NAME",
-    "MA_JOB_DIR",
-    "MA_MOUNT_PATH",
-    "MA_CURRENT_INSTANCE_NAME",
-    "DLS_TASK_NUMBER",
-)
+VARIABLES: tuple[Variable[object], ...] = (
+    NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP, SIGNS,
+)  # fmt: skip
+
 _HOST_FILE = "/etc/volcano/{task}.host"
 _MOST_HOST_BYTES = 16 * 1024 * 1024
 
 
 def detect(reader: Reader) -> bool:
-    return any(reader.env.get(name) for name in _SIGNS)
+    return reader.given(SIGNS)
 
 
 def read(reader: Reader, program: Program) -> Job:
@@ -200,7 +196,10 @@ def _name(reader: Reader) -> str:
 
 def attempt(reader: Reader) -> int:
     """Process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
-    starts, scheduled = reader.get(STARTS), reader.get(SCHEDULED)
-    if reader.env.get(ANY_ATTEMPT.names[0]):
+    starts = reader.get(STARTS)
+    told = reader.reading(STARTS.value)
+    if told and told.source.startswith(("option ", "RANKLAUNCH_")):
         return starts
-    return starts + scheduled - 1
+    number = starts + reader.get(SCHEDULED) - 1
+    reader.note(STARTS.value, str(number), f"{STARTS.names[1]} + {SCHEDULED.names[0]} - 1")
+    return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Protocol
 
 
@@ -31,9 +32,7 @@ def join(folder: str, name: str) -> str:
 
 
 def absolute(path: str, cwd: str) -> str:
-    while path.startswith("./"):
-        path = path[2:].lstrip("/")
-    return path if path.startswith("/") else join(cwd, path)
+    return posixpath.normpath(path if path.startswith("/") else join(cwd, path))
 
 
 def folder_of(path: str) -> str:

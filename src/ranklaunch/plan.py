@@ -41,7 +41,9 @@ class Process:
     rank and local_rank: None for a launcher (torchrun), which starts the ranks itself, and for preparing steps.
     env: values added to the inherited environment; unset: inherited names removed from it. cwd: None for the inherited folder.
     log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
-    node: index of the node that it plays, where that is not this one.
+    node: index of the node that it plays, where that is not this one. ranks_below: the ranks are its children, so signals that are
+    meant for ranks go to these. failing: text in its output that says that a rank has failed and that it ends the others; "" where
+    its own exit is what tells.
     """
 
     name: str
@@ -55,6 +57,8 @@ class Process:
     tag: str = ""
     copies: tuple[str, ...] = ()
     node: int | None = None
+    ranks_below: bool = False
+    failing: str = ""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,6 @@ def make_plan(request: Request) -> Plan:
     reader.check()
     launcher, why = launchers.choose(job, reader)
     plan = launcher.plan(job, reader, templates)
-    _lint(plan, reader)
     prepare = _prepare(plan.job, reader)
     reader.check()
     return dataclasses.replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
@@ -98,9 +97,3 @@ def _beside(folder: str, name: str) -> str:
 def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process:
     log = join(base.attempt_dir(job), f"{name}.log")
     return Process(name=name, argv=argv, log=log, env=base.common_env(job, reader), tag=f"[{name}] ")
-
-
-def _lint(plan: Plan, reader: Reader) -> None:
-    """Settings that fight each other whatever the method."""
-    if reader.env.get("ROUTE_PLAN", "").lower() == "true" and plan.method not in ("torchrun", "ranktable"):
-        reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")

@@ -19,7 +19,7 @@ PLATFORM = Variable(
 )  # fmt: skip
 PYTHON = Variable(
     "python", ("RANKLAUNCH_PYTHON", "MA_SCRIPT_INTERPRETER"), settings.text, "",
-    "interpreter of the user's program", option="--python", default_text="python, else python3, on PATH",
+    "interpreter of the user's program", "platform", option="--python", default_text="python, else python3, on PATH",
 )  # fmt: skip
 LOG_DIR = Variable(
     "log_dir", ("RANKLAUNCH_LOG_DIR", "MA_LOG_DIR"), settings.text, "./ranklaunch-logs",
@@ -74,6 +74,7 @@ ATTEMPT = Variable(
     settings.positive,
     1,
     "which start of this job on this node it is, from 1",
+    option="--attempt",
     per_node=True,
 )
 JOB_NAME = Variable(
@@ -96,6 +97,14 @@ TERMINATION_LOG = Variable(
     "file that Kubernetes shows as the container's last words; written only where it exists",
 )  # fmt: skip
 
+NPU_SIGNS = Variable(
+    "npu_signs", ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"), settings.text, "",
+    "set in containers with Ascend NPUs; only whether they are set counts", "image",
+)  # fmt: skip
+GPU_SIGNS = Variable(
+    "gpu_signs", ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION", "NCCL_VERSION"), settings.text, "",
+    "set in containers with GPUs; only whether they are set counts", "image",
+)  # fmt: skip
 ENV_FILE = Variable(
     "env_file", ("RANKLAUNCH_ENV_FILE",), settings.text, "",
     "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
@@ -113,11 +122,8 @@ VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS, NODE_INDEX,
     MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
+    NPU_SIGNS, GPU_SIGNS,
 )  # fmt: skip
-
-# Read to recognise the accelerator, never to place ranks: presence is what counts.
-_NPU_SIGNS = ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
-_GPU_SIGNS = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION", "NCCL_VERSION")
 
 
 def make_job(
@@ -172,7 +178,10 @@ def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int
 def _rank_table(reader: Reader) -> str:
     given = reader.get(RANK_TABLE)
     if given:
-        return absolute(ranktable.path_of(given, reader.files), reader.cwd)
+        path = absolute(ranktable.path_of(given, reader.files), reader.cwd)
+        candidate, *overrides = reader.candidates(RANK_TABLE)
+        reader.note(RANK_TABLE.value, path, candidate.source, tuple(overrides))
+        return path
     found = ranktable.places(reader.files)
     if found:
         reader.note(RANK_TABLE.value, found, "platform file")
@@ -189,12 +198,12 @@ def find_accelerator(reader: Reader, slots: int, table: bool, otherwise: tuple[s
         kind, why = "cpu", "no accelerator in this container"
     elif table:
         kind, why = "npu", "rank table"
-    elif sign := next((name for name in _NPU_SIGNS if reader.env.get(name)), ""):
-        kind, why = "npu", sign
+    elif signs := reader.candidates(NPU_SIGNS):
+        kind, why = "npu", signs[0].source
     elif reader.files.exists("/dev/davinci_manager"):
         kind, why = "npu", "/dev/davinci_manager"
-    elif sign := next((name for name in _GPU_SIGNS if reader.env.get(name)), ""):
-        kind, why = "gpu", sign
+    elif signs := reader.candidates(GPU_SIGNS):
+        kind, why = "gpu", signs[0].source
     elif reader.files.exists("/dev/nvidiactl"):
         kind, why = "gpu", "/dev/nvidiactl"
     else:

@@ -48,8 +48,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Failure:
-    """What a launcher's own output says of the rank that failed first. exit_code: 128+N when signal N killed it. node: None for the
-    node that ran it; last_lines: of that rank, where the launcher's output has them."""
+    """What a launcher's own output says of the rank that failed first.
+
+    exit_code: 128+N when signal N killed it. node: None for the node that ran it. last_lines: of that rank, where the output has
+    them. victims: (rank, signal) of those that the launcher ended.
+    """
 
     rank: int | None
     exit_code: int
@@ -58,6 +61,7 @@ class Failure:
     message: str = ""
     node: int | None = None
     last_lines: tuple[str, ...] = ()
+    victims: tuple[tuple[int, int], ...] = ()
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ranklaunch.errors import MissingProgramError, nearest
+from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan import Process
+from ranklaunch.settings import clipped
 from ranklaunch.supervise import tree
 from ranklaunch.supervise.output import PipeReader
 from ranklaunch.supervise.signals import Signals, block, unblock
@@ -63,23 +64,15 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
     if denied:
         msg = f"{denied} is not executable (files from object storage lose that mark): chmod +x it, or start it through its interpreter"
         raise MissingProgramError(msg)
-    where = f"in PATH={env.get('PATH', '')!r}" if "/" not in name else f"from {process.cwd or os.getcwd()}"
-    msg = f"{process.name}: program {name!r} not found {where}{_hint(name, folders)}"
+    where = f"on PATH ({clipped(env.get('PATH', ''))})" if "/" not in name else f"from {process.cwd or os.getcwd()}"
+    msg = f"{process.name}: program {name!r} not found {where}{_hint(name)}"
     raise MissingProgramError(msg)
 
 
-def _hint(name: str, folders: list[str]) -> str:
-    if name in ("torchrun",):
+def _hint(name: str) -> str:
+    if name == "torchrun":
         return "; it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?"
-    if name in ("python", "python3"):
-        return "; name the interpreter with --python"
-    names: set[str] = set()
-    for folder in folders:
-        try:
-            names.update(os.listdir(folder or "."))
-        except OSError:
-            continue
-    return nearest(name, names)
+    return "; name the interpreter with --python" if name in ("python", "python3") else ""
 
 
 def start(process: Process, path: str, env: dict[str, str], output: int, signals: Signals) -> Child:

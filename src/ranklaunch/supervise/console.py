@@ -44,8 +44,15 @@ class Console:
         self.full = self._size > HIGH
 
     @property
-    def empty(self) -> bool:
-        return not self._queue
+    def pending(self) -> int:
+        """Bytes that the reader has not taken yet."""
+        return self._size
+
+    def give_up(self) -> int:
+        """Drops what is pending; the number of lines in it."""
+        lines = sum(bytes(data).count(b"\n") for data in self._queue)
+        self._close()
+        return lines
 
     def _push(self) -> None:
         """Writes what can be written now; waits for the descriptor with the rest."""

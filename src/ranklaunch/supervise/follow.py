@@ -27,6 +27,8 @@ class Follower:
         self._offsets: dict[str, int] = _sizes(folder)  # what an earlier start left is not shown again
         self._folder = folder
         self._timer: Timer | None = None
+        self._paused = False
+        self._last = False
         self._inotify = Inotify()
         if self._inotify.fd >= 0:
             self._watch(folder)
@@ -37,8 +39,16 @@ class Follower:
     def last_lines(self, local_rank: int) -> tuple[str, ...]:
         return self._outputs[local_rank].last_lines() if 0 <= local_rank < len(self._outputs) else ()
 
+    def pause(self, paused: bool) -> None:
+        """While paused nothing is read: the files keep it."""
+        resumed = self._paused and not paused
+        self._paused = paused
+        if resumed:
+            self._visit(self._folder)
+
     def finish(self) -> None:
         """Everything that is in the files now, and no more."""
+        self._paused, self._last = False, True
         self._visit(self._folder)
         for output in self._outputs:
             output.finish()
@@ -84,11 +94,19 @@ class Follower:
         except OSError:
             return
         try:
-            while data := os.pread(fd, READ, self._offsets.get(path, 0)):
-                self._offsets[path] = self._offsets.get(path, 0) + len(data)
-                self._outputs[int(match[1])].feed(data)
+            while not self._paused and (data := os.pread(fd, READ, self._offsets.get(path, 0))):
+                whole = len(data) if self._last or len(data) == READ else _whole(data)
+                if not whole:
+                    break
+                self._offsets[path] = self._offsets.get(path, 0) + whole
+                self._outputs[int(match[1])].feed(data[:whole])
         finally:
             os.close(fd)
+
+
+def _whole(data: bytes) -> int:
+    """Bytes up to the end of the last line or redrawn line: a rank's stdout and stderr must not meet within one."""
+    return max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
 
 
 def _sizes(folder: str) -> dict[str, int]:

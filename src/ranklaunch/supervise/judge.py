@@ -38,8 +38,9 @@ class Evidence:
 
 
 def verdict(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evidence) -> Verdict:
-    culprit = _culprit(plan, ending.child, evidence) if ending.child else None
-    victims = () if ending.outcome == "succeeded" else tuple(_victims(plan, ending, ended))
+    failure = _failure(ending.child, evidence) if ending.child else None
+    culprit = _culprit(plan, ending.child, failure, evidence) if ending.child and failure else None
+    victims = () if ending.outcome == "succeeded" else tuple(_victims(plan, ending, ended, failure))
     return Verdict(
         outcome=ending.outcome,
         exit_code=culprit.exit_code if culprit else ending.exit_code,
@@ -65,12 +66,15 @@ def everything(plan: Plan) -> str:
     return f"all {job.node.slots} ranks" if len(job.nodes) == 1 else f"all {job.node.slots} ranks of node {job.node_index}"
 
 
-def _culprit(plan: Plan, child: Child, evidence: Evidence) -> Culprit:
+def _failure(child: Child, evidence: Evidence) -> Failure:
     """The process that failed first or, where a launcher started the ranks, the rank that its own output names."""
     assert child.reader
-    output = child.reader.output
-    told = evidence.explain(child.process, output.tail.decode(errors="replace")) if child.code else None
-    failure = told or Failure(child.process.rank, child.code, child.signal, child.identity.pid)
+    told = evidence.explain(child.process, child.reader.output.tail.decode(errors="replace")) if child.code else None
+    return told or Failure(child.process.rank, child.code, child.signal, child.identity.pid)
+
+
+def _culprit(plan: Plan, child: Child, failure: Failure, evidence: Evidence) -> Culprit:
+    assert child.reader
     lines = evidence.last_lines_of_rank(failure.rank) if failure.rank is not None else ()
     return Culprit(
         node=plan.job.node_index if failure.node is None else failure.node,
@@ -79,12 +83,14 @@ def _culprit(plan: Plan, child: Child, evidence: Evidence) -> Culprit:
         exit_code=failure.exit_code,
         signal=name_of(failure.signal) if failure.signal else None,
         out_of_memory=failure.signal == signal.SIGKILL and evidence.oom_kills > 0,
-        last_lines=failure.last_lines or lines or output.last_lines(),
+        last_lines=failure.last_lines or lines or child.reader.output.last_lines(),
         name=child.process.name,
     )
 
 
-def _victims(plan: Plan, ending: Ending, ended: Iterable[Child]) -> Iterable[Victim]:
+def _victims(plan: Plan, ending: Ending, ended: Iterable[Child], failure: Failure | None) -> Iterable[Victim]:
+    for rank, number in sorted(failure.victims) if failure else ():
+        yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     told = [child for child in ended if child is not ending.child and child.signalled]
     for child in sorted(told, key=lambda c: (c.process.rank is None, c.process.rank or 0)):
         node = plan.job.node_index if child.process.node is None else child.process.node

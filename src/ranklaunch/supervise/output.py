@@ -123,8 +123,9 @@ def _character_start(data: bytes, cut: int) -> int:
 class PipeReader:
     """Feeds an Output from a pipe's reading end until all who hold the other end have closed it."""
 
-    def __init__(self, fd: int, output: Output, loop: Loop) -> None:
+    def __init__(self, fd: int, output: Output, loop: Loop, on_data: Callable[[], None] = lambda: None) -> None:
         self.output = output
+        self._on_data = on_data
         self.closed = False
         self._fd = fd
         self._loop = loop
@@ -139,6 +140,7 @@ class PipeReader:
             return
         if data:
             self.output.feed(data)
+            self._on_data()
         else:
             self.close()
 

@@ -15,7 +15,7 @@ from ranklaunch.errors import DEFECT, ConfigError, MissingProgramError, Ranklaun
 from ranklaunch.files import Files
 from ranklaunch.plan import File, Plan, Process, as_json
 from ranklaunch.supervise import child as children
-from ranklaunch.supervise import judge, memory
+from ranklaunch.supervise import judge, memory, tree
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.console import Console
 from ranklaunch.supervise.follow import Follower
@@ -27,7 +27,7 @@ from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.verdict import Verdict
 
-FLUSH_S = 5.0  # at the end: how long a slow console may take for what it has not taken yet
+FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
 
 
 class Supervisor:
@@ -57,11 +57,13 @@ class Supervisor:
         self._started = now()
         self._oom_before = memory.oom_kills()
         self._running: dict[int, Child] = {}
+        self._failing: set[int] = set()
         self._ended: list[Child] = []
         self._readers: list[PipeReader] = []
         self._follower: Follower | None = None
         self._trouble: list[str] = []
         self._unshown = 0
+        self._hurry = False
         self._reaping = False
         self._loop = Loop()
         self._console = Console(1, self._loop, on_room=self._resume)
@@ -73,7 +75,8 @@ class Supervisor:
 
     def run(self) -> Verdict:
         try:
-            for phase in (self._wait, self._gather, self._write_files, self._prepare, self._launch, self._watch):
+            phases = (self._check, self._wait, self._gather, self._write_files, self._prepare, self._launch, self._watch)
+            for phase in phases:
                 self._take_signals()
                 if self.ending:
                     break
@@ -95,6 +98,16 @@ class Supervisor:
         self._own.write(f"ranklaunch: {text}\n".encode(errors="backslashreplace"))
 
     # Phases
+
+    def _check(self) -> None:
+        """What would fail after the waits fails before them, unless a preparing step may still bring it."""
+        if not self.plan.prepare:
+            self._require()
+
+    def _require(self) -> None:
+        _require_program(self.plan)
+        for process in self._all():
+            children.executable(process, children.environment(process, self._env))
 
     def _wait(self) -> None:
         if not self.plan.waits:
@@ -153,7 +166,7 @@ class Supervisor:
                 return
 
     def _launch(self) -> None:
-        _require_program(self.plan)
+        self._require()
         if self.plan.outputs:
             self._follow()
         ready = [(p, env, children.executable(p, env)) for p in self._all() for env in (children.environment(p, self._env),)]
@@ -189,14 +202,15 @@ class Supervisor:
                     self._reaping = True
                     self._loop.after(0, self._reap)
             elif number in PASSED_ON:
-                for child in self._running.values():
-                    os.kill(child.identity.pid, number)
+                for target in self._ranks():
+                    tree.send(target, number)
             else:
                 self._on_stop_request(number)
 
     def _on_stop_request(self, number: int) -> None:
         name = name_of(number)
         self._record.event("signal", signal=name)
+        self._hurry = True
         if self.ending is None:
             self.say(f"{name}: stopping, at most {self.plan.limits.grace_s:g} s")
             self._end(Ending("stopped", 128 + number, f"stopped by {name}"))
@@ -263,11 +277,32 @@ class Supervisor:
         elif not any(other.process in self.plan.processes for other in self._running.values()):
             self._end(Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded"))
 
+    def _on_output(self, child: Child) -> None:
+        """A launcher that has begun to end its ranks has a grace of its own, which may be longer than ours."""
+        failing = child.process.failing.encode()
+        if failing and child.alive and child.identity.pid not in self._failing and failing in child.reader.output.tail:  # type: ignore[union-attr]
+            self._failing.add(child.identity.pid)
+            self._record.event("failing", name=child.process.name)
+            self._loop.after(self.plan.limits.grace_s, lambda: self._kill_ranks(child))
+
+    def _kill_ranks(self, child: Child) -> None:
+        """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
+        if child.alive:
+            for target in tree.descendants(child.identity.pid):
+                tree.send(target, signal.SIGKILL)
+
+    def _ranks(self) -> list[tree.Identity]:
+        """The processes that signals for ranks are meant for."""
+        found = []
+        for child in self._running.values():
+            found += tree.children(child.identity.pid) if child.process.ranks_below else [child.identity]
+        return found
+
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
             self.ending = ending
             self._resume()
-            self._record.event("ending", outcome=ending.outcome, exit_code=ending.exit_code, reason=ending.reason or None)
+            self._record.event("ending", outcome=ending.outcome, by=ending.child.process.name if ending.child else ending.reason)
 
     # Starting
 
@@ -283,7 +318,7 @@ class Supervisor:
             started = children.start(process, path, env, writable, self._signals)
         finally:
             os.close(writable)
-        started.reader = PipeReader(readable, output, self._loop)
+        started.reader = PipeReader(readable, output, self._loop, lambda: self._on_output(started))
         self._readers.append(started.reader)
         self._running[started.identity.pid] = started
         if started.pidfd >= 0:
@@ -317,12 +352,16 @@ class Supervisor:
             return
         self._console.write(lines)
         if self._console.full and not self.ending:
-            for reader in self._readers:
-                reader.pause(True)
+            self._pause(True)
 
     def _resume(self) -> None:
+        self._pause(False)
+
+    def _pause(self, paused: bool) -> None:
         for reader in self._readers:
-            reader.pause(False)
+            reader.pause(paused)
+        if self._follower:
+            self._follower.pause(paused)
 
     # The end
 
@@ -341,7 +380,7 @@ class Supervisor:
         return self._follower.last_lines(rank - self.plan.outputs.first_rank)
 
     def _report(self, verdict: Verdict) -> None:
-        self._loop_until_flushed(self._console)  # our words come after the ranks'
+        self._flush(self._console)  # our words come after the ranks'
         if self._unshown:
             self.say(f"the console was too slow for the last {self._unshown} lines; the logs have them")
         for text in self._trouble:
@@ -354,13 +393,21 @@ class Supervisor:
         path = self._record.verdict(verdict)
         self.say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
         self.say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
-        self._loop_until_flushed(self._own)
+        self._flush(self._own)
 
-    def _loop_until_flushed(self, console: Console) -> None:
-        deadline = self._loop.clock() + FLUSH_S
-        timer = self._loop.after(FLUSH_S, lambda: None)
-        self._loop.run_until(lambda: console.empty or self._loop.clock() >= deadline)
-        timer.cancel()
+    def _flush(self, console: Console) -> None:
+        """Waits while the reader takes something; not for one that has stopped reading, and not against a request to stop."""
+        pending = console.pending
+        while pending and not self._hurry:
+            deadline = self._loop.clock() + FLUSH_S
+            timer = self._loop.after(FLUSH_S, lambda: None)
+            before = pending
+            self._loop.run_until(lambda: console.pending < before or self._hurry or self._loop.clock() >= deadline)  # noqa: B023
+            timer.cancel()
+            pending = console.pending
+            if pending == before:
+                break
+        self._unshown += console.give_up() if console.pending else 0
 
 
 def _require_program(plan: Plan) -> None:

@@ -64,6 +64,12 @@ def descendants(root: int) -> list[Identity]:
     return result
 
 
+def children(parent: int) -> list[Identity]:
+    """Living processes whose parent it is."""
+    found = ((int(name), entry(int(name))) for name in os.listdir("/proc") if name.isdigit())
+    return [Identity(pid, e.start) for pid, e in found if e and e.parent == parent and e.state not in "ZX"]
+
+
 def send(target: Identity, number: int) -> bool:
     """Signals exactly that process. False when it is gone."""
     if not hasattr(os, "pidfd_open"):

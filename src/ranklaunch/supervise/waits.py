@@ -37,6 +37,7 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
     """Runs the loop until the condition holds or `stopped` does; seconds waited. Raises WaitError at the deadline."""
     began = loop.clock()
     timers: dict[str, Timer] = {}
+    subject = wait.kind if wait.kind == "hosts" else f"{wait.kind} {wait.what}"  # what is missing names the hosts
 
     said = ""
 
@@ -44,7 +45,7 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
         nonlocal said
         said = condition.missing()
         if said:
-            say(f"waiting for {wait.kind} {wait.what}: {said} ({loop.clock() - began:.0f} of {wait.timeout_s:g} s)")
+            say(f"waiting for {subject}: {said} ({loop.clock() - began:.0f} of {wait.timeout_s:g} s)")
         timers["progress"] = loop.after(PROGRESS_S, progress)
 
     def look_again() -> None:  # also what ends a step of the loop, so that the deadline below is seen
@@ -61,7 +62,7 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
             if not missing or stopped():
                 return loop.clock() - began
             if loop.clock() - began >= wait.timeout_s:
-                msg = f"waited {wait.timeout_s:g} s in vain for {wait.kind} {wait.what}: {missing}; RANKLAUNCH_WAIT_S sets how long"
+                msg = f"waited {wait.timeout_s:g} s in vain for {subject}: {missing}; RANKLAUNCH_WAIT_S sets how long"
                 raise WaitError(msg)
             loop.step()
     finally:

@@ -1,0 +1,190 @@
+"""Writes what the documentation takes from tables in the code: docs/variables.md, and the marked tables of other pages.
+
+.venv/bin/python docs/make_reference.py            write them
+.venv/bin/python docs/make_reference.py --check    write nothing; name those that are stale and exit with 1
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from ranklaunch import reading
+from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers.inherited import MISLEADING
+from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.errors import EXIT_CODES
+from ranklaunch.planning import every_variable
+from ranklaunch.settings import Variable
+
+ROOT = Path(__file__).resolve().parent.parent
+VARIABLES_PAGE = "docs/variables.md"
+BEGIN, END = "<!-- table: {name} (docs/make_reference.py writes it) -->\n", "<!-- end of table -->"
+_MARKED = re.compile(BEGIN.replace("(", r"\(").replace(")", r"\)").format(name="(?P<name>[a-z ]+)") + f"(?P<table>.*?){END}", re.DOTALL)
+
+Rows = Iterable[Sequence[str]]
+
+
+def main(argv: Sequence[str], root: Path = ROOT) -> int:
+    if list(argv) not in ([], ["--check"]):
+        sys.stderr.write(__doc__ or "")
+        return 2
+    stale = [(path, text) for path, text in pages(root) if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path, text in stale:
+        if argv:
+            sys.stderr.write(f"{path.relative_to(root)} is stale: run docs/make_reference.py\n")
+        else:
+            path.write_text(text, encoding="utf-8")
+    return 1 if stale and argv else 0
+
+
+def pages(root: Path) -> Iterator[tuple[Path, str]]:
+    """Every page with something made in it, as it should be."""
+    yield root / VARIABLES_PAGE, variables_page()
+    for path in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]):
+        before = path.read_text(encoding="utf-8")
+        if path != root / VARIABLES_PAGE and _MARKED.search(before):
+            yield path, _MARKED.sub(_made, before)
+
+
+def _made(marked: re.Match[str]) -> str:
+    return f"{BEGIN.format(name=marked['name'])}{TABLES[marked['name']]()}{END}"
+
+
+# docs/variables.md
+
+PREFACE = f"""# Variables
+
+Made by docs/make_reference.py from the tables in the code; do not edit.
+
+One row, one value. The first of these that is set and not empty gives the value: the row's option, its variables from the first to
+the last, its default. `ranklaunch plan` shows for each value where it came from and what that overrode.
+
+A malformed value is refused by a message that names its source: with exit code 78, or with 2 where nothing but options is wrong.
+Where a meaning ends with *must agree*, platform variables that contradict each other are refused as well; the option and the
+`RANKLAUNCH_` variables are exempt, because they are meant to override.
+
+A file given with `{reading.ENV_FILE.option}` holds `NAME=VALUE` lines (empty lines and lines that begin with `#` are skipped), pairs
+that end with NUL as in /proc/PID/environ, or one JSON object of texts.
+"""
+
+REMOVED = """## Removed from what the ranks inherit
+
+Images, operators and outer launchers leave these behind. They are removed for every method but `plain`, and the plan names those
+that were there. A method may then set some of them anew. `*` stands for capital letters, digits and underscores.
+
+"""
+
+
+def variables_page() -> str:
+    parts = [PREFACE]
+    for title, variables in sections():
+        parts.append(f"## {title}\n\n{_variables_table(variables)}")
+    parts.extend((f"{REMOVED}{_removed_table()}", f"## Every variable\n\n{_index_table()}"))
+    return "\n".join(parts)
+
+
+def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
+    yield "Every platform and method", reading.VARIABLES
+    yield "Of the command plan alone", reading.PLAN_VARIABLES
+    for kind, adapters in (("Platform", PLATFORMS), ("Method", LAUNCHERS)):
+        for name, adapter in adapters.items():
+            if adapter.VARIABLES:
+                yield f"{kind} {name}", adapter.VARIABLES
+
+
+def _variables_table(variables: Iterable[Variable[object]]) -> str:
+    head = ("value", "variables, highest first", "option", "type", "default", "meaning", "set by")
+    return _table(
+        head,
+        (
+            (
+                variable.value,
+                "<br>".join(f"`{name}`" for name in variable.names),
+                f"`{variable.option}`" if variable.option else "",
+                type_of(variable),
+                _default(variable),
+                variable.meaning + ("; *must agree*" if variable.agree else ""),
+                _setters(variable),
+            )
+            for variable in variables
+        ),
+    )
+
+
+def type_of(variable: Variable[object]) -> str:
+    """What the parser itself says that it expects: no parser takes a NUL."""
+    try:
+        variable.parse("\0")
+    except ValueError as error:
+        return str(error).removeprefix("expected ").partition(" (")[0].removesuffix(" without NUL")
+    msg = f"{variable.value}: its parser takes a NUL"
+    raise AssertionError(msg)
+
+
+def _default(variable: Variable[object]) -> str:
+    text = variable.shown_default
+    return text if variable.default_text or not text else f"`{text}`"
+
+
+def _setters(variable: Variable[object]) -> str:
+    return ", ".join(dict.fromkeys(variable.setter(name) for name in variable.names))
+
+
+def _removed_table() -> str:
+    return _table(("names", "why"), ((", ".join(f"`{name}`" for name in names_of(pattern)), why) for pattern, why in MISLEADING))
+
+
+def names_of(pattern: str) -> tuple[str, ...]:
+    """The names that a pattern of MISLEADING stands for, for people: A|B_(C|D)|E_[A-Z0-9_]+ is A, B_C, B_D, E_*."""
+    names: list[str] = []
+    for alternative in re.split(r"\|(?![^(]*\))", pattern):
+        group = re.fullmatch(r"(.*)\((.*)\)", alternative)
+        names += [group[1] + end for end in group[2].split("|")] if group else [alternative]
+    return tuple(name.replace("[A-Z0-9_]+", "*") for name in names)
+
+
+def _index_table() -> str:
+    """The other way round: from a variable's name to what it gives."""
+    places: dict[str, dict[tuple[str, str, str], None]] = {}
+    for variable in every_variable():
+        order = [*([variable.option] if variable.option else []), *variable.names]
+        for name in variable.names:
+            before = ", ".join(f"`{other}`" for other in order[: order.index(name)])
+            places.setdefault(name, {})[variable.value, variable.setter(name), before] = None
+    rows = [(f"`{name}`", *place) for name in sorted(places) for place in _longest(places[name])]
+    return _table(("variable", "value", "set by", "comes after"), rows)
+
+
+def _longest(places: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
+    """One place for each value: the one with most before it tells the others' too."""
+    by_value: dict[str, tuple[str, str, str]] = {}
+    for place in places:
+        if place[0] not in by_value or len(place[2]) > len(by_value[place[0]][2]):
+            by_value[place[0]] = place
+    yield from by_value.values()
+
+
+# Tables of other pages
+
+
+def _exit_codes() -> str:
+    return _table(("code", "meaning"), ((str(code), meaning) for code, meaning in EXIT_CODES.items()))
+
+
+TABLES: dict[str, Callable[[], str]] = {"exit codes": _exit_codes}
+
+
+def _table(head: Sequence[str], rows: Rows) -> str:
+    lines = [_row(head), _row(["---"] * len(head)), *(_row(cells) for cells in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

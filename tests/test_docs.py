@@ -1,0 +1,391 @@
+"""The documentation tells the truth: what it names exists, what exists is named, its commands parse, its examples come out as shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import helpers
+import pytest
+
+from ranklaunch import plan, verdict
+from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.entrypoints import options
+from ranklaunch.entrypoints.main import COMMANDS
+from ranklaunch.errors import EXIT_CODES
+from ranklaunch.job import Job
+from ranklaunch.planning import every_variable
+from ranklaunch.reading import ALL_NODES, FORMAT
+
+ROOT = helpers.ROOT
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md")])
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+EVERYTHING = "\n".join(TEXTS.values())
+
+FENCE = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+INDENTED = re.compile(r"(?:^(?: {4}| {7}).*\n)+", re.MULTILINE)
+SPAN = re.compile(r"`([^`\n]+)`")
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", TEXTS[page])
+
+
+def spans(page: Path) -> list[str]:
+    return SPAN.findall(prose(page))
+
+
+def code(page: Path) -> Iterator[str]:
+    """Every piece of code on a page: blocks with fences, indented lines, backticks."""
+    for block in FENCE.finditer(TEXTS[page]):
+        yield from block[2].splitlines()
+    for block in INDENTED.finditer(prose(page)):
+        yield from block[0].splitlines()
+    yield from spans(page)
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=page_id)
+
+
+# What the code makes
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_reference", DOCS / "make_reference.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_made_pages_are_fresh(reference: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reference.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_stale_page_is_named_and_made_anew(reference: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "docs").mkdir()
+    for page in ("docs/variables.md", "docs/exit-codes.md"):
+        (tmp_path / page).write_text(TEXTS[ROOT / page].replace("template", "telegram"), encoding="utf-8")
+    assert reference.main(["--check"], tmp_path) == 1
+    assert capsys.readouterr().err.split("\n")[:2] == [
+        "docs/variables.md is stale: run docs/make_reference.py",
+        "docs/exit-codes.md is stale: run docs/make_reference.py",
+    ]
+    assert reference.main([], tmp_path) == 0
+    assert reference.main(["--check"], tmp_path) == 0
+    assert (tmp_path / "docs/variables.md").read_text(encoding="utf-8") == TEXTS[DOCS / "variables.md"]
+
+
+def test_unknown_argument_writes_nothing(reference: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reference.main(["--chek"], tmp_path) == 2
+    assert "--check" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_shown_as_removed_are_removed(reference: ModuleType) -> None:
+    shown = [name for pattern, _ in reference.MISLEADING for name in reference.names_of(pattern)]
+    assert all(re.fullmatch(r"[A-Z0-9_]+\*?", name) for name in shown), shown
+    examples = sorted(name.replace("*", "X1") for name in shown)
+    assert misleading(dict.fromkeys(examples, "1")) == tuple(examples)
+
+
+def test_made_sections_have_every_variable(reference: ModuleType) -> None:
+    assert {variable for _, variables in reference.sections() for variable in variables} == set(every_variable())
+
+
+# What exists is named
+
+
+def test_every_variable_and_option_is_named() -> None:
+    names = {name for variable in every_variable() for name in variable.names}
+    words = {variable.option for variable in every_variable() if variable.option}
+    assert {name for name in names | words if f"`{name}`" not in TEXTS[DOCS / "variables.md"]} == set()
+
+
+def test_every_command_is_named() -> None:
+    assert {name for name in COMMANDS if f"`ranklaunch {name}`" not in EVERYTHING} == set()
+
+
+def test_every_method_has_a_section() -> None:
+    headings = re.findall(r"^## (.*)$", TEXTS[DOCS / "methods.md"], re.MULTILINE)
+    assert sorted(headings) == sorted(LAUNCHERS)
+
+
+def test_every_exit_code_has_a_row() -> None:
+    for page in (ROOT / "README.md", DOCS / "exit-codes.md"):
+        rows = dict(re.findall(r"^\| ([0-9]+) \| (.*) \|$", TEXTS[page], re.MULTILINE))
+        assert rows == {str(number): meaning for number, meaning in EXIT_CODES.items()}
+
+
+def test_every_field_of_a_plan_is_named() -> None:
+    data = plan.as_json(helpers.plan(helpers.modelarts(nodes=2), method="spawn"))
+    page = TEXTS[DOCS / "plan-json.md"]
+    named = {name for cell in re.findall(r"^\| ([a-z_, ]+) \|", page, re.MULTILINE) for name in cell.split(", ")}
+    parts = (data, data["job"], data["processes"][0], data["values"][0], data["waits"][0])
+    shapes = {name for part in parts for name in part} | {field.name for field in dataclasses.fields(plan.File)}
+    assert shapes - named == set()
+    assert named - shapes == {"field"}
+    assert {name for name in (*data["limits"], *data["job"]["nodes"][0]) if name not in page} == set()
+    assert plan.SCHEMA in page
+
+
+def test_every_field_of_a_verdict_is_named() -> None:
+    page = TEXTS[DOCS / "supervision.md"]
+    fields = [field.name for kind in (verdict.Verdict, verdict.Culprit, verdict.Victim) for field in dataclasses.fields(kind)]
+    assert {name for name in fields if not re.search(rf'"{name}"', page)} == set()
+    culprit = {f"culprit.{field.name}" for field in dataclasses.fields(verdict.Culprit)}
+    assert {name for name in culprit if name not in page} == set()
+    assert verdict.SCHEMA in page
+
+
+def test_every_event_is_named() -> None:
+    """The sources say which events there are: each is written with its name as a literal."""
+    sources = [*ROOT.glob("src/ranklaunch/supervise/*.py"), *ROOT.glob("entrypoints/*.py")]
+    written = {name for path in sources for name in re.findall(r"\.event\(\s*\"([a-z ]+)\"", path.read_text(encoding="utf-8"))}
+    section = TEXTS[DOCS / "supervision.md"].partition("## events.jsonl")[2].partition("\n## ")[0]
+    rows = set(re.findall(r"^\| ([a-z ]+) \|", section, re.MULTILINE)) - {"event"}
+    assert rows == written
+
+
+def test_templates_page_knows_the_job() -> None:
+    page = TEXTS[DOCS / "templates.md"]
+    names = {field.name for field in dataclasses.fields(Job)} | {name for name, value in vars(Job).items() if isinstance(value, property)}
+    assert {name for name in names if f"job.{name}" not in page} == set()
+    assert {name for name in re.findall(r"\bjob\.([a-z_]+)", page) if name not in names | {"nope"}} == set()
+    shipped = {str(path.relative_to(ROOT)) for path in ROOT.glob("templates/**/*.j2")}
+    assert set(re.findall(r"`(templates/[^`]+)`", page)) == shipped
+
+
+# What is named exists
+
+ABROAD = ("http://", "https://")
+TOPS = {path.name for path in ROOT.iterdir()} - {".git"}
+
+
+@every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if target.startswith(ABROAD):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        assert path.exists(), f"{page_id(page)} links to {target}"
+        if anchor:
+            assert anchor in anchors(path), f"{page_id(page)} links to {target}; that page has {sorted(anchors(path))}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@every_page
+def test_named_files_exist(page: Path) -> None:
+    for span in spans(page):
+        path = span.split()[-1] if span.startswith(".venv/bin/python ") else span
+        if re.fullmatch(r"[\w./<>*-]+", path) and path.split("/")[0] in TOPS and not path.startswith(".venv"):
+            pattern = re.sub(r"<[a-z]+>", "*", path).rstrip("/")
+            assert any(ROOT.glob(pattern)), f"{page_id(page)} names {span}"
+
+
+@every_page
+def test_named_objects_exist(page: Path) -> None:
+    for span in spans(page):
+        if re.fullmatch(r"ranklaunch(\.[A-Za-z_]\w*)+", span):
+            assert resolves(span), f"{page_id(page)} names {span}"
+
+
+def resolves(name: str) -> bool:
+    module, *rest = name.split(".")
+    found: object = importlib.import_module(module)
+    for part in rest:
+        module += f".{part}"
+        if not hasattr(found, part):
+            try:
+                importlib.import_module(module)
+            except ImportError:
+                return False
+        found = getattr(found, part)
+    return True
+
+
+@every_page
+def test_named_variables_exist(page: Path) -> None:
+    known = {name for variable in every_variable() for name in variable.names}
+    for span in spans(page):
+        if re.fullmatch(r"RANKLAUNCH_[A-Z_]+[A-Z](=\S*)?", span):
+            assert span.partition("=")[0] in known, f"{page_id(page)} names {span}"
+
+
+@every_page
+def test_make_targets_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][\w.-]*):", makefile, re.MULTILINE))
+    for line in code(page):
+        for target in re.findall(r"^\s*make ([a-z][\w.-]*)", line):
+            assert target in targets, f"{page_id(page)}: {line}"
+    methods = set(re.findall(r"^EXAMPLE_(\w+)", makefile, re.MULTILINE))
+    assert set(re.findall(r"make run METHOD=(\w+)", TEXTS[page])) <= methods
+
+
+@every_page
+def test_commands_exist(page: Path) -> None:
+    for line in code(page):
+        for command in re.findall(r"\branklaunch ([a-z]+)", line):
+            assert command in COMMANDS, f"{page_id(page)}: {line}"
+
+
+@every_page
+def test_command_lines_parse(page: Path) -> None:
+    for line in code(page):
+        match = re.match(r"(?:\s*|\$ )ranklaunch ([a-z]+) (.+)$", line)
+        if match and "..." not in line:
+            parser = parser_of(match[1])
+            given, program = parser.split(shlex.split(match[2], comments=True))
+            parser.parse_args(given)
+            assert program or line in spans(page), f"{page_id(page)} has no program: {line}"  # prose may name options alone
+
+
+def parser_of(command: str) -> options.Parser:
+    parser = options.Parser(command, "", "")
+    options.add_shared(parser)
+    if command == "plan":
+        parser.add_argument(FORMAT.option)
+        parser.add_argument(ALL_NODES.option, action="store_const", const="true")
+    return parser
+
+
+# What is shown comes out
+
+
+def blocks(page: Path) -> list[str]:
+    return [block[2] for block in FENCE.finditer(TEXTS[page])]
+
+
+def block_with(page: Path, start: str) -> str:
+    found = [block for block in blocks(page) if block.startswith(start)]
+    assert len(found) == 1, f"{page_id(page)} has {len(found)} blocks that start with {start!r}"
+    return found[0]
+
+
+def assert_shown(block: str, output: str) -> None:
+    """Each shown line stands in the output, in this order. A line of dots stands for lines left out, dots in a line for a part of it."""
+    lines = iter(output.splitlines())
+    for shown in block.splitlines():
+        if shown != "...":
+            pattern = ".*".join(map(re.escape, shown.split("...")))
+            assert any(re.fullmatch(pattern, line) for line in lines), f"not in the output, or not in this order: {shown}\n{output}"
+
+
+def test_plan_in_readme_is_real(tmp_path: Path) -> None:
+    (tmp_path / "job.env").write_text(block_with(ROOT / "README.md", "MA_NUM_HOSTS="), encoding="utf-8")
+    command, _, shown = block_with(ROOT / "README.md", "$ ranklaunch plan").partition("\n")
+    words = shlex.split(command)[2:]
+    words[words.index("--env-file") + 1] = str(tmp_path / "job.env")
+    result = helpers.call(*words[:1], "--root", str(tmp_path), *words[1:])
+    assert result.code == 0, result.err
+    assert_shown(shown, result.out)
+
+
+def test_plan_as_json_is_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, _, shown = block_with(DOCS / "plan-json.md", "$ ranklaunch plan").partition("\n")
+    result = helpers.call(*shlex.split(command)[2:], env={"PATH": "/usr/bin"})
+    assert result.code == 0, result.err
+    assert_shown(shown, result.out)
+
+
+@pytest.mark.parametrize("start", ["$ ranklaunch run --method torchrn", "$ env MA_NUM_HOSTS=two"])
+def test_errors_of_exit_codes_page_are_real(start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, _, shown = block_with(DOCS / "exit-codes.md", start).partition("\n")
+    words = shlex.split(command)
+    env = dict(word.split("=", 1) for word in words if re.match("[A-Z_]+=", word))
+    result = helpers.call("plan", *words[words.index("run") + 1 :], env=env)
+    assert result.code == 78
+    assert_shown(shown, result.err)
+
+
+def test_example_of_templates_page_is_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = DOCS / "templates.md"
+    folder = tmp_path / "templates"
+    (folder / "spawn").mkdir(parents=True)
+    (folder / "spawn" / "command.j2").write_text(block_with(page, "nice"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (command,) = re.findall(r"^    ranklaunch (plan --templates .*)$", TEXTS[page], re.MULTILINE)
+    words = shlex.split(command)
+    words[words.index("--templates") + 1] = str(folder)
+    result = helpers.call(*words, env={"RANKLAUNCH_PYTHON": "python"})
+    assert result.code == 0, result.err
+    assert "nice -n 5 python -u train.py 'a b'" in result.out
+    assert "`nice -n 5 python -u train.py 'a b'`" in TEXTS[page]
+
+
+@pytest.mark.processes
+def test_failing_job_in_readme_is_real(tmp_path: Path) -> None:
+    (program,) = [block[2] for block in FENCE.finditer(TEXTS[ROOT / "README.md"]) if block[1] == "python"]
+    (tmp_path / "fails.py").write_text(program, encoding="utf-8")
+    command, _, shown = block_with(ROOT / "README.md", "$ ranklaunch run").partition("\n")
+    words = [*shlex.split(command)[2:-1], "--python", sys.executable, "fails.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ranklaunch", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    ranks, own = shown[: shown.index("ranklaunch: ")], shown[shown.index("ranklaunch: ") :]
+    assert_shown(own, done.stderr)
+    for rank in range(3):  # each rank's lines have an order, the ranks have none
+        tagged = [line for line in ranks.splitlines() if line.startswith(f"[rank {rank}] ")]
+        assert_shown("\n".join(tagged), done.stdout)
+    tree = block_with(ROOT / "README.md", "logs/attempt_1/").splitlines()[1:]
+    assert {line.split()[0] for line in tree} == {path.name for path in (tmp_path / "logs/attempt_1").iterdir()}
+
+
+# The checklists of CONTRIBUTING.md
+
+LAUNCHER_FILES = ("adapters/launchers/<name>.py", "templates/<name>/command.j2", "tests/golden/<name>/")
+PLATFORM_FILES = ("adapters/platforms/<name>.py", "tests/golden/<name>/", "docs/<name>.md")
+
+
+def checklist(title: str) -> str:
+    return TEXTS[ROOT / "CONTRIBUTING.md"].partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(
+    ("title", "files", "names"),
+    [
+        ("Add a launcher", LAUNCHER_FILES, list(LAUNCHERS)),
+        ("Add a platform", PLATFORM_FILES, list(PLATFORMS)),
+    ],
+    ids=["launcher", "platform"],
+)
+def test_checklist_is_what_every_adapter_has(title: str, files: tuple[str, ...], names: list[str]) -> None:
+    steps = checklist(title)
+    assert sorted({span for span in SPAN.findall(steps) if "<name>/" in span or "<name>." in span}) == sorted(files)
+    for name in names:
+        for file in files:
+            assert (ROOT / file.replace("<name>", name)).exists(), f"{name} has no {file}"
+
+
+def test_checklists_name_what_protocols_ask_for() -> None:
+    for title, module in (("Add a launcher", "ranklaunch.adapters.launchers.base"), ("Add a platform", "ranklaunch.adapters.platforms")):
+        protocol = getattr(importlib.import_module(module), "Launcher" if "launcher" in title else "Platform")
+        members = {name for name in [*vars(protocol), *protocol.__annotations__] if not name.startswith("_")}
+        assert {name for name in members if f"`{name}`" not in checklist(title)} == set()
