@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 from collections.abc import Iterator, Mapping
 
 from ranklaunch import planning
@@ -32,6 +33,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         plan = planning.make_plan(given.request)
         record = Record(attempt_dir(plan.job), _reader(given.request).get(TERMINATION_LOG))
         record.open()
+    gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
+    gc.enable()
     record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
     again = dataclasses.replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})

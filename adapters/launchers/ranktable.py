@@ -96,6 +96,10 @@ def _placed(job: Job, reader: Reader, table: RankTable, index: int) -> Job:
         reader.warn(f"rank table {job.rank_table}: {warning}")
     if table.size != job.world_size:
         reader.warn(f"the rank table has {table.size} devices, the node and device counts say {job.world_size}: the table counts")
+    firsts = [server.ranks[0] for server in table.servers]
+    sizes = [server.size for server in table.servers]
+    if firsts == [node.first_rank for node in job.nodes] and sizes == [node.slots for node in job.nodes]:
+        return dataclasses.replace(job, node_index=index)
     known = [node.host for node in job.nodes] if len(job.nodes) == len(table.servers) else [server.server_id for server in table.servers]
-    nodes = tuple(Node(i, host, server.size, min(server.ranks, default=0)) for i, (host, server) in enumerate(zip(known, table.servers)))
+    nodes = tuple(Node(i, *row) for i, row in enumerate(zip(known, sizes, firsts)))
     return dataclasses.replace(job, nodes=nodes, node_index=index)

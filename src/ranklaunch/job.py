@@ -6,16 +6,16 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Accelerator = str  # "npu", "gpu" or "cpu"
 ACCELERATORS = ("npu", "gpu", "cpu")
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """One container of the job. slots: processes on it (at least 1); first_rank: rank of its slot 0."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs of a node
     host: str
     slots: int
     first_rank: int

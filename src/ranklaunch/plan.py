@@ -113,7 +113,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
             "world_size": job.world_size,
             "node_index": job.node_index,
             "accelerator": job.accelerator,
-            "nodes": [dataclasses.asdict(node) for node in job.nodes],
+            "nodes": [node._asdict() for node in job.nodes],
         },
         "files": [dataclasses.asdict(file) for file in plan.files],
         "services": [_process(service) for service in plan.services],

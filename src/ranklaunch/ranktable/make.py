@@ -65,14 +65,14 @@ def read_hccn(text: str, where: str) -> list[tuple[str, str]]:
     return [(str(device), ip) for device, ip in sorted(found.items())]
 
 
-def addresses(block: str) -> Iterator[str]:
-    """Every address of a block such as 10.0.0.0/24, in order. Raises ConfigError."""
+def addresses(block: str, most: int | None = None) -> Iterator[str]:
+    """Addresses of a block such as 10.0.0.0/24, in order; all of them, or the first `most`. Raises ConfigError."""
     try:
         network = ipaddress.ip_network(block)
     except ValueError as error:
         msg = f"address block {block!r}: {error}"
         raise ConfigError(msg) from None
-    if network.num_addresses > MOST_ADDRESSES:
+    if most is None and network.num_addresses > MOST_ADDRESSES:
         msg = f"address block {block!r} has more than {MOST_ADDRESSES} addresses"
         raise ConfigError(msg)
-    return map(str, network)
+    return map(str, itertools.islice(network, most))

@@ -21,15 +21,17 @@ _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 
 
 class _Kind:
-    """What a scalar must look like."""
+    """What a scalar must look like. few: the same few values come again and again."""
 
-    def __init__(self, pattern: str, expected: str) -> None:
+    def __init__(self, pattern: str, expected: str, few: bool = False) -> None:
+        self.few = few
         self.match = re.compile(pattern).fullmatch
         self.match_or_none = re.compile(rf"(?:{pattern})?").fullmatch
         self.expected = expected
 
 
 _NUMBER = _Kind(r"[0-9]{1,9}", "a whole number")
+_DEVICE = _Kind(r"[0-9]{1,9}", "a device's number", few=True)
 _LARGE = _Kind(r"[0-9]{1,19}", "a whole number")
 _NAME = _Kind(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:-]{0,251}[A-Za-z0-9_])?", "a name or an address")
 _ADDRESS = _Kind(rf"{_OCTET}(?:\.{_OCTET}){{3}}", "an IP address")
@@ -130,15 +132,23 @@ class _Reading:
         self.problem(where, f"{key} must be a list of objects, found {_shown(value)}")
         return []
 
+    def lists(self, holders: Sequence[Json], key: str, where: Callable[[int], str]) -> list[list[Json]]:
+        """objects() of every holder, checked at once."""
+        found = [holder.get(key) for holder in holders]
+        if set(map(type, found)) <= {list} and set(map(type, itertools.chain.from_iterable(found))) <= {dict}:  # type: ignore[arg-type]
+            return found  # type: ignore[return-value]
+        return [self.objects(holder, key, where(n)) for n, holder in enumerate(holders)]
+
     def columns(
         self, devices: Sequence[list[Json]], where: Callable[[int], str], key: str, kind: _Kind, optional: bool = False
     ) -> list[tuple[str, ...]]:
         """One key of every device of every server, as text. The whole column is checked at once; only when that fails is each value
         looked at, to say which is wrong. where: place of the n-th server's devices."""
         get = operator.methodcaller("get", key, "") if optional else operator.itemgetter(key)
+        match = kind.match_or_none if optional else kind.match
         try:
             values = list(map(get, itertools.chain.from_iterable(devices)))
-            if all(map(kind.match_or_none if optional else kind.match, values)):
+            if all(map(match, set(values) if kind.few else values)):
                 return _split(values, devices)
         except (KeyError, TypeError):  # one lacks the key, or is not text
             pass
@@ -146,6 +156,16 @@ class _Reading:
             tuple(self.scalar(item.get(key), f"{where(n)}[{i}].{key}", kind, optional) for i, item in enumerate(own))
             for n, own in enumerate(devices)
         ]
+
+    def names(self, items: Sequence[Json], key: str, where: Callable[[int], str]) -> list[str]:
+        """One key of every server or pod."""
+        values = [item.get(key) for item in items]
+        try:
+            if all(map(_NAME.match, values)):  # type: ignore[arg-type]
+                return values  # type: ignore[return-value]
+        except TypeError:
+            pass
+        return [self.scalar(value, where(n), _NAME) for n, value in enumerate(values)]
 
     def scalar(self, value: object, where: str, kind: _Kind, optional: bool = False) -> str:
         """A scalar as text: platforms write numbers as text, people write them as numbers."""
@@ -176,7 +196,7 @@ def _groups(reading: _Reading) -> RankTable:
         instances = reading.objects(group, "instance_list", where)
         reading.count(group, "instance_count", len(instances), where, "instances")
         own = sorted(instances, key=lambda i: _ordinal(str(i.get("pod_name", ""))))
-        lists = [reading.objects(pod, "devices", f"{where} pod {pod.get('pod_name')}") for pod in own]
+        lists = reading.lists(own, "devices", lambda n, own=own, where=where: f"{where} pod {own[n].get('pod_name')}")  # type: ignore[misc]
         reading.count(group, "device_count", sum(map(len, lists)), where, "devices")
         pods += own
         devices += lists
@@ -184,9 +204,9 @@ def _groups(reading: _Reading) -> RankTable:
     def place(n: int) -> str:
         return f"pod {pods[n].get('pod_name')} devices"
 
-    names = [reading.scalar(pod.get("pod_name"), "pod_name", _NAME) for pod in pods]
-    servers = [reading.scalar(pod.get("server_id"), f"pod {name} server_id", _NAME) for pod, name in zip(pods, names)]
-    ids = reading.columns(devices, place, "device_id", _NUMBER)
+    names = reading.names(pods, "pod_name", lambda n: "pod_name")
+    servers = reading.names(pods, "server_id", lambda n: f"pod {names[n]} server_id")
+    ids = reading.columns(devices, place, "device_id", _DEVICE)
     ips = reading.columns(devices, place, "device_ip", _ADDRESS, optional=True)
     ranks = _split(range(sum(map(len, devices))), devices)
     return reading.finish([Server(*row) for row in zip(servers, ids, ips, ranks, names)])
@@ -202,7 +222,7 @@ def _servers(reading: _Reading) -> RankTable:
     """server_list of 1.0 and 1.2: ranks are stated."""
     listed = reading.objects(reading.data, "server_list", "")
     reading.count(reading.data, "server_count", len(listed), "", "servers")
-    devices = [reading.objects(server, "device", f"server_list[{s}]") for s, server in enumerate(listed)]
+    devices = reading.lists(listed, "device", lambda n: f"server_list[{n}]")
 
     def place(n: int) -> str:
         return f"server_list[{n}].device"
@@ -210,10 +230,10 @@ def _servers(reading: _Reading) -> RankTable:
     servers = [
         Server(*row)
         for row in zip(
-            [reading.scalar(server.get("server_id"), f"server_list[{s}].server_id", _NAME) for s, server in enumerate(listed)],
-            reading.columns(devices, place, "device_id", _NUMBER),
+            reading.names(listed, "server_id", lambda n: f"server_list[{n}].server_id"),
+            reading.columns(devices, place, "device_id", _DEVICE),
             reading.columns(devices, place, "device_ip", _ADDRESS, optional=True),
-            [_integers(ranks) for ranks in reading.columns(devices, place, "rank_id", _NUMBER)],
+            _stated_ranks(reading, devices, place),
             itertools.repeat(""),
             [_plain(server.get("container_ip")) for server in listed],
             [_plain(server.get("host_ip")) for server in listed],
@@ -225,8 +245,15 @@ def _servers(reading: _Reading) -> RankTable:
     return reading.finish(servers, super_pods)
 
 
-def _integers(ranks: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(map(int, ranks)) if all(ranks) else tuple(int(rank) if rank else -1 for rank in ranks)
+def _stated_ranks(reading: _Reading, devices: Sequence[list[Json]], place: Callable[[int], str]) -> list[tuple[int, ...]]:
+    """Usually they count up through the table; then nothing needs to be looked at one by one."""
+    counted = range(sum(map(len, devices)))
+    try:
+        if list(map(operator.itemgetter("rank_id"), itertools.chain.from_iterable(devices))) == list(map(str, counted)):
+            return _split(counted, devices)
+    except KeyError:
+        pass
+    return [tuple(int(rank) if rank else -1 for rank in ranks) for ranks in reading.columns(devices, place, "rank_id", _NUMBER)]
 
 
 def _split(values: Sequence[T], lists: Sequence[Sequence[object]]) -> list[tuple[T, ...]]:
@@ -299,7 +326,7 @@ def _check(reading: _Reading, servers: list[Server]) -> None:
         reading.problem("", "no device is in it")
     if len(ranks) > MOST_RANKS:
         reading.problem("", f"{len(ranks)} ranks, more than {MOST_RANKS}")
-    if sorted(ranks) != list(range(len(ranks))):
+    if ranks != list(range(len(ranks))) and sorted(ranks) != list(range(len(ranks))):
         _check_ranks(reading, ranks)
     _check_devices(reading, servers)
     names = collections.Counter(server.pod_name for server in servers if server.pod_name)
