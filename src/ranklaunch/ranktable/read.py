@@ -329,6 +329,9 @@ def _check(reading: _Reading, servers: list[Server]) -> None:
     if ranks != list(range(len(ranks))) and sorted(ranks) != list(range(len(ranks))):
         _check_ranks(reading, ranks)
     _check_devices(reading, servers)
+    for server in servers:
+        if not server.ranks and ranks:
+            reading.problem("", f"server '{server.server_id}' has no devices")
     names = collections.Counter(server.pod_name for server in servers if server.pod_name)
     for name in sorted(name for name, number in names.items() if number > 1):
         reading.problem("", f"pod '{name}' is in it {names[name]} times")
