@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env, limits, nothing_to_explain
+from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import join
 from ranklaunch.job import Job
 from ranklaunch.plan import Plan, Process
@@ -24,5 +25,6 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         rank=job.node_index,
         local_rank=0,
         env=common_env(job, reader),
+        unset=misleading(reader.env),
     )
     return Plan(job=job, method=NAME, why="", processes=(process,), limits=limits(reader))
