@@ -186,7 +186,7 @@ class Stream:
 # ranklaunch
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def pid_1_prefix() -> tuple[str, ...]:
     """Words that make a command PID 1 of a namespace of its own; none where this machine does not allow it."""
     for words in (AS_PID_1, (AS_PID_1[0], "--map-root-user", *AS_PID_1[1:])):

@@ -8,6 +8,8 @@ Renew with --update-golden, then read the diff: a golden file that nobody read p
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import json
 import os
 import shutil
@@ -75,10 +77,6 @@ def outputs_of(case: Path, planned: Planned) -> dict[str, bytes]:
     return {name: result.out.encode(errors="surrogateescape") for name, result in results.items()}
 
 
-def text(data: bytes) -> str:
-    return data.decode(errors="surrogateescape")
-
-
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_plan_is_as_stored(case: Path, planned: Planned, request: pytest.FixtureRequest) -> None:
     outputs = outputs_of(case, planned)
@@ -90,8 +88,14 @@ def test_plan_is_as_stored(case: Path, planned: Planned, request: pytest.Fixture
     stored = {path.name for path in case.iterdir()} - INPUTS
     assert stored == outputs.keys(), "missing or extra files: renew with --update-golden"
     for name, data in outputs.items():
-        # As texts, so that pytest shows where they differ; equal texts are equal bytes.
-        assert text(data) == text((case / name).read_bytes()), f"{case_id(case)}/{name}"
+        if (case / name).read_bytes() != data:
+            pytest.fail(difference(case / name, data), pytrace=False)
+
+
+def difference(stored: Path, now: bytes) -> str:
+    before, after = (data.decode(errors="backslashreplace").splitlines() for data in (stored.read_bytes(), now))
+    lines = difflib.unified_diff(before, after, f"{case_id(stored.parent)}/{stored.name}", "now", n=1, lineterm="")
+    return "\n".join(line[:200] for line in itertools.islice(lines, 40))
 
 
 def test_tree_holds_cases_of_adapters_only() -> None:
@@ -113,20 +117,11 @@ def test_case_is_of_its_adapter(case: Path) -> None:
     assert all(case.parent.name in (plan["method"], plan["platform"]) for plan in plans)
 
 
-def but(known: dict[str, str], cases: list[Path]) -> list[Any]:
-    """The cases, those with a known defect marked with it."""
-    marks = {name: pytest.mark.xfail(strict=True, reason=reason) for name, reason in known.items()}
-    return [pytest.param(case, marks=marks.get(case_id(case), ()), id=case_id(case)) for case in cases]
-
-
 # What a node knows that no other does: its rank after route planning.
 OWN_FACTS = {"torchrun/route-plan"}
-NOT_YET_ALIKE = {
-    "modelarts/restarted": "planning.for_node: drops MA_PROC_START_CNT and MA_SCHEDULE_CNT, whose sum is the same on every node",
-}
 
 
-@pytest.mark.parametrize("case", but(NOT_YET_ALIKE, [case for case in PLANNED if case_id(case) not in OWN_FACTS]))
+@pytest.mark.parametrize("case", [case for case in PLANNED if case_id(case) not in OWN_FACTS], ids=case_id)
 def test_a_node_plans_for_itself_as_others_plan_for_it(case: Path, planned: Planned) -> None:
     own = planned(case, "--format=json").json
     plan = json.loads((case / "plan.json").read_text(encoding="utf-8"))[own["job"]["node_index"]]
@@ -161,13 +156,8 @@ with open("{folder}/%d.json" % os.getpid(), "w") as file:
 OF_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")  # which shells set themselves, whatever they are given
 
 
-NOT_YET_STARTED = {
-    "plain/executable-with-equals-sign": "show._command: env(1) takes a program with an equals sign in its path for one more variable",
-}
-
-
 @pytest.mark.processes
-@pytest.mark.parametrize("case", but(NOT_YET_STARTED, PLANNED))
+@pytest.mark.parametrize("case", PLANNED, ids=case_id)
 def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path: Path) -> None:
     """plan.sh as it would be on this machine: with files in the test's own folder, and stubs first on PATH."""
     work, stubs, seen = tmp_path / "work", tmp_path / "stubs", tmp_path / "seen"

@@ -34,7 +34,7 @@ def read(reader: Reader, program: Program) -> Job:
     nodes = reader.get(NODES) if reader.given(NODES) else max(1, len(hosts))
     if hosts and len(hosts) != nodes:
         reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
-        hosts = ()
+        hosts = hosts[:1] * nodes
     if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
         reader.problem(f"{nodes} nodes, but neither RANKLAUNCH_HOSTS nor RANKLAUNCH_MASTER_ADDR says where node 0 is")
     index = _index(reader, nodes)

@@ -34,16 +34,15 @@ SCHEDULED = Variable(
     1,
     "how often the pod of this node was scheduled, from 1",
     "platform",
-    per_node=True,
 )
 TASK = Variable("task", ("MA_TASK_NAME",), settings.text, "worker", "role of this container", "platform")
 INSTANCE = Variable(
     "instance_name", ("MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"), settings.text, "",
-    "name of this pod; ends with the node's index", "platform", per_node=True,
+    "name of this pod; ends with the node's index", "platform", per_node=True, ends_with_index=True,
 )  # fmt: skip
 HOSTNAME = Variable(
     "hostname", ("HOSTNAME",), settings.text, "", "pod name, where the platform gives no other; ends with the node's index",
-    "platform", per_node=True,
+    "platform", per_node=True, ends_with_index=True,
 )  # fmt: skip
 HOST_IP = Variable(
     "host_ip", ("MA_CURRENT_HOST_IP",), settings.text, "", "address of the physical host: a rank table's server_id", "platform",
@@ -202,5 +201,6 @@ def attempt(reader: Reader) -> int:
     if _by_user(reader.candidates(STARTS)):
         return starts
     number = starts + reader.get(SCHEDULED) - 1
-    reader.note(STARTS.value, str(number), f"{STARTS.names[1]} + {SCHEDULED.names[0]} - 1")
+    if reader.given(STARTS) or reader.given(SCHEDULED):
+        reader.note(STARTS.value, str(number), f"{STARTS.names[1]} + {SCHEDULED.names[0]} - 1")
     return number

@@ -56,16 +56,13 @@ def make_plan(request: Request) -> Plan:
 
 def for_node(request: Request, node: int) -> Request:
     """The same job seen from another node: what is known of this node alone is left out."""
-    own = {name for variable in every_variable() if variable.per_node for name in variable.names}
-    env = {name: _of_node(value, node) if name in own else value for name, value in request.env.items()}
-    known = {name: value for name, value in env.items() if value is not None}
-    return dataclasses.replace(request, env=known, options={**request.options, reading.NODE_INDEX.value: str(node)})
-
-
-def _of_node(value: str, node: int) -> str | None:
-    """What a variable that differs from node to node would be on another one: known only for names that end with the index."""
-    named = re.fullmatch(r"(.*-)[0-9]{1,7}", value, re.DOTALL)
-    return f"{named[1]}{node}" if named else None
+    env = dict(request.env)
+    for variable in every_variable():
+        for name in variable.names if variable.per_node else ():
+            value = env.pop(name, "")
+            if variable.ends_with_index and value:
+                env[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
+    return dataclasses.replace(request, env=env, options={**request.options, reading.NODE_INDEX.value: str(node)})
 
 
 def every_variable() -> tuple[Variable[object], ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 
 HIDDEN = "***"
 
-_SECRET_WORDS = {"secret", "password", "passwd", "passphrase", "pwd", "pass", "cred", "credential", "apikey", "token", "auth", "sshpass"}
+_SECRET_WORDS = {"secret", "password", "passwd", "passphrase", "pwd", "pass", "cred", "credential", "apikey", "auth", "sshpass"}
 _SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "apikey")
 _SECRET_PAIRS = {("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("encryption", "key")}
 # Words of vocabulary, not of access: a tokenizer's settings stay readable.
@@ -40,8 +41,8 @@ def is_secret(name: str) -> bool:
     parts = [word[:-1] if word.endswith("s") and not word.endswith("ss") else word for word in words if word]
     if any(pair in _SECRET_PAIRS for pair in zip(parts, parts[1:])) or any(part.endswith(_SECRET_ENDS) for part in parts):
         return True
-    if "token" in parts and _PLAIN_TOKENS.intersection(words):
-        return False
+    if "token" in words:  # tokens, in the plural, are counted in training
+        return not _PLAIN_TOKENS.intersection(words)
     return bool(_SECRET_WORDS.intersection(parts))
 
 
@@ -72,7 +73,12 @@ def _looks_like_option(word: str) -> bool:
 
 def text(value: str) -> str:
     """A setting's value with whatever secrets it holds hidden: options of a launcher, URLs."""
-    return " ".join(argv(value.split(" ")))
+    try:
+        words = shlex.split(value)
+    except ValueError:  # an open quote; whatever it holds
+        words = value.split(" ")
+    hidden = argv(words)
+    return value if hidden == tuple(words) else " ".join(hidden)
 
 
 def environment(env: Mapping[str, str]) -> dict[str, str]:

@@ -31,7 +31,8 @@ class Variable(Generic[T_co]):
 
     value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes
     before all of them. parse: text to value; raises ValueError with what was expected. agree: variables that are set must say
-    the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to node of one job.
+    the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to node of one job; ends_with_index: by
+    nothing but the node's index at its end.
     """
 
     value: str
@@ -43,6 +44,7 @@ class Variable(Generic[T_co]):
     option: str = ""
     agree: bool = False
     per_node: bool = False
+    ends_with_index: bool = False
     default_text: str = ""
 
     def also(self, *names: str, set_by: str = "platform", agree: bool = False) -> Variable[T_co]:

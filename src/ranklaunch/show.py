@@ -73,7 +73,9 @@ def _command(process: Process) -> str:
     for name in process.unset:
         words += ["-u", name]
     words += [f"{name}={value}" for name, value in redact.environment(process.env).items()]
-    return FOLDED.join(_wrapped([*words, *redact.argv(process.argv)]))
+    # env(1) would take a program with = in its path for one more variable.
+    start = ["sh", "-c", 'exec "$0" "$@"'] if "=" in process.argv[0] else []
+    return FOLDED.join(_wrapped([*words, *start, *redact.argv(process.argv)]))
 
 
 def _written(file: File) -> Iterator[str]:

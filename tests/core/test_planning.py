@@ -67,9 +67,6 @@ def test_what_one_node_knows_of_itself_is_not_told_of_another() -> None:
     assert planning.make_plan(request).job.node_index == 3
 
 
-@pytest.mark.xfail(
-    strict=True, reason="planning._of_node: takes every value that ends with -NUMBER for a pod's name, hosts' names included"
-)
 def test_names_of_hosts_do_not_end_with_the_index() -> None:
     """A table of hosts called host-1, host-0: whoever is on host-1 is node 0."""
     files = {"/t.json": helpers.server_table([("host-1", [("0", "0")]), ("host-0", [("0", "1")])])}

@@ -137,7 +137,6 @@ def test_secrets_within_a_value_are_hidden_in_provenance(value: str) -> None:
     assert "hunter2" not in reading.value
 
 
-@pytest.mark.xfail(strict=True, reason="redact.text: splits at blanks, so that a quoted secret with a blank is hidden by half")
 def test_a_quoted_secret_is_hidden_whole() -> None:
     reader = helpers.reader({"PLAIN": "--password 'one hunter2' --lr 1"})
     reader.get(PLAIN)

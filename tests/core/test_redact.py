@@ -43,9 +43,6 @@ def test_further_secret_names(name: str) -> None:
     assert redact.is_secret(name)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="redact.is_secret: tokens (plural) are counted in training, not kept secret; plan and plan.sh show *** for them"
-)
 @pytest.mark.parametrize("name", ["--train_tokens", "--train-tokens", "--lr-decay-tokens", "--total_tokens", "--tokens", "SEEN_TOKENS"])
 def test_numbers_of_tokens_are_no_secret(name: str) -> None:
     assert not redact.is_secret(name)

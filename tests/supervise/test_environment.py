@@ -54,7 +54,14 @@ def test_what_is_ignored_at_the_start_stays_ignored(as_process: Starter) -> None
 
 def test_variables(ranklaunch: Starter) -> None:
     """Inherited ones that would mislead are gone, the others are as they were, and ours are there."""
-    misleading = {"RANK": "9", "WORLD_SIZE": "99", "PET_NNODES": "7", "TORCHELASTIC_RUN_ID": "x", "MS_ROLE": "MS_SCHED", "RANK_TABLE_FILE": "/x"}
+    misleading = {
+        "RANK": "9",
+        "WORLD_SIZE": "99",
+        "PET_NNODES": "7",
+        "TORCHELASTIC_RUN_ID": "x",
+        "MS_ROLE": "MS_SCHED",
+        "RANK_TABLE_FILE": "/x",
+    }
     kept = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "ODD": "a b\n$HOME\t'\"é", "EMPTY": "", "MS_ENABLE_TFT": "1"}
     env = {**misleading, **kept, "RANKLAUNCH_JOB_NAME": "mine"}
     job = ranklaunch.spawn(2, child("environment.py"), "--env", "*", env=env, options=("--platform", "local"))

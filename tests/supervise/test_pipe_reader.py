@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from ranklaunch.supervise import output
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.output import Output, PipeReader

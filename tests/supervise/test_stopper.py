@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ranklaunch.supervise import stop, tree
 from ranklaunch.supervise.loop import Loop
 
@@ -21,7 +22,7 @@ class World:
         monkeypatch.setattr(tree, "descendants", lambda root: self._looks.pop(0) if len(self._looks) > 1 else self._looks[0])
         monkeypatch.setattr(tree, "send", lambda target, number: self.sent.append((round(self.now, 1), target.pid, number)) or True)
         monkeypatch.setattr(stop, "_children", lambda: True)
-        self.stopper = stop.Stopper(self.loop, GRACE_S, lambda: [], self.said.append)
+        self.stopper = stop.Stopper(self.loop, GRACE_S, list, self.said.append)
 
     def pass_time(self, until: float) -> None:
         """Steps of the loop, with `done` asked after each, as the supervisor does."""

@@ -175,7 +175,7 @@ def test_ranks_that_ignore_sigterm(ranklaunch: Starter, why: str) -> None:
     job.out.wait_for("ready", 8)
     began = time.monotonic()
     job.send(signal.SIGTERM if why == "stopped" else signal.SIGUSR1)
-    killed = {rank: "SIGKILL" for rank in range(8)}
+    killed = dict.fromkeys(range(8), "SIGKILL")
     if why == "stopped":
         check_end(job, "stopped", 143, victims=killed)
     else:

@@ -39,7 +39,12 @@ def test_a_rank_table_that_comes_late(ranklaunch: Starter, tmp_path: Path) -> No
     check_end(job, "succeeded", 0)
     for rank in range(2):
         place = places(job.log(rank))[0]
-        assert (place["RANK_ID"], place["RANK_SIZE"], place["DEVICE_ID"], place["ASCEND_DEVICE_ID"]) == (str(rank), "2", str(rank), str(rank))
+        assert (place["RANK_ID"], place["RANK_SIZE"], place["DEVICE_ID"], place["ASCEND_DEVICE_ID"]) == (
+            str(rank),
+            "2",
+            str(rank),
+            str(rank),
+        )
         written = json.loads(Path(place["RANK_TABLE_FILE"]).read_text())
         assert written["version"] == "1.0"
         assert [device["rank_id"] for device in written["server_list"][0]["device"]] == ["0", "1"]

@@ -3,5 +3,5 @@
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
-exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 /opt/version=1/trainer --epochs 3
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 sh -c 'exec "$0" "$@"' /opt/version=1/trainer --epochs 3
 )
