@@ -22,6 +22,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 SHOWN = 120  # characters of a value that an error or a plan's provenance shows
+LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
 MOST_NODES = 1_000_000
 
 
@@ -193,7 +194,11 @@ def clipped(text: str) -> str:
 
 
 def shown(source: str, value: str) -> str:
-    return redact.HIDDEN if redact.is_secret(source) else clipped(redact.text(value))
+    if redact.is_secret(source):
+        return redact.HIDDEN
+    if len(value) <= LOOKED_AT:
+        return clipped(redact.text(value))
+    return f"{redact.text(value[:LOOKED_AT])[:SHOWN]}... ({len(value)} characters)"
 
 
 def hidden(candidate: Candidate) -> Candidate:

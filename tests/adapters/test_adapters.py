@@ -140,10 +140,7 @@ def test_every_rank_of_a_job_is_started_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
-def test_a_process_has_a_rank_of_its_node(name: str, request: pytest.FixtureRequest) -> None:
-    if name == "plain":
-        reason = "plain: counts nodes in its process's rank, slots in job.world_size and first_rank; '32 ranks', 'ranks 16 to 23', rank 2"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+def test_a_process_has_a_rank_of_its_node(name: str) -> None:
     for index in range(3):
         plan = plan_of(name, "modelarts", 3, "2,1,3", index)
         assert all(process.rank in plan.job.node.ranks for process in plan.processes if process.rank is not None)

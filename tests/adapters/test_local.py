@@ -97,7 +97,6 @@ def test_attempts_go_on_after_those_that_are_there(names: list[str], attempt: in
     assert job(files=files, RANKLAUNCH_LOG_DIR="/logs", RANKLAUNCH_ATTEMPT="7").attempt == 7
 
 
-@pytest.mark.xfail(strict=True, reason="adapters/platforms/local: a wrong number of hosts is also told as if there were none")
 def test_a_wrong_number_of_hosts_is_one_problem() -> None:
     with pytest.raises(ConfigError) as caught:
         job(RANKLAUNCH_HOSTS="a,b", RANKLAUNCH_NODES="3", RANKLAUNCH_NODE="0")

@@ -284,6 +284,5 @@ def test_every_problem_of_every_setting_is_told_at_once() -> None:
     assert all(f"{name}=" in message for name in ("MA_NUM_GPUS", "MA_SCHEDULE_CNT", "RANKLAUNCH_GRACE_S", "RANKLAUNCH_WAIT_S"))
 
 
-@pytest.mark.xfail(strict=True, reason="modelarts.attempt: names MA_PROC_START_CNT and MA_SCHEDULE_CNT as its source where neither is set")
 def test_an_attempt_that_nobody_counts_is_a_default() -> None:
     assert source(plan(VC_TASK_INDEX="0"), "attempt") == "default"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import helpers
 import pytest
 
@@ -155,6 +157,13 @@ def test_long_values_are_clipped_in_provenance_and_problems() -> None:
     with pytest.raises(ConfigError) as caught:
         reader.check()
     assert len(str(caught.value)) < 400
+
+
+def test_long_values_are_read_in_no_time() -> None:
+    reader = helpers.reader({"PLAIN": ",".join(helpers.hosts(10_000))})
+    started = time.process_time()
+    reader.get(PLAIN)
+    assert time.process_time() - started < 0.5
 
 
 def test_warnings_are_kept_once_and_in_order() -> None:
