@@ -21,7 +21,7 @@ class DiskFiles:
             fd = os.open(self.real(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError):
             return None
-        with open(fd, "rb") as file:
+        try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
                 msg = "not a regular file"
@@ -29,7 +29,12 @@ class DiskFiles:
             if status.st_size > limit:
                 msg = f"{status.st_size} bytes, more than the {limit} that are read"
                 raise ValueError(msg)
-            return file.read(limit).decode()
+            with open(fd, "rb", closefd=False) as file:
+                return file.read(limit).decode()
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
 
     def exists(self, path: str) -> bool:
         try:

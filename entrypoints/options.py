@@ -16,10 +16,10 @@ from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import NoFiles
 from ranklaunch.job import Program
 from ranklaunch.planning import Request, every_variable
-from ranklaunch.settings import Reader
+from ranklaunch.settings import Reader, Variable
 
 MOST_ENV_BYTES = 64 * 1024 * 1024
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[A-Za-z_][^=\s]*")  # shells export functions as BASH_FUNC_x%%
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,8 +56,11 @@ def add_shared(parser: Parser) -> None:
     """The options that every command has: one for each variable that names one."""
     variables = {v.option: v for v in every_variable() if v.option and v not in reading.PLAN_VARIABLES}
     for variable in sorted(variables.values(), key=lambda v: v.option):
-        help_text = f"{variable.meaning} [{', '.join(variable.names)}]".replace("%", "%%")
-        parser.add_argument(variable.option, dest=f"value:{variable.value}", metavar="X", help=help_text)
+        parser.add_argument(variable.option, dest=f"value:{variable.value}", metavar="X", help=help_of(variable))
+
+
+def help_of(variable: Variable[object]) -> str:
+    return f"{variable.meaning} [{', '.join(variable.names)}]".replace("%", "%%")
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,14 @@ def read(parser: Parser, argv: list[str], env: Mapping[str, str]) -> Given:
         msg = f"--root {root}: no such folder"
         raise UsageError(msg)
     used = read_env_file(env_file) if env_file else dict(env)
-    return Given(Request(program, used, DiskFiles(root), values, os.getcwd()), own)
+    return Given(Request(program, used, DiskFiles(root), values, _cwd()), own)
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # the folder was removed; absolute paths still work
+        return "/"
 
 
 def program_of(words: list[str]) -> Program:
@@ -108,12 +118,13 @@ def read_env_file(path: str) -> dict[str, str]:
 
 def parse_env(text: str, where: str) -> dict[str, str]:
     """KEY=VALUE pairs ended by NUL (as in /proc/PID/environ) or by line ends, or one JSON object of texts."""
+    text = text[1:] if text.startswith("\ufeff") else text  # a byte order mark, which editors leave
     if text.lstrip().startswith("{"):
         return _json_env(text, where)
     if "\0" in text:
         pairs = [(f"entry {i}", pair) for i, pair in enumerate(text.split("\0"), 1) if pair]
     else:
-        lines = enumerate(text.splitlines(), 1)
+        lines = enumerate((line[:-1] if line.endswith("\r") else line for line in text.split("\n")), 1)
         pairs = [(f"line {i}", line) for i, line in lines if line.strip() and not line.lstrip().startswith("#")]
     env: dict[str, str] = {}
     problems = []
@@ -139,4 +150,16 @@ def _json_env(text: str, where: str) -> dict[str, str]:
     if wrong:
         msg = f"{where}: the values of {', '.join(wrong[:10])} are not text"
         raise ConfigError(msg)
+    wrong = [name for name, value in data.items() if not _possible(name, value)]
+    if wrong:
+        msg = f"{where}: no environment can hold {', '.join(map(ascii, wrong[:10]))}: a NUL, or a name that is empty or has a ="
+        raise ConfigError(msg)
     return dict(data)
+
+
+def _possible(name: str, value: str) -> bool:
+    try:
+        pair = os.fsencode(f"{name}={value}")
+    except UnicodeEncodeError:
+        return False
+    return bool(name) and "=" not in name and b"\0" not in pair

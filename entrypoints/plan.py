@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -17,14 +18,29 @@ from ranklaunch.reading import ALL_NODES, FORMAT, FORMATS, NODE_INDEX
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     parser = options.Parser("plan", __doc__ or "", "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]")
     options.add_shared(parser)
-    parser.add_argument(FORMAT.option, dest=f"value:{FORMAT.value}", metavar="|".join(FORMATS), help=FORMAT.meaning)
-    parser.add_argument(ALL_NODES.option, dest=f"value:{ALL_NODES.value}", action="store_const", const="true", help=ALL_NODES.meaning)
+    parser.add_argument(FORMAT.option, dest=f"value:{FORMAT.value}", metavar="|".join(FORMATS), help=options.help_of(FORMAT))
+    parser.add_argument(
+        ALL_NODES.option, dest=f"value:{ALL_NODES.value}", action="store_const", const="true", help=options.help_of(ALL_NODES)
+    )
     given = options.read(parser, argv, env)
     form, all_nodes = given.own.get(FORMAT), given.own.get(ALL_NODES)
     given.own.check()
     for piece in _pieces(given.request, form, all_nodes):
-        sys.stdout.write(piece.encode(errors="backslashreplace").decode())
+        _write(piece)
     return 0
+
+
+def _write(text: str) -> None:
+    """Bytes that are no UTF-8 come out as they came in."""
+    try:
+        data = os.fsencode(text)
+    except UnicodeEncodeError:
+        data = text.encode(errors="backslashreplace")
+    if hasattr(sys.stdout, "buffer"):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+    else:  # replaced by something that takes text alone
+        sys.stdout.write(os.fsdecode(data))
 
 
 def _pieces(request: Request, form: str, all_nodes: bool) -> Iterator[str]:

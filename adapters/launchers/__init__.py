@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ranklaunch.adapters.launchers import plain, pytorch, ranktable, spawn, torchrun
 from ranklaunch.adapters.launchers.base import Launcher
-from ranklaunch.errors import ConfigError, nearest
+from ranklaunch.errors import nearest
 from ranklaunch.job import Job
 from ranklaunch.reading import METHOD
 from ranklaunch.settings import Reader
@@ -24,8 +24,8 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
     reading = reader.reading(METHOD.value)
     if given and reading:
         if given not in LAUNCHERS:
-            msg = f"{reading.source}={reading.value!r}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}"
-            raise ConfigError(msg)
+            reader.problem(f"{reading.source}={reading.value!r}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}")
+            return plain, "an unknown method was asked for"
         return LAUNCHERS[given], f"{reading.source}={given}".replace("option --method=", "option --method ")
     name, why = _fitting(job)
     reader.note(METHOD.value, name, "default")

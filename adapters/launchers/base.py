@@ -7,7 +7,7 @@ from typing import Protocol
 from ranklaunch import settings
 from ranklaunch.adapters.launchers import ascend
 from ranklaunch.adapters.launchers.inherited import misleading
-from ranklaunch.files import folder_of, join
+from ranklaunch.files import absolute, folder_of, join
 from ranklaunch.job import Job
 from ranklaunch.plan import Limits, Plan, Process, Wait
 from ranklaunch.reading import GRACE_S, LOG_TAG, WAIT_S
@@ -54,9 +54,9 @@ def limits(reader: Reader) -> Limits:
     return Limits(wait_s=reader.get(WAIT_S), grace_s=reader.get(GRACE_S))
 
 
-def master_waits(job: Job, reader: Reader) -> tuple[Wait, ...]:
-    """Ranks of several nodes meet at node 0, whose name may be published later than this container starts."""
-    return (Wait("hosts", job.master, reader.get(WAIT_S)),) if len(job.nodes) > 1 else ()
+def master_waits(job: Job, reader: Reader, host: str = "") -> tuple[Wait, ...]:
+    """Ranks of several nodes meet at node 0 (or at host), whose name may be published later than this container starts."""
+    return (Wait("hosts", host or job.master, reader.get(WAIT_S)),) if len(job.nodes) > 1 else ()
 
 
 def launcher_process(
@@ -113,7 +113,7 @@ def common_env(job: Job, reader: Reader) -> dict[str, str]:
     env = {"RANKLAUNCH_ATTEMPT": str(job.attempt)}
     if not reader.env.get("PYTHONUNBUFFERED"):
         env["PYTHONUNBUFFERED"] = "1"
-    folder = folder_of(job.python)
+    folder = folder_of(job.python) and absolute(folder_of(job.python), reader.cwd)
     search = reader.env.get("PATH", "")
     if folder and search.split(":")[0] != folder:
         env["PATH"] = f"{folder}:{search}" if search else folder

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env, limits, nothing_to_explain
+from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import join
-from ranklaunch.job import Job
+from ranklaunch.job import Job, make_nodes
 from ranklaunch.plan import Plan, Process
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
@@ -17,6 +20,8 @@ explain = nothing_to_explain
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    nodes = make_nodes([node.host for node in job.nodes], [1] * len(job.nodes))  # one process each, whatever the slots
+    job = dataclasses.replace(job, nodes=nodes)
     process = Process(
         name="program",
         argv=templates.command("plain/command.j2", job=job),
@@ -24,5 +29,6 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         rank=job.node_index,
         local_rank=0,
         env=common_env(job, reader),
+        unset=misleading(reader.env),
     )
     return Plan(job=job, method=NAME, why="", processes=(process,), limits=limits(reader))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers import route
@@ -87,7 +88,8 @@ def _own_path(job: Job) -> str:
 
 def _copies(job: Job, process: Process, local_rank: int) -> tuple[str, ...]:
     """ModelArts collects the log of each device under a name of its own."""
-    return (join(job.log_dir, f"{job.name}-proc-rank-{process.rank}-device-{local_rank}.txt"),) if job.platform == "modelarts" else ()
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", job.name)[:128]
+    return (join(job.log_dir, f"{name}-proc-rank-{process.rank}-device-{local_rank}.txt"),) if job.platform == "modelarts" else ()
 
 
 def _placed(job: Job, reader: Reader, table: RankTable, index: int) -> Job:

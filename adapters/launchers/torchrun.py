@@ -78,7 +78,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         why="",
         processes=(launcher_process(job, reader, NAME, argv, env, failing=CLOSING),),
         limits=limits(reader),
-        waits=master_waits(job, reader),
+        waits=master_waits(job, reader, job.nodes[master_index].host),
         outputs=outputs,
     )
 
@@ -133,7 +133,7 @@ def _route(job: Job, reader: Reader) -> tuple[int, int]:
 def _options(words: tuple[str, ...]) -> set[str]:
     """Option names in their old spelling, which every torchrun knows."""
     names = (word.partition("=")[0] for word in words if word.startswith("-"))
-    return {"--" + name[2:].replace("-", "_") if name.startswith("--") else name for name in names}
+    return {"--" + name[2:].replace("-", "_") if name.startswith("--") else name[:2] for name in names}
 
 
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:

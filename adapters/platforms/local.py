@@ -33,12 +33,12 @@ def read(reader: Reader, program: Program) -> Job:
     hosts = reader.get(HOSTS)
     nodes = reader.get(NODES) if reader.given(NODES) else max(1, len(hosts))
     if hosts and len(hosts) != nodes:
-        reader.problem(f"RANKLAUNCH_HOSTS names {len(hosts)} hosts, but RANKLAUNCH_NODES is {nodes}")
+        reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
+        hosts = hosts[:1] * nodes
     if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
         reader.problem(f"{nodes} nodes, but neither RANKLAUNCH_HOSTS nor RANKLAUNCH_MASTER_ADDR says where node 0 is")
     index = _index(reader, nodes)
     slots = reader.get(SLOTS) if reader.given(SLOTS) else (_devices(reader),)
-    reader.check()
     return make_job(
         reader,
         program,
@@ -56,7 +56,7 @@ def _index(reader: Reader, nodes: int) -> int:
     if nodes > 1 and not reader.given(NODE_INDEX):
         reader.problem(f"{nodes} nodes, but RANKLAUNCH_NODE does not say which one this is (0 to {nodes - 1})")
     elif index >= nodes:
-        reader.problem(f"RANKLAUNCH_NODE={index}: expected 0 to {nodes - 1}, for {nodes} nodes")
+        reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {nodes - 1}, for {nodes} nodes")
     return min(index, nodes - 1)
 
 

@@ -34,16 +34,15 @@ SCHEDULED = Variable(
     1,
     "how often the pod of this node was scheduled, from 1",
     "platform",
-    per_node=True,
 )
 TASK = Variable("task", ("MA_TASK_NAME",), settings.text, "worker", "role of this container", "platform")
 INSTANCE = Variable(
     "instance_name", ("MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"), settings.text, "",
-    "name of this pod; ends with the node's index", "platform", per_node=True,
+    "name of this pod; ends with the node's index", "platform", per_node=True, ends_with_index=True,
 )  # fmt: skip
 HOSTNAME = Variable(
     "hostname", ("HOSTNAME",), settings.text, "", "pod name, where the platform gives no other; ends with the node's index",
-    "platform", per_node=True,
+    "platform", per_node=True, ends_with_index=True,
 )  # fmt: skip
 HOST_IP = Variable(
     "host_ip", ("MA_CURRENT_HOST_IP",), settings.text, "", "address of the physical host: a rank table's server_id", "platform",
@@ -76,7 +75,6 @@ def read(reader: Reader, program: Program) -> Job:
     index = _index(reader, nodes)
     hosts = _hosts(reader, nodes)
     slots = spread(reader, SLOTS, reader.get(SLOTS), nodes)
-    reader.check()  # nothing below could say more about counts and names that contradict each other
     return make_job(
         reader,
         program,
@@ -94,16 +92,18 @@ def read(reader: Reader, program: Program) -> Job:
 
 def _index(reader: Reader, nodes: int) -> int:
     """The variables that say it, else the number that ends the pod's name."""
-    if nodes == 1:  # whatever the cluster's own variables say then
+    if nodes == 1 and not _by_user(reader.candidates(NODE_INDEX)):  # whatever the cluster's own variables say then
         reader.note(NODE_INDEX.value, "0", "one node")
         return 0
     index = reader.get(NODE_INDEX) if reader.given(NODE_INDEX) else _index_by_name(reader, nodes)
     _refuse_other_name(reader, index)
     if index >= nodes:
-        reading = reader.reading(NODE_INDEX.value)
-        source = reading.source if reading else NODE_INDEX.names[0]
-        reader.problem(f"{source}={index}: expected 0 to {nodes - 1}, for {nodes} nodes")
+        reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {nodes - 1}, for {nodes} nodes")
     return min(index, nodes - 1)
+
+
+def _by_user(candidates: list[Candidate]) -> bool:
+    return bool(candidates) and candidates[0].source.startswith(("option ", "RANKLAUNCH_"))
 
 
 def _index_by_name(reader: Reader, nodes: int) -> int:
@@ -118,10 +118,11 @@ def _index_by_name(reader: Reader, nodes: int) -> int:
 def _refuse_other_name(reader: Reader, index: int) -> None:
     """A pod whose name ends with another number is another node: one of the two is left over from somewhere else."""
     named = _suffix(reader, INSTANCE)
-    for told in reader.candidates(NODE_INDEX)[:1]:
-        if named and int(named.value) != index and not told.source.startswith(("option ", "RANKLAUNCH_")):
-            whole = reader.env[named.source]
-            reader.problem(f"{told.source}={told.value!r} contradicts {named.source}={whole!r}: unset the wrong one or set RANKLAUNCH_NODE")
+    told = reader.candidates(NODE_INDEX)
+    if not named or not told or _by_user(told) or not told[0].value.strip().isdigit() or int(named.value) == index:
+        return
+    whole = reader.env[named.source]
+    reader.problem(f"{told[0].source}={told[0].value!r} contradicts {named.source}={whole!r}: unset the wrong one or set RANKLAUNCH_NODE")
 
 
 def _suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
@@ -145,7 +146,7 @@ def _hosts(reader: Reader, nodes: int) -> tuple[str, ...]:
         reader.note(HOSTS.value, "localhost", "default")
         return ("localhost",)
     if not hosts:
-        return _made_hosts(reader, task, nodes)
+        return _made_hosts(reader, task, nodes, names[1])
     if len(hosts) != nodes:
         reader.problem(f"{source} names {len(hosts)} hosts, but {_count_source(reader)} is {nodes}: expected as many names as nodes")
         return (hosts[0],) * nodes
@@ -164,10 +165,10 @@ def _host_file(reader: Reader, path: str) -> tuple[tuple[str, ...], str]:
     return hosts, path
 
 
-def _made_hosts(reader: Reader, task: str, nodes: int) -> tuple[str, ...]:
+def _made_hosts(reader: Reader, task: str, nodes: int, variable: str) -> tuple[str, ...]:
     job = reader.env.get("MA_VJ_NAME", "")
     if not job:
-        reader.problem(f"{nodes} nodes, but none of VC_WORKER_HOSTS, {_HOST_FILE.format(task=task)} and MA_VJ_NAME names their hosts")
+        reader.problem(f"{nodes} nodes, but none of {variable}, {_HOST_FILE.format(task=task)} and MA_VJ_NAME names their hosts")
         return ("",) * nodes
     hosts = tuple(f"{job}-{task}-{i}.{job}" for i in range(nodes))
     try:
@@ -197,9 +198,9 @@ def _name(reader: Reader) -> str:
 def attempt(reader: Reader) -> int:
     """Process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
     starts = reader.get(STARTS)
-    told = reader.reading(STARTS.value)
-    if told and told.source.startswith(("option ", "RANKLAUNCH_")):
+    if _by_user(reader.candidates(STARTS)):
         return starts
     number = starts + reader.get(SCHEDULED) - 1
-    reader.note(STARTS.value, str(number), f"{STARTS.names[1]} + {SCHEDULED.names[0]} - 1")
+    if reader.given(STARTS) or reader.given(SCHEDULED):
+        reader.note(STARTS.value, str(number), f"{STARTS.names[1]} + {SCHEDULED.names[0]} - 1")
     return number

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from ranklaunch import reading, settings
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers import ascend, base
+from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.route import ROUTE_PLAN
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, folder_of, join
 from ranklaunch.job import Job, Program
@@ -37,9 +40,15 @@ def make_plan(request: Request) -> Plan:
     reader = Reader(request.env, request.files, request.options, request.cwd)
     templates = Templates(_folders(reader))
     job = platforms.choose(reader).read(reader, request.program)
-    reader.check()
     launcher, why = launchers.choose(job, reader)
-    plan = launcher.plan(job, reader, templates)
+    try:
+        plan = launcher.plan(job, reader, templates)
+    except ConfigError as error:
+        for problem in error.problems:
+            reader.problem(problem)
+        reader.check()
+        raise
+    _say_unused(plan, reader)
     prepare = _prepare(plan.job, reader)
     reader.check()
     return dataclasses.replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
@@ -47,8 +56,12 @@ def make_plan(request: Request) -> Plan:
 
 def for_node(request: Request, node: int) -> Request:
     """The same job seen from another node: what is known of this node alone is left out."""
-    own = {name for variable in every_variable() if variable.per_node for name in variable.names}
-    env = {name: value for name, value in request.env.items() if name not in own}
+    env = dict(request.env)
+    for variable in every_variable():
+        for name in variable.names if variable.per_node else ():
+            value = env.pop(name, "")
+            if variable.ends_with_index and value:
+                env[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
     return dataclasses.replace(request, env=env, options={**request.options, reading.NODE_INDEX.value: str(node)})
 
 
@@ -96,4 +109,11 @@ def _beside(folder: str, name: str) -> str:
 
 def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process:
     log = join(base.attempt_dir(job), f"{name}.log")
-    return Process(name=name, argv=argv, log=log, env=base.common_env(job, reader), tag=f"[{name}] ")
+    return Process(name=name, argv=argv, log=log, env=base.common_env(job, reader), unset=misleading(reader.env), tag=f"[{name}] ")
+
+
+def _say_unused(plan: Plan, reader: Reader) -> None:
+    """A switch that the chosen launcher does not know has no effect, which nobody should find out by a slow job."""
+    known = {variable.value for variable in launchers.LAUNCHERS[plan.method].VARIABLES}
+    if ROUTE_PLAN.value not in known and reader.given(ROUTE_PLAN) and reader.get(ROUTE_PLAN):
+        reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")

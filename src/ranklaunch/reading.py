@@ -75,7 +75,6 @@ ATTEMPT = Variable(
     1,
     "which start of this job on this node it is, from 1",
     option="--attempt",
-    per_node=True,
 )
 JOB_NAME = Variable(
     "job_name",

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 
 HIDDEN = "***"
 
-_SECRET_WORDS = {
-    "secret",
-    "secrets",
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "credential",
-    "credentials",
-    "apikey",
-    "token",
-    "auth",
-}
-_SECRET_PAIRS = {
-    ("api", "key"),
-    ("access", "key"),
-    ("secret", "key"),
-    ("private", "key"),
-    ("account", "key"),
-    ("encryption", "key"),
-}
+_SECRET_WORDS = {"secret", "password", "passwd", "passphrase", "pwd", "pass", "cred", "credential", "apikey", "auth", "sshpass"}
+_SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "apikey")
+_SECRET_PAIRS = {("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("encryption", "key")}
 # Words of vocabulary, not of access: a tokenizer's settings stay readable.
 _PLAIN_TOKENS = {
     "pad",
@@ -48,16 +31,18 @@ _PLAIN_TOKENS = {
     "id",
     "drop",
 }
-_URL_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)@")
+# A password may hold @ and /, so it goes on to the last @ before the next URL; digits and a slash after a host are a port.
+_URL_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):(?![0-9]+(?:/|$))((?:(?!://)\S)+)@")
 
 
 def is_secret(name: str) -> bool:
     """Whether a variable or option of this name holds a secret. Platforms' own: S3_ACCESS_KEY_ID, MA_*_TOKEN, CRED*, ..."""
-    parts = [part for part in re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()) if part]
-    if any(pair in _SECRET_PAIRS for pair in zip(parts, parts[1:])):
+    words = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
+    parts = [word[:-1] if word.endswith("s") and not word.endswith("ss") else word for word in words if word]
+    if any(pair in _SECRET_PAIRS for pair in zip(parts, parts[1:])) or any(part.endswith(_SECRET_ENDS) for part in parts):
         return True
-    if "token" in parts and _PLAIN_TOKENS.intersection(parts):
-        return False
+    if "token" in words:  # tokens, in the plural, are counted in training
+        return not _PLAIN_TOKENS.intersection(words)
     return bool(_SECRET_WORDS.intersection(parts))
 
 
@@ -71,15 +56,29 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
     result: list[str] = []
     hide_next = False
     for word in words:
-        name, equals, _ = word.partition("=")
-        if hide_next and not word.startswith("-"):
+        if hide_next and not _looks_like_option(word):
             result.append(HIDDEN)
             hide_next = False
             continue
+        name, equals, _ = word.partition("=")
         secret = is_secret(name) and (word.startswith("-") or bool(equals))
         hide_next = secret and not equals
         result.append(f"{name}={HIDDEN}" if secret and equals else url(word))
     return tuple(result)
+
+
+def _looks_like_option(word: str) -> bool:
+    return word.startswith("--") or (word.startswith("-") and len(word) == 2)
+
+
+def text(value: str) -> str:
+    """A setting's value with whatever secrets it holds hidden: options of a launcher, URLs."""
+    try:
+        words = shlex.split(value)
+    except ValueError:  # an open quote; whatever it holds
+        words = value.split(" ")
+    hidden = argv(words)
+    return value if hidden == tuple(words) else " ".join(hidden)
 
 
 def environment(env: Mapping[str, str]) -> dict[str, str]:

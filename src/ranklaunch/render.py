@@ -10,8 +10,9 @@ from __future__ import annotations
 import os.path
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
+from typing import TypeVar
 
 from jinja2 import (
     ChoiceLoader,
@@ -29,6 +30,8 @@ from ranklaunch.errors import ConfigError
 
 SHIPPED = os.path.join(os.path.dirname(__file__), "templates")
 
+T = TypeVar("T")
+
 _MARK = re.compile("\0([0-9]+)\0")
 
 
@@ -44,17 +47,20 @@ class Templates:
     def command(self, name: str, **values: object) -> tuple[str, ...]:
         """The argv that a command template renders to. Raises ConfigError naming the template's file and line."""
         self._values.clear()
-        rendered = _guarded(name, lambda: self._commands.get_template(name).render(**values))
+        rendered, where = _guarded(name, lambda: self._rendered(name, values))
         try:
-            pieces = shlex.split(rendered)
-        except ValueError as error:
-            msg = f"template {name}: its words cannot be told apart: {error}"
+            argv = tuple(word for piece in shlex.split(rendered) for word in self._filled(piece))
+        except (ValueError, IndexError) as error:
+            msg = f"template {where}: its words cannot be made out: {error}"
             raise ConfigError(msg) from None
-        argv = tuple(word for piece in pieces for word in self._filled(name, piece))
         if not argv or not argv[0]:
-            msg = f"template {name}: renders to no command"
+            msg = f"template {where}: renders to no command"
             raise ConfigError(msg)
         return argv
+
+    def _rendered(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
+        template = self._commands.get_template(name)
+        return template.render(**values), template.filename or name
 
     def inline(self, source: str, where: str, **values: object) -> str:
         """The text of a one-line template that stands in the setting `where`."""
@@ -67,16 +73,26 @@ class Templates:
         self._values.append(value)
         return f"\0{len(self._values) - 1}\0"
 
-    def _filled(self, name: str, piece: str) -> tuple[str, ...]:
+    def _filled(self, piece: str) -> tuple[str, ...]:
         alone = _MARK.fullmatch(piece)
         value = self._values[int(alone[1])] if alone else None
-        try:
-            if isinstance(value, (list, tuple)):
-                return tuple(_word(item) for item in value)
-            return (_MARK.sub(lambda mark: _word(self._values[int(mark[1])]), piece),)
-        except ValueError as error:
-            msg = f"template {name}: {error}"
-            raise ConfigError(msg) from None
+        if isinstance(value, (list, tuple)):
+            return tuple(map(_word, value))
+        return (self._text(piece),)
+
+    def _text(self, piece: str) -> str:
+        """A piece with its marks filled. What a macro or a block returns holds marks itself."""
+        filled = _MARK.sub(lambda mark: self._value(int(mark[1])), piece)
+        if "\0" in filled:
+            msg = "a value holds a NUL character, which no command line can carry"
+            raise ValueError(msg)
+        return filled
+
+    def _value(self, number: int) -> str:
+        value = self._values[number]
+        if isinstance(value, str) and _MARK.search(value):
+            return _MARK.sub(lambda mark: self._value(int(mark[1])) if int(mark[1]) < number else "\0", value)
+        return _word(value)
 
 
 def _environment(loader: ChoiceLoader, finalize: Callable[..., str]) -> ImmutableSandboxedEnvironment:
@@ -105,7 +121,7 @@ def _word(value: object) -> str:
     raise ValueError(msg)
 
 
-def _guarded(where: str, render: Callable[[], str]) -> str:
+def _guarded(where: str, render: Callable[[], T]) -> T:
     try:
         return render()
     except TemplateNotFound as error:

@@ -14,14 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ranklaunch import redact
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import Files
-from ranklaunch.redact import is_secret
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 SHOWN = 120  # characters of a value that an error or a plan's provenance shows
+LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
 MOST_NODES = 1_000_000
 
 
@@ -31,7 +32,8 @@ class Variable(Generic[T_co]):
 
     value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes
     before all of them. parse: text to value; raises ValueError with what was expected. agree: variables that are set must say
-    the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to node of one job.
+    the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to node of one job; ends_with_index: by
+    nothing but the node's index at its end.
     """
 
     value: str
@@ -43,6 +45,7 @@ class Variable(Generic[T_co]):
     option: str = ""
     agree: bool = False
     per_node: bool = False
+    ends_with_index: bool = False
     default_text: str = ""
 
     def also(self, *names: str, set_by: str = "platform", agree: bool = False) -> Variable[T_co]:
@@ -133,6 +136,16 @@ class Reader:
         if text not in self.warnings:
             self.warnings.append(text)
 
+    def source(self, variable: Variable[T]) -> str:
+        """Who said a value, for messages: an option, a variable, or the first variable that could have."""
+        reading = self._readings.get(variable.value)
+        return reading.source if reading and reading.source != "default" else variable.names[0]
+
+    def told(self, variable: Variable[T]) -> str:
+        """A value as it was given, for messages: "option --node=3", "VC_TASK_INDEX=3", or the first variable that could give it."""
+        reading = self._readings.get(variable.value)
+        return f"{self.source(variable)}={reading.value}" if reading else variable.names[0]
+
     def check(self) -> None:
         """Raises one error with every problem found so far: UsageError where all are the command line's, else ConfigError."""
         if self._problems and all(self._problems.values()):
@@ -181,7 +194,11 @@ def clipped(text: str) -> str:
 
 
 def shown(source: str, value: str) -> str:
-    return "***" if is_secret(source) else clipped(value)
+    if redact.is_secret(source):
+        return redact.HIDDEN
+    if len(value) <= LOOKED_AT:
+        return clipped(redact.text(value))
+    return f"{redact.text(value[:LOOKED_AT])[:SHOWN]}... ({len(value)} characters)"
 
 
 def hidden(candidate: Candidate) -> Candidate:
@@ -222,11 +239,11 @@ def port(value: str) -> int:
     return whole(value, 1, 65535)
 
 
+_SECONDS = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(?:[eE][+-]?[0-9]{1,2})?")
+
+
 def seconds(value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
+    number = float(value) if _SECONDS.fullmatch(value.strip(" \t")) else math.nan
     if not 0 <= number <= 10_000_000:
         msg = "expected seconds, a number from 0 to 10000000"
         raise ValueError(msg)
@@ -260,14 +277,26 @@ def counts(value: str) -> tuple[int, ...]:
         raise ValueError(msg) from None
 
 
-HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9_.-]{1,16})?")
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 
 
 def host(value: str) -> str:
-    if not HOST.fullmatch(value.strip()):
+    name = value.strip()
+    if not _HOST.fullmatch(name) and not _is_ipv6(name):
         msg = "expected a host name or an IP address"
         raise ValueError(msg)
-    return value.strip()
+    return name
+
+
+def _is_ipv6(text: str) -> bool:
+    if ":" not in text:
+        return False
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(text.partition("%")[0]).version == 6
+    except ValueError:
+        return False
 
 
 def hosts(value: str) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def as_text(plan: Plan) -> str:
         *_section("processes", (line for process in plan.processes for line in _shown(process))),
         f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
     ]
-    return "\n".join(lines) + "\n"
+    return "".join(f"{_printable(line)}\n" for line in lines)
 
 
 def as_shell(plan: Plan) -> str:
@@ -47,7 +47,7 @@ def as_shell(plan: Plan) -> str:
         *((f"# the ranks write below {_comment(plan.outputs.folder)}",) if plan.outputs else ()),
         "(",
         "set -eu",
-        f"mkdir -p {_folded(folders, FOLDED)}",
+        f"mkdir -p {FOLDED.join(_wrapped(folders))}",
         *(line for file in plan.files for line in _written(file)),
         *(_command(step) for step in plan.prepare),
         *_started(plan.processes),
@@ -74,7 +74,9 @@ def _command(process: Process) -> str:
     for name in process.unset:
         words += ["-u", name]
     words += [f"{name}={value}" for name, value in redact.environment(process.env).items()]
-    return _folded([*words, *redact.argv(process.argv)], FOLDED)
+    # env(1) would take a program with = in its path for one more variable.
+    start = ["sh", "-c", 'exec "$0" "$@"'] if "=" in process.argv[0] else []
+    return FOLDED.join(_wrapped([*words, *start, *redact.argv(process.argv)]))
 
 
 def _written(file: File) -> Iterator[str]:
@@ -87,18 +89,20 @@ def _shown(process: Process) -> Iterator[str]:
     yield f"{process.name}, log {process.log}"
     env = " ".join(f"{name}={shlex.quote(value)}" for name, value in redact.environment(process.env).items() if name != "PATH")
     yield f"  {env}"
-    yield f"  {_folded(redact.argv(process.argv), chr(10) + '      ')}"
+    first, *others = _wrapped(redact.argv(process.argv))
+    yield f"  {first}"
+    yield from (f"    {line}" for line in others)
 
 
-def _folded(words: Iterable[str], fold: str) -> str:
+def _wrapped(words: Iterable[str]) -> list[str]:
     """Shell words in lines of about FOLD columns."""
-    text, column = "", 0
+    lines = [""]
     for word in map(shlex.quote, words):
-        if text and column + len(word) > FOLD:
-            text, column = f"{text}{fold}{word}", len(word)
+        if lines[-1] and len(lines[-1]) + len(word) > FOLD:
+            lines.append(word)
         else:
-            text, column = f"{text} {word}" if text else word, column + len(word) + 1
-    return text
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
 
 
 def _section(title: str, rows: Iterable[str]) -> Iterator[str]:
@@ -115,6 +119,13 @@ def _unset(processes: tuple[Process, ...]) -> tuple[str, ...]:
 def _overrides(candidates: Iterable[object]) -> str:
     found = [f"{c.source}={c.value}" for c in candidates]  # type: ignore[attr-defined]
     return f" over {', '.join(found)}" if found else ""
+
+
+def _printable(line: str) -> str:
+    """Control characters as their escapes: a value must not move the terminal's cursor, nor look like another line."""
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() or "\udc80" <= c <= "\udcff" else ascii(c)[1:-1] for c in line)
 
 
 def _plural(word: str, number: int) -> str:

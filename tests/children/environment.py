@@ -18,7 +18,5 @@ parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--env", default=PLACE)
 options, _ = parser.parse_known_args()
 patterns = options.env.split(",")
-shown = {
-    name: value for name, value in os.environ.items() if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-}
+shown = {name: value for name, value in os.environ.items() if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)}
 print(json.dumps({"argv": sys.argv[1:], "env": shown, "cwd": os.getcwd(), "executable": sys.executable}), flush=True)

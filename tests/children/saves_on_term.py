@@ -1,4 +1,7 @@
-"""saves_on_term.py [--takes S]: prints "ready" and sleeps; S seconds after SIGTERM prints "saved" and exits with 0."""
+"""saves_on_term.py [--takes S] [--says BYTES]: prints "ready" and sleeps; S seconds after SIGTERM prints "saved" and exits with 0.
+
+Before "saved" it prints lines of together BYTES.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import time
 
 parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--takes", type=float, default=0, metavar="S")
+parser.add_argument("--says", type=int, default=0, metavar="BYTES")
 options, _ = parser.parse_known_args()
 
 # Blocked and waited for, not handled: SIGTERM cannot come between the check for it and the sleep.
@@ -15,4 +19,6 @@ signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 print("ready", flush=True)
 if signal.sigtimedwait({signal.SIGTERM}, 600):
     time.sleep(options.takes)
+    for _ in range(options.says // 50):
+        print("tells".ljust(49, "."))
     print("saved", flush=True)

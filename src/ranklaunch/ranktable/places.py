@@ -16,7 +16,7 @@ DEFAULT_PATHS = tuple(join(folder, name) for folder, name in zip(FOLDERS, NAMES)
 
 def path_of(value: str, files: Files) -> str:
     """The file that RANK_TABLE_FILE means: a file, or the folder that it is in or will be put into."""
-    if not files.is_dir(value) and value.endswith(".json"):
+    if not files.is_dir(value) and (value.endswith(".json") or files.exists(value)):
         return value
     paths = [join(value, name) for name in NAMES]
     wanted = NAMES[1] if value.rstrip("/") == FOLDERS[1] else NAMES[0]

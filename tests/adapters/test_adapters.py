@@ -1,0 +1,275 @@
+"""What every adapter must keep to, whoever wrote it: run over all that the two registries list."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import os
+import re
+from types import ModuleType
+from typing import Any, cast
+
+import helpers
+import pytest
+
+from ranklaunch import planning, reading
+from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.errors import ConfigError
+from ranklaunch.plan import Plan, as_json
+from ranklaunch.settings import Variable
+
+ADAPTERS = {**PLATFORMS, **LAUNCHERS}
+MODULES = {
+    f"{kind}/{name}": (name, cast(ModuleType, module))
+    for kind, table in (("platforms", PLATFORMS), ("launchers", LAUNCHERS))
+    for name, module in table.items()
+}
+TABLE = "/user/config/jobstart_hccl.json"
+NAME = re.compile("[A-Z][A-Z0-9_]{3,}")
+# Read, but of the system and not settings of a job.
+OF_THE_SYSTEM = {"PATH", "PYTHONUNBUFFERED"}
+
+
+@pytest.mark.parametrize(("name", "module"), MODULES.values(), ids=MODULES)
+def test_adapter_has_the_shape_of_one(name: str, module: ModuleType) -> None:
+    assert module.NAME == name == module.__name__.rpartition(".")[2]
+    assert (module.__doc__ or "").strip()
+    assert isinstance(module.VARIABLES, tuple)
+    assert all(isinstance(variable, Variable) for variable in module.VARIABLES)
+    wanted = ("detect", "attempt", "read") if name in PLATFORMS else ("plan", "explain")
+    assert all(callable(getattr(module, each)) for each in wanted)
+
+
+@pytest.mark.parametrize("variable", planning.every_variable(), ids=lambda variable: f"{variable.value}-{variable.names[0]}")
+def test_variable_is_fit_for_the_reference(variable: Variable[Any]) -> None:
+    assert re.fullmatch("[a-z][a-z0-9_]*", variable.value)
+    assert variable.meaning
+    assert variable.names
+    assert len(set(variable.names)) == len(variable.names)
+    assert all(re.fullmatch("[A-Z][A-Z0-9_]*", name) for name in variable.names)
+    assert variable.set_by in ("user", "platform", "image")
+    assert re.fullmatch("(--[a-z][a-z0-9-]*)?", variable.option)
+    if variable.default not in ("", (), None) and not variable.default_text:
+        assert variable.parse(variable.shown_default) == variable.default
+
+
+def test_every_option_has_one_meaning_and_a_variable_of_its_name() -> None:
+    values: dict[str, str] = {}
+    for variable in planning.every_variable():
+        if variable.option:
+            assert values.setdefault(variable.option, variable.value) == variable.value
+            own = f"RANKLAUNCH_{variable.option[2:].replace('-', '_').upper()}"
+            assert own in variable.names, f"{variable.option} has no variable {own}"
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_launcher_has_a_template_and_golden_plans(name: str) -> None:
+    assert (helpers.ROOT / "templates" / name / "command.j2").is_file()
+    assert any((helpers.TESTS / "golden" / name).glob("*/plan.json"))
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_platform_has_golden_plans(name: str) -> None:
+    assert any((helpers.TESTS / "golden" / name).glob("*/plan.json"))
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_detection_never_raises_and_claims_no_empty_environment(name: str) -> None:
+    platform = PLATFORMS[name]
+    assert platform.detect(helpers.reader({})) is (name == "local")
+    everything = [each for variable in planning.every_variable() for each in variable.names]
+    for value in helpers.HOSTILE.values():
+        assert platform.detect(helpers.reader(dict.fromkeys(everything, value))) in (True, False)
+
+
+# Reading is pure, and plans are what their contract says
+
+
+SHAPES = {"one": (1, "2"), "three": (3, "2"), "uneven": (3, "2,1,3"), "cpu": (3, "0")}
+
+
+def plan_of(name: str, platform: str, nodes: int, slots: str, index: int, **more: str) -> Plan:
+    counts = [max(1, int(n)) for n in (slots.split(",") * nodes)[:nodes]]
+    if platform == "modelarts":
+        env = helpers.modelarts(nodes, 2, index, RANKLAUNCH_SLOTS=slots, RANK="7", **more)
+    else:
+        env = helpers.local(nodes, slots, index, RANK="7", **more)
+    job = env.get("MA_VJ_NAME", "n")
+    table = helpers.group_table([(f"{job}-worker-{i}", f"192.0.2.{i}", [str(d) for d in range(n)]) for i, n in enumerate(counts)])
+    files = {TABLE: table} if name == "ranktable" else {}
+    return helpers.plan(env, "--lr", "0.1", files=files, method=name, platform=platform)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_planning_is_pure_and_complete(name: str, shape: str, platform: str) -> None:
+    nodes, slots = SHAPES[shape]
+    for index in range(nodes):
+        check_plan(name, platform, nodes, slots, index)
+
+
+def check_plan(name: str, platform: str, nodes: int, slots: str, index: int) -> None:
+    before = dict(os.environ)
+    plan = plan_of(name, platform, nodes, slots, index)
+    assert plan == plan_of(name, platform, nodes, slots, index)
+    assert dict(os.environ) == before
+    assert plan.method == name
+    assert plan.job.platform == platform
+    assert plan.why
+    assert plan.processes
+    check_json(as_json(plan))
+    for process in (*plan.processes, *plan.prepare, *plan.services):
+        for path in (process.log, *process.copies):
+            assert os.path.normpath(path).startswith(f"{plan.job.log_dir}/")
+    ranks = [process.rank for process in plan.processes if process.rank is not None]
+    assert len(set(ranks)) == len(ranks)
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_every_rank_of_a_job_is_started_once(name: str) -> None:
+    plans = [plan_of(name, "modelarts", 3, "2,1,3", index) for index in range(3)]
+    ranks = [process.rank for plan in plans for process in plan.processes]
+    if name in ("spawn", "ranktable"):
+        assert ranks == list(range(6))
+        assert [process.local_rank for plan in plans for process in plan.processes] == [0, 1, 0, 0, 1, 2]
+    else:
+        assert len(ranks) == 3
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_a_process_has_a_rank_of_its_node(name: str) -> None:
+    for index in range(3):
+        plan = plan_of(name, "modelarts", 3, "2,1,3", index)
+        assert all(process.rank in plan.job.node.ranks for process in plan.processes if process.rank is not None)
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_misleading_variables_are_removed(name: str) -> None:
+    for process in plan_of(name, "modelarts", 3, "2", 1, PET_NNODES="9", MS_ROLE="x", MS_ENABLE_TFT="kept").processes:
+        assert set(process.unset) == {"RANK", "PET_NNODES", "MS_ROLE"}
+
+
+HOSTILE_NAMES = [pytest.param(value, id=key) for key, value in helpers.HOSTILE.items() if value.strip()]
+
+
+@pytest.mark.parametrize("job_name", ["../../../etc/cron.d/x", "a/b", "/etc/x", *HOSTILE_NAMES])
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_logs_lie_in_their_folder_whatever_the_job_is_called(name: str, job_name: str) -> None:
+    plan = plan_of(name, "modelarts", 1, "1", 0, RANKLAUNCH_JOB_NAME=job_name)
+    for process in plan.processes:
+        for path in (process.log, *process.copies):
+            parent, _, last = path.rpartition("/")
+            assert parent in (plan.job.log_dir, f"{plan.job.log_dir}/attempt_1")
+            assert len(os.fsencode(last)) <= 255
+            assert "\n" not in last
+
+
+PROCESS = {
+    "name": str, "rank": (int, type(None)), "local_rank": (int, type(None)), "argv": [str], "env": {str: str}, "unset": [str],
+    "cwd": (str, type(None)), "log": str, "copies": [str], "tag": str,
+}  # fmt: skip
+SCHEMA: dict[str, Any] = {
+    "schema": str, "platform": str, "method": str, "why": str,
+    "job": {
+        "name": str, "attempt": int, "world_size": int, "node_index": int, "accelerator": str,
+        "nodes": [{"index": int, "host": str, "slots": int, "first_rank": int}],
+    },
+    "files": [{"path": str, "mode": str, "text": str}],
+    "services": [PROCESS],
+    "waits": [{"for": str, "what": str, "timeout_s": (int, float), "seen": str}],
+    "prepare": [PROCESS],
+    "processes": [PROCESS],
+    "limits": {"wait_s": (int, float), "grace_s": (int, float)},
+    "values": [{"name": str, "value": str, "source": str, "overrides": [{"source": str, "value": str}]}],
+    "warnings": [str],
+}  # fmt: skip
+
+
+def check_json(data: dict[str, Any]) -> None:
+    """Keys are only ever added within schema 1: adding one means adding it here and in the documentation."""
+    assert json.loads(json.dumps(data)) == data
+    assert data["schema"] == "ranklaunch.plan/1"
+    check(data, SCHEMA, "plan")
+
+
+def check(value: Any, shape: Any, where: str) -> None:
+    if isinstance(shape, dict) and str in shape:
+        assert all(isinstance(key, str) and isinstance(each, str) for key, each in value.items()), where
+    elif isinstance(shape, dict):
+        assert value.keys() == shape.keys(), where
+        for key, inner in shape.items():
+            check(value[key], inner, f"{where}.{key}")
+    elif isinstance(shape, list):
+        assert type(value) is list, where
+        for each in value:
+            check(each, shape[0], f"{where}[]")
+    else:
+        assert type(value) in (shape if isinstance(shape, tuple) else (shape,)), where
+
+
+# Variables are named in tables and nowhere else
+
+
+def sources() -> list[ModuleType]:
+    return [module for _, module in MODULES.values()] + [planning, reading]
+
+
+def read_names(module: ModuleType) -> set[str]:
+    """Names that stand as text in env.get("NAME"), env["NAME"] and "NAME" in env."""
+    found = set()
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and is_env(node.func.value):
+            found |= texts(node.args[0])
+        elif isinstance(node, ast.Subscript) and is_env(node.value) and isinstance(node.ctx, ast.Load):
+            found |= texts(node.slice)
+        elif isinstance(node, ast.Compare) and any(is_env(each) for each in node.comparators):
+            found |= texts(node.left)
+    return found
+
+
+def is_env(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr == "env") or (isinstance(node, ast.Name) and node.id == "env")
+
+
+def texts(node: ast.AST) -> set[str]:
+    return {
+        each.value
+        for each in ast.walk(node)
+        if isinstance(each, ast.Constant) and isinstance(each.value, str) and NAME.fullmatch(each.value)
+    }
+
+
+def known_names() -> set[str]:
+    return {name for variable in planning.every_variable() for name in variable.names}
+
+
+@pytest.mark.parametrize("module", sources(), ids=lambda module: module.__name__)
+def test_variables_that_are_read_stand_in_a_table(module: ModuleType) -> None:
+    assert read_names(module) - known_names() - OF_THE_SYSTEM == set()
+
+
+@pytest.mark.parametrize("module", sources(), ids=lambda module: module.__name__)
+def test_messages_name_only_variables_that_exist(module: ModuleType) -> None:
+    """Names that a message or comment of the code speaks of: a misspelt one would send people looking for it."""
+    literals = [
+        node.value
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    spoken = {name for text in literals for name in re.findall(r"\b(?:MA|RANKLAUNCH|VC|VK|DLS|BATCH|MSRUN|MY)_[A-Z0-9_]+\b", text)}
+    assert {name for name in spoken if not name.endswith("_")} <= known_names()
+
+
+def test_an_unknown_adapter_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'ranktable'"):
+        helpers.plan({"RANKLAUNCH_METHOD": "rank-table"})
+    with pytest.raises(ConfigError, match="did you mean 'modelarts'"):
+        helpers.plan({"RANKLAUNCH_PLATFORM": "model-arts"})
+
+
+@pytest.mark.parametrize("given", ["Torchrun", " torchrun ", "TORCHRUN"])
+def test_methods_are_taken_in_any_case(given: str) -> None:
+    assert helpers.plan({"RANKLAUNCH_METHOD": given}).method == "torchrun"

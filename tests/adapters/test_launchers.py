@@ -1,0 +1,189 @@
+"""Details of the other launchers: ranktable's place in its table, pytorch's appended arguments, steps before the launch."""
+
+from __future__ import annotations
+
+import json
+
+import helpers
+import pytest
+
+from ranklaunch import planning
+from ranklaunch.errors import ConfigError
+from ranklaunch.plan import Plan
+
+TABLE = "/user/config/jobstart_hccl.json"
+TWO_PODS = helpers.group_table([("j-worker-0", "192.0.2.1", "01"), ("j-worker-1", "192.0.2.2", "01")])
+ONE_HOST = helpers.group_table([("j-worker-1", "192.0.2.1", "4567"), ("j-worker-0", "192.0.2.1", "0123")])
+SERVERS = helpers.server_table([("192.0.2.1", [("0", "0"), ("1", "1")]), ("192.0.2.2", [("0", "2"), ("1", "3")])])
+
+
+def ranktable(table: str, nodes: int = 2, index: int = 0, **env: str) -> Plan:
+    given = helpers.modelarts(nodes, 2, index)
+    del given["MA_CURRENT_INSTANCE_NAME"]
+    return helpers.plan({**given, **env}, files={TABLE: table}, method="ranktable", log_dir="/logs")
+
+
+def ranks(found: Plan) -> list[int | None]:
+    return [process.rank for process in found.processes]
+
+
+@pytest.mark.parametrize(
+    ("table", "index", "env", "expected"),
+    [
+        (TWO_PODS, 0, {}, [0, 1]),
+        (TWO_PODS, 1, {}, [2, 3]),
+        (TWO_PODS, 1, {"MA_CURRENT_INSTANCE_NAME": "j-worker-1"}, [2, 3]),
+        (TWO_PODS, 1, {"HOSTNAME": "j-worker-1"}, [2, 3]),
+        (TWO_PODS, 1, {"MA_CURRENT_HOST_IP": "192.0.2.2"}, [2, 3]),
+        (TWO_PODS, 1, {"MA_CURRENT_IP": "192.0.2.2"}, [2, 3]),
+        # Another name for this container than the table's, as images and operators set it: the position counts.
+        (TWO_PODS, 1, {"HOSTNAME": "notebook-7f"}, [2, 3]),
+        (TWO_PODS, 1, {"MA_CURRENT_IP": "10.9.9.9"}, [2, 3]),
+        (ONE_HOST, 1, {"MA_CURRENT_HOST_IP": "192.0.2.1"}, [4, 5, 6, 7]),
+        (ONE_HOST, 0, {"MA_CURRENT_INSTANCE_NAME": "j-worker-0", "MA_CURRENT_HOST_IP": "192.0.2.1"}, [0, 1, 2, 3]),
+        (SERVERS, 1, {"MA_CURRENT_HOST_IP": "192.0.2.2"}, [2, 3]),
+        (SERVERS, 0, {}, [0, 1]),
+    ],
+)
+def test_own_place_in_the_table(table: str, index: int, env: dict[str, str], expected: list[int]) -> None:
+    found = ranktable(table, 2, index, **env)
+    assert ranks(found) == expected
+    assert [process.env["ASCEND_DEVICE_ID"] for process in found.processes] == [str(i) for i in range(len(expected))]
+    assert {process.env["RANK_SIZE"] for process in found.processes} == {"8" if table is ONE_HOST else "4"}
+
+
+@pytest.mark.parametrize(
+    ("table", "nodes", "index", "env", "words"),
+    [
+        (TWO_PODS, 2, 0, {"MA_CURRENT_HOST_IP": "192.0.2.2"}, ["host address 192.0.2.2 is entry 1", "node 0"]),
+        (TWO_PODS, 2, 0, {"HOSTNAME": "j-worker-1"}, ["pod name j-worker-1 is entry 1", "node 0"]),
+        (SERVERS, 2, 1, {"MA_CURRENT_IP": "192.0.2.1"}, ["host address 192.0.2.1 is entry 0", "node 1"]),
+        (TWO_PODS, 3, 2, {}, [TABLE, "2 servers or pods", "node 2"]),
+        (helpers.server_table([("a", [("0", "1")]), ("b", [("0", "0")])]), 2, 0, {}, [TABLE, "not consecutive"]),
+    ],
+)
+def test_a_table_of_another_job_is_refused(table: str, nodes: int, index: int, env: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ranktable(table, nodes, index, **env)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_the_table_counts_where_counts_differ() -> None:
+    found = ranktable(helpers.group_table([("j-worker-0", "a", "0123"), ("j-worker-1", "b", "01")]))
+    assert ranks(found) == [0, 1, 2, 3]
+    assert found.job.world_size == 6
+    assert found.warnings == ("the rank table has 6 devices, the node and device counts say 4: the table counts",)
+
+
+def test_a_table_that_is_not_ready_is_waited_for() -> None:
+    found = ranktable('{"status":"initializing"}', 2, 1, RANKLAUNCH_WAIT_S="30")
+    assert [(wait.kind, wait.what, wait.timeout_s) for wait in found.waits] == [("rank table", TABLE, 30)]
+    assert found.files == ()
+    assert ranks(found) == [2, 3]
+
+
+def test_the_table_is_written_where_the_ranks_look() -> None:
+    found = ranktable(TWO_PODS)
+    assert [file.path for file in found.files] == ["/logs/attempt_1/ranktable.json"]
+    assert json.loads(found.files[0].text)["version"] == "1.0"
+    assert found.processes[0].env["RANK_TABLE_FILE"] == found.files[0].path
+    assert found.waits == ()
+
+
+def test_no_table_at_all_is_refused() -> None:
+    with pytest.raises(ConfigError, match="needs a rank table: RANK_TABLE_FILE is not set"):
+        helpers.plan(helpers.modelarts(2, 2), method="ranktable")
+
+
+# pytorch
+
+
+@pytest.mark.parametrize(
+    ("args", "appended", "warned"),
+    [
+        ((), ["--init_method", "tcp://h:6666", "--rank", "0", "--world_size", "2"], []),
+        (("--rank", "5"), ["--init_method", "tcp://h:6666", "--world_size", "2"], ["--rank"]),
+        (("--rank=5", "--world_size=9"), ["--init_method", "tcp://h:6666"], ["--rank", "--world_size"]),
+        (("--init_method=env://",), ["--rank", "0", "--world_size", "2"], ["--init_method"]),
+        (("--ranks=5", "--", "rank"), ["--init_method", "tcp://h:6666", "--rank", "0", "--world_size", "2"], []),
+    ],
+)
+def test_appended_arguments(args: tuple[str, ...], appended: list[str], warned: list[str]) -> None:
+    found = helpers.plan(helpers.modelarts(2, 8, 0, RANKLAUNCH_HOSTS="h,i"), *args, method="pytorch")
+    assert list(found.processes[0].argv) == ["python", "-u", "train.py", *args, *appended]
+    assert [text.split()[3] for text in found.warnings] == warned
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("worker-0.j", "tcp://worker-0.j:6666"), ("10.0.0.1", "tcp://10.0.0.1:6666"), ("2001:db8::1", "tcp://[2001:db8::1]:6666")],
+)
+def test_addresses_in_urls(host: str, expected: str) -> None:
+    found = helpers.plan(helpers.local(2, "1", 0, RANKLAUNCH_HOSTS=f"{host},b"), method="pytorch")
+    assert expected in found.processes[0].argv
+
+
+# Tags
+
+
+def test_tags() -> None:
+    template = "{{ rank }}/{{ local_rank }}@{{ node }} {{ host }}> "
+    found = helpers.plan(helpers.local(2, "2", 1, RANKLAUNCH_LOG_TAG=template), method="spawn")
+    assert [process.tag for process in found.processes] == ["2/0@1 n1> ", "3/1@1 n1> "]
+    assert helpers.plan(helpers.local(1, "1"), method="plain").processes[0].tag == ""
+    assert helpers.plan(helpers.local(1, "2"), method="torchrun").processes[0].tag == "[torchrun] "
+
+
+# Before the launch
+
+HERE = "/code/"
+
+
+@pytest.mark.parametrize(
+    ("files", "program", "steps"),
+    [
+        ((), "/code/train.py", []),
+        (("ma-pre-start.sh",), "/code/train.py", [("bash", "/code/ma-pre-start.sh")]),
+        (("ma_pre_start.sh",), "/code/train.py", [("bash", "/code/ma_pre_start.sh")]),
+        (("ma_pre_start.sh", "ma-pre-start.sh"), "/code/train.py", [("bash", "/code/ma-pre-start.sh")]),
+        (("pip-requirements.txt",), "/code/train.py", [("python", "-m", "pip", "install", "-r", "/code/pip-requirements.txt")]),
+        (
+            ("pip-requirements.txt", "ma-pre-start.sh"),
+            "/code/run.sh",
+            [("bash", "/code/ma-pre-start.sh"), ("python", "-m", "pip", "install", "-r", "/code/pip-requirements.txt")],
+        ),
+        (("ma-pre-start.sh",), "/other/train.py", []),
+    ],
+)
+def test_steps_before_the_launch(files: tuple[str, ...], program: str, steps: list[tuple[str, ...]]) -> None:
+    found = helpers.plan(helpers.local(), files=dict.fromkeys((HERE + name for name in files), ""), program=program, method="spawn")
+    assert [step.argv for step in found.prepare] == steps
+    assert all(step.rank is None for step in found.prepare)
+
+
+def test_no_steps_for_a_module_or_when_switched_off() -> None:
+    files = {"ma-pre-start.sh": "", "/code/ma-pre-start.sh": ""}
+    assert helpers.plan(helpers.local(), files=files, program="train.py", method="spawn").prepare
+    assert not helpers.plan(helpers.local(), files=files, program="train", module=True, method="spawn").prepare
+    assert not helpers.plan(helpers.local(RANKLAUNCH_PRE_START="off"), files=files, program="train.py", method="spawn").prepare
+
+
+def test_steps_are_not_misled_either() -> None:
+    found = helpers.plan(helpers.local(RANK="3"), files={"ma-pre-start.sh": ""}, method="spawn")
+    assert found.prepare[0].unset == ("RANK",)
+
+
+# Route plans elsewhere
+
+
+@pytest.mark.parametrize("method", ["spawn", "pytorch", "plain"])
+def test_a_route_plan_without_effect_is_said(method: str) -> None:
+    found = helpers.plan(helpers.modelarts(2, 2, 0, ROUTE_PLAN="true"), method=method)
+    assert found.warnings == (f"ROUTE_PLAN=true has no effect with method {method}",)
+
+
+def test_all_nodes_of_a_job_can_be_planned_from_one() -> None:
+    request = planning.Request(helpers.Program("train.py"), helpers.modelarts(4, 2, 2), helpers.MemoryFiles(), {"method": "spawn"}, "/")
+    plans = [planning.make_plan(planning.for_node(request, node)) for node in range(4)]
+    assert [process.rank for found in plans for process in found.processes] == list(range(8))
+    assert len({found.job.name for found in plans}) == 1

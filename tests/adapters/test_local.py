@@ -1,0 +1,109 @@
+"""No platform: everything is the user's word, or what the machine has."""
+
+from __future__ import annotations
+
+import helpers
+import pytest
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.job import Job
+
+
+def job(files: dict[str, str] | None = None, **env: str) -> Job:
+    return helpers.plan(env, files=files, method="spawn").job
+
+
+def test_nothing_given_is_one_process_here() -> None:
+    found = helpers.plan({})
+    assert found.method == "plain"
+    assert (found.job.platform, found.job.name, found.job.attempt, found.job.master) == ("local", "local", 1, "localhost")
+    assert [(node.slots, node.first_rank) for node in found.job.nodes] == [(1, 0)]
+    assert found.job.accelerator == "cpu"
+    assert found.waits == ()
+
+
+@pytest.mark.parametrize(
+    ("env", "hosts", "slots"),
+    [
+        ({"RANKLAUNCH_SLOTS": "3"}, ["localhost"], [3]),
+        ({"RANKLAUNCH_HOSTS": "a"}, ["a"], [1]),
+        ({"RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_SLOTS": "2"}, ["a", "b"], [2, 2]),
+        ({"RANKLAUNCH_NODES": "2", "RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_SLOTS": "2,0"}, ["a", "b"], [2, 1]),
+        ({"RANKLAUNCH_NODES": "3", "RANKLAUNCH_MASTER_ADDR": "m", "RANKLAUNCH_NODE": "1"}, ["m", "", ""], [1, 1, 1]),
+        ({"RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_MASTER_ADDR": "10.0.0.1", "RANKLAUNCH_NODE": "0"}, ["10.0.0.1", "b"], [1, 1]),
+        ({"RANKLAUNCH_HOSTS": "::1,::2", "RANKLAUNCH_NODE": "0"}, ["::1", "::2"], [1, 1]),
+    ],
+)
+def test_nodes(env: dict[str, str], hosts: list[str], slots: list[int]) -> None:
+    found = job(**env)
+    assert [node.host for node in found.nodes] == hosts
+    assert [node.slots for node in found.nodes] == slots
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"RANKLAUNCH_NODES": "2"}, ["RANKLAUNCH_HOSTS", "RANKLAUNCH_MASTER_ADDR", "RANKLAUNCH_NODE"]),
+        ({"RANKLAUNCH_HOSTS": "a,b"}, ["RANKLAUNCH_NODE does not say", "0 to 1"]),
+        ({"RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_NODE": "2"}, ["RANKLAUNCH_NODE=2", "0 to 1"]),
+        ({"RANKLAUNCH_NODE": "1"}, ["RANKLAUNCH_NODE=1", "0 to 0"]),
+        ({"RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_NODES": "3", "RANKLAUNCH_NODE": "0"}, ["names 2 hosts", "RANKLAUNCH_NODES is 3"]),
+        (
+            {"RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_NODE": "0", "RANKLAUNCH_SLOTS": "1,2,3"},
+            ["RANKLAUNCH_SLOTS='1,2,3'", "3 numbers for 2 nodes"],
+        ),
+        ({"RANKLAUNCH_NODES": "0"}, ["RANKLAUNCH_NODES='0'"]),
+        ({"RANKLAUNCH_HOSTS": "a b"}, ["RANKLAUNCH_HOSTS='a b'"]),
+        ({"RANKLAUNCH_MASTER_ADDR": "a b"}, ["RANKLAUNCH_MASTER_ADDR='a b'"]),
+    ],
+)
+def test_refused(env: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        job(**env)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_options_are_named_as_they_were_given() -> None:
+    with pytest.raises(Exception, match="--node"):
+        helpers.plan({}, hosts="a,b", node_index="2")
+
+
+@pytest.mark.parametrize(
+    ("devices", "slots", "accelerator"),
+    [
+        (["nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"], 2, "gpu"),
+        (["davinci0", "davinci1", "davinci2", "davinci_manager"], 3, "npu"),
+        (["davinci0", "davinci_manager", "nvidia0", "nvidia1", "nvidiactl"], 1, "npu"),
+        (["null", "nvidiactl"], 1, "cpu"),
+    ],
+)
+def test_devices_of_this_machine(devices: list[str], slots: int, accelerator: str) -> None:
+    found = job(files={f"/dev/{name}": "" for name in devices})
+    assert found.node.slots == slots
+    assert found.accelerator == accelerator
+
+
+def test_given_slots_come_before_devices() -> None:
+    assert job(files={"/dev/nvidia0": ""}, RANKLAUNCH_SLOTS="4").node.slots == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "attempt"),
+    [([], 1), (["attempt_1"], 2), (["attempt_9", "attempt_10"], 11), (["attempt_x", "attempt_", "attempt_01a", "other", "attempt_-1"], 1)],
+)
+def test_attempts_go_on_after_those_that_are_there(names: list[str], attempt: int) -> None:
+    files = {f"/logs/{name}/verdict.json": "" for name in names}
+    assert job(files=files, RANKLAUNCH_LOG_DIR="/logs").attempt == attempt
+    assert job(files=files, RANKLAUNCH_LOG_DIR="/logs", RANKLAUNCH_ATTEMPT="7").attempt == 7
+
+
+def test_a_wrong_number_of_hosts_is_one_problem() -> None:
+    with pytest.raises(ConfigError) as caught:
+        job(RANKLAUNCH_HOSTS="a,b", RANKLAUNCH_NODES="3", RANKLAUNCH_NODE="0")
+    assert len(caught.value.problems) == 1
+
+
+def test_no_host_is_said_once_for_all() -> None:
+    with pytest.raises(ConfigError) as caught:
+        job(RANKLAUNCH_NODES="3", RANKLAUNCH_NODE="0")
+    assert len(caught.value.problems) == 1

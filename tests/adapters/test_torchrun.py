@@ -1,0 +1,162 @@
+"""What torchrun is told, what is said of options that fight, and what its last words tell of the rank that failed first."""
+
+from __future__ import annotations
+
+import helpers
+import pytest
+
+from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.errors import ConfigError
+from ranklaunch.plan import Plan, RankOutputs
+from ranklaunch.verdict import Failure
+
+
+def plan(extra: str = "", nodes: int = 2, node: int = 1, **env: str) -> Plan:
+    given = {"MA_EXTRA_TORCHRUN_PARAMS": extra, **env}
+    return helpers.plan(helpers.modelarts(nodes, 2, node, **given), method="torchrun", log_dir="/logs")
+
+
+@pytest.mark.parametrize(
+    ("extra", "nodes", "warnings"),
+    [
+        ("", 2, []),
+        ("--rdzv_conf=timeout=7200 --max-restarts=1", 1, ["--max_restarts"]),
+        ("--rdzv_conf timeout=7200", 2, []),
+        ("--nnodes=2", 2, ["its own --nnodes"]),
+        ("--nproc-per-node 4", 2, ["its own --nproc_per_node"]),
+        ("--nproc_per_node=4", 1, ["its own --nproc_per_node"]),
+        ("--node-rank=0 --master-addr=x --master-port=1", 2, ["its own --node_rank", "its own --master_addr", "its own --master_port"]),
+        ("--master_port=1", 1, ["picks a free port itself"]),
+        ("--rdzv_backend=c10d", 2, ["torchrun's own order", "--rdzv_endpoint=ma-job-5d2e7c1a-worker-0.ma-job-5d2e7c1a:18888 is needed"]),
+        ("--rdzv-backend c10d --rdzv-endpoint=x:1", 2, ["torchrun's own order"]),
+        ("--rdzv_backend=static", 2, []),
+        ("--standalone", 2, ["would train alone"]),
+        ("--standalone", 1, []),
+        ("--max_restarts=3", 2, ["--max_restarts"]),
+    ],
+)
+def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str]) -> None:
+    said = plan(extra, nodes, nodes - 1).warnings
+    assert all(any(word in text for text in said) for word in warnings), said
+    assert len(said) <= len(warnings)
+    assert all("MA_EXTRA_TORCHRUN_PARAMS" in text or "picks a free port" in text for text in said)
+
+
+def test_the_variable_that_was_read_is_the_one_that_is_named() -> None:
+    assert plan("--nnodes=3", RANKLAUNCH_EXTRA_TORCHRUN_PARAMS="--nnodes=2").warnings[0].startswith("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS has")
+
+
+def test_a_rank_table_is_not_used_and_that_is_said() -> None:
+    found = plan(RANK_TABLE_FILE="/user/config")
+    assert found.warnings == ("method torchrun does not use the rank table /user/config/jobstart_hccl.json",)
+    assert "RANK_TABLE_FILE" in found.processes[0].unset
+
+
+def test_ranks_write_files_of_their_own() -> None:
+    found = plan()
+    logs = (("/logs/attempt_1/rank_2.log", "[rank 2] "), ("/logs/attempt_1/rank_3.log", "[rank 3] "))
+    assert found.outputs == RankOutputs("/logs/attempt_1/torchrun", logs, 2)
+    assert found.processes[0].env["PET_LOG_DIR"] == "/logs/attempt_1/torchrun"
+    assert found.processes[0].env["PET_REDIRECTS"] == "3"
+    assert found.processes[0].rank is None
+
+
+@pytest.mark.parametrize("extra", ["--log_dir=/x", "--log-dir /x", "--redirects=3", "--tee 3", "-r 3", "-t 3", "-r3"])
+def test_where_ranks_write_is_the_users_choice(extra: str) -> None:
+    found = plan(extra)
+    assert found.outputs is None
+    assert not any(name.startswith("PET_") for name in found.processes[0].env)
+
+
+@pytest.mark.parametrize(
+    ("env", "rank", "master", "warned"),
+    [
+        ({"ROUTE_PLAN": "true", "RANK_AFTER_ACC": "3", "MA_MASTER_INDEX": "2"}, 3, 2, False),
+        ({"ROUTE_PLAN": "true", "RANK_AFTER_ACC": "0", "MA_MASTER_INDEX": "1"}, 0, 1, False),
+        ({"ROUTE_PLAN": "false", "RANK_AFTER_ACC": "3", "MA_MASTER_INDEX": "2"}, 1, 0, False),
+        ({"RANK_AFTER_ACC": "3", "MA_MASTER_INDEX": "2"}, 1, 0, False),
+        ({"ROUTE_PLAN": "true"}, 1, 0, True),
+        ({"ROUTE_PLAN": "true", "RANK_AFTER_ACC": "1"}, 1, 0, False),
+    ],
+)
+def test_route_plan(env: dict[str, str], rank: int, master: int, warned: bool) -> None:
+    found = plan(nodes=4, **env)
+    argv = found.processes[0].argv
+    assert f"--node_rank={rank}" in argv
+    assert f"--master_addr={helpers.hosts(4)[master]}" in argv
+    assert found.outputs
+    assert found.outputs.first_rank == 2 * rank
+    assert bool(found.warnings) is warned
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"RANK_AFTER_ACC": "0", "MA_MASTER_INDEX": "2"}, ["RANK_AFTER_ACC=0 contradicts MA_MASTER_INDEX=2 on node 1", "ROUTE_PLAN=false"]),
+        ({"RANK_AFTER_ACC": "2", "MA_MASTER_INDEX": "1"}, ["RANK_AFTER_ACC=2 contradicts MA_MASTER_INDEX=1"]),
+        ({"RANK_AFTER_ACC": "4", "MA_MASTER_INDEX": "0"}, ["RANK_AFTER_ACC=4", "expected 0 to 3"]),
+        ({"RANK_AFTER_ACC": "2", "MA_MASTER_INDEX": "9"}, ["MA_MASTER_INDEX=9", "expected 0 to 3"]),
+        ({"RANK_AFTER_ACC": "-1"}, ["RANK_AFTER_ACC='-1'"]),
+        ({"RANK_AFTER_ACC": "2", "MA_MASTER_INDEX": "0", "RANKLAUNCH_SLOTS": "2,1,2,2"}, ["same number of slots", "ROUTE_PLAN=false"]),
+        ({"ROUTE_PLAN": "maybe"}, ["ROUTE_PLAN='maybe'", "true or false"]),
+    ],
+)
+def test_a_route_plan_that_contradicts_itself_is_refused(env: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(nodes=4, **{"ROUTE_PLAN": "true", **env})
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize("extra", ["'open", 'a "b', "a\\"])
+def test_extra_parameters_that_are_no_words_are_refused(extra: str) -> None:
+    with pytest.raises(ConfigError, match=r"MA_EXTRA_TORCHRUN_PARAMS=.*expected shell words"):
+        plan(extra)
+
+
+# What torchrun says at its end. The text is that of torch 2.13; 1.11 wrote the same fields.
+
+
+def entry(number: int, rank: int, code: int, pid: int = 100, more: str = "") -> str:
+    return (
+        f"[{number}]:\n  time      : 2026-11-21_04:54:52\n  host      : worker-0\n  rank      : {rank} (local_rank: {rank % 8})\n"
+        f"  exitcode  : {code} (pid: {pid}){more}\n  error_file: <N/A>\n  traceback : whatever\n"
+    )
+
+
+def summary(root: str, *others: str) -> str:
+    line = "-" * 53
+    failures = "Failures:\n" + "".join(others) if others else "Failures:\n  <NO_OTHER_FAILURES>\n"
+    return (
+        "Traceback (most recent call last):\n  raise ChildFailedError(\ntorch...ChildFailedError: \n"
+        f"{'=' * 53}\nfail.py FAILED\n{line}\n{failures}{line}\nRoot Cause (first observed failure):\n{root}{'=' * 53}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [
+        (summary(entry(0, 3, 7)), Failure(3, 7, 0, 100)),
+        (summary(entry(0, 1, -9, 899, "  (SIGKILL)"), entry(1, 0, -15, 898, "  (SIGTERM)")), Failure(1, 137, 9, 899, victims=((0, 15),))),
+        (summary(entry(0, 1, -11, more="  (SIGSEGV)")), Failure(1, 139, 11, 100)),
+        (summary(entry(0, 12, 1), entry(1, 13, 2), entry(2, 14, 3)), Failure(12, 1, 0, 100)),
+        # Torchrun itself ended the rank that it calls the root.
+        (summary(entry(0, 0, -15, more="  (SIGTERM)"), entry(1, 5, 7, 55)), Failure(5, 7, 0, 55, victims=((0, 15),))),
+        (summary(entry(0, 0, -15, more="  (SIGTERM)")), Failure(0, 143, 15, 100)),
+        ("rank told the same: Root Cause (first observed failure):\n[0]:\n nothing\n" + summary(entry(0, 2, 3)), Failure(2, 3, 0, 100)),
+        (summary(entry(0, 3, 7)).replace("\n", "\r\n"), Failure(3, 7, 0, 100)),
+        ("", None),
+        ("Traceback (most recent call last):\nRuntimeError: Socket Timeout\n", None),
+        (summary(entry(0, 3, 7))[-60:], None),
+        (summary("[0]:\n  cut off"), None),
+    ],
+)
+def test_its_last_words(tail: str, expected: Failure | None) -> None:
+    assert torchrun.explain(tail) == expected
+
+
+def test_its_last_words_cut_anywhere() -> None:
+    """Only the end of what it wrote is kept, and a process that is killed stops in the middle."""
+    whole = summary(entry(0, 1, -9, 899, "  (SIGKILL)"), entry(1, 0, -15, 898, "  (SIGTERM)"))
+    for at in range(len(whole)):
+        assert torchrun.explain(whole[at:]) in (None, Failure(1, 137, 9, 899), Failure(1, 137, 9, 899, victims=((0, 15),)))
+        torchrun.explain(whole[:at])

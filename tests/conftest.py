@@ -1,0 +1,85 @@
+"""Rules that every test keeps: the environment stays as it was, processes only where they are the subject, no silent skip in CI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+# Tests of these folders start processes by their nature.
+WITH_PROCESSES = ("supervise", "cluster")
+STARTERS = ((subprocess, "Popen"), (os, "fork"), (os, "forkpty"), (os, "posix_spawn"), (os, "posix_spawnp"), (os, "system"))
+
+
+def in_ci() -> bool:
+    return bool(os.environ.get("CI"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew; read their diff before committing it")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not any(line.startswith("processes:") for line in config.getini("markers")):
+        config.addinivalue_line("markers", "processes: starts processes; all other tests are kept from it")
+    if config.getoption("--update-golden") and in_ci():
+        msg = "--update-golden is refused where CI is set: golden files are renewed by a person who reads their diff"
+        raise pytest.UsageError(msg)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents and item.path.relative_to(HERE).parts[0] in WITH_PROCESSES:
+            item.add_marker("processes")
+
+
+@pytest.fixture(autouse=True)
+def unchanged_environment() -> Iterator[None]:
+    before = dict(os.environ)
+    yield
+    after = dict(os.environ)
+    for env in (before, after):
+        env.pop("PYTEST_CURRENT_TEST", None)  # pytest's own, another one in each phase of a test
+    if before != after:
+        os.environ.clear()
+        os.environ.update(before)
+        changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        pytest.fail(f"the test changed os.environ and left it so: {', '.join(changed)}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def no_processes(unchanged_environment: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    # unchanged_environment comes first, so that it looks again when monkeypatch has undone what a test did.
+    if any(request.node.get_closest_marker(name) for name in ("processes", "training")):
+        return
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a test without the marker `processes` starts a process")
+
+    for module, name in STARTERS:
+        monkeypatch.setattr(module, name, refuse)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    outcome: Any = yield
+    _fail_if_skipped(outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    outcome: Any = yield
+    _fail_if_skipped(outcome.get_result())
+
+
+def _fail_if_skipped(report: Any) -> None:
+    """In CI everything is there that a test may need, so a skip hides something."""
+    if in_ci() and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which CI takes for a failure: {reason}"

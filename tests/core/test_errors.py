@@ -1,0 +1,51 @@
+"""One exit code per kind of error, and every problem in one message."""
+
+from __future__ import annotations
+
+import pytest
+
+from ranklaunch import errors
+
+
+def classes() -> list[type[errors.RanklaunchError]]:
+    return [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.RanklaunchError)]
+
+
+def test_exit_codes_are_unique_and_described() -> None:
+    codes = [each.exit_code for each in classes()]
+    assert len(set(codes)) == len(codes)
+    assert {0, *codes} == errors.EXIT_CODES.keys()
+    assert all(errors.EXIT_CODES.values())
+
+
+def test_exit_codes_are_those_of_the_contract() -> None:
+    assert {each.__name__: each.exit_code for each in classes()} == {
+        "RanklaunchError": 70,
+        "UsageError": 2,
+        "ConfigError": 78,
+        "WaitError": 75,
+        "MissingProgramError": 69,
+    }
+    # 126 and 127 are a shell's, 128 and above say that a signal killed the rank.
+    assert all(0 < code < 126 for code in (each.exit_code for each in classes()))
+
+
+def test_a_configuration_error_holds_every_problem() -> None:
+    assert errors.ConfigError("one").problems == ("one",)
+    assert errors.ConfigError(iter(["one", "two"])).problems == ("one", "two")
+    assert str(errors.ConfigError(["one", "two"])) == "one\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("torchrnu", ", did you mean 'torchrun'?"),
+        ("TORCHRUN", ", did you mean 'torchrun'?"),
+        ("sspawn", ", did you mean 'spawn'?"),
+        ("xyz", ""),
+        ("", ""),
+        ("t" * 10_000, ""),
+    ],
+)
+def test_nearest(word: str, expected: str) -> None:
+    assert errors.nearest(word, ["torchrun", "spawn", "plain"]) == expected

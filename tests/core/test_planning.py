@@ -1,0 +1,186 @@
+"""From an environment to a plan: pure, of any size, seen from any node."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import helpers
+import pytest
+
+from ranklaunch import planning
+from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.errors import ConfigError
+from ranklaunch.job import Job, Program, make_nodes
+from ranklaunch.planning import Request
+
+NODES = 10_000
+
+
+def large(method: str, node: int, slots: str = "8") -> Request:
+    env = helpers.modelarts(NODES, 8, 0, RANKLAUNCH_SLOTS=slots)
+    return planning.for_node(Request(Program("train.py"), env, helpers.MemoryFiles(), {"method": method}, "/"), node)
+
+
+@pytest.mark.parametrize("node", [0, 5_000, 9_999])
+def test_a_job_of_10000_nodes_by_torchrun(node: int) -> None:
+    started = time.process_time()
+    plan = planning.make_plan(large("torchrun", node))
+    assert plan.processes[0].argv[1:5] == (
+        "--nnodes=10000",
+        "--nproc_per_node=8",
+        f"--node_rank={node}",
+        f"--master_addr={helpers.hosts(1)[0]}",
+    )
+    assert plan.job.world_size == 80_000
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("node", [0, 5_000, 9_999])
+def test_a_job_of_10000_nodes_by_spawn(node: int) -> None:
+    slots = ",".join(str(1 + i % 3) for i in range(NODES))
+    started = time.process_time()
+    plan = planning.make_plan(large("spawn", node, slots))
+    first = sum(1 + i % 3 for i in range(node))
+    assert [process.env["RANK"] for process in plan.processes] == [str(first + i) for i in range(1 + node % 3)]
+    assert {process.env["WORLD_SIZE"] for process in plan.processes} == {str(sum(1 + i % 3 for i in range(NODES)))}
+    assert time.process_time() - started < 5
+
+
+def test_a_job_of_10000_nodes_without_names_in_its_environment() -> None:
+    """Volcano leaves them out where they would be too long, and mounts a file."""
+    request = large("torchrun", 9_999)
+    env = {name: value for name, value in request.env.items() if name != "VC_WORKER_HOSTS"}
+    files = helpers.MemoryFiles({"/etc/volcano/worker.host": "\n".join(helpers.hosts(NODES))})
+    plan = planning.make_plan(dataclasses.replace(request, env=env, files=files))
+    assert plan.job.node.host == f"{helpers.JOB}-worker-9999.{helpers.JOB}"
+
+
+def test_what_one_node_knows_of_itself_is_not_told_of_another() -> None:
+    env = helpers.modelarts(4, 2, 1, HOSTNAME="h-1", MA_CURRENT_HOST_IP="192.0.2.1", RANKLAUNCH_NODE="1", RANK_AFTER_ACC="3", RANK="9")
+    request = planning.for_node(Request(Program("train.py"), env, helpers.MemoryFiles(), {"slots": "2"}, "/"), 3)
+    assert env.keys() - request.env.keys() == {"VC_TASK_INDEX", "MA_CURRENT_HOST_IP", "RANKLAUNCH_NODE", "RANK_AFTER_ACC"}
+    # Names that end with the index are known of every node.
+    assert request.env["HOSTNAME"] == "h-3"
+    assert request.env["MA_CURRENT_INSTANCE_NAME"] == f"{helpers.JOB}-worker-3"
+    assert request.options == {"slots": "2", "node_index": "3"}
+    assert planning.make_plan(request).job.node_index == 3
+
+
+def test_names_of_hosts_do_not_end_with_the_index() -> None:
+    """A table of hosts called host-1, host-0: whoever is on host-1 is node 0."""
+    files = {"/t.json": helpers.server_table([("host-1", [("0", "0")]), ("host-0", [("0", "1")])])}
+    env = helpers.modelarts(2, 1, 0, MA_CURRENT_HOST_IP="host-1", RANK_TABLE_FILE="/t.json")
+    request = Request(Program("train.py"), env, helpers.MemoryFiles(files), {}, "/")
+    assert planning.make_plan(request).job.node_index == 0
+    assert planning.make_plan(planning.for_node(request, 0)).job.node_index == 0
+
+
+def test_every_variable_gives_one_value() -> None:
+    variables = planning.every_variable()
+    assert len(set(variables)) == len(variables)
+    values: dict[str, set[str]] = {}
+    for variable in variables:
+        if not variable.value.endswith("_signs"):  # of those only the presence counts
+            for name in variable.names:
+                values.setdefault(name, set()).add(variable.value)
+    assert {name: found for name, found in values.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("table", "slots", "method", "why"),
+    [
+        (True, "8", "ranktable", "a rank table is given (/user/config/jobstart_hccl.json)"),
+        (False, "8", "torchrun", "no method asked for, no rank table, 8 ranks"),
+        (False, "1", "plain", "no method asked for, one rank"),
+        (False, "0", "plain", "no method asked for, one rank"),
+    ],
+)
+def test_the_method_that_fits(table: bool, slots: str, method: str, why: str) -> None:
+    files = {"/user/config/jobstart_hccl.json": helpers.group_table([(f"{helpers.JOB}-worker-0", "a", "01234567")])} if table else {}
+    plan = helpers.plan(helpers.modelarts(1, int(slots)), files=files)
+    assert (plan.method, plan.why) == (method, why)
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "method", "why"),
+    [
+        ({"MA_RUN_METHOD": "spawn"}, {}, "spawn", "MA_RUN_METHOD=spawn"),
+        ({"MA_RUN_METHOD": "spawn", "RANKLAUNCH_METHOD": "plain"}, {}, "plain", "RANKLAUNCH_METHOD=plain"),
+        ({"MA_RUN_METHOD": "spawn", "RANKLAUNCH_METHOD": "plain"}, {"method": "pytorch"}, "pytorch", "option --method pytorch"),
+        ({"MA_RUN_METHOD": ""}, {}, "torchrun", "no method asked for, no rank table, 8 ranks"),
+    ],
+)
+def test_the_method_asked_for(env: dict[str, str], options: dict[str, str], method: str, why: str) -> None:
+    plan = helpers.plan(helpers.modelarts(1, 8, 0, **env), **options)
+    assert (plan.method, plan.why) == (method, why)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("", "/workspace/ranklaunch-logs"), ("./a/b", "/workspace/a/b"), ("a", "/workspace/a"), ("/logs", "/logs"), ("/logs/", "/logs")],
+)
+def test_the_log_folder_is_absolute(given: str, expected: str) -> None:
+    assert helpers.plan({"RANKLAUNCH_LOG_DIR": given}).job.log_dir == expected
+
+
+@pytest.mark.parametrize("folders", ["/no/such", "/templates:/no/such", ":/no/such:"])
+def test_a_template_folder_that_is_not_there_is_refused(folders: str) -> None:
+    with pytest.raises(ConfigError, match=r"RANKLAUNCH_TEMPLATES=.*no such folder: /no/such"):
+        helpers.plan({"RANKLAUNCH_TEMPLATES": folders}, files={"/templates/x": ""})
+
+
+# What is removed from the environment of the ranks
+
+GONE = """
+    RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_NAME ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT
+    PET_NNODES PET_RDZV_ENDPOINT TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT RANK_ID RANK_SIZE DEVICE_ID ASCEND_DEVICE_ID
+    RANK_TABLE_FILE RANK_TABLE_FILE_V_1_0 MS_ROLE MS_SCHED_HOST MS_SCHED_PORT MS_NODE_ID MS_NODE_RANK MS_WORKER_NUM MS_LOCAL_WORKER
+    MS_SERVER_NUM MS_WORKER_IP MS_HCCL_CM_INIT OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_LOCAL_SIZE PMI_RANK PMI_SIZE PMI_FD PMIX_RANK
+"""
+KEPT = """
+    MS_ENABLE_TFT MS_ENABLE_THM MS_TOPO_TIMEOUT MS_NODE_TIMEOUT MS_ENABLE_RECOVERY MS_RECOVERY_PATH HIGH_AVAILABILITY TTP_PORT
+    PROCESS_RECOVER ELASTIC_PROCESS_RECOVER_ENABLE ENABLE_RESTART_FAULT_PROCESS MINDIO_FOR_MINDSPORE MINDIO_WAIT_MINDX_TIME
+    TORCH_NCCL_ASYNC_ERROR_HANDLING HCCL_ASYNC_ERROR_HANDLING HCCL_CONNECT_TIMEOUT ASCEND_VISIBLE_DEVICES ASCEND_RT_VISIBLE_DEVICES
+    CUDA_VISIBLE_DEVICES NCCL_DEBUG MASTER RANKS MY_RANK RANK_TABLE_FILE_BACKUP rank PET OMP_NUM_THREADS MINDX_TASK_ID VC_TASK_INDEX
+    MA_NUM_HOSTS OMPI_MCA_btl LD_LIBRARY_PATH PATH
+"""
+
+
+@pytest.mark.parametrize("name", GONE.split())
+def test_misleading(name: str) -> None:
+    assert misleading({name: "x", "PATH": "/bin"}) == (name,)
+
+
+@pytest.mark.parametrize("name", KEPT.split())
+def test_not_misleading(name: str) -> None:
+    assert misleading({name: "x"}) == ()
+
+
+def test_removed_names_are_sorted() -> None:
+    assert misleading({"WORLD_SIZE": "", "PET_A": "", "RANK": "1"}) == ("PET_A", "RANK", "WORLD_SIZE")
+
+
+# Jobs
+
+
+def test_nodes_have_the_ranks_after_those_before_them() -> None:
+    nodes = make_nodes(["a", "b", "c"], [2, 1, 3])
+    assert [list(node.ranks) for node in nodes] == [[0, 1], [2], [3, 4, 5]]
+    job = Job("j", "local", 1, nodes, 1, "cpu", Program("x.py"), "python", "/logs")
+    assert (job.node.host, job.master, job.world_size, job.slots_differ) == ("b", "a", 6, True)
+
+
+@pytest.mark.parametrize(
+    ("program", "python", "shell", "words"),
+    [
+        (Program("a.py", ("x",)), True, False, ("a.py", "x")),
+        (Program("a.sh", ("x",)), False, True, ("a.sh", "x")),
+        (Program("a.sh", module=True), True, False, ("-m", "a.sh")),
+        (Program("a"), False, False, ("a",)),
+        (Program("a.PY"), False, False, ("a.PY",)),
+        (Program(".py"), True, False, (".py",)),
+    ],
+)
+def test_kinds_of_program(program: Program, python: bool, shell: bool, words: tuple[str, ...]) -> None:
+    assert (program.is_python, program.is_shell, program.words) == (python, shell, words)

@@ -1,0 +1,93 @@
+"""Names that carry secrets, and names that only look like it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ranklaunch import redact
+
+SECRET_OF_SERVICES = """
+    S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_ACCESS_KEY_ID CREDENTIAL_PROFILES_FILE
+    AWS_SHARED_CREDENTIALS_FILE MA_HW_TOKEN HF_TOKEN HUGGING_FACE_HUB_TOKEN GITHUB_TOKEN WANDB_API_KEY OPENAI_API_KEY VAULT_TOKEN
+    AZURE_STORAGE_ACCOUNT_KEY GOOGLE_APPLICATION_CREDENTIALS MLFLOW_TRACKING_PASSWORD MYSQL_PWD SSH_PRIVATE_KEY TF_VAR_db_password
+    DOCKER_AUTH NGC_APIKEY SECRET GPG_PASSPHRASE
+"""
+SECRET_OPTIONS = """
+    --password --api-key --api_key --apikey --apiKey --hf-token --hfToken --auth --client-secret -password --aws.secretKey
+    --private_key --encryption-key
+"""
+# Tokenizers speak of tokens, too, and some keys open nothing.
+OF_TOKENIZERS = """
+    --tokenizer --tokenizer_path TOKENIZERS_PARALLELISM --pad_token --pad-token-id --eos_token_id --bos_token --unk_token --cls_token
+    --sep_token --mask_token --max_tokens --num_tokens --max_new_tokens --tokens_per_batch --token_per_step --image_token_index
+    --special_token --new_token --max_token_len --token_drop_policy
+"""
+PLAIN = """
+    --key --keys --key_padding_mask --sort_key --num_key_value_heads PRIMARY_KEY --keep_last S3_ENDPOINT S3_USE_HTTPS MA_PIP_URL PATH HOME
+    --author --authors --compass --secretary RANK WORLD_SIZE --lr train.py
+"""
+
+
+@pytest.mark.parametrize("name", [*SECRET_OF_SERVICES.split(), *SECRET_OPTIONS.split()])
+def test_secret_name(name: str) -> None:
+    assert redact.is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["", *OF_TOKENIZERS.split(), *PLAIN.split()])
+def test_plain_name(name: str) -> None:
+    assert not redact.is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["DB_PASS", "AZURE_CREDS", "CRED_FILE", "--passwords", "API_KEYS", "PGPASSWORD", "SSHPASS"])
+def test_further_secret_names(name: str) -> None:
+    assert redact.is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["--train_tokens", "--train-tokens", "--lr-decay-tokens", "--total_tokens", "--tokens", "SEEN_TOKENS"])
+def test_numbers_of_tokens_are_no_secret(name: str) -> None:
+    assert not redact.is_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["train.py", "--lr", "0.1"], ["train.py", "--lr", "0.1"]),
+        (["--password", "hunter2", "x"], ["--password", "***", "x"]),
+        (["--password=hunter2", "x"], ["--password=***", "x"]),
+        (["--password="], ["--password=***"]),
+        (["--api-key=a=b=c"], ["--api-key=***"]),
+        # A flag of that name, followed by another option: nothing to hide.
+        (["--auth", "--lr", "0.1"], ["--auth", "--lr", "0.1"]),
+        (["--password"], ["--password"]),
+        (["-x", "S3_SECRET_ACCESS_KEY=hunter2"], ["-x", "S3_SECRET_ACCESS_KEY=***"]),
+        (["-x", "S3_SECRET_ACCESS_KEY"], ["-x", "S3_SECRET_ACCESS_KEY"]),
+        # A word alone is a value or a file, not an option.
+        (["password", "hunter"], ["password", "hunter"]),
+        (["--dsn", "postgres://user:hunter2@db:5432/x"], ["--dsn", "postgres://user:***@db:5432/x"]),
+        (["--url=https://user:hunter2@a,https://b:hunter2@c"], ["--url=https://user:***@a,https://b:***@c"]),
+        (["https://:hunter2@host/"], ["https://:***@host/"]),
+        (["https://host:8080/a@b", "tcp://worker-0:6666", "a:b@c"], ["https://host:8080/a@b", "tcp://worker-0:6666", "a:b@c"]),
+        (["--tokenizer", "gpt2", "--pad_token=<pad>"], ["--tokenizer", "gpt2", "--pad_token=<pad>"]),
+        ([], []),
+        ([""], [""]),
+    ],
+)
+def test_command(words: list[str], shown: list[str]) -> None:
+    assert redact.argv(words) == tuple(shown)
+    assert redact.argv(redact.argv(words)) == tuple(shown)
+
+
+@pytest.mark.parametrize("words", [["--password", "-hunter2"], ["https://user:a@hunter2@host/"], ["https://user:a/hunter2@host/"]])
+def test_command_with_an_odd_secret(words: list[str]) -> None:
+    assert "hunter2" not in " ".join(redact.argv(words))
+
+
+def test_environment() -> None:
+    env = {"HF_TOKEN": "hunter2", "MA_PIP_URL": "https://u:hunter2@host/simple", "PATH": "/bin", "EMPTY": ""}
+    assert redact.environment(env) == {"HF_TOKEN": "***", "MA_PIP_URL": "https://u:***@host/simple", "PATH": "/bin", "EMPTY": ""}
+
+
+def test_hiding_takes_no_long_time() -> None:
+    """A pattern that backtracks would hang on words like these."""
+    for word in ("://" * 100_000, "://" + ":" * 100_000, "://" + "a:" * 50_000, "-" * 100_000, "_" * 100_000):
+        redact.argv([word, f"{word}=x"])

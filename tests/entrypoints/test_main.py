@@ -1,0 +1,176 @@
+"""The command line: commands, options, programs, and one message with the right exit code for every mistake."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import helpers
+import pytest
+
+from ranklaunch import __version__, reading
+from ranklaunch.entrypoints import main as entrypoint
+from ranklaunch.entrypoints import options
+from ranklaunch.errors import EXIT_CODES
+from ranklaunch.job import Program
+from ranklaunch.settings import Variable
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], ["help"]])
+def test_help(argv: list[str]) -> None:
+    found = helpers.call(*argv)
+    assert (found.code, found.err) == (0, "")
+    assert all(f"\n  {name} " in found.out for name in entrypoint.COMMANDS)
+    assert all(f"\n  {code:<10} {text}" in found.out for code, text in EXIT_CODES.items())
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["-V"]])
+def test_version(argv: list[str]) -> None:
+    assert helpers.call(*argv) == helpers.Result(0, f"ranklaunch {__version__}\n", "")
+
+
+def test_no_command_is_a_wrong_command_line() -> None:
+    found = helpers.call()
+    assert (found.code, found.out) == (2, "")
+    assert "usage: ranklaunch COMMAND" in found.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["plna", "x.py"], ["unknown command 'plna'", "run, plan, simulate", "did you mean 'plan'?"]),
+        (["train.py"], ["unknown command 'train.py'"]),
+        ([""], ["unknown command ''"]),
+        (["--method", "spawn", "x.py"], ["unknown command '--method'"]),
+        (["plan"], ["no PROGRAM given"]),
+        (["plan", "--"], ["no PROGRAM given"]),
+        (["plan", "-m"], ["no PROGRAM given"]),
+        (["plan", ""], ["no PROGRAM given"]),
+        (["plan", "--metod=x", "x.py"], ["--metod"]),
+        (["plan", "--metod", "x", "x.py"], ["unknown option '--metod', did you mean '--method'?", "usage: ranklaunch plan"]),
+        (["plan", "--meth", "spawn", "x.py"], ["unknown option '--meth'"]),
+        # Abbreviations are refused: an option of a later version could change their meaning.
+        (["plan", "--meth=spawn", "x.py"], ["--meth=spawn"]),
+        (["plan", "-x", "x.py"], ["unknown option '-x'"]),
+        (["plan", "--method"], ["--method", "usage:"]),
+        (["plan", "--format=xml", "x.py"], ["--format", "xml", "text, json, sh"]),
+        (["plan", "--root=/no/such", "x.py"], ["--root /no/such: no such folder"]),
+        (["plan", "--node=x", "x.py"], ["--node", "'x'", "whole number"]),
+        (["plan", "--slots=x", "x.py"], ["option --slots='x'"]),
+        (["plan", "--all-nodes=yes", "x.py"], ["--all-nodes"]),
+        (["plan", "--log-dir", "--method", "x.py"], ["--log-dir"]),
+    ],
+)
+def test_a_wrong_command_line(argv: list[str], words: list[str]) -> None:
+    found = helpers.call(*argv)
+    assert (found.code, found.out) == (2, "")
+    assert all(line.startswith("ranklaunch: ") for line in found.err.splitlines())
+    assert all(word in found.err for word in words), found.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["plan", "--method=torch", "x.py"], ["--method", "'torch'", "did you mean"]),
+        (["plan", "--platform=x", "x.py"], ["--platform"]),
+    ],
+)
+def test_an_unknown_name_in_an_option(argv: list[str], words: list[str]) -> None:
+    found = helpers.call(*argv)
+    assert found.code in (2, 78)
+    assert all(word in found.err for word in words), found.err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["x.py", "--epochs", "3"], Program("x.py", ("--epochs", "3"))),
+        (["--", "x.py", "--epochs"], Program("x.py", ("--epochs",))),
+        (["--method", "spawn", "x.py", "--method", "none"], Program("x.py", ("--method", "none"))),
+        (["--method=spawn", "x.py", "--", "y"], Program("x.py", ("--", "y"))),
+        (["--all-nodes", "x.py"], Program("x.py")),
+        (["-m", "pkg.mod", "-m", "x"], Program("pkg.mod", ("-m", "x"), module=True)),
+        (["--method", "spawn", "--", "-m", "pkg.mod"], Program("pkg.mod", module=True)),
+        (["x y.py", "", "a b"], Program("x y.py", ("", "a b"))),
+        (["-", "a"], Program("-", ("a",))),
+        (["--", "--odd-name", "-m"], Program("--odd-name", ("-m",))),
+    ],
+)
+def test_everything_after_the_program_is_the_programs(words: list[str], expected: Program) -> None:
+    parser = options.Parser("plan", "", "usage")
+    options.add_shared(parser)
+    parser.add_argument("--all-nodes", action="store_const", const="true")
+    before, after = parser.split(words)
+    assert options.program_of(after) == expected
+    parser.parse_args(before)
+
+
+def shown_in_help(variables: Iterable[Variable[object]]) -> bool:
+    found = helpers.call("plan", "--help")
+    assert found.code == 0
+    words = re.findall(r"[\w-]+", found.out)
+    return all(word in words for variable in variables if variable.option for word in (variable.option, *variable.names))
+
+
+def test_every_option_shows_its_variables_in_the_help() -> None:
+    assert shown_in_help(reading.VARIABLES)
+
+
+def test_every_option_of_plan_alone_shows_its_variables_in_the_help() -> None:
+    assert shown_in_help(reading.PLAN_VARIABLES)
+
+
+def test_options_come_before_variables() -> None:
+    env = {"RANKLAUNCH_METHOD": "plain", "RANKLAUNCH_SLOTS": "1"}
+    found = helpers.call("plan", "--format=json", "--method=spawn", "--slots", "2", "x.py", env=env).json
+    assert (found["method"], len(found["processes"])) == ("spawn", 2)
+
+
+@pytest.mark.parametrize("variable", ["RANKLAUNCH_FORMAT", "RANKLAUNCH_ALL_NODES"])
+def test_every_option_has_a_variable(variable: str) -> None:
+    env = {"RANKLAUNCH_FORMAT": "json", variable: {"RANKLAUNCH_FORMAT": "json"}.get(variable, "true")}
+    found = helpers.call("plan", "x.py", env=env)
+    assert found.code == 0
+    assert found.out.startswith("[" if variable == "RANKLAUNCH_ALL_NODES" else "{")
+
+
+# Errors
+
+
+def test_a_defect_is_one_of_ours_and_shows_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ranklaunch.entrypoints import plan
+
+    def broken(*_: object) -> int:
+        msg = "of all things \udce9"
+        raise ZeroDivisionError(msg)
+
+    monkeypatch.setattr(plan, "main", broken)
+    found = helpers.call("plan", "x.py")
+    assert (found.code, found.out) == (70, "")
+    assert f"ranklaunch: a defect in ranklaunch {__version__}; please report it with this:" in found.err
+    assert "ZeroDivisionError: of all things" in found.err
+    assert all(line.startswith("ranklaunch: ") for line in found.err.splitlines())
+
+
+def test_every_line_of_a_message_is_marked() -> None:
+    found = helpers.call("plan", "x.py", env={"RANKLAUNCH_NODES": "x", "RANKLAUNCH_NODE": "y"})
+    assert found.code == 78
+    assert len(found.err.splitlines()) >= 2
+    assert all(line.startswith("ranklaunch: ") for line in found.err.splitlines())
+
+
+@pytest.mark.parametrize("value", [pytest.param(value, id=name) for name, value in helpers.HOSTILE.items() if value.strip()])
+def test_messages_survive_hostile_values(value: str) -> None:
+    found = helpers.call("plan", "x.py", env={"RANKLAUNCH_NODES": value, "RANKLAUNCH_METHOD": value, "MA_NUM_GPUS": value})
+    assert found.code == 78
+    assert "RANKLAUNCH_NODES=" in found.err
+    assert all(line.startswith("ranklaunch: ") for line in found.err.splitlines())
+    assert len(found.err) < 5_000
+
+
+@pytest.mark.parametrize("command", ["run", "simulate"])
+def test_commands_that_start_processes_are_not_called_by_accident(command: str) -> None:
+    """They need the signals that script() takes over first; without them nothing may start."""
+    found = helpers.call(command, "x.py")
+    assert found.code == 70
+    assert "script()" in found.err

@@ -1,0 +1,129 @@
+"""ranklaunch plan: one value in three forms."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shlex
+from pathlib import Path
+
+import helpers
+import pytest
+
+from ranklaunch import show
+from ranklaunch.plan import as_json
+
+ENV = helpers.modelarts(3, 2, 1)
+
+
+def test_json_of_one_node_is_an_object_and_of_all_an_array() -> None:
+    one = helpers.call("plan", "--format=json", "x.py", env=ENV).json
+    every = helpers.call("plan", "--format=json", "--all-nodes", "x.py", env=ENV).json
+    assert one["job"]["node_index"] == 1
+    assert [plan["job"]["node_index"] for plan in every] == [0, 1, 2]
+    assert {plan["job"]["world_size"] for plan in every} == {6}
+
+
+def test_one_node_can_be_asked_for() -> None:
+    for node in range(3):
+        found = helpers.call("plan", "--format=json", "--node", str(node), "x.py", env=ENV).json
+        assert found["job"]["node_index"] == node
+    found = helpers.call("plan", "--node", "3", "x.py", env=ENV)
+    assert found.code in (2, 78)
+    assert "--node" in found.err
+    assert "0 to 2" in found.err
+
+
+@pytest.mark.parametrize("form", ["text", "sh"])
+def test_all_nodes_in_the_other_forms(form: str) -> None:
+    every = helpers.call("plan", f"--format={form}", "--all-nodes", "x.py", env=ENV).out
+    single = [helpers.call("plan", f"--format={form}", "--node", str(node), "x.py", env=ENV).out for node in range(3)]
+    assert every == "\n".join(single)
+
+
+def test_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "root/user/config").mkdir(parents=True)
+    table = helpers.group_table([(f"{helpers.JOB}-worker-{i}", f"192.0.2.{i}", "01") for i in range(3)])
+    (tmp_path / "root/user/config/jobstart_hccl.json").write_text(table, encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    for form in ("text", "json", "sh"):
+        found = helpers.call("plan", "--root=root", f"--format={form}", "--all-nodes", "x.py", env=ENV)
+        assert found.code == 0, found.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("value", [pytest.param(value, id=name) for name, value in helpers.HOSTILE.items()])
+def test_words_survive_every_form(value: str) -> None:
+    argv = ["python", "-u", "x.py", value, "end"]
+    assert helpers.call("plan", "--format=json", "--method=plain", "x.py", value, "end").json["processes"][0]["argv"] == argv
+    script = helpers.call("plan", "--format=sh", "--method=plain", "x.py", value, "end").out
+    words = shlex.split(script[script.index("exec env") : script.rindex(")")].replace(" \\\n ", " "))
+    assert words[-5:] == argv
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sh"])
+@pytest.mark.parametrize(
+    ("words", "env"),
+    [
+        (["--api_key", "hunter2"], {}),
+        (["--password=hunter2"], {}),
+        (["--dsn=https://u:hunter2@host"], {}),
+        ([], {"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--no_such_option_password=hunter2"}),
+    ],
+)
+def test_secrets_are_shown_in_no_form(form: str, words: list[str], env: dict[str, str]) -> None:
+    found = helpers.call("plan", f"--format={form}", "--method=torchrun", "x.py", *words, env=env)
+    assert found.code == 0
+    assert "hunter2" not in found.out
+    assert "***" in found.out
+
+
+def test_secrets_of_added_variables_are_shown_in_no_form() -> None:
+    plan = helpers.plan(helpers.local(), method="spawn", files={"ma-pre-start.sh": ""})
+    secret = {"HF_TOKEN": "hunter2", "PROXY": "http://u:hunter2@host"}
+    changed = dataclasses.replace(
+        plan,
+        processes=tuple(dataclasses.replace(process, env={**process.env, **secret}) for process in plan.processes),
+        prepare=tuple(dataclasses.replace(step, env=secret, argv=("x", "--password", "hunter2")) for step in plan.prepare),
+    )
+    for shown in (show.as_text(changed), show.as_shell(changed), json.dumps(as_json(changed))):
+        assert "hunter2" not in shown
+        assert "HF_TOKEN" in shown
+
+
+@pytest.mark.parametrize("name", ["a\nmethod    plain: not so", "\x1b]0;title\x07", "a\rb"])
+def test_text_stays_text(name: str) -> None:
+    found = helpers.call("plan", "--method=spawn", "x.py", env={"RANKLAUNCH_JOB_NAME": name})
+    assert found.code == 0
+    assert found.out.splitlines()[1].startswith("method    spawn")
+    assert not any(character in found.out for character in "\x1b\x07\r")
+
+
+def test_text_shows_each_value_with_its_source() -> None:
+    found = helpers.call("plan", "--slots=1", "x.py", env=ENV).out.splitlines()
+    assert "  slots = 1  [option --slots] over MA_NUM_GPUS=2" in found
+    assert "  nodes = 3  [MA_NUM_HOSTS] over VC_WORKER_NUM=3" in found
+    assert "  grace_s = 25  [default]" in found
+
+
+def test_a_working_folder_that_is_gone_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+
+    def gone() -> str:
+        raise FileNotFoundError(2, os.strerror(2))
+
+    monkeypatch.setattr(os, "getcwd", gone)
+    assert helpers.call("plan", "--log-dir=/logs", "x.py").code != 70
+
+
+def test_a_folder_in_place_of_a_platform_file_is_no_defect(tmp_path: Path) -> None:
+    """Container engines make one where the file to be mounted is missing."""
+    (tmp_path / "etc/volcano/worker.host").mkdir(parents=True)
+    env = {name: value for name, value in ENV.items() if name != "VC_WORKER_HOSTS"}
+    assert helpers.call("plan", f"--root={tmp_path}", "x.py", env=env).code != 70
+
+
+def test_json_keeps_its_order_and_ends_with_a_line_end() -> None:
+    out = helpers.call("plan", "--format=json", "x.py").out
+    assert out == json.dumps(json.loads(out), indent=1) + "\n"

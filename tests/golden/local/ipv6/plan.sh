@@ -1,0 +1,9 @@
+#!/bin/sh
+# local, node 1 of 2, method pytorch (RANKLAUNCH_METHOD=pytorch)
+# first: wait for hosts 2001:db8::1
+(
+set -eu
+mkdir -p /workspace/ranklaunch-logs/attempt_1
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 python -u train.py --init_method \
+  'tcp://[2001:db8::1]:6666' --rank 1 --world_size 2
+)

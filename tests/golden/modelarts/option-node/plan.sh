@@ -1,0 +1,11 @@
+#!/bin/sh
+# modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 3 of 4, method spawn (MA_RUN_METHOD=spawn)
+# first: wait for hosts ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38
+(
+set -eu
+mkdir -p /home/ma-user/modelarts/log/attempt_1
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 RANK=3 LOCAL_RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=1 \
+  GROUP_RANK=3 \
+  MASTER_ADDR=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  MASTER_PORT=29500 python -u train.py
+)

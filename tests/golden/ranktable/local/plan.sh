@@ -1,0 +1,21 @@
+#!/bin/sh
+# local, node 1 of 2, method ranktable (RANKLAUNCH_METHOD=ranktable)
+(
+set -eu
+mkdir -p /workspace/ranklaunch-logs/attempt_1
+printf %s '{"version": "1.0", "status": "completed", "server_count": "2", "my_own_key": [1, {"deep": null}], "server_list": [{"server_id": "192.0.2.11", "host_ip": "192.0.2.11", "device": [{"device_id": "4", "device_ip": "198.51.100.1", "rank_id": "0"}, {"device_id": "5", "device_ip": "198.51.100.2", "rank_id": "1"}]}, {"server_id": "192.0.2.12", "host_ip": "192.0.2.12", "device": [{"device_id": "4", "device_ip": "198.51.100.5", "rank_id": "2"}, {"device_id": "5", "device_ip": "198.51.100.6", "rank_id": "3"}]}]}
+' > /workspace/ranklaunch-logs/attempt_1/ranktable.json
+chmod 0600 /workspace/ranklaunch-logs/attempt_1/ranktable.json
+set --
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=0 DEVICE_ID=0 \
+  RANK_ID=2 RANK_SIZE=4 python -u train.py &
+set -- "$@" "$!"
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=1 DEVICE_ID=1 \
+  RANK_ID=3 RANK_SIZE=4 python -u train.py &
+set -- "$@" "$!"
+status=0
+for pid in "$@"; do wait "$pid" || status=$?; done
+exit "$status"
+)

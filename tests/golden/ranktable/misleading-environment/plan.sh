@@ -1,0 +1,16 @@
+#!/bin/sh
+# modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 1 of 2, method ranktable (a rank table is given (/user/config/jobstart_hccl.json))
+(
+set -eu
+mkdir -p /workspace/ranklaunch-logs/attempt_1
+printf %s '{"status": "completed", "version": "1.0", "server_count": "2", "server_list": [{"server_id": "192.0.2.11", "device": [{"device_id": "0", "device_ip": "198.51.100.1", "rank_id": "0"}]}, {"server_id": "192.0.2.12", "device": [{"device_id": "0", "device_ip": "198.51.100.17", "rank_id": "1"}]}]}
+' > /workspace/ranklaunch-logs/attempt_1/ranktable.json
+chmod 0600 /workspace/ranklaunch-logs/attempt_1/ranktable.json
+exec env -u ASCEND_DEVICE_ID -u DEVICE_ID -u GROUP_RANK -u LOCAL_RANK -u LOCAL_WORLD_SIZE -u MASTER_ADDR \
+  -u MASTER_PORT -u MS_LOCAL_WORKER -u MS_NODE_RANK -u MS_ROLE -u MS_SCHED_HOST -u MS_SCHED_PORT -u \
+  MS_WORKER_NUM -u OMPI_COMM_WORLD_RANK -u PET_NNODES -u PET_RDZV_BACKEND -u RANK -u RANK_ID -u \
+  RANK_SIZE -u RANK_TABLE_FILE -u TORCHELASTIC_RUN_ID -u WORLD_SIZE RANKLAUNCH_ATTEMPT=1 \
+  PYTHONUNBUFFERED=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=0 DEVICE_ID=0 RANK_ID=1 RANK_SIZE=2 python -u train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0
+)

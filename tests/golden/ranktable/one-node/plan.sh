@@ -1,0 +1,53 @@
+#!/bin/sh
+# modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 0 of 1, method ranktable (MA_RUN_METHOD=ranktable)
+(
+set -eu
+mkdir -p /workspace/ranklaunch-logs/attempt_1
+printf %s '{"status": "completed", "version": "1.0", "server_count": "1", "server_list": [{"server_id": "192.0.2.11", "device": [{"device_id": "0", "device_ip": "198.51.100.1", "rank_id": "0"}, {"device_id": "1", "device_ip": "198.51.100.2", "rank_id": "1"}, {"device_id": "2", "device_ip": "198.51.100.3", "rank_id": "2"}, {"device_id": "3", "device_ip": "198.51.100.4", "rank_id": "3"}, {"device_id": "4", "device_ip": "198.51.100.5", "rank_id": "4"}, {"device_id": "5", "device_ip": "198.51.100.6", "rank_id": "5"}, {"device_id": "6", "device_ip": "198.51.100.7", "rank_id": "6"}, {"device_id": "7", "device_ip": "198.51.100.8", "rank_id": "7"}]}]}
+' > /workspace/ranklaunch-logs/attempt_1/ranktable.json
+chmod 0600 /workspace/ranklaunch-logs/attempt_1/ranktable.json
+set --
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=0 DEVICE_ID=0 \
+  RANK_ID=0 RANK_SIZE=8 python -u train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=1 DEVICE_ID=1 \
+  RANK_ID=1 RANK_SIZE=8 python -u train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=2 DEVICE_ID=2 \
+  RANK_ID=2 RANK_SIZE=8 python -u train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=3 DEVICE_ID=3 \
+  RANK_ID=3 RANK_SIZE=8 python -u train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=4 DEVICE_ID=4 \
+  RANK_ID=4 RANK_SIZE=8 python -u train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=5 DEVICE_ID=5 \
+  RANK_ID=5 RANK_SIZE=8 python -u train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=6 DEVICE_ID=6 \
+  RANK_ID=6 RANK_SIZE=8 python -u train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=7 DEVICE_ID=7 \
+  RANK_ID=7 RANK_SIZE=8 python -u train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+status=0
+for pid in "$@"; do wait "$pid" || status=$?; done
+exit "$status"
+)

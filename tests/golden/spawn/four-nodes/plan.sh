@@ -1,0 +1,51 @@
+#!/bin/sh
+# modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 2 of 4, method spawn (MA_RUN_METHOD=spawn)
+# first: wait for hosts ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38
+(
+set -eu
+mkdir -p /home/ma-user/modelarts/log/attempt_1
+set --
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 RANK=16 LOCAL_RANK=0 WORLD_SIZE=32 LOCAL_WORLD_SIZE=8 \
+  GROUP_RANK=2 \
+  MASTER_ADDR=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  MASTER_PORT=29500 python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 RANK=17 LOCAL_RANK=1 WORLD_SIZE=32 LOCAL_WORLD_SIZE=8 \
+  GROUP_RANK=2 \
+  MASTER_ADDR=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  MASTER_PORT=29500 python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 RANK=18 LOCAL_RANK=2 WORLD_SIZE=32 LOCAL_WORLD_SIZE=8 \
+  GROUP_RANK=2 \
+  MASTER_ADDR=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  MASTER_PORT=29500 python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 RANK=19 LOCAL_RANK=3 WORLD_SIZE=32 LOCAL_WORLD_SIZE=8 \
+  GROUP_RANK=2 \
+  MASTER_ADDR=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  MASTER_PORT=29500 python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 RANK=20 LOCAL_RANK=4 WORLD_SIZE=32 LOCAL_WORLD_SIZE=8 \
+  GROUP_RANK=2 \
+  MASTER_ADDR=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  MASTER_PORT=29500 python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 RANK=21 LOCAL_RANK=5 WORLD_SIZE=32 LOCAL_WORLD_SIZE=8 \
+  GROUP_RANK=2 \
+  MASTER_ADDR=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  MASTER_PORT=29500 python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 RANK=22 LOCAL_RANK=6 WORLD_SIZE=32 LOCAL_WORLD_SIZE=8 \
+  GROUP_RANK=2 \
+  MASTER_ADDR=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  MASTER_PORT=29500 python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 RANK=23 LOCAL_RANK=7 WORLD_SIZE=32 LOCAL_WORLD_SIZE=8 \
+  GROUP_RANK=2 \
+  MASTER_ADDR=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  MASTER_PORT=29500 python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+set -- "$@" "$!"
+status=0
+for pid in "$@"; do wait "$pid" || status=$?; done
+exit "$status"
+)

@@ -1,0 +1,15 @@
+#!/bin/sh
+# modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 1 of 2, method torchrun (MA_RUN_METHOD=torchrun)
+# first: wait for hosts ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38
+(
+set -eu
+mkdir -p /home/ma-user/modelarts/log/attempt_1
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  TORCHELASTIC_ERROR_FILE=/home/ma-user/modelarts/log/attempt_1/torchrun_error.json torchrun --nnodes=2 \
+  --nproc_per_node=8 --node_rank=1 \
+  --master_addr=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  --master_port=29400 --rdzv_id=modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
+  --rdzv_backend=static --nnodes=4 --nproc-per-node 2 --node_rank=3 --master_addr=other \
+  --master_port=1234 --max_restarts=2 --rdzv_backend=c10d --tee 3 train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0
+)

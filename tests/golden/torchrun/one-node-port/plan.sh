@@ -1,0 +1,12 @@
+#!/bin/sh
+# modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 0 of 1, method torchrun (MA_RUN_METHOD=torchrun)
+# the ranks write below /home/ma-user/modelarts/log/attempt_1/torchrun
+(
+set -eu
+mkdir -p /home/ma-user/modelarts/log/attempt_1
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  TORCHELASTIC_ERROR_FILE=/home/ma-user/modelarts/log/attempt_1/torchrun_error.json \
+  PET_LOG_DIR=/home/ma-user/modelarts/log/attempt_1/torchrun PET_REDIRECTS=3 torchrun --standalone \
+  --nnodes=1 --nproc_per_node=2 train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0
+)

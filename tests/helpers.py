@@ -1,0 +1,181 @@
+"""What several test files share: calling ranklaunch in process, files that exist only in memory, and environments to start from."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ranklaunch.entrypoints import main as entrypoint
+from ranklaunch.job import Program
+from ranklaunch.plan import Plan
+from ranklaunch.planning import Request, make_plan
+from ranklaunch.settings import Reader
+
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+CWD = "/workspace"  # the folder that tests plan from; it need not exist
+JOB = "ma-job-5d2e7c1a"
+
+# Values that something on the way from an environment to a process could trip over.
+HOSTILE: dict[str, str] = {
+    "empty": "",
+    "space": " ",
+    "spaces": "two  words ",
+    "tab": "a\tb",
+    "newline": "first line\nsecond line\n",
+    "carriage return": "a\r\nb",
+    "single quote": "it's",
+    "double quote": 'say "hi"',
+    "both quotes": """'"'"'""",
+    "dollar": "$HOME ${HOME} $(touch pwned) $$",
+    "backticks": "`touch pwned`",
+    "semicolon": "a; touch pwned; b",
+    "ampersand": "a && b & c | d > e < f",
+    "backslash": "a\\b\\",
+    "backslash n": r"not a\nnewline",
+    "glob": "*? [a-z] {a,b} ~",
+    "comment": "#not a comment",
+    "exclamation": "!!",
+    "equals": "--a=b=c",
+    "dashes": "--",
+    "percent": "%s %(x)s %d",
+    "jinja": "{{ job.name }} {% raw %} {# x #}",
+    "unicode": "Größe 训练 🚀",
+    "right to left": "abc\u202edef",
+    "line separators": "a\u2028b\u0085c\x0bd\x0ce",
+    "escape": "\x1b[31mred\x1b[0m\x07",
+    "bytes that are not UTF-8": "caf\udce9",
+    "10 kB": "x" * 10_000,
+    "100 kB": "y z" * 33_333,
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+def call(*argv: str, env: Mapping[str, str] | None = None) -> Result:
+    """ranklaunch with these words, in this process."""
+    out, err = console(), console()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = entrypoint.main(list(argv), env or {})
+    return Result(code, written(out), written(err))
+
+
+def console() -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="", write_through=True)
+
+
+def written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue().decode(errors="surrogateescape")
+
+
+class MemoryFiles:
+    """A view of files given as path: text. An unreadable one raises what its ValueError says."""
+
+    def __init__(self, files: Mapping[str, str | ValueError] | None = None) -> None:
+        self.files = dict(files or {})
+
+    def text(self, path: str, limit: int) -> str | None:
+        found = self.files.get(path)
+        if isinstance(found, ValueError):
+            raise found
+        return found
+
+    def exists(self, path: str) -> bool:
+        return path in self.files or self.is_dir(path)
+
+    def is_dir(self, path: str) -> bool:
+        return any(name.startswith(f"{path.rstrip('/')}/") for name in self.files)
+
+    def names(self, path: str) -> tuple[str, ...]:
+        start = f"{path.rstrip('/')}/"
+        return tuple(sorted({name[len(start) :].partition("/")[0] for name in self.files if name.startswith(start)}))
+
+    def real(self, path: str) -> str:
+        return path
+
+
+def reader(env: Mapping[str, str] | None = None, files: Mapping[str, str] | None = None, **options: str) -> Reader:
+    return Reader(env or {}, MemoryFiles(files), options, CWD)
+
+
+def plan(
+    env: Mapping[str, str],
+    *args: str,
+    program: str = "train.py",
+    module: bool = False,
+    files: Mapping[str, str | ValueError] | None = None,
+    **options: str,
+) -> Plan:
+    """The plan of one node. options: by the name of their value (method="spawn")."""
+    return make_plan(Request(Program(program, args, module), env, MemoryFiles(files), options, CWD))
+
+
+def hosts(nodes: int, job: str = JOB) -> list[str]:
+    return [f"{job}-worker-{i}.{job}" for i in range(nodes)]
+
+
+def modelarts(nodes: int = 4, slots: int = 8, index: int = 0, **more: str) -> dict[str, str]:
+    """What ModelArts sets in the container of one node."""
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "MA_NUM_HOSTS": str(nodes),
+        "MA_NUM_GPUS": str(slots),
+        "MA_TASK_NAME": "worker",
+        "MA_VJ_NAME": JOB,
+        "MA_CURRENT_INSTANCE_NAME": f"{JOB}-worker-{index}",
+        "VC_TASK_INDEX": str(index),
+        "VC_WORKER_NUM": str(nodes),
+        "VC_WORKER_HOSTS": ",".join(hosts(nodes)),
+        **more,
+    }
+
+
+def local(nodes: int = 1, slots: str = "2", index: int = 0, **more: str) -> dict[str, str]:
+    """What a user sets where there is no platform."""
+    names = {"RANKLAUNCH_HOSTS": ",".join(f"n{i}" for i in range(nodes)), "RANKLAUNCH_NODE": str(index)} if nodes > 1 else {}
+    return {"RANKLAUNCH_NODES": str(nodes), "RANKLAUNCH_SLOTS": slots, **names, **more}
+
+
+def group_table(pods: Sequence[tuple[str, str, Sequence[str]]], **more: object) -> str:
+    """A rank table as ModelArts writes it, of (pod name, server id, device ids)."""
+    listed = [
+        {
+            "pod_name": name,
+            "server_id": server,
+            "devices": [{"device_id": device, "device_ip": f"192.0.2.{10 * i + int(device)}"} for device in devices],
+        }
+        for i, (name, server, devices) in enumerate(pods)
+    ]
+    group = {
+        "group_name": "worker",
+        "device_count": str(sum(len(devices) for _, _, devices in pods)),
+        "instance_count": str(len(pods)),
+        "instance_list": listed,
+    }
+    return json.dumps({"status": "completed", "group_count": "1", "group_list": [group], **more})
+
+
+def server_table(servers: Sequence[tuple[str, Sequence[tuple[str, str]]]], **more: object) -> str:
+    """A rank table of version 1.0, of (server id, [(device id, rank id)])."""
+    listed = [
+        {"server_id": server, "device": [{"device_id": device, "device_ip": "192.0.2.1", "rank_id": rank} for device, rank in devices]}
+        for server, devices in servers
+    ]
+    return json.dumps({"status": "completed", "version": "1.0", "server_count": str(len(listed)), "server_list": listed, **more})

@@ -1,0 +1,51 @@
+"""A started ranklaunch in both of its forms, and nothing left behind by any test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from supervise_helpers import Family, Starter, pid_1_prefix
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    yield
+    if call.when == "call":
+        item.stash[FAILED] = call.excinfo is not None
+
+
+@pytest.fixture
+def family() -> Family:
+    return Family()
+
+
+def _starter(request: pytest.FixtureRequest, family: Family, tmp_path: Path, as_pid_1: bool) -> Iterator[Starter]:
+    starter = Starter(family, tmp_path, as_pid_1)
+    yield starter
+    left = starter.clean_up()
+    # After a failure the rest is only cleaned away: that it is there says nothing more.
+    if left and not request.node.stash.get(FAILED, True):
+        pytest.fail(f"processes are left behind: {left}", pytrace=False)
+
+
+@pytest.fixture(params=["process", "pid1"])
+def ranklaunch(request: pytest.FixtureRequest, family: Family, tmp_path: Path) -> Iterator[Starter]:
+    """Starts ranklaunch as a plain process, and again as PID 1 of a namespace."""
+    if request.param == "pid1" and not pid_1_prefix():
+        pytest.skip("this machine does not allow a PID namespace: run as root, with unshare of util-linux")
+    yield from _starter(request, family, tmp_path, request.param == "pid1")
+
+
+@pytest.fixture
+def as_process(request: pytest.FixtureRequest, family: Family, tmp_path: Path) -> Iterator[Starter]:
+    """Starts ranklaunch as a plain process only: where the form makes no difference, or there is only this one."""
+    yield from _starter(request, family, tmp_path, False)
+
+
+def pytest_configure(config: Any) -> None:
+    config.addinivalue_line("markers", "processes: starts processes; all other tests are kept from it")

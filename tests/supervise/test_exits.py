@@ -1,0 +1,122 @@
+"""Which exit code and which verdict a job ends with, by what its ranks do."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from supervise_helpers import Starter, check_end, child, tagged
+
+
+def test_all_succeed(ranklaunch: Starter) -> None:
+    """0 when every rank has ended with 0; every log is whole, and every line on the console has its rank's tag."""
+    job = ranklaunch.spawn(3, child("exits.py"), 0)
+    verdict = check_end(job, "succeeded", 0, victims={})
+    assert verdict["victims"] == []
+    for rank in range(3):
+        text = b"ready\nrank %d exits with 0\n" % rank
+        assert job.log(rank) == text
+        assert tagged(job.out, f"[rank {rank}] ") == text
+    assert len(job.out.lines) == 6
+    assert [event["event"] for event in job.events].count("first output") == 3
+
+
+def test_success_waits_for_the_last_rank(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(3, child("told.py"), "--code", 0, "--rank", 1, "--others", "--after", 0.3)
+    job.out.wait_for("ready", 3)
+    job.send(signal.SIGUSR1)  # rank 1 exits with 0 at once, the others a while later
+    check_end(job, "succeeded", 0)
+    assert [event["rank"] for event in job.events if event["event"] == "exit"][0] == 1
+
+
+@pytest.mark.parametrize("code", [1, 2, 42, 64, 127, 254, 255])
+def test_a_rank_exits_with_a_code(ranklaunch: Starter, code: int) -> None:
+    """Its code is the job's; the others are told by SIGTERM and are its victims."""
+    job = ranklaunch.spawn(3, child("told.py"), "--code", code, "--rank", 1)
+    job.out.wait_for("ready", 3)
+    job.send(signal.SIGUSR1)
+    culprit = {
+        "node": 0, "rank": 1, "exit_code": code, "signal": None, "out_of_memory": False, "last_lines": ["ready", f"rank 1 exits with {code}"],
+    }  # fmt: skip
+    verdict = check_end(job, "failed", code, culprit=culprit, victims={0: "SIGTERM", 2: "SIGTERM"})
+    assert verdict["reason"] == f"rank 1 on node 0 exited with code {code}"
+    assert verdict["culprit"]["pid"] in [event["pid"] for event in job.events if event["event"] == "spawn" and event["rank"] == 1]
+    assert f"last lines of rank 1:\n  ready\n  rank 1 exits with {code}\n" in job.err.text
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGKILL", 137), ("SIGSEGV", 139), ("SIGABRT", 134)])
+def test_a_rank_is_killed(ranklaunch: Starter, name: str, code: int) -> None:
+    """128+N after signal N, and the verdict names the signal."""
+    job = ranklaunch.spawn(2, child("killed.py"), "--signal", name, "--rank", 0)
+    culprit = {"rank": 0, "exit_code": code, "signal": name, "out_of_memory": False}
+    verdict = check_end(job, "failed", code, culprit=culprit, victims={1: "SIGTERM"})
+    assert verdict["reason"] == f"rank 0 on node 0 was killed by {name}"
+
+
+@pytest.mark.parametrize(("first", "gap"), [(0, 0.02), (1, 0.02), (0, 0), (1, 0)])
+def test_the_first_to_fail_is_the_culprit(ranklaunch: Starter, tmp_path: Path, first: int, gap: float) -> None:
+    """Of two ranks that die shortly after each other, the second by its own fault too, it is always the first."""
+    for number in range(5):
+        meeting = tmp_path / f"meeting_{number}"
+        meeting.mkdir()
+        words = (child("dies_in_order.py"), meeting, "--first", first, "--gap", gap)
+        job = ranklaunch.spawn(2, *words, log_dir=tmp_path / f"logs_{number}")
+        check_end(job, "failed", 41, culprit={"rank": first, "exit_code": 41}, victims={1 - first: "SIGTERM"})
+
+
+def test_plain_has_no_tag(ranklaunch: Starter) -> None:
+    job = ranklaunch.run(child("exits.py"), 7, options=("--method", "plain"))
+    check_end(job, "failed", 7, culprit={"rank": 0, "exit_code": 7})
+    assert job.out.text == "ready\nrank None exits with 7\n"
+
+
+# What cannot be executed
+
+
+def check_not_started(ranklaunch: Starter, words: tuple[object, ...], options: tuple[object, ...], *named: str) -> None:
+    job = ranklaunch.spawn(2, *words, options=options)
+    check_end(job, "failed", 69)
+    for text in named:
+        assert text in job.verdict["reason"]
+    assert not [event for event in job.events if event["event"] == "spawn"]
+
+
+def test_no_interpreter(ranklaunch: Starter) -> None:
+    check_not_started(ranklaunch, (child("exits.py"), 0), ("--python", "/no/such/python3"), "/no/such/python3", "not found")
+
+
+def test_no_program_file(ranklaunch: Starter) -> None:
+    check_not_started(ranklaunch, ("no_such_file.py",), (), "no_such_file.py", "no such file")
+
+
+def test_no_such_command(ranklaunch: Starter) -> None:
+    check_not_started(ranklaunch, ("no-such-command",), (), "no-such-command", "PATH=")
+
+
+def test_not_executable(ranklaunch: Starter, tmp_path: Path) -> None:
+    program = tmp_path / "train"
+    program.write_text("#!/bin/sh\n")
+    check_not_started(ranklaunch, (program,), (), str(program), "not executable", "chmod +x")
+
+
+def test_too_much_for_the_kernel(ranklaunch: Starter, tmp_path: Path) -> None:
+    """One text of an environment may have 128 kB: execve fails, which is known in the started process only."""
+    env_file = tmp_path / "env"
+    env = {**ranklaunch.environment, "LARGE": "x" * 200_000}
+    env_file.write_text("".join(f"{name}={value}\n" for name, value in env.items()))
+    job = ranklaunch.spawn(2, child("exits.py"), 0, options=("--env-file", env_file))
+    assert job.end() == 126
+    assert f"cannot execute {sys.executable}" in job.out.text
+    assert "Argument list too long" in job.out.text
+    assert any("Argument list too long" in line for line in job.verdict["culprit"]["last_lines"])
+
+
+def test_not_a_program_of_this_machine(ranklaunch: Starter, tmp_path: Path) -> None:
+    program = tmp_path / "train"
+    program.write_bytes(b"\x7fELF for another machine")
+    program.chmod(0o755)
+    job = ranklaunch.spawn(2, program)
+    assert job.end() == 126
+    assert "Exec format error" in job.err.text

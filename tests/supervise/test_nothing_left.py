@@ -1,0 +1,137 @@
+"""Whatever ends a job, no process of it lives on: also not one that has left its session, its group and its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from supervise_helpers import Job, Starter, check_end, child, children_of, command_of, parent_of, sleep_until, state_of
+
+STUBBORN = pytest.mark.parametrize("stubborn", [[], ["--stubborn"]], ids=["obeys", "stubborn"])
+
+
+def grandchildren(job: Job, count: int) -> list[int]:
+    """They have come to ranklaunch, since their own parents are dead."""
+    return sleep_until(lambda: _orphans(job, count), "the grandchildren are not below ranklaunch")
+
+
+def _orphans(job: Job, count: int) -> list[int]:
+    job.out.wait_for("grandchild ", count)
+    found = [pid for pid in children_of(job.supervisor) if os.getsid(pid) not in (0, os.getsid(job.supervisor))]
+    return found if len(found) == count else []
+
+
+@STUBBORN
+@pytest.mark.parametrize("code", [0, 42])
+def test_when_the_ranks_end(ranklaunch: Starter, code: int, stubborn: list[str]) -> None:
+    """A grandchild that has escaped, and still holds the rank's output open, neither survives nor holds up the end."""
+    job = ranklaunch.spawn(2, child("family.py"), *stubborn, "--exit", code, grace_s=1)
+    if code == 0:
+        check_end(job, "succeeded", 0, timeout=30)
+    else:
+        check_end(job, "failed", 42, culprit={"exit_code": 42}, timeout=30)
+    assert ("SIGKILL" in job.err.text) == bool(stubborn)
+
+
+@STUBBORN
+def test_when_it_is_asked_to_stop(ranklaunch: Starter, stubborn: list[str]) -> None:
+    job = ranklaunch.spawn(2, child("family.py"), *stubborn, grace_s=1)
+    job.out.wait_for("ready", 2)
+    assert len(grandchildren(job, 2)) == 2
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143, victims={0: "SIGTERM", 1: "SIGTERM"}, timeout=30)
+
+
+@STUBBORN
+def test_when_ranklaunch_is_killed(ranklaunch: Starter, stubborn: list[str]) -> None:
+    job = ranklaunch.spawn(2, child("family.py"), *stubborn, grace_s=600)
+    job.out.wait_for("ready", 2)
+    assert len(grandchildren(job, 2)) == 2
+    job.send(signal.SIGKILL)
+    job.end_killed()
+
+
+@STUBBORN
+def test_when_its_supervisor_is_killed(as_process: Starter, stubborn: list[str]) -> None:
+    """The outer process ends what the supervisor left before it ends itself."""
+    job = as_process.spawn(2, child("family.py"), *stubborn, grace_s=600)
+    job.out.wait_for("ready", 2)
+    assert len(grandchildren(job, 2)) == 2
+    os.kill(job.supervisor, signal.SIGKILL)
+    assert job.end() == 137
+    assert "its supervisor was killed by SIGKILL" in job.err.text
+
+
+@pytest.mark.parametrize("phase", ["waiting", "preparing"])
+def test_when_it_is_killed_before_the_launch(ranklaunch: Starter, tmp_path: Path, phase: str) -> None:
+    (tmp_path / "train.py").write_text("")
+    if phase == "waiting":
+        env = {"RANKLAUNCH_HOSTS": "does-not-exist.invalid,127.0.0.2", "RANKLAUNCH_NODE": "1"}
+    else:
+        env = {}
+        (tmp_path / "ma-pre-start.sh").write_text("setsid sleep 600 & echo ready\nsleep 600\n")
+    job = ranklaunch.spawn(2, "train.py", env=env)
+    job.wait_for_event("wait" if phase == "waiting" else "first output")
+    job.send(signal.SIGKILL)
+    job.end_killed()
+
+
+def test_when_it_is_killed_while_it_stops(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(2, child("ignores_term.py"), grace_s=600)
+    job.out.wait_for("ready", 2)
+    job.send(signal.SIGTERM)
+    job.wait_for_event("ending")
+    job.send(signal.SIGKILL)
+    job.end_killed()
+
+
+def test_a_rank_is_its_own_supervisor(ranklaunch: Starter) -> None:
+    """Orphans of a rank that adopts them itself are found below it."""
+    job = ranklaunch.spawn(1, child("family.py"), "--subreaper", "--stubborn", grace_s=1)
+    job.out.wait_for("ready")
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143, timeout=30)
+
+
+def test_a_process_that_forks_while_it_is_killed(ranklaunch: Starter) -> None:
+    """Each dies 10 ms after it has started the next, so that one look at the tree may show none of them."""
+    job = ranklaunch.spawn(1, child("family.py"), "--hops", grace_s=1)
+    job.out.wait_for("ready")
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143, timeout=30)
+
+
+def test_a_flood_from_a_grandchild(ranklaunch: Starter) -> None:
+    """One that writes faster than anybody reads, into the output of a rank that has ended, is ended like any other."""
+    with open(os.devnull, "wb") as nowhere:  # a console that takes everything: it is the grandchild that is fast
+        job = ranklaunch.spawn(1, "sh", "-c", "setsid yes & sleep 0.2", grace_s=2, stdout=nowhere.fileno())
+    check_end(job, "succeeded", 0, timeout=30)
+
+
+def test_zombies_are_reaped(ranklaunch: Starter) -> None:
+    """Orphans that end while the job runs do not stay as zombies: a pod's process table is small."""
+    job = ranklaunch.spawn(1, "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.01 & ); done; echo ready; exec sleep 600")
+    job.out.wait_for("ready")
+    sleep_until(lambda: len(children_of(job.supervisor)) == 1, "zombies stay")
+    assert state_of(children_of(job.supervisor)[0]) != "Z"
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+
+
+def test_the_other_processes_of_the_machine_live_on(as_process: Starter) -> None:
+    """A job ends its own processes, not those of another job of the same program."""
+    other = as_process.spawn(1, child("sleeper.py"), log_dir=as_process.folder / "other")
+    other.out.wait_for("ready")
+    job = as_process.spawn(1, child("ignores_term.py"), grace_s=0.5)
+    job.out.wait_for("ready")
+    job.send(signal.SIGTERM)
+    assert job.popen.wait(60) == 143
+    assert other.popen.poll() is None
+    rank = children_of(other.supervisor)[0]
+    assert state_of(rank) == "S"
+    assert "sleeper.py" in command_of(rank)
+    assert parent_of(rank) == other.supervisor
+    other.send(signal.SIGTERM)
+    check_end(other, "stopped", 143)

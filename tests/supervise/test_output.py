@@ -1,0 +1,94 @@
+"""Every line of every rank once, whole and in order: in its file as it was written, on the console with its tag."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from supervise_helpers import WITHOUT_ANY, WITHOUT_STDERR, WITHOUT_STDIN, WITHOUT_STDOUT, Starter, check_end, child, tagged
+
+PRINTS = child("prints.py")
+
+
+def lines(number: int, size: int) -> bytes:
+    """What prints.py --lines NUMBER --size SIZE prints."""
+    return b"".join(f"line {index} ".ljust(size, "x").encode() + b"\n" for index in range(number))
+
+
+def test_many_lines_of_many_ranks(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(8, PRINTS, "--lines", 5000, "--size", 113)
+    check_end(job, "succeeded", 0)
+    expected = lines(5000, 113)
+    for rank in range(8):
+        assert job.log(rank) == expected
+        assert tagged(job.out, f"[rank {rank}] ") == expected
+    assert len(job.out.data) == 8 * (len(expected) + 5000 * len("[rank 0] "))
+
+
+def test_lines_that_end_late(ranklaunch: Starter) -> None:
+    """A progress bar, a character in two writes, 3 MB without a line end, no line end at all: nothing lost, no line torn."""
+    job = ranklaunch.spawn(2, PRINTS, "--lines", 2, "--cr", "--split-utf8", "--long", 3_000_000, "--no-newline")
+    check_end(job, "succeeded", 0)
+    states = [b"%3d%% |%-10s|" % (percent, b"#" * (percent // 10)) for percent in range(0, 101, 10)]
+    head, bar, middle, end = lines(2, 0), b"".join(b"\r" + state for state in states) + b"\n", "é\n".encode(), b"no newline"
+    for rank in range(2):
+        assert job.log(rank) == head + bar + middle + b"y" * 3_000_000 + b"\n" + end
+        shown = tagged(job.out, f"[rank {rank}] ").split(b"\n")
+        assert shown[:2] == head.split(b"\n")[:2]
+        at = shown.index("é".encode())
+        assert set(shown[2:at]) <= set(states)
+        assert shown[2:at].count(states[-1]) == 1
+        assert shown[at - 1] == states[-1]
+        assert b"".join(shown[at + 1 : -2]) == b"y" * 3_000_000
+        assert shown[-2:] == [end, b""]
+
+
+def test_what_both_streams_say(ranklaunch: Starter) -> None:
+    """Standard output and standard error in the order in which they were written."""
+    job = ranklaunch.spawn(1, "sh", "-c", "for i in 1 2 3; do echo out $i; echo err $i >&2; done")
+    check_end(job, "succeeded", 0)
+    assert job.log(0) == b"out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n"
+    assert tagged(job.out, "[rank 0] ") == job.log(0)
+
+
+def test_bytes_that_are_no_text(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(1, "sh", "-c", r"printf '\377\000\376\n\n\033[1m\n'; exit 3")
+    check_end(job, "failed", 3, culprit={"last_lines": ["\ufffd\0\ufffd", "\x1b[1m"]})
+    assert job.log(0) == b"\xff\0\xfe\n\n\x1b[1m\n"
+    assert tagged(job.out, "[rank 0] ") == job.log(0)
+
+
+def test_a_rank_that_closes_its_output_lives_on(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(2, PRINTS, "--lines", 1, "--close-stdout", "--then", 600)
+    job.out.wait_for("line 0", 2)
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143, victims={0: "SIGTERM", 1: "SIGTERM"})
+
+
+def test_a_tag_of_ones_own(ranklaunch: Starter) -> None:
+    options = ("--log-tag", "<{{ node }}/{{ local_rank }} of {{ host }}> ")
+    job = ranklaunch.spawn(1, PRINTS, "--lines", 2, options=options)
+    check_end(job, "succeeded", 0)
+    assert job.out.text == "<0/0 of localhost> line 0 \n<0/0 of localhost> line 1 \n"
+
+
+CLOSED = {"stdin": WITHOUT_STDIN, "stdout": WITHOUT_STDOUT, "stderr": WITHOUT_STDERR, "all": WITHOUT_ANY}
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_standard_descriptors_that_are_closed(ranklaunch: Starter, closed: str) -> None:
+    """Nothing that ranklaunch opens may take their numbers, or the ranks' lines would go there."""
+    job = ranklaunch.spawn(2, PRINTS, "--lines", 3, prefix=CLOSED[closed])
+    assert job.end() == 0
+    assert job.verdict["outcome"] == "succeeded"
+    for rank in range(2):
+        assert job.log(rank) == lines(3, 0)
+        assert tagged(job.out, f"[rank {rank}] ") == (b"" if closed in ("stdout", "all") else lines(3, 0))
+    assert ("succeeded with exit code 0" in job.err.text) == (closed not in ("stderr", "all"))
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_a_failure_with_closed_descriptors(ranklaunch: Starter, closed: str) -> None:
+    job = ranklaunch.spawn(2, child("exits.py"), 42, "--rank", 1, prefix=CLOSED[closed])
+    assert job.end() == 42
+    assert job.verdict["culprit"]["rank"] == 1

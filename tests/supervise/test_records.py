@@ -1,0 +1,198 @@
+"""What stays: verdict, events, last words for Kubernetes; also where nothing can be written, and where the command line is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from supervise_helpers import Job, Starter, check_end, checked_verdict, child, tagged
+
+# A user who may read everything (the interpreter may live in root's home) and write only what is his.
+USER = 1000
+ORDINARY_USER = (
+    "setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups",
+    "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search", "--bounding-set=-all,+dac_read_search",
+)  # fmt: skip
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and util-linux: mounts, other users")
+
+
+# Where the log directory is
+
+
+@needs_root
+def test_an_ordinary_user(ranklaunch: Starter, tmp_path: Path) -> None:
+    """Whose console is another user's pipe, which he cannot open anew."""
+    _open_to_all(tmp_path)
+    job = ranklaunch.spawn(2, "sh", "-c", "i=0; while [ $i -lt 9000 ]; do echo line $i; i=$((i + 1)); done", prefix=ORDINARY_USER)
+    check_end(job, "succeeded", 0)
+    assert os.stat(job.attempt).st_uid == USER
+    for rank in range(2):
+        assert tagged(job.out, f"[rank {rank}] ") == job.log(rank)
+        assert job.log(rank).count(b"\n") == 9000
+
+
+@needs_root
+def test_a_folder_of_another_user(ranklaunch: Starter, tmp_path: Path) -> None:
+    _open_to_all(tmp_path)
+    folder = tmp_path / "logs"
+    folder.mkdir(mode=0o755)
+    job = ranklaunch.spawn(2, child("exits.py"), 0, prefix=ORDINARY_USER)
+    check_refused(job, 78, str(folder), f"uid {USER}", "Permission denied", "--log-dir")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_in_place_of_the_folder(ranklaunch: Starter, tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("")
+    job = ranklaunch.spawn(2, child("exits.py"), 0)
+    check_refused(job, 78, str(tmp_path / "logs"), f"uid {os.getuid()}", "--log-dir")
+
+
+def _open_to_all(folder: Path) -> None:
+    """pytest makes folders that only their owner may enter."""
+    folder.chmod(0o777)
+    for parent in folder.parents:
+        if parent.stat().st_uid == os.getuid() and not stat.S_IMODE(parent.stat().st_mode) & 0o001:
+            parent.chmod(0o755)
+
+
+def check_refused(job: Job, code: int, *named: str) -> None:
+    """It says why, in one message without a traceback, and starts nothing."""
+    assert job.end() == code
+    for text in named:
+        assert text in job.err.text
+    assert "Traceback" not in job.err.text
+    assert all(line.startswith("ranklaunch: ") for line in job.err.lines)
+    assert job.out.text == ""
+
+
+@needs_root
+def test_a_full_disk(ranklaunch: Starter, tmp_path: Path) -> None:
+    """The job goes on, the console has everything, and what could not be stored is said."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = ("unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=256k none '{folder}' && exec \"$@\"", "sh")
+    job = ranklaunch.spawn(2, child("prints.py"), "--lines", 5000, "--size", 99, outside=mounted, log_dir=folder / "logs")
+    assert job.end() == 0
+    for rank in range(2):
+        assert tagged(job.out, f"[rank {rank}] ").count(b"\n") == 5000
+        assert f"cannot write {folder}/logs/attempt_1/rank_{rank}.log: the disk is full" in job.err.text
+    assert "succeeded with exit code 0" in job.err.text
+
+
+@needs_root
+def test_a_disk_that_is_full_from_the_start(ranklaunch: Starter, tmp_path: Path) -> None:
+    """Not even a file can be made: the ranks still tell what happened to them."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    fill = f"mount -t tmpfs -o size=64k none '{folder}' && mkdir -p '{folder}/logs' && cat /dev/zero > '{folder}/zeros' 2>/dev/null"
+    mounted = ("unshare", "--mount", "sh", "-c", f'{fill}; exec "$@"', "sh")
+    job = ranklaunch.spawn(2, child("exits.py"), 42, "--rank", 1, outside=mounted, log_dir=folder / "logs")
+    assert job.end() == 42
+    assert "rank 1 exits with 42" in job.out.text
+
+
+# What Kubernetes shows
+
+
+def test_the_termination_log(ranklaunch: Starter, tmp_path: Path) -> None:
+    path = tmp_path / "termination-log"
+    path.write_text("of an earlier start\n" * 100)
+    job = ranklaunch.spawn(2, child("exits.py"), 42, "--rank", 1, env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
+    verdict = check_end(job, "failed", 42, culprit={"rank": 1})
+    assert path.read_text() == verdict["reason"] + "\n"
+
+
+def test_the_termination_log_of_a_success(ranklaunch: Starter, tmp_path: Path) -> None:
+    path = tmp_path / "termination-log"
+    path.write_text("of an earlier start\n")
+    job = ranklaunch.spawn(1, child("exits.py"), 0, env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
+    check_end(job, "succeeded", 0)
+    assert path.read_text() == ""
+
+
+def test_the_termination_log_is_never_made(ranklaunch: Starter, tmp_path: Path) -> None:
+    path = tmp_path / "termination-log"
+    job = ranklaunch.spawn(1, child("exits.py"), 3, env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
+    check_end(job, "failed", 3, culprit={"rank": 0})
+    assert not path.exists()
+
+
+def test_the_termination_log_of_a_wrong_configuration(ranklaunch: Starter, tmp_path: Path) -> None:
+    path = tmp_path / "termination-log"
+    path.write_text("")
+    env = {"RANKLAUNCH_TERMINATION_LOG": str(path), "RANKLAUNCH_METHOD": "torchrunn"}
+    job = ranklaunch.run(child("exits.py"), 0, env=env)
+    assert job.end() == 78
+    assert "torchrunn" in path.read_text()
+    assert len(path.read_bytes()) <= 4096
+
+
+# Before there is a plan
+
+
+WRONG = {
+    "method": (78, (), {"RANKLAUNCH_METHOD": "torchrunn"}, ("RANKLAUNCH_METHOD='torchrunn'", "did you mean 'torchrun'?")),
+    "option": (2, ("--grace-s", "soon"), {}, ("--grace-s", "soon", "expected seconds")),
+    "count": (78, (), {"MA_NUM_HOSTS": "two"}, ("MA_NUM_HOSTS='two'", "whole number")),
+    "contradiction": (
+        78,
+        (),
+        {"MA_NUM_HOSTS": "2", "MA_NUM_GPUS": "2", "MA_VJ_NAME": "j", "MA_TASK_INDEX": "0", "VC_TASK_INDEX": "1"},
+        ("MA_TASK_INDEX='0'", "contradicts", "VC_TASK_INDEX='1'"),
+    ),
+    "template": (78, (), {"RANKLAUNCH_LOG_TAG": "{{ rnak }}", "RANKLAUNCH_METHOD": "spawn"}, ("RANKLAUNCH_LOG_TAG", "rnak")),
+    "rank table": (78, (), {"RANKLAUNCH_METHOD": "ranktable"}, ("RANK_TABLE_FILE is not set",)),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_configuration(ranklaunch: Starter, case: str) -> None:
+    """The message is on the console and in the verdict; nothing was started."""
+    code, options, env, named = WRONG[case]
+    job = ranklaunch.run(child("exits.py"), 0, options=options, env=env)
+    check_refused(job, code, *named)
+    verdict = job.verdict
+    assert (verdict["outcome"], verdict["exit_code"], verdict["culprit"], verdict["victims"]) == ("failed", code, None, [])
+    for text in named:
+        assert text in verdict["reason"]
+
+
+def test_a_wrong_command_line(ranklaunch: Starter) -> None:
+    check_refused(ranklaunch.command("run", "--no-such-option", "train.py"), 2, "--no-such-option", "usage: ranklaunch run")
+    check_refused(ranklaunch.command("run"), 2, "no PROGRAM given")
+    check_refused(ranklaunch.command("rnu", "train.py"), 2, "unknown command 'rnu'", "did you mean 'run'?")
+    assert list(ranklaunch.folder.iterdir()) == []
+
+
+def test_every_problem_at_once(ranklaunch: Starter) -> None:
+    env = {"MA_NUM_HOSTS": "two", "RANKLAUNCH_GRACE_S": "soon", "RANKLAUNCH_WAIT_S": "-1"}
+    job = ranklaunch.command("run", "--log-dir", "logs", child("exits.py"), 0, env=env)
+    check_refused(job, 78, *env)
+
+
+def test_plan_is_what_runs(ranklaunch: Starter) -> None:
+    """The plan that is stored names each rank's command, files and environment, with secrets hidden."""
+    job = ranklaunch.spawn(2, child("exits.py"), 0, "--password", "hunter2", env={"HF_TOKEN": "hf_secret"})
+    check_end(job, "succeeded", 0)
+    text = (job.attempt / "plan.json").read_text()
+    plan = json.loads(text)
+    assert plan["schema"] == "ranklaunch.plan/1"
+    assert [process["rank"] for process in plan["processes"]] == [0, 1]
+    assert [Path(process["log"]).read_bytes() for process in plan["processes"]] == [job.log(0), job.log(1)]
+    assert "hunter2" not in text
+    assert "hf_secret" not in text
+
+
+def test_an_earlier_attempt_is_kept(ranklaunch: Starter) -> None:
+    """The same attempt again, as a platform may say: its logs and events are added to, not replaced."""
+    for number in (1, 2):
+        job = ranklaunch.spawn(1, child("exits.py"), number, env={"RANKLAUNCH_ATTEMPT": "1"})
+        assert job.end() == number
+    assert job.log(0) == b"ready\nrank 0 exits with 1\nready\nrank 0 exits with 2\n"
+    assert [event["event"] for event in job.events].count("read") == 2
+    assert checked_verdict(job.attempt / "verdict.json")["exit_code"] == 2

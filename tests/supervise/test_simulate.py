@@ -1,0 +1,130 @@
+"""A whole job on this machine: real runs of ranklaunch, one per node, that start, fail and stop together."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from supervise_helpers import DEADLINE_S, Job, Starter, checked_verdict, child, children_of, sleep_until
+
+
+def simulate(starter: Starter, nodes: int, slots: object, *words: object, method: str = "spawn", **how: Any) -> Job:
+    options = ("--nodes", nodes, "--slots", slots, "--method", method, "--python", sys.executable, "--grace-s", 5)
+    return starter.command("simulate", *options, "--log-dir", starter.folder / "logs", "--", *words, **how)
+
+
+def verdict(job: Job) -> dict[str, Any]:
+    return checked_verdict(job.log_dir / "verdict.json")
+
+
+def node_verdict(job: Job, node: int) -> dict[str, Any]:
+    return checked_verdict(job.log_dir / f"node_{node}" / "attempt_1" / "verdict.json")
+
+
+def environments(job: Job) -> dict[tuple[int, int], dict[str, str]]:
+    """By node and rank, from the console."""
+    found = (re.fullmatch(r"\[node (\d+)\] \[rank (\d+)\] (\{.*\})", line) for line in job.out.lines)
+    return {(int(match[1]), int(match[2])): json.loads(match[3])["env"] for match in found if match}
+
+
+@pytest.mark.parametrize(("slots", "counts"), [("2", [2, 2]), ("2,3", [2, 3])])
+def test_every_rank_knows_its_place(ranklaunch: Starter, slots: str, counts: list[int]) -> None:
+    job = simulate(ranklaunch, 2, slots, child("environment.py"))
+    assert job.end() == 0, job.err.text
+    assert verdict(job)["outcome"] == "succeeded"
+    seen = environments(job)
+    assert sorted(seen) == [(0, 0), (0, 1), *((1, rank) for rank in range(2, sum(counts)))]
+    for (node, rank), env in seen.items():
+        place = {
+            "RANK": rank, "WORLD_SIZE": sum(counts), "LOCAL_RANK": rank - (0 if node == 0 else counts[0]),
+            "LOCAL_WORLD_SIZE": counts[node], "GROUP_RANK": node,
+        }  # fmt: skip
+        assert {name: int(env[name]) for name in place} == place
+        assert env["MASTER_ADDR"] == "127.0.0.1"
+    assert len({env["MASTER_PORT"] for env in seen.values()}) == 1
+    for node in range(2):
+        assert node_verdict(job, node)["outcome"] == "succeeded"
+
+
+def test_a_rank_table(ranklaunch: Starter) -> None:
+    """Each rank gets a table of the whole job in which its own place is the one that its variables name."""
+    job = simulate(ranklaunch, 2, "2,1", child("environment.py"), method="ranktable")
+    assert job.end() == 0, job.err.text
+    seen = environments(job)
+    assert sorted(seen) == [(0, 0), (0, 1), (1, 2)]
+    for (node, rank), env in seen.items():
+        table = json.loads(Path(env["RANK_TABLE_FILE"]).read_text())
+        assert (table["version"], table["status"]) == ("1.0", "completed")
+        assert [server["server_id"] for server in table["server_list"]] == ["127.0.0.1", "127.0.0.2"]
+        devices = [device["rank_id"] for device in table["server_list"][node]["device"]]
+        assert devices[int(env["DEVICE_ID"])] == env["RANK_ID"] == str(rank)
+        assert env["RANK_SIZE"] == "3"
+        assert env["ASCEND_DEVICE_ID"] == env["DEVICE_ID"]
+
+
+def test_one_rank_fails(ranklaunch: Starter) -> None:
+    """The code is the rank's, the verdict names its node and its own last words; the other node is stopped."""
+    job = simulate(ranklaunch, 2, 2, child("told.py"), "--code", 42, "--rank", 3)
+    job.out.wait_for("ready", 4)
+    job.send(signal.SIGUSR1)
+    assert job.end() == 42, job.err.text
+    found = verdict(job)
+    culprit = {name: found["culprit"][name] for name in ("node", "rank", "exit_code", "signal", "last_lines")}
+    assert culprit == {"node": 1, "rank": 3, "exit_code": 42, "signal": None, "last_lines": ["ready", "rank 3 exits with 42"]}
+    assert [victim["node"] for victim in found["victims"]] == [0]
+    assert "rank 3 on node 1 exited with code 42" in job.err.text
+    assert node_verdict(job, 1)["culprit"]["rank"] == 3
+    assert node_verdict(job, 0)["outcome"] == "stopped"
+
+
+def test_one_rank_is_killed(ranklaunch: Starter) -> None:
+    job = simulate(ranklaunch, 2, 2, child("killed.py"), "--rank", 1)
+    assert job.end() == 137, job.err.text
+    found = verdict(job)["culprit"]
+    assert (found["node"], found["rank"], found["signal"]) == (0, 1, "SIGKILL")
+
+
+def test_it_is_asked_to_stop(ranklaunch: Starter) -> None:
+    job = simulate(ranklaunch, 3, 2, child("saves_on_term.py"))
+    job.out.wait_for("ready", 6)
+    job.send(signal.SIGTERM)
+    assert job.end() == 143, job.err.text
+    assert verdict(job)["outcome"] == "stopped"
+    assert job.out.text.count("saved") == 6
+    for node in range(3):
+        assert node_verdict(job, node)["exit_code"] == 143
+
+
+@pytest.mark.parametrize("who", ["all of it", "its supervisor"])
+def test_it_is_killed(ranklaunch: Starter, who: str) -> None:
+    job = simulate(ranklaunch, 2, 2, child("family.py"), "--stubborn")
+    job.out.wait_for("ready", 4)
+    if who == "all of it" or ranklaunch.as_pid_1:
+        job.send(signal.SIGKILL)
+        job.end_killed()
+    else:
+        os.kill(job.supervisor, signal.SIGKILL)
+        assert job.end(DEADLINE_S) == 137
+
+
+def test_a_node_is_killed(ranklaunch: Starter) -> None:
+    """As when a container is lost: the job ends, and says which node it was."""
+    job = simulate(ranklaunch, 2, 1, child("sleeper.py"))
+    job.out.wait_for("ready", 2)
+    nodes = sleep_until(lambda: sorted(children_of(job.supervisor)), "no nodes")
+    os.kill(nodes[1], signal.SIGKILL)
+    assert job.end() == 137, job.err.text
+    found = verdict(job)["culprit"]
+    assert (found["node"], found["signal"]) == (1, "SIGKILL")
+
+
+def test_wrong_counts(ranklaunch: Starter) -> None:
+    job = simulate(ranklaunch, 2, "2,3,4", child("environment.py"))
+    assert job.end() in (2, 78)
+    assert "3 numbers for 2 nodes" in job.err.text

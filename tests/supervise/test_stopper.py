@@ -1,0 +1,69 @@
+"""The stages of ending, without processes: a clock that is set, a tree that is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from ranklaunch.supervise import stop, tree
+from ranklaunch.supervise.loop import Loop
+
+GRACE_S = 10.0
+
+
+class World:
+    """What a Stopper sees and does. looks: what each look at the tree shows; the last one for good."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, looks: list[list[tree.Identity]]) -> None:
+        self.now = 0.0
+        self.sent: list[tuple[float, int, int]] = []
+        self.said: list[str] = []
+        self._looks = looks
+        self.loop = Loop(lambda: self.now)
+        monkeypatch.setattr(tree, "descendants", lambda root: self._looks.pop(0) if len(self._looks) > 1 else self._looks[0])
+        monkeypatch.setattr(tree, "send", lambda target, number: self.sent.append((round(self.now, 1), target.pid, number)) or True)
+        monkeypatch.setattr(stop, "_children", lambda: True)
+        self.stopper = stop.Stopper(self.loop, GRACE_S, list, self.said.append)
+
+    def pass_time(self, until: float) -> None:
+        """Steps of the loop, with `done` asked after each, as the supervisor does."""
+        while self.now < until and not self.stopper.done():
+            self.now += 0.05
+            wake = self.loop.after(0, lambda: None)
+            self.loop.step()
+            wake.cancel()
+
+
+CHILD = tree.Identity(10, 1)
+NEXT = tree.Identity(11, 2)
+
+
+def test_sigterm_then_sigkill_when_the_grace_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, [[CHILD], [CHILD], []])
+    world.stopper.begin(15)
+    world.pass_time(GRACE_S + 1)
+    assert world.sent == [(0.0, 10, 15), (10.0, 10, 9)]
+    assert world.said == ["1 processes left after the grace of 10 s: SIGKILL"]
+
+
+def test_a_look_that_shows_nothing_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that forks and ends between two entries of /proc is seen in neither; as long as there are children, it looks again."""
+    world = World(monkeypatch, [[CHILD], [], [], [NEXT], []])
+    world.stopper.begin(15)
+    world.pass_time(GRACE_S + 2)
+    assert (11, 9) in [(pid, number) for _, pid, number in world.sent]
+
+
+def test_it_gives_up_on_what_does_not_die(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, [[CHILD]])
+    world.stopper.begin(15)
+    world.pass_time(GRACE_S + 60)
+    assert world.stopper.stuck == (CHILD,)
+    assert GRACE_S + stop.GIVE_UP_S <= world.now < GRACE_S + stop.GIVE_UP_S + 1
+
+
+def test_it_gives_up_where_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that no look ever shows (another user's, where /proc hides those) does not hold the end for ever."""
+    world = World(monkeypatch, [[]])
+    world.stopper.begin(15)
+    world.pass_time(GRACE_S + 60)
+    assert world.now < GRACE_S + stop.GIVE_UP_S + 1

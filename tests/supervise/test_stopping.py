@@ -1,0 +1,226 @@
+"""Being asked to stop: in every phase, by every signal, with ranks that obey and ranks that do not."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from supervise_helpers import Job, Starter, Stream, check_end, child, children_of, sleep_until, state_of, tagged
+
+STOPPING = {"SIGTERM": 143, "SIGINT": 130, "SIGHUP": 129, "SIGQUIT": 131}
+
+
+@pytest.mark.parametrize(("name", "code"), STOPPING.items())
+def test_while_running(ranklaunch: Starter, name: str, code: int) -> None:
+    """The ranks get the same signal; the code says which it was."""
+    job = ranklaunch.spawn(2, child("sleeper.py"))
+    job.out.wait_for("ready", 2)
+    job.send(signal.Signals[name])
+    verdict = check_end(job, "stopped", code, victims={0: name, 1: name})
+    assert verdict["reason"] == f"stopped by {name}"
+    assert [event["signal"] for event in job.events if event["event"] == "exit"] == [name, name]
+
+
+def test_ranks_that_save_and_succeed(ranklaunch: Starter) -> None:
+    """A job that was stopped is not a success, whatever its ranks say."""
+    job = ranklaunch.spawn(3, child("saves_on_term.py"), "--takes", 0.5)
+    job.out.wait_for("ready", 3)
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    assert job.out.text.count("saved") == 3
+    assert [event["exit_code"] for event in job.events if event["event"] == "exit"] == [0, 0, 0]
+
+
+def test_user_signals_reach_the_ranks_and_stop_nothing(ranklaunch: Starter) -> None:
+    """SIGUSR1 and SIGUSR2 are passed on. SIGTERM comes to each rank once and, when most of the grace is spent, a second time."""
+    job = ranklaunch.spawn(2, child("signals.py"), grace_s=2)
+    job.out.wait_for("ready", 2)
+    for name in ("SIGUSR1", "SIGUSR2"):
+        job.send(signal.Signals[name])
+        job.out.wait_for(name, 2)
+    assert job.popen.poll() is None
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    for rank in range(2):
+        assert job.log(rank).split() == [b"ready", b"SIGUSR1", b"SIGUSR2", b"SIGTERM", b"SIGTERM"]
+
+
+def test_from_the_terminal(ranklaunch: Starter) -> None:
+    """^C reaches ranklaunch, and through it each rank exactly once."""
+    ours, theirs = pty.openpty()
+    on_terminal = (sys.executable, child("on_terminal.py"))
+    job = ranklaunch.spawn(2, child("signals.py"), grace_s=2, stdout=theirs, stderr=theirs, outside=(*on_terminal, os.ttyname(theirs)))
+    os.close(theirs)
+    screen = Stream(ours)
+    screen.wait_for("ready", 2)
+    os.write(ours, b"\x03")
+    assert job.end() == 130
+    screen.wait_for_end()
+    for rank in range(2):
+        assert job.log(rank).split() == [b"ready", b"SIGINT", b"SIGTERM"]
+    assert "[rank 0] ready\r\n" in screen.text
+    assert "stopped with exit code 130: stopped by SIGINT\r\n" in screen.text
+
+
+def test_a_second_interrupt_ends_everything_now(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(2, child("ignores_term.py"), grace_s=600)
+    job.out.wait_for("ready", 2)
+    job.send(signal.SIGINT)
+    job.err.wait_for("SIGINT: stopping")
+    job.send(signal.SIGINT)
+    check_end(job, "stopped", 130, victims={0: "SIGKILL", 1: "SIGKILL"})
+
+
+# In every phase
+
+
+def stopped_on_import(starter: Starter, module: str, whom: str) -> Job:
+    hook = starter.folder / "hook"
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(Path(child("stops_on_import.py")).read_text())
+    search = ":".join(filter(None, (str(hook), starter.environment.get("PYTHONPATH"))))
+    return starter.spawn(2, child("sleeper.py"), env={"PYTHONPATH": search, "STOP_ON_IMPORT": module, "STOP_WHOM": whom})
+
+
+@pytest.mark.parametrize("module", ["guardian", "planning", "supervisor"])
+def test_before_anything_is_read(ranklaunch: Starter, module: str) -> None:
+    """From its first import on, a stop request is kept until somebody can act on it."""
+    job = stopped_on_import(ranklaunch, module, "itself")
+    check_end(job, "stopped", 143, victims={})
+    assert not [event for event in job.events if event["event"] == "spawn"]
+
+
+def test_before_the_supervisor_has_read_anything(as_process: Starter) -> None:
+    """The outer of the two processes passes the request on, however early."""
+    check_end(stopped_on_import(as_process, "planning", "outer"), "stopped", 143)
+
+
+def test_while_waiting_for_a_rank_table(ranklaunch: Starter, tmp_path: Path) -> None:
+    table = tmp_path / "jobstart_hccl.json"
+    table.write_text('{"status": "initializing"}')
+    env = {"RANK_TABLE_FILE": str(table), "MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "2"}
+    job = ranklaunch.run(child("sleeper.py"), options=("--method", "ranktable"), env=env)
+    job.wait_for_event("wait")
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143, victims={})
+    assert job.out.text == ""
+
+
+def test_while_waiting_for_a_host(ranklaunch: Starter) -> None:
+    """A name server that never answers does not hold the end either."""
+    env = {"RANKLAUNCH_HOSTS": "localhost-does-not-exist.invalid,127.0.0.2", "RANKLAUNCH_NODE": "1"}
+    job = ranklaunch.spawn(1, child("sleeper.py"), env=env)
+    job.wait_for_event("wait")
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143, victims={}, timeout=20)
+
+
+def test_while_preparing(ranklaunch: Starter, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('started')\n")
+    (tmp_path / "ma-pre-start.sh").write_text("echo ready\nsleep 600\n")
+    job = ranklaunch.spawn(2, "train.py")
+    job.out.wait_for("[ma-pre-start.sh] ready")
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    assert "started" not in job.out.text
+
+
+def test_while_starting(ranklaunch: Starter) -> None:
+    """Every one of 16 ranks asks ranklaunch to stop as soon as it runs, while the others are being started."""
+    job = ranklaunch.spawn(16, "sh", "-c", "kill -TERM $PPID; exec sleep 600")
+    check_end(job, "stopped", 143)
+
+
+def test_twice_is_as_once(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(2, child("saves_on_term.py"), "--takes", 1)
+    job.out.wait_for("ready", 2)
+    job.send(signal.SIGTERM)
+    job.err.wait_for("SIGTERM: stopping")
+    job.send(signal.SIGTERM)
+    job.send(signal.SIGHUP)
+    check_end(job, "stopped", 143, victims={0: "SIGTERM", 1: "SIGTERM"})
+    assert job.out.text.count("saved") == 2
+
+
+def test_after_a_failure_the_failure_stands(ranklaunch: Starter) -> None:
+    """A platform that stops the pod while the other ranks are being ended must not hide who failed."""
+    job = ranklaunch.spawn(2, child("ignores_term.py"), "--code", 42, "--rank", 1, grace_s=2)
+    job.out.wait_for("ready", 2)
+    job.send(signal.SIGUSR1)
+    job.wait_for_event("ending")
+    job.send(signal.SIGTERM)
+    check_end(job, "failed", 42, culprit={"rank": 1, "exit_code": 42}, victims={0: "SIGKILL"})
+
+
+def test_after_success_the_success_stands(ranklaunch: Starter) -> None:
+    """What the program had finished before the signal stays finished."""
+    job = ranklaunch.run(child("family.py"), "--stubborn", "--exit", 0, options=("--method", "plain"), grace_s=2)
+    job.wait_for_event("ending")
+    job.send(signal.SIGTERM)
+    check_end(job, "succeeded", 0)
+
+
+# Ranks that do not obey
+
+
+@pytest.mark.parametrize("why", ["stopped", "failed"])
+def test_ranks_that_ignore_sigterm(ranklaunch: Starter, why: str) -> None:
+    """One grace for all 8 together, then SIGKILL; the code is what decided, not what it took."""
+    job = ranklaunch.spawn(8, child("ignores_term.py"), "--code", 42, "--rank", 3, grace_s=2)
+    job.out.wait_for("ready", 8)
+    began = time.monotonic()
+    job.send(signal.SIGTERM if why == "stopped" else signal.SIGUSR1)
+    killed = dict.fromkeys(range(8), "SIGKILL")
+    if why == "stopped":
+        check_end(job, "stopped", 143, victims=killed)
+    else:
+        del killed[3]
+        check_end(job, "failed", 42, culprit={"rank": 3, "exit_code": 42}, victims=killed)
+    seconds = time.monotonic() - began
+    assert 1.9 < seconds < 3 * 2 + 10
+    assert "left after the grace of 2 s: SIGKILL" in job.err.text
+
+
+def test_stopped_ranks_are_ended_too(ranklaunch: Starter) -> None:
+    """A rank that SIGSTOP holds handles no SIGTERM."""
+    job = ranklaunch.spawn(2, child("killed.py"), "--signal", "SIGSTOP", "--rank", 0, grace_s=1)
+    job.out.wait_for("ready", 2)
+    sleep_until(lambda: "T" in map(state_of, children_of(job.supervisor)), "no rank was stopped")
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143, victims={0: "SIGKILL", 1: "SIGTERM"})
+
+
+# Leaders first
+
+
+def test_workers_live_while_their_leader_saves(ranklaunch: Starter) -> None:
+    """A rank that saves a checkpoint on SIGTERM still has its data loading workers, also after another rank has ended."""
+    job = ranklaunch.spawn(2, child("data_loader.py"), "--takes", 1, "--rank", 1)
+    job.out.wait_for("ready", 2)
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    for rank in range(2):
+        assert tagged(job.out, f"[rank {rank}] ").split(b"\n") == [b"ready", b"worker alive", b"worker still alive", b"saved", b""]
+
+
+def test_workers_live_while_another_rank_has_failed(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(2, child("data_loader.py"), "--takes", 0.5, "--rank", 1, "--fail", 0)
+    job.out.wait_for("ready", 2)
+    job.send(signal.SIGUSR1)
+    check_end(job, "failed", 42, culprit={"rank": 0})
+    assert tagged(job.out, "[rank 1] ").split(b"\n") == [b"ready", b"worker alive", b"worker still alive", b"saved", b""]
+
+
+def test_workers_of_a_leader_that_takes_too_long(ranklaunch: Starter) -> None:
+    """When most of the grace is spent the workers are told as well: they too may have something to end."""
+    job = ranklaunch.spawn(1, child("data_loader.py"), "--takes", 600, "--rank", 0, grace_s=2)
+    job.out.wait_for("ready")
+    job.send(signal.SIGTERM)
+    job.out.wait_for("worker alive")
+    sleep_until(lambda: "worker ends" in job.out.text, "the worker was never told")
+    check_end(job, "stopped", 143, victims={0: "SIGKILL"})

@@ -1,0 +1,131 @@
+"""Real training with PyTorch, and torchrun as it is: what it does to exit codes, output and signals, and what ranklaunch makes of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from supervise_helpers import Job, Starter, checked_verdict, child
+
+pytestmark = [pytest.mark.processes, pytest.mark.training]
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+LONG_S = 240  # importing torch in four processes on two busy cores
+
+
+def simulate(starter: Starter, method: str, nodes: int, slots: str, *words: object) -> Job:
+    options = ("--nodes", nodes, "--slots", slots, "--method", method, "--python", sys.executable, "--grace-s", 5)
+    return starter.command("simulate", *options, "--log-dir", starter.folder / "logs", "--", *words)
+
+
+def program(method: str, folder: Path, per_node: int) -> tuple[object, ...]:
+    checkpoint = ("--epochs", 2, "--checkpoint", folder / "digits.pt")
+    if method == "pytorch":
+        return (EXAMPLES / "ddp_spawn_digits.py", "--procs_per_node", per_node, *checkpoint)
+    return (EXAMPLES / "ddp_digits.py", *checkpoint)
+
+
+@pytest.mark.parametrize(("method", "slots"), [("torchrun", "2"), ("spawn", "2,3"), ("pytorch", "2"), ("ranktable", "2")])
+def test_digits_are_learned(as_process: Starter, method: str, slots: str) -> None:
+    """Two nodes, and a second start that goes on where the first one ended."""
+    job = simulate(as_process, method, 2, slots, *program(method, as_process.folder, 2))
+    assert job.end(LONG_S) == 0, job.err.text + job.out.text
+    assert (as_process.folder / "digits.pt").is_file()
+    ranks = {line.split("]")[1].strip(" [") for line in job.out.lines if "epoch 2/2" in line}
+    assert ranks == ({"pytorch"} if method == "pytorch" else {f"rank {rank}" for rank in range(5 if slots == "2,3" else 4)})
+    for node in range(2):
+        assert checked_verdict(job.log_dir / f"node_{node}" / "attempt_1" / "verdict.json")["outcome"] == "succeeded"
+    again = simulate(as_process, method, 2, slots, *program(method, as_process.folder, 2))
+    assert again.end(LONG_S) == 0, again.err.text + again.out.text
+    assert any("resumed" in line and "epoch 2" in line for line in again.out.lines)
+    assert any("epoch 4/4" in line for line in again.out.lines)
+    assert (job.log_dir / "node_0" / "attempt_2" / "verdict.json").is_file()
+
+
+def torchrun(starter: Starter, *words: object, slots: int = 2, **how: Any) -> Job:
+    return starter.run(*words, options=("--method", "torchrun", "--slots", slots), **how)
+
+
+@pytest.mark.parametrize(("words", "code", "name"), [(("exits.py", 42), 42, None), (("killed.py",), 137, "SIGKILL")])
+def test_torchruns_one_becomes_the_ranks_own_code(ranklaunch: Starter, words: tuple[Any, ...], code: int, name: str | None) -> None:
+    """The scripts have no @record, so torchrun itself writes no error file."""
+    job = torchrun(ranklaunch, child(words[0]), *words[1:], "--rank", 1)
+    assert job.end(LONG_S) == code, job.err.text + job.out.text
+    culprit = job.verdict["culprit"]
+    assert (culprit["rank"], culprit["exit_code"], culprit["signal"], culprit["name"]) == (1, code, name, "torchrun")
+    assert culprit["last_lines"][0] == "ready"
+    assert job.verdict["victims"] == [{"node": 0, "rank": 0, "signal": "SIGTERM", "name": "rank 0"}]
+    assert job.log(0) == b"ready\n"
+    assert "[rank 0] ready" in job.out.lines
+
+
+def test_a_survivor_has_our_grace_not_torchruns_thirty_seconds(as_process: Starter) -> None:
+    script = as_process.folder / "survivor.py"
+    script.write_text(
+        "import os, signal, sys, time\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    while not os.path.exists('ready'): time.sleep(0.01)\n"
+        "    sys.exit(7)\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "open('ready', 'w').close()\n"
+        "time.sleep(600)\n",
+        encoding="utf-8",
+    )
+    job = torchrun(as_process, script, grace_s=2)
+    assert job.end(LONG_S) == 7, job.err.text + job.out.text
+    times = {event["event"]: event["monotonic"] for event in job.events}
+    assert times["end"] - times["failing"] < 20  # torchrun's own are 30
+    assert job.verdict["victims"] == [{"node": 0, "rank": 0, "signal": "SIGKILL", "name": "rank 0"}]
+
+
+def test_a_stop_while_torchrun_waits_for_another_node(ranklaunch: Starter) -> None:
+    """torchrun alone ignores it there, as PID 1."""
+    options = ("--method", "torchrun", "--nodes", 2, "--node", 0, "--slots", 1, "--hosts", "127.0.0.1,127.0.0.2")
+    job = ranklaunch.run(child("sleeper.py"), options=options, grace_s=5)
+    job.wait_for_event("spawn")
+    job.send(signal.SIGTERM)
+    assert job.end(LONG_S) == 143
+    assert job.verdict["outcome"] == "stopped"
+
+
+def test_signals_for_ranks_reach_torchruns_ranks(as_process: Starter) -> None:
+    job = torchrun(as_process, child("signals.py"))
+    job.out.wait_for("ready", count=2, timeout=LONG_S)
+    job.send(signal.SIGUSR1)
+    for rank in range(2):
+        job.out.wait_for(f"[rank {rank}] SIGUSR1", timeout=LONG_S)
+    job.send(signal.SIGTERM)
+    assert job.end(LONG_S) == 143
+
+
+def test_a_ranks_two_streams_do_not_meet_within_a_line(as_process: Starter) -> None:
+    script = as_process.folder / "both.py"
+    script.write_text(
+        "import os\nfor i in range(20000):\n    os.write(1, b'out %d\\n' % i)\n    os.write(2, b'err %d\\n' % i)\n", encoding="utf-8"
+    )
+    job = torchrun(as_process, script)
+    assert job.end(LONG_S) == 0, job.err.text
+    for rank in range(2):
+        tag = f"[rank {rank}] "
+        lines = [line[len(tag) :] for line in job.out.lines if line.startswith(tag)]
+        for stream in ("out", "err"):
+            assert [line for line in lines if line.startswith(stream)] == [f"{stream} {i}" for i in range(20000)]
+        assert len(lines) == 40000
+        assert sorted(job.log(rank).decode().splitlines()) == sorted(lines)
+
+
+def test_the_plan_as_shell_starts_the_same(as_process: Starter) -> None:
+    """Pasted into a shell, it trains."""
+    options = ("--method", "spawn", "--slots", 2, "--python", sys.executable, "--log-dir", as_process.folder / "logs", "--format", "sh")
+    plan = as_process.command("plan", *options, "--", *program("spawn", as_process.folder, 2))
+    assert plan.end(LONG_S) == 0
+    script = as_process.folder / "plan.sh"
+    script.write_text(plan.out.text, encoding="utf-8")
+    shell = as_process.run(script, options=("--method", "plain"), env={"GLOO_SOCKET_IFNAME": "lo", "MASTER_PORT": "0"})
+    assert shell.end(LONG_S) == 0, shell.out.text
+    assert json.loads((shell.attempt / "verdict.json").read_text())["outcome"] == "succeeded"
+    assert sum("epoch 2/2" in line for line in shell.out.lines) == 2

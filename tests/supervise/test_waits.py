@@ -1,0 +1,107 @@
+"""Waiting before launch: until it is there, until the deadline, and always saying what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from supervise_helpers import Starter, check_end, child, tagged
+
+ONE_NODE = {"MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "2"}
+NOWHERE = "localhost-does-not-exist.invalid"
+
+
+def table(status: str) -> str:
+    devices = [{"device_id": str(i + 4), "device_ip": f"192.0.2.{i + 1}"} for i in range(2)]
+    pod = {"pod_name": "job-worker-0", "server_id": "192.0.2.99", "devices": devices}
+    group = {"group_name": "worker", "device_count": "2", "instance_count": "1", "instance_list": [pod]}
+    return json.dumps({"status": status, "group_count": "1", "group_list": [group]})
+
+
+def places(text: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line)["env"] for line in text.splitlines()]
+
+
+def test_a_rank_table_that_comes_late(ranklaunch: Starter, tmp_path: Path) -> None:
+    """No file, a half-written one, one that is not completed: each is waited out; then the ranks run with the table in version 1.0."""
+    path = tmp_path / "jobstart_hccl.json"
+    env = {**ONE_NODE, "RANK_TABLE_FILE": str(path)}
+    job = ranklaunch.run(child("environment.py"), options=("--method", "ranktable"), env=env)
+    job.err.wait_for("no such file")
+    path.write_text(table("completed")[:100])
+    path.write_text(table("initializing"))
+    ready = tmp_path / "ready.json"
+    ready.write_text(table("completed"))
+    os.replace(ready, path)
+    check_end(job, "succeeded", 0)
+    for rank in range(2):
+        place = places(job.log(rank))[0]
+        assert (place["RANK_ID"], place["RANK_SIZE"], place["DEVICE_ID"], place["ASCEND_DEVICE_ID"]) == (
+            str(rank),
+            "2",
+            str(rank),
+            str(rank),
+        )
+        written = json.loads(Path(place["RANK_TABLE_FILE"]).read_text())
+        assert written["version"] == "1.0"
+        assert [device["rank_id"] for device in written["server_list"][0]["device"]] == ["0", "1"]
+    names = [event["event"] for event in job.events]
+    assert names.index("wait") < names.index("waited") < names.index("file") < names.index("spawn")
+    assert tagged(job.out, "[rank 0] ") == job.log(0)
+    copies = sorted(job.log_dir.glob("*-proc-rank-*-device-*.txt"))
+    assert [copy.read_bytes() for copy in copies] == [job.log(0), job.log(1)]
+
+
+def test_a_rank_table_that_is_never_completed(ranklaunch: Starter, tmp_path: Path) -> None:
+    path = tmp_path / "jobstart_hccl.json"
+    path.write_text(table("initializing"))
+    env = {**ONE_NODE, "RANK_TABLE_FILE": str(path), "RANKLAUNCH_WAIT_S": "3"}
+    began = time.monotonic()
+    job = ranklaunch.run(child("environment.py"), options=("--method", "ranktable"), env=env)
+    verdict = check_end(job, "failed", 75, victims={})
+    assert 3 <= time.monotonic() - began < 20
+    for text in ("rank table", str(path), "'initializing'", "RANKLAUNCH_WAIT_S"):
+        assert text in verdict["reason"]
+    assert any("waiting for rank table" in line and "status is 'initializing'" in line for line in job.err.lines)
+    assert job.out.text == ""
+
+
+def test_a_rank_table_that_is_wrong_is_not_waited_for(ranklaunch: Starter, tmp_path: Path) -> None:
+    path = tmp_path / "jobstart_hccl.json"
+    path.write_text(table("initializing"))
+    env = {**ONE_NODE, "RANK_TABLE_FILE": str(path)}
+    job = ranklaunch.run(child("environment.py"), options=("--method", "ranktable"), env=env)
+    job.wait_for_event("wait")
+    path.write_text(table("completed").replace('"device_count"', '"other"').replace('"instance_count": "1"', '"instance_count": "7"'))
+    verdict = check_end(job, "failed", 78, victims={})
+    assert "instance_count" in verdict["reason"]
+
+
+def test_a_host_that_never_resolves(ranklaunch: Starter) -> None:
+    env = {"RANKLAUNCH_HOSTS": f"{NOWHERE},127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_WAIT_S": "3"}
+    began = time.monotonic()
+    job = ranklaunch.spawn(1, child("environment.py"), env=env)
+    verdict = check_end(job, "failed", 75, victims={})
+    assert 3 <= time.monotonic() - began < 20
+    for text in ("waited 3 s in vain for hosts", f"{NOWHERE} (", "RANKLAUNCH_WAIT_S"):
+        assert text in verdict["reason"]
+    assert any("waiting for hosts" in line and f"{NOWHERE} (" in line for line in job.err.lines)
+
+
+def test_a_host_that_resolves(ranklaunch: Starter) -> None:
+    """The ranks of a node that had to wait leave everything in one folder, as any other."""
+    env = {"RANKLAUNCH_HOSTS": "localhost,127.0.0.2", "RANKLAUNCH_NODE": "1"}
+    job = ranklaunch.spawn(2, child("environment.py"), env=env)
+    check_end(job, "succeeded", 0)
+    assert [(place["RANK"], place["WORLD_SIZE"]) for rank in (2, 3) for place in places(job.log(rank))] == [("2", "4"), ("3", "4")]
+    assert json.loads((job.attempt / "plan.json").read_text())["job"]["attempt"] == 1
+
+
+def test_a_second_start_is_a_second_attempt(ranklaunch: Starter) -> None:
+    for attempt in (1, 2):
+        job = ranklaunch.spawn(1, child("exits.py"), 0)
+        assert job.end() == 0
+        assert sorted(path.name for path in job.log_dir.iterdir()) == [f"attempt_{i + 1}" for i in range(attempt)]

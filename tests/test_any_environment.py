@@ -1,0 +1,190 @@
+"""Whatever the environment and the command line hold: a plan, or one message that says what to mend. Never a trace, never a guess."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import helpers
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ranklaunch import planning, ranktable
+from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.entrypoints import options as command_line
+from ranklaunch.errors import EXIT_CODES, ConfigError
+
+VARIABLES = planning.every_variable()
+NAMES = sorted({name for variable in VARIABLES for name in variable.names})
+OPTIONS = sorted({variable.option for variable in VARIABLES if variable.option} - {"--all-nodes"})
+SCRUBBED = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "PET_NNODES", "PET_", "MS_ROLE", "RANK_TABLE_FILE", "OMPI_COMM_WORLD_RANK"]
+OTHERS = ["PATH", "HOME", "PYTHONUNBUFFERED", "VC_LEARNER_HOSTS", "S3_SECRET_ACCESS_KEY"]
+
+NUMBERS = ["0", "1", "2", "3", "4", "8", "16", "-1", "01", " 2 ", "2.5", "1e9", "1_0", "99999999999", "٣", "0x10", "nan", "inf"]
+LISTS = [
+    "2,3",
+    "1,2,3",
+    "1,,2",
+    ",",
+    "a,b",
+    "a,b,c",
+    "a,b,c,d",
+    "h-0.j,h-1.j",
+    "[a,b]",
+    "['a', 'b']",
+    "10.0.0.1,10.0.0.2",
+    "::1,::2",
+    "a b,c",
+]
+WORDS = [
+    "true",
+    "false",
+    "on",
+    "maybe",
+    *LAUNCHERS,
+    "torchrnu",
+    "local",
+    "modelarts",
+    "npu",
+    "cpu",
+    "json",
+    "sh",
+    "text",
+    "worker",
+    "learner",
+    "ps",
+]
+PATHS = ["/", "/no/such", "relative", "./x", "/user/config", "/tmp/x.json", "/dev/null", "..", "/opt/venv/bin/python", "/bin:/usr/bin", ":"]
+PARAMETERS = ["--rdzv_conf=timeout=7200", "--nnodes=3 --tee 3", "'open", "--rdzv-backend=c10d", "-", "--", "--standalone --max_restarts=9"]
+TAGS = ["{{ rank }}", "{{ x }}", "{{", "{% if %}", "{{ rank.__class__ }}", "{{ [1] }}", "{{ 1 / 0 }}", "{# #}"]
+POD_NAMES = ["j-worker-0", "j-worker-1", "j-worker-99", "no number", "ma-job-1", "a/b", "../../x"]
+HOSTILE = [value for name, value in helpers.HOSTILE.items() if "100 kB" not in name]
+
+texts = st.one_of(
+    *(st.sampled_from(pool) for pool in (NUMBERS, LISTS, WORDS, PATHS, PARAMETERS, TAGS, POD_NAMES, HOSTILE)),
+    st.text(max_size=8),
+)
+methods = st.sampled_from([*LAUNCHERS, ""])
+of_modelarts = st.integers(1, 4).flatmap(
+    lambda nodes: st.builds(
+        helpers.modelarts,
+        st.just(nodes),
+        st.integers(0, 3),
+        st.integers(0, nodes - 1),
+        MA_RUN_METHOD=methods,
+        ROUTE_PLAN=st.sampled_from(["", "true"]),
+    )
+)
+of_nothing = st.integers(1, 4).flatmap(
+    lambda nodes: st.builds(
+        helpers.local, st.just(nodes), st.sampled_from(["1", "2", "0"]), st.integers(0, nodes - 1), RANKLAUNCH_METHOD=methods
+    )
+)
+mixed = st.fixed_dictionaries(
+    {},
+    optional={
+        "MA_NUM_HOSTS": st.sampled_from(["1", "2", "3"]),
+        "MA_NUM_GPUS": st.sampled_from(["0", "1", "8"]),
+        "VC_TASK_INDEX": st.sampled_from(["0", "1", "2"]),
+        "VC_WORKER_HOSTS": st.sampled_from(["a", "a,b", "a,b,c"]),
+        "RANK_TABLE_FILE": st.just("/user/config"),
+        "RANKLAUNCH_NODES": st.sampled_from(["1", "2", "3"]),
+        "RANKLAUNCH_NODE": st.sampled_from(["0", "1"]),
+        "RANKLAUNCH_HOSTS": st.sampled_from(["a", "a,b", "a,b,c"]),
+        "RANKLAUNCH_SLOTS": st.sampled_from(["1", "2", "1,2", "2,1,3"]),
+    },
+)
+plausible = st.one_of(of_modelarts, of_nothing, mixed)
+wild = st.dictionaries(st.sampled_from([*NAMES, *SCRUBBED, *OTHERS]), texts, max_size=4)
+environments = st.builds(lambda one, other: {**one, **other}, plausible, wild)
+formats = st.sampled_from([(), ("--format=json",), ("--format=json", "--all-nodes"), ("--format=sh",)])
+options = st.lists(st.tuples(st.sampled_from(OPTIONS), texts), max_size=2)
+programs = st.one_of(
+    st.builds(
+        lambda program, args: [program, *args], st.sampled_from(["train.py", "run.sh", "trainer", "./x y"]), st.lists(texts, max_size=3)
+    ),
+    st.lists(st.one_of(st.sampled_from(["-m", "--", ""]), texts), max_size=3),
+)
+
+
+# The same examples on every run: a failure is one for everybody.
+alike = settings(derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@settings(alike, max_examples=1000)
+@given(env=environments, form=formats, given_options=options, joined=st.booleans(), program=programs)
+def test_a_plan_or_a_message(
+    env: Mapping[str, str], form: tuple[str, ...], given_options: list[tuple[str, str]], joined: bool, program: list[str]
+) -> None:
+    words = [word for option in given_options for word in (["=".join(option)] if joined else option)]
+
+    found = helpers.call("plan", *form, *words, *program, env=env)
+
+    assert found.code in EXIT_CODES.keys() - {70}, found.err
+    if found.code == 0:
+        assert found.err == ""
+        check_plans(found.out)
+        return
+    assert found.out == ""
+    assert found.err
+    assert all(line.startswith("ranklaunch: ") for line in found.err.splitlines())
+    if found.code == 78:
+        assert any(name in found.err for name in [*NAMES, *OPTIONS, "template ", "/user/config", "/etc/volcano"]), found.err
+
+
+def check_plans(out: str) -> None:
+    """Where it was JSON: no rank twice, every process with a command."""
+    if not out.startswith(("{", "[")):
+        return
+    data = json.loads(out)
+    for plan in data if isinstance(data, list) else [data]:
+        ranks = [process["rank"] for process in plan["processes"] if process["rank"] is not None]
+        assert len(set(ranks)) == len(ranks)
+        assert plan["processes"]
+        assert all(process["argv"] and process["argv"][0] for process in plan["processes"])
+
+
+KEYS = [
+    "status", "version", "group_list", "instance_list", "instance_count", "pod_name", "server_id", "server_list", "server_count",
+    "device", "devices", "device_id", "device_ip", "rank_id", "other",
+]  # fmt: skip
+keys = st.sampled_from(KEYS)
+numbers = st.one_of(st.integers(-2, 9), st.floats())
+scalars = st.one_of(st.none(), st.booleans(), numbers, st.sampled_from(["completed", "1.0", "0", "a", "", "\0"]), st.text(max_size=5))
+jsons = st.recursive(scalars, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=5)), max_leaves=20)
+tables = st.fixed_dictionaries(
+    {"status": st.sampled_from(["completed", "initializing"])},
+    optional={
+        "version": st.sampled_from(["1.0", "0.1", "1.2", 1.0, None]),
+        "group_list": jsons,
+        "server_list": jsons,
+        "server_count": scalars,
+    },
+)
+
+
+@settings(alike, max_examples=500)
+@given(data=st.one_of(tables, jsons), cut=st.integers(0, 3))
+def test_a_rank_table_or_a_message(data: object, cut: int) -> None:
+    text = json.dumps(data)
+    try:
+        table = ranktable.parse(text[: len(text) - cut], "/x")
+    except (ranktable.NotReadyError, ConfigError) as error:
+        message = str(error)
+    else:
+        message = "read"
+        assert ranktable.parse(ranktable.to_version_1(table), "/x").size == table.size
+    assert message
+
+
+@settings(alike, max_examples=500)
+@given(st.one_of(st.text(alphabet=st.sampled_from('AB=# \n\r\0{}":,\\u00e9é'), max_size=30), st.text(max_size=30)))
+def test_an_environment_file_or_a_message(text: str) -> None:
+    try:
+        env = command_line.parse_env(text, "--env-file x")
+    except ConfigError as error:
+        message = str(error)
+    else:
+        message = "--env-file x"
+        assert all(isinstance(name, str) and isinstance(value, str) for name, value in env.items())
+    assert message.startswith("--env-file x")

@@ -1,0 +1,169 @@
+"""One direction: what is read and planned touches nothing, and what run imports is small."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import helpers
+import pytest
+
+CORE = helpers.ROOT / "src" / "ranklaunch"
+LINKED = ("adapters", "entrypoints", "templates")
+PURE = sorted([*CORE.glob("*.py"), *(helpers.ROOT / "adapters").rglob("*.py")])
+EVERYTHING = sorted([*PURE, *(CORE / "supervise").glob("*.py"), *(helpers.ROOT / "entrypoints").glob("*.py")])
+
+# Modules that can do nothing but compute. signal: for the numbers of signals.
+MAY_IMPORT = {
+    "__future__", "collections", "dataclasses", "difflib", "ipaddress", "itertools", "jinja2", "json", "math", "os.path", "posixpath",
+    "ranklaunch", "re", "shlex", "signal", "types", "typing",
+}  # fmt: skip
+# Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.
+TOUCH = {
+    "open", "print", "input", "exec", "eval", "compile", "__import__", "breakpoint", "getenv", "environ", "environb", "getcwd", "listdir",
+    "scandir", "stat", "lstat", "exists", "isdir", "isfile", "islink", "getsize", "realpath", "abspath", "expanduser", "expandvars",
+    "fork", "kill", "killpg", "system", "popen", "Popen", "signal", "setitimer", "alarm", "pause", "sigwait", "raise_signal",
+}  # fmt: skip
+
+
+def place(path: Path) -> str:
+    return str(path.relative_to(helpers.ROOT))
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def used(tree: ast.AST) -> Iterator[str]:
+    """Names that are called, and attributes that are looked up on modules."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+        elif isinstance(node, ast.Attribute) and dotted(node).partition(".")[0] in ("os", "signal", "posixpath", "sys"):
+            yield node.attr
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+@pytest.mark.parametrize("path", PURE, ids=place)
+def test_reading_and_planning_touch_nothing(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    foreign = {name for name in imports(tree) if not any(name == each or name.startswith(f"{each}.") for each in MAY_IMPORT)}
+    assert foreign == set()
+    assert set(used(tree)) & TOUCH == set()
+
+
+@pytest.mark.parametrize("path", [path for path in EVERYTHING if place(path) != "entrypoints/main.py"], ids=place)
+def test_only_the_console_script_reads_the_environment(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert not {"environ", "environb", "getenv"} & set(used(tree))
+    assert not {"os.environ", "os.getenv"} & set(imports(tree))
+
+
+@pytest.mark.parametrize("path", [path for path in EVERYTHING if path.parent.name != "supervise"], ids=place)
+def test_only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    starters = {"fork", "kill", "killpg", "system", "popen", "execv", "execve", "execvp", "spawnv", "posix_spawn", "pidfd_send_signal"}
+    assert not starters & set(used(tree))
+    assert not {"subprocess", "multiprocessing"} & {name.partition(".")[0] for name in imports(tree)}
+
+
+MAY_KNOW = {
+    # The core knows nothing of what is built upon it; planning puts the two kinds of adapter together, the console script starts it all.
+    "core": {"ranklaunch.adapters": {"planning.py"}, "ranklaunch.supervise": set(), "ranklaunch.entrypoints": {"__main__.py"}},
+    "adapters": {"ranklaunch.supervise": set(), "ranklaunch.entrypoints": set()},
+    "supervise": {"ranklaunch.adapters": set(), "ranklaunch.entrypoints": set()},
+}
+
+
+def part(path: Path) -> str:
+    return "core" if path.parent == CORE else path.relative_to(helpers.ROOT).parts[0].replace("src", "supervise")
+
+
+@pytest.mark.parametrize("path", [path for path in EVERYTHING if part(path) in MAY_KNOW], ids=place)
+def test_imports_go_one_way(path: Path) -> None:
+    known = set(imports(ast.parse(path.read_text(encoding="utf-8"))))
+    for package, exceptions in MAY_KNOW[part(path)].items():
+        found = {name for name in known if name == package or name.startswith(f"{package}.")}
+        assert not found or path.name in exceptions, found
+
+
+@pytest.mark.parametrize("kind", ["platforms", "launchers"])
+def test_adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(kind: str) -> None:
+    other = {"platforms": "launchers", "launchers": "platforms"}[kind]
+    folder = helpers.ROOT / "adapters" / kind
+    shared = {"__init__", "base", "inherited"}
+    for path in folder.glob("*.py"):
+        for name in imports(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not name.startswith(f"ranklaunch.adapters.{other}"), path
+            if name.startswith(f"ranklaunch.adapters.{kind}.") and path.stem != "__init__":
+                assert name.split(".")[3] in shared, path
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_folders_are_linked_into_the_package(name: str) -> None:
+    link = CORE / name
+    assert link.is_symlink(), f"{link} is no link: was the repository cloned with git's core.symlinks off?"
+    assert link.resolve() == helpers.ROOT / name
+    assert (helpers.ROOT / name).is_dir()
+
+
+def test_nothing_else_is_linked() -> None:
+    assert {path.name for path in CORE.rglob("*") if path.is_symlink()} == set(LINKED)
+
+
+IMPORTED = """
+import os, sys, sysconfig
+before = set(sys.modules)
+import {modules}
+stdlib = os.path.realpath(sysconfig.get_paths()["stdlib"])
+for name in sorted(set(sys.modules) - before):
+    file = getattr(sys.modules[name], "__file__", None) or ""
+    inside = os.path.realpath(file).startswith(stdlib + os.sep) and "site-packages" not in file
+    print(name if file and not inside else "")
+"""
+
+
+def third_party(modules: str) -> set[str]:
+    """Packages from outside the standard library that an import brings in, in a fresh interpreter."""
+    script = IMPORTED.format(modules=modules)
+    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "ranklaunch.adapters.launchers, ranklaunch.adapters.platforms, ranklaunch.planning",
+        "ranklaunch.entrypoints.launch",
+        "ranklaunch.entrypoints.plan",
+    ],
+)
+def test_jinja_is_the_only_dependency(modules: str) -> None:
+    assert third_party(modules) == {"ranklaunch", "jinja2", "markupsafe"}
+
+
+@pytest.mark.processes
+def test_the_outer_process_of_run_stays_small() -> None:
+    assert third_party("ranklaunch.entrypoints.main, ranklaunch.entrypoints.run") == {"ranklaunch"}
+
+
+@pytest.mark.processes
+def test_the_folders_are_no_packages_of_their_own() -> None:
+    for name in LINKED:
+        command = [sys.executable, "-I", "-c", f"import {name}"]
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=60, check=False)
+        assert f"No module named '{name}'" in done.stderr

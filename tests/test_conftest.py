@@ -1,0 +1,116 @@
+"""The rules of conftest.py hold: shown on a small test suite of its own that breaks every one of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import helpers
+import pytest
+
+pytestmark = pytest.mark.processes
+
+SUITE = """
+import os, subprocess
+import pytest
+
+def test_good():
+    pass
+
+def test_leaks():
+    os.environ["RANKLAUNCH_LEAK"] = "1"
+
+def test_after_the_leak():
+    assert "RANKLAUNCH_LEAK" not in os.environ
+
+def test_borrows(monkeypatch):
+    monkeypatch.setenv("RANKLAUNCH_LEAK", "1")
+
+def test_popen():
+    subprocess.run(["true"])
+
+def test_fork():
+    if os.fork() == 0:
+        os._exit(0)
+
+def test_system():
+    os.system("true")
+
+@pytest.mark.processes
+def test_marked():
+    subprocess.run(["true"], check=True)
+
+def test_skips():
+    pytest.skip("nothing to see")
+
+@pytest.mark.skipif(True, reason="never wanted")
+def test_skipped_by_mark():
+    pass
+
+@pytest.mark.xfail(strict=True, reason="known")
+def test_known():
+    raise ValueError
+"""
+GOOD = {"test_good", "test_after_the_leak", "test_borrows", "test_marked"}
+SKIPPED = {"test_skips", "test_skipped_by_mark"}
+BROKEN = {"test_leaks", "test_popen", "test_fork", "test_system"}
+
+
+def run_pytest(folder: Path, *options: str, ci: bool = False) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text((helpers.TESTS / "conftest.py").read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\nmarkers =\n    training: x\n", encoding="utf-8")
+    env = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST")}
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options, str(folder)]
+    return subprocess.run(
+        command, env={**env, "CI": "true"} if ci else env, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def outcomes(done: subprocess.CompletedProcess[str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for line in done.stdout.splitlines():
+        place, _, rest = line.partition(" ")
+        if "::" in place and rest:
+            found.setdefault(rest.split()[0], set()).add(place.rpartition("::")[2])
+    return found
+
+
+def test_rules(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(SUITE, encoding="utf-8")
+    done = run_pytest(tmp_path)
+    found = outcomes(done)
+    assert found["PASSED"] >= GOOD
+    assert found["SKIPPED"] == SKIPPED
+    assert found["XFAIL"] == {"test_known"}
+    assert found.get("FAILED", set()) | found.get("ERROR", set()) == BROKEN
+    assert "the test changed os.environ and left it so: RANKLAUNCH_LEAK" in done.stdout
+
+
+def test_a_skip_is_a_failure_in_ci(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(SUITE, encoding="utf-8")
+    done = run_pytest(tmp_path, ci=True)
+    found = outcomes(done)
+    assert found["PASSED"] >= GOOD
+    assert "SKIPPED" not in found
+    assert found["FAILED"] | found["ERROR"] == BROKEN | SKIPPED
+    assert found["XFAIL"] == {"test_known"}
+    assert "skipped, which CI takes for a failure: Skipped: nothing to see" in done.stdout
+    assert "never wanted" in done.stdout
+
+
+def test_a_skipped_module_is_a_failure_in_ci(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import pytest\npytest.importorskip('no_such_module')\n", encoding="utf-8")
+    assert run_pytest(tmp_path).returncode == 5
+    done = run_pytest(tmp_path, ci=True)
+    assert done.returncode in (1, 2)
+    assert "no_such_module" in done.stdout
+
+
+def test_golden_files_are_not_renewed_in_ci(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_good(): pass\n", encoding="utf-8")
+    assert run_pytest(tmp_path, "--update-golden").returncode == 0
+    done = run_pytest(tmp_path, "--update-golden", ci=True)
+    assert done.returncode == 4
+    assert "--update-golden is refused" in done.stdout + done.stderr

@@ -1,0 +1,171 @@
+"""What people install: every file of the wheel by name, the same whether it is built from the tree or from the source distribution."""
+
+from __future__ import annotations
+
+import email
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import helpers
+import pytest
+
+from ranklaunch import __version__
+
+pytestmark = pytest.mark.processes
+
+# A new file is added here by hand: hatchling would leave out or take in others without a word.
+WHEEL = {
+    "ranklaunch/__init__.py",
+    "ranklaunch/__main__.py",
+    "ranklaunch/errors.py",
+    "ranklaunch/files.py",
+    "ranklaunch/job.py",
+    "ranklaunch/plan.py",
+    "ranklaunch/planning.py",
+    "ranklaunch/py.typed",
+    "ranklaunch/ranktable.py",
+    "ranklaunch/reading.py",
+    "ranklaunch/redact.py",
+    "ranklaunch/render.py",
+    "ranklaunch/settings.py",
+    "ranklaunch/show.py",
+    "ranklaunch/verdict.py",
+    "ranklaunch/adapters/__init__.py",
+    "ranklaunch/adapters/launchers/__init__.py",
+    "ranklaunch/adapters/launchers/base.py",
+    "ranklaunch/adapters/launchers/inherited.py",
+    "ranklaunch/adapters/launchers/plain.py",
+    "ranklaunch/adapters/launchers/pytorch.py",
+    "ranklaunch/adapters/launchers/ranktable.py",
+    "ranklaunch/adapters/launchers/spawn.py",
+    "ranklaunch/adapters/launchers/torchrun.py",
+    "ranklaunch/adapters/platforms/__init__.py",
+    "ranklaunch/adapters/platforms/local.py",
+    "ranklaunch/adapters/platforms/modelarts.py",
+    "ranklaunch/entrypoints/__init__.py",
+    "ranklaunch/entrypoints/disk.py",
+    "ranklaunch/entrypoints/launch.py",
+    "ranklaunch/entrypoints/main.py",
+    "ranklaunch/entrypoints/options.py",
+    "ranklaunch/entrypoints/plan.py",
+    "ranklaunch/entrypoints/run.py",
+    "ranklaunch/entrypoints/simulate.py",
+    "ranklaunch/entrypoints/simulation.py",
+    "ranklaunch/supervise/__init__.py",
+    "ranklaunch/supervise/child.py",
+    "ranklaunch/supervise/console.py",
+    "ranklaunch/supervise/follow.py",
+    "ranklaunch/supervise/guardian.py",
+    "ranklaunch/supervise/judge.py",
+    "ranklaunch/supervise/loop.py",
+    "ranklaunch/supervise/memory.py",
+    "ranklaunch/supervise/output.py",
+    "ranklaunch/supervise/record.py",
+    "ranklaunch/supervise/signals.py",
+    "ranklaunch/supervise/stop.py",
+    "ranklaunch/supervise/supervisor.py",
+    "ranklaunch/supervise/tree.py",
+    "ranklaunch/supervise/waits.py",
+    "ranklaunch/templates/program.j2",
+    "ranklaunch/templates/plain/command.j2",
+    "ranklaunch/templates/pytorch/command.j2",
+    "ranklaunch/templates/ranktable/command.j2",
+    "ranklaunch/templates/spawn/command.j2",
+    "ranklaunch/templates/torchrun/command.j2",
+}
+INFO = {"METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE", "RECORD"}
+
+
+def build(what: str, source: Path, target: Path) -> Path:
+    """Runs hatchling's own build, without a network and without an environment of its own."""
+    script = f"from hatchling.build import build_{what}; print(build_{what}({str(target)!r}))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=source, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return target / done.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("sdist", helpers.ROOT, tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(folder, filter="data")
+        else:
+            archive.extractall(folder)
+    return folder / f"ranklaunch-{__version__}"
+
+
+@pytest.fixture(scope="module", params=["tree", "sdist"])
+def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = helpers.ROOT if request.param == "tree" else request.getfixturevalue("unpacked")
+    return build("wheel", source, tmp_path_factory.mktemp("wheel"))
+
+
+def test_wheel_holds_exactly_these_files(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert len(set(names)) == len(names)
+    info = f"ranklaunch-{__version__}.dist-info"
+    assert set(names) == WHEEL | {f"{info}/{name}" for name in INFO}
+
+
+def test_wheel_says_what_it_is_and_needs(wheel: Path) -> None:
+    info = f"ranklaunch-{__version__}.dist-info"
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = email.message_from_bytes(archive.read(f"{info}/METADATA"))
+        entry_points = archive.read(f"{info}/entry_points.txt").decode()
+        wheel_info = archive.read(f"{info}/WHEEL").decode()
+    assert metadata["Version"] == __version__
+    assert metadata["Requires-Python"] == ">=3.9"
+    needed = [line for line in metadata.get_all("Requires-Dist") or [] if "extra ==" not in line]
+    assert needed == ["jinja2>=3.1"]
+    assert entry_points.split("\n")[:2] == ["[console_scripts]", "ranklaunch = ranklaunch.entrypoints.main:script"]
+    assert "Tag: py3-none-any" in wheel_info
+
+
+def test_files_of_the_wheel_are_those_of_the_tree(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in WHEEL:
+            inner = Path(*Path(name).parts[1:])
+            folder = helpers.ROOT if inner.parts[0] in ("adapters", "entrypoints", "templates") else helpers.ROOT / "src" / "ranklaunch"
+            assert archive.read(name) == (folder / inner).read_bytes(), name
+
+
+def test_source_distribution_holds_the_tests_and_no_link(sdist: Path, unpacked: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        members = archive.getmembers()
+    assert [member.name for member in members if member.issym() or member.islnk()] == []
+    assert len({member.name for member in members}) == len(members)
+    for folder in ("tests", "templates", "adapters", "entrypoints"):
+        there = {path.relative_to(unpacked) for path in (unpacked / folder).rglob("*") if path.is_file()}
+        here = {path.relative_to(helpers.ROOT) for path in (helpers.ROOT / folder).rglob("*") if path.is_file()}
+        assert {path for path in here if "__pycache__" not in path.parts} == there
+
+
+def test_wheel_runs_where_nothing_else_of_ours_is(wheel: Path, tmp_path: Path) -> None:
+    """As installed: unpacked into a folder of its own, with the dependencies alone beside it."""
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    import jinja2
+    import markupsafe
+
+    for package in (jinja2, markupsafe):
+        source = Path(str(package.__file__)).parent
+        shutil.copytree(source, site / source.name)
+    script = f"import sys; sys.path.insert(0, {str(site)!r}); sys.argv[1:] = ['plan', '--method=spawn', '--slots=2', 'x.py']; "
+    script += "from ranklaunch.entrypoints.main import script; script()"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script], cwd=tmp_path, env={}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "python -u x.py" in done.stdout
