@@ -13,7 +13,7 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
 from ranklaunch.job import Job, Node
 from ranklaunch.plan import File, Plan, Process, Wait
-from ranklaunch.ranktable import RankTable
+from ranklaunch.ranktable import RankTable, Server
 from ranklaunch.reading import WAIT_S
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
@@ -39,10 +39,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         wait = Wait("rank table", job.rank_table, reader.get(WAIT_S), seen=str(seen))
         return dataclasses.replace(_plan(job, reader, templates, tuple(job.node.ranks)), waits=(wait,))
     way = route.plan_table(job, reader, table, index)
-    if way.table is not table:  # planned: the same servers in another order
-        index = next(i for i, server in enumerate(way.table.servers) if server.server_id == table.servers[index].server_id)
-    placed = _placed(job, reader, way.table, index)
-    planned = _plan(placed, reader, templates, way.table.servers[index].ranks)
+    placed = _placed(job, reader, way.table, way.index)
+    planned = _plan(placed, reader, templates, way.table.servers[way.index].ranks)
     file = File(_own_path(job), ranktable.for_hccl(way.table))
     return dataclasses.replace(planned, files=way.files or (file,), waits=way.waits, gather=way.gather)
 
@@ -52,7 +50,8 @@ def _table(job: Job, reader: Reader) -> tuple[RankTable, int]:
     table = ranktable.load(job.rank_table, reader.files)
     me = ranktable.Container(job.instance_name, job.host_ips, job.node_index, job.node.slots)
     try:
-        return table, ranktable.find(table, me)
+        index = ranktable.find(table, me)
+        _refuse_other_host(job, table.servers[index])
     except ConfigError as error:
         # The platform makes the table anew when it has replaced a node; until then the old one is there.
         if job.attempt > 1:
@@ -60,6 +59,14 @@ def _table(job: Job, reader: Reader) -> tuple[RankTable, int]:
             raise ranktable.NotReadyError(msg) from None
         msg = f"rank table {job.rank_table}: {error}"
         raise ConfigError(msg) from None
+    return table, index
+
+
+def _refuse_other_host(job: Job, server: Server) -> None:
+    """A replaced node keeps its pod's name and index: only the host tells that the table is still that of the attempt before."""
+    if job.attempt > 1 and job.host_ip and server.server_id and job.host_ip not in (server.server_id, server.host_ip):
+        msg = f"it has this container on host {server.server_id}, but the host is {job.host_ip}"
+        raise ConfigError(msg)
 
 
 def _plan(job: Job, reader: Reader, templates: Templates, ranks: tuple[int, ...]) -> Plan:

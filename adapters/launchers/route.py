@@ -49,6 +49,7 @@ class Route:
     """What route planning makes of a table: another table, or what must happen before it can."""
 
     table: RankTable
+    index: int
     waits: tuple[Wait, ...] = ()
     gather: tuple[Process, ...] = ()
     files: tuple[File, ...] = ()
@@ -61,22 +62,38 @@ def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
     one job give two nodes the same rank. A library that is not there is not there on any node, so all keep the given order.
     """
     if not reader.get(ROUTE_PLAN):
-        return Route(table)
+        return Route(table, index)
     reason = _inapplicable(reader, table)
     if reason:
         reader.warn(f"ROUTE_PLAN=true: {reason}; ranks keep the order of the rank table")
-        return Route(table)
+        return Route(table, index)
     outcome = _outcome(job, reader)
     if outcome is None:
         return _ask(job, reader, table, index)
     status, why = outcome
     if status == "unavailable":
         reader.warn(f"ROUTE_PLAN=true, but the image has no route_plan library ({why}): ranks keep the order of the rank table")
-        return Route(table)
+        return Route(table, index)
     if status != "planned":
-        msg = f"ROUTE_PLAN=true: route planning failed: {why}; ROUTE_PLAN=false starts every node in the order of the rank table"
-        raise ConfigError(msg)
-    return Route(ranktable.load(_path(job, "jobstart_routeplan.json"), reader.files))
+        raise _failed(why)
+    return _planned(job, reader, table, index)
+
+
+def _failed(why: str) -> ConfigError:
+    return ConfigError(f"ROUTE_PLAN=true: route planning failed: {why}; ROUTE_PLAN=false starts every node in the order of the rank table")
+
+
+def _planned(job: Job, reader: Reader, given: RankTable, index: int) -> Route:
+    """The library's table: the same devices of the same servers in another order, or two processes have one device."""
+    try:
+        table = ranktable.load(_path(job, "jobstart_routeplan.json"), reader.files)
+    except (ranktable.NotReadyError, ConfigError) as error:
+        raise _failed(f"the library's table: {error}") from None
+    before, after = ({server.server_id: sorted(server.device_ids) for server in each.servers} for each in (given, table))
+    if before != after:
+        raise _failed("the library's table has other servers or devices than the one it was given")
+    own = given.servers[index].server_id
+    return Route(table, next(i for i, server in enumerate(table.servers) if server.server_id == own))
 
 
 def _inapplicable(reader: Reader, table: RankTable) -> str:
@@ -98,7 +115,7 @@ def _ask(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
     try:
         topology = File(_path(job, "ranktable_tor.json"), topology_text(path, reader))
     except ranktable.NotReadyError as seen:
-        return Route(table, waits=(Wait("topology", path, reader.get(TOPOLOGY_WAIT_S), seen=str(seen)),))
+        return Route(table, index, waits=(Wait("topology", path, reader.get(TOPOLOGY_WAIT_S), seen=str(seen)),))
     given = File(_path(job, "ranktable.json"), ranktable.for_hccl(table))
     server = table.servers[index].server_id
     argv = (
@@ -106,12 +123,19 @@ def _ask(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
         reader.get(LIBRARY), _path(job, "route_plan.json"),
     )  # fmt: skip
     step = Process("route plan", argv, log=_path(job, "route_plan.log"), env=common_env(job, reader), tag="[route plan] ")
-    return Route(table, gather=(step,), files=(topology, given))
+    return Route(table, index, gather=(step,), files=(topology, given))
 
 
 def topology_text(path: str, reader: Reader) -> str:
     """The topology as JSON text; the platform writes it as base64 of gzip of JSON. Raises NotReadyError, ConfigError."""
-    text = reader.files.text(path, MOST_BYTES)
+    try:
+        text = reader.files.text(path, MOST_BYTES)
+    except UnicodeDecodeError as error:
+        msg = f"not UTF-8 text (half-written?): {error.reason} at byte {error.start}"
+        raise ranktable.NotReadyError(msg) from None
+    except ValueError as error:
+        msg = f"topology {path}: {error}"
+        raise ConfigError(msg) from None
     if not text or not text.strip():
         msg = "no such file" if text is None else "the file is empty"
         raise ranktable.NotReadyError(msg)

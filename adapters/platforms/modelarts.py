@@ -87,6 +87,7 @@ def read(reader: Reader, program: Program) -> Job:
         accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images carry CUDA's and NCCL's versions
         instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
         host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
+        host_ip=reader.get(HOST_IP),
     )
 
 

@@ -65,6 +65,7 @@ class Job:
     # The platform's own names for this container, used to find it in a rank table: pod name and host addresses.
     instance_name: str = ""
     host_ips: tuple[str, ...] = ()
+    host_ip: str = ""  # of the physical host, where the platform tells it
 
     @property
     def node(self) -> Node:

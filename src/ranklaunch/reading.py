@@ -138,6 +138,7 @@ def make_job(
     accelerator: tuple[str, str] = ("cpu", "default"),
     instance_name: str = "",
     host_ips: tuple[str, ...] = (),
+    host_ip: str = "",
 ) -> Job:
     """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
 
@@ -161,6 +162,7 @@ def make_job(
         rank_table=rank_table,
         instance_name=instance_name,
         host_ips=host_ips,
+        host_ip=host_ip,
     )
 
 

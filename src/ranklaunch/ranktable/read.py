@@ -31,7 +31,7 @@ class _Kind:
 
 
 _NUMBER = _Kind(r"[0-9]{1,9}", "a whole number")
-_DEVICE = _Kind(r"[0-9]{1,9}", "a device's number", few=True)
+_DEVICE = _Kind(r"0|[1-9][0-9]{0,8}", "a device's number", few=True)
 _LARGE = _Kind(r"[0-9]{1,19}", "a whole number")
 _NAME = _Kind(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:-]{0,251}[A-Za-z0-9_])?", "a name or an address")
 _ADDRESS = _Kind(rf"{_OCTET}(?:\.{_OCTET}){{3}}", "an IP address")
@@ -94,7 +94,8 @@ def _progress(data: Json, status: object) -> str:
 def _version(data: Json) -> str:
     if "version" not in data and "group_list" in data:
         return "0.1"
-    return str(data.get("version"))
+    version = data.get("version")
+    return str(version) if isinstance(version, (str, int, float)) else ""
 
 
 class _Reading:
@@ -303,7 +304,7 @@ def _ranks(reading: _Reading) -> RankTable:
 def _row(reading: _Reading, entry: Json, where: str) -> tuple[int, int, str]:
     rank = reading.scalar(entry.get("rank_id"), f"{where}.rank_id", _NUMBER)
     local = reading.scalar(entry.get("local_id"), f"{where}.local_id", _NUMBER)
-    device = reading.scalar(entry.get("device_id"), f"{where}.device_id", _NUMBER)
+    device = reading.scalar(entry.get("device_id"), f"{where}.device_id", _DEVICE)
     return (int(rank or -1), int(local or -1), device)
 
 
@@ -381,5 +382,8 @@ def _plain(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, default=str)
+    try:
+        text = json.dumps(value, default=str)
+    except RecursionError:
+        text = f"a deeply nested {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:60]}..."

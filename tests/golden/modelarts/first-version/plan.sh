@@ -5,7 +5,7 @@
 (
 set -eu
 mkdir -p /workspace/ranklaunch-logs/attempt_1
-exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   TORCHELASTIC_ERROR_FILE=/workspace/ranklaunch-logs/attempt_1/torchrun_error.json \
   PET_LOG_DIR=/workspace/ranklaunch-logs/attempt_1/torchrun PET_REDIRECTS=3 torchrun --nnodes=2 \
   --nproc_per_node=2 --node_rank=1 --master_addr=192.0.2.11 --master_port=18888 --rdzv_id=job0a1b2c \

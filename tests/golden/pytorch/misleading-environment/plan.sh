@@ -7,8 +7,9 @@ mkdir -p /home/ma-user/modelarts/log/attempt_1
 exec env -u ASCEND_DEVICE_ID -u DEVICE_ID -u GROUP_RANK -u LOCAL_RANK -u LOCAL_WORLD_SIZE -u MASTER_ADDR \
   -u MASTER_PORT -u MS_LOCAL_WORKER -u MS_NODE_RANK -u MS_ROLE -u MS_SCHED_HOST -u MS_SCHED_PORT -u \
   MS_WORKER_NUM -u OMPI_COMM_WORLD_RANK -u PET_NNODES -u PET_RDZV_BACKEND -u RANK -u RANK_ID -u \
-  RANK_SIZE -u TORCHELASTIC_RUN_ID -u WORLD_SIZE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 python -u \
-  train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 --init_method \
+  RANK_SIZE -u TORCHELASTIC_RUN_ID -u WORLD_SIZE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 python -u train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0 --init_method \
   tcp://ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38:6666 \
   --rank 1 --world_size 2
 )

@@ -4,7 +4,8 @@
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
-exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 bash run.sh x --init_method \
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 bash \
+  run.sh x --init_method \
   tcp://ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38:6666 \
   --rank 1 --world_size 2
 )

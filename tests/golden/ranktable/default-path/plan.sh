@@ -7,15 +7,15 @@ printf %s '{"status": "completed", "version": "1.0", "server_count": "2", "serve
 ' > /workspace/ranklaunch-logs/attempt_1/ranktable.json
 chmod 0600 /workspace/ranklaunch-logs/attempt_1/ranktable.json
 set --
-env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=0 DEVICE_ID=0 \
-  RANK_ID=2 RANK_SIZE=4 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+  RANK_ID=2 RANK_SIZE=4 ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_2 \
+  python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=1 DEVICE_ID=1 \
-  RANK_ID=3 RANK_SIZE=4 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+  RANK_ID=3 RANK_SIZE=4 ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_3 \
+  python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
 status=0
 for pid in "$@"; do wait "$pid" || status=$?; done

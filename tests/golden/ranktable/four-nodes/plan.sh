@@ -7,45 +7,53 @@ printf %s '{"status": "completed", "version": "1.0", "server_count": "4", "serve
 ' > /workspace/ranklaunch-logs/attempt_1/ranktable.json
 chmod 0600 /workspace/ranklaunch-logs/attempt_1/ranktable.json
 set --
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=0 DEVICE_ID=0 \
-  RANK_ID=16 RANK_SIZE=32 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=0 DEVICE_ID=0 RANK_ID=16 RANK_SIZE=32 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_16 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=1 DEVICE_ID=1 \
-  RANK_ID=17 RANK_SIZE=32 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=1 DEVICE_ID=1 RANK_ID=17 RANK_SIZE=32 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_17 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=2 DEVICE_ID=2 \
-  RANK_ID=18 RANK_SIZE=32 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=2 DEVICE_ID=2 RANK_ID=18 RANK_SIZE=32 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_18 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=3 DEVICE_ID=3 \
-  RANK_ID=19 RANK_SIZE=32 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=3 DEVICE_ID=3 RANK_ID=19 RANK_SIZE=32 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_19 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=4 DEVICE_ID=4 \
-  RANK_ID=20 RANK_SIZE=32 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=4 DEVICE_ID=4 RANK_ID=20 RANK_SIZE=32 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_20 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=5 DEVICE_ID=5 \
-  RANK_ID=21 RANK_SIZE=32 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=5 DEVICE_ID=5 RANK_ID=21 RANK_SIZE=32 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_21 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=6 DEVICE_ID=6 \
-  RANK_ID=22 RANK_SIZE=32 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=6 DEVICE_ID=6 RANK_ID=22 RANK_SIZE=32 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_22 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=7 DEVICE_ID=7 \
-  RANK_ID=23 RANK_SIZE=32 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=7 DEVICE_ID=7 RANK_ID=23 RANK_SIZE=32 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_23 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
 status=0
 for pid in "$@"; do wait "$pid" || status=$?; done

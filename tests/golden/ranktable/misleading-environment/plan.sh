@@ -10,7 +10,8 @@ exec env -u ASCEND_DEVICE_ID -u DEVICE_ID -u GROUP_RANK -u LOCAL_RANK -u LOCAL_W
   -u MASTER_PORT -u MS_LOCAL_WORKER -u MS_NODE_RANK -u MS_ROLE -u MS_SCHED_HOST -u MS_SCHED_PORT -u \
   MS_WORKER_NUM -u OMPI_COMM_WORLD_RANK -u PET_NNODES -u PET_RDZV_BACKEND -u RANK -u RANK_ID -u \
   RANK_SIZE -u RANK_TABLE_FILE -u TORCHELASTIC_RUN_ID -u WORLD_SIZE RANKLAUNCH_ATTEMPT=1 \
-  PYTHONUNBUFFERED=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
-  ASCEND_DEVICE_ID=0 DEVICE_ID=0 RANK_ID=1 RANK_SIZE=2 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0
+  PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
+  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=0 DEVICE_ID=0 \
+  RANK_ID=1 RANK_SIZE=2 ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_1 \
+  python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0
 )

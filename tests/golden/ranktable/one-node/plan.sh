@@ -7,45 +7,53 @@ printf %s '{"status": "completed", "version": "1.0", "server_count": "1", "serve
 ' > /workspace/ranklaunch-logs/attempt_1/ranktable.json
 chmod 0600 /workspace/ranklaunch-logs/attempt_1/ranktable.json
 set --
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=0 DEVICE_ID=0 \
-  RANK_ID=0 RANK_SIZE=8 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=0 DEVICE_ID=0 RANK_ID=0 RANK_SIZE=8 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_0 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=1 DEVICE_ID=1 \
-  RANK_ID=1 RANK_SIZE=8 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=1 DEVICE_ID=1 RANK_ID=1 RANK_SIZE=8 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_1 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=2 DEVICE_ID=2 \
-  RANK_ID=2 RANK_SIZE=8 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=2 DEVICE_ID=2 RANK_ID=2 RANK_SIZE=8 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_2 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=3 DEVICE_ID=3 \
-  RANK_ID=3 RANK_SIZE=8 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=3 DEVICE_ID=3 RANK_ID=3 RANK_SIZE=8 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_3 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=4 DEVICE_ID=4 \
-  RANK_ID=4 RANK_SIZE=8 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=4 DEVICE_ID=4 RANK_ID=4 RANK_SIZE=8 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_4 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=5 DEVICE_ID=5 \
-  RANK_ID=5 RANK_SIZE=8 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=5 DEVICE_ID=5 RANK_ID=5 RANK_SIZE=8 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_5 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=6 DEVICE_ID=6 \
-  RANK_ID=6 RANK_SIZE=8 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=6 DEVICE_ID=6 RANK_ID=6 RANK_SIZE=8 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_6 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
-env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=7 DEVICE_ID=7 \
-  RANK_ID=7 RANK_SIZE=8 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=7 DEVICE_ID=7 RANK_ID=7 RANK_SIZE=8 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_7 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
 status=0
 for pid in "$@"; do wait "$pid" || status=$?; done

@@ -6,8 +6,9 @@ mkdir -p /workspace/ranklaunch-logs/attempt_1
 printf %s '{"status": "completed", "version": "1.0", "server_count": "3", "server_list": [{"server_id": "192.0.2.11", "device": [{"device_id": "0", "device_ip": "198.51.100.33", "rank_id": "0"}, {"device_id": "1", "device_ip": "198.51.100.34", "rank_id": "1"}]}, {"server_id": "192.0.2.12", "device": [{"device_id": "0", "device_ip": "198.51.100.17", "rank_id": "2"}]}, {"server_id": "192.0.2.13", "device": [{"device_id": "0", "device_ip": "198.51.100.1", "rank_id": "3"}, {"device_id": "1", "device_ip": "198.51.100.2", "rank_id": "4"}, {"device_id": "2", "device_ip": "198.51.100.3", "rank_id": "5"}]}]}
 ' > /workspace/ranklaunch-logs/attempt_1/ranktable.json
 chmod 0600 /workspace/ranklaunch-logs/attempt_1/ranktable.json
-exec env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=0 DEVICE_ID=0 \
-  RANK_ID=2 RANK_SIZE=6 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0
+exec env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json \
+  ASCEND_DEVICE_ID=0 DEVICE_ID=0 RANK_ID=2 RANK_SIZE=6 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_2 python -u train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0
 )

@@ -8,14 +8,16 @@ printf %s '{"version": "1.0", "status": "completed", "server_count": "2", "my_ow
 chmod 0600 /workspace/ranklaunch-logs/attempt_1/ranktable.json
 set --
 env -u RANK_TABLE_FILE -u RANK_TABLE_FILE_V_1_0 RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=0 DEVICE_ID=0 \
-  RANK_ID=0 RANK_SIZE=4 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+  RANK_ID=0 RANK_SIZE=4 ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_0 \
+  python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
 env -u RANK_TABLE_FILE -u RANK_TABLE_FILE_V_1_0 RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_1/ranktable.json ASCEND_DEVICE_ID=1 DEVICE_ID=1 \
-  RANK_ID=1 RANK_SIZE=4 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
+  RANK_ID=1 RANK_SIZE=4 ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_1/ascend/rank_1 \
+  python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 &
 set -- "$@" "$!"
 status=0
 for pid in "$@"; do wait "$pid" || status=$?; done

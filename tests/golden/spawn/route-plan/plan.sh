@@ -4,8 +4,8 @@
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
-exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 RANK=1 LOCAL_RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 \
-  GROUP_RANK=1 \
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 RANK=1 \
+  LOCAL_RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 \
   MASTER_ADDR=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
   MASTER_PORT=29500 python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0
 )

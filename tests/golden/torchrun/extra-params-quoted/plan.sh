@@ -5,7 +5,7 @@
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
-exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   TORCHELASTIC_ERROR_FILE=/home/ma-user/modelarts/log/attempt_1/torchrun_error.json \
   PET_LOG_DIR=/home/ma-user/modelarts/log/attempt_1/torchrun PET_REDIRECTS=3 torchrun --nnodes=2 \
   --nproc_per_node=8 --node_rank=1 \

@@ -9,6 +9,7 @@ exec env -u ASCEND_DEVICE_ID -u DEVICE_ID -u GROUP_RANK -u LOCAL_RANK -u LOCAL_W
   -u MASTER_PORT -u MS_LOCAL_WORKER -u MS_NODE_RANK -u MS_ROLE -u MS_SCHED_HOST -u MS_SCHED_PORT -u \
   MS_WORKER_NUM -u OMPI_COMM_WORLD_RANK -u PET_NNODES -u PET_RDZV_BACKEND -u RANK -u RANK_ID -u \
   RANK_SIZE -u TORCHELASTIC_RUN_ID -u WORLD_SIZE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   TORCHELASTIC_ERROR_FILE=/home/ma-user/modelarts/log/attempt_1/torchrun_error.json \
   PET_LOG_DIR=/home/ma-user/modelarts/log/attempt_1/torchrun PET_REDIRECTS=3 torchrun --nnodes=2 \
   --nproc_per_node=1 --node_rank=1 \
