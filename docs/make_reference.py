@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ranklaunch import reading
-from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers import LAUNCHERS, ascend
 from ranklaunch.adapters.launchers.inherited import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.errors import EXIT_CODES
@@ -89,6 +89,7 @@ def variables_page() -> str:
 def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Every platform and method", reading.VARIABLES
     yield "Of the command plan alone", reading.PLAN_VARIABLES
+    yield "Ascend NPUs, whatever the method", ascend.VARIABLES
     for kind, adapters in (("Platform", PLATFORMS), ("Method", LAUNCHERS)):
         for name, adapter in adapters.items():
             if adapter.VARIABLES:

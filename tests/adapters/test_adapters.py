@@ -121,7 +121,7 @@ def check_plan(name: str, platform: str, nodes: int, slots: str, index: int) -> 
     assert plan.why
     assert plan.processes
     check_json(as_json(plan))
-    for process in (*plan.processes, *plan.prepare, *plan.services):
+    for process in (*plan.processes, *plan.gather, *plan.prepare, *plan.services):
         for path in (process.log, *process.copies):
             assert os.path.normpath(path).startswith(f"{plan.job.log_dir}/")
     ranks = [process.rank for process in plan.processes if process.rank is not None]
@@ -180,6 +180,7 @@ SCHEMA: dict[str, Any] = {
     "files": [{"path": str, "mode": str, "text": str}],
     "services": [PROCESS],
     "waits": [{"for": str, "what": str, "timeout_s": (int, float), "seen": str}],
+    "gather": [PROCESS],
     "prepare": [PROCESS],
     "processes": [PROCESS],
     "limits": {"wait_s": (int, float), "grace_s": (int, float)},

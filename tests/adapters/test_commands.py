@@ -11,6 +11,7 @@ JOB = "modelarts-job-5d2e7c1a"
 H0 = "ma-job-5d2e7c1a-worker-0.ma-job-5d2e7c1a"
 ARGS = ("--epochs=3", "a b")
 NODES = range(4)
+HCCL = {"HCCL_CONNECT_TIMEOUT": "1800", "HCCL_WHITELIST_DISABLE": "1"}
 
 
 def plan(method: str, nodes: int, node: int, **more: str) -> Plan:
@@ -98,6 +99,7 @@ def test_spawn(node: int) -> None:
         assert dict(process.env) == {
             "RANKLAUNCH_ATTEMPT": "1",
             "PYTHONUNBUFFERED": "1",
+            **HCCL,
             "RANK": str(8 * node + local_rank),
             "LOCAL_RANK": str(local_rank),
             "WORLD_SIZE": "32",
@@ -122,11 +124,13 @@ def test_ranktable(node: int) -> None:
         assert dict(process.env) == {
             "RANKLAUNCH_ATTEMPT": "1",
             "PYTHONUNBUFFERED": "1",
+            **HCCL,
             "RANK_TABLE_FILE": "/logs/attempt_1/ranktable.json",
             "ASCEND_DEVICE_ID": str(local_rank),
             "DEVICE_ID": str(local_rank),
             "RANK_ID": str(rank),
             "RANK_SIZE": "32",
+            "ASCEND_PROCESS_LOG_PATH": f"/logs/attempt_1/ascend/rank_{rank}",
         }
         assert process.log == f"/logs/attempt_1/rank_{rank}.log"
         assert process.copies == (f"/logs/{JOB}-proc-rank-{rank}-device-{local_rank}.txt",)

@@ -55,11 +55,10 @@ def test_own_place_in_the_table(table: str, index: int, env: dict[str, str], exp
 @pytest.mark.parametrize(
     ("table", "nodes", "index", "env", "words"),
     [
-        (TWO_PODS, 2, 0, {"MA_CURRENT_HOST_IP": "192.0.2.2"}, ["host address 192.0.2.2 is entry 1", "node 0"]),
-        (TWO_PODS, 2, 0, {"HOSTNAME": "j-worker-1"}, ["pod name j-worker-1 is entry 1", "node 0"]),
-        (SERVERS, 2, 1, {"MA_CURRENT_IP": "192.0.2.1"}, ["host address 192.0.2.1 is entry 0", "node 1"]),
-        (TWO_PODS, 3, 2, {}, [TABLE, "2 servers or pods", "node 2"]),
-        (helpers.server_table([("a", [("0", "1")]), ("b", [("0", "0")])]), 2, 0, {}, [TABLE, "not consecutive"]),
+        (TWO_PODS, 2, 0, {"MA_CURRENT_HOST_IP": "192.0.2.2"}, ["host address 192.0.2.2 is entry 1", "node index 0 is entry 0"]),
+        (TWO_PODS, 2, 0, {"HOSTNAME": "j-worker-1"}, ["pod name j-worker-1 is entry 1", "node index 0 is entry 0"]),
+        (SERVERS, 2, 1, {"MA_CURRENT_IP": "192.0.2.1"}, ["host address 192.0.2.1 is entry 0", "node index 1 is entry 1"]),
+        (TWO_PODS, 3, 2, {}, [TABLE, "none of the table's 2", "node 2"]),
     ],
 )
 def test_a_table_of_another_job_is_refused(table: str, nodes: int, index: int, env: dict[str, str], words: list[str]) -> None:

@@ -28,7 +28,7 @@ def find(table: RankTable, me: Container) -> int:
         f"pod name {me.pod_name}": [i for i, s in enumerate(table.servers) if s.pod_name and s.pod_name == me.pod_name],
         f"container address {told}": [i for i, s in enumerate(table.servers) if s.container_ip and s.container_ip in me.addresses],
         f"host address {told}": _hosts(table, me),
-        f"node index {me.node}": [me.node] if me.node < len(table.servers) else [],
+        f"node index {me.node}": [me.node] if me.node < len(table.servers) and not _several_groups(table) else [],
     }
     answers = {way: found[0] for way, found in ways.items() if len(found) == 1}
     if not answers:
@@ -45,6 +45,11 @@ def find(table: RankTable, me: Container) -> int:
 def _hosts(table: RankTable, me: Container) -> list[int]:
     """Several pods on one host share its address, which then says nothing."""
     return [i for i, s in enumerate(table.servers) if s.server_id in me.addresses or (s.host_ip and s.host_ip in me.addresses)]
+
+
+def _several_groups(table: RankTable) -> bool:
+    """A node's index counts the pods of its own group: with several groups it is no position in the table."""
+    return sum(1 for group in table.source.get("group_list") or () if group.get("instance_list")) > 1
 
 
 def _by_position(table: RankTable, me: Container) -> int:

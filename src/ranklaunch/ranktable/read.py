@@ -205,8 +205,8 @@ def _groups(reading: _Reading) -> RankTable:
     def place(n: int) -> str:
         return f"pod {pods[n].get('pod_name')} devices"
 
-    names = reading.names(pods, "pod_name", lambda n: "pod_name")
-    servers = reading.names(pods, "server_id", lambda n: f"pod {names[n]} server_id")
+    names = reading.names(pods, "pod_name", lambda n: "a pod's pod_name")
+    servers = reading.names(pods, "server_id", lambda n: f"pod {pods[n].get('pod_name')} server_id")
     ids = reading.columns(devices, place, "device_id", _DEVICE)
     ips = reading.columns(devices, place, "device_ip", _ADDRESS, optional=True)
     ranks = _split(range(sum(map(len, devices))), devices)

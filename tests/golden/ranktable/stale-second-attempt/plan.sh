@@ -1,0 +1,23 @@
+#!/bin/sh
+# modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 1 of 2, method ranktable (a rank table is given (/user/config/jobstart_hccl.json))
+# first: wait for rank table /user/config/jobstart_hccl.json
+(
+set -eu
+mkdir -p /workspace/ranklaunch-logs/attempt_2
+set --
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=2 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_2/ranktable.json \
+  ASCEND_DEVICE_ID=0 DEVICE_ID=0 RANK_ID=2 RANK_SIZE=4 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_2/ascend/rank_2 python -u train.py \
+  --epochs=3 &
+set -- "$@" "$!"
+env -u RANK_TABLE_FILE RANKLAUNCH_ATTEMPT=2 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 \
+  HCCL_WHITELIST_DISABLE=1 RANK_TABLE_FILE=/workspace/ranklaunch-logs/attempt_2/ranktable.json \
+  ASCEND_DEVICE_ID=1 DEVICE_ID=1 RANK_ID=3 RANK_SIZE=4 \
+  ASCEND_PROCESS_LOG_PATH=/workspace/ranklaunch-logs/attempt_2/ascend/rank_3 python -u train.py \
+  --epochs=3 &
+set -- "$@" "$!"
+status=0
+for pid in "$@"; do wait "$pid" || status=$?; done
+exit "$status"
+)
