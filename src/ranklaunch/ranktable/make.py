@@ -66,7 +66,7 @@ def read_hccn(text: str, where: str) -> list[tuple[str, str]]:
 
 
 def addresses(block: str, most: int | None = None) -> Iterator[str]:
-    """Addresses of a block such as 10.0.0.0/24, in order; all of them, or the first `most`. Raises ConfigError."""
+    """Addresses for hosts in a block such as 10.0.0.0/24, in order; all of them, or the first `most`. Raises ConfigError."""
     try:
         network = ipaddress.ip_network(block)
     except ValueError as error:
@@ -75,4 +75,4 @@ def addresses(block: str, most: int | None = None) -> Iterator[str]:
     if most is None and network.num_addresses > MOST_ADDRESSES:
         msg = f"address block {block!r} has more than {MOST_ADDRESSES} addresses"
         raise ConfigError(msg)
-    return map(str, itertools.islice(network, most))
+    return map(str, itertools.islice(network.hosts(), most))
