@@ -1,0 +1,192 @@
+"""ranklaunch ranktable: what each action prints, refuses and ends with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import helpers
+import pytest
+
+GROUPS = helpers.group_table([("j-worker-1", "192.0.2.2", "45"), ("j-worker-0", "192.0.2.1", "01")])
+
+
+def call(action: str, *words: object) -> helpers.Result:
+    return helpers.call("ranktable", action, *map(str, words))
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Path:
+    path = tmp_path / "groups.json"
+    path.write_text(GROUPS, encoding="utf-8")
+    return path
+
+
+def made(path: Path, *words: object) -> Path:
+    result = call("make", *words, "--output", path)
+    assert (result.code, result.out, result.err) == (0, "", "")
+    return path
+
+
+# Usage
+
+
+def test_help_names_every_action() -> None:
+    for words in ([], ["-h"], ["--help"]):
+        result = helpers.call("ranktable", *words)
+        assert result.code == 0
+        assert all(f"\n  {action} " in result.out for action in ("show", "validate", "convert", "make", "diff"))
+    assert call("show", "--help").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["shaw"], "unknown action 'shaw': expected one of show, validate, convert, make, diff, did you mean 'show'?"),
+        (["show"], "the following arguments are required: file"),
+        (["show", "a", "b"], "unrecognized arguments: b"),
+        (["diff", "a"], "the following arguments are required: new"),
+        (["validate", "a", "--nodes", "0"], "argument --nodes"),
+        (["convert", "a", "--to", "1.1"], "argument --to: invalid choice: '1.1'"),
+        (["make", "--devices", "2"], "the following arguments are required: --hosts"),
+        (["make", "--hosts", "a,b"], "either --devices or --hccn must say which devices the servers have"),
+        (["make", "--hosts", "a,b", "--devices", "x"], "--devices 'x': "),
+        (["make", "--hosts", "a,b", "--devices", "1,2,3"], "--devices has 3 numbers for 2 hosts: expected one, or one for each"),
+        (["make", "--hosts", "a", "--devices", "1", "--hccn", "f"], "leave --devices and --device-ips out"),
+        (["make", "--hosts", "a,b", "--hccn", "f"], "--hccn names 1 files for 2 hosts: expected one for each"),
+        (["make", "--hosts", "a", "--hccn", "/no/such/file"], "cannot read /no/such/file"),
+        (["make", "--hosts", "a,b", "--devices", "2", "--device-ips", "10.0.0.0/31"], "has too few addresses for 4 devices"),
+        (["make", "--hosts", "a", "--devices", "1", "--output", "/dev/null/x"], "--output /dev/null/x: "),
+    ],
+)
+def test_wrong_command_lines(words: list[str], expected: str) -> None:
+    result = helpers.call("ranktable", *words)
+    assert (result.code, result.out) == (2, "")
+    assert expected in result.err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, "no such file"),
+        ("", "the file is empty"),
+        ("{", "not JSON (half-written?)"),
+        ('{"status": "initializing"}', "status is \"initializing\", not 'completed'"),
+        ('{"status": "completed", "version": "9"}', 'version is "9", expected one of 0.1, 1.0, 1.2, 2.0'),
+        (GROUPS.replace('"5"', '"4"'), "server '192.0.2.2' has devices more than once: 4"),
+    ],
+)
+@pytest.mark.parametrize("action", ["show", "validate", "convert", "diff"])
+def test_what_is_no_table(action: str, text: str | None, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    result = call(action, path, path) if action == "diff" else call(action, path)
+    assert (result.code, result.out) == (78, "")
+    assert f"rank table {path}: " in result.err
+    assert expected in result.err
+
+
+# Each action
+
+
+def test_show(groups: Path) -> None:
+    assert call("show", groups).out.splitlines() == [
+        "version 0.1, 2 pods, 4 ranks",
+        "rank  node  server     pod         device  device ip",
+        "   0  0     192.0.2.1  j-worker-0  0       192.0.2.10",
+        "   1  0     192.0.2.1  j-worker-0  1       192.0.2.11",
+        "   2  1     192.0.2.2  j-worker-1  4       192.0.2.4",
+        "   3  1     192.0.2.2  j-worker-1  5       192.0.2.5",
+    ]
+
+
+def test_show_says_what_is_odd(tmp_path: Path) -> None:
+    path = made(tmp_path / "t.json", "--hosts", "a,b", "--devices", "1")
+    warning = "warning: no device_ip for some devices of a, b: devices of several servers reach each other by it"
+    assert call("show", path).out.splitlines()[-1] == warning
+    assert call("validate", path).out.splitlines() == [f"{path}: version 1.0, 2 nodes, 2 ranks: valid", warning]
+
+
+def test_validate(groups: Path) -> None:
+    result = call("validate", groups, "--nodes", 2, "--devices", 2)
+    assert (result.code, result.out, result.err) == (0, f"{groups}: version 0.1, 2 nodes, 4 ranks: valid\n", "")
+
+
+def test_validate_says_everything_at_once(groups: Path) -> None:
+    result = call("validate", groups, "--nodes", 3, "--devices", 8)
+    assert result.code == 78
+    assert "2 nodes are in the table, expected 3" in result.err
+    assert "expected 8 devices on each node, but node 0 has 2, node 1 has 2" in result.err
+
+
+def test_convert(groups: Path, tmp_path: Path) -> None:
+    result = call("convert", groups)
+    assert (result.code, result.err) == (0, "")
+    data = json.loads(result.out)
+    assert data["version"] == "1.0"
+    assert [[d["rank_id"] for d in server["device"]] for server in data["server_list"]] == [["0", "1"], ["2", "3"]]
+    output = tmp_path / "out.json"
+    assert call("convert", groups, "--to", "1.0", "--output", output).out == ""
+    assert output.read_text(encoding="utf-8") == result.out
+    assert output.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(("source", "to"), [("groups", "1.2"), ("groups", "2.0"), ("1.0", "1.2"), ("1.0", "0.1")])
+def test_convert_refuses_what_would_be_lost_or_invented(source: str, to: str, groups: Path, tmp_path: Path) -> None:
+    path = groups if source == "groups" else made(tmp_path / "t.json", "--hosts", "a", "--devices", "1")
+    result = call("convert", path, "--to", to)
+    assert (result.code, result.out) == (78, "")
+    assert f"cannot be written as {to}: " in result.err
+
+
+def test_diff(groups: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved.json"
+    moved.write_text(GROUPS.replace("192.0.2.2", "192.0.2.3").replace('"5"', '"7"'), encoding="utf-8")
+    assert call("diff", groups, groups) == helpers.Result(0, "", "")
+    result = call("diff", groups, moved)
+    assert (result.code, result.err) == (1, "")
+    assert result.out.splitlines() == [
+        "~ rank 2: 192.0.2.2 device 4 (192.0.2.4) -> 192.0.2.3 device 4 (192.0.2.4)",
+        "~ rank 3: 192.0.2.2 device 5 (192.0.2.5) -> 192.0.2.3 device 7 (192.0.2.5)",
+    ]
+
+
+def test_diff_of_another_size_and_version(groups: Path, tmp_path: Path) -> None:
+    smaller = made(tmp_path / "t.json", "--hosts", "192.0.2.1", "--devices", "1")
+    lines = call("diff", groups, smaller).out.splitlines()
+    assert lines[0] == "~ version 0.1 -> 1.0"
+    assert [line[:8] for line in lines[1:]] == ["~ rank 0", "- rank 1", "- rank 2", "- rank 3"]
+    assert [line[:8] for line in call("diff", smaller, groups).out.splitlines()[1:]] == ["~ rank 0", "+ rank 1", "+ rank 2", "+ rank 3"]
+
+
+def test_make_from_the_servers_own_files(tmp_path: Path) -> None:
+    files = [tmp_path / f"hccn{i}.conf" for i in range(2)]
+    for i, file in enumerate(files):
+        file.write_text("".join(f"address_{d}=29.1.{i}.{d + 1}\nnetmask_{d}=255.255.0.0\n" for d in (4, 5)), encoding="utf-8")
+    result = call("make", "--hosts", "10.0.3.1,10.0.3.2", "--hccn", *files)
+    assert json.loads(result.out)["server_list"][1] == {
+        "server_id": "10.0.3.2",
+        "device": [
+            {"device_id": "4", "device_ip": "29.1.1.5", "rank_id": "2"},
+            {"device_id": "5", "device_ip": "29.1.1.6", "rank_id": "3"},
+        ],
+    }
+    files[1].write_text("nothing\n", encoding="utf-8")
+    result = call("make", "--hosts", "10.0.3.1,10.0.3.2", "--hccn", *files)
+    assert result.code == 78
+    assert f"{files[1]}: no line address_N=IP in it" in result.err
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.1"])
+def test_made_is_valid_shown_and_the_same(version: str, tmp_path: Path) -> None:
+    words = ("--hosts", "10.0.3.0/29", "--devices", "2,1,3,2,1,1", "--device-ips", "29.0.0.0/24", "--to", version)
+    one, two = made(tmp_path / "one.json", *words), made(tmp_path / "two.json", *words)
+    assert call("validate", one, "--nodes", 6).out == f"{one}: version {version}, 6 nodes, 10 ranks: valid\n"
+    shown = call("show", one).out.splitlines()
+    assert len(shown) == 12
+    assert shown[-1].split()[-1] == "29.0.0.10"
+    assert call("diff", one, two).code == 0
+    converted = tmp_path / "converted.json"
+    assert call("convert", one, "--output", converted).code == 0
+    assert call("diff", one, converted).out == ("~ version 0.1 -> 1.0\n" if version == "0.1" else "")
