@@ -80,7 +80,8 @@ def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
 
 
 def _failed(why: str) -> ConfigError:
-    return ConfigError(f"ROUTE_PLAN=true: route planning failed: {why}; ROUTE_PLAN=false starts every node in the order of the rank table")
+    msg = f"ROUTE_PLAN=true: route planning failed: {why}; ROUTE_PLAN=false starts every node in the order of the rank table"
+    return ConfigError(msg)
 
 
 def _planned(job: Job, reader: Reader, given: RankTable, index: int) -> Route:
@@ -88,10 +89,12 @@ def _planned(job: Job, reader: Reader, given: RankTable, index: int) -> Route:
     try:
         table = ranktable.load(_path(job, "jobstart_routeplan.json"), reader.files)
     except (ranktable.NotReadyError, ConfigError) as error:
-        raise _failed(f"the library's table: {error}") from None
+        why = f"the library's table: {error}"
+        raise _failed(why) from None
     before, after = ({server.server_id: sorted(server.device_ids) for server in each.servers} for each in (given, table))
     if before != after:
-        raise _failed("the library's table has other servers or devices than the one it was given")
+        why = "the library's table has other servers or devices than the one it was given"
+        raise _failed(why)
     own = given.servers[index].server_id
     return Route(table, next(i for i, server in enumerate(table.servers) if server.server_id == own))
 

@@ -222,7 +222,7 @@ def test_every_defect_of_a_group_table_at_once() -> None:
         'group_count is "1", but 2 groups are listed',
         'group_list[0]: instance_count is "3", but 2 instances are listed',
         'group_list[1] pod a b: devices must be a list of objects, found "0,1"',
-        "a pod's pod_name: must be a name or an address, found \"a b\"",
+        'a pod\'s pod_name: must be a name or an address, found "a b"',
         "pod a b server_id: must be a name or an address, found true",
         "pod j-worker-0 devices[1].device_id: must be a device's number, found null",
         'pod j-worker-0 devices[0].device_ip: must be an IP address, found "192.0.2.300.x"',

@@ -305,7 +305,9 @@ def test_own_entry(text: str, me: Container, expected: int | str) -> None:
 
 
 def test_hccn_conf() -> None:
-    text = "\ufeff# made by hccn_tool\naddress_1=29.1.0.2\nnetmask_1=255.255.0.0\n\n address_0 = 29.1.0.1 \naddress_10=29.1.0.3\nsend_arp=x\n"
+    text = (
+        "\ufeff# made by hccn_tool\naddress_1=29.1.0.2\nnetmask_1=255.255.0.0\n\n address_0 = 29.1.0.1 \naddress_10=29.1.0.3\nsend_arp=x\n"
+    )
     assert make.read_hccn(text, "f") == [("0", "29.1.0.1"), ("1", "29.1.0.2"), ("10", "29.1.0.3")]
     with pytest.raises(ConfigError, match="no line address_N=IP"):
         make.read_hccn("netmask_0=1\n", "f")
