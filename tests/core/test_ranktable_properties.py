@@ -39,7 +39,7 @@ def by_rank(table: RankTable) -> dict[int, tuple[str, str, str]]:
 
 @st.composite
 def group_tables(draw: st.DrawFn) -> dict[str, Any]:
-    """As a platform writes them: pods in any order, sometimes two on a host, devices with or without addresses and with keys of their own."""
+    """As a platform writes them: pods in any order, sometimes two on a host, some without addresses, some with keys of their own."""
     hosts = draw(st.integers(1, 6))
     pods: list[dict[str, Any]] = []
     for host in range(hosts):
@@ -207,23 +207,43 @@ def device(data: Any, server: int, i: int) -> Any:
         ("0.1", lambda d: d["group_list"][0].update(device_count="5"), 'group_list[0]: device_count is "5", but 4 devices are listed'),
         ("1.0", lambda d: d.update(server_count="3"), 'server_count is "3", but 2 servers are listed'),
         ("1.0", lambda d: device(d, 0, 1).update(device_id="0"), "server '192.0.2.1' has devices more than once: 0"),
-        ("1.0", lambda d: device(d, 1, 1).update(device_id="01"), 'server_list[1].device[1].device_id: must be a device\'s number, found "01"'),
+        (
+            "1.0",
+            lambda d: device(d, 1, 1).update(device_id="01"),
+            'server_list[1].device[1].device_id: must be a device\'s number, found "01"',
+        ),
         ("1.0", lambda d: device(d, 1, 1).update(rank_id="7"), "ranks are not 0 to 3, each once: 3 missing"),
-        ("1.0", lambda d: device(d, 1, 0).update(device_ip="1.2.3"), 'server_list[1].device[0].device_ip: must be an IP address, found "1.2.3"'),
+        (
+            "1.0",
+            lambda d: device(d, 1, 0).update(device_ip="1.2.3"),
+            'server_list[1].device[0].device_ip: must be an IP address, found "1.2.3"',
+        ),
         ("1.0", lambda d: device(d, 1, 0).pop("device_id"), "server_list[1].device[0].device_id: must be a device's number, found null"),
-        ("1.2", lambda d: device(d, 0, 0).pop("super_device_id"), "server_list[0].device[0].super_device_id: must be a whole number, found null"),
+        (
+            "1.2",
+            lambda d: device(d, 0, 0).pop("super_device_id"),
+            "server_list[0].device[0].super_device_id: must be a whole number, found null",
+        ),
         ("1.2", lambda d: d["super_pod_list"][0]["server_list"].pop(), "server '192.0.2.2' is in no super pods, expected exactly one"),
-        ("1.2", lambda d: d["super_pod_list"].append(d["super_pod_list"][0]), "server '192.0.2.1' is in 2 super pods, expected exactly one"),
+        (
+            "1.2",
+            lambda d: d["super_pod_list"].append(d["super_pod_list"][0]),
+            "server '192.0.2.1' is in 2 super pods, expected exactly one",
+        ),
         (
             "1.2",
             lambda d: d["super_pod_list"][0]["server_list"].append({"server_id": "x"}),
             "super_pod_list[0]: names server 'x', which is not in server_list",
         ),
         ("2.0", lambda d: d.update(rank_count=5), "rank_count is 5, but 4 ranks are listed"),
-        ("2.0", lambda d: d["rank_list"][1].update(local_id=2), "rank 1 has local_id 2, expected 1: local ids count up from 0 on each node"),
+        (
+            "2.0",
+            lambda d: d["rank_list"][1].update(local_id=2),
+            "rank 1 has local_id 2, expected 1: local ids count up from 0 on each node",
+        ),
         ("2.0", lambda d: d["rank_list"][1].update(device_id=0), "server 'node 0' has devices more than once: 0"),
     ],
-)  # fmt: skip
+)
 def test_a_defect_names_its_place_and_value(version: str, change: Any, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(changed(version, change))

@@ -63,9 +63,9 @@ def test_a_rank_table_that_is_never_completed(ranklaunch: Starter, tmp_path: Pat
     job = ranklaunch.run(child("environment.py"), options=("--method", "ranktable"), env=env)
     verdict = check_end(job, "failed", 75, victims={})
     assert 3 <= time.monotonic() - began < 20
-    for text in ("rank table", str(path), "'initializing'", "RANKLAUNCH_WAIT_S"):
+    for text in ("rank table", str(path), '"initializing"', "RANKLAUNCH_WAIT_S"):
         assert text in verdict["reason"]
-    assert any("waiting for rank table" in line and "status is 'initializing'" in line for line in job.err.lines)
+    assert any("waiting for rank table" in line and 'status is "initializing"' in line for line in job.err.lines)
     assert job.out.text == ""
 
 
