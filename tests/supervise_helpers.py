@@ -308,8 +308,8 @@ class Starter:
         log_dir: Path | None = None,
         new_session: bool = False,
     ) -> Job:
-        """ranklaunch with these words. prefix: what runs it, inside the namespace; outside: what runs unshare. stdout and stderr: descriptors
-        in place of pipes whose ends the job collects."""
+        """ranklaunch with these words. prefix: what runs it, inside the namespace; outside: what runs unshare. stdout and stderr:
+        descriptors in place of pipes whose ends the job collects."""
         form = pid_1_prefix() if self.as_pid_1 else ()
         popen = subprocess.Popen(
             [*outside, *form, *prefix, *RANKLAUNCH, *map(str, words)],

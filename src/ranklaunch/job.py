@@ -71,8 +71,7 @@ class Job:
 
     @property
     def world_size(self) -> int:
-        last = self.nodes[-1]
-        return last.first_rank + last.slots
+        return sum(node.slots for node in self.nodes)
 
     @property
     def master(self) -> str:

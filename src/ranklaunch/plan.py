@@ -118,6 +118,9 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "waits": [{"for": wait.kind, "what": wait.what, "timeout_s": wait.timeout_s, "seen": wait.seen} for wait in plan.waits],
         "prepare": [_process(step) for step in plan.prepare],
         "processes": [_process(process) for process in plan.processes],
+        "rank_logs": [{"rank": plan.outputs.first_rank + i, "log": log, "tag": tag} for i, (log, tag) in enumerate(plan.outputs.logs)]
+        if plan.outputs
+        else [],
         "limits": dataclasses.asdict(plan.limits),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),

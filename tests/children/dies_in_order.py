@@ -25,7 +25,8 @@ def read(path: Path) -> str:
         if path.exists() and path.read_text().endswith("."):
             return path.read_text()
         time.sleep(0.001)
-    raise SystemExit(f"{path} did not come")
+    msg = f"{path} did not come"
+    raise SystemExit(msg)
 
 
 def is_dead(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""family.py [--stubborn] [--subreaper] [--hops] [--exit CODE]: starts a grandchild that escapes, prints "grandchild PID" and "ready", sleeps.
+"""family.py [--stubborn] [--subreaper] [--hops] [--exit CODE]: a grandchild escapes; prints "grandchild PID" and "ready", sleeps.
 
 The grandchild has a session and process group of its own and its parent is gone; with --stubborn it ignores SIGTERM.
 With --subreaper the program adopts it; with --hops it starts a copy of itself and ends, a hundred times a second.

@@ -28,7 +28,7 @@ def test_success_waits_for_the_last_rank(ranklaunch: Starter) -> None:
     job.out.wait_for("ready", 3)
     job.send(signal.SIGUSR1)  # rank 1 exits with 0 at once, the others a while later
     check_end(job, "succeeded", 0)
-    assert [event["rank"] for event in job.events if event["event"] == "exit"][0] == 1
+    assert next(event["rank"] for event in job.events if event["event"] == "exit") == 1
 
 
 @pytest.mark.parametrize("code", [1, 2, 42, 64, 127, 254, 255])
@@ -38,7 +38,8 @@ def test_a_rank_exits_with_a_code(ranklaunch: Starter, code: int) -> None:
     job.out.wait_for("ready", 3)
     job.send(signal.SIGUSR1)
     culprit = {
-        "node": 0, "rank": 1, "exit_code": code, "signal": None, "out_of_memory": False, "last_lines": ["ready", f"rank 1 exits with {code}"],
+        "node": 0, "rank": 1, "exit_code": code, "signal": None, "out_of_memory": False,
+        "last_lines": ["ready", f"rank 1 exits with {code}"],
     }  # fmt: skip
     verdict = check_end(job, "failed", code, culprit=culprit, victims={0: "SIGTERM", 2: "SIGTERM"})
     assert verdict["reason"] == f"rank 1 on node 0 exited with code {code}"
