@@ -33,7 +33,7 @@ lint: .venv/.installed-lint ## check style and types of Python, and shell script
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
 	$(VENV)/mypy
-	shellcheck .ci/run $(shell find . -path './.?*' -prune -o -name '*.sh' -print)
+	shellcheck .ci/run $(shell find . -path './.?*' -prune -o -path ./tests/golden -prune -o -name '*.sh' -print)
 
 golden: .venv/.installed-examples .venv/.installed-test ## write the golden files anew: read their diff before you commit it
 	$(VENV)/pytest --update-golden

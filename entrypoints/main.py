@@ -21,13 +21,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
 def script() -> None:
     """What `ranklaunch` on the command line calls."""
     argv = sys.argv[1:]
+    _open_standard_descriptors()
     signals = None
     if argv[:1] in (["run"], ["simulate"]):
         from ranklaunch.supervise.signals import Signals
 
         signals = Signals()  # before anything else is imported: from here on no stop request is lost
     gc.disable()  # planning makes no cycles, and looking for them costs a third of the time that a large rank table takes
-    _open_standard_descriptors()
     code = main(argv, inherited_environment(), signals)
     try:
         sys.stdout.flush()
@@ -116,3 +116,5 @@ def _open_standard_descriptors() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)

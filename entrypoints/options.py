@@ -100,6 +100,11 @@ def program_of(words: list[str]) -> Program:
     if not words or not words[0]:
         msg = "no PROGRAM given: a .py or .sh file, -m module, or any executable"
         raise UsageError(msg)
+    if words[0].startswith("-"):
+        msg = (
+            f"PROGRAM {words[0]!r} begins with a dash: launchers would take it for an option of theirs; ./{words[0]} is a file of that name"
+        )
+        raise UsageError(msg)
     return Program(words[0], tuple(words[1:]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import signal
 
@@ -12,6 +13,7 @@ from ranklaunch.adapters.launchers.route import ROUTE_PLAN
 from ranklaunch.files import join
 from ranklaunch.job import Job
 from ranklaunch.plan import Plan, RankOutputs
+from ranklaunch.reading import MASTER_ADDR
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
 from ranklaunch.verdict import Failure
@@ -59,6 +61,7 @@ _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs", "-r", "-t")
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     extra = reader.get(EXTRA)
     node_rank, master_index = _route(job, reader)
+    job = _placed(job, reader, node_rank, master_index)
     _lint(job, reader, extra)
     argv = templates.command(
         "torchrun/command.j2",
@@ -68,7 +71,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         master_port=reader.get(MASTER_PORT),
         extra=extra,
     )
-    outputs = None if _options(extra).intersection(_OUTPUT) else _outputs(job, reader, templates, node_rank)
+    outputs = _outputs(job, reader, templates) if _knows_its_ranks(job, extra) else None
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
     if outputs:
         env.update({"PET_LOG_DIR": outputs.folder, "PET_REDIRECTS": "3"})
@@ -100,9 +103,24 @@ def explain(tail: str) -> Failure | None:
     return Failure(int(first["rank"]), 128 - code if code < 0 else code, max(0, -code), int(first["pid"]), victims=ended)
 
 
-def _outputs(job: Job, reader: Reader, templates: Templates, node_rank: int) -> RankOutputs:
+def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:
+    """The job with this node's planned ranks; those of the other nodes are known to them alone."""
+    if node_rank == job.node_index and master_index == 0:
+        return job
+    reader.note(MASTER_ADDR.value, job.nodes[master_index].host, MASTER_INDEX.names[0])
+    reader.warn("ROUTE_PLAN=true: the first ranks shown of other nodes are those before route planning")
+    own = job.node._replace(first_rank=node_rank * job.node.slots)
+    return dataclasses.replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :]))
+
+
+def _knows_its_ranks(job: Job, extra: tuple[str, ...]) -> bool:
+    """Not where the user has an own way with output, nor with c10d on several nodes, which ranks the nodes by itself."""
+    return not _options(extra).intersection(_OUTPUT) and (len(job.nodes) == 1 or _value(extra, "--rdzv_backend") != "c10d")
+
+
+def _outputs(job: Job, reader: Reader, templates: Templates) -> RankOutputs:
     """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them."""
-    first = node_rank * job.node.slots if node_rank != job.node_index else job.node.first_rank
+    first = job.node.first_rank
     logs = tuple((rank_log(job, first + i), rank_tag(job, reader, templates, i, first + i)) for i in range(job.node.slots))
     return RankOutputs(folder=join(attempt_dir(job), "torchrun"), logs=logs, first_rank=first)
 

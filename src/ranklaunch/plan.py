@@ -121,6 +121,9 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "gather": [_process(step) for step in plan.gather],
         "prepare": [_process(step) for step in plan.prepare],
         "processes": [_process(process) for process in plan.processes],
+        "rank_logs": [{"rank": plan.outputs.first_rank + i, "log": log, "tag": tag} for i, (log, tag) in enumerate(plan.outputs.logs)]
+        if plan.outputs
+        else [],
         "limits": dataclasses.asdict(plan.limits),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),

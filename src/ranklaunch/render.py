@@ -18,6 +18,7 @@ from jinja2 import (
     ChoiceLoader,
     FileSystemLoader,
     StrictUndefined,
+    Template,
     TemplateNotFound,
     TemplateSyntaxError,
     Undefined,
@@ -43,6 +44,7 @@ class Templates:
         loader = ChoiceLoader([FileSystemLoader([*folders, SHIPPED])])
         self._commands = _environment(loader, self._mark)
         self._texts = _environment(loader, _word)
+        self._inline: dict[str, Template] = {}
 
     def command(self, name: str, **values: object) -> tuple[str, ...]:
         """The argv that a command template renders to. Raises ConfigError naming the template's file and line."""
@@ -64,7 +66,9 @@ class Templates:
 
     def inline(self, source: str, where: str, **values: object) -> str:
         """The text of a one-line template that stands in the setting `where`."""
-        return _guarded(where, lambda: self._texts.from_string(source).render(**values))
+        if source not in self._inline:
+            self._inline[source] = _guarded(where, lambda: self._texts.from_string(source))
+        return _guarded(where, lambda: self._inline[source].render(**values))
 
     @pass_context  # keeps Jinja from folding constants at compile time, when there is no render to belong to
     def _mark(self, context: Context, value: object) -> str:

@@ -24,6 +24,7 @@ T_co = TypeVar("T_co", covariant=True)
 SHOWN = 120  # characters of a value that an error or a plan's provenance shows
 LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
 MOST_NODES = 1_000_000
+MOST_SLOTS = 4096  # processes of one node
 
 
 @dataclass(frozen=True)
@@ -271,9 +272,9 @@ def words(value: str) -> tuple[str, ...]:
 def counts(value: str) -> tuple[int, ...]:
     """One whole number, or several with commas: 8 or 2,3."""
     try:
-        return tuple(whole(item, 0, MOST_NODES) for item in value.split(","))
+        return tuple(whole(item, 0, MOST_SLOTS) for item in value.split(","))
     except ValueError:
-        msg = "expected a whole number, or one for each node, such as 8 or 2,3"
+        msg = f"expected a whole number, or one for each node, such as 8 or 2,3, at most {MOST_SLOTS}"
         raise ValueError(msg) from None
 
 

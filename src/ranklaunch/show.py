@@ -20,7 +20,7 @@ def as_text(plan: Plan) -> str:
     lines = [
         f"job       {job.name}, attempt {job.attempt}, platform {job.platform}",
         f"method    {plan.method}: {plan.why}",
-        f"world     {job.world_size} ranks on {len(job.nodes)} {_plural('node', len(job.nodes))}, {job.accelerator}",
+        f"world     {_counted(job.world_size, 'rank')} on {_counted(len(job.nodes), 'node')}, {job.accelerator}",
         f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {ranks}",
         *_section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in plan.values)),
         *_section("warnings", plan.warnings),
@@ -45,6 +45,7 @@ def as_shell(plan: Plan) -> str:
         f"# {_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})",
         *(f"# first: wait for {wait.kind} {_comment(wait.what)}" for wait in plan.waits),
         *((f"# the ranks write below {_comment(plan.outputs.folder)}",) if plan.outputs else ()),
+        *(("# *** stands for what is secret: put it in before you run this",) if _hides(plan) else ()),
         "(",
         "set -eu",
         f"mkdir -p {FOLDED.join(_wrapped(folders))}",
@@ -54,6 +55,11 @@ def as_shell(plan: Plan) -> str:
         ")",
     )
     return "\n".join(lines) + "\n"
+
+
+def _hides(plan: Plan) -> bool:
+    processes = (*plan.prepare, *plan.processes)
+    return any(redact.argv(p.argv) != p.argv or redact.environment(p.env) != dict(p.env) for p in processes)
 
 
 def _started(processes: tuple[Process, ...]) -> Iterator[str]:
@@ -87,11 +93,17 @@ def _written(file: File) -> Iterator[str]:
 
 def _shown(process: Process) -> Iterator[str]:
     yield f"{process.name}, log {process.log}"
-    env = " ".join(f"{name}={shlex.quote(value)}" for name, value in redact.environment(process.env).items() if name != "PATH")
+    env = " ".join(f"{name}={shlex.quote(_head(name, value))}" for name, value in redact.environment(process.env).items())
     yield f"  {env}"
     first, *others = _wrapped(redact.argv(process.argv))
     yield f"  {first}"
     yield from (f"    {line}" for line in others)
+
+
+def _head(name: str, value: str) -> str:
+    """Of a search path what was put first, which is what counts."""
+    first, colon, _ = value.partition(":")
+    return f"{first}:..." if name == "PATH" and colon else value
 
 
 def _wrapped(words: Iterable[str]) -> list[str]:
@@ -128,8 +140,8 @@ def _printable(line: str) -> str:
     return "".join(c if c.isprintable() or "\udc80" <= c <= "\udcff" else ascii(c)[1:-1] for c in line)
 
 
-def _plural(word: str, number: int) -> str:
-    return word if number == 1 else f"{word}s"
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _comment(text: str) -> str:

@@ -182,6 +182,7 @@ SCHEMA: dict[str, Any] = {
     "waits": [{"for": str, "what": str, "timeout_s": (int, float), "seen": str}],
     "gather": [PROCESS],
     "prepare": [PROCESS],
+    "rank_logs": [{"rank": int, "log": str, "tag": str}],
     "processes": [PROCESS],
     "limits": {"wait_s": (int, float), "grace_s": (int, float)},
     "values": [{"name": str, "value": str, "source": str, "overrides": [{"source": str, "value": str}]}],

@@ -71,8 +71,8 @@ def test_where_ranks_write_is_the_users_choice(extra: str) -> None:
 @pytest.mark.parametrize(
     ("env", "rank", "master", "warned"),
     [
-        ({"ROUTE_PLAN": "true", "RANK_AFTER_ACC": "3", "MA_MASTER_INDEX": "2"}, 3, 2, False),
-        ({"ROUTE_PLAN": "true", "RANK_AFTER_ACC": "0", "MA_MASTER_INDEX": "1"}, 0, 1, False),
+        ({"ROUTE_PLAN": "true", "RANK_AFTER_ACC": "3", "MA_MASTER_INDEX": "2"}, 3, 2, True),
+        ({"ROUTE_PLAN": "true", "RANK_AFTER_ACC": "0", "MA_MASTER_INDEX": "1"}, 0, 1, True),
         ({"ROUTE_PLAN": "false", "RANK_AFTER_ACC": "3", "MA_MASTER_INDEX": "2"}, 1, 0, False),
         ({"RANK_AFTER_ACC": "3", "MA_MASTER_INDEX": "2"}, 1, 0, False),
         ({"ROUTE_PLAN": "true"}, 1, 0, True),
@@ -85,7 +85,7 @@ def test_route_plan(env: dict[str, str], rank: int, master: int, warned: bool) -
     assert f"--node_rank={rank}" in argv
     assert f"--master_addr={helpers.hosts(4)[master]}" in argv
     assert found.outputs
-    assert found.outputs.first_rank == 2 * rank
+    assert found.outputs.first_rank == found.job.node.first_rank == 2 * rank
     assert bool(found.warnings) is warned
 
 

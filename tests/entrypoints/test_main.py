@@ -44,6 +44,8 @@ def test_no_command_is_a_wrong_command_line() -> None:
         (["--method", "spawn", "x.py"], ["unknown command '--method'"]),
         (["plan"], ["no PROGRAM given"]),
         (["plan", "--"], ["no PROGRAM given"]),
+        (["plan", "-", "a"], ["PROGRAM '-' begins with a dash"]),
+        (["plan", "--", "--odd-name", "-m"], ["PROGRAM '--odd-name' begins with a dash", "./--odd-name"]),
         (["plan", "-m"], ["no PROGRAM given"]),
         (["plan", ""], ["no PROGRAM given"]),
         (["plan", "--metod=x", "x.py"], ["--metod"]),
@@ -92,8 +94,6 @@ def test_an_unknown_name_in_an_option(argv: list[str], words: list[str]) -> None
         (["-m", "pkg.mod", "-m", "x"], Program("pkg.mod", ("-m", "x"), module=True)),
         (["--method", "spawn", "--", "-m", "pkg.mod"], Program("pkg.mod", module=True)),
         (["x y.py", "", "a b"], Program("x y.py", ("", "a b"))),
-        (["-", "a"], Program("-", ("a",))),
-        (["--", "--odd-name", "-m"], Program("--odd-name", ("-m",))),
     ],
 )
 def test_everything_after_the_program_is_the_programs(words: list[str], expected: Program) -> None:

@@ -64,7 +64,7 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
     if denied:
         msg = f"{denied} is not executable (files from object storage lose that mark): chmod +x it, or start it through its interpreter"
         raise MissingProgramError(msg)
-    where = f"on PATH ({clipped(env.get('PATH', ''))})" if "/" not in name else f"from {process.cwd or os.getcwd()}"
+    where = f"on PATH={clipped(env.get('PATH', ''))!r}" if "/" not in name else f"from {process.cwd or os.getcwd()}"
     msg = f"{process.name}: program {name!r} not found {where}{_hint(name)}"
     raise MissingProgramError(msg)
 

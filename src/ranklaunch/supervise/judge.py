@@ -77,7 +77,7 @@ def _culprit(plan: Plan, child: Child, failure: Failure, evidence: Evidence) -> 
     assert child.reader
     lines = evidence.last_lines_of_rank(failure.rank) if failure.rank is not None else ()
     return Culprit(
-        node=plan.job.node_index if failure.node is None else failure.node,
+        node=next(node for node in (failure.node, child.process.node, plan.job.node_index) if node is not None),
         rank=failure.rank,
         pid=failure.pid,
         exit_code=failure.exit_code,

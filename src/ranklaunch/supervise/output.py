@@ -145,15 +145,17 @@ class PipeReader:
             self.close()
 
     def drain(self) -> None:
-        """Everything that is in the pipe now."""
-        while not self.closed:
+        """What is in the pipe now; not what a process that outlives its rank goes on to write, which may have no end."""
+        left = PIPE
+        while left > 0 and not self.closed:
             try:
-                data = os.read(self._fd, READ)
+                data = os.read(self._fd, min(READ, left))
             except BlockingIOError:
                 return
             if not data:
                 self.close()
                 return
+            left -= len(data)
             self.output.feed(data)
 
     def pause(self, paused: bool) -> None:

@@ -32,6 +32,7 @@ class Stopper:
         self._say = say
         self._killing_since: float | None = None
         self._told_all = False
+        self._gave_up = False
         self._timers: list[Timer] = []
 
     def begin(self, number: int) -> None:
@@ -55,30 +56,34 @@ class Stopper:
             tree.send(process, signal.SIGTERM)
 
     def kill_all(self) -> None:
+        """Again and again: a process may fork while it is killed, and one that forks and ends between two entries of /proc is seen in
+        neither."""
         left = tree.descendants(os.getpid())
         now = self._loop.clock()
         if self._killing_since is None:
             self._killing_since = now
             if left:
                 self._say(f"{len(left)} processes left after the grace of {self._grace_s:g} s: SIGKILL")
-        if left and now - self._killing_since > GIVE_UP_S:
+        if now - self._killing_since > GIVE_UP_S:
+            self._gave_up = True
             self.stuck = tuple(left)
             return
         for child in self._leaders():
             child.signalled.append(signal.SIGKILL)
         for process in left:
             tree.send(process, signal.SIGKILL)
-        if left:
-            self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
+        self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
 
     def done(self) -> bool:
         """Called after each step of the loop, which any child's death or signal ends."""
+        if self._gave_up:
+            return True
         if any(True for _ in self._leaders()):
-            return bool(self.stuck)
+            return False
         if not _children():
             return True
         self.tell_all()
-        return bool(self.stuck)
+        return False
 
     def finish(self) -> None:
         for timer in self._timers:

@@ -6,6 +6,7 @@ own, success) becomes the ending; nothing that follows changes it.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import traceback
@@ -27,6 +28,8 @@ from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.verdict import Verdict
 
+LEAST_FLUSH_S = 1.0
+LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
 
 
@@ -63,7 +66,7 @@ class Supervisor:
         self._follower: Follower | None = None
         self._trouble: list[str] = []
         self._unshown = 0
-        self._hurry = False
+        self._stop_by = math.inf
         self._reaping = False
         self._loop = Loop()
         self._console = Console(1, self._loop, on_room=self._resume)
@@ -210,7 +213,7 @@ class Supervisor:
     def _on_stop_request(self, number: int) -> None:
         name = name_of(number)
         self._record.event("signal", signal=name)
-        self._hurry = True
+        self._stop_by = min(self._stop_by, self._loop.clock() + self.plan.limits.grace_s)
         if self.ending is None:
             self.say(f"{name}: stopping, at most {self.plan.limits.grace_s:g} s")
             self._end(Ending("stopped", 128 + number, f"stopped by {name}"))
@@ -346,7 +349,7 @@ class Supervisor:
     # A console that cannot keep up
 
     def _show(self, lines: bytes) -> None:
-        if self.ending and self._console.full:
+        if self.ending and self._console.pending > LAST_WORDS:
             # Ranks that save a checkpoint on the way out must not wait for a reader; their files have every line.
             self._unshown += lines.count(b"\n")
             return
@@ -396,16 +399,14 @@ class Supervisor:
         self._flush(self._own)
 
     def _flush(self, console: Console) -> None:
-        """Waits while the reader takes something; not for one that has stopped reading, and not against a request to stop."""
-        pending = console.pending
-        while pending and not self._hurry:
-            deadline = self._loop.clock() + FLUSH_S
-            timer = self._loop.after(FLUSH_S, lambda: None)
-            before = pending
-            self._loop.run_until(lambda: console.pending < before or self._hurry or self._loop.clock() >= deadline)  # noqa: B023
+        """Waits while the reader takes something: not for one that has stopped reading, and inside the grace after a stop request."""
+        while console.pending:
+            before, now = console.pending, self._loop.clock()
+            deadline = min(now + FLUSH_S, max(self._stop_by, now + LEAST_FLUSH_S))
+            timer = self._loop.after(deadline - now, lambda: None)
+            self._loop.run_until(lambda: console.pending < before or self._loop.clock() >= deadline)  # noqa: B023
             timer.cancel()
-            pending = console.pending
-            if pending == before:
+            if console.pending == before or self._loop.clock() > self._stop_by + LEAST_FLUSH_S:
                 break
         self._unshown += console.give_up() if console.pending else 0
 

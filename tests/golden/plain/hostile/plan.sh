@@ -1,5 +1,6 @@
 #!/bin/sh
 # it's a "job"; $HOME `x` {{ y }} 训练, node 0 of 1, method plain (RANKLAUNCH_METHOD=plain)
+# *** stands for what is secret: put it in before you run this
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1

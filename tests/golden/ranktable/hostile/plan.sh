@@ -1,5 +1,6 @@
 #!/bin/sh
 # it's a "job"; $HOME `x` {{ y }} 训练, node 0 of 1, method ranktable (RANKLAUNCH_METHOD=ranktable)
+# *** stands for what is secret: put it in before you run this
 (
 set -eu
 mkdir -p /workspace/ranklaunch-logs/attempt_1

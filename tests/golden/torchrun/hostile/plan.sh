@@ -1,6 +1,7 @@
 #!/bin/sh
 # it's a "job"; $HOME `x` {{ y }} 训练, node 0 of 1, method torchrun (RANKLAUNCH_METHOD=torchrun)
 # the ranks write below /home/ma-user/modelarts/log/attempt_1/torchrun
+# *** stands for what is secret: put it in before you run this
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
