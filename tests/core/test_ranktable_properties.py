@@ -400,3 +400,12 @@ def test_topology_that_is_not_there_yet(text: str | ValueError | None, seen: str
 def test_topology_that_cannot_be_read() -> None:
     with pytest.raises(ConfigError, match="topology /t: not a regular file"):
         topology(ValueError("not a regular file"))
+
+
+def test_a_server_stands_in_server_list_once() -> None:
+    """Two pods on one host are one server to HCCL, with the devices of both."""
+    entry = {"server_id": "10.0.0.1", "device": [{"device_id": "0", "device_ip": "192.0.2.1", "rank_id": "0"}]}
+    other = {"server_id": "10.0.0.1", "device": [{"device_id": "1", "device_ip": "192.0.2.2", "rank_id": "1"}]}
+    text = json.dumps({"status": "completed", "version": "1.0", "server_count": "2", "server_list": [entry, other]})
+    with pytest.raises(ConfigError, match=r"server '10\.0\.0\.1' is in it 2 times"):
+        ranktable.parse(text, "table")

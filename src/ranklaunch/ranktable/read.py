@@ -336,6 +336,10 @@ def _check(reading: _Reading, servers: list[Server]) -> None:
     names = collections.Counter(server.pod_name for server in servers if server.pod_name)
     for name in sorted(name for name, number in names.items() if number > 1):
         reading.problem("", f"pod '{name}' is in it {names[name]} times")
+    if reading.version in ("1.0", "1.2"):  # where pods are listed, two of them may share a server
+        listed = collections.Counter(server.server_id for server in servers if server.server_id)
+        for name in sorted(name for name, number in listed.items() if number > 1):
+            reading.problem("", f"server '{name}' is in it {listed[name]} times")
     _warn_of_addresses(reading, servers)
 
 
