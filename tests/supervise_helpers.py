@@ -10,7 +10,9 @@ import functools
 import json
 import os
 import resource
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -19,6 +21,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 TESTS = Path(__file__).resolve().parent
 CHILDREN = TESTS / "children"
@@ -35,6 +39,23 @@ WITHOUT_STDOUT = ("sh", "-c", 'exec "$@" >&-', "sh")
 WITHOUT_STDERR = ("sh", "-c", 'exec "$@" 2>&-', "sh")
 WITHOUT_STDIN = ("sh", "-c", 'exec "$@" <&-', "sh")
 WITHOUT_ANY = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and util-linux: mounts, other users")
+
+
+def as_user(uid: int) -> tuple[str, ...]:
+    """Words in front of a command. The user may read everything (the interpreter may live in root's home) and write what is his."""
+    capabilities = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search", "--bounding-set=-all,+dac_read_search")
+    return ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *capabilities)
+
+
+def open_to_all(folder: Path) -> None:
+    """pytest makes folders that only their owner may enter."""
+    folder.chmod(0o777)
+    for parent in folder.parents:
+        if parent.stat().st_uid == os.getuid() and not stat.S_IMODE(parent.stat().st_mode) & 0o001:
+            parent.chmod(0o755)
 
 
 def sleep_until(condition: Callable[[], Any], what: str, timeout: float = DEADLINE_S) -> Any:

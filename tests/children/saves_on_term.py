@@ -1,6 +1,6 @@
-"""saves_on_term.py [--takes S] [--says BYTES]: prints "ready" and sleeps; S seconds after SIGTERM prints "saved" and exits with 0.
+"""saves_on_term.py [--takes S] [--says BYTES] [--ignores-usr1]: prints "ready" and sleeps; S seconds after SIGTERM prints "saved".
 
-Before "saved" it prints lines of together BYTES.
+Then it exits with 0. Before "saved" it prints lines of together BYTES.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import time
 parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--takes", type=float, default=0, metavar="S")
 parser.add_argument("--says", type=int, default=0, metavar="BYTES")
+parser.add_argument("--ignores-usr1", action="store_true")
 options, _ = parser.parse_known_args()
 
+if options.ignores_usr1:
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 # Blocked and waited for, not handled: SIGTERM cannot come between the check for it and the sleep.
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 print("ready", flush=True)

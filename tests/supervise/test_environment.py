@@ -33,7 +33,7 @@ def test_descriptors_and_group(ranklaunch: Starter) -> None:
 
 def masks(status: bytes) -> dict[str, int]:
     pairs = (line.split(":") for line in status.decode().splitlines() if line.startswith("Sig") and not line.startswith("SigQ"))
-    return {name: int(value, 16) for name, value in pairs}
+    return {name: int(value, 16) & 0x7FFFFFFF for name, value in pairs}  # above are the C library's own, which make leaves ignored
 
 
 def test_signals(ranklaunch: Starter) -> None:

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import stat
 from pathlib import Path
 
 import pytest
-from supervise_helpers import Job, Starter, check_end, checked_verdict, child, tagged
+from supervise_helpers import Job, Starter, as_user, check_end, checked_verdict, child, needs_root, open_to_all, tagged
 
-# A user who may read everything (the interpreter may live in root's home) and write only what is his.
 USER = 1000
-ORDINARY_USER = (
-    "setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups",
-    "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search", "--bounding-set=-all,+dac_read_search",
-)  # fmt: skip
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and util-linux: mounts, other users")
 
 
 # Where the log directory is
@@ -27,8 +18,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv")
 @needs_root
 def test_an_ordinary_user(ranklaunch: Starter, tmp_path: Path) -> None:
     """Whose console is another user's pipe, which he cannot open anew."""
-    _open_to_all(tmp_path)
-    job = ranklaunch.spawn(2, "sh", "-c", "i=0; while [ $i -lt 9000 ]; do echo line $i; i=$((i + 1)); done", prefix=ORDINARY_USER)
+    open_to_all(tmp_path)
+    job = ranklaunch.spawn(2, "sh", "-c", "i=0; while [ $i -lt 9000 ]; do echo line $i; i=$((i + 1)); done", prefix=as_user(USER))
     check_end(job, "succeeded", 0)
     assert os.stat(job.attempt).st_uid == USER
     for rank in range(2):
@@ -38,10 +29,10 @@ def test_an_ordinary_user(ranklaunch: Starter, tmp_path: Path) -> None:
 
 @needs_root
 def test_a_folder_of_another_user(ranklaunch: Starter, tmp_path: Path) -> None:
-    _open_to_all(tmp_path)
+    open_to_all(tmp_path)
     folder = tmp_path / "logs"
     folder.mkdir(mode=0o755)
-    job = ranklaunch.spawn(2, child("exits.py"), 0, prefix=ORDINARY_USER)
+    job = ranklaunch.spawn(2, child("exits.py"), 0, prefix=as_user(USER))
     check_refused(job, 78, str(folder), f"uid {USER}", "Permission denied", "--log-dir")
     assert list(folder.iterdir()) == []
 
@@ -50,14 +41,6 @@ def test_a_file_in_place_of_the_folder(ranklaunch: Starter, tmp_path: Path) -> N
     (tmp_path / "logs").write_text("")
     job = ranklaunch.spawn(2, child("exits.py"), 0)
     check_refused(job, 78, str(tmp_path / "logs"), f"uid {os.getuid()}", "--log-dir")
-
-
-def _open_to_all(folder: Path) -> None:
-    """pytest makes folders that only their owner may enter."""
-    folder.chmod(0o777)
-    for parent in folder.parents:
-        if parent.stat().st_uid == os.getuid() and not stat.S_IMODE(parent.stat().st_mode) & 0o001:
-            parent.chmod(0o755)
 
 
 def check_refused(job: Job, code: int, *named: str) -> None:
