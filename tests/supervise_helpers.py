@@ -12,6 +12,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -73,6 +74,13 @@ def child(name: str) -> str:
     path = CHILDREN / name
     assert path.is_file(), path
     return str(path)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 # Processes

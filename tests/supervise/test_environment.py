@@ -64,7 +64,7 @@ def test_variables(ranklaunch: Starter) -> None:
     }
     kept = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "ODD": "a b\n$HOME\t'\"é", "EMPTY": "", "MS_ENABLE_TFT": "1"}
     env = {**misleading, **kept, "RANKLAUNCH_JOB_NAME": "mine"}
-    job = ranklaunch.spawn(2, child("environment.py"), "--env", "*", env=env, options=("--platform", "local"))
+    job = ranklaunch.spawn(2, child("environment.py"), "--env", "*", env=env, options=("--platform", "local", "--accelerator", "gpu"))
     check_end(job, "succeeded", 0)
     for rank in range(2):
         seen = json.loads(tagged(job.out, f"[rank {rank}] "))["env"]

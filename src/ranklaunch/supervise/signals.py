@@ -20,6 +20,7 @@ class Signals:
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in self.handled:
             signal.signal(number, _nothing)
+        unblock()  # whoever started us may have blocked what must reach us
 
     def after_fork(self) -> None:
         """In a child that goes on as ranklaunch: a pipe of its own. Call with signals blocked."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource  # noqa: F401 - os.wait4 imports it at its first call, for which there may be no descriptor left by then
 import signal
 import traceback
 from collections.abc import Callable, Mapping

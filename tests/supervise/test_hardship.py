@@ -1,0 +1,137 @@
+"""Machines that refuse: no descriptors, no processes, a name server that never answers, signals blocked by whoever started us."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from supervise_helpers import Starter, as_user, check_end, child, needs_root, open_to_all
+
+NAME_SERVER = "127.0.0.77"
+BLOCKED = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()); os.execvp(sys.argv[1], sys.argv[1:])"
+
+
+def test_no_descriptor_left(ranklaunch: Starter) -> None:
+    """The ranks that could be started are ended, and trying again may help. A rank takes some three descriptors: wherever it is that
+    they run out, ranklaunch itself can still do what the end needs."""
+    for limit in (38, 39, 40, 41):
+        limited = ("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh")
+        job = ranklaunch.spawn(30, child("sleeper.py"), prefix=limited, log_dir=ranklaunch.folder / f"logs_{limit}")
+        verdict = check_end(job, "failed", 75)
+        assert "Too many open files" in verdict["reason"]
+        assert len(verdict["victims"]) > 1
+
+
+@needs_root
+def test_no_process_left(ranklaunch: Starter) -> None:
+    """A limit on processes, which a pod has too; here it is a user's."""
+    open_to_all(ranklaunch.folder)
+    job = ranklaunch.spawn(20, "sleep", 600, prefix=(*as_user(54321), "prlimit", "--nproc=8"))
+    verdict = check_end(job, "failed", 75)
+    assert "Resource temporarily unavailable" in verdict["reason"]
+
+
+@pytest.fixture
+def silent_name_server(tmp_path: Path) -> Iterator[Path]:
+    """A file for /etc/resolv.conf."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        try:
+            server.bind((NAME_SERVER, 53))
+        except OSError as error:
+            pytest.skip(f"needs the port of a name server: {error}")
+        path = tmp_path / "resolv.conf"
+        path.write_text(f"nameserver {NAME_SERVER}\noptions timeout:30 attempts:5\n")
+        yield path
+
+
+@needs_root
+@pytest.mark.parametrize("how", ["stopped", "deadline"])
+def test_a_name_server_that_never_answers(ranklaunch: Starter, silent_name_server: Path, how: str) -> None:
+    """The system's resolver cannot be interrupted; neither a stop request nor the deadline waits for it."""
+    mounted = ("unshare", "--mount", "sh", "-c", f"mount --bind '{silent_name_server}' /etc/resolv.conf && exec \"$@\"", "sh")
+    env = {"RANKLAUNCH_HOSTS": "node0.example,127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_WAIT_S": "600" if how == "stopped" else "3"}
+    job = ranklaunch.spawn(1, child("sleeper.py"), env=env, outside=mounted)
+    job.wait_for_event("wait")
+    if how == "stopped":
+        job.send(signal.SIGTERM)
+        check_end(job, "stopped", 143, timeout=20)
+    else:
+        verdict = check_end(job, "failed", 75, timeout=20)
+        assert "node0.example" in verdict["reason"]
+
+
+def test_signals_that_were_blocked(ranklaunch: Starter) -> None:
+    """A mask is inherited, from a program that forgot to reset it: it must not make a stop request wait."""
+    env = {"RANKLAUNCH_HOSTS": "does-not-exist.invalid,127.0.0.2", "RANKLAUNCH_NODE": "1"}
+    job = ranklaunch.spawn(1, child("sleeper.py"), env=env, prefix=(sys.executable, "-c", BLOCKED))
+    job.wait_for_event("wait")
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143, timeout=20)
+
+
+def test_ranks_do_not_inherit_a_mask(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(1, "grep", "SigBlk", "/proc/self/status", prefix=(sys.executable, "-c", BLOCKED))
+    check_end(job, "succeeded", 0)
+    assert int(job.log(0).split()[1], 16) == 0
+
+
+def test_a_log_directory_that_goes_away(ranklaunch: Starter) -> None:
+    """Somebody cleans up: the job goes on, and its verdict is there at the end."""
+    job = ranklaunch.spawn(2, child("told.py"), "--code", 42, "--rank", 1)
+    job.out.wait_for("ready", 2)
+    shutil.rmtree(job.log_dir)
+    job.send(signal.SIGUSR1)
+    assert job.end() == 42
+    assert "rank 1 exits with 42" in job.out.text
+    assert job.verdict["culprit"]["rank"] == 1
+
+
+def test_words_that_are_not_text(ranklaunch: Starter) -> None:
+    """Arguments, variables and folders arrive byte for byte."""
+    folder = Path(os.fsdecode(os.fsencode(ranklaunch.folder) + b"/caf\xe9 it's $HOME\n"))
+    folder.mkdir()
+    shutil.copy(child("bytes.py"), folder / "train.py")
+    value = os.fsdecode(b"\xff\xfe a  b\t'\"\\ $(id) \n")
+    words = ("", " ", value, "--", "-m", "{{ job }}", "*")
+    job = ranklaunch.spawn(2, folder / "train.py", *words, env={"ODD": value})
+    check_end(job, "succeeded", 0)
+    seen = json.loads(job.log(0))
+    assert [bytes.fromhex(word) for word in seen["argv"]] == [os.fsencode(str(folder / "train.py")), *map(os.fsencode, words)]
+    assert bytes.fromhex(seen["ODD"]) == os.fsencode(value)
+    json.loads((job.attempt / "plan.json").read_text())
+
+
+def test_no_grace_at_all(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(2, child("ignores_term.py"), grace_s=0)
+    job.out.wait_for("ready", 2)
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143, victims={0: "SIGKILL", 1: "SIGKILL"}, timeout=20)
+
+
+def test_a_storm_of_signals(ranklaunch: Starter) -> None:
+    """None of them takes the place of the one that asks to stop."""
+    job = ranklaunch.spawn(2, child("saves_on_term.py"), "--ignores-usr1")
+    job.out.wait_for("ready", 2)
+    for _ in range(5000):
+        job.send(signal.SIGUSR1)
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    assert job.out.text.count("saved") == 2
+
+
+def test_everybody_is_told_at_once(ranklaunch: Starter) -> None:
+    """As Slurm and systemd do it: SIGTERM to every process of the job. The code says that it was stopped."""
+    job = ranklaunch.spawn(2, child("saves_on_term.py"), "--takes", 0.2)
+    job.out.wait_for("ready", 2)
+    for pid in job.family.members():
+        if pid != job.popen.pid or not job.as_pid_1:
+            os.kill(pid, signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    assert job.out.text.count("saved") == 2
