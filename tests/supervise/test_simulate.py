@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -128,3 +129,36 @@ def test_wrong_counts(ranklaunch: Starter) -> None:
     job = simulate(ranklaunch, 2, "2,3,4", child("environment.py"))
     assert job.end() in (2, 78)
     assert "3 numbers for 2 nodes" in job.err.text
+
+
+def shown(job: Job, pattern: str) -> bool:
+    return bool(re.search(pattern, job.out.text))
+
+
+def test_a_rank_table_that_comes_late(as_process: Starter) -> None:
+    """Absent, begun, half-written, then whole: both nodes wait for it, say what they see, and then run with it."""
+    folder = as_process.folder / "config"
+    folder.mkdir()
+    path = folder / "jobstart_hccl.json"
+    pods = [
+        {
+            "pod_name": f"modelarts-job-simulated-worker-{i}",
+            "server_id": f"127.0.0.{i + 1}",
+            "devices": [{"device_id": str(d), "device_ip": f"198.18.{i}.{d + 1}"} for d in range(2)],
+        }
+        for i in (1, 0)
+    ]
+    group = {"group_name": "worker", "device_count": "4", "instance_count": "2", "instance_list": pods}
+    whole = json.dumps({"status": "completed", "group_count": "1", "group_list": [group]})
+    options = ("--nodes", 2, "--slots", 2, "--method", "ranktable", "--rank-table", folder, "--python", sys.executable, "--grace-s", 5)
+    job = as_process.command("simulate", *options, "--log-dir", as_process.folder / "logs", "--", child("environment.py"))
+    for text, seen in ((None, "no such file"), ('{"status": "initializing"}', "initializing"), (whole[:100], "half-written")):
+        if text is not None:
+            path.write_text(text, encoding="utf-8")
+        for node in range(2):
+            pattern = rf"\[node {node}\] ranklaunch: waiting for rank table .*{seen}"
+            sleep_until(functools.partial(shown, job, pattern), f"node {node} does not say: {seen}")
+    path.with_suffix(".new").write_text(whole, encoding="utf-8")
+    path.with_suffix(".new").rename(path)
+    assert job.end() == 0, job.out.text
+    assert {place: env["RANK_ID"] for place, env in environments(job).items()} == {(0, 0): "0", (0, 1): "1", (1, 2): "2", (1, 3): "3"}
