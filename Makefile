@@ -5,6 +5,7 @@ METHOD ?= spawn
 NODES  ?= 2
 SLOTS  ?= 2
 EPOCHS ?= 5
+N      ?= 3
 
 VENV := .venv/bin
 EXAMPLE_spawn     := examples/ddp_digits.py
@@ -15,11 +16,11 @@ EXAMPLE := $(or $(EXAMPLE_$(METHOD)),$(error METHOD=$(METHOD): make run knows sp
 RUN     := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint golden pythons test-pythons
+.PHONY: help run test lint golden hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
-	@echo "Settings: METHOD=$(METHOD) (spawn, pytorch, torchrun or ranktable), NODES, SLOTS, EPOCHS, PYTHON=$(PYTHON)"
+	@echo "Settings: METHOD=$(METHOD) (spawn, pytorch, torchrun or ranktable), NODES, SLOTS, EPOCHS, N=$(N), PYTHON=$(PYTHON)"
 
 run: .venv/.installed-examples ## train on 2 nodes of 2 ranks, simulated on this machine; a second time goes on from the checkpoint
 	PATH="$(CURDIR)/$(VENV):$$PATH" $(VENV)/ranklaunch simulate --nodes $(NODES) --slots $(SLOTS) --method $(METHOD) \
@@ -37,6 +38,9 @@ lint: .venv/.installed-lint ## check style and types of Python, and shell script
 
 golden: .venv/.installed-examples .venv/.installed-test ## write the golden files anew: read their diff before you commit it
 	$(VENV)/pytest --update-golden
+
+hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2
+	@$(VENV)/python tests/cluster_hosts.py $(N)
 
 .venv/bin/pip:
 	@$(call make-venv,$(PYTHON),.venv)

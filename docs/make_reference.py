@@ -1,4 +1,4 @@
-"""Writes what the documentation takes from tables in the code: docs/variables.md, and the marked tables of other pages.
+"""Writes what the documentation takes from tables in the code: docs/variables.md, docs/known-errors.md, and marked tables of other pages.
 
 .venv/bin/python docs/make_reference.py            write them
 .venv/bin/python docs/make_reference.py --check    write nothing; name those that are stale and exit with 1
@@ -15,12 +15,14 @@ from ranklaunch import reading
 from ranklaunch.adapters.launchers import LAUNCHERS, ascend
 from ranklaunch.adapters.launchers.inherited import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.catalogue import FAMILIES
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.planning import every_variable
 from ranklaunch.settings import Variable
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIABLES_PAGE = "docs/variables.md"
+ERRORS_PAGE = "docs/known-errors.md"
 BEGIN, END = "<!-- table: {name} (docs/make_reference.py writes it) -->\n", "<!-- end of table -->"
 _MARKED = re.compile(BEGIN.replace("(", r"\(").replace(")", r"\)").format(name="(?P<name>[a-z ]+)") + f"(?P<table>.*?){END}", re.DOTALL)
 
@@ -45,8 +47,9 @@ def pages(root: Path) -> Iterator[tuple[Path, str]]:
     yield root / VARIABLES_PAGE, variables_page()
     for path in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]):
         before = path.read_text(encoding="utf-8")
-        if path != root / VARIABLES_PAGE and _MARKED.search(before):
+        if path not in (root / VARIABLES_PAGE, root / ERRORS_PAGE) and _MARKED.search(before):
             yield path, _MARKED.sub(_made, before)
+    yield root / ERRORS_PAGE, errors_page()
 
 
 def _made(marked: re.Match[str]) -> str:
@@ -166,6 +169,28 @@ def _longest(places: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str,
         if place[0] not in by_value or len(place[2]) > len(by_value[place[0]][2]):
             by_value[place[0]] = place
     yield from by_value.values()
+
+
+# docs/known-errors.md
+
+ERRORS_PREFACE = """# Known errors
+
+Made by docs/make_reference.py from the catalogue in the code; do not edit.
+
+Where a rank fails, the end of its output is compared with this catalogue, and the entry that explains it best is told with the line
+that it was found in. A *cause* arose in the process that wrote the line. A *consequence* is what a process says when another one has
+failed; an error that can be both is listed as a consequence. Causes win over consequences, entries that say much over those that say
+little, then the earliest line. Exceptions of Python count only where the program did not go on after them.
+"""
+
+
+def errors_page() -> str:
+    head = ("name", "kind", "meaning", "what to do", "source")
+    parts = [ERRORS_PREFACE]
+    for family, errors in FAMILIES.items():
+        rows = ((f"`{error.name}`", error.kind, error.meaning, error.remedy, f"<{error.source}>") for error in errors)
+        parts.append(f"## {family}\n\n{_table(head, rows)}")
+    return "\n".join(parts)
 
 
 # Tables of other pages

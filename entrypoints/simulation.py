@@ -10,15 +10,15 @@ import itertools
 import json
 import os
 import re
-import signal
 import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ranklaunch import reading, settings
+from ranklaunch import blame, reading, settings
 from ranklaunch.adapters.launchers.base import MASTER_PORT
 from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.blame import Judgement
 from ranklaunch.entrypoints import options
 from ranklaunch.entrypoints.disk import DiskFiles
 from ranklaunch.files import absolute
@@ -28,11 +28,19 @@ from ranklaunch.planning import every_variable
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.signals import Signals
 from ranklaunch.supervise.supervisor import Supervisor
-from ranklaunch.verdict import Failure
 
 JOB = "modelarts-job-simulated"
 PLATFORM = "simulate"
 MOST_NODES = 250  # addresses 127.0.0.1 to 127.0.0.250
+# What simulate itself says to each node.
+OURS = (
+    reading.NODES, reading.SLOTS, reading.HOSTS, reading.NODE_INDEX, reading.LOG_DIR, reading.ENV_FILE, MASTER_PORT, reading.MUSTER_PORT,
+)  # fmt: skip
+# Settings in the environment that are for each node's run.
+KEPT = (
+    reading.GRACE_S, reading.WAIT_S, reading.TEMPLATES, reading.LOG_TAG, reading.PYTHON, reading.METHOD, reading.MUSTER,
+    reading.MUSTER_TIMEOUT_S, reading.MUSTER_ALLOW, reading.LOST_AFTER_S, reading.END_TIMEOUT_S, reading.SECRET, reading.SECRET_FILE,
+)  # fmt: skip
 NODE_GRACE_S = 5.0  # more than its nodes have: each ends its own ranks first
 
 
@@ -54,7 +62,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         signals=signals,
         record=record,
         guard=guard,
-        explain=lambda process, tail: _node_failure(plan.job, process),
+        told=lambda process: _node_judgement(plan.job, process),
     )
     return supervisor.run().exit_code
 
@@ -69,6 +77,7 @@ class Cluster:
     attempt: int
     log_dir: str
     port: int
+    muster_port: int
     table: str
 
     def node_dir(self, node: int) -> str:
@@ -112,6 +121,7 @@ def _cluster(reader: settings.Reader) -> Cluster:
         attempt=_attempt(log_dir),
         log_dir=log_dir,
         port=reader.get(MASTER_PORT) if reader.given(MASTER_PORT) else _free_port(),
+        muster_port=reader.get(reading.MUSTER_PORT) if reader.given(reading.MUSTER_PORT) else _free_port(),
         table=os.path.join(log_dir, "platform", "jobstart_hccl.json") if with_table else "",
     )
 
@@ -144,7 +154,8 @@ def _platform_env(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[s
         "RANKLAUNCH_SLOTS": ",".join(map(str, cluster.slots)),
         "RANKLAUNCH_ACCELERATOR": cluster.accelerator,
         "RANKLAUNCH_LOG_DIR": cluster.node_dir(node),
-        "RANKLAUNCH_MASTER_PORT": str(cluster.port),  # a free one: jobs that are simulated side by side must not meet
+        "RANKLAUNCH_MASTER_PORT": str(cluster.port),  # free ones: jobs that are simulated side by side must not meet
+        "RANKLAUNCH_MUSTER_PORT": str(cluster.muster_port),
         "GLOO_SOCKET_IFNAME": env.get("GLOO_SOCKET_IFNAME") or "lo",
     }
     return {**made, "RANK_TABLE_FILE": cluster.table} if cluster.table else made
@@ -180,22 +191,16 @@ def _self() -> tuple[str, ...]:
 
 def _passed_on(given: options.Given) -> list[str]:
     """The options of this command line that are for each node's run; counts, folders and the port come from us."""
-    ours = {
-        v.value for v in (reading.NODES, reading.SLOTS, reading.HOSTS, reading.NODE_INDEX, reading.LOG_DIR, reading.ENV_FILE, MASTER_PORT)
-    }
+    ours = {v.value for v in OURS}
     named = {v.value: v.option for v in every_variable() if v.option}
     return [f"{named[name]}={value}" for name, value in given.request.options.items() if name not in ours]
 
 
 def _platform_variables(env: Mapping[str, str]) -> tuple[str, ...]:
     """Variables of a platform that this machine may itself be on, and of ours that the options above have used up."""
-    kept = {
-        name
-        for v in (reading.GRACE_S, reading.WAIT_S, reading.TEMPLATES, reading.LOG_TAG, reading.PYTHON, reading.METHOD)
-        for name in v.names
-    }
+    kept = {name for v in KEPT for name in v.names}
     known = {name for variable in every_variable() for name in variable.names} - kept - {"HOSTNAME"}
-    return tuple(sorted({name for name in env if name in known or name.startswith(("MA_", "VC_"))} | set(misleading(env))))
+    return tuple(sorted({name for name in env if name in known or name.startswith(("MA_", "VC_"))} | set(misleading(env)) - kept))
 
 
 def _attempt(log_dir: str) -> int:
@@ -211,23 +216,11 @@ def _free_port() -> int:
         return port
 
 
-def _node_failure(job: Job, process: Process) -> Failure | None:
-    """The culprit that a node's own verdict names."""
+def _node_judgement(job: Job, process: Process) -> Judgement | None:
+    """What a node's own verdict says, which is the same on all of them."""
     path = os.path.join(job.log_dir, f"node_{process.node}", f"attempt_{job.attempt}", "verdict.json")
     try:
         with open(path, encoding="utf-8") as file:
-            culprit = json.load(file)["culprit"]
-        return Failure(
-            culprit["rank"],
-            culprit["exit_code"],
-            _number(culprit["signal"]),
-            culprit["pid"],
-            node=process.node,
-            last_lines=tuple(culprit["last_lines"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+            return blame.judgement(json.load(file))
+    except (OSError, ValueError):
         return None
-
-
-def _number(name: str | None) -> int:
-    return signal.Signals[name].value if name and name in signal.Signals.__members__ else 0

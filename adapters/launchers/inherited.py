@@ -24,6 +24,7 @@ MISLEADING: tuple[tuple[str, str], ...] = (
         r"MS_(ROLE|SCHED_HOST|SCHED_PORT|NODE_ID|NODE_RANK|WORKER_NUM|LOCAL_WORKER|SERVER_NUM|WORKER_IP|HCCL_CM_INIT)",
         "cluster of Ascend Operator or of an image, not of this launch",
     ),
+    (r"RANKLAUNCH_SECRET", "the key of the job's muster, which is ranklaunch's alone"),
     (
         r"OMPI_COMM_WORLD_[A-Z0-9_]+|PMI_(RANK|SIZE|FD)|PMIX_RANK",
         "left by an outer mpirun; libraries take them for their own",

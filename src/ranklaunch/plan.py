@@ -25,8 +25,8 @@ class File:
 
 @dataclass(frozen=True)
 class Wait:
-    """Something that must be true before launch. kind: "rank table" or "hosts"; what: the path, or the names with commas; seen: what
-    there is in its place so far."""
+    """Something that must be true before launch. kind: "rank table", "hosts" or "muster"; what: the path, the names with commas, or
+    who meets where; seen: what there is in its place so far."""
 
     kind: str
     what: str
@@ -80,9 +80,31 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Muster:
+    """Where and how the nodes of the job meet before launch and stay in touch after it (docs/muster.md).
+
+    node, hosts: this node's index and the names of all, in the platform's order, which a rank table may change afterwards. port: node
+    0's. timeout_s: how long all wait for the last. lost_after_s: silence of a host's network after which the node
+    counts as lost. end_timeout_s: how long a node whose ranks have succeeded waits for the others. secret: where the key comes from,
+    "" where there is none and it is derived from the job's name. facts: what must be the same on all nodes; allowed: facts that
+    may differ.
+    """
+
+    node: int
+    hosts: tuple[str, ...]
+    port: int
+    timeout_s: float
+    lost_after_s: float
+    end_timeout_s: float
+    secret: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    allowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
-    processes. outputs: where a launcher's ranks write."""
+    processes. outputs: where a launcher's ranks write. muster: None for one node, or where it is switched off."""
 
     job: Job
     method: str
@@ -95,6 +117,7 @@ class Plan:
     gather: tuple[Process, ...] = ()
     prepare: tuple[Process, ...] = ()
     outputs: RankOutputs | None = None
+    muster: Muster | None = None
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -118,6 +141,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "files": [dataclasses.asdict(file) for file in plan.files],
         "services": [_process(service) for service in plan.services],
         "waits": [{"for": wait.kind, "what": wait.what, "timeout_s": wait.timeout_s, "seen": wait.seen} for wait in plan.waits],
+        "muster": _muster(plan.muster) if plan.muster else None,
         "gather": [_process(step) for step in plan.gather],
         "prepare": [_process(step) for step in plan.prepare],
         "processes": [_process(process) for process in plan.processes],
@@ -128,6 +152,11 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
     }
+
+
+def _muster(muster: Muster) -> dict[str, Any]:
+    values = dataclasses.asdict(muster)
+    return {"host": values.pop("hosts")[0], **values, "allowed": list(muster.allowed)}
 
 
 def _process(process: Process) -> dict[str, Any]:

@@ -6,15 +6,16 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
-from ranklaunch import reading, settings
+from ranklaunch import __version__, reading, settings
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers import ascend, base
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.adapters.launchers.route import ROUTE_PLAN
 from ranklaunch.errors import ConfigError
-from ranklaunch.files import Files, folder_of, join
+from ranklaunch.files import Files, absolute, folder_of, join
 from ranklaunch.job import Job, Program
-from ranklaunch.plan import Plan, Process
+from ranklaunch.muster import facts
+from ranklaunch.plan import Muster, Plan, Process, Wait
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
 
@@ -50,6 +51,7 @@ def make_plan(request: Request) -> Plan:
         raise
     _say_unused(plan, reader)
     prepare = _prepare(plan.job, reader)
+    plan = _mustered(plan, job, reader)
     reader.check()
     return dataclasses.replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
 
@@ -101,6 +103,55 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
         argv = (job.python, "-m", "pip", "install", "-r", _beside(folder, REQUIREMENTS))
         steps.append(_step(job, reader, REQUIREMENTS, argv))
     return tuple(steps)
+
+
+def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
+    """The plan with the nodes' meeting: it takes the place of waiting for node 0's name, which it waits for itself. job: the
+    platform's, known before any rank table is."""
+    if len(job.nodes) == 1 or not reader.get(reading.MUSTER):
+        return plan
+    port, timeout_s = reader.get(reading.MUSTER_PORT), reader.get(reading.MUSTER_TIMEOUT_S)
+    settings_of = launchers.LAUNCHERS[plan.method].VARIABLES
+    said = [reader.reading(v.value) for v in settings_of if not v.per_node]
+    if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
+        reader.problem(f"{reader.told(reading.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
+    muster = Muster(
+        node=job.node_index,
+        hosts=tuple(node.host for node in job.nodes),
+        port=port,
+        timeout_s=timeout_s,
+        lost_after_s=reader.get(reading.LOST_AFTER_S),
+        end_timeout_s=reader.get(reading.END_TIMEOUT_S),
+        secret=_secret(reader),
+        facts={
+            **facts.of_job(job, plan.method),
+            **{r.name: r.value for r in said if r},
+            **facts.of_program(job, reader.files, reader.cwd),
+            **facts.of_versions(
+                job,
+                reader.files,
+                reader.env.get("PATH", ""),
+                reader.cwd,
+                reader.get(reading.CANN_FOLDER) if reader.given(reading.CANN_FOLDER) else "",
+            ),
+            "ranklaunch": __version__,
+        },
+        allowed=reader.get(reading.MUSTER_ALLOW),
+    )
+    waits = tuple(wait for wait in plan.waits if (wait.kind, wait.what) != ("hosts", job.master))
+    meeting = Wait("muster", f"{len(job.nodes)} nodes at {base.address(job.master)}:{port}", timeout_s)
+    return dataclasses.replace(plan, muster=muster, waits=(*waits, meeting))
+
+
+def _secret(reader: Reader) -> str:
+    """Where the key is; the key itself is in no plan."""
+    if reader.given(reading.SECRET):
+        reader.get(reading.SECRET)
+        return reader.candidates(reading.SECRET)[0].source
+    if reader.given(reading.SECRET_FILE):
+        return absolute(reader.get(reading.SECRET_FILE), reader.cwd)
+    reader.note(reading.SECRET.value, "derived from the job's name", "default")
+    return ""
 
 
 def _beside(folder: str, name: str) -> str:

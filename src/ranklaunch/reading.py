@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ranklaunch import ranktable, settings
 from ranklaunch.files import absolute, which
 from ranklaunch.job import ACCELERATORS, Job, Program, make_nodes
+from ranklaunch.muster import facts
 from ranklaunch.settings import Reader, Variable
 
 METHOD = Variable(
@@ -50,6 +51,41 @@ WAIT_S = Variable(
 GRACE_S = Variable(
     "grace_s", ("RANKLAUNCH_GRACE_S",), settings.seconds, 25.0, "seconds from the first signal to SIGKILL, for all ranks together",
     option="--grace-s",
+)  # fmt: skip
+MUSTER = Variable(
+    "muster", ("RANKLAUNCH_MUSTER",), settings.flag, True,
+    "let the nodes of a job meet before launch and tell each other of the first failure; the same on every node", option="--muster",
+)  # fmt: skip
+MUSTER_PORT = Variable(
+    "muster_port", ("RANKLAUNCH_MUSTER_PORT",), settings.port, 18889, "port on node 0 at which the nodes meet", option="--muster-port",
+)  # fmt: skip
+MUSTER_TIMEOUT_S = Variable(
+    "muster_timeout_s", ("RANKLAUNCH_MUSTER_TIMEOUT_S",), settings.seconds, 600.0,
+    "seconds that the nodes wait for each other before launch, from when the first is ready", option="--muster-timeout-s",
+)  # fmt: skip
+MUSTER_ALLOW: Variable[tuple[str, ...]] = Variable(
+    "muster_allow", ("RANKLAUNCH_MUSTER_ALLOW",), settings.names, (),
+    "what may differ between the nodes, by the names that the refusal gives, with commas between them; all: everything",
+    option="--muster-allow",
+)  # fmt: skip
+LOST_AFTER_S = Variable(
+    "lost_after_s", ("RANKLAUNCH_LOST_AFTER_S",), settings.seconds_from(1), 20.0,
+    "seconds without an answer from a node's host after which the node counts as lost, at least 1", option="--lost-after-s",
+)  # fmt: skip
+END_TIMEOUT_S = Variable(
+    "end_timeout_s", ("RANKLAUNCH_END_TIMEOUT_S",), settings.seconds, 600.0,
+    "seconds that a node whose ranks have succeeded waits for those of the others", option="--end-timeout-s",
+)  # fmt: skip
+SECRET = Variable(
+    "secret", ("RANKLAUNCH_SECRET",), settings.text, "", "key of this job's muster, the same on every node",
+    default_text="derived from the job's name",
+)  # fmt: skip
+SECRET_FILE = Variable(
+    "secret_file", ("RANKLAUNCH_SECRET_FILE",), settings.text, "", "file with the key of this job's muster, such as a mounted Secret",
+)  # fmt: skip
+CANN_FOLDER = Variable(
+    "cann_folder", ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH"), settings.text, "", "where CANN is installed", "image",
+    default_text=" or ".join(facts.CANN_FOLDERS),
 )  # fmt: skip
 ACCELERATOR = Variable(
     "accelerator", ("RANKLAUNCH_ACCELERATOR",), settings.one_of(*ACCELERATORS), "", "npu, gpu or cpu", option="--accelerator",
@@ -121,7 +157,8 @@ VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS, NODE_INDEX,
     MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
-    NPU_SIGNS, GPU_SIGNS,
+    MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE,
+    NPU_SIGNS, GPU_SIGNS, CANN_FOLDER,
 )  # fmt: skip
 
 

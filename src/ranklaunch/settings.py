@@ -251,6 +251,22 @@ def seconds(value: str) -> float:
     return number
 
 
+def seconds_from(least: float) -> Callable[[str], float]:
+    def parse(value: str) -> float:
+        number = seconds(value)
+        if number < least:
+            msg = f"expected seconds, at least {least:g}"
+            raise ValueError(msg)
+        return number
+
+    return parse
+
+
+def names(value: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(name.strip() for name in text(value).split(",") if name.strip())
+
+
 def flag(value: str) -> bool:
     words = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
     word = value.strip().lower()

@@ -26,6 +26,9 @@ def as_text(plan: Plan) -> str:
         *_section("warnings", plan.warnings),
         *_section("files", (f"{file.path}  (mode {file.mode}, {len(file.text)} characters)" for file in plan.files)),
         *_section("waits", (f"{wait.kind}: {wait.what}, at most {wait.timeout_s:g} s" for wait in plan.waits)),
+        *_section(
+            "the same on all nodes", (f"{name} = {value or '(none)'}" for name, value in (plan.muster.facts if plan.muster else {}).items())
+        ),
         *_section("removed from the environment", _unset(plan.processes)),
         *_section("before planning again", (line for step in plan.gather for line in _shown(step))),
         *_section("before launch", (line for step in plan.prepare for line in _shown(step))),

@@ -10,8 +10,22 @@ SCHEMA = "ranklaunch.verdict/1"
 
 
 @dataclass(frozen=True)
+class Known:
+    """What the catalogue of known errors says of a line that a process wrote. kind: "cause", or "consequence" of another rank's
+    failure. source: where that can be read."""
+
+    name: str
+    kind: str
+    line: str
+    meaning: str
+    remedy: str
+    source: str
+
+
+@dataclass(frozen=True)
 class Culprit:
-    """The process whose failure decided. exit_code: 128+N when signal N killed it. rank: None for a launcher or a preparing step."""
+    """A process whose failure decided, or could have. exit_code: 128+N when signal N killed it. rank: None for a launcher, a preparing
+    step or ranklaunch itself. time: when it ended, UTC by node 0's clock."""
 
     node: int
     rank: int | None
@@ -21,6 +35,9 @@ class Culprit:
     out_of_memory: bool
     last_lines: tuple[str, ...]
     name: str = ""
+    host: str = ""
+    time: str = ""
+    error: Known | None = None
 
 
 @dataclass(frozen=True)
@@ -35,7 +52,9 @@ class Victim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """outcome: succeeded, failed or stopped. started, ended: UTC, ISO 8601."""
+    """outcome: succeeded, failed or stopped. started, ended: UTC, ISO 8601. failures: other processes that ended by themselves and
+    did not decide. notes: what else is worth knowing. victims are this node's; all but victims, started and ended is the same on
+    every node of the job."""
 
     outcome: str
     exit_code: int
@@ -44,6 +63,8 @@ class Verdict:
     victims: tuple[Victim, ...]
     started: str
     ended: str
+    failures: tuple[Culprit, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

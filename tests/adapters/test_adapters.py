@@ -182,6 +182,10 @@ SCHEMA: dict[str, Any] = {
     "waits": [{"for": str, "what": str, "timeout_s": (int, float), "seen": str}],
     "gather": [PROCESS],
     "prepare": [PROCESS],
+    "muster": {
+        "host": str, "node": int, "port": int, "timeout_s": (int, float), "lost_after_s": (int, float), "end_timeout_s": (int, float),
+        "secret": str, "facts": {str: str}, "allowed": [str],
+    },
     "rank_logs": [{"rank": int, "log": str, "tag": str}],
     "processes": [PROCESS],
     "limits": {"wait_s": (int, float), "grace_s": (int, float)},
@@ -198,6 +202,8 @@ def check_json(data: dict[str, Any]) -> None:
 
 
 def check(value: Any, shape: Any, where: str) -> None:
+    if where == "plan.muster" and value is None:  # one node, or switched off
+        return
     if isinstance(shape, dict) and str in shape:
         assert all(isinstance(key, str) and isinstance(each, str) for key, each in value.items()), where
     elif isinstance(shape, dict):

@@ -76,7 +76,8 @@ def test_the_table_counts_where_counts_differ() -> None:
 
 def test_a_table_that_is_not_ready_is_waited_for() -> None:
     found = ranktable('{"status":"initializing"}', 2, 1, RANKLAUNCH_WAIT_S="30")
-    assert [(wait.kind, wait.what, wait.timeout_s) for wait in found.waits] == [("rank table", TABLE, 30)]
+    assert [(wait.kind, wait.timeout_s) for wait in found.waits] == [("rank table", 30), ("muster", 600)]
+    assert found.waits[0].what == TABLE
     assert found.files == ()
     assert ranks(found) == [2, 3]
 
@@ -86,7 +87,7 @@ def test_the_table_is_written_where_the_ranks_look() -> None:
     assert [file.path for file in found.files] == ["/logs/attempt_1/ranktable.json"]
     assert json.loads(found.files[0].text)["version"] == "1.0"
     assert found.processes[0].env["RANK_TABLE_FILE"] == found.files[0].path
-    assert found.waits == ()
+    assert [wait.kind for wait in found.waits] == ["muster"]
 
 
 def test_no_table_at_all_is_refused() -> None:

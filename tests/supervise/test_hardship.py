@@ -52,11 +52,16 @@ def silent_name_server(tmp_path: Path) -> Iterator[Path]:
 
 
 @needs_root
+@pytest.mark.parametrize("muster", ["on", "off"])
 @pytest.mark.parametrize("how", ["stopped", "deadline"])
-def test_a_name_server_that_never_answers(ranklaunch: Starter, silent_name_server: Path, how: str) -> None:
+def test_a_name_server_that_never_answers(ranklaunch: Starter, silent_name_server: Path, how: str, muster: str) -> None:
     """The system's resolver cannot be interrupted; neither a stop request nor the deadline waits for it."""
     mounted = ("unshare", "--mount", "sh", "-c", f"mount --bind '{silent_name_server}' /etc/resolv.conf && exec \"$@\"", "sh")
-    env = {"RANKLAUNCH_HOSTS": "node0.example,127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_WAIT_S": "600" if how == "stopped" else "3"}
+    deadline = "600" if how == "stopped" else "3"
+    env = {
+        "RANKLAUNCH_HOSTS": "node0.example,127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_WAIT_S": deadline, "RANKLAUNCH_MUSTER": muster,
+        "RANKLAUNCH_MUSTER_TIMEOUT_S": deadline,
+    }  # fmt: skip
     job = ranklaunch.spawn(1, child("sleeper.py"), env=env, outside=mounted)
     job.wait_for_event("wait")
     if how == "stopped":

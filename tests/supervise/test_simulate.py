@@ -20,6 +20,9 @@ def simulate(starter: Starter, nodes: int, slots: object, *words: object, method
     return starter.command("simulate", *options, "--log-dir", starter.folder / "logs", "--", *words, **how)
 
 
+SHARED = ("outcome", "exit_code", "reason", "culprit", "failures", "notes")
+
+
 def verdict(job: Job) -> dict[str, Any]:
     return checked_verdict(job.log_dir / "verdict.json")
 
@@ -79,9 +82,10 @@ def test_one_rank_fails(ranklaunch: Starter) -> None:
     culprit = {name: found["culprit"][name] for name in ("node", "rank", "exit_code", "signal", "last_lines")}
     assert culprit == {"node": 1, "rank": 3, "exit_code": 42, "signal": None, "last_lines": ["ready", "rank 3 exits with 42"]}
     assert [victim["node"] for victim in found["victims"]] == [0]
-    assert "rank 3 on node 1 exited with code 42" in job.err.text
+    assert "rank 3 on node 1 (127.0.0.2) exited with code 42" in job.err.text
     assert node_verdict(job, 1)["culprit"]["rank"] == 3
-    assert node_verdict(job, 0)["outcome"] == "stopped"
+    for node in range(2):
+        assert {name: node_verdict(job, node)[name] for name in SHARED} == {name: found[name] for name in SHARED}
 
 
 def test_one_rank_is_killed(ranklaunch: Starter) -> None:

@@ -111,9 +111,10 @@ def test_while_waiting_for_a_rank_table(ranklaunch: Starter, tmp_path: Path) -> 
     assert job.out.text == ""
 
 
-def test_while_waiting_for_a_host(ranklaunch: Starter) -> None:
+@pytest.mark.parametrize("muster", ["on", "off"])
+def test_while_waiting_for_a_host(ranklaunch: Starter, muster: str) -> None:
     """A name server that never answers does not hold the end either."""
-    env = {"RANKLAUNCH_HOSTS": "localhost-does-not-exist.invalid,127.0.0.2", "RANKLAUNCH_NODE": "1"}
+    env = {"RANKLAUNCH_HOSTS": "localhost-does-not-exist.invalid,127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_MUSTER": muster}
     job = ranklaunch.spawn(1, child("sleeper.py"), env=env)
     job.wait_for_event("wait")
     job.send(signal.SIGTERM)

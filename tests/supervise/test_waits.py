@@ -81,7 +81,7 @@ def test_a_rank_table_that_is_wrong_is_not_waited_for(ranklaunch: Starter, tmp_p
 
 
 def test_a_host_that_never_resolves(ranklaunch: Starter) -> None:
-    env = {"RANKLAUNCH_HOSTS": f"{NOWHERE},127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_WAIT_S": "3"}
+    env = {"RANKLAUNCH_HOSTS": f"{NOWHERE},127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_WAIT_S": "3", "RANKLAUNCH_MUSTER": "off"}
     began = time.monotonic()
     job = ranklaunch.spawn(1, child("environment.py"), env=env)
     verdict = check_end(job, "failed", 75, victims={})
@@ -91,9 +91,18 @@ def test_a_host_that_never_resolves(ranklaunch: Starter) -> None:
     assert any("waiting for hosts" in line and f"{NOWHERE} (" in line for line in job.err.lines)
 
 
+def test_a_muster_at_a_host_that_never_resolves(ranklaunch: Starter) -> None:
+    env = {"RANKLAUNCH_HOSTS": f"{NOWHERE},127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_MUSTER_TIMEOUT_S": "3"}
+    job = ranklaunch.spawn(1, child("environment.py"), env=env)
+    verdict = check_end(job, "failed", 75, victims={})
+    for text in ("waited 3 s in vain for", f"node 0 ({NOWHERE}): its name does not resolve", "RANKLAUNCH_MUSTER_TIMEOUT_S"):
+        assert text in verdict["reason"]
+    assert any("muster: waiting for" in line and NOWHERE in line for line in job.err.lines)
+
+
 def test_a_host_that_resolves(ranklaunch: Starter) -> None:
     """The ranks of a node that had to wait leave everything in one folder, as any other."""
-    env = {"RANKLAUNCH_HOSTS": "localhost,127.0.0.2", "RANKLAUNCH_NODE": "1"}
+    env = {"RANKLAUNCH_HOSTS": "localhost,127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_MUSTER": "off"}
     job = ranklaunch.spawn(2, child("environment.py"), env=env)
     check_end(job, "succeeded", 0)
     assert [(place["RANK"], place["WORLD_SIZE"]) for rank in (2, 3) for place in places(job.log(rank))] == [("2", "4"), ("3", "4")]

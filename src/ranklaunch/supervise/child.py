@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from ranklaunch.supervise.output import PipeReader
 from ranklaunch.supervise.signals import Signals, block, unblock
 
 CANNOT_EXECUTE = 126  # as shells say it
+# Of open files: what ranks get, whatever ranklaunch needs for itself.
+INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 @dataclass
@@ -26,6 +29,7 @@ class Child:
     pidfd: int = -1
     status: int | None = None
     max_rss_kb: int = 0
+    ended_at: float = 0.0  # monotonic seconds
     signalled: list[int] = field(default_factory=list)
 
     @property
@@ -108,6 +112,7 @@ def _become(process: Process, path: str, env: dict[str, str], output: int, signa
         if process.cwd:
             os.chdir(process.cwd)
         signals.to_default()
+        resource.setrlimit(resource.RLIMIT_NOFILE, INHERITED_LIMIT)
         unblock()
         os.execve(path, process.argv, env)
     except BaseException as error:

@@ -1,106 +1,228 @@
-"""From what ended, and in which order, to the verdict."""
+"""From the processes that ended, and from what they wrote, to the suspects of this node and to its verdict."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterable
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from ranklaunch import blame
+from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.plan import Plan, Process
 from ranklaunch.supervise.child import Child
+from ranklaunch.supervise.memory import Memory
 from ranklaunch.supervise.record import now
 from ranklaunch.supervise.signals import name_of
-from ranklaunch.verdict import Culprit, Failure, Verdict, Victim
+from ranklaunch.verdict import Culprit, Failure, Known, Verdict, Victim
 
 Explain = Callable[[Process, str], Optional[Failure]]
+Told = Callable[[Process], Optional[Judgement]]
+
+CANNOT_SAVE = 0.001  # share of a file system below which it counts as full
+AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What decided. child: whose end it was; the reason is then made from how it ended."""
+    """What decided on this node. child: whose end it was; the reason is then made from how it ended. from_elsewhere: another node
+    said so. at: monotonic seconds. killed: ranklaunch itself was."""
 
     outcome: str
     exit_code: int
     reason: str
     child: Child | None = None
+    from_elsewhere: bool = False
+    at: float = 0.0
+    killed: bool = False
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the supervisor knows beside the processes themselves. started: when it began. oom_kills: how often the kernel has killed
-    for memory since. explain: which rank failed, by a launcher's own output."""
+    """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
+    explain: which rank failed, by a launcher's own output. told: what a process that is itself a ranklaunch has found. wall: monotonic
+    seconds to those since 1970, by node 0's clock."""
 
-    started: str
-    oom_kills: int
+    memory: Memory
     explain: Explain
+    told: Told
     last_lines_of_rank: Callable[[int], tuple[str, ...]]
+    wall: Callable[[float], float]
 
 
-def verdict(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evidence) -> Verdict:
-    failure = _failure(ending.child, evidence) if ending.child else None
-    culprit = _culprit(plan, ending.child, failure, evidence) if ending.child and failure else None
-    victims = () if ending.outcome == "succeeded" else tuple(_victims(plan, ending, ended, failure))
+def judgement(plan: Plan, ending: Ending, suspects: Sequence[Suspect], finishes: Sequence[Finish], evidence: Evidence) -> Judgement:
+    """This node's own, which is the job's where there is no other node to ask."""
+    told = evidence.told(ending.child.process) if ending.child else None
+    if told and ending.child and told.exit_code == ending.child.code:
+        return told
+    if ending.outcome == "succeeded" or not suspects:
+        return Judgement(ending.outcome, ending.exit_code, ending.reason)
+    return blame.judge(suspects, finishes, full_disks(plan))
+
+
+def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence, started: str) -> Verdict:
+    """What all nodes say, and what happened on this one."""
+    victims = () if common.outcome == "succeeded" else tuple(_victims(plan, ending, ended, evidence))
     return Verdict(
-        outcome=ending.outcome,
-        exit_code=culprit.exit_code if culprit else ending.exit_code,
-        reason=ending.reason or (_sentence(culprit) if culprit else ""),
-        culprit=culprit,
-        victims=victims,
-        started=evidence.started,
-        ended=now(),
-    )
+        common.outcome, common.exit_code, common.reason, common.culprit, victims, started, now(), common.failures, common.notes
+    )  # fmt: skip
 
 
-def name(culprit: Culprit) -> str:
-    return f"rank {culprit.rank}" if culprit.rank is not None else culprit.name
-
-
-def everything(plan: Plan) -> str:
-    """What a node has to do, as the subject of a sentence."""
+def everything(plan: Plan, *, of_job: bool = False) -> str:
+    """What a node, or the job, has to do, as the subject of a sentence."""
     job = plan.job
     if plan.method == "simulate":
         return f"all {len(job.nodes)} nodes"
+    if of_job and len(job.nodes) > 1:
+        return (
+            f"all {job.world_size} ranks on {len(job.nodes)} nodes"
+            if plan.method != "plain"
+            else f"the program on all {len(job.nodes)} nodes"
+        )
     if job.node.slots == 1 or plan.method == "plain":
         return "the program"
     return f"all {job.node.slots} ranks" if len(job.nodes) == 1 else f"all {job.node.slots} ranks of node {job.node_index}"
 
 
-def _failure(child: Child, evidence: Evidence) -> Failure:
-    """The process that failed first or, where a launcher started the ranks, the rank that its own output names."""
-    assert child.reader
-    told = evidence.explain(child.process, child.reader.output.tail.decode(errors="replace")) if child.code else None
-    return told or Failure(child.process.rank, child.code, child.signal, child.identity.pid)
+def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evidence) -> list[Suspect]:
+    """Everything on this node that ended by itself and not well. Whom we or a launcher ended is a victim, unless what it had written
+    by then names a cause."""
+    found: list[Suspect] = []
+    if not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded":
+        found.append(_of_ending(plan, ending, evidence.wall(ending.at)))
+    for child in ended:
+        if child.code:
+            found += _of_child(plan, child, evidence)
+    return _with_memory(found, evidence.memory)
 
 
-def _culprit(plan: Plan, child: Child, failure: Failure, evidence: Evidence) -> Culprit:
+def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Suspect:
+    """What is known in the moment of the ending, before anything is looked into."""
+    child = ending.child
+    if not child:
+        return _of_ending(plan, ending, wall(ending.at))
+    failure = Failure(child.process.rank, child.code, child.signal, child.identity.pid)
+    culprit = _culprit(plan, child, failure, (), None, wall(child.ended_at))
+    return Suspect(culprit.node, wall(child.ended_at), ending.outcome, ending.exit_code, "", culprit)
+
+
+def full_disks(plan: Plan) -> Iterable[str]:
+    """File systems on which nothing more can be stored: a cause that often nobody has written down, for the same reason."""
+    seen = set()
+    for folder in (plan.job.log_dir, ".", "/tmp", "/dev/shm"):
+        try:
+            device, state = os.stat(folder).st_dev, os.statvfs(folder)
+        except OSError:
+            continue
+        full = state.f_blocks and state.f_bavail < state.f_blocks * CANNOT_SAVE
+        no_entries = state.f_files and not state.f_favail
+        if (full or no_entries) and device not in seen:
+            seen.add(device)
+            yield f"{_placed(plan, '')}the file system of {os.path.abspath(folder)} is full{'' if full else ': no inode is left'}"
+
+
+def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:
+    """Of ranklaunch itself: asked to stop, in vain waiting, killed."""
+    job = plan.job
+    culprit = None
+    if ending.killed:
+        culprit = Culprit(job.node_index, None, None, 137, "SIGKILL", False, (), "ranklaunch", job.node.host, blame.iso(at))
+    return Suspect(job.node_index, at, ending.outcome, ending.exit_code, _placed(plan, ending.reason), culprit)
+
+
+def _placed(plan: Plan, text: str) -> str:
+    """A text with the node that it is about, where there are several."""
+    job = plan.job
+    return f"{blame.place(job.node_index, job.node.host)}: {text}" if len(job.nodes) > 1 else text
+
+
+def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
     assert child.reader
+    output = child.reader.output
+    failure = evidence.explain(child.process, output.tail.decode(errors="replace"))
+    failure = failure or Failure(child.process.rank, child.code, child.signal, child.identity.pid)
+    at = evidence.wall(child.ended_at)
     lines = evidence.last_lines_of_rank(failure.rank) if failure.rank is not None else ()
+    lines = failure.last_lines or lines or output.last_lines()
+    error = known("\n".join(lines)) or (known(output.tail.decode(errors="replace")) if not failure.last_lines else None)
+    if not child.signalled or _own_cause(child, error):
+        culprit = _culprit(plan, child, failure, lines, error, at)
+        yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
+    if plan.outputs and not child.signalled:
+        yield from _below(plan, child, failure, evidence, at)
+
+
+def _below(plan: Plan, child: Child, failure: Failure, evidence: Evidence, at: float) -> Iterable[Suspect]:
+    """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause."""
+    assert plan.outputs
+    for rank in range(plan.outputs.first_rank, plan.outputs.first_rank + len(plan.outputs.logs)):
+        lines = evidence.last_lines_of_rank(rank) if rank != failure.rank else ()
+        error = known("\n".join(lines)) if lines else None
+        if error and error.kind != blame.CONSEQUENCE:
+            told = Failure(rank, failure.exit_code if failure.exit_code < 128 else 1)
+            culprit = _culprit(plan, child, told, lines, error, at + AFTER)
+            yield Suspect(culprit.node, at + AFTER, "failed", culprit.exit_code, "", culprit)
+
+
+def _own_cause(child: Child, error: Known | None) -> bool:
+    """A process that was on its way out by itself when it was told to end: it exited, and had written why."""
+    return bool(error and error.kind != blame.CONSEQUENCE and not child.signal)
+
+
+def known(text: str) -> Known | None:
+    """What the catalogue of known errors says of an output."""
+    from ranklaunch import catalogue  # large, and only failures need it
+
+    finding = catalogue.find(text)
+    if not finding:
+        return None
+    error = finding.error
+    return Known(error.name, error.kind, finding.line.strip(), error.meaning, error.remedy, error.source)
+
+
+def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...], error: Known | None, at: float) -> Culprit:
+    node = next(node for node in (failure.node, child.process.node, plan.job.node_index) if node is not None)
     return Culprit(
-        node=next(node for node in (failure.node, child.process.node, plan.job.node_index) if node is not None),
+        node=node,
         rank=failure.rank,
         pid=failure.pid,
         exit_code=failure.exit_code,
         signal=name_of(failure.signal) if failure.signal else None,
-        out_of_memory=failure.signal == signal.SIGKILL and evidence.oom_kills > 0,
-        last_lines=failure.last_lines or lines or child.reader.output.last_lines(),
+        out_of_memory=False,
+        last_lines=lines,
         name=child.process.name,
+        host=plan.job.nodes[node].host if len(plan.job.nodes) > max(1, node) else "",
+        time=blame.iso(at),
+        error=error,
     )
 
 
-def _victims(plan: Plan, ending: Ending, ended: Iterable[Child], failure: Failure | None) -> Iterable[Victim]:
-    for rank, number in sorted(failure.victims) if failure else ():
-        yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
+def _with_memory(found: list[Suspect], memory: Memory) -> list[Suspect]:
+    """As many of those that were killed as the kernel says that it has killed for memory, the first of them first; or, where none of
+    them was, the one that says that a process of its own was."""
+    left = memory.kills
+    result = []
+    for suspect in found:
+        culprit = suspect.culprit
+        if left and culprit and (culprit.signal == "SIGKILL" or _lost_a_worker(culprit)):
+            left -= 1
+            culprit = dataclasses.replace(culprit, out_of_memory=True)
+            suspect = dataclasses.replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{memory.described}")
+        result.append(suspect)
+    return result
+
+
+def _lost_a_worker(culprit: Culprit) -> bool:
+    return culprit.signal is None and any("signal: Killed" in line or "SIGKILL" in line for line in culprit.last_lines)
+
+
+def _victims(plan: Plan, ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[Victim]:
+    if ending.child and ending.child.code and ending.child.reader:
+        failure = evidence.explain(ending.child.process, ending.child.reader.output.tail.decode(errors="replace"))
+        for rank, number in sorted(failure.victims) if failure else ():
+            yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     told = [child for child in ended if child is not ending.child and child.signalled]
     for child in sorted(told, key=lambda c: (c.process.rank is None, c.process.rank or 0)):
         node = plan.job.node_index if child.process.node is None else child.process.node
         yield Victim(node, child.process.rank, name_of(child.signalled[-1]), child.process.name)
-
-
-def _sentence(culprit: Culprit) -> str:
-    who = f"{name(culprit)} on node {culprit.node}"
-    if culprit.out_of_memory:
-        return f"{who} was killed by {culprit.signal}: out of memory, by the kernel's own count"
-    if culprit.signal:
-        return f"{who} was killed by {culprit.signal}"
-    return f"{who} exited with code {culprit.exit_code}"

@@ -31,10 +31,15 @@ class Loop:
         self._order = itertools.count()
 
     def on_readable(self, fd: int, callback: Callback) -> None:
-        self._selector.register(fd, selectors.EVENT_READ, callback)
+        self._selector.register(fd, selectors.EVENT_READ, (callback, None))
 
     def on_writable(self, fd: int, callback: Callback) -> None:
-        self._selector.register(fd, selectors.EVENT_WRITE, callback)
+        self._selector.register(fd, selectors.EVENT_WRITE, (None, callback))
+
+    def change(self, fd: int, on_readable: Callback | None, on_writable: Callback | None) -> None:
+        """What a registered descriptor is waited for from now on: at least one of the two."""
+        events = (selectors.EVENT_READ if on_readable else 0) | (selectors.EVENT_WRITE if on_writable else 0)
+        self._selector.modify(fd, events, (on_readable, on_writable))
 
     def forget(self, fd: int) -> None:
         self._selector.unregister(fd)
@@ -47,10 +52,11 @@ class Loop:
     def step(self) -> None:
         """Waits for the next thing to happen and calls back for it. Descriptors come in the order in which they became ready: for
         pidfds that is the order of the deaths."""
-        for key, _ in self._selector.select(self._timeout()):
-            # An earlier callback of this round may have forgotten the descriptor, or given its number to another.
-            if self._selector.get_map().get(key.fileobj) is key:
-                key.data()
+        for key, events in self._selector.select(self._timeout()):
+            for event, callback in zip((selectors.EVENT_READ, selectors.EVENT_WRITE), key.data):
+                # An earlier callback of this round may have forgotten the descriptor, or given its number to another.
+                if callback and events & event and self._selector.get_map().get(key.fileobj) is key:
+                    callback()
         now = self.clock()
         while self._timers and self._timers[0][0] <= now:
             callback = heapq.heappop(self._timers)[2].callback

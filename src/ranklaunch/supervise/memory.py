@@ -1,27 +1,61 @@
-"""Proof of out-of-memory kills: the kernel counts them per cgroup."""
+"""Proof of out-of-memory kills: the kernel counts them per cgroup, and remembers how much memory was in use at most."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 _PLACES = (
-    # cgroup v2, then v1: (line of /proc/self/cgroup, folder of the hierarchy, file with an "oom_kill N" line)
-    (r"^0::(.*)$", "/sys/fs/cgroup", "memory.events"),
-    (r"^[0-9]+:[^:]*\bmemory\b[^:]*:(.*)$", "/sys/fs/cgroup/memory", "memory.oom_control"),
+    # cgroup v2, then v1: (line of /proc/self/cgroup, folder of the hierarchy, file with an "oom_kill N" line, peak, limit)
+    (r"^0::(.*)$", "/sys/fs/cgroup", "memory.events", "memory.peak", "memory.max"),
+    (
+        r"^[0-9]+:[^:]*\bmemory\b[^:]*:(.*)$",
+        "/sys/fs/cgroup/memory",
+        "memory.oom_control",
+        "memory.max_usage_in_bytes",
+        "memory.limit_in_bytes",
+    ),
 )
+_NO_LIMIT = 1 << 60  # cgroup v1 writes the largest number of pages there is
+GIB = 1 << 30
 
 
-def oom_kills() -> int | None:
-    """How many processes of this container the kernel has killed for memory so far; None where it does not say."""
-    groups = _read("/proc/self/cgroup")
-    for pattern, folder, name in _PLACES:
+class Memory(NamedTuple):
+    """kills: processes of this container that the kernel has killed for memory. peak, limit: bytes; 0 where it does not say."""
+
+    kills: int = 0
+    peak: int = 0
+    limit: int = 0
+
+    @property
+    def described(self) -> str:
+        """For the end of a sentence."""
+        if not self.limit:
+            return f" ({self.kills} killed)"
+        return f" ({self.kills} killed; at most {self.peak / GIB:.2f} GiB in use of {self.limit / GIB:.2f} GiB allowed)"
+
+    def since(self, before: Memory) -> Memory:
+        return self._replace(kills=max(0, self.kills - before.kills))
+
+
+def look(proc: str = "/proc/self/cgroup", root: str = "") -> Memory:
+    """The state of this container's own group. root: folder below which the hierarchies are, for tests."""
+    groups = _read(proc)
+    for pattern, folder, events, peak, limit in _PLACES:
         own = re.search(pattern, groups, re.MULTILINE)
         # Inside a container the hierarchy's own folder may already be the container's group.
-        for group in (own[1].rstrip("/"), "") if own else ("",):
-            count = re.search(r"^oom_kill ([0-9]+)$", _read(f"{folder}{group}/{name}"), re.MULTILINE)
+        for group in dict.fromkeys((own[1].rstrip("/"), "") if own else ("",)):
+            place = f"{root}{folder}{group}"
+            count = re.search(r"^oom_kill ([0-9]+)$", _read(f"{place}/{events}"), re.MULTILINE)
             if count:
-                return int(count[1])
-    return None
+                return Memory(int(count[1]), _number(f"{place}/{peak}"), _number(f"{place}/{limit}"))
+    return Memory()
+
+
+def _number(path: str) -> int:
+    text = _read(path).strip()
+    value = int(text) if text.isdigit() else 0
+    return value if value < _NO_LIMIT else 0
 
 
 def _read(path: str) -> str:

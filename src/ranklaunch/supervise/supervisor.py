@@ -1,18 +1,22 @@
 """The heart: executes a plan in phases on one loop, decides by the first failure, ends everything, and reports.
 
-Phases: wait, write files, prepare, launch, watch. Whatever happens first in any of them (a failure, a stop request, an error of our
-own, success) becomes the ending; nothing that follows changes it.
+Phases: join, wait, write files, prepare, muster, launch, watch. Whatever happens first in any of them (a failure, a stop request, an
+error of our own, another node's failure, success of the whole job) becomes the ending; nothing that follows changes it. What the job
+died of is then said by node 0 for all nodes, once all have stopped.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import resource  # noqa: F401 - os.wait4 imports it at its first call, for which there may be no descriptor left by then
 import signal
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from ranklaunch import blame
+from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import DEFECT, ConfigError, MissingProgramError, RanklaunchError, WaitError
 from ranklaunch.files import Files
 from ranklaunch.plan import File, Plan, Process, as_json
@@ -21,12 +25,13 @@ from ranklaunch.supervise import judge, memory, tree
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.console import Console
 from ranklaunch.supervise.follow import Follower
-from ranklaunch.supervise.judge import Ending, Explain
+from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.loop import Loop
+from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.output import Output, PipeReader, make_pipe
 from ranklaunch.supervise.record import Record, now, write_file
 from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
-from ranklaunch.supervise.stop import Stopper
+from ranklaunch.supervise.stop import LEADERS_SHARE, Stopper
 from ranklaunch.verdict import Verdict
 
 LEAST_FLUSH_S = 1.0
@@ -49,6 +54,7 @@ class Supervisor:
         guard: int = -1,
         replan: Callable[[], Plan] | None = None,
         explain: Explain = lambda process, tail: None,
+        told: Told = lambda process: None,
     ) -> None:
         self.plan = plan
         self.ending: Ending | None = None
@@ -58,10 +64,13 @@ class Supervisor:
         self._record = record
         self._replan = replan
         self._explain = explain
+        self._told = told
         self._started = now()
-        self._oom_before = memory.oom_kills()
+        self._memory_before = memory.look()
         self._running: dict[int, Child] = {}
         self._failing: set[int] = set()
+        self._finishes: list[Finish] = []
+        self._finished = False  # this node's ranks have succeeded
         self._ended: list[Child] = []
         self._readers: list[PipeReader] = []
         self._follower: Follower | None = None
@@ -73,14 +82,15 @@ class Supervisor:
         self._console = Console(1, self._loop, on_room=self._resume)
         self._own = Console(2, self._loop)
         self._stopper = Stopper(self._loop, plan.limits.grace_s, lambda: self._running.values(), self.say)
+        self._nodes = Nodes(plan, env, self._loop, self.say, self)
         self._loop.on_readable(signals.fd, self._on_signals)
         if guard >= 0:
             self._loop.on_readable(guard, lambda: self._on_guard(guard))
 
     def run(self) -> Verdict:
         try:
-            phases = (self._check, self._wait, self._gather, self._write_files, self._prepare, self._launch, self._watch)
-            for phase in phases:
+            before = (self._join, self._check, self._wait, self._gather, self._write_files, self._prepare)
+            for phase in (*before, self._muster, self._launch, self._watch):
                 self._take_signals()
                 if self.ending:
                     break
@@ -94,14 +104,20 @@ class Supervisor:
             self._end(Ending("failed", DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
         self._stop()
         assert self.ending is not None
-        verdict = judge.verdict(self.plan, self.ending, self._ended, self._evidence())
+        evidence = self._evidence()
+        verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._ended, evidence, self._started)
         self._report(verdict)
+        self._nodes.finish()
         return verdict
 
     def say(self, text: str) -> None:
         self._own.write(f"ranklaunch: {text}\n".encode(errors="backslashreplace"))
 
     # Phases
+
+    def _join(self) -> None:
+        """The way to the other nodes is opened first: what goes wrong from here on is told to all of them."""
+        self._nodes.join()
 
     def _check(self) -> None:
         """What would fail after the waits fails before them, unless a preparing step may still bring it."""
@@ -118,12 +134,13 @@ class Supervisor:
             return
         from ranklaunch.supervise import waits  # sockets and threads, which most starts do not need
 
-        done: set[tuple[str, str]] = set()
+        done = {(wait.kind, wait.what) for wait in self.plan.waits if wait.kind == "muster"}  # which comes last, when all is ready
         while not self.ending:
             wait = next((w for w in self.plan.waits if (w.kind, w.what) not in done), None)
             if not wait:
                 break
             done.add((wait.kind, wait.what))
+            self._nodes.busy(f"waiting for {wait.kind} {wait.what}")
             self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
             condition: waits.Condition
             if wait.kind == "hosts":
@@ -164,10 +181,21 @@ class Supervisor:
 
     def _run_steps(self, steps: tuple[Process, ...]) -> None:
         for step in steps:
+            self._nodes.busy(step.name)
             self._start(step)
             self._loop.run_until(lambda: self.ending is not None or not self._running)
             if self.ending:
                 return
+
+    def _muster(self) -> None:
+        """Until every node is here, agrees and is released. A preparing step may have changed what is compared."""
+        if not self.plan.muster:
+            return
+        plan = self._replan() if self.plan.prepare and self._replan else self.plan
+        assert plan.muster
+        self._record.event("wait", kind="muster", what=self.plan.waits[-1].what, timeout_s=plan.muster.timeout_s)
+        seconds = self._nodes.muster(plan.muster.facts, lambda: self.ending is not None)
+        self._record.event("waited", kind="muster", what=self.plan.waits[-1].what, seconds=round(seconds, 3))
 
     def _launch(self) -> None:
         self._require()
@@ -215,18 +243,24 @@ class Supervisor:
         name = name_of(number)
         self._record.event("signal", signal=name)
         self._stop_by = min(self._stop_by, self._loop.clock() + self.plan.limits.grace_s)
-        if self.ending is None:
+        if self.ending is None and self._finished:
+            self._nodes.leave()
+            self._end(
+                Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded; {name} came while the other nodes were still running")
+            )
+        elif self.ending is None:
             self.say(f"{name}: stopping, at most {self.plan.limits.grace_s:g} s")
             self._end(Ending("stopped", 128 + number, f"stopped by {name}"))
             self._stopper.begin(number)
         elif number == signal.SIGINT:
+            self._nodes.hurry()
             self.say("SIGINT again: ending everything now")
             self._stopper.kill_all()
 
     def _on_guard(self, guard: int) -> None:
         """The outer process was killed: nobody is left to be told, so everything ends at once."""
         self._loop.forget(guard)
-        self._end(Ending("stopped", 128 + signal.SIGKILL, "ranklaunch itself was killed"))
+        self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed by SIGKILL", killed=True))
         self._stopper.begin(signal.SIGKILL)
         self._stopper.kill_all()
 
@@ -254,7 +288,7 @@ class Supervisor:
         child = self._running.pop(pid, None)
         if child is None:
             return
-        child.status, child.max_rss_kb = status, max_rss_kb
+        child.status, child.max_rss_kb, child.ended_at = status, max_rss_kb, self._loop.clock()
         self._ended.append(child)
         if child.pidfd >= 0:
             self._loop.forget(child.pidfd)
@@ -269,6 +303,8 @@ class Supervisor:
 
     def _judge(self, child: Child) -> None:
         """The first failure decides; success needs every process."""
+        if not child.code and child.process.rank is not None:
+            self._finishes.append(Finish(self.plan.job.node_index, child.process.rank, self._nodes.wall(child.ended_at)))
         if self.ending:
             return
         if child.code != 0:
@@ -279,6 +315,17 @@ class Supervisor:
         elif child.process in self.plan.services:
             self._end(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it", child))
         elif not any(other.process in self.plan.processes for other in self._running.values()):
+            self._succeed()
+
+    def _succeed(self) -> None:
+        """This node has; the job has when all have."""
+        self._finished = True
+        at = self._loop.clock()
+        own = Finish(self.plan.job.node_index, None, self._nodes.wall(at))
+        if self._nodes.done(own, f"{judge.everything(self.plan)} succeeded"):
+            self._finishes = [own]
+            self._record.event("done")
+        else:
             self._end(Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded"))
 
     def _on_output(self, child: Child) -> None:
@@ -287,7 +334,11 @@ class Supervisor:
         if failing and child.alive and child.identity.pid not in self._failing and failing in child.reader.output.tail:  # type: ignore[union-attr]
             self._failing.add(child.identity.pid)
             self._record.event("failing", name=child.process.name)
-            self._loop.after(self.plan.limits.grace_s, lambda: self._kill_ranks(child))
+            reason = f"{child.process.name} says that a rank of it has failed"
+            self._nodes.fail(lambda: judge.first_word(self.plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
+            # The other nodes wait for what it tells then, until the grace is over.
+            share = LEADERS_SHARE if self.plan.muster else 1
+            self._loop.after(self.plan.limits.grace_s * share, lambda: self._kill_ranks(child))
 
     def _kill_ranks(self, child: Child) -> None:
         """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
@@ -304,9 +355,36 @@ class Supervisor:
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
-            self.ending = ending
+            self.ending = ending = dataclasses.replace(ending, at=self._loop.clock())
+            if not ending.from_elsewhere and ending.outcome != "succeeded":
+                self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
             self._resume()
             self._record.event("ending", outcome=ending.outcome, by=ending.child.process.name if ending.child else ending.reason)
+
+    # What other nodes say
+
+    def on_released(self, text: str) -> None:
+        self._record.event("released", late=text)
+        self.say(text)
+
+    def on_stop(self, judgement: Judgement) -> None:
+        """Another node has failed. Where a rank of this one has too, its launcher is about to say more."""
+        if self.ending is None and not self._failing:
+            self.say(f"stopping, at most {self.plan.limits.grace_s:g} s: {judgement.reason}")
+            self._end_by(judgement)
+
+    def on_judged(self, judgement: Judgement) -> None:
+        if self.ending is None:
+            self._end_by(judgement)
+
+    def on_lost(self, suspect: Suspect) -> None:
+        if self.ending is None:
+            self._end_by(blame.judge([suspect]))
+
+    def _end_by(self, judgement: Judgement) -> None:
+        self._end(Ending(judgement.outcome, judgement.exit_code, judgement.reason, from_elsewhere=True))
+        if judgement.outcome != "succeeded":
+            self._stopper.begin(signal.SIGTERM)
 
     # Starting
 
@@ -369,11 +447,19 @@ class Supervisor:
 
     # The end
 
+    def _agree(self, evidence: judge.Evidence) -> Judgement:
+        """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""
+        assert self.ending
+        suspects = judge.suspects(self.plan, self.ending, self._ended, evidence)
+        own = judge.judgement(self.plan, self.ending, suspects, self._finishes, evidence)
+        return self._nodes.agree(own, suspects, self._finishes, self.ending)
+
     def _evidence(self) -> judge.Evidence:
         return judge.Evidence(
-            started=self._started,
-            oom_kills=(memory.oom_kills() or 0) - (self._oom_before or 0),
+            memory=memory.look().since(self._memory_before),
             explain=self._explain,
+            told=self._told,
+            wall=self._nodes.wall,
             last_lines_of_rank=self._last_lines_of_rank,
         )
 
@@ -390,14 +476,22 @@ class Supervisor:
         for text in self._trouble:
             self.say(text)
         if verdict.culprit and verdict.culprit.last_lines:
-            self.say(f"last lines of {judge.name(verdict.culprit)}:")
+            self.say(f"last lines of {blame.name(verdict.culprit)}:")
             for line in verdict.culprit.last_lines:
                 self._own.write(f"  {line}\n".encode(errors="backslashreplace"))
         self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
         path = self._record.verdict(verdict)
         self.say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
+        for text in (*self._advice(verdict), *verdict.notes):
+            self.say(text)
         self.say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
         self._flush(self._own)
+
+    def _advice(self, verdict: Verdict) -> Iterable[str]:
+        error = verdict.culprit.error if verdict.culprit else None
+        if error:
+            yield f"seen: {error.line}"
+            yield f"remedy: {error.remedy} ({error.source})"
 
     def _flush(self, console: Console) -> None:
         """Waits while the reader takes something: not for one that has stopped reading, and inside the grace after a stop request."""

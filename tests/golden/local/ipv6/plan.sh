@@ -1,6 +1,6 @@
 #!/bin/sh
 # local, node 1 of 2, method pytorch (RANKLAUNCH_METHOD=pytorch)
-# first: wait for hosts 2001:db8::1
+# first: wait for muster 2 nodes at [2001:db8::1]:18889
 (
 set -eu
 mkdir -p /workspace/ranklaunch-logs/attempt_1

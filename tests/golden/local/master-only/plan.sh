@@ -1,6 +1,6 @@
 #!/bin/sh
 # local, node 2 of 3, method torchrun (no method asked for, no rank table, 6 ranks)
-# first: wait for hosts 192.0.2.1
+# first: wait for muster 3 nodes at 192.0.2.1:18889
 # the ranks write below /workspace/ranklaunch-logs/attempt_1/torchrun
 (
 set -eu

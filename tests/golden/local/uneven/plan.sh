@@ -1,6 +1,6 @@
 #!/bin/sh
 # local, node 2 of 3, method spawn (option --method spawn)
-# first: wait for hosts n0
+# first: wait for muster 3 nodes at n0:18889
 (
 set -eu
 mkdir -p /workspace/ranklaunch-logs/attempt_1

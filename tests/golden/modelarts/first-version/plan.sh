@@ -1,6 +1,6 @@
 #!/bin/sh
 # job0a1b2c, node 1 of 2, method torchrun (no method asked for, no rank table, 4 ranks)
-# first: wait for hosts 192.0.2.11
+# first: wait for muster 2 nodes at 192.0.2.11:18889
 # the ranks write below /workspace/ranklaunch-logs/attempt_1/torchrun
 (
 set -eu

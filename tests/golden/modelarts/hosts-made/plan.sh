@@ -1,6 +1,6 @@
 #!/bin/sh
 # modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 2 of 4, method torchrun (no method asked for, no rank table, 32 ranks)
-# first: wait for hosts ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38
+# first: wait for muster 4 nodes at ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38:18889
 # the ranks write below /home/ma-user/modelarts/log/attempt_1/torchrun
 (
 set -eu

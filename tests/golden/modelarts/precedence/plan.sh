@@ -1,6 +1,6 @@
 #!/bin/sh
 # mine, node 2 of 3, method spawn (option --method spawn)
-# first: wait for hosts 192.0.2.1
+# first: wait for muster 3 nodes at 192.0.2.1:18889
 (
 set -eu
 mkdir -p /tmp/logs/attempt_1

@@ -1,5 +1,6 @@
 #!/bin/sh
 # modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 1 of 2, method ranktable (a rank table is given (/user/config/jobstart_hccl.json))
+# first: wait for muster 2 nodes at ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38:18889
 (
 set -eu
 mkdir -p /workspace/ranklaunch-logs/attempt_1

@@ -1,5 +1,6 @@
 #!/bin/sh
 # local, node 1 of 2, method ranktable (RANKLAUNCH_METHOD=ranktable)
+# first: wait for muster 2 nodes at 192.0.2.11:18889
 (
 set -eu
 mkdir -p /workspace/ranklaunch-logs/attempt_1

@@ -1,0 +1,12 @@
+"""Known errors, as data: what the last lines of a failed rank say of why it failed.
+
+One module has one family of errors; find is in ranklaunch.catalogue.search.
+"""
+
+from __future__ import annotations
+
+from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, KnownError
+from ranklaunch.catalogue.families import ERRORS, FAMILIES
+from ranklaunch.catalogue.search import Finding, find
+
+__all__ = ["CAUSE", "CONSEQUENCE", "ERRORS", "FAMILIES", "Finding", "KnownError", "find"]

@@ -1,0 +1,30 @@
+"""All families, in the order in which their entries are tried on a line: the first that matches has it."""
+
+from __future__ import annotations
+
+from ranklaunch.catalogue import ascend, cuda, gloo, mindspore, mpi, nccl, python, system, torch
+from ranklaunch.catalogue.entry import KnownError
+
+FAMILIES: dict[str, tuple[KnownError, ...]] = {
+    "Ascend": (*ascend.ERRORS, *ascend.VAGUE),
+    "CUDA": cuda.ERRORS,
+    "NCCL": (*nccl.ERRORS, *nccl.VAGUE),
+    "Gloo": (*gloo.ERRORS, *gloo.VAGUE),
+    "MPI": (*mpi.ERRORS, *mpi.REPORTS),
+    "PyTorch": (*torch.ERRORS, *torch.VAGUE, *torch.REPORTS),
+    "MindSpore": (*mindspore.ERRORS, *mindspore.REPORTS),
+    "System": (*system.LIBRARIES, *system.ERRORS, *system.VAGUE),
+    "Python": (*python.ERRORS, python.UNCAUGHT),
+}
+
+# What a launcher says of its processes. Its tracebacks are not those of the program.
+REPORTS = (*mpi.REPORTS, *torch.REPORTS, *mindspore.REPORTS)
+# Any other entry of the same kind wins over these.
+LAST = (*ascend.VAGUE, *nccl.VAGUE, *gloo.VAGUE, *torch.VAGUE, *system.VAGUE, *REPORTS, python.UNCAUGHT)
+# They count only where the program did not go on after them.
+SURVIVABLE = (*system.LIBRARIES, *python.ERRORS)
+
+ERRORS: tuple[KnownError, ...] = (
+    *(error for errors in FAMILIES.values() for error in errors if error not in LAST),
+    *LAST,
+)

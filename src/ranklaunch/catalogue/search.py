@@ -1,0 +1,123 @@
+"""From the last output of a rank to the entry that explains its end best.
+
+A line belongs to the first entry that matches it. Then causes win over consequences; of one kind the entries of
+ranklaunch.catalogue.families.LAST come last; otherwise the earliest line wins.
+
+Every pattern is searched in the whole text at once, which is far faster than line by line; no pattern matches the end of a line.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ranklaunch.catalogue import python
+from ranklaunch.catalogue.entry import CAUSE, KnownError
+from ranklaunch.catalogue.families import ERRORS, LAST, REPORTS, SURVIVABLE
+from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
+
+_LONGEST_TEXT = 65536  # characters, of the end
+_MOST_LINES = 400  # that one entry can have: more than real lines fit into what is searched
+_LONGEST_LINE = 500  # characters of a finding, for people
+
+
+class Finding(NamedTuple):
+    """line: as it was written, without colours; the part that matched where the line is very long."""
+
+    error: KnownError
+    line: str
+
+
+def find(text: str) -> Finding | None:
+    """The entry that explains best why the process with this output ended, if any does."""
+    lines = Lines(text[-_LONGEST_TEXT:])
+    claims = _claims(lines)
+    _judge_exceptions(lines, claims)
+    if not claims:
+        return None
+    best = min(claims, key=lambda number: (*_rank(claims[number]), number))
+    return Finding(claims[best], _shown(lines.told[best], _compiled(claims[best])))
+
+
+def _rank(error: KnownError) -> tuple[bool, bool]:
+    return error.kind != CAUSE, error in LAST
+
+
+def _claims(lines: Lines) -> dict[int, KnownError]:
+    """From a line's number to its entry."""
+    text = "\n".join(lines.bare)
+    claims: dict[int, KnownError] = {}
+    for error in ERRORS:
+        if error is not python.UNCAUGHT and any(needed in text for needed in _needed(error.pattern)):
+            for number in _numbers(_compiled(error), text):
+                claims.setdefault(number, error)
+    return claims
+
+
+def _numbers(pattern: re.Pattern[str], text: str) -> Iterator[int]:
+    """Of the lines that the pattern matches."""
+    number = position = 0
+    for _ in range(_MOST_LINES):
+        match = pattern.search(text, position)
+        if not match:
+            return
+        number += text.count("\n", position, match.start())
+        yield number
+        position = text.find("\n", match.end())
+        if position < 0:
+            return
+
+
+def _judge_exceptions(lines: Lines, claims: dict[int, KnownError]) -> None:
+    """Drops what the program survived, and adds the exception that ended it where no entry knows better."""
+    reports = {number for number, error in claims.items() if error in REPORTS}
+    for group, last in last_tracebacks(lines, reports):
+        for number in group:
+            if number < last.endings[0] and claims.get(number) in SURVIVABLE:
+                del claims[number]
+        if not _explained(last, claims) and _compiled(python.UNCAUGHT).search(lines.bare[last.endings[-1]]):
+            claims[last.endings[-1]] = python.UNCAUGHT
+
+
+def _explained(last: Traceback, claims: Mapping[int, KnownError]) -> bool:
+    """Whether an entry knows one of its exceptions, or something that the message of one says."""
+    named = any(number in claims for number in last.endings)
+    return named or any(number in claims and claims[number] not in LAST for number in last.message)
+
+
+@functools.cache
+def _compiled(error: KnownError) -> re.Pattern[str]:
+    return re.compile(error.pattern, re.MULTILINE)
+
+
+@functools.cache
+def _needed(pattern: str) -> tuple[str, ...]:
+    """Texts of which each match has one at least: for each alternative the longest that is plain to see, or the empty one."""
+    needed, runs, run, depth = [], [""], "", 0
+    for token in [*_TOKEN.findall(pattern), "|"]:
+        depth += {"(": 1, ")": -1}.get(token, 0)
+        plain = token[-1] if len(token) == 1 or (token[0] == "\\" and not token[1].isalnum()) else ""
+        if not depth and plain and token not in _SPECIAL:
+            run += plain
+            continue
+        runs.append(run[:-1] if token[0] in "?*+{" else run)
+        run = ""
+        if token == "|" and not depth:
+            needed.append(max(runs, key=len))
+            runs = [""]
+    return tuple(needed)
+
+
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|.")
+_SPECIAL = frozenset("()^$.?*+|")
+
+
+def _shown(line: str, pattern: re.Pattern[str]) -> str:
+    line = line.strip()
+    if len(line) <= _LONGEST_LINE:
+        return line
+    match = pattern.search(line)
+    start = max(0, match.start() - 80) if match else 0
+    return line[start : start + _LONGEST_LINE]

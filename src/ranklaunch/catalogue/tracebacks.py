@@ -1,0 +1,118 @@
+"""Where an output has the tracebacks of Python, and which of them the program did not survive.
+
+An exception says why a program ended only if the program did not go on after it: its traceback is the last one of the process, or part
+of it, as that which it was raised from is. The tracebacks of launchers, and of what Python ignores while it ends, are no last ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+_MOST_LINES_OF_MESSAGE = 40
+
+
+class Lines:
+    """An output, line by line. told: without colours. bare: also without what launchers and loggers put before a line."""
+
+    def __init__(self, text: str) -> None:
+        plain = _pattern(_COLOUR).sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+        self.told = plain.split("\n")
+        self.bare = _pattern(_PREFIX).sub("", plain).split("\n")
+        self.tagged = _pattern(_TAGGED).search(plain) is not None
+
+    def groups(self) -> Iterable[list[int]]:
+        """The numbers of the lines of each process, as far as tags tell them apart."""
+        if not self.tagged:
+            return [list(range(len(self.told)))]
+        groups: dict[str, list[int]] = {}
+        for number, line in enumerate(self.told):
+            prefix = _pattern(_PREFIX).match(line)
+            tag = _pattern(_TAG).search(prefix[0]) if prefix else None
+            groups.setdefault(tag[0].strip() if tag else "", []).append(number)
+        return groups.values()
+
+
+class Traceback(NamedTuple):
+    """One exception with those that it was raised from. endings: the lines that name them. message: the lines that go on from there."""
+
+    endings: tuple[int, ...]
+    message: tuple[int, ...]
+
+
+def last_tracebacks(lines: Lines, reports: Collection[int]) -> Iterator[tuple[Sequence[int], Traceback]]:
+    """For each process that has one: the numbers of its lines, and its last traceback. reports: lines with a launcher's exception."""
+    for group in lines.groups():
+        own = [each for each in _tracebacks(group, lines.bare) if each.endings[-1] not in reports]
+        if own:
+            yield group, own[-1]
+
+
+def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback]:
+    endings: list[int] = []
+    message: list[int] = []
+    in_frames = in_panel = chained = ignored = False
+    left = 0  # lines that may still belong to the message
+    is_frame = _pattern(_FRAME).match
+    for number in group:
+        line = bare[number]
+        if is_frame(line) or (in_panel and line.startswith("╰")):
+            in_frames, in_panel, left = True, False, 0
+        elif in_frames and (not line or line[0] in " \t"):
+            continue
+        elif in_frames:
+            if endings and not chained:
+                yield Traceback(tuple(endings), tuple(message))
+                endings, message = [], []
+            if not ignored:
+                endings.append(number)
+                left = _MOST_LINES_OF_MESSAGE
+            in_frames = chained = ignored = False
+        elif line.startswith("╭"):  # rich draws a panel around the frames
+            in_panel, left = "Traceback (most recent call last)" in line, 0
+        elif line.startswith(_CHAINED):
+            chained, left = True, 0
+        elif line.startswith(_IGNORED):
+            ignored, left = True, 0
+        elif left and line and not line.startswith("Traceback"):
+            message.append(number)
+            left -= 1
+        else:
+            left = 0
+    if endings:
+        yield Traceback(tuple(endings), tuple(message))
+
+
+@functools.cache
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.MULTILINE)
+
+
+_COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
+_FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
+_CHAINED = (
+    "During handling of the above exception, another exception occurred",
+    "The above exception was the direct cause of the following exception",
+    "Original Traceback (most recent call last)",
+)
+_IGNORED = "Exception ignored in"
+_TAGS = (
+    r"\[(?:rank ?|default)?\d{1,6}\]:? ?",  # torchrun, PyTorch, ranklaunch
+    r"\[[a-z]{1,20}\d{1,6}(?:\|\d{1,6})?\]:? ?",  # TorchX, torchrun with roles
+    r"\[\d{1,6},\d{1,6}\]<std[a-z]{2,4}>:? ?",  # mpirun --tag-output
+    r"\d{1,6}: ",  # srun --label
+    r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}: |[a-z][a-z0-9]{0,40}-[a-z0-9.-]{1,60}: ",  # pdsh
+    r"[a-z][\w.-]{0,60} {1,4}\| ",  # Docker Compose
+    r"\([\w ./=-]{1,60}pid=\d{1,10}[^)\n]{0,40}\) ?",  # Ray
+)
+_TIMES = (
+    r"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: \d{4})?:? ?",
+    r"\[?\d{4}[-/]\d\d[-/]\d\d[T -]\d\d:\d\d:\d\d[.,\d]{0,14}(?:Z|[+-]\d\d:?\d\d)?\]?(?: -)?:? ?",
+    r"\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d[.\d]{0,12} +(?:\d{1,10} +)?[\w./-]{1,120}(?::\d{1,6})?\] ?",  # glog, and PyTorch's own
+    r"(?:ERROR|WARNING|INFO|CRITICAL) (?:\d\d-\d\d \d\d:\d\d:\d\d )?(?:\[?[\w./-]{1,80}:\d{1,6}\] ?)?",  # vLLM
+)
+_TAG = "|".join(_TAGS)
+_TAGGED = f"^(?:{'|'.join(_TIMES)})*(?:{_TAG})"
+_PREFIX = f"^(?:{'|'.join((*_TAGS, *_TIMES))})+"

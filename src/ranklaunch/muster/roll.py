@@ -1,0 +1,154 @@
+"""Who of a job's nodes has come, who is missing, who came twice, and what they disagree about."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+NAMED = 12  # nodes or values that one line names
+ALL = "all"  # in allowed: everything may differ
+
+
+@dataclass
+class Entry:
+    """One start of one node. instance: tells two starts apart; address: where it came from; facts: None until it is ready to start;
+    doing: what it is busy with before that. label: how it calls itself once its place is known. arrived: seconds on the hub's clock."""
+
+    node: int
+    instance: str
+    host: str
+    address: str
+    arrived: float
+    doing: str = ""
+    facts: Mapping[str, str] | None = None
+    ready: float = 0.0
+    label: str = ""
+
+
+class Roll:
+    """hosts: the name of each node, by index. allowed: facts that may differ, by name."""
+
+    def __init__(self, hosts: Sequence[str], allowed: Collection[str] = ()) -> None:
+        self.hosts = hosts
+        self.entries: dict[str, Entry] = {}
+        self._allowed = allowed
+        self._by_node: dict[int, list[Entry]] = {}
+        self._ready = 0
+        self._differ = False
+
+    def add(self, entry: Entry) -> None:
+        self.entries[entry.instance] = entry
+        self._by_node.setdefault(entry.node, []).append(entry)
+
+    def remove(self, instance: str) -> None:
+        entry = self.entries.pop(instance, None)
+        if not entry:
+            return
+        self._ready -= entry.facts is not None
+        others = [other for other in self._by_node.pop(entry.node) if other is not entry]
+        if others:
+            self._by_node[entry.node] = others
+        self._differ = bool(list(self._disagreements()))
+
+    def ready(self, entry: Entry, facts: Mapping[str, str], now: float) -> None:
+        """Ready to start. Compared with one other node only, so that 10,000 nodes cost no more than 10,000 comparisons."""
+        self._ready += entry.facts is None
+        entry.facts, entry.ready, entry.doing = facts, now, ""
+        other = next(other for other in self.entries.values() if other.facts is not None)
+        self._differ = self._differ or self._compared(other.facts or {}) != self._compared(facts)
+
+    @property
+    def missing(self) -> list[int]:
+        return [node for node in range(len(self.hosts)) if node not in self._by_node]
+
+    @property
+    def busy(self) -> list[Entry]:
+        return sorted((entry for entry in self.entries.values() if entry.facts is None), key=lambda entry: entry.node)
+
+    @property
+    def complete(self) -> bool:
+        return self._ready == len(self.entries) == len(self._by_node) == len(self.hosts)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether problems() has something to say."""
+        return self._differ or len(self._by_node) < len(self.entries)
+
+    def name(self, node: int) -> str:
+        """A node as people know it."""
+        label = next((entry.label for entry in self._by_node.get(node, ()) if entry.label), "")
+        host = self.hosts[node] if 0 <= node < len(self.hosts) else ""
+        return label or (f"node {node} ({host})" if host else f"node {node}")
+
+    def waiting(self, why: Mapping[int, str]) -> str:
+        """What is still missing, as one line; "" when nothing is. why: what is known of a missing node."""
+        missing, busy = self.missing, self.busy
+        parts = []
+        if missing:
+            named = [self._known(node, why.get(node, "")) for node in missing[:NAMED]]
+            parts.append(f"{len(missing)} of {len(self.hosts)} nodes: {_listed(named, len(missing))}")
+        if busy:
+            named = [self._known(entry.node, entry.doing) for entry in busy[:NAMED]]
+            parts.append(f"{len(busy)} that {'is' if len(busy) == 1 else 'are'} here, but not ready: {_listed(named, len(busy))}")
+        return "; ".join(parts)
+
+    def _known(self, node: int, what: str) -> str:
+        host = self.hosts[node] if 0 <= node < len(self.hosts) else ""
+        known = ", ".join(part for part in (f"node {node}" if host else "", what) if part)
+        return f"{host or f'node {node}'} ({known})" if known else f"{host or f'node {node}'}"
+
+    def problems(self) -> list[str]:
+        """Why the job must not start although, or before, all are there."""
+        return [*self._duplicates(), *self._disagreements()]
+
+    def last(self) -> list[Entry]:
+        """Those that the others waited for, the last first."""
+        return sorted(self.entries.values(), key=lambda entry: -entry.ready)
+
+    def _compared(self, facts: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in facts.items() if name not in self._allowed and ALL not in self._allowed}
+
+    def _duplicates(self) -> Iterable[str]:
+        for node, entries in sorted(self._by_node.items()):
+            if len(entries) > 1:
+                who = " and ".join(f"{entry.host or '(no name)'} at {entry.address}" for entry in entries[:NAMED])
+                yield f"{len(entries)} containers say that they are node {node}: {who}; each needs an index of its own (RANKLAUNCH_NODE)"
+
+    def _disagreements(self) -> Iterable[str]:
+        ready = [entry for entry in self.entries.values() if entry.facts is not None]
+        for name in sorted({name for entry in ready for name in self._compared(entry.facts or {})}):
+            said: dict[str, list[int]] = {}
+            for entry in ready:
+                said.setdefault((entry.facts or {}).get(name, "(none)"), []).append(entry.node)
+            if len(said) > 1:
+                yield f"{name} differs: {self._values(said)}"
+
+    def _values(self, said: Mapping[str, list[int]]) -> str:
+        """The rarest values first: they are more likely the wrong ones."""
+        values = sorted(said.items(), key=lambda item: (len(item[1]), min(item[1])))
+        named = [f"{value} on {self._nodes(nodes)}" for value, nodes in values[:NAMED]]
+        return _listed(named, len(values))
+
+    def _nodes(self, nodes: Sequence[int]) -> str:
+        if len(nodes) == 1:
+            return self.name(nodes[0])
+        if len(nodes) > len(self.hosts) // 2 and len(nodes) > NAMED:
+            return f"the other {len(nodes)} nodes"
+        return f"nodes {spans(nodes)}"
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """0,1,2,5 as "0-2, 5"."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][-1] == number - 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    named = [str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in found]
+    return ", ".join(named[:NAMED]) + (f" and {sum(len(span) for span in found[NAMED:])} more" if len(found) > NAMED else "")
+
+
+def _listed(named: Sequence[str], count: int) -> str:
+    more = count - len(named)
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")

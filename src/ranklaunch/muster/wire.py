@@ -1,0 +1,95 @@
+"""How two ends of a muster connection speak: JSON messages in length-capped frames, each signed with a key of this connection.
+
+    hub      GREETING, 16 random bytes
+    member   16 random bytes, then frames
+    hub      frames
+
+A frame is the length of its body (4 bytes, big endian), HMAC-SHA256 (32 bytes) and the body: one JSON object. The key of a connection
+comes from the job's key and both sides' random bytes, so nothing that was recorded from another connection is valid in this one; the
+signature covers the direction and a count, so frames cannot be turned round, repeated, dropped or swapped. Nothing is parsed before
+its signature has been checked, and nothing is encrypted: there is nothing secret in it but the key, which is never sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from typing import Any
+
+PROTOCOL = 1
+GREETING = b"ranklaunch muster %d\n" % PROTOCOL
+NONCE = 16  # bytes
+TAG = 32
+LENGTH = 4
+MOST = 128 * 1024  # bytes of a body
+
+Message = dict[str, Any]
+
+
+class WireError(Exception):
+    """The other side does not speak this protocol with this key. The connection is worth nothing any more."""
+
+
+class WrongKeyError(WireError):
+    """A frame whose signature is not right: another job's key, or damage."""
+
+
+class Codec:
+    """One end of a connection. hub: whether it is node 0's. most: bytes of a body that is received."""
+
+    def __init__(self, key: bytes, hub_nonce: bytes, member_nonce: bytes, *, hub: bool, most: int = MOST) -> None:
+        self.most = most
+        self._key = hmac.digest(key, b"connection" + hub_nonce + member_nonce, hashlib.sha256)
+        self._ours, self._theirs = (b"hub", b"member") if hub else (b"member", b"hub")
+        self._sent = self._received = 0
+        self._buffer = bytearray()
+
+    def frame(self, message: Message) -> bytes:
+        """A message as bytes. Raises WireError where it is larger than a frame may be."""
+        body = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+        if len(body) > MOST:
+            msg = f"a message of {len(body)} bytes: the most is {MOST}"
+            raise WireError(msg)
+        tag = self._tag(self._ours, self._sent, body)
+        self._sent += 1
+        return len(body).to_bytes(LENGTH, "big") + tag + body
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that are whole by now. Raises WireError at the first that is not right, with nothing of it looked into."""
+        self._buffer += data
+        messages = []
+        while len(self._buffer) >= LENGTH:
+            length = int.from_bytes(self._buffer[:LENGTH], "big")
+            if length > self.most:
+                msg = f"a frame of {length} bytes: the most is {self.most}"
+                raise WireError(msg)
+            end = LENGTH + TAG + length
+            if len(self._buffer) < end:
+                break
+            tag, body = bytes(self._buffer[LENGTH : LENGTH + TAG]), bytes(self._buffer[LENGTH + TAG : end])
+            del self._buffer[:end]
+            messages.append(self._message(tag, body))
+        return messages
+
+    def _message(self, tag: bytes, body: bytes) -> Message:
+        if not hmac.compare_digest(tag, self._tag(self._theirs, self._received, body)):
+            msg = "a signature is not right"
+            raise WrongKeyError(msg)
+        self._received += 1
+        try:
+            message = json.loads(body)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            msg = "a message is not a JSON object"
+            raise WireError(msg)
+        return message
+
+    def _tag(self, direction: bytes, number: int, body: bytes) -> bytes:
+        return hmac.digest(self._key, direction + number.to_bytes(8, "big") + body, hashlib.sha256)
+
+
+def job_key(secret: bytes, job: str) -> bytes:
+    """The key of a job. Without a secret it is derived from the job's name alone: that keeps jobs apart, not attackers out."""
+    return hmac.digest(secret or b"no secret", b"job\0" + job.encode(errors="surrogateescape"), hashlib.sha256)

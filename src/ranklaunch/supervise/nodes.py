@@ -1,0 +1,209 @@
+"""The other nodes of the job, as the supervisor of one sees them. Without a muster there are none, and everything here does nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from ranklaunch import blame
+from ranklaunch.blame import Finish, Judgement, Suspect
+from ranklaunch.errors import ConfigError, WaitError
+from ranklaunch.plan import Muster, Plan
+from ranklaunch.supervise.judge import Ending, everything
+from ranklaunch.supervise.loop import Loop, Timer
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.hub import Hub
+    from ranklaunch.supervise.member import Member
+
+MOST_SECRET_BYTES = 4096
+JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tell it
+VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
+BYE_S = 2.0  # for the nodes to take it
+DONE_SAID_S = 2.0
+PROGRESS_S = 30.0
+
+
+class Listener(Protocol):
+    """What hears of the other nodes."""
+
+    def on_released(self, text: str) -> None: ...
+    def on_stop(self, judgement: Judgement) -> None: ...
+    def on_judged(self, judgement: Judgement) -> None: ...
+    def on_lost(self, suspect: Suspect) -> None: ...
+
+
+class Nodes:
+    def __init__(self, plan: Plan, env: Mapping[str, str], loop: Loop, say: Callable[[str], None], listener: Listener) -> None:
+        self._plan = plan
+        self._env = env
+        self._loop = loop
+        self._say = say
+        self._listener = listener
+        self._hub: Hub | None = None
+        self._member: Member | None = None
+        self._failed = self._released = self._hurry = False
+        self._judgement: Judgement | None = None
+        self._finished = ""
+        self._timer: Timer | None = None
+
+    def join(self) -> None:
+        """Raises ConfigError where the key cannot be read."""
+        muster = self._plan.muster
+        if not muster:
+            return
+        from ranklaunch.muster import wire  # sockets, which one node does not need
+        from ranklaunch.supervise.hub import Hub
+        from ranklaunch.supervise.member import Events, Member
+
+        key = wire.job_key(_secret(muster, self._env), self._plan.job.name)
+        if muster.node == 0:
+            success = f"{everything(self._plan, of_job=True)} succeeded"
+            self._hub = Hub(muster, key, self._loop, self._say, self._plan.limits.grace_s, success)
+            if not muster.secret:
+                self._say("muster: its key is derived from the job's name; RANKLAUNCH_SECRET, the same on every node, keeps others out")
+        events = Events(self._on_released, self._listener.on_stop, self._on_judged, self._listener.on_lost, self._on_dismissed)
+        self._member = Member(muster, key, self._loop, self._say, events, self._hub.adopt if self._hub else None)
+        self._member.start()
+
+    def busy(self, doing: str) -> None:
+        if self._member:
+            self._member.busy(doing)
+
+    def muster(self, facts: Mapping[str, str], stopped: Callable[[], bool]) -> float:
+        """Runs the loop until all are released or `stopped` is true; seconds waited. Raises WaitError where node 0 cannot be reached."""
+        assert self._member
+        assert self._plan.muster
+        began = joined = self._loop.clock()
+        self._member.ready(facts, blame.place(self._plan.job.node_index, self._plan.job.node.host))
+        while not self._released and not stopped():
+            now = self._loop.clock()
+            joined = now if self._member.joined else joined
+            left = joined + self._plan.muster.timeout_s - now
+            if left <= 0:
+                waited = f"waited {self._plan.muster.timeout_s:g} s in vain for {self._member.missing}"
+                msg = f"{waited}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
+                raise WaitError(msg)
+            timer = self._loop.after(min(left, 1.0), lambda: None)
+            self._loop.step()
+            timer.cancel()
+        return self._loop.clock() - began
+
+    def fail(self, suspect: Callable[[], Suspect]) -> None:
+        """The first failure here, told at once."""
+        if self._member and not self._failed:
+            self._failed = True
+            self._member.fail(suspect())
+
+    def done(self, finish: Finish, text: str) -> bool:
+        """This node's ranks have succeeded. False where nobody is to be waited for."""
+        if not self._member or self._member.over:
+            return False
+        assert self._plan.muster
+        self._finished = text
+        self._member.done(finish)
+        ends = self._loop.clock() + self._plan.muster.end_timeout_s
+        self._timer = self._loop.after(min(DONE_SAID_S, self._plan.muster.end_timeout_s), lambda: self._wait_for_others(ends))
+        return True
+
+    def leave(self) -> None:
+        """Before the others."""
+        if self._hub:
+            self._hub.dismiss()
+        elif self._member:
+            self._member.leave()
+
+    def hurry(self) -> None:
+        """Waits for nobody any more."""
+        self._hurry = True
+
+    def wall(self, clock: float) -> float:
+        """Monotonic seconds of this node as seconds since 1970, by node 0's clock where it is known."""
+        return self._member.wall(clock) if self._member else time.time() - (self._loop.clock() - clock)
+
+    def agree(self, own: Judgement, suspects: Iterable[Suspect], finishes: Iterable[Finish], ending: Ending) -> Judgement:
+        """The job's judgement; this node's own where none comes in time."""
+        member = self._member
+        if not member:
+            return own
+        if not self._judgement and not member.over:
+            told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
+            # The first alone can decide, so the others' last lines are not needed.
+            member.report([*told[:1], *map(_without_lines, told[1:])], list(finishes)[-blame.MOST_NOTES :])
+            self._run(lambda: bool(self._judgement) or member.over, lambda: ending.at + self._patience(ending))
+        return self._judgement or own
+
+    def finish(self) -> None:
+        """Until the others have taken what they are owed, and no longer than that takes."""
+        member, hub = self._member, self._hub
+        if self._timer:
+            self._timer.cancel()
+        until = self._loop.clock() + BYE_S
+        if hub:
+            self._run(lambda: hub.settled, lambda: until)
+            hub.close()
+        elif member:
+            self._run(lambda: member.flushed, lambda: until)
+        if member:
+            member.close()
+
+    def _patience(self, ending: Ending) -> float:
+        """Seconds after the ending for which the job's verdict is worth waiting for."""
+        assert self._member
+        if self._member.joined:
+            return self._plan.limits.grace_s + VERDICT_S
+        waited_enough = ending.outcome == "stopped" or ending.exit_code == WaitError.exit_code
+        return 0.0 if waited_enough else JOIN_S
+
+    def _run(self, done: Callable[[], bool], deadline: Callable[[], float]) -> None:
+        while not done() and not self._hurry and self._loop.clock() < deadline():
+            timer = self._loop.after(min(0.5, max(0.0, deadline() - self._loop.clock())), lambda: None)
+            self._loop.step()
+            timer.cancel()
+
+    def _wait_for_others(self, ends: float) -> None:
+        assert self._plan.muster
+        left = ends - self._loop.clock()
+        if left <= 0:
+            self.leave()
+            text = (
+                f"{self._finished}; other nodes were still running {self._plan.muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
+            )
+            self._listener.on_judged(Judgement("succeeded", 0, text))
+            return
+        self._say(f"{self._finished}; waiting for the other nodes, which are still running ({left:.0f} s left)")
+        self._timer = self._loop.after(min(PROGRESS_S, left), lambda: self._wait_for_others(ends))
+
+    def _on_released(self, text: str) -> None:
+        self._released = True
+        self._listener.on_released(text)
+
+    def _on_judged(self, judgement: Judgement) -> None:
+        self._judgement = judgement
+        self._listener.on_judged(judgement)
+
+    def _on_dismissed(self) -> None:
+        self._say("muster: node 0 has succeeded and leaves; this node goes on without it")
+        if self._finished:
+            self._listener.on_judged(Judgement("succeeded", 0, self._finished))
+
+
+def _without_lines(suspect: Suspect) -> Suspect:
+    return dataclasses.replace(suspect, culprit=suspect.culprit and dataclasses.replace(suspect.culprit, last_lines=()))
+
+
+def _secret(muster: Muster, env: Mapping[str, str]) -> bytes:
+    if not muster.secret.startswith("/"):
+        return env.get(muster.secret, "").encode(errors="surrogateescape")
+    try:
+        with open(muster.secret, "rb") as file:
+            secret = file.read(MOST_SECRET_BYTES).strip()
+    except OSError as error:
+        msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: {error.strerror}"
+        raise ConfigError(msg) from None
+    if not secret:
+        msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: it is empty"
+        raise ConfigError(msg)
+    return secret

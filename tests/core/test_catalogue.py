@@ -1,0 +1,430 @@
+"""The catalogue of known errors, against what users have really seen.
+
+tests/core/catalogue/ has excerpts of logs from public threads and documentation, each with its source, and with the entry and the kind
+that the thread makes right. They are shortened; names of users and hosts, addresses and long paths are replaced. Entries without an
+excerpt have a line below that is made after the source or the documentation of the program that writes it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import helpers
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ranklaunch.catalogue import CAUSE, CONSEQUENCE, ERRORS, FAMILIES, KnownError, find
+from ranklaunch.catalogue.families import LAST, REPORTS
+from ranklaunch.catalogue.search import _needed
+
+FOLDER = Path(__file__).parent / "catalogue"
+BY_NAME = {error.name: error for error in ERRORS}
+URL = re.compile(r"https://[\w.-]+\.[a-z]+/[\w./~#%-]+")
+
+
+class Excerpt(NamedTuple):
+    source: str
+    error: str
+    kind: str
+    text: str
+
+
+def read(path: Path) -> Excerpt:
+    header, _, text = path.read_text(encoding="utf-8").partition("\n\n")
+    fields = dict(line.split(": ", 1) for line in header.splitlines())
+    return Excerpt(**fields, text=text)
+
+
+EXCERPTS = {path.stem: read(path) for path in sorted(FOLDER.glob("*.txt"))}
+FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\n    step()\n'
+
+SAMPLES = {
+    "cuda-cublas-failed": "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(handle)`",
+    "cuda-forked": "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use 'spawn'",
+    "cuda-launch-failure": "RuntimeError: CUDA error: unspecified launch failure",
+    "cuda-no-device": "RuntimeError: No CUDA GPUs are available",
+    "cuda-nvlink-fabric": "RuntimeError: CUDA error: system not yet initialized",
+    "torch-without-cuda": "AssertionError: Torch not compiled with CUDA enabled",
+    "hccl-allocation-failed-ei0007": "EI0007: 2024-05-21-11:57:54.167.645 Failed to allocate resource",
+    "hccl-configuration-ei0016": "[PID: 7] 2025-11-21-11:38:29.575.404 Config_Error(EI0016): Value 3 for config HCCL is invalid.",
+    "hccl-invalid-operator-argument-ei0003": "EI0003: 2024-05-21 In [HcclAllReduce], value [255] for parameter [op] is invalid.",
+    "hccl-p2p-ei0010": "EI0010: 2024-05-21-11:57:54.167.645 P2P communication failed. Reason: [call trace: hcclRet]",
+    "hccl-rank-missing-ei0015": "[PID: 7] 2025-11-21-11:38:29 Ranktable_Detect_Failed(EI0015): Failed to collect cluster information.",
+    "hccl-transfer-error-ei0013": "[PID: 7] 2025-11-21-11:38:29.575.404 Execution_Error_ROCE_CQE(EI0013): An error CQE occurred.",
+    "hccl-transport-ei0009": "EI0009: 2024-05-21-11:57:54.167.645 Transport init error. Reason: [Create][DestLink]Create Dest error!",
+    "hccl-watchdog-timeout": "[Rank 1] Watchdog caught collective operation timeout: WorkHCCL(SeqNum=8, OpType=ALLREDUCE) ran for 1800 s",
+    "npu-connection-to-device-507901": "RuntimeError: NPU function error: AclrtSynchronizeStream, error code is 507901",
+    "npu-device-unavailable-207004": "RuntimeError: NPU function error: aclrtGetDeviceCount(&device_count), error code is 207004",
+    "npu-dma-error-507013": "RuntimeError: NPU function error: AclrtSynchronizeStream, error code is 507013",
+    "npu-driver-call-failed": "EL0003: 2024-05-21-11:57:54.167.645 call driver interface failed, drvRetCode=7",
+    "npu-driver-error-507899": "RuntimeError: NPU function error: AclrtSynchronizeStream, error code is 507899",
+    "npu-force-stop": "RuntimeError: FORCE STOP.",
+    "npu-link-error": "RuntimeError: HCCS LINK ERROR",
+    "npu-memory-ecc-error": "RuntimeError: HBM MULTI BIT ECC ERROR.time is 1700000000",
+    "npu-stream-timeout-507046": "RuntimeError: NPU function error: AclrtSynchronizeStreamWithTimeout, error code is 507046",
+    "npu-wait-timeout-107020": "RuntimeError: NPU function error: AclrtSynchronizeStreamWithTimeout, error code is 107020",
+    "nccl-collective-mismatch": "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: ALLREDUCE",
+    "nccl-version-mismatch": "node0:1:1 [0] NCCL WARN Mismatched NCCL version detected : rank 0 version 21805 rank 1 version 22005",
+    "gloo-call-failed": "RuntimeError: [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/address.cc:90] rv != -1",
+    "gloo-interface-not-found": "RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] Unable to find address for: eth7",
+    "horovod-shut-down": "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. This was caused by an exception on",
+    "mpi-abort": "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD",
+    "mpi-program-missing": "bash: orted: command not found",
+    "mpi-run-as-root": "mpirun has detected an attempt to run as root.",
+    "torch-backend-missing": "RuntimeError: Distributed package doesn't have NCCL built in",
+    "torch-checkpoint-mismatch": "RuntimeError: Error(s) in loading state_dict for Net:",
+    "torch-dataloader-worker-killed": "RuntimeError: DataLoader worker (pid 3216) is killed by signal: Killed.",
+    "torch-ddp-shapes-differ": "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 5 params, while rank 0 has 6 params.",
+    "torch-environment-missing": "ValueError: environment variable RANK expected, but not set",
+    "torch-extension-build-failed": "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
+    "torch-process-group-missing": "ValueError: Default process group has not been initialized",
+    "torch-spawned-process-failed": "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
+    "torch-distributed-failed": "torch.distributed.DistNetworkError: no reason given",
+    "torch-name-not-resolved": "[W socket.cpp:601] [c10d] The IPv6 network addresses of (worker-0, 29500) cannot be retrieved ("
+    "gai error: -2 - Name or service not known).",
+    "ray-actor-died": "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
+    "lightning-child-failed": "[rank: 1] Child process with PID 4711 terminated with code 1. Forcefully terminating all other processes",
+    "torchrun-stopped": "torch.distributed.elastic.multiprocessing.api.SignalException: Process 44 got signal: 15",
+    "deepspeed-batch-size": "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * "
+    "gradient_acc_step * world_size 32 != 2 * 1 * 8",
+    "deepspeed-loss-scale": "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
+    "mindspore-cluster-timeout": "RuntimeError: Topology build timed out.",
+    "mindspore-device-memory": "RuntimeError: Malloc device memory failed, size[1073741824], ret[207001]",
+    "mindspore-node-lost": "RuntimeError: The total number of timed out node is 1. Timed out node list is: [3]",
+    "mindspore-node-registered-twice": "RuntimeError: Failed to register the compute graph node: 0. Reason: Repeated registration node: 0",
+    "bus-error": "Bus error (core dumped)",
+    "command-not-found": "train.sh: line 3: pyhton: command not found",
+    "exec-format-error": "OSError: [Errno 8] Exec format error: './prepare'",
+    "file-system-lost": "OSError: [Errno 116] Stale file handle: '/data/train/0001.tar'",
+    "heap-corrupted": "free(): invalid pointer",
+    "illegal-instruction": "Illegal instruction (core dumped)",
+    "kernel-out-of-memory": "Memory cgroup out of memory: Killed process 4711 (python)",
+    "process-killed": "train.sh: line 3: 4711 Killed                  python train.py",
+    "memory-exhausted": "OSError: [Errno 12] Cannot allocate memory",
+    "quota-exceeded": "OSError: [Errno 122] Disk quota exceeded",
+    "read-only-file-system": "OSError: [Errno 30] Read-only file system: '/data/out'",
+    "segmentation-fault": "Fatal Python error: Segmentation fault",
+    "symbol-missing": "ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN2at4_ops5zeros4callEN3c108ArrayRefINS2_6SymIntEEE",
+    "too-many-processes": "RuntimeError: can't start new thread",
+    "python-connection-lost": "ConnectionResetError: [Errno 104] Connection reset by peer",
+    "python-connection-refused": "ConnectionRefusedError: [Errno 111] Connection refused",
+    "python-file-not-found": "FileNotFoundError: [Errno 2] No such file or directory: 'data.json'",
+    "python-import-error": "ImportError: cannot import name 'soft_unicode' from 'markupsafe'",
+    "python-interrupted": "KeyboardInterrupt",
+    "python-memory-error": "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 8.00 GiB for an array",
+    "python-process-pool-broken": "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly",
+    "python-permission-error": "PermissionError: [Errno 13] Permission denied: '/data/out'",
+    "python-recursion-error": "RecursionError: maximum recursion depth exceeded",
+    "python-syntax-error": "SyntaxError: invalid syntax",
+    "python-unpickling-error": "_pickle.UnpicklingError: Weights only load failed.",
+    "python-wrong-arguments": "train.py: error: unrecognized arguments: --epochs 3",
+}  # fmt: skip
+
+
+def name_of(text: str) -> str | None:
+    finding = find(text)
+    return finding.error.name if finding else None
+
+
+# The data
+
+
+@pytest.mark.parametrize("excerpt", EXCERPTS.values(), ids=EXCERPTS)
+def test_excerpt_is_classified(excerpt: Excerpt) -> None:
+    finding = find(excerpt.text)
+    assert finding
+    assert (finding.error.name, finding.error.kind) == (excerpt.error, excerpt.kind)
+    assert finding.line in re.sub(r"\x1b\[[0-9;]*m", "", excerpt.text)
+
+
+@pytest.mark.parametrize("excerpt", EXCERPTS.values(), ids=EXCERPTS)
+def test_excerpt_has_its_source(excerpt: Excerpt) -> None:
+    assert URL.fullmatch(excerpt.source)
+    assert excerpt.text.strip()
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_sample_is_classified(name: str) -> None:
+    assert name_of(SAMPLES[name]) == name
+    assert name_of(f"step 3\n{FRAMES}{SAMPLES[name]}\n") == name
+
+
+def test_every_entry_is_exercised_and_only_once_by_a_sample() -> None:
+    shown = {excerpt.error for excerpt in EXCERPTS.values()}
+    assert shown | set(SAMPLES) == set(BY_NAME)
+    assert shown & set(SAMPLES) == set()
+
+
+@pytest.mark.parametrize(
+    ("start", "least"), [("ascend", 15), ("nccl", 10), ("cuda", 8), ("mpi", 5), ("gloo", 5), ("torch", 8), ("python|system", 9)]
+)
+def test_excerpts_of_every_family(start: str, least: int) -> None:
+    assert len([name for name in EXCERPTS if re.match(f"(?:{start})-", name)]) >= least
+
+
+def test_names_are_unique_and_every_entry_belongs_to_a_family() -> None:
+    assert len(BY_NAME) == len(ERRORS)
+    assert sorted(ERRORS) == sorted(error for errors in FAMILIES.values() for error in errors)
+    assert set(REPORTS) <= set(LAST)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.name)
+def test_entry_is_whole(error: KnownError) -> None:
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", error.name)
+    assert error.kind in (CAUSE, CONSEQUENCE)
+    assert URL.fullmatch(error.source)
+    for sentence in (error.meaning, error.remedy):
+        assert re.fullmatch(r"[A-Za-z/`-].*\.", sentence)
+    assert ". " not in error.meaning
+
+
+# The patterns
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.name)
+def test_pattern_stays_in_its_line(error: KnownError) -> None:
+    """What could match the end of a line, and repetitions without a bound of what could be much."""
+    assert not re.search(r"\\s|\\W|\\D|\[\^", error.pattern)
+    assert not re.search(r"(?<!\\)[.\])][*+]|\\S[*+]|\{\d*,\}", error.pattern)
+    assert not re.compile(error.pattern, re.MULTILINE).search("\n\n")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.name)
+def test_needed_text_is_needed(error: KnownError) -> None:
+    """What keeps a pattern from being searched in vain never keeps it from a match."""
+    texts = [excerpt.text for excerpt in EXCERPTS.values()] + list(SAMPLES.values())
+    for text in texts:
+        if re.search(error.pattern, text, re.MULTILINE):
+            assert any(needed in text for needed in _needed(error.pattern))
+
+
+def hostile_texts() -> dict[str, str]:
+    size = 32768
+    pieces = ["x", " ", "[", "(", ":", "1: ", "a-", "0.0.0.0", "\x1b[", "\r", "EI", "error code is ", "hcclRet -> ", "NCCL WARN "]
+    pieces += [
+        "gloo/transport/tcp/a",
+        "listen on ip[",
+        "DataLoader worker (pid ",
+        "HCCL function error: ",
+        "Exception ignored in",
+        "Net : ",
+    ]
+    texts = {f"{piece!r} in one line": piece * (size // len(piece)) for piece in pieces}
+    texts |= {f"{piece!r} line by line": f"{piece}\n" * (size // (len(piece) + 1)) for piece in pieces}
+    texts["frames"] = f"{FRAMES}E: x\n" * (size // len(FRAMES))
+    texts["chained frames"] = f"{FRAMES}E: x\n\nDuring handling of the above exception, another exception occurred:\n" * 256
+    texts["ranks"] = "".join(f"[rank{number}]: \n" for number in range(3000))
+    texts["every entry"] = "\n".join(SAMPLES.values()) * 4
+    texts["every entry in one line"] = " ".join(SAMPLES.values()) * 4
+    for name in ("ascend-ei0002-broadcast", "nccl-ib-completion", "python-name-error"):
+        texts[name] = EXCERPTS[name].text * (size // len(EXCERPTS[name].text))
+    return texts
+
+
+@pytest.mark.parametrize("text", hostile_texts().values(), ids=hostile_texts())
+def test_hostile_text_takes_no_time(text: str) -> None:
+    """The bound is far above what is measured (below 15 ms), and far below what a pattern that backtracks would take."""
+    find("")
+    started = time.process_time()
+    find(text)
+    assert time.process_time() - started < 0.25
+
+
+@given(st.text())
+def test_any_text(text: str) -> None:
+    finding = find(text)
+    assert finding is None or finding.error in ERRORS
+
+
+@given(st.binary())
+def test_any_bytes(data: bytes) -> None:
+    find(data.decode(errors="replace"))
+
+
+PIECES = st.sampled_from(
+    [*SAMPLES.values(), FRAMES, "\n", "\r\n", "[rank1]: ", "[rank 2] ", "\x1b[31m", "During handling of the above exception, another", " "]
+)
+
+
+@given(st.lists(PIECES | st.text(max_size=5), max_size=20).map("".join))
+def test_any_mixture_of_known_lines(text: str) -> None:
+    finding = find(text)
+    assert finding is None or finding.line in re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", text).replace("\r", "\n")
+
+
+# What find chooses
+
+
+def test_nothing_known() -> None:
+    assert find("") is None
+    assert find("epoch 1, loss 0.3\nsaved\n") is None
+
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+LOST = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:10895"
+UNCAUGHT = "python-uncaught-exception"
+
+
+def test_causes_win_over_consequences_wherever_they_stand() -> None:
+    assert name_of(f"{LOST}\n{OOM}\n") == name_of(f"{OOM}\n{LOST}\n") == "cuda-out-of-memory"
+
+
+def test_earliest_cause_wins() -> None:
+    full = "OSError: [Errno 28] No space left on device"
+    assert name_of(f"{full}\n{OOM}\n") == "no-space-left"
+    assert name_of(f"{OOM}\n{full}\n") == "cuda-out-of-memory"
+
+
+def test_line_belongs_to_its_most_specific_entry() -> None:
+    assert name_of(FRAMES + LOST) == "gloo-peer-connection-lost"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[rank3]: ", "[rank3]:", "[rank 9] ", "[default3]:", "[1,3]<stderr>:", "3: ", "worker-1: ", "10.0.0.3: ", "(RayWorker pid=123) ",
+        "[trainer0|0]:", "worker-1  | ", "2025-01-02 03:04:05,678 ", "2025-01-02T03:04:05.678901Z ", "[2025-01-02 03:04:05] ",
+        "Jan  2 03:04:05 ", "[rank3]: 2025-01-02 03:04:05 ", "2025-01-02 03:04:05 [rank 3] ", "ERROR 01-02 03:04:05 [worker.py:522] ",
+        "\x1b[36m(RayWorker pid=1)\x1b[0m ", "\x1b[31m", "",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_prefixes_colours_and_line_ends_do_not_hide(prefix: str, end: str) -> None:
+    lines = [*FRAMES.splitlines(), "ModuleNotFoundError: No module named 'apex'"]
+    assert name_of("".join(f"{prefix}{line}{end}" for line in lines)) == "python-module-not-found"
+    lines[-1] = "my.package.Trouble: no"
+    assert name_of("".join(f"{prefix}{line}{end}" for line in lines)) == UNCAUGHT
+
+
+def test_progress_bar_does_not_hide() -> None:
+    assert name_of(f"\rEpoch 1:  10%|#\rEpoch 1:  20%|##{OOM}") == "cuda-out-of-memory"
+
+
+HARMLESS = """
+NCCL INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: cannot open shared object file: No such file or directory
+W dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object file
+UserWarning: Failed to load image Python extension: /lib/torchvision/image.so: undefined symbol: _ZN3c106detail23torchInternalAssertFail
+UserWarning: CUDA initialization: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU
+failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected
+FileNotFoundError: [Errno 2] No such file or directory: 'cache'
+ModuleNotFoundError: No module named 'apex'
+[W socket.cpp:601] [c10d] The IPv6 network addresses of (worker-0, 29500) cannot be retrieved (gai error: -2 - Name or service not known).
+drvRet=0, device 0 is ready
+ldconfig: /usr/local/lib: not found
+Sending process 33051 closing signal SIGTERM
+"""
+
+
+@pytest.mark.parametrize("line", HARMLESS.strip().splitlines())
+def test_what_programs_survive_is_no_cause(line: str) -> None:
+    finding = find(f"{line}\n{FRAMES}{LOST}\n")
+    assert finding
+    assert finding.error.kind == CONSEQUENCE
+    assert name_of(f"{line}\n{FRAMES}KeyError: 'loss'\n") == UNCAUGHT
+
+
+def test_handled_exception_does_not_count() -> None:
+    handled = f"{FRAMES}FileNotFoundError: [Errno 2] No such file or directory: 'cache'\nno cache: go on\n"
+    assert name_of(f"{handled}{FRAMES}KeyError: 'loss'\n") == UNCAUGHT
+    assert name_of(f"{handled}{FRAMES}{LOST}\n") == "gloo-peer-connection-lost"
+    finding = find(f"{FRAMES}ValueError: first\ngo on\n{FRAMES}ValueError: second\n")
+    assert finding
+    assert finding.line == "ValueError: second"
+
+
+def test_exception_of_another_rank_is_not_handled_by_this_one() -> None:
+    def of_rank(rank: int, text: str) -> str:
+        return "".join(f"[rank{rank}]: {line}\n" for line in text.splitlines())
+
+    first = of_rank(0, f"{FRAMES}ValueError: bad sample")
+    assert name_of(first + of_rank(1, FRAMES + LOST)) == UNCAUGHT
+    assert name_of(of_rank(0, f"{FRAMES}{LOST}") + of_rank(1, FRAMES + LOST)) == "gloo-peer-connection-lost"
+
+
+def test_what_an_exception_was_raised_from_counts() -> None:
+    chained = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    direct = "\nThe above exception was the direct cause of the following exception:\n\n"
+    for link in (chained, direct):
+        text = f"{FRAMES}FileNotFoundError: [Errno 2] No such file or directory: 'x'\n{link}{FRAMES}RuntimeError: no data\n"
+        assert name_of(text) == "python-file-not-found"
+        text = f"{FRAMES}RuntimeError: NCCL error in: x.cpp:1, internal error\n{link}{FRAMES}AttributeError: 'NoneType'\n"
+        assert name_of(text) == "nccl-call-failed"
+
+
+def test_exception_of_a_data_loading_worker_counts() -> None:
+    text = (
+        f"{FRAMES}RuntimeError: Caught FileNotFoundError in DataLoader worker process 0.\n"
+        f"Original {FRAMES}FileNotFoundError: [Errno 2] No such file or directory: 'x.jpg'\n"
+    )
+    assert name_of(text) == "python-file-not-found"
+
+
+def test_tracebacks_of_launchers_and_those_that_python_ignores_are_not_the_last() -> None:
+    own = f"{FRAMES}ValueError: bad sample\n"
+    launcher = f"{FRAMES}torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\ntrain.py FAILED\n"
+    ignored = f"Exception ignored in: <function Loader.__del__ at 0x7f>\n{FRAMES}AttributeError: 'Loader' object has no attribute 'x'\n"
+    for text in (own + launcher, own + ignored, own + ignored + launcher):
+        finding = find(text)
+        assert finding
+        assert finding.line == "ValueError: bad sample"
+    assert name_of(launcher) == "torchrun-child-failed"
+    assert name_of(ignored) is None
+
+
+def test_what_the_message_goes_on_with_counts() -> None:
+    text = f"{FRAMES}RuntimeError: call failed\n[ERROR] 2025-04-08 ERR01100 OPS call acl api failed.\nEI0006: Getting socket times out.\n"
+    assert name_of(text) == "hccl-socket-timeout-ei0006"
+
+
+def test_traceback_whose_beginning_is_cut_off_counts() -> None:
+    assert name_of('l last):\n  File "train.py", line 3, in main\n    step()\nValueError: bad sample\n') == UNCAUGHT
+    assert name_of('  File "train.py", line 3\n    def f(:\n          ^\nSyntaxError: invalid syntax\n') == "python-syntax-error"
+
+
+def test_traceback_in_a_panel_counts() -> None:
+    panel = "╭───── Traceback (most recent call last) ─────╮\n│ /workspace/train.py:3 in main │\n╰──────────────────╯\n"
+    assert name_of(f"{panel}ValueError: bad sample\n") == UNCAUGHT
+    assert name_of("╭── Summary ──╮\n│ loss 0.3 │\n╰───────────╯\nsaved\n") is None
+    assert name_of(f"{FRAMES}FileNotFoundError: 'cache'\n{panel}ValueError: bad sample\n") == UNCAUGHT
+
+
+def test_stack_of_a_fatal_error_is_no_traceback() -> None:
+    text = 'Fatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n  File "a.py", line 324 in wait\nINFO: done\n'
+    assert find(text) is None
+
+
+def test_only_the_end_of_a_long_output_counts() -> None:
+    assert find(f"{OOM}\n" + "step\n" * 20000) is None
+    assert name_of("step\n" * 20000 + f"{OOM}\n") == "cuda-out-of-memory"
+
+
+def test_very_long_line_is_cut_around_what_matched() -> None:
+    finding = find("x" * 5000 + OOM + "y" * 5000)
+    assert finding
+    assert OOM in finding.line
+    assert len(finding.line) == 500
+
+
+# docs/known-errors.md
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_reference", helpers.ROOT / "docs" / "make_reference.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_page_is_fresh_and_has_every_entry(reference: ModuleType) -> None:
+    page = (helpers.ROOT / reference.ERRORS_PAGE).read_text(encoding="utf-8")
+    assert page == reference.errors_page(), "docs/known-errors.md is stale: run docs/make_reference.py"
+    assert re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE) == [error.name for errors in FAMILIES.values() for error in errors]
