@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import re
+import secrets
 import socket
 import sys
 from collections.abc import Mapping
@@ -78,6 +79,7 @@ class Cluster:
     log_dir: str
     port: int
     muster_port: int
+    secret: str
     table: str
 
     def node_dir(self, node: int) -> str:
@@ -122,6 +124,7 @@ def _cluster(reader: settings.Reader) -> Cluster:
         log_dir=log_dir,
         port=reader.get(MASTER_PORT) if reader.given(MASTER_PORT) else _free_port(),
         muster_port=reader.get(reading.MUSTER_PORT) if reader.given(reading.MUSTER_PORT) else _free_port(),
+        secret=secrets.token_hex(16),
         table=os.path.join(log_dir, "platform", "jobstart_hccl.json") if with_table else "",
     )
 
@@ -156,6 +159,7 @@ def _platform_env(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[s
         "RANKLAUNCH_LOG_DIR": cluster.node_dir(node),
         "RANKLAUNCH_MASTER_PORT": str(cluster.port),  # free ones: jobs that are simulated side by side must not meet
         "RANKLAUNCH_MUSTER_PORT": str(cluster.muster_port),
+        "RANKLAUNCH_SECRET": env.get("RANKLAUNCH_SECRET") or cluster.secret,
         "GLOO_SOCKET_IFNAME": env.get("GLOO_SOCKET_IFNAME") or "lo",
     }
     return {**made, "RANK_TABLE_FILE": cluster.table} if cluster.table else made

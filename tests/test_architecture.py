@@ -20,7 +20,8 @@ EVERYTHING = sorted([*PURE, *(CORE / "supervise").glob("*.py"), *(helpers.ROOT /
 # Modules that can do nothing but compute. signal: for the numbers of signals. gzip: for decompress; its open is a call of TOUCH.
 MAY_IMPORT = {
     "__future__", "base64", "binascii", "collections", "dataclasses", "datetime", "difflib", "functools", "gzip", "hashlib", "hmac",
-    "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath", "ranklaunch", "re", "shlex", "signal", "types", "typing", "zlib",
+    "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath", "ranklaunch", "re", "shlex", "signal",
+    "types", "typing", "zlib",
 }  # fmt: skip
 # Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.
 TOUCH = {

@@ -20,6 +20,7 @@ MOST_NOTES = 8
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one
 SAID = 2000  # characters of a reason
+SEEN = 200  # characters of the line that says why
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ def sentence(culprit: Culprit) -> str:
     if not error:
         return f"{who} {how}"
     if error.kind == CONSEQUENCE:
-        return f"{who} {how}, which looks like the consequence of another failure that left no trace: {error.meaning}"
-    return f"{who} {how}: {error.meaning}"
+        return f"{who} {how}, which looks like the consequence of another failure that left no trace: {error.line[:SEEN]}"
+    return f"{who} {how}: {error.line[:SEEN]}"
 
 
 def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:

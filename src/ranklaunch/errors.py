@@ -53,7 +53,10 @@ EXIT_CODES: dict[int, str] = {
     USAGE: "wrong command line",
     MissingProgramError.exit_code: "a needed program is missing or too old",
     DEFECT: "a defect in ranklaunch itself",
-    WaitError.exit_code: "waited in vain (rank table, host name), or the system has no process, memory or disk left; trying again may help",
+    WaitError.exit_code: (
+        "waited in vain (rank table, host name, other nodes), a node is lost, or the system has no process, memory or disk left; "
+        "trying again may help"
+    ),
     ConfigError.exit_code: "wrong or contradictory platform environment, rank table or template",
 }
 

@@ -65,11 +65,13 @@ SAMPLES = {
     "npu-driver-call-failed": "EL0003: 2024-05-21-11:57:54.167.645 call driver interface failed, drvRetCode=7",
     "npu-driver-error-507899": "RuntimeError: NPU function error: AclrtSynchronizeStream, error code is 507899",
     "npu-force-stop": "RuntimeError: FORCE STOP.",
+    "npu-internal-task-507049": "wait for compute device to finish failed, runtime result = 507049",
     "npu-link-error": "RuntimeError: HCCS LINK ERROR",
     "npu-memory-ecc-error": "RuntimeError: HBM MULTI BIT ECC ERROR.time is 1700000000",
     "npu-stream-timeout-507046": "RuntimeError: NPU function error: AclrtSynchronizeStreamWithTimeout, error code is 507046",
     "npu-wait-timeout-107020": "RuntimeError: NPU function error: AclrtSynchronizeStreamWithTimeout, error code is 107020",
     "nccl-collective-mismatch": "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: ALLREDUCE",
+    "nccl-memory-registration": "node0:1:1 [0] NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
     "nccl-version-mismatch": "node0:1:1 [0] NCCL WARN Mismatched NCCL version detected : rank 0 version 21805 rank 1 version 22005",
     "gloo-call-failed": "RuntimeError: [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/address.cc:90] rv != -1",
     "gloo-interface-not-found": "RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] Unable to find address for: eth7",
@@ -126,6 +128,14 @@ SAMPLES = {
     "python-wrong-arguments": "train.py: error: unrecognized arguments: --epochs 3",
 }  # fmt: skip
 
+# The samples that are consequences; the others are causes.
+CONSEQUENCES = """
+    gloo-call-failed hccl-p2p-ei0010 hccl-rank-missing-ei0015 hccl-transfer-error-ei0013 hccl-transport-ei0009 hccl-watchdog-timeout
+    horovod-shut-down lightning-child-failed mindspore-cluster-timeout mindspore-node-lost mpi-abort npu-driver-call-failed npu-force-stop
+    npu-stream-timeout-507046 npu-wait-timeout-107020 process-killed python-connection-lost python-connection-refused python-interrupted
+    python-process-pool-broken ray-actor-died torch-distributed-failed torch-name-not-resolved torch-spawned-process-failed torchrun-stopped
+"""
+
 
 def name_of(text: str) -> str | None:
     finding = find(text)
@@ -153,6 +163,7 @@ def test_excerpt_has_its_source(excerpt: Excerpt) -> None:
 def test_sample_is_classified(name: str) -> None:
     assert name_of(SAMPLES[name]) == name
     assert name_of(f"step 3\n{FRAMES}{SAMPLES[name]}\n") == name
+    assert BY_NAME[name].kind == (CONSEQUENCE if name in CONSEQUENCES.split() else CAUSE)
 
 
 def test_every_entry_is_exercised_and_only_once_by_a_sample() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, KnownError
 from ranklaunch.catalogue.families import ERRORS, FAMILIES
+from ranklaunch.catalogue.python import UNCAUGHT
 from ranklaunch.catalogue.search import Finding, find
 
-__all__ = ["CAUSE", "CONSEQUENCE", "ERRORS", "FAMILIES", "Finding", "KnownError", "find"]
+__all__ = ["CAUSE", "CONSEQUENCE", "ERRORS", "FAMILIES", "UNCAUGHT", "Finding", "KnownError", "find"]

@@ -49,7 +49,7 @@ ERRORS: tuple[KnownError, ...] = (
         r"\bEI0004\b|The ranktable or rank is invalid",
         CAUSE,
         "The rank table, or this rank's number in it, is invalid; the line says what of it.",
-        "Compare the rank table with the devices of the job; `ranklaunch plan` shows both.",
+        "Compare the rank table with the devices of the job and the numbers of its ranks.",
         "https://www.hiascend.com/document/detail/zh/CANNCommunityEdition/83RC1/hccl/hcclug/hcclug_000033.html",
     ),
     KnownError(
@@ -179,7 +179,10 @@ ERRORS: tuple[KnownError, ...] = (
     # Memory and hardware of the device
     KnownError(
         "npu-out-of-memory",
-        r"NPU out of memory|(?:error code is|runtime result =) 207001\b|(?:error code is|runtime result =) 207018\b",
+        (
+            r"NPU out of memory|(?:error code(?: is|:)|runtime result =|failed ?:) ?207001\b|(?:error code(?: is|:)|"
+            r"runtime result =|failed ?:) ?207018\b"
+        ),
         CAUSE,
         "The memory of the NPU is exhausted.",
         "Use a smaller batch or shard the model further; check with npu-smi whether other processes hold memory.",
@@ -203,7 +206,7 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-suspect-remote-507057",
-        r"SUSPECT REMOTE ERROR|error code is 507057\b",
+        r"SUSPECT REMOTE ERROR|error code(?: is|:) ?507057\b",
         CONSEQUENCE,
         "The runtime suspects that the failure arose on another device.",
         "Look at the rank that failed first.",
@@ -220,7 +223,7 @@ ERRORS: tuple[KnownError, ...] = (
     # Codes of the runtime
     KnownError(
         "npu-task-scheduler-error-507001",
-        r"(?:error code is|runtime result =) 507001\b|(?:error code is|runtime result =) 507010\b",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?507001\b|(?:error code(?: is|:)|runtime result =|failed ?:) ?507010\b",
         CAUSE,
         "The task scheduler of the device reports an internal error or has stopped answering.",
         "Read what CANN's logs (plog) say before the line; if it comes back on this device only, have the device checked.",
@@ -228,7 +231,7 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-soc-version-507008",
-        r"(?:error code is|failed :|runtime result =) 507008\b",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?507008\b",
         CAUSE,
         "The driver does not tell which chip this is: it is missing, damaged or not visible in the container.",
         "Check that npu-smi works in the container, and that driver and CANN fit each other.",
@@ -236,7 +239,7 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-model-execution-507011",
-        r"(?:error code is|runtime result =) 507011\b",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?507011\b",
         CAUSE,
         "The device could not execute the model.",
         "Read what CANN's logs (plog) say before the line.",
@@ -244,7 +247,7 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-dma-error-507013",
-        r"(?:error code is|runtime result =) 507013\b",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?507013\b",
         CAUSE,
         "A copy inside the device failed in its hardware.",
         "If it comes back on this device only, have the device checked; else look for an access beyond a tensor's end.",
@@ -252,7 +255,7 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-aicore-timeout-507014",
-        r"(?:error code is|runtime result =|failed:) 507014\b|(?:error code is|runtime result =) 507034\b",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?507014\b|(?:error code(?: is|:)|runtime result =|failed ?:) ?507034\b",
         CAUSE,
         "An operator ran too long on an AI core.",
         "Find the operator in CANN's logs (plog); ASCEND_LAUNCH_BLOCKING=1 makes the traceback name the right call.",
@@ -260,7 +263,7 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-aicore-exception-507015",
-        r"(?:error code is|runtime result =|failed:) 507015\b|The aicore execution is abnormal",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?507015\b|The aicore execution is abnormal",
         CAUSE,
         "An operator failed on an AI core, mostly by an access outside of a tensor.",
         "ASCEND_LAUNCH_BLOCKING=1 makes the traceback name the right call; check indices and shapes there.",
@@ -268,15 +271,23 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-aicpu-exception-507018",
-        r"(?:error code is|runtime result =) 50701[78]\b|The aicpu execution is abnormal",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?50701[78]\b|The aicpu execution is abnormal",
         CAUSE,
         "An operator failed on an AI CPU, mostly because of a value that it does not take, such as an index out of range.",
         "ASCEND_LAUNCH_BLOCKING=1 makes the traceback name the right call; check its arguments.",
         "https://github.com/hiyouga/LlamaFactory/issues/4372",
     ),
     KnownError(
+        "npu-internal-task-507049",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?507049\b|(?:error code(?: is|:)|runtime result =|failed ?:) ?507050\b",
+        CAUSE,
+        "A task inside an operation failed on the device.",
+        "Read what CANN's logs (plog) say before the line; ASCEND_LAUNCH_BLOCKING=1 makes the traceback name the right call.",
+        "https://github.com/Ascend/pytorch/blob/9e73e708ab9350d203475609f36f8a43f6a0c2ab/torch_npu/csrc/core/npu/NPUErrorCodes.h",
+    ),
+    KnownError(
         "npu-device-start-507033",
-        r"error code is 507033\b|Failed to start the device\.",
+        r"error code(?: is|:) ?507033\b|Failed to start the device\.",
         CAUSE,
         "The device did not start, mostly because CANN's packages do not fit driver or chip, or an earlier job still holds the device.",
         "Check with npu-smi what runs on the device, and that driver, CANN and its operator package fit each other.",
@@ -284,7 +295,7 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-vector-core-exception-507035",
-        r"error code is 507035\b|The vector core execution is abnormal",
+        r"error code(?: is|:) ?507035\b|The vector core execution is abnormal",
         CAUSE,
         "An operator failed on a vector core, mostly by an access outside of a tensor.",
         "ASCEND_LAUNCH_BLOCKING=1 makes the traceback name the right call; check indices and shapes there.",
@@ -292,7 +303,7 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-driver-error-507899",
-        r"(?:error code is|runtime result =) 507899\b",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?507899\b",
         CAUSE,
         "The driver of the NPU reports an internal error.",
         "Check that npu-smi shows the device as healthy and visible in the container; reset it or use another node if not.",
@@ -300,7 +311,7 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-connection-to-device-507901",
-        r"(?:error code is|runtime result =) 507901\b",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?507901\b",
         CAUSE,
         "The connection between host and device broke: the device was reset or has failed.",
         "Check its health with npu-smi; use another node if it does not come back.",
@@ -333,7 +344,7 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "cann-compiler-init-500001",
-        r"(?:error code is|result =) 500001\b",
+        r"(?:error code(?: is|:)|result =) ?500001\b",
         CAUSE,
         "CANN's operator compiler did not start, mostly because a Python package that it needs is missing in the image.",
         "Install numpy, decorator, sympy, cffi, protobuf, attrs, pyyaml, scipy, psutil and absl-py; source CANN's set_env.sh.",
@@ -344,7 +355,7 @@ ERRORS: tuple[KnownError, ...] = (
 VAGUE: tuple[KnownError, ...] = (
     KnownError(
         "npu-wait-timeout-107020",
-        r"error code is (?:107019|107020)\b",
+        r"error code(?: is|:) ?(?:107019|107020)\b",
         CONSEQUENCE,
         "A wait for a task of the device timed out; mostly another rank has died or is late, but the task itself may hang.",
         "Look at the rank that failed first; then at HCCL's own messages near the line.",
@@ -352,7 +363,7 @@ VAGUE: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-stream-timeout-507046",
-        r"(?:error code is|runtime result =) 50704[67]\b",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?50704[67]\b",
         CONSEQUENCE,
         "The device did not finish its tasks in time; mostly it waits for another rank, but an operator may hang.",
         "Look at the rank that failed first; then at HCCL's own messages near the line.",
@@ -360,7 +371,7 @@ VAGUE: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-task-timeout-507048",
-        r"(?:error code is|runtime result =) 507048\b|The execution of the internal task times out",
+        r"(?:error code(?: is|:)|runtime result =|failed ?:) ?507048\b|The execution of the internal task times out",
         CONSEQUENCE,
         "A task inside an operation timed out; in a collective operation that is a wait for another rank, else an operator hangs.",
         "Look at the rank that failed first; then at HCCL's own messages near the line.",
@@ -368,7 +379,7 @@ VAGUE: tuple[KnownError, ...] = (
     ),
     KnownError(
         "npu-device-unavailable-207004",
-        r"error code is (?:207004|107001)\b",
+        r"error code(?: is|:) ?(?:207004|107001)\b",
         CAUSE,
         "The device does not exist in this container, or cannot be used.",
         "Check with npu-smi which devices the container has; compare the number of ranks with it.",

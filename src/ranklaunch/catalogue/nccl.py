@@ -30,6 +30,17 @@ ERRORS: tuple[KnownError, ...] = (
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     ),
     KnownError(
+        "nccl-memory-registration",
+        r"Call to ibv_reg_mr\w{0,16} failed",
+        CAUSE,
+        (
+            "NCCL could not register memory for InfiniBand: the limit on locked memory is too low, or GPU memory cannot be "
+            "shared with the adapter."
+        ),
+        "Raise the limit (ulimit -l unlimited); check nvidia-peermem on the host.",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+    ),
+    KnownError(
         "nccl-interface-not-found",
         (
             r"is neither AF_INET\(2\) nor AF_INET6\(10\)|no (?:NCCL_SOCKET_IFNAME |usable )?(?:socket )?interface found|"
@@ -109,7 +120,10 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "nccl-connect-failed",
-        r"socketStartConnect: Connect to|Call to connect (?:to .{0,100})?(?:failed|returned)|socketPollConnect",
+        (
+            r"socketStartConnect: Connect to|Call to connect (?:to .{0,100})?(?:failed|returned)|socketPollConnect|"
+            r"Call to ibv_modify_qp failed"
+        ),
         CONSEQUENCE,
         "A connection to another rank was not accepted; that rank may have died, or the network does not let it through.",
         "Look at the rank that failed first; then check NCCL_SOCKET_IFNAME and the firewall between the hosts.",

@@ -87,6 +87,7 @@ class Hub:
         self._say = say
         self._grace_s = grace_s
         self._success = success
+        self._id = os.urandom(8).hex()
         self._roll = Roll(muster.hosts, muster.allowed)
         self._unknown: dict[Peer, None] = {}  # in order of arrival
         self._nodes: dict[str, Node] = {}
@@ -309,7 +310,7 @@ class Hub:
             entry = Entry(index, instance, _text(message, "host"), peer.address, now, doing=_text(message, "doing"))
             node = self._nodes[instance] = Node(entry, peer, now)
             self._roll.add(entry)
-        self._send(node, {"type": "welcome", "state": self.state})
+        self._send(node, {"type": "welcome", "hub": self._id})
         if self.state == ENDING:
             self._send(node, self._stop_message())
         elif self.judgement:

@@ -63,7 +63,7 @@ def judgement(plan: Plan, ending: Ending, suspects: Sequence[Suspect], finishes:
 
 def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence, started: str) -> Verdict:
     """What all nodes say, and what happened on this one."""
-    victims = () if common.outcome == "succeeded" else tuple(_victims(plan, ending, ended, evidence))
+    victims = () if common.outcome == "succeeded" else tuple(_victims(plan, common, ending, ended, evidence))
     return Verdict(
         common.outcome, common.exit_code, common.reason, common.culprit, victims, started, now(), common.failures, common.notes
     )  # fmt: skip
@@ -177,8 +177,10 @@ def known(text: str) -> Known | None:
     finding = catalogue.find(text)
     if not finding:
         return None
-    error = finding.error
-    return Known(error.name, error.kind, finding.line.strip(), error.meaning, error.remedy, error.source)
+    error, line = finding.error, finding.line.strip()
+    if error is catalogue.UNCAUGHT:  # the line says more than what can be said of any exception
+        return Known(error.name, error.kind, line, "", "", "")
+    return Known(error.name, error.kind, line, error.meaning, error.remedy, error.source)
 
 
 def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...], error: Known | None, at: float) -> Culprit:
@@ -217,12 +219,13 @@ def _lost_a_worker(culprit: Culprit) -> bool:
     return culprit.signal is None and any("signal: Killed" in line or "SIGKILL" in line for line in culprit.last_lines)
 
 
-def _victims(plan: Plan, ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[Victim]:
+def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[Victim]:
     if ending.child and ending.child.code and ending.child.reader:
         failure = evidence.explain(ending.child.process, ending.child.reader.output.tail.decode(errors="replace"))
         for rank, number in sorted(failure.victims) if failure else ():
             yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
-    told = [child for child in ended if child is not ending.child and child.signalled]
+    culprit = common.culprit.pid if common.culprit and common.culprit.node == plan.job.node_index else None
+    told = [child for child in ended if child is not ending.child and child.signalled and child.identity.pid != culprit]
     for child in sorted(told, key=lambda c: (c.process.rank is None, c.process.rank or 0)):
         node = plan.job.node_index if child.process.node is None else child.process.node
         yield Victim(node, child.process.rank, name_of(child.signalled[-1]), child.process.name)

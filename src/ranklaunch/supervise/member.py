@@ -58,6 +58,7 @@ class Member:
         self._events = events
         self._adopt = adopt
         self._instance = os.urandom(8).hex()
+        self._hub_id = ""
         self._released = False
         self._stopping = False
         self._doing = "starting"
@@ -282,6 +283,11 @@ class Member:
 
     def _on_welcome(self, message: Message) -> None:
         self._cancel("greeting")
+        hub_id = str(message["hub"])
+        if self._started and hub_id != self._hub_id:  # node 0 was started anew, for an attempt that this node is no part of
+            self._lose()
+            return
+        self._hub_id = hub_id
         self.joined, self._broken_since = True, None
         self._pings = 0
         self._ping()

@@ -131,7 +131,7 @@ class Nodes:
         if not self._judgement and not member.over:
             told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
             # The first alone can decide, so the others' last lines are not needed.
-            member.report([*told[:1], *map(_without_lines, told[1:])], list(finishes)[-blame.MOST_NOTES :])
+            member.report([*told[:1], *map(_without_lines, told[1:])], list(finishes)[: blame.MOST_NOTES])
             self._run(lambda: bool(self._judgement) or member.over, lambda: ending.at + self._patience(ending))
         return self._judgement or own
 

@@ -11,6 +11,7 @@ from typing import Any
 from ranklaunch.errors import ConfigError
 from ranklaunch.verdict import Verdict, as_json
 
+RESERVED = 128 * 1024  # bytes
 TERMINATION_BYTES = 4096  # what Kubernetes reads of the file
 
 
@@ -23,6 +24,7 @@ class Record:
 
     def __init__(self, folder: str, termination_log: str = "") -> None:
         self.folder = folder
+        self._reserved = os.path.join(folder, ".reserved")
         self._termination_log = termination_log
         self._events = -1
 
@@ -32,6 +34,7 @@ class Record:
             os.makedirs(self.folder, exist_ok=True)
             path = os.path.join(self.folder, "events.jsonl")
             self._events = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._reserve()
         except (OSError, ValueError) as error:
             msg = (
                 f"log directory {self.folder}: cannot be written by uid {os.getuid()}, gid {os.getgid()}: {error}; "
@@ -53,9 +56,27 @@ class Record:
 
     def verdict(self, verdict: Verdict) -> str:
         """Writes the verdict; its path, or "" where it could not be written."""
+        self._free()
         written = self._write("verdict.json", as_json(verdict))
-        self.last_words(verdict.reason, verdict.exit_code)
+        error = verdict.culprit.error if verdict.culprit else None
+        self.last_words("\n".join([verdict.reason, *([error.remedy] if error and error.remedy else []), *verdict.notes]), verdict.exit_code)
         return written
+
+    def _reserve(self) -> None:
+        """Room for the verdict, for when the ranks' logs have filled the disk."""
+        fd = os.open(self._reserved, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, RESERVED)
+        except OSError:  # a disk that is full already is found out by what is written next
+            pass
+        finally:
+            os.close(fd)
+
+    def _free(self) -> None:
+        try:
+            os.unlink(self._reserved)
+        except OSError:
+            pass
 
     def last_words(self, reason: str, exit_code: int) -> None:
         """For /dev/termination-log, which Kubernetes makes; never made by ranklaunch."""

@@ -489,8 +489,8 @@ class Supervisor:
 
     def _advice(self, verdict: Verdict) -> Iterable[str]:
         error = verdict.culprit.error if verdict.culprit else None
-        if error:
-            yield f"seen: {error.line}"
+        if error and error.meaning:
+            yield f"meaning: {error.meaning}"
             yield f"remedy: {error.remedy} ({error.source})"
 
     def _flush(self, console: Console) -> None:
