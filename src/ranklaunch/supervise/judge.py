@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
@@ -20,6 +21,7 @@ from ranklaunch.verdict import Culprit, Failure, Known, Verdict, Victim
 Explain = Callable[[Process, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
+_RANK_PREFIX = re.compile(r"^\[rank ?[0-9]+\]:? ?")  # of PyTorch, on each line of a traceback
 CANNOT_SAVE = 0.001  # share of a file system below which it counts as full
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
@@ -177,7 +179,7 @@ def known(text: str) -> Known | None:
     finding = catalogue.find(text)
     if not finding:
         return None
-    error, line = finding.error, finding.line.strip()
+    error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
     if error is catalogue.UNCAUGHT:  # the line says more than what can be said of any exception
         return Known(error.name, error.kind, line, "", "", "")
     return Known(error.name, error.kind, line, error.meaning, error.remedy, error.source)
