@@ -48,7 +48,7 @@ class Roll:
         others = [other for other in self._by_node.pop(entry.node) if other is not entry]
         if others:
             self._by_node[entry.node] = others
-        self._differ = bool(list(self._disagreements()))
+        self._differ = self._differ and bool(list(self._disagreements()))
 
     def ready(self, entry: Entry, facts: Mapping[str, str], now: float) -> None:
         """Ready to start. Compared with one other node only, so that 10,000 nodes cost no more than 10,000 comparisons."""

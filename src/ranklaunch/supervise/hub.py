@@ -94,11 +94,13 @@ class Hub:
         self._suspects: list[Suspect] = []  # of nodes that are gone, and what this side has seen itself
         self._wrong: dict[str, str] = {}
         self._silent: set[str] = set()
+        self._odd: set[str] = set()
         self._why: dict[int, str] = {}
         self._asked: set[int] = set()
         self._deadline: float | None = None
         self._settled: float | None = None
         self._ended_at = 0.0
+        self._done = self._reported = 0  # nodes
         self._next_status = loop.clock() + FIRST_STATUS_S
         self._next_ask = loop.clock() + FIRST_STATUS_S / 2
         self._listener: socket.socket | None = None
@@ -225,7 +227,9 @@ class Hub:
 
     def _on_nonsense(self, peer: Peer, error: Exception) -> None:
         if peer.instance in self._nodes:  # it has signed: a defect, or another version; its connection is worth nothing any more
-            self._say(f"muster: {self._name(self._nodes[peer.instance])} sent what is not understood: {error}")
+            if peer.instance not in self._odd:
+                self._odd.add(peer.instance)
+                self._say(f"muster: {self._name(self._nodes[peer.instance])} sent what is not understood: {error}")
             peer.stream.close()
             self._on_end(peer, OSError(errno.EPROTO, str(error)))
         else:
@@ -247,6 +251,8 @@ class Hub:
         """A node whose connection broke and that has not come back."""
         if node.peer or node.gone_at is None or self._nodes.get(node.entry.instance) is not node:
             return
+        if self._loop.clock() - node.gone_at < RETURN_S and not _silence(node.gone_why):  # it was back meanwhile, and broke again
+            return
         node.gone_at = None
         if self.state == OVER or node.done:  # one that has succeeded is not needed any more
             return
@@ -258,10 +264,10 @@ class Hub:
         if not node.suspects:
             self._suspects.append(self._vanished(node, _silence(node.gone_why)))
         self._begin_end()
-        self._look_at_reports()
 
     def _forget(self, node: Node) -> None:
         self._suspects += node.suspects
+        self._reported -= node.reported
         self._roll.remove(node.entry.instance)
         del self._nodes[node.entry.instance]
 
@@ -340,18 +346,20 @@ class Hub:
         node.stopping = True
 
     def _on_done(self, node: Node, message: Message) -> None:
-        node.done = True
         node.finishes = [blame.finish(message["finish"])]
-        if self.state == RUNNING and all(each.done for each in self._nodes.values()) and len(self._nodes) == len(self._roll.hosts):
+        self._done += not node.done
+        node.done = True
+        if self.state == RUNNING and self._done == len(self._roll.hosts):
             self._conclude(Judgement("succeeded", 0, self._success))
 
     def _on_report(self, node: Node, message: Message) -> None:
         node.suspects = [blame.suspect(each) for each in message["suspects"]]
         node.finishes = [blame.finish(each) for each in message["finishes"]]
+        self._reported += not node.reported
         node.reported = True
-        if self.state != ENDING:
-            self._begin_end()
-        self._look_at_reports()
+        self._begin_end()
+        if self._reported >= len(self._nodes):  # else the next tick looks: 4,096 looks at 4,096 nodes take too long
+            self._look_at_reports()
 
     def _on_bye(self, node: Node, message: Message) -> None:
         """It has its verdict, or leaves before the others: with 0, having waited for them long enough."""

@@ -298,7 +298,7 @@ class Member:
     def _on_pong(self, message: Message) -> None:
         now, sent, theirs = self._loop.clock(), float(message["sent"]), float(message["time"])
         trip = now - sent
-        if not 0 <= trip <= 60:
+        if not (0 <= trip <= 60 and 0 <= theirs <= 4e10):
             return
         best = self._offset
         if not best or trip <= best[0] or now - best[1] > TRUSTED_S:
@@ -346,7 +346,7 @@ class Member:
     def _ping(self) -> None:
         self._send({"type": "ping", "sent": self._loop.clock()})
         self._pings += 1
-        self._after("ping", PING_S if self._pings < PINGS else self._muster.lost_after_s / 4, self._ping)
+        self._after("ping", PING_S if self._pings < PINGS else self._muster.lost_after_s / 2, self._ping)
 
     def _status(self) -> None:
         self._after("status", STATUS_S, self._status)

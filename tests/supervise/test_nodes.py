@@ -1,0 +1,277 @@
+"""Nodes of one job, each a real ranklaunch on a loopback address of its own: they meet, compare, start together and end together."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from supervise_helpers import DEADLINE_S, Job, Starter, checked_verdict, child, free_port, sleep_until
+
+SHARED = ("outcome", "exit_code", "reason", "culprit", "failures", "notes")
+
+
+class Nodes:
+    """Starts nodes of one job. log directories are node_0, node_1, ..."""
+
+    def __init__(self, starter: Starter, count: int, **settings: object) -> None:
+        self.starter = starter
+        self.count = count
+        self.env = {f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}
+        self.port = free_port()
+
+    def start(self, node: int, *words: object, slots: object = 1, **settings: object) -> Job:
+        hosts = ",".join(f"127.0.0.{i + 1}" for i in range(self.count))
+        shape = ("--hosts", hosts, "--node", node, "--slots", slots, "--muster-port", self.port)
+        log_dir = self.starter.folder / f"node_{node}"
+        shared = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", 5, "--method", "spawn")
+        env = {**self.env, **{f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}}
+        return self.starter.command("run", *shared, *shape, "--", *words, env=env, log_dir=log_dir)
+
+    def start_all(self, *words: object) -> list[Job]:
+        return [self.start(node, *words) for node in range(self.count)]
+
+
+def verdict(job: Job) -> dict[str, Any]:
+    return checked_verdict(max(job.log_dir.glob("attempt_*")) / "verdict.json")
+
+
+def code_of(job: Job) -> int:
+    """While other nodes still run."""
+    code = job.popen.wait(DEADLINE_S)
+    return code if code >= 0 else 128 - code
+
+
+def codes(jobs: list[Job]) -> list[int]:
+    """Of all, after which nothing is left."""
+    found = [code_of(job) for job in jobs]
+    assert [job.end() for job in jobs] == found
+    return found
+
+
+def check_same(jobs: list[Job], code: int) -> dict[str, Any]:
+    """All end with this code and one verdict."""
+    assert codes(jobs) == [code] * len(jobs), "\n".join(job.err.text for job in jobs)
+    first, *others = ({name: verdict(job)[name] for name in SHARED} for job in jobs)
+    for other in others:
+        assert other == first
+    return first
+
+
+def test_they_start_together_however_late_one_comes(ranklaunch: Starter) -> None:
+    nodes = Nodes(ranklaunch, 3)
+    early = [nodes.start(node, child("environment.py")) for node in (1, 0)]
+    for job in early:
+        job.err.wait_for("muster: waiting for 1 of 3 nodes: 127.0.0.3 (node 2")
+        assert job.out.text == ""
+    found = check_same([*early, nodes.start(2, child("environment.py"))], 0)
+    assert found["reason"] == "all 3 ranks on 3 nodes succeeded"
+    for job in early:
+        assert re.search(r"muster: all 3 nodes are here, [0-9.]+ s after the first; last came node 2", job.err.text)
+        names = [event["event"] for event in job.events]
+        assert names.index("released") < names.index("spawn")
+
+
+def test_one_never_comes(ranklaunch: Starter) -> None:
+    nodes = Nodes(ranklaunch, 3, muster_timeout_s=3)
+    found = check_same([nodes.start(node, child("environment.py")) for node in range(2)], 75)
+    assert "waited 3 s in vain for the job's nodes: 1 of 3 nodes: 127.0.0.3 (node 2, nothing heard of it)" in found["reason"]
+
+
+def test_node_0_never_comes(ranklaunch: Starter) -> None:
+    nodes = Nodes(ranklaunch, 2, muster_timeout_s=3)
+    job = nodes.start(1, child("environment.py"))
+    assert job.end() == 75
+    assert f"node 0 (127.0.0.1): no answer on port {nodes.port} (connection refused)" in verdict(job)["reason"]
+
+
+def test_they_disagree(ranklaunch: Starter, tmp_path: Path) -> None:
+    """Only what differs is said, and nothing of any rank has run."""
+    program = tmp_path / "other" / "environment.py"
+    program.parent.mkdir()
+    program.write_text("print('another program')\n")
+    nodes = Nodes(ranklaunch, 2)
+    jobs = [nodes.start(0, child("environment.py")), nodes.start(1, program, slots="1,2")]
+    found = check_same(jobs, 78)
+    for text in ("program differs", "slots differs: 1 on each on node 0", "1,2 on node 1", "world_size differs"):
+        assert text in found["reason"]
+    assert "method" not in found["reason"]
+    assert all(job.out.text == "" for job in jobs)
+
+
+def test_what_is_allowed_to_differ(ranklaunch: Starter, tmp_path: Path) -> None:
+    program = tmp_path / "other.py"
+    program.write_text("print('another program')\n")
+    nodes = Nodes(ranklaunch, 2, muster_allow="program,torch")
+    check_same([nodes.start(0, child("environment.py")), nodes.start(1, program)], 0)
+
+
+def test_two_say_that_they_are_the_same(ranklaunch: Starter) -> None:
+    nodes = Nodes(ranklaunch, 3)
+    jobs = [nodes.start(0, child("environment.py")), nodes.start(1, child("environment.py"))]
+    jobs[0].err.wait_for("muster: waiting for")
+    again = nodes.start(1, child("environment.py"))
+    found = check_same([*jobs, again], 78)
+    assert "2 containers say that they are node 1" in found["reason"]
+
+
+def test_a_container_that_is_started_again_takes_its_place(ranklaunch: Starter) -> None:
+    nodes = Nodes(ranklaunch, 3)
+    early, hub = nodes.start(1, child("environment.py")), nodes.start(0, child("environment.py"))
+    hub.err.wait_for("1 of 3 nodes: 127.0.0.3")
+    os.kill(early.supervisor, signal.SIGKILL)
+    assert code_of(early) in (1, 137)
+    hub.err.wait_for("node 1 (127.0.0.2) has gone again")
+    check_same([hub, nodes.start(1, child("environment.py")), nodes.start(2, child("environment.py"))], 0)
+
+
+def test_another_key(ranklaunch: Starter) -> None:
+    nodes = Nodes(ranklaunch, 2, muster_timeout_s=4)
+    jobs = [nodes.start(0, child("environment.py"), secret="one"), nodes.start(1, child("environment.py"), secret="two")]
+    assert codes(jobs) == [75, 75]
+    assert "another RANKLAUNCH_SECRET there" in verdict(jobs[1])["reason"]
+    assert "(another key)" in verdict(jobs[0])["reason"]
+    assert "127.0.0.1 has another key" in jobs[0].err.text
+    for job in jobs:
+        assert not any(secret in path.read_text() for path in job.attempt.iterdir() for secret in ('"one"', '"two"'))
+
+
+def test_a_key_in_a_file(ranklaunch: Starter, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("a key\n")
+    (tmp_path / "same").write_text("a key")
+    nodes = Nodes(ranklaunch, 2)
+    files = (tmp_path / "key", tmp_path / "same")
+    jobs = [nodes.start(node, child("environment.py"), secret_file=file) for node, file in enumerate(files)]
+    check_same(jobs, 0)
+    assert "derived from the job's name" not in jobs[0].err.text
+
+
+def test_a_key_that_cannot_be_read(ranklaunch: Starter, tmp_path: Path) -> None:
+    job = Nodes(ranklaunch, 2).start(0, child("environment.py"), secret_file=tmp_path / "nothing")
+    assert job.end() == 78
+    assert f"RANKLAUNCH_SECRET_FILE={tmp_path / 'nothing'}: No such file" in verdict(job)["reason"]
+
+
+def test_ranks_do_not_get_the_key(ranklaunch: Starter) -> None:
+    jobs = Nodes(ranklaunch, 2, secret="do-not-tell").start_all(child("environment.py"))
+    check_same(jobs, 0)
+    for job in jobs:
+        assert "do-not-tell" not in job.out.text
+
+
+def test_a_program_that_is_missing_on_one_node(ranklaunch: Starter, tmp_path: Path) -> None:
+    """Found out before the meeting, and told to all: nobody waits for the deadline."""
+    nodes = Nodes(ranklaunch, 2)
+    found = check_same([nodes.start(0, child("environment.py")), nodes.start(1, tmp_path / "nothing.py")], 69)
+    assert found["reason"].startswith("node 1 (127.0.0.2): program ")
+
+
+def test_a_preparation_that_fails_on_one_node(ranklaunch: Starter, tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.sh").write_text("echo trained\n")
+    (tmp_path / "bad" / "ma-pre-start.sh").write_text("exit 9\n")
+    nodes = Nodes(ranklaunch, 2)
+    found = check_same([nodes.start(node, tmp_path / name / "train.sh") for node, name in enumerate(("good", "bad"))], 9)
+    assert found["culprit"]["name"] == "ma-pre-start.sh"
+    assert found["culprit"]["node"] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_one_is_asked_to_stop(ranklaunch: Starter, number: int) -> None:
+    jobs = Nodes(ranklaunch, 3).start_all(child("sleeper.py"))
+    for job in jobs:
+        job.out.wait_for("ready")
+    jobs[1].send(number)
+    found = check_same(jobs, 128 + number)
+    assert found["outcome"] == "stopped"
+    assert found["reason"] == f"node 1 (127.0.0.2): stopped by {signal.Signals(number).name}"
+
+
+def test_a_node_that_has_succeeded_waits_for_the_others(ranklaunch: Starter) -> None:
+    nodes = Nodes(ranklaunch, 2, muster_allow="program")
+    jobs = [nodes.start(0, child("exits.py"), 0), nodes.start(1, child("told.py"), "--code", 0, "--rank", 1)]
+    jobs[0].err.wait_for("the program succeeded; waiting for the other nodes, which are still running")
+    sleep_until(lambda: "ready" in jobs[1].out.text, "node 1 is not ready")
+    jobs[1].send(signal.SIGUSR1)
+    assert check_same(jobs, 0)["reason"] == "all 2 ranks on 2 nodes succeeded"
+
+
+def test_a_node_that_has_succeeded_before_another_fails(ranklaunch: Starter) -> None:
+    nodes = Nodes(ranklaunch, 2, muster_allow="program")
+    jobs = [nodes.start(0, child("exits.py"), 0), nodes.start(1, child("told.py"), "--code", 7, "--rank", 1)]
+    jobs[0].err.wait_for("waiting for the other nodes")
+    sleep_until(lambda: "ready" in jobs[1].out.text, "node 1 is not ready")
+    jobs[1].send(signal.SIGUSR1)
+    found = check_same(jobs, 7)
+    assert found["culprit"]["node"] == 1
+    assert any(re.fullmatch(r"node 0 had ended with 0, [0-9.]+ s before the failure", note) for note in found["notes"])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_node_that_has_succeeded_waits_no_longer_than_it_may(ranklaunch: Starter, first: int) -> None:
+    """It ends with 0, and the other goes on: also when it is node 0 that leaves."""
+    nodes = Nodes(ranklaunch, 2, end_timeout_s=3, muster_allow="program")
+    programs = {first: (child("exits.py"), 0), 1 - first: (child("told.py"), "--code", 0, "--rank", 1 - first)}
+    jobs = [nodes.start(node, *programs[node]) for node in range(2)]
+    assert code_of(jobs[first]) == 0
+    assert "other nodes were still running 3 s later" in verdict(jobs[first])["reason"]
+    sleep_until(lambda: "ready" in jobs[1 - first].out.text, "the other is not ready")
+    jobs[1 - first].send(signal.SIGUSR1)
+    assert jobs[1 - first].end() == 0
+
+
+def test_a_node_that_has_succeeded_is_asked_to_stop(ranklaunch: Starter) -> None:
+    nodes = Nodes(ranklaunch, 2, muster_allow="program")
+    jobs = [nodes.start(0, child("told.py"), "--code", 0), nodes.start(1, child("exits.py"), 0)]
+    jobs[1].err.wait_for("waiting for the other nodes")
+    jobs[1].send(signal.SIGTERM)
+    assert code_of(jobs[1]) == 0
+    sleep_until(lambda: "ready" in jobs[0].out.text, "node 0 is not ready")
+    jobs[0].send(signal.SIGUSR1)
+    assert jobs[0].end() == 0
+
+
+def test_without_a_muster_each_is_alone(ranklaunch: Starter) -> None:
+    nodes = Nodes(ranklaunch, 2, muster="off")
+    jobs = [nodes.start(0, child("exits.py"), 0), nodes.start(1, child("exits.py"), 5)]
+    assert codes(jobs) == [0, 5]
+    assert not any("muster:" in job.err.text for job in jobs)
+
+
+CONSEQUENCE = 'raise RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.2]:31337")'
+PROGRAM = f"""
+import os, signal, sys, time
+from pathlib import Path
+folder = Path(sys.argv[1])
+print("ready", flush=True)
+if os.environ["RANK"] == "0":
+    {CONSEQUENCE}
+signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(ValueError("loss is nan")))
+(folder / "waits").touch()
+time.sleep(600)
+"""
+
+
+def test_a_cause_that_comes_later_wins(ranklaunch: Starter, tmp_path: Path) -> None:
+    """Rank 0 dies of its peer first; the peer is then told to stop while it is on its way out by itself."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    found = check_same(Nodes(ranklaunch, 2).start_all(program, tmp_path), 1)
+    assert (found["culprit"]["rank"], found["culprit"]["error"]["line"]) == (1, "ValueError: loss is nan")
+    assert [failure["rank"] for failure in found["failures"]] == [0]
+    assert found["failures"][0]["error"]["kind"] == "consequence"
+
+
+def test_only_consequences(ranklaunch: Starter, tmp_path: Path) -> None:
+    """Nobody says why: the first consequence is named, as one, with who had left before."""
+    program = tmp_path / "program.py"
+    program.write_text(f"import os, time\nif os.environ['RANK'] == '0':\n    time.sleep(1)\n    {CONSEQUENCE}\n")
+    found = check_same(Nodes(ranklaunch, 2).start_all(program), 1)
+    assert "looks like the consequence of another failure" in found["reason"]
+    assert "[127.0.0.2]:31337" in found["reason"]
+    assert any(note.startswith("node 1 had ended with 0") and "consequence" in note for note in found["notes"])
