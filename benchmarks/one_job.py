@@ -177,7 +177,7 @@ def measure(failure: Failure, way: str, kind: str, limit_s: float) -> str:
                 if index not in ends and code is not None:
                     ends[index] = f"{128 - code if code < 0 else code} after {time.monotonic() - began:.1f} s"
             time.sleep(0.02)
-        left = [str(index) for index in job.nodes if index not in failure.gone and index in ends and _left(hosts[index])]
+        left = [str(index) for index in job.nodes if index in ends and _left(hosts[index])]
         hosts.close()
     cells = ["-" if index in failure.gone or index not in job.nodes else ends.get(index, "runs") for index in range(NODES)]
     return " | ".join([*cells, f"ranks left on {', '.join(left)}" if left else ""])

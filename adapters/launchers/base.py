@@ -60,9 +60,16 @@ def master_waits(job: Job, reader: Reader, host: str = "") -> tuple[Wait, ...]:
 
 
 def launcher_process(
-    job: Job, reader: Reader, name: str, argv: tuple[str, ...], env: dict[str, str] | None = None, failing: str = ""
+    job: Job,
+    reader: Reader,
+    name: str,
+    argv: tuple[str, ...],
+    env: dict[str, str] | None = None,
+    *,
+    ranks_below: bool = False,
+    failing: str = "",
 ) -> Process:
-    """One process that starts this node's ranks itself. failing: what it writes when it begins to end them after a failure."""
+    """One process that starts this node's ranks itself. ranks_below: as its own children. failing: what it writes when it begins to end them after a failure."""
     return Process(
         name=name,
         argv=argv,
@@ -70,7 +77,7 @@ def launcher_process(
         env={**common_env(job, reader), **ascend.environment(job, reader), **(env or {})},
         unset=misleading(reader.env),
         tag=f"[{name}] ",
-        ranks_below=bool(failing),
+        ranks_below=ranks_below,
         failing=failing,
     )
 

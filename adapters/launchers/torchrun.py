@@ -71,6 +71,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         master_port=reader.get(MASTER_PORT),
         extra=extra,
     )
+    # With restarts of its own, torchrun ends its ranks and goes on.
+    failing = "" if "--max_restarts" in _options(extra) else CLOSING
     outputs = _outputs(job, reader, templates) if _knows_its_ranks(job, extra) else None
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
     if outputs:
@@ -79,7 +81,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, failing=CLOSING),),
+        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=True, failing=failing),),
         limits=limits(reader),
         waits=master_waits(job, reader, job.nodes[master_index].host),
         outputs=outputs,

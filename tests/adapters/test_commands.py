@@ -63,6 +63,13 @@ def test_torchrun_after_route_planning(node: int) -> None:
     assert "--master_addr=ma-job-5d2e7c1a-worker-2.ma-job-5d2e7c1a" in started(found)[0]
 
 
+def test_with_restarts_of_its_own_torchrun_fails_only_when_it_gives_up() -> None:
+    """That it ends its ranks then says nothing yet."""
+    assert plan("torchrun", 4, 1).processes[0].failing
+    restarting = plan("torchrun", 4, 1, MA_EXTRA_TORCHRUN_PARAMS="--max-restarts=2").processes[0]
+    assert (restarting.failing, restarting.ranks_below) == ("", True)
+
+
 def test_after_route_planning_the_master_is_waited_for() -> None:
     found = plan("torchrun", 4, 1, ROUTE_PLAN="true", RANK_AFTER_ACC="2", MA_MASTER_INDEX="2")
     assert [wait.what for wait in found.waits if wait.kind == "hosts"] == ["ma-job-5d2e7c1a-worker-2.ma-job-5d2e7c1a"]
