@@ -4,7 +4,8 @@
 
 Three hosts on this machine, from network namespaces (tests/cluster_hosts.py), two ranks on each. Prints a table: for each failure and
 each way, with which code and how many seconds after the failure each node ended. "-" is a node that the failure itself ends, "runs"
-one that was still running at the limit. The ranks' work takes 40 seconds; a launcher that notices nothing ends with 0 then. Both ways in one run, on the same machine; seconds of other machines differ.
+one that was still running at the limit. The ranks' work takes 40 seconds; a launcher that notices nothing ends with 0 then. Both ways
+in one run, on the same machine; seconds of other machines differ.
 """
 
 from __future__ import annotations

@@ -147,9 +147,7 @@ CASES = (
     ),
     Case("ranklaunch SIGTERMed", (*START, "term 1"), 143, outcome="stopped", reason=("node 1 (h1)", "stopped by SIGTERM")),
     KILLED,
-    KILLED.with_(
-        name="ranklaunch SIGKILLed, as PID 1", as_pid_1=True, together=(0, 1), apart="node 2's dies with it", no_verdict=(2,)
-    ),
+    KILLED.with_(name="ranklaunch SIGKILLed, as PID 1", as_pid_1=True, together=(0, 1), apart="node 2's dies with it", no_verdict=(2,)),
     Case(
         "host cut off",
         (*START, "cut 1"),

@@ -69,7 +69,8 @@ def launcher_process(
     ranks_below: bool = False,
     failing: str = "",
 ) -> Process:
-    """One process that starts this node's ranks itself. ranks_below: as its own children. failing: what it writes when it begins to end them after a failure."""
+    """One process that starts this node's ranks itself. ranks_below: as its own children. failing: what it writes when it begins to
+    end them after a failure."""
     return Process(
         name=name,
         argv=argv,

@@ -249,9 +249,7 @@ def cells() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("case", "launcher"), list(cells()))
-def test_chaos(
-    case: Case, launcher: Launcher, job: MakeJob, rows: Rows, record_property: Callable[[str, object], None]
-) -> None:
+def test_chaos(case: Case, launcher: Launcher, job: MakeJob, rows: Rows, record_property: Callable[[str, object], None]) -> None:
     steps = job(case, launcher)
     began = time.monotonic()
     steps.perform(*case.steps)
