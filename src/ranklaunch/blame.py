@@ -19,6 +19,7 @@ MOST_FAILURES = 8  # others that a verdict lists
 MOST_NOTES = 8
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one
+WORD = 100  # characters of a name
 SAID = 2000  # characters of a reason
 SEEN = 200  # characters of the line that says why
 
@@ -109,6 +110,8 @@ def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:
         if first.outcome == "failed" and seconds > 0:
             blame = ", which is what the failure looks like a consequence of" if first.is_consequence else ""
             yield f"{who} had ended with 0, {seconds:.1f} s before the failure{blame}"
+        elif finish.rank is None and seconds > 0:
+            yield f"{who} had ended with 0, {seconds:.1f} s before the request"
         elif finish.rank is None:
             yield f"{who} ended with 0 all the same, {-seconds:.1f} s after the {'failure' if first.outcome == 'failed' else 'request'}"
 
@@ -135,10 +138,19 @@ def clipped(value: Any) -> Any:
     return dataclasses.replace(value, **changes)
 
 
+def brief(suspect: Suspect) -> Suspect:
+    """One that cannot decide, because another of its node comes before it."""
+    culprit = suspect.culprit and dataclasses.replace(suspect.culprit, last_lines=())
+    return dataclasses.replace(suspect, reason=suspect.reason[:LINE], culprit=culprit)
+
+
 def _clip(culprit: Culprit, lines: int) -> Culprit:
     kept = tuple(line[:LINE] for line in culprit.last_lines[-lines:]) if lines else ()
-    error = dataclasses.replace(culprit.error, line=culprit.error.line[:LINE]) if culprit.error else None
-    return dataclasses.replace(culprit, last_lines=kept, error=error, name=culprit.name[:100], host=culprit.host[:100])
+    error = Known(*(text[:LINE] for text in dataclasses.astuple(culprit.error))) if culprit.error else None
+    return dataclasses.replace(
+        culprit, last_lines=kept, error=error, name=culprit.name[:WORD], host=culprit.host[:WORD], time=culprit.time[:WORD],
+        signal=culprit.signal and culprit.signal[:WORD],
+    )  # fmt: skip
 
 
 def suspect(data: Any) -> Suspect:
@@ -199,11 +211,11 @@ def _outcome(data: Any) -> str:
 
 def _at(data: Any) -> float:
     """A time that a calendar has."""
-    at = float(_get(data, "at", (int, float)))
+    at = _get(data, "at", (int, float))
     if not 0 <= at <= 4e10:
-        msg = f"at {at}"
+        msg = f"at {at!r:.80}"
         raise ValueError(msg)
-    return at
+    return float(at)
 
 
 def _code(data: Any) -> int:

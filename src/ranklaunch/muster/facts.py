@@ -15,7 +15,7 @@ from ranklaunch.files import Files, absolute, folder_of, join, which
 from ranklaunch.job import Job
 
 PACKAGES = ("torch", "torch_npu", "mindspore", "tensorflow", "deepspeed", "accelerate", "horovod")
-CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/nnae/latest")
+CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann", "/usr/local/Ascend/nnae/latest")
 MOST_PROGRAM_BYTES = 16 * 1024 * 1024
 MOST_VERSION_BYTES = 64 * 1024
 LONGEST = 200  # characters of a fact; a longer one is compared by its digest
@@ -50,9 +50,8 @@ def of_versions(job: Job, files: Files, search: str, cwd: str, ascend: str) -> d
     python = job.python if "/" in job.python else which(job.python, search, files)
     facts: dict[str, str] = {}
     folders = list(_site_packages(files, absolute(python, cwd))) if python else []
-    for folder in folders[:1]:
-        facts["Python"] = folder.split("/")[-2].replace("python", "")
-    for folder in reversed(folders):  # an environment's own packages hide those below it
+    for version, folder in reversed(folders):  # the first found hides what lies in those after it
+        facts["Python"] = version
         facts.update(_packages(files, folder))
     for folder in (ascend, *CANN_FOLDERS):
         version = _cann(files, folder) if folder else ""
@@ -62,15 +61,27 @@ def of_versions(job: Job, files: Files, search: str, cwd: str, ascend: str) -> d
     return facts
 
 
-def _site_packages(files: Files, python: str) -> Iterator[str]:
-    """Folders of packages, as they lie beside an interpreter: of a virtual environment, of conda, of the system."""
+def _site_packages(files: Files, python: str) -> Iterator[tuple[str, str]]:
+    """Python's version and each folder of packages, as they lie beside an interpreter: of a virtual environment, of conda, of the
+    system; pip's own in /usr/local before those of the system's packages, as Debian has it."""
     prefix = folder_of(folder_of(python))
-    lib = join(prefix, "lib")
-    wanted = re.compile(r"python3\.[0-9]{1,2}")
-    versions = [name for name in files.names(lib) if wanted.fullmatch(name) and files.is_dir(join(join(lib, name), "site-packages"))]
-    named = [name for name in versions if python.endswith(name)]
-    for name in named or versions[-1:]:
-        yield join(join(lib, name), "site-packages")
+    version = _minor(files, prefix, python)
+    if not version:
+        return
+    for lib in (f"{prefix}/local/lib", f"{prefix}/lib64", f"{prefix}/lib"):
+        for name in (f"python{version}/site-packages", f"python{version}/dist-packages", "python3/dist-packages"):
+            if files.is_dir(join(lib, name)):
+                yield version, join(lib, name)
+
+
+def _minor(files: Files, prefix: str, python: str) -> str:
+    """3.11, by the interpreter's name or by the newest folder beside it."""
+    named = re.search(r"python(3\.[0-9]{1,2})$", python)
+    if named:
+        return named[1]
+    names = [name for lib in ("lib", "lib64") for name in files.names(f"{prefix}/{lib}")]
+    found = [int(match[1]) for match in (re.fullmatch(r"python3\.([0-9]{1,2})", name) for name in names) if match]
+    return f"3.{max(found)}" if found else ""
 
 
 def _packages(files: Files, folder: str) -> Iterator[tuple[str, str]]:
@@ -85,9 +96,10 @@ def _packages(files: Files, folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _cann(files: Files, folder: str) -> str:
-    for name in ("version.cfg", "version.info", "toolkit/version.info"):
+    infos = (f"{name}/ascend_toolkit_install.info" for name in files.names(folder) if name.endswith("-linux"))
+    for name in ("version.cfg", "version.info", "toolkit/version.info", *infos):
         text = _text(files, join(folder, name), MOST_VERSION_BYTES) or ""
-        version = re.search(r"(?:running_version=\[|[Vv]ersion=)([^\]\s]{1,60})", text)
+        version = re.search(r"^(?:\w+_running_version=\[|[Vv]ersion=)([\w.:+-]{1,60})", text, re.MULTILINE)
         if version:
             return version[1]
     return ""

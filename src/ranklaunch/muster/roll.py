@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,28 +35,31 @@ class Roll:
         self._allowed = allowed
         self._by_node: dict[int, list[Entry]] = {}
         self._ready = 0
-        self._differ = False
+        self._answers: Counter[frozenset[tuple[str, str]]] = Counter()  # of those that are ready, as far as they must be the same
+        self._strange = 0  # entries with an index that the job does not have
 
     def add(self, entry: Entry) -> None:
         self.entries[entry.instance] = entry
         self._by_node.setdefault(entry.node, []).append(entry)
+        self._strange += not self._is_node(entry.node)
 
     def remove(self, instance: str) -> None:
         entry = self.entries.pop(instance, None)
         if not entry:
             return
-        self._ready -= entry.facts is not None
+        self._strange -= not self._is_node(entry.node)
+        if entry.facts is not None:
+            self._ready -= 1
+            self._count(entry.facts, -1)
         others = [other for other in self._by_node.pop(entry.node) if other is not entry]
         if others:
             self._by_node[entry.node] = others
-        self._differ = self._differ and bool(list(self._disagreements()))
 
     def ready(self, entry: Entry, facts: Mapping[str, str], now: float) -> None:
-        """Ready to start. Compared with one other node only, so that 10,000 nodes cost no more than 10,000 comparisons."""
-        self._ready += entry.facts is None
+        """Ready to start."""
+        self._ready += 1
+        self._count(facts, 1)
         entry.facts, entry.ready, entry.doing = facts, now, ""
-        other = next(other for other in self.entries.values() if other.facts is not None)
-        self._differ = self._differ or self._compared(other.facts or {}) != self._compared(facts)
 
     @property
     def missing(self) -> list[int]:
@@ -67,12 +71,12 @@ class Roll:
 
     @property
     def complete(self) -> bool:
-        return self._ready == len(self.entries) == len(self._by_node) == len(self.hosts)
+        return not self._strange and self._ready == len(self.entries) == len(self._by_node) == len(self.hosts)
 
     @property
     def doubtful(self) -> bool:
         """Whether problems() has something to say."""
-        return self._differ or len(self._by_node) < len(self.entries)
+        return bool(self._strange) or len(self._answers) > 1 or len(self._by_node) < len(self.entries)
 
     def name(self, node: int) -> str:
         """A node as people know it."""
@@ -99,7 +103,7 @@ class Roll:
 
     def problems(self) -> list[str]:
         """Why the job must not start although, or before, all are there."""
-        return [*self._duplicates(), *self._disagreements()]
+        return [*self._strangers(), *self._duplicates(), *self._disagreements()]
 
     def last(self) -> list[Entry]:
         """Those that the others waited for, the last first."""
@@ -107,6 +111,22 @@ class Roll:
 
     def _compared(self, facts: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in facts.items() if name not in self._allowed and ALL not in self._allowed}
+
+    def _is_node(self, index: int) -> bool:
+        return 0 <= index < len(self.hosts)
+
+    def _count(self, facts: Mapping[str, str], by: int) -> None:
+        """A comparison with all others, at the cost of one."""
+        answer = frozenset(self._compared(facts).items())
+        self._answers[answer] += by
+        if not self._answers[answer]:
+            del self._answers[answer]
+
+    def _strangers(self) -> Iterable[str]:
+        for node, entries in sorted(self._by_node.items()):
+            if not self._is_node(node):
+                who = f"{entries[0].host or '(no name)'} at {entries[0].address}"
+                yield f"{who} says that it is node {node}: of {len(self.hosts)} nodes the last is {len(self.hosts) - 1}"
 
     def _duplicates(self) -> Iterable[str]:
         for node, entries in sorted(self._by_node.items()):
@@ -117,16 +137,16 @@ class Roll:
     def _disagreements(self) -> Iterable[str]:
         ready = [entry for entry in self.entries.values() if entry.facts is not None]
         for name in sorted({name for entry in ready for name in self._compared(entry.facts or {})}):
-            said: dict[str, list[int]] = {}
+            said: dict[str | None, list[int]] = {}
             for entry in ready:
-                said.setdefault((entry.facts or {}).get(name, "(none)"), []).append(entry.node)
+                said.setdefault((entry.facts or {}).get(name), []).append(entry.node)
             if len(said) > 1:
                 yield f"{name} differs: {self._values(said)}"
 
-    def _values(self, said: Mapping[str, list[int]]) -> str:
+    def _values(self, said: Mapping[str | None, list[int]]) -> str:
         """The rarest values first: they are more likely the wrong ones."""
         values = sorted(said.items(), key=lambda item: (len(item[1]), min(item[1])))
-        named = [f"{value} on {self._nodes(nodes)}" for value, nodes in values[:NAMED]]
+        named = [f"{'(none)' if value is None else value} on {self._nodes(nodes)}" for value, nodes in values[:NAMED]]
         return _listed(named, len(values))
 
     def _nodes(self, nodes: Sequence[int]) -> str:

@@ -6,12 +6,12 @@ Nothing that a connection sends can do more than end this connection, until it h
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
@@ -33,7 +33,7 @@ ASK_S = 5.0
 BACKLOG = 4096
 ACCEPT = 256  # connections taken in one step: the ranks' output has its turn too
 UNKNOWN_S = 10.0  # how long a connection may stay without having signed
-UNKNOWN_MOST = 1024  # of such connections; above it the oldest goes
+UNKNOWN_MOST = 1024  # of such connections beyond one for each node; above it the oldest goes
 UNKNOWN_BYTES = 16 * 1024  # of the first message
 SETTLE_S = 5.0  # once the nodes disagree: for the others to come and be compared too
 RETURN_S = 1.0  # for a node whose connection broke to come back, before it counts as gone
@@ -72,6 +72,7 @@ class Node:
         self.stopping = self.reported = self.done = self.told = False
         self.suspects: list[Suspect] = []
         self.finishes: list[Finish] = []
+        self.notes: list[str] = []
 
 
 class Hub:
@@ -99,6 +100,7 @@ class Hub:
         self._asked: set[int] = set()
         self._deadline: float | None = None
         self._settled: float | None = None
+        self._released: Message = {}
         self._ended_at = 0.0
         self._done = self._reported = 0  # nodes
         self._next_status = loop.clock() + FIRST_STATUS_S
@@ -151,7 +153,7 @@ class Hub:
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = len(self._muster.hosts) + UNKNOWN_MOST + SPARE_FDS
+        wanted = 2 * len(self._muster.hosts) + UNKNOWN_MOST + SPARE_FDS
         if soft != resource.RLIM_INFINITY and soft < wanted:
             most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
@@ -188,7 +190,7 @@ class Hub:
         peer.stream = Stream(sock, self._loop, lambda data: self._on_data(peer, data), lambda error: self._on_end(peer, error))
         self._unknown[peer] = None
         peer.stream.send(wire.GREETING + peer.nonce)
-        if len(self._unknown) > UNKNOWN_MOST:
+        if len(self._unknown) > UNKNOWN_MOST + len(self._roll.hosts):
             self._drop_oldest()
 
     def _drop_oldest(self) -> bool:
@@ -210,10 +212,12 @@ class Hub:
             peer.codec = Codec(self._key, peer.nonce, nonce, hub=True, most=UNKNOWN_BYTES)
         try:
             for message in peer.codec.feed(data):
+                if peer.stream.closed:  # by what it has said before
+                    return
                 self._on_message(peer, message)
         except WrongKeyError:
             self._on_wrong_key(peer)
-        except (WireError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (WireError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             self._on_nonsense(peer, error)
 
     def _on_wrong_key(self, peer: Peer) -> None:
@@ -229,7 +233,7 @@ class Hub:
         if peer.instance in self._nodes:  # it has signed: a defect, or another version; its connection is worth nothing any more
             if peer.instance not in self._odd:
                 self._odd.add(peer.instance)
-                self._say(f"muster: {self._name(self._nodes[peer.instance])} sent what is not understood: {error}")
+                self._say(f"muster: {self._name(self._nodes[peer.instance])} sent what is not understood: {error!s:.200}")
             peer.stream.close()
             self._on_end(peer, OSError(errno.EPROTO, str(error)))
         else:
@@ -271,8 +275,13 @@ class Hub:
         self._roll.remove(node.entry.instance)
         del self._nodes[node.entry.instance]
 
+    def _missed(self, node: Node) -> Suspect:
+        return dataclasses.replace(self._vanished(node, silent=True), at=self._wall(self._loop.clock()))
+
     def _vanished(self, node: Node, silent: bool) -> Suspect:
-        return lost(node.entry.node, self._roll.hosts, self._name(node), silent, self._wall(node.heard), self._loop.clock() - node.heard)
+        heard_at, seconds = self._wall(node.heard), self._loop.clock() - node.heard
+        since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
+        return lost(node.entry.node, self._roll.hosts, self._name(node), silent, heard_at, since)
 
     # Messages
 
@@ -317,13 +326,15 @@ class Hub:
             node = self._nodes[instance] = Node(entry, peer, now)
             self._roll.add(entry)
         self._send(node, {"type": "welcome", "hub": self._id})
-        if self.state == ENDING:
+        if self.state == RUNNING:
+            self._send(node, self._released)
+        elif self.state == ENDING:
             self._send(node, self._stop_message())
         elif self.judgement:
             self._tell(node, self.judgement)
 
     def _on_ping(self, node: Node, message: Message) -> None:
-        self._send(node, {"type": "pong", "sent": message.get("sent"), "time": time.time()})
+        self._send(node, {"type": "pong", "sent": float(message["sent"]), "time": time.time()})
 
     def _on_busy(self, node: Node, message: Message) -> None:
         node.entry.doing = _text(message, "doing")[: blame.LINE]
@@ -339,7 +350,7 @@ class Hub:
         self._look()
 
     def _on_fail(self, node: Node, message: Message) -> None:
-        node.suspects = [blame.suspect(message["suspect"])]
+        node.suspects = [blame.clipped(blame.suspect(message["suspect"]))]
         self._begin_end()
 
     def _on_stopping(self, node: Node, message: Message) -> None:
@@ -353,8 +364,9 @@ class Hub:
             self._conclude(Judgement("succeeded", 0, self._success))
 
     def _on_report(self, node: Node, message: Message) -> None:
-        node.suspects = [blame.suspect(each) for each in message["suspects"]]
+        node.suspects = [blame.clipped(blame.suspect(each)) for each in message["suspects"]]
         node.finishes = [blame.finish(each) for each in message["finishes"]]
+        node.notes = [note[: blame.LINE] for note in message["notes"] if isinstance(note, str)]
         self._reported += not node.reported
         node.reported = True
         self._begin_end()
@@ -412,7 +424,8 @@ class Hub:
         first = last[-1].ready
         late = [f"{self._roll.name(entry.node)} after {entry.ready - first:.1f} s" for entry in last[:3] if entry.ready - first >= 0.1]
         text = f"muster: all {len(last)} nodes are here, {now - first:.1f} s after the first"
-        self._broadcast({"type": "release", "text": f"{text}; last came {', '.join(late)}" if late else text})
+        self._released = {"type": "release", "text": f"{text}; last came {', '.join(late)}" if late else text}
+        self._broadcast(self._released)
 
     def _begin_end(self) -> None:
         """The first failure: everybody stops, and then says how it ended."""
@@ -421,6 +434,8 @@ class Hub:
         self.state = ENDING
         self._ended_at = self._loop.clock()
         self._broadcast(self._stop_message())
+        self._timer.cancel()
+        self._timer = self._loop.after(TICK_S, self._tick)
         self._look_at_reports()
 
     def _stop_message(self) -> Message:
@@ -432,7 +447,7 @@ class Hub:
         finishes = [each for node in self._nodes.values() for each in node.finishes]
         if not suspects:
             return Judgement("failed", WaitError.exit_code, "a node ended without a reason")
-        return blame.judge(suspects, finishes)
+        return blame.judge(suspects, finishes, [note for node in self._nodes.values() for note in node.notes])
 
     def _look_at_reports(self) -> None:
         if self.state != ENDING:
@@ -441,7 +456,8 @@ class Hub:
         left = [node for node in self._nodes.values() if not node.reported and (node.peer or node.gone_at is not None)]
         answering = [node for node in left if node.stopping or node.gone_at is not None or waited <= ACK_S]
         if not answering or waited > self._grace_s + REPORTS_S:
-            self._suspects += [self._vanished(node, silent=True) for node in left if not node.stopping]
+            # What happened before they were told to stop was not their doing, or it would have been noticed.
+            self._suspects += [self._missed(node) for node in left if not node.stopping]
             self._conclude(self._judged())
 
     def _conclude(self, judgement: Judgement) -> None:
@@ -517,15 +533,14 @@ class Hub:
         self._send(node, {"type": "judgement", "judgement": blame.as_message(judgement)})
 
 
-def lost(node: int, hosts: Any, name: str, silent: bool, heard_at: float, seconds: float) -> Suspect:
+def lost(node: int, hosts: Sequence[str], name: str, silent: bool, heard_at: float, since: str = "") -> Suspect:
     """A node that is gone without a word. A process that ends says why; one whose host still closes its connections was killed; a
     host that does not answer is down or cut off, and another try may find it back."""
     host = hosts[node] if 0 <= node < len(hosts) else ""
-    since = f"last heard of at {blame.iso(heard_at)}"
     if silent:
-        reason = f"{name} does not answer: its host or the network to it is down; {since}, {seconds:.1f} s before"
+        reason = f"{name} does not answer: its host or the network to it is down{since}"
         return Suspect(node, heard_at, "failed", WaitError.exit_code, reason)
-    reason = f"ranklaunch on {name} ended without a word: it was killed by SIGKILL, or its container was; {since}"
+    reason = f"ranklaunch on {name} ended without a word: it was killed by SIGKILL, or its container was{since}"
     culprit = Culprit(node, None, None, 137, "SIGKILL", False, (), "ranklaunch", host, blame.iso(heard_at))
     return Suspect(node, heard_at, "failed", 137, reason, culprit)
 

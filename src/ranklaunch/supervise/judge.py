@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import signal
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
@@ -58,9 +59,12 @@ def judgement(plan: Plan, ending: Ending, suspects: Sequence[Suspect], finishes:
     told = evidence.told(ending.child.process) if ending.child else None
     if told and ending.child and told.exit_code == ending.child.code:
         return told
-    if ending.outcome == "succeeded" or not suspects:
+    if ending.outcome == "succeeded":
         return Judgement(ending.outcome, ending.exit_code, ending.reason)
-    return blame.judge(suspects, finishes, full_disks(plan))
+    notes = tuple(full_disks(plan))
+    if not suspects:
+        return Judgement(ending.outcome, ending.exit_code, ending.reason, notes=notes)
+    return blame.judge(suspects, finishes, notes)
 
 
 def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence, started: str) -> Verdict:
@@ -142,16 +146,18 @@ def _placed(plan: Plan, text: str) -> str:
 def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
     assert child.reader
     output = child.reader.output
-    failure = evidence.explain(child.process, output.tail.decode(errors="replace"))
-    failure = failure or Failure(child.process.rank, child.code, child.signal, child.identity.pid)
+    text = output.tail.decode(errors="replace")
+    told = evidence.explain(child.process, text)
+    failure = told or Failure(child.process.rank, child.code, child.signal, child.identity.pid)
     at = evidence.wall(child.ended_at)
-    lines = evidence.last_lines_of_rank(failure.rank) if failure.rank is not None else ()
-    lines = failure.last_lines or lines or output.last_lines()
-    error = known("\n".join(lines)) or (known(output.tail.decode(errors="replace")) if not failure.last_lines else None)
-    if not child.signalled or _own_cause(child, error):
+    words = failure.last_lines or (evidence.last_lines_of_rank(failure.rank) if failure.rank is not None else ())
+    # What a launcher writes when it ends its ranks is not what the rank died of.
+    error = known("\n".join(words) if told else text)
+    lines = words or output.last_lines()
+    if not child.signalled or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
-    if plan.outputs and not child.signalled:
+    if plan.outputs and child.process in plan.processes:
         yield from _below(plan, child, failure, evidence, at)
 
 
@@ -165,6 +171,11 @@ def _below(plan: Plan, child: Child, failure: Failure, evidence: Evidence, at: f
             told = Failure(rank, failure.exit_code if failure.exit_code < 128 else 1)
             culprit = _culprit(plan, child, told, lines, error, at + AFTER)
             yield Suspect(culprit.node, at + AFTER, "failed", culprit.exit_code, "", culprit)
+
+
+def _killed_by_another(child: Child) -> bool:
+    """By the kernel for memory, most likely, while it was saving what it had."""
+    return child.signal == signal.SIGKILL and signal.SIGKILL not in child.signalled
 
 
 def _own_cause(child: Child, error: Known | None) -> bool:

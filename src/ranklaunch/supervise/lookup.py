@@ -22,7 +22,12 @@ def look_up(host: str, port: int, loop: Loop, on_answer: Callable[[list[Address]
         addresses = _resolve(host, port)
         loop.after(0, lambda: on_answer(*addresses))
         return
-    readable, writable = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        readable, writable = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:  # no descriptor left
+        why = f"its name cannot be looked up ({error.strerror})"
+        loop.after(0, lambda: on_answer([], why))
+        return
     answer: list[tuple[list[Address], str]] = []
 
     def resolve() -> None:

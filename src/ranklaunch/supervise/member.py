@@ -100,12 +100,13 @@ class Member:
     def done(self, finish: Finish) -> None:
         self._keep({"type": "done", "finish": blame.as_message(finish)})
 
-    def report(self, suspects: Iterable[Suspect], finishes: Iterable[Finish]) -> None:
+    def report(self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[str]) -> None:
         """How this node has ended."""
         self._keep({
             "type": "report",
             "suspects": [blame.as_message(suspect) for suspect in suspects],
             "finishes": [blame.as_message(finish) for finish in finishes],
+            "notes": [note[: blame.LINE] for note in notes],
         })  # fmt: skip
 
     def leave(self) -> None:
@@ -209,6 +210,7 @@ class Member:
         self._after("retry", RETRY_S, self._look_up)
 
     def _begin(self, sock: socket.socket) -> None:
+        self.why = f"what answers on port {self._muster.port} says nothing"
         self._greeting.clear()
         self._codec = None
         self._stream = Stream(sock, self._loop, self._on_data, self._on_end)
@@ -235,8 +237,8 @@ class Member:
         try:
             for message in self._codec.feed(data):
                 self._on_message(message)
-        except (WireError, ValueError, TypeError, KeyError, AttributeError) as error:
-            self._on_end(OSError(errno.EPROTO, f"what answers there is not understood: {error}"))
+        except (WireError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+            self._on_end(OSError(errno.EPROTO, f"what answers there is not understood: {error!s:.200}"))
 
     def _on_end(self, error: OSError | None) -> None:
         """The connection is over, or worth nothing."""
@@ -267,9 +269,8 @@ class Member:
     def _lose(self) -> None:
         self.over = True
         since = self._broken_since or self._loop.clock()
-        seconds = self._loop.clock() - since
-        silent = hub._silence(self._broken_by)
-        self._events.lost(hub.lost(0, self._muster.hosts, self._where, silent, self.wall(since), seconds))
+        # Without the time, which each node has seen another moment of: the others, too, are to say this.
+        self._events.lost(hub.lost(0, self._muster.hosts, self._where, hub._silence(self._broken_by), self.wall(since)))
 
     # What node 0 says
 

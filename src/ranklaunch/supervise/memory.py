@@ -32,6 +32,8 @@ class Memory(NamedTuple):
         """For the end of a sentence."""
         if not self.limit:
             return f" ({self.kills} killed)"
+        if not self.peak:  # not told before Linux 5.19 by version 2
+            return f" ({self.kills} killed; {self.limit / GIB:.2f} GiB allowed)"
         return f" ({self.kills} killed; at most {self.peak / GIB:.2f} GiB in use of {self.limit / GIB:.2f} GiB allowed)"
 
     def since(self, before: Memory) -> Memory:
@@ -54,7 +56,7 @@ def look(proc: str = "/proc/self/cgroup", root: str = "") -> Memory:
 
 def _number(path: str) -> int:
     text = _read(path).strip()
-    value = int(text) if text.isdigit() else 0
+    value = int(text) if text.isascii() and text.isdigit() else 0
     return value if value < _NO_LIMIT else 0
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch import blame
@@ -46,6 +45,7 @@ class Nodes:
         self._member: Member | None = None
         self._failed = self._released = self._hurry = False
         self._judgement: Judgement | None = None
+        self._lost: Suspect | None = None
         self._finished = ""
         self._timer: Timer | None = None
 
@@ -64,7 +64,7 @@ class Nodes:
             self._hub = Hub(muster, key, self._loop, self._say, self._plan.limits.grace_s, success)
             if not muster.secret:
                 self._say("muster: its key is derived from the job's name; RANKLAUNCH_SECRET, the same on every node, keeps others out")
-        events = Events(self._on_released, self._listener.on_stop, self._on_judged, self._listener.on_lost, self._on_dismissed)
+        events = Events(self._on_released, self._listener.on_stop, self._on_judged, self._on_lost, self._on_dismissed)
         self._member = Member(muster, key, self._loop, self._say, events, self._hub.adopt if self._hub else None)
         self._member.start()
 
@@ -123,7 +123,7 @@ class Nodes:
         """Monotonic seconds of this node as seconds since 1970, by node 0's clock where it is known."""
         return self._member.wall(clock) if self._member else time.time() - (self._loop.clock() - clock)
 
-    def agree(self, own: Judgement, suspects: Iterable[Suspect], finishes: Iterable[Finish], ending: Ending) -> Judgement:
+    def agree(self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], ending: Ending) -> Judgement:
         """The job's judgement; this node's own where none comes in time."""
         member = self._member
         if not member:
@@ -131,8 +131,10 @@ class Nodes:
         if not self._judgement and not member.over:
             told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
             # The first alone can decide, so the others' last lines are not needed.
-            member.report([*told[:1], *map(_without_lines, told[1:])], list(finishes)[: blame.MOST_NOTES])
+            member.report([*told[:1], *map(blame.brief, told[1:])], list(finishes)[: blame.MOST_NOTES], own.notes[: blame.MOST_NOTES])
             self._run(lambda: bool(self._judgement) or member.over, lambda: ending.at + self._patience(ending))
+        if self._lost and not self._judgement:
+            return blame.judge([*suspects, self._lost], finishes, own.notes)
         return self._judgement or own
 
     def finish(self) -> None:
@@ -184,14 +186,14 @@ class Nodes:
         self._judgement = judgement
         self._listener.on_judged(judgement)
 
+    def _on_lost(self, suspect: Suspect) -> None:
+        self._lost = suspect
+        self._listener.on_lost(suspect)
+
     def _on_dismissed(self) -> None:
         self._say("muster: node 0 has succeeded and leaves; this node goes on without it")
         if self._finished:
             self._listener.on_judged(Judgement("succeeded", 0, self._finished))
-
-
-def _without_lines(suspect: Suspect) -> Suspect:
-    return dataclasses.replace(suspect, culprit=suspect.culprit and dataclasses.replace(suspect.culprit, last_lines=()))
 
 
 def _secret(muster: Muster, env: Mapping[str, str]) -> bytes:
