@@ -1,6 +1,6 @@
 """The chaos table, as data: what goes wrong in a job of three nodes, and what must come of it, whatever launches the ranks.
 
-A launcher more is a line in LAUNCHERS, a failure more is one in CASES. Where a cell cannot hold, `cannot` says why.
+A launcher more is a line in LAUNCHERS, a failure more is one in CASES. Where a cell cannot hold, `without` says why.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ GO = (*START, "go")
 
 @dataclass(frozen=True)
 class Launcher:
-    """A column. ranks: processes on each node whose end ranklaunch tells apart. names_ranks: whether a verdict has the rank.
-    rank_table: whether it needs one. training: it needs PyTorch. slow: memory that a node needs beside what a rank takes, in MB."""
+    """A column. ranks: of the test's program on each node. names_ranks: whether a verdict has the rank. rank_table: whether it needs
+    one. training: whether it needs PyTorch. memory: in MB, for the case that runs out of it: enough for all but that."""
 
     method: str
     ranks: int = SLOTS
@@ -42,12 +42,13 @@ LAUNCHERS = (
 
 @dataclass(frozen=True)
 class Culprit:
-    """local: of the rank on its node; None where no rank is to blame."""
+    """local: of the rank on its node; None where no rank is to blame. consequence: of something that nobody knows."""
 
     node: int
     local: int | None = None
     signal: str | None = None
     out_of_memory: bool = False
+    consequence: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,11 @@ class Case:
     steps: what the test does, one after the other, as words (`Steps` of test_chaos.py). orders: what ranks do (children/chaos.py).
     code: of every node that was started; codes: of those that end otherwise. culprit: None for none. reason: what is in the verdict's
     reason on all nodes; reasons: on single nodes. said: what single nodes have said besides. together: nodes whose verdicts must be
-    the same; apart: why not all are. no_verdict: nodes that cannot leave one. after_start: whether the time to the end is counted, and
-    must be short. lingers: ranklaunch itself is killed, so that nothing can be gone in the very moment of its end.
-    cannot: launchers for which it cannot hold, and why. broken: launchers for which it should hold, and does not.
+    the same; apart: why not all are. failures: nodes of the culprits beside the first; None: whatever they are. notes: what the notes
+    of all say. no_verdict: nodes that need not leave one. clock: seconds by which single nodes' clocks are ahead. network: whether it
+    is up, so that the end must come soon. launched: whether the ranks were at work. lingers: ranklaunch itself is killed, so that
+    what it has started is gone a moment after its end. without: launchers for which it cannot hold or is not tried, and why.
+    broken: those for which it should hold, and does not yet.
     """
 
     name: str
@@ -77,11 +80,14 @@ class Case:
     said: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     together: tuple[int, ...] = ALL
     apart: str = ""
+    failures: tuple[int, ...] | None = ()
+    notes: tuple[str, ...] = ()
+    clock: Mapping[int, int] = field(default_factory=dict)
     no_verdict: tuple[int, ...] = ()
     network: bool = True
     launched: bool = True
     lingers: bool = False
-    cannot: Mapping[str, str] = field(default_factory=dict)
+    without: Mapping[str, str] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
 
     def with_(self, **changes: object) -> Case:
@@ -106,19 +112,33 @@ LATE = Case(
     outcome="succeeded",
     said={0: ("last came node 2 (h2) after",)},
 )
-IMPATIENT = {"RANKLAUNCH_MUSTER_TIMEOUT_S": "3", "RANKLAUNCH_WAIT_S": "3"}
+IMPATIENT = {"RANKLAUNCH_MUSTER_TIMEOUT_S": "2", "RANKLAUNCH_WAIT_S": "2"}
 DISK_FULL = Case(
     "log disk full, then success",
     ("disk 1 2", *START, "go"),
     0,
     {"1.1": ("write 4", "wait go", "exit 0"), **SUCCEED},
     outcome="succeeded",
-    said={1: ("No space left on device",)},
+    said={1: ("log: the disk is full",)},
     together=(0, 2),
     apart="a verdict on a disk without room may be missing",
     no_verdict=(1,),
-    cannot={"torchrun": "its ranks write into files themselves, on the same disk: a rank's own write fails, and so does the rank"},
+    without={"torchrun": "its ranks write into files themselves, on the same disk: a rank's own write fails, and so does the rank"},
 )
+
+DISK_FULL_42 = DISK_FULL.with_(
+    name="log disk full, then 42",
+    code=42,
+    orders={"1.1": ("write 4", "wait go", "mark at", "exit 42")},
+    outcome="failed",
+    culprit=Culprit(1, 1),
+    reason=("node 1 (h1) exited with code 42",),
+)
+LAUNCHERS_WORDS = {
+    "torchrun": "torchrun's own 'Sending process N closing signal SIGTERM' makes a rank that left no trace the consequence of another"
+}
+NODE_0_LOST = "the verdict of a node that has lost node 0 has no culprit, unlike that of one that has lost another node"
+NOTES_LOST = "what a node knows of its full disks does not reach the verdict of a job of several nodes"
 
 CASES = (
     Case(
@@ -128,6 +148,7 @@ CASES = (
         {"1.1": ("wait go", "mark at", "exit 42")},
         culprit=Culprit(1, 1),
         reason=("node 1 (h1) exited with code 42",),
+        broken=LAUNCHERS_WORDS,
     ),
     Case(
         "rank SIGKILLed",
@@ -136,6 +157,7 @@ CASES = (
         {"1.1": ("wait go", "mark at", "kill")},
         culprit=Culprit(1, 1, "SIGKILL"),
         reason=("node 1 (h1) was killed by SIGKILL",),
+        broken=LAUNCHERS_WORDS,
     ),
     Case(
         "rank out of memory",
@@ -163,7 +185,7 @@ CASES = (
         name="host too late",
         steps=("start 0 1", "end 0", "end 1", "power 2", "start 2"),
         code=75,
-        env={**IMPATIENT, "RANKLAUNCH_MUSTER_TIMEOUT_S": "2"},
+        env=IMPATIENT,
         outcome="failed",
         reasons={0: ("h2 (node 2",), 1: ("h2 (node 2",), 2: ("node 0 (h0): no answer on port 18889 (connection refused)",)},
         said={},
@@ -207,13 +229,11 @@ CASES = (
         launched=False,
     ),
     DISK_FULL,
-    DISK_FULL.with_(
-        name="log disk full, then 42",
-        code=42,
-        orders={"1.1": ("write 4", "wait go", "mark at", "exit 42")},
-        outcome="failed",
-        culprit=Culprit(1, 1),
-        reason=("node 1 (h1) exited with code 42",),
+    DISK_FULL_42,
+    DISK_FULL_42.with_(
+        name="log disk full, then 42: the notes say so",
+        notes=("is full",),
+        broken=dict.fromkeys(("spawn", "ranktable", "pytorch"), NOTES_LOST),
     ),
     KILLED.with_(
         name="ranklaunch of node 0 SIGKILLed",
@@ -230,6 +250,7 @@ CASES = (
         together=(),
         apart="each of the others says when it heard of node 0 last; nobody is left to make one word of it",
         no_verdict=(0,),
+        broken=dict.fromkeys(("spawn", "torchrun", "ranktable", "pytorch"), NODE_0_LOST),
     ),
     Case(
         "host of node 0 gone",
@@ -242,5 +263,115 @@ CASES = (
         apart="each of the others says when it heard of node 0 last; nobody is left to make one word of it",
         no_verdict=(0,),
         network=False,
+    ),
+)
+
+# The order of events, and what is whose consequence
+
+LOST_PEER = """say Traceback (most recent call last):
+  File "/workspace/train.py", line 88, in <module>
+    dist.all_reduce(loss)
+RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.77.0.11]:1234"""
+WRONG_VALUE = """say Traceback (most recent call last):
+  File "/workspace/train.py", line 91, in <module>
+    raise ValueError(f"loss is {loss}")
+ValueError: loss is nan"""
+SOON_LOSES_PEER = ("wait go", "sleep 0.05", LOST_PEER, "exit 1")
+LOSES_PEER = ("wait go", "mark at", LOST_PEER, "exit 1")
+APART = Case(
+    "two causes, 0.3 s apart",
+    GO,
+    7,
+    {"2.1": ("wait go", "exit 7"), "1.1": ("hold", "wait go", "sleep 0.3", "exit 42")},
+    culprit=Culprit(2, 1),
+    reason=("node 2 (h2) exited with code 7",),
+    failures=None,
+    broken=LAUNCHERS_WORDS,
+)
+LATE_NEWS = APART.with_(
+    name="the first cause is heard of last",
+    steps=("delay 1 300", *GO),
+    code=42,
+    orders={"1.1": ("wait go", "exit 42"), "2.1": ("hold", "wait go", "sleep 0.15", "exit 7")},
+    culprit=Culprit(1, 1),
+    reason=("node 1 (h1) exited with code 42",),
+    without={"torchrun": "the time of a rank's end is that of torchrun's own, which looks after its ranks ten times a second"},
+)
+CLOCKS = dict.fromkeys(("torchrun", "ranktable", "pytorch"), "clocks are ranklaunch's own matter, whatever it launches")
+WRONG_CLOCK = "the clock of the {} is 10,000 s ahead"
+EARLY = Case(
+    "a node ends with 0, others die of it 2 s later",
+    (*START, "go", "said 1 waiting for the other nodes", "go rest"),
+    1,
+    {"1.0": ("wait go", "exit 0"), "1.1": ("wait go", "exit 0"), "0.0": ("wait rest", "mark at", LOST_PEER, "exit 1")},
+    culprit=Culprit(0, 0, consequence=True),
+    reason=("node 0 (h0) exited with code 1", "consequence of another failure"),
+    notes=("node 1 had ended with 0, ", "which is what the failure looks like a consequence of"),
+    without={"torchrun": "torchrun waits for those of the other nodes before it ends with 0"},
+)
+
+EVENTS = (
+    APART,
+    APART.with_(name=f"{APART.name}; {WRONG_CLOCK.format('first')}", clock={2: 10_000}, without=CLOCKS),
+    APART.with_(name=f"{APART.name}; {WRONG_CLOCK.format('second')}", clock={1: 10_000}, without=CLOCKS),
+    LATE_NEWS,
+    LATE_NEWS.with_(name=f"{LATE_NEWS.name}; {WRONG_CLOCK.format('first')}", clock={1: 10_000}, without=CLOCKS),
+    Case(
+        "a consequence, and its cause 0.5 s later",
+        GO,
+        3,
+        {"0.0": LOSES_PEER, "2.0": ("hold", "wait go", "sleep 0.5", WRONG_VALUE, "exit 3")},
+        culprit=Culprit(2, 0),
+        reason=("node 2 (h2) exited with code 3", "ValueError: loss is nan"),
+        failures=(0,),
+        without={"torchrun": "torchrun does not tell a rank's code when it has been told to end itself"},
+    ),
+    Case(
+        "a consequence, and its cause 0.5 s later, which exits with 1",
+        GO,
+        1,
+        {"0.0": LOSES_PEER, "2.0": ("hold", "wait go", "sleep 0.5", WRONG_VALUE, "exit 1")},
+        culprit=Culprit(2, 0),
+        reason=("node 2 (h2) exited with code 1", "ValueError: loss is nan"),
+        failures=(0,),
+        broken={"torchrun": "what a rank below a torchrun that was told to end has written is not looked at"},
+    ),
+    Case(
+        "a SIGKILL that left no trace is heard of after its consequences",
+        ("delay 2 300", *GO),
+        137,
+        {"2.1": ("wait go", "kill"), "0.1": SOON_LOSES_PEER, "1.0": SOON_LOSES_PEER},
+        culprit=Culprit(2, 1, "SIGKILL"),
+        reason=("node 2 (h2) was killed by SIGKILL",),
+        failures=None,
+        broken=LAUNCHERS_WORDS,
+    ),
+    Case(
+        "a SIGKILL that left no trace, beside a rank that takes a second to end",
+        GO,
+        137,
+        {"2.1": ("wait go", "kill"), "2.0": ("slow 1", "sleep 600"), "0.1": SOON_LOSES_PEER},
+        culprit=Culprit(2, 1, "SIGKILL"),
+        reason=("node 2 (h2) was killed by SIGKILL",),
+        failures=None,
+        without={"pytorch": "a node has one process"},
+        broken=LAUNCHERS_WORDS,
+    ),
+    Case(
+        "a node ends 2 s before the others",
+        (*START, "go", "said 1 waiting for the other nodes, which are still running", "go rest"),
+        0,
+        {"1.0": ("wait go", "exit 0"), "1.1": ("wait go", "exit 0"), "*": ("wait rest", "exit 0")},
+        outcome="succeeded",
+        reason=("all",),
+        without=EARLY.without,
+    ),
+    EARLY,
+    EARLY.with_(
+        name="a rank ends with 0, others die of it later",
+        steps=(*START, "go", "event 1 exit", "go rest"),
+        orders={"1.1": ("wait go", "exit 0"), "0.0": ("wait rest", "mark at", LOST_PEER, "exit 1")},
+        notes=("on node 1 had ended with 0, ", "which is what the failure looks like a consequence of"),
+        without={"torchrun": "torchrun tells nobody that one of its ranks has ended with 0", "pytorch": "a node has one process"},
     ),
 )

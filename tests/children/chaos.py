@@ -11,6 +11,7 @@ wait NAME    until the file NAME is in $CHAOS_FOLDER
 sleep S      so many seconds
 mark NAME    writes the time (monotonic seconds) into that file
 hold         from now on, ignores SIGTERM
+slow S       from now on, goes on for so many seconds after SIGTERM, and then exits with 0
 """
 
 from __future__ import annotations
@@ -60,14 +61,22 @@ def eat(_: str) -> None:
 
 
 def write(megabytes: str) -> None:
-    line = b"x" * 1023 + b"\n"
-    for _ in range(int(megabytes) * 1024):
+    line = b"x" * 63 + b"\n"
+    for _ in range(int(megabytes) * 16384):
         sys.stdout.buffer.write(line)
     sys.stdout.flush()
 
 
 def say(text: str) -> None:
     print(text, flush=True)
+
+
+def slow(seconds: str) -> None:
+    def save(number: int, frame: object) -> None:
+        time.sleep(float(seconds))
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, save)
 
 
 def leave(code: str) -> None:
@@ -84,6 +93,7 @@ STEPS = {
     "wait": wait,
     "sleep": lambda seconds: time.sleep(float(seconds)),
     "mark": mark,
+    "slow": slow,
     "hold": lambda _: signal.signal(signal.SIGTERM, signal.SIG_IGN),
 }
 

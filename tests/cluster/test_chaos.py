@@ -3,6 +3,7 @@ nothing is left. The table itself is in chaos_cases.py."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from typing import Any
 
 import helpers
 import pytest
-from chaos_cases import CASES, GRACE_S, LAUNCHERS, NODES, SLOTS, STOPPED_S, Case, Culprit, Launcher
+from chaos_cases import CASES, EVENTS, GRACE_S, LAUNCHERS, NODES, SLOTS, STOPPED_S, Case, Culprit, Launcher
 from cluster_hosts import Entered, Host, Hosts
 from supervise_helpers import RANKLAUNCH, checked_verdict, child, sleep_until
 
@@ -129,11 +130,15 @@ class Steps:
             where = ("--method", self._launcher.method, "--slots", SLOTS, "--grace-s", GRACE_S, "--log-dir", log_dir)
             with open(out, "wb") as printed, open(out.with_suffix(".err"), "wb") as said:
                 popen = host.popen(
-                    [*RANKLAUNCH, "run", "--python", sys.executable, *where, "--", child("chaos.py")],
+                    [*self._with_clock(index), *RANKLAUNCH, "run", "--python", sys.executable, *where, "--", child("chaos.py")],
                     env=self._environment(index), cwd=self._folder, as_pid_1=self._case.as_pid_1,
                     stdin=subprocess.DEVNULL, stdout=printed, stderr=said,
                 )  # fmt: skip
             self.nodes[index] = Node(popen, host, host.seen(log_dir) if index in self._disks else log_dir, out)
+
+    def _with_clock(self, index: int) -> tuple[str, ...]:
+        ahead = self._case.clock.get(index)
+        return ("unshare", "--time", "--monotonic", str(ahead), "--fork") if ahead else ()
 
     def _environment(self, index: int) -> dict[str, str]:
         """Small, so that what is on the machine that runs the tests does not decide."""
@@ -152,8 +157,13 @@ class Steps:
 
     def ready(self) -> None:
         """Every rank is at work."""
-        places = [f"{node}.{local}" for node in range(NODES) for local in range(self._launcher.ranks)]
-        sleep_until(lambda: all((self._folder / f"ready-{place}").exists() for place in places), lambda: f"ready; {self.words()}")
+        files = [self._folder / f"ready-{node}.{local}" for node in range(NODES) for local in range(self._launcher.ranks)]
+
+        def all_are() -> bool:
+            assert not any(node.ended for node in self.nodes.values()), f"ended before all ranks were at work; {self.words()}"
+            return all(file.exists() for file in files)
+
+        sleep_until(all_are, lambda: f"ready; {self.words()}")
 
     def go(self, name: str = "go") -> None:
         self.failed_at = time.monotonic()
@@ -162,6 +172,10 @@ class Steps:
     def said(self, index: str, *words: str) -> None:
         node, text = self.nodes[int(index)], " ".join(words)
         sleep_until(lambda: text in node.said, lambda: f"{text!r} in {self.words()}")
+
+    def event(self, index: str, name: str) -> None:
+        events = self._folder / f"logs{index}" / "attempt_1" / "events.jsonl"
+        sleep_until(lambda: f'"event": "{name}"' in events.read_text(), lambda: f"event {name}; {self.words()}")
 
     def end(self, *indices: str) -> None:
         for index in map(int, indices or self.nodes):
@@ -172,7 +186,7 @@ class Steps:
         sleep_until(lambda: all([node.ended for node in self.nodes.values()]), lambda: f"end; {self.words()}")  # noqa: C419 - each looks
         for listener in self._listeners:
             listener.kill()
-            listener.wait(60)
+            listener.communicate(timeout=60)
         at = self._folder / "at"
         failed_at = float(at.read_text()) if at.exists() else self.failed_at
         last = max(node.ended_at for node in self.nodes.values())
@@ -222,29 +236,30 @@ def rows(request: pytest.FixtureRequest) -> Iterator[Rows]:
     yield found
     if found:
         reporter = request.config.pluginmanager.getplugin("terminalreporter")
-        if reporter:
-            reporter.write_line("")
-            for line in as_table(found):
+        capture = request.config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            for line in ("", *as_table(found)) if reporter else ():
                 reporter.write_line(line)
         if os.environ.get("CHAOS_TABLE"):
             Path(os.environ["CHAOS_TABLE"]).write_text(json.dumps(found, indent=1) + "\n")
 
 
 def as_table(rows: Rows) -> Iterator[str]:
+    """A star: before launch, from the start."""
     methods = [launcher.method for launcher in LAUNCHERS]
-    yield f"{'seconds from the failure to the last end':44}" + "".join(f"{method:>12}" for method in methods)
+    yield f"{'seconds from the failure to the last end':76}" + "".join(f"{method:>12}" for method in methods)
     for name in dict.fromkeys(row["case"] for row in rows):
-        cells = {row["method"]: f"{row['seconds']:.2f}" for row in rows if row["case"] == name}
-        yield f"{name:44}" + "".join(f"{cells.get(method, '-'):>12}" for method in methods)
+        cells = {row["method"]: f"{row['seconds']:.2f}{' ' if row['launched'] else '*'}" for row in rows if row["case"] == name}
+        yield f"{name:76}" + "".join(f"{cells.get(method, '-'):>12}" for method in methods)
 
 
 def cells() -> Iterator[Any]:
     for launcher in LAUNCHERS:
-        for case in CASES:
+        for case in (*CASES, *EVENTS):
             marks = [pytest.mark.training] if launcher.training else []
             if launcher.method in case.broken:
                 marks.append(pytest.mark.xfail(strict=True, reason=case.broken[launcher.method]))
-            if launcher.method not in case.cannot:
+            if launcher.method not in case.without:
                 yield pytest.param(case, launcher, id=f"{launcher.method}-{case.name.replace(' ', '-')}", marks=marks)
 
 
@@ -278,10 +293,13 @@ def check_verdicts(case: Case, launcher: Launcher, steps: Steps) -> None:
         for text in (*case.reason, *case.reasons.get(index, ())):
             assert text in verdict["reason"], (index, verdict)
         check_culprit(case.culprit, launcher, verdict)
+        if case.failures is not None:
+            assert tuple(sorted(failure["node"] for failure in verdict["failures"])) == case.failures, verdict
+        for text in case.notes:
+            assert any(text in note for note in verdict["notes"]), verdict
     common = [{name: verdicts[index][name] for name in COMMON} for index in case.together]
     assert all(each == common[0] for each in common), common
     for index, node in steps.nodes.items():
-        assert "Traceback" not in node.said
         assert "a defect in ranklaunch" not in node.said
         for text in case.said.get(index, ()):
             assert text in node.said
@@ -297,4 +315,4 @@ def check_culprit(expected: Culprit | None, launcher: Launcher, verdict: dict[st
     rank = expected.node * SLOTS + expected.local if launcher.names_ranks and expected.local is not None else None
     told = (found["node"], found["rank"], found["signal"], found["out_of_memory"])
     assert told == (expected.node, rank, expected.signal, expected.out_of_memory), verdict
-    assert "consequence" not in verdict["reason"], verdict
+    assert ("consequence" in verdict["reason"]) == expected.consequence, verdict
