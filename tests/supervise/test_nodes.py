@@ -111,7 +111,7 @@ def test_what_is_allowed_to_differ(ranklaunch: Starter, tmp_path: Path) -> None:
 
 
 def test_two_say_that_they_are_the_same(ranklaunch: Starter) -> None:
-    nodes = Nodes(ranklaunch, 3)
+    nodes = Nodes(ranklaunch, 3, lost_after_s=5)
     jobs = [nodes.start(0, child("environment.py")), nodes.start(1, child("environment.py"))]
     jobs[0].err.wait_for("muster: waiting for")
     again = nodes.start(1, child("environment.py"))

@@ -99,9 +99,9 @@ def _cann(files: Files, folder: str) -> str:
     infos = (f"{name}/ascend_toolkit_install.info" for name in files.names(folder) if name.endswith("-linux"))
     for name in ("version.cfg", "version.info", "toolkit/version.info", *infos):
         text = _text(files, join(folder, name), MOST_VERSION_BYTES) or ""
-        version = re.search(r"^(?:\w+_running_version=\[|[Vv]ersion=)([\w.:+-]{1,60})", text, re.MULTILINE)
-        if version:
-            return version[1]
+        versions = re.findall(r"^(?:\w+_running_version=\[|[Vv]ersion=)([\w.:+-]{1,60})", text, re.MULTILINE)
+        if versions:  # one for each component, mostly the same
+            return _short(" ".join(dict.fromkeys(versions)))
     return ""
 
 

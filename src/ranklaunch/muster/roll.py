@@ -74,9 +74,14 @@ class Roll:
         return not self._strange and self._ready == len(self.entries) == len(self._by_node) == len(self.hosts)
 
     @property
+    def differ(self) -> bool:
+        """Whether some of those that are ready can never start together."""
+        return bool(self._strange) or len(self._answers) > 1
+
+    @property
     def doubtful(self) -> bool:
         """Whether problems() has something to say."""
-        return bool(self._strange) or len(self._answers) > 1 or len(self._by_node) < len(self.entries)
+        return self.differ or len(self._by_node) < len(self.entries)
 
     def name(self, node: int) -> str:
         """A node as people know it."""

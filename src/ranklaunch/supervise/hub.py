@@ -94,12 +94,13 @@ class Hub:
         self._nodes: dict[str, Node] = {}
         self._suspects: list[Suspect] = []  # of nodes that are gone, and what this side has seen itself
         self._wrong: dict[str, str] = {}
+        self._full = False
         self._silent: set[str] = set()
         self._odd: set[str] = set()
         self._why: dict[int, str] = {}
         self._asked: set[int] = set()
         self._deadline: float | None = None
-        self._settled: float | None = None
+        self._doubted: float | None = None
         self._released: Message = {}
         self._ended_at = 0.0
         self._done = self._reported = 0  # nodes
@@ -167,7 +168,9 @@ class Hub:
                 return
             except OSError as error:  # no descriptor left: those who have said nothing make room
                 if not self._drop_oldest():
-                    self._say(f"muster: cannot take a connection: {error}")
+                    if not self._full:
+                        self._full = True
+                        self._say(f"muster: cannot take a connection: {error}")
                     self._rest()
                 return
             keep_alive(sock, self._muster.lost_after_s)
@@ -257,8 +260,8 @@ class Hub:
             return
         if self._loop.clock() - node.gone_at < RETURN_S and not _silence(node.gone_why):  # it was back meanwhile, and broke again
             return
-        node.gone_at = None
         if self.state == OVER or node.done:  # one that has succeeded is not needed any more
+            node.gone_at = None
             return
         name = self._name(node)
         self._forget(node)
@@ -279,9 +282,11 @@ class Hub:
         return dataclasses.replace(self._vanished(node, silent=True), at=self._wall(self._loop.clock()))
 
     def _vanished(self, node: Node, silent: bool) -> Suspect:
+        """When it was killed is when its connection was closed; when its host went down is after it was last heard of."""
         heard_at, seconds = self._wall(node.heard), self._loop.clock() - node.heard
+        at = self._wall(node.gone_at) if node.gone_at is not None and not silent else heard_at
         since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
-        return lost(node.entry.node, self._roll.hosts, self._name(node), silent, heard_at, since)
+        return lost(node.entry.node, self._roll.hosts, self._name(node), silent, at, since)
 
     # Messages
 
@@ -314,6 +319,7 @@ class Hub:
         node = self._nodes.get(instance)
         now = self._loop.clock()
         if self.state == RUNNING and not node:
+            self._unknown[peer] = None  # not one of ours: it may not stay
             text = f"{self._roll.name(index)} came when the job had already started without it"
             self._tell(Node(Entry(index, instance, "", "", now), peer, now), Judgement("failed", WaitError.exit_code, text))
             return
@@ -366,7 +372,7 @@ class Hub:
     def _on_report(self, node: Node, message: Message) -> None:
         node.suspects = [blame.clipped(blame.suspect(each)) for each in message["suspects"]]
         node.finishes = [blame.finish(each) for each in message["finishes"]]
-        node.notes = [note[: blame.LINE] for note in message["notes"] if isinstance(note, str)]
+        node.notes = [note[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
         self._reported += not node.reported
         node.reported = True
         self._begin_end()
@@ -390,10 +396,14 @@ class Hub:
             return
         now = self._loop.clock()
         if self._roll.doubtful:
-            self._settled = self._settled or now + SETTLE_S
-            if now >= self._settled or (self._roll.complete and len(self._roll.entries) == len(self._roll.hosts)):
+            self._doubted = self._doubted or now
+            # A start that was lost with its host is still held to be there until the kernel finds out.
+            settle_s = SETTLE_S if self._roll.differ else max(SETTLE_S, self._muster.lost_after_s)
+            if now >= self._doubted + settle_s or (self._roll.complete and len(self._roll.entries) == len(self._roll.hosts)):
                 self._refuse()
-        elif self._roll.complete:
+            return
+        self._doubted = None
+        if self._roll.complete:
             self._release(now)
         elif self._deadline is not None and now >= self._deadline:
             self._give_up()
@@ -533,16 +543,16 @@ class Hub:
         self._send(node, {"type": "judgement", "judgement": blame.as_message(judgement)})
 
 
-def lost(node: int, hosts: Sequence[str], name: str, silent: bool, heard_at: float, since: str = "") -> Suspect:
+def lost(node: int, hosts: Sequence[str], name: str, silent: bool, at: float, since: str = "") -> Suspect:
     """A node that is gone without a word. A process that ends says why; one whose host still closes its connections was killed; a
     host that does not answer is down or cut off, and another try may find it back."""
     host = hosts[node] if 0 <= node < len(hosts) else ""
     if silent:
         reason = f"{name} does not answer: its host or the network to it is down{since}"
-        return Suspect(node, heard_at, "failed", WaitError.exit_code, reason)
+        return Suspect(node, at, "failed", WaitError.exit_code, reason)
     reason = f"ranklaunch on {name} ended without a word: it was killed by SIGKILL, or its container was{since}"
-    culprit = Culprit(node, None, None, 137, "SIGKILL", False, (), "ranklaunch", host, blame.iso(heard_at))
-    return Suspect(node, heard_at, "failed", 137, reason, culprit)
+    culprit = Culprit(node, None, None, 137, "SIGKILL", False, (), "ranklaunch", host, blame.iso(at))
+    return Suspect(node, at, "failed", 137, reason, culprit)
 
 
 def _silence(error: OSError | None) -> bool:

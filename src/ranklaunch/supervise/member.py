@@ -67,9 +67,11 @@ class Member:
         self._missing = ""
         self._broken_since: float | None = None
         self._broken_by: OSError | None = None
+        self._connecting: socket.socket | None = None
         self._stream: Stream | None = None
         self._codec: Codec | None = None
         self._greeting = bytearray()
+        self._answered = False  # at the last attempt, by whomever: `why` says more than that nothing has come yet
         self._offset: tuple[float, float, float] | None = None  # best round trip, when it was measured, offset
         self._pings = 0
         self._timers: dict[str, Timer] = {}
@@ -117,6 +119,9 @@ class Member:
         self.over = True
         for timer in self._timers.values():
             timer.cancel()
+        if self._connecting:
+            self._loop.forget(self._connecting.fileno())
+            self._connecting.close()
         if self._stream:
             self._stream.close()
 
@@ -174,6 +179,7 @@ class Member:
 
         def answered() -> None:
             self._cancel("connect")
+            self._connecting = None
             self._loop.forget(fd)
             code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code or self.over:
@@ -184,10 +190,12 @@ class Member:
                 self._begin(sock)
 
         def too_late() -> None:
+            self._connecting = None
             self._loop.forget(fd)
             sock.close()
             self._next(others, OSError(errno.ETIMEDOUT, "timed out"))
 
+        self._connecting = sock
         self._loop.on_writable(fd, answered)
         self._after("connect", CONNECT_S, too_late)
 
@@ -195,6 +203,7 @@ class Member:
         if others:
             self._connect(others)
         else:
+            self._answered = False
             self._fail_to_come(f"no answer on port {self._muster.port} ({(error.strerror or str(error)).lower()})")
 
     def _fail_to_come(self, why: str) -> None:
@@ -210,7 +219,8 @@ class Member:
         self._after("retry", RETRY_S, self._look_up)
 
     def _begin(self, sock: socket.socket) -> None:
-        self.why = f"what answers on port {self._muster.port} says nothing"
+        if not self._answered:
+            self.why = f"what answers on port {self._muster.port} says nothing"
         self._greeting.clear()
         self._codec = None
         self._stream = Stream(sock, self._loop, self._on_data, self._on_end)
@@ -244,6 +254,7 @@ class Member:
         """The connection is over, or worth nothing."""
         self._cancel("greeting")
         self._cancel("ping")
+        self._answered = True
         if self._stream:
             self._stream.close()
         if self.over:
@@ -270,7 +281,7 @@ class Member:
         self.over = True
         since = self._broken_since or self._loop.clock()
         # Without the time, which each node has seen another moment of: the others, too, are to say this.
-        self._events.lost(hub.lost(0, self._muster.hosts, self._where, hub._silence(self._broken_by), self.wall(since)))
+        self._call(self._events.lost, hub.lost(0, self._muster.hosts, self._where, hub._silence(self._broken_by), self.wall(since)))
 
     # What node 0 says
 
@@ -315,24 +326,28 @@ class Member:
         if not self._released:
             self._released = True
             self._cancel("status")
-            self._events.released(str(message.get("text", "")))
+            self._call(self._events.released, str(message.get("text", "")))
 
     def _on_stop(self, message: Message) -> None:
         judgement = blame.judgement(message["judgement"])
         self._stopping = True
         self._send({"type": "stopping"})
-        self._events.stop(judgement)
+        self._call(self._events.stop, judgement)
 
     def _on_judgement(self, message: Message) -> None:
         judgement = blame.judgement(message["judgement"])
         self._send({"type": "bye"})
         self.over = True
-        self._events.judged(judgement)
+        self._call(self._events.judged, judgement)
 
     def _on_dismissed(self, message: Message) -> None:
         self._send({"type": "bye"})
         self.over = True
-        self._events.dismissed()
+        self._call(self._events.dismissed)
+
+    def _call(self, event: Callable[..., object], *what: object) -> None:
+        """Behind the reading, which takes what goes wrong in it for the other side's nonsense."""
+        self._loop.after(0, lambda: event(*what))
 
     # Sending
 

@@ -1,0 +1,286 @@
+"""Who is to blame, and that what is told of it arrives as it was sent."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ranklaunch import blame
+from ranklaunch.blame import Finish, Judgement, Suspect
+from ranklaunch.muster import wire
+from ranklaunch.verdict import Culprit, Known
+
+CAUSE = Known("x", "cause", "RuntimeError: boom", "a cause", "mend it", "https://example.org")
+CONSEQUENCE = dataclasses.replace(CAUSE, kind="consequence", line="peer closed")
+
+
+def culprit(rank: int | None = 1, node: int = 0, **more: Any) -> Culprit:
+    values: dict[str, Any] = {"pid": 7, "exit_code": 3, "signal": None, "out_of_memory": False, "last_lines": ("boom",), "host": "h"}
+    return Culprit(node=node, rank=rank, **{**values, **more})
+
+
+def suspect(at: float, rank: int = 1, error: Known | None = None, **more: Any) -> Suspect:
+    return Suspect(0, at, "failed", 3, "", culprit(rank, error=error), **more)
+
+
+# Who it was
+
+
+def test_the_first_is_to_blame() -> None:
+    judgement = blame.judge([suspect(3, 3), suspect(1, 1), suspect(2, 2)])
+    assert judgement.culprit == culprit(1)
+    assert [other.rank for other in judgement.failures] == [2, 3]
+    assert [other.last_lines for other in judgement.failures] == [(), ()]
+    assert judgement.reason == "rank 1 on node 0 (h) exited with code 3"
+
+
+def test_a_consequence_does_not_win_over_a_cause_however_early_it_is() -> None:
+    judgement = blame.judge([suspect(1, 1, CONSEQUENCE), suspect(2, 2, CONSEQUENCE), suspect(9, 9, CAUSE), suspect(10, 10)])
+    assert judgement.culprit
+    assert judgement.culprit.rank == 9
+    assert judgement.reason == "rank 9 on node 0 (h) exited with code 3: RuntimeError: boom"
+    assert [other.rank for other in judgement.failures] == [10, 1, 2]
+
+
+def test_where_there_are_consequences_only_the_first_is_told_as_one() -> None:
+    judgement = blame.judge([suspect(2, 2, CONSEQUENCE), suspect(1, 1, CONSEQUENCE)])
+    expected = (
+        "rank 1 on node 0 (h) exited with code 3, which looks like the consequence of another failure that left no trace: peer closed"
+    )
+    assert judgement.reason == expected
+
+
+def test_a_suspect_without_a_process_keeps_its_reason() -> None:
+    lost = Suspect(4, 1.0, "failed", 75, "node 4 does not answer")
+    judgement = blame.judge([suspect(2), lost])
+    assert (judgement.reason, judgement.exit_code, judgement.culprit) == ("node 4 does not answer", 75, None)
+    assert [other.rank for other in judgement.failures] == [1]
+
+
+def test_a_stop_request_is_no_failure() -> None:
+    judgement = blame.judge([Suspect(0, 1.0, "stopped", 143, "SIGTERM"), suspect(2)])
+    assert (judgement.outcome, judgement.exit_code) == ("stopped", 143)
+
+
+def test_only_some_others_are_listed() -> None:
+    judgement = blame.judge(suspect(n, n) for n in range(100))
+    assert [other.rank for other in judgement.failures] == list(range(1, 1 + blame.MOST_FAILURES))
+
+
+@given(st.lists(st.tuples(st.floats(0, 9), st.booleans()), min_size=1, max_size=9))
+def test_no_other_was_both_earlier_and_no_less_a_cause(given_: list[tuple[float, bool]]) -> None:
+    suspects = [suspect(at, n, CONSEQUENCE if late else CAUSE) for n, (at, late) in enumerate(given_)]
+    found = blame.ordered(suspects)
+    assert sorted(s.culprit.rank or 0 for s in found if s.culprit) == list(range(len(suspects)))
+    for one, next_ in zip(found, found[1:]):
+        assert (one.is_consequence, one.at) <= (next_.is_consequence, next_.at)
+    assert blame.judge(suspects).culprit == found[0].culprit
+    # What two nodes sort by themselves is sorted the same together: each may send its list cut after its first.
+    halves = [blame.ordered(half)[0] for half in (suspects[::2], suspects[1::2]) if half]
+    assert blame.ordered(halves)[0] == found[0] or halves[0].at == halves[-1].at
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({}, "rank 1 on node 0 (h) exited with code 3"),
+        ({"host": ""}, "rank 1 on node 0 exited with code 3"),
+        ({"signal": "SIGSEGV"}, "rank 1 on node 0 (h) was killed by SIGSEGV"),
+        (
+            {"signal": "SIGKILL", "out_of_memory": True},
+            "rank 1 on node 0 (h) was killed by SIGKILL: out of memory, by the kernel's own count",
+        ),
+        ({"rank": None, "name": "torchrun"}, "torchrun on node 0 (h) exited with code 3"),
+        ({"error": CAUSE}, "rank 1 on node 0 (h) exited with code 3: RuntimeError: boom"),
+    ],
+)
+def test_sentence(more: dict[str, Any], text: str) -> None:
+    assert blame.sentence(dataclasses.replace(culprit(), **more)) == text
+
+
+# Who had left before
+
+
+def test_early_zeros_are_noted() -> None:
+    finishes = [Finish(2, None, 8.0), Finish(1, 5, 7.5)]
+    assert blame.judge([suspect(10)], finishes, ["first"]).notes == (
+        "first",
+        "rank 5 on node 1 had ended with 0, 2.5 s before the failure",
+        "node 2 had ended with 0, 2.0 s before the failure",
+    )
+
+
+def test_an_early_zero_is_what_a_consequence_is_of() -> None:
+    (note,) = blame.judge([suspect(10, error=CONSEQUENCE)], [Finish(1, 5, 9)]).notes
+    assert note == "rank 5 on node 1 had ended with 0, 1.0 s before the failure, which is what the failure looks like a consequence of"
+
+
+def test_late_successes_are_noted_of_nodes_alone() -> None:
+    assert blame.judge([suspect(10)], [Finish(1, 5, 12.0), Finish(1, None, 12.0)]).notes == (
+        "node 1 ended with 0 all the same, 2.0 s after the failure",
+    )
+    stopped = Suspect(0, 10.0, "stopped", 143, "SIGTERM")
+    assert blame.judge([stopped], [Finish(1, 5, 12.0), Finish(1, None, 12.0)]).notes == (
+        "node 1 ended with 0 all the same, 2.0 s after the request",
+    )
+
+
+def test_a_success_before_a_stop_request_is_not_after_it() -> None:
+    stopped = Suspect(0, 10.0, "stopped", 143, "SIGTERM")
+    assert not any("-" in note for note in blame.judge([stopped], [Finish(1, None, 4.0)]).notes)
+
+
+def test_notes_are_some() -> None:
+    assert len(blame.judge([suspect(1000)], [Finish(n, n, float(n)) for n in range(100)]).notes) == blame.MOST_NOTES
+
+
+# The wire
+
+
+def huge(letter: str, error: Known | None) -> Culprit:
+    big = letter * 100_000
+    return culprit(10**9, 10**9, pid=10**9, exit_code=255, signal="SIGRTMIN+15", last_lines=(big,) * 500, name=big, host=big, error=error)
+
+
+def known(letter: str, length: int = 400) -> Known:
+    """An entry of the catalogue is no longer than that; the line is the user's."""
+    text = "x" * length
+    return Known(text[:60], "consequence", letter * 100_000, text, text, text)
+
+
+def fits(message: dict[str, Any], kind: str) -> int:
+    codec = wire.Codec(b"key", b"", b"", hub=True)
+    return len(codec.frame({"type": kind, kind: message}))
+
+
+LETTERS = ["x", "é", "训", "🚀", "\0", '"', "\\", "\udce9", "\u2028"]
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_the_largest_suspect_and_judgement_fit_in_a_frame(letter: str) -> None:
+    big = letter * 100_000
+    culprit_ = huge(letter, known(letter))
+    assert fits(blame.as_message(Suspect(10**9, 4e10, "succeeded", 255, big, culprit_)), "suspect") < wire.MOST
+    judgement = Judgement("succeeded", 255, big, culprit_, (culprit_,) * 100, (big,) * 100)
+    assert fits(blame.as_message(judgement), "judgement") < wire.MOST
+
+
+def test_every_text_is_cut() -> None:
+    big = "x" * 100_000
+    culprit_ = dataclasses.replace(huge("x", Known(*[big] * 6)), signal=big, time=big)
+    value = blame.as_message(Suspect(0, 1.0, "failed", 1, big, culprit_))
+    assert len(json.dumps(value)) < wire.MOST
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_the_largest_report_fits_in_a_frame(letter: str) -> None:
+    """As supervise/nodes.py makes it: the first with its lines, the others without."""
+    one = Suspect(10**9, 4e10, "succeeded", 255, letter * 100_000, huge(letter, known(letter)))
+    bare = blame.brief(one)
+    codec = wire.Codec(b"key", b"", b"", hub=False)
+    told = [blame.as_message(each) for each in [one, *[bare] * blame.MOST_FAILURES]]
+    finishes = [blame.as_message(Finish(10**9, 10**9, 4e10))] * blame.MOST_NOTES
+    codec.frame({"type": "report", "suspects": told, "finishes": finishes})
+
+
+TEXT = st.text(max_size=20)
+NUMBER = st.integers(-(10**6), 10**6)
+CODE = st.integers(0, 255)
+AT = st.floats(0, 4e10)
+OUTCOME = st.sampled_from(["succeeded", "failed", "stopped"])
+KNOWN = st.builds(Known, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT)
+CULPRIT = st.builds(
+    Culprit, NUMBER, st.none() | NUMBER, st.none() | NUMBER, CODE, st.none() | TEXT, st.booleans(), st.lists(TEXT, max_size=30).map(tuple),
+    TEXT, TEXT, TEXT, st.none() | KNOWN,
+)  # fmt: skip
+SUSPECT = st.builds(Suspect, NUMBER, AT, OUTCOME, CODE, TEXT, st.none() | CULPRIT)
+FINISH = st.builds(Finish, NUMBER, st.none() | NUMBER, AT)
+JUDGEMENT = st.builds(
+    Judgement, OUTCOME, CODE, TEXT, st.none() | CULPRIT, st.lists(CULPRIT, max_size=10).map(tuple), st.lists(TEXT, max_size=10).map(tuple)
+)
+
+
+def sent(value: Any) -> Any:
+    return json.loads(json.dumps(blame.as_message(value)))
+
+
+@given(SUSPECT)
+def test_a_suspect_arrives_as_it_was_cut(value: Suspect) -> None:
+    assert blame.suspect(sent(value)) == blame.clipped(value) == blame.clipped(blame.clipped(value))
+
+
+@settings(max_examples=60)
+@given(JUDGEMENT)
+def test_a_judgement_arrives_as_it_was_cut(value: Judgement) -> None:
+    assert blame.judgement(sent(value)) == blame.clipped(value) == blame.clipped(blame.clipped(value))
+
+
+@given(FINISH)
+def test_a_finish_arrives_as_it_was(value: Finish) -> None:
+    assert blame.finish(sent(value)) == value
+
+
+def test_cutting_keeps_the_last_lines_and_the_beginning_of_each() -> None:
+    value = blame.clipped(Suspect(0, 1.0, "failed", 1, "", culprit(last_lines=tuple(f"{n} " + "x" * 999 for n in range(50)))))
+    assert [line.split()[0] for line in value.culprit.last_lines] == [str(n) for n in range(30, 50)]
+    assert {len(line) for line in value.culprit.last_lines} == {blame.LINE}
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["failed", 0, 10**300, -1, 256]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+READERS = {"suspect": (blame.suspect, SUSPECT), "finish": (blame.finish, FINISH), "judgement": (blame.judgement, JUDGEMENT)}
+
+
+@pytest.mark.parametrize("kind", READERS)
+@settings(max_examples=150)
+@given(st.data())
+def test_damaged_messages_are_value_errors(kind: str, data: st.DataObject) -> None:
+    read, strategy = READERS[kind]
+    message = sent(data.draw(strategy))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = message
+        culprit_ = message.get("culprit") if isinstance(message, dict) else None
+        if isinstance(culprit_, dict) and culprit_ and data.draw(st.booleans()):
+            place = culprit_
+        key = data.draw(st.sampled_from(sorted(place)))
+        if data.draw(st.booleans()):
+            place[key] = data.draw(ANY)
+        else:
+            del place[key]
+        if not place:
+            break
+    try:
+        value = read(message)
+    except ValueError:
+        return
+    assert blame.as_message(value) is not None  # what is taken can be told on
+    if isinstance(value, Suspect):
+        assert math.isfinite(value.at)
+        assert blame.iso(value.at)
+
+
+@pytest.mark.parametrize("read", [reader for reader, _ in READERS.values()])
+@given(ANY)
+def test_anything_is_a_value_error(read: Any, value: Any) -> None:
+    with pytest.raises(ValueError):
+        read(value)
+
+
+@pytest.mark.parametrize("at", [float("nan"), float("inf"), -1.0, 4.1e10, "1", None, True, []])
+def test_a_time_that_no_calendar_has_is_refused(at: Any) -> None:
+    with pytest.raises(ValueError):
+        blame.suspect({**sent(suspect(1.0)), "at": at})
+
+
+def test_a_time_of_four_hundred_digits_is_a_value_error() -> None:
+    with pytest.raises(ValueError):
+        blame.suspect({**sent(suspect(1.0)), "at": 10**400})

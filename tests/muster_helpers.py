@@ -1,0 +1,216 @@
+"""A real hub on its loop, and members that are raw sockets: both driven by one thread, so that nothing depends on a scheduler."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from supervise_helpers import DEADLINE_S, free_port
+
+from ranklaunch import blame
+from ranklaunch.blame import Finish, Suspect
+from ranklaunch.muster import wire
+from ranklaunch.muster.wire import Codec
+from ranklaunch.plan import Muster
+from ranklaunch.supervise.hub import Hub
+from ranklaunch.supervise.loop import Loop
+from ranklaunch.verdict import Culprit
+
+HUB = "127.0.0.1"
+KEY = wire.job_key(b"a secret", "job")
+FACTS = {"method": "torchrun", "nodes": "n", "torch": "2.6.0"}
+CUT = struct.pack("ii", 1, 0)  # SO_LINGER: close() resets the connection
+
+
+def hosts(count: int) -> tuple[str, ...]:
+    """Loopback addresses: nothing is looked up anywhere."""
+    return (HUB, *(f"127.1.{i // 250}.{i % 250 + 1}" for i in range(1, count)))
+
+
+def muster(nodes: int, **more: Any) -> Muster:
+    values: dict[str, Any] = {"timeout_s": 600.0, "lost_after_s": 20.0, "end_timeout_s": 600.0, **more}
+    return Muster(node=0, hosts=hosts(nodes), port=free_port(), **values)
+
+
+class Client:
+    """One connection to the hub, which speaks as a member does unless it is told otherwise."""
+
+    def __init__(self, bench: Bench, key: bytes = KEY, source: str = HUB) -> None:
+        self.bench = bench
+        self.key = key
+        self.messages: list[dict[str, Any]] = []
+        self.raw = bytearray()
+        self.codec: Codec | None = None
+        self.closed = self.failed = False  # closed: by the hub
+        self.queue = bytearray()
+        self.sent_raw = bytearray()
+        self.on_message: Callable[[Client, dict[str, Any]], object] = lambda client, message: None
+        self.on_codec: Callable[[Client], object] = lambda client: None
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self.sock.setblocking(False)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, CUT)
+        if source != HUB:
+            self.sock.bind((source, 0))
+        code = self.sock.connect_ex((HUB, bench.muster.port))
+        assert code in (0, 115), os.strerror(code)  # EINPROGRESS
+        bench.clients.register(self.sock, selectors.EVENT_READ, self)
+
+    def types(self) -> list[str]:
+        return [message["type"] for message in self.messages]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [message for message in self.messages if message["type"] == kind]
+
+    def read(self) -> None:
+        try:
+            data = self.sock.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.closed = True
+            self.stop_reading()
+            return
+        if self.codec:
+            self.take(data)
+            return
+        self.raw += data
+        end = len(wire.GREETING) + wire.NONCE
+        if len(self.raw) >= end and self.raw.startswith(wire.GREETING):
+            nonce = os.urandom(wire.NONCE)
+            self.codec = Codec(self.key, bytes(self.raw[len(wire.GREETING) : end]), nonce, hub=False)
+            self.send_raw(nonce)
+            self.on_codec(self)
+            self.take(bytes(self.raw[end:]))
+
+    def take(self, data: bytes) -> None:
+        assert self.codec
+        for message in self.codec.feed(data):
+            self.messages.append(message)
+            self.on_message(self, message)
+
+    def send(self, **message: Any) -> None:
+        assert self.codec
+        self.send_raw(self.codec.frame(message))
+
+    def send_raw(self, data: bytes) -> None:
+        """What the kernel does not take now goes later."""
+        self.sent_raw += data if len(self.sent_raw) < 1 << 16 else b""
+        self.queue += data
+        self.push()
+
+    def push(self) -> None:
+        try:
+            while self.queue:
+                del self.queue[: self.sock.send(self.queue)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.failed = True
+            self.queue.clear()
+
+    def stop_reading(self) -> None:
+        if self.sock.fileno() in self.bench.clients.get_map():
+            self.bench.clients.unregister(self.sock)
+
+    def cut(self) -> None:
+        """A reset, as when something in the network forgets the connection, or as the kernel does for a process that was killed."""
+        if self.sock.fileno() >= 0:
+            self.stop_reading()
+            self.queue.clear()
+            self.sock.close()
+
+
+class Bench:
+    """hub_s: seconds of CPU that the hub has used."""
+
+    def __init__(self, nodes: int, *, grace_s: float = 1.0, **more: Any) -> None:
+        self.muster = muster(nodes, **more)
+        self.said: list[str] = []
+        self.loop = Loop()
+        self.clients = selectors.DefaultSelector()
+        self.all: list[Client] = []
+        self.hub_s = 0.0
+        self.hub = Hub(self.muster, KEY, self.loop, self.said.append, grace_s, "all succeeded")
+
+    def close(self) -> None:
+        for client in self.all:
+            client.cut()
+        self.clients.close()
+        self.hub.close()
+        self.loop._selector.close()
+
+    def client(self, key: bytes = KEY, source: str = HUB) -> Client:
+        client = Client(self, key, source)
+        self.all.append(client)
+        return client
+
+    def turn(self) -> None:
+        """One step of the hub that never waits, and one of the clients."""
+        self.loop.after(0, lambda: None)
+        before = time.thread_time()
+        self.loop.step()
+        self.hub_s += time.thread_time() - before
+        for key, _ in self.clients.select(0.0005):
+            key.data.read()
+        for client in self.all:
+            if client.queue:
+                client.push()
+
+    def run(self, until: Callable[[], Any], what: str, timeout: float = DEADLINE_S) -> None:
+        deadline = time.monotonic() + timeout
+        while not until():
+            assert time.monotonic() < deadline, f"waited {timeout:g} s in vain: {what}; said: {self.said[-5:]}"
+            self.turn()
+
+    def run_for(self, seconds: float) -> None:
+        """For what must not happen: there is no condition to wait for."""
+        until = time.monotonic() + seconds
+        self.run(lambda: time.monotonic() >= until, "the clock")
+
+    def member(self, node: int, instance: str = "", *, facts: Any = FACTS, **more: Any) -> Client:
+        """Says hello, and ready as soon as it is welcome (facts None: never)."""
+        client = self.client()
+        hello = {"type": "hello", "node": node, "instance": instance or f"i{node}", "host": f"h{node}", "doing": "starting", **more}
+        client.on_codec = lambda c: c.send(**hello)
+
+        def answer(c: Client, message: dict[str, Any]) -> None:
+            if message["type"] == "welcome" and facts is not None:
+                c.send(type="ready", facts=facts, label=f"node {node}")
+            elif message["type"] == "stop":
+                c.send(type="stopping")
+
+        client.on_message = answer
+        return client
+
+    def members(self, nodes: Iterable[int], **more: Any) -> list[Client]:
+        return [self.member(node, **more) for node in nodes]
+
+    def released(self, members: Iterable[Client]) -> None:
+        waited = list(members)
+        self.run(lambda: all(m.of("release") for m in waited), "the release")
+
+    def judged(self, members: Iterable[Client]) -> dict[str, Any]:
+        """The one judgement that all of them got."""
+        waited = list(members)
+        self.run(lambda: all(m.of("judgement") for m in waited), "the judgement")
+        found = [m.of("judgement")[-1]["judgement"] for m in waited]
+        assert all(judgement == found[0] for judgement in found)
+        judgement: dict[str, Any] = found[0]
+        return judgement
+
+
+def suspect(node: int, at: float | None = None, code: int = 3, **more: Any) -> dict[str, Any]:
+    culprit = Culprit(node, node, 100, code, None, False, ("boom",), f"rank {node}", f"h{node}")
+    value = Suspect(node, time.time() if at is None else at, "failed", code, "", culprit)
+    return {**blame.as_message(value), **more}
+
+
+def finish(node: int) -> dict[str, Any]:
+    return blame.as_message(Finish(node, None, time.time()))
