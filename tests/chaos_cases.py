@@ -134,12 +134,6 @@ DISK_FULL_42 = DISK_FULL.with_(
     culprit=Culprit(1, 1),
     reason=("node 1 (h1) exited with code 42",),
 )
-LAUNCHERS_WORDS = {
-    "torchrun": "torchrun's own 'Sending process N closing signal SIGTERM' makes a rank that left no trace the consequence of another"
-}
-NODE_0_LOST = "the verdict of a node that has lost node 0 has no culprit, unlike that of one that has lost another node"
-NOTES_LOST = "what a node knows of its full disks does not reach the verdict of a job of several nodes"
-
 CASES = (
     Case(
         "rank exits 42",
@@ -148,7 +142,6 @@ CASES = (
         {"1.1": ("wait go", "mark at", "exit 42")},
         culprit=Culprit(1, 1),
         reason=("node 1 (h1) exited with code 42",),
-        broken=LAUNCHERS_WORDS,
     ),
     Case(
         "rank SIGKILLed",
@@ -157,7 +150,6 @@ CASES = (
         {"1.1": ("wait go", "mark at", "kill")},
         culprit=Culprit(1, 1, "SIGKILL"),
         reason=("node 1 (h1) was killed by SIGKILL",),
-        broken=LAUNCHERS_WORDS,
     ),
     Case(
         "rank out of memory",
@@ -233,7 +225,6 @@ CASES = (
     DISK_FULL_42.with_(
         name="log disk full, then 42: the notes say so",
         notes=("is full",),
-        broken=dict.fromkeys(("spawn", "ranktable", "pytorch"), NOTES_LOST),
     ),
     KILLED.with_(
         name="ranklaunch of node 0 SIGKILLed",
@@ -250,7 +241,6 @@ CASES = (
         together=(),
         apart="each of the others says when it heard of node 0 last; nobody is left to make one word of it",
         no_verdict=(0,),
-        broken=dict.fromkeys(("spawn", "torchrun", "ranktable", "pytorch"), NODE_0_LOST),
     ),
     Case(
         "host of node 0 gone",
@@ -286,7 +276,6 @@ APART = Case(
     culprit=Culprit(2, 1),
     reason=("node 2 (h2) exited with code 7",),
     failures=None,
-    broken=LAUNCHERS_WORDS,
 )
 LATE_NEWS = APART.with_(
     name="the first cause is heard of last",
@@ -334,7 +323,6 @@ EVENTS = (
         culprit=Culprit(2, 0),
         reason=("node 2 (h2) exited with code 1", "ValueError: loss is nan"),
         failures=(0,),
-        broken={"torchrun": "what a rank below a torchrun that was told to end has written is not looked at"},
     ),
     Case(
         "a SIGKILL that left no trace is heard of after its consequences",
@@ -344,7 +332,6 @@ EVENTS = (
         culprit=Culprit(2, 1, "SIGKILL"),
         reason=("node 2 (h2) was killed by SIGKILL",),
         failures=None,
-        broken=LAUNCHERS_WORDS,
     ),
     Case(
         "a SIGKILL that left no trace, beside a rank that takes a second to end",
@@ -355,7 +342,6 @@ EVENTS = (
         reason=("node 2 (h2) was killed by SIGKILL",),
         failures=None,
         without={"pytorch": "a node has one process"},
-        broken=LAUNCHERS_WORDS,
     ),
     Case(
         "a node ends 2 s before the others",
