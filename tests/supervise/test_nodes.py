@@ -89,6 +89,18 @@ def test_node_0_never_comes(ranklaunch: Starter) -> None:
     assert f"node 0 (127.0.0.1): no answer on port {nodes.port} (connection refused)" in verdict(job)["reason"]
 
 
+def test_node_0_hangs(as_process: Starter) -> None:
+    """Its kernel answers, so it is not lost; whoever waits for it does so no longer than it would have waited itself."""
+    nodes = Nodes(as_process, 3, muster_timeout_s=4)
+    jobs = [nodes.start(node, child("environment.py")) for node in range(2)]
+    jobs[1].err.wait_for("muster: waiting for 1 of 3 nodes")
+    os.kill(jobs[0].supervisor, signal.SIGSTOP)
+    assert code_of(jobs[1]) == 75
+    assert "waited 4 s in vain for" in verdict(jobs[1])["reason"]
+    os.kill(jobs[0].supervisor, signal.SIGCONT)
+    assert codes(jobs) == [75, 75]
+
+
 def test_they_disagree(ranklaunch: Starter, tmp_path: Path) -> None:
     """Only what differs is said, and nothing of any rank has run."""
     program = tmp_path / "other" / "environment.py"

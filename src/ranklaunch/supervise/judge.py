@@ -80,12 +80,10 @@ def everything(plan: Plan, *, of_job: bool = False) -> str:
     job = plan.job
     if plan.method == "simulate":
         return f"all {len(job.nodes)} nodes"
-    if of_job and len(job.nodes) > 1:
-        return (
-            f"all {job.world_size} ranks on {len(job.nodes)} nodes"
-            if plan.method != "plain"
-            else f"the program on all {len(job.nodes)} nodes"
-        )
+    if of_job and plan.method == "plain":
+        return f"the program on all {len(job.nodes)} nodes"
+    if of_job:
+        return f"all {job.world_size} ranks on {len(job.nodes)} nodes"
     if job.node.slots == 1 or plan.method == "plain":
         return "the program"
     return f"all {job.node.slots} ranks" if len(job.nodes) == 1 else f"all {job.node.slots} ranks of node {job.node_index}"

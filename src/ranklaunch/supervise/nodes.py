@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_SECRET_BYTES = 4096
 JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tell it
+SILENT_S = 15.0  # beyond its own deadline, for node 0 to say that nobody waits any more
 VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
 BYE_S = 2.0  # for the nodes to take it
 DONE_SAID_S = 2.0
@@ -46,6 +47,7 @@ class Nodes:
         self._failed = self._released = self._hurry = False
         self._judgement: Judgement | None = None
         self._lost: Suspect | None = None
+        self._ready_at = 0.0
         self._finished = ""
         self._timer: Timer | None = None
 
@@ -73,15 +75,18 @@ class Nodes:
             self._member.busy(doing)
 
     def muster(self, facts: Mapping[str, str], stopped: Callable[[], bool]) -> float:
-        """Runs the loop until all are released or `stopped` is true; seconds waited. Raises WaitError where node 0 cannot be reached."""
+        """Runs the loop until all are released or `stopped` is true; seconds waited. Raises WaitError where node 0 cannot be reached, or
+        says nothing any more: the deadline of those who have reached it is its own, which is never later than theirs."""
         assert self._member
         assert self._plan.muster
-        began = joined = self._loop.clock()
+        began = since = self._ready_at = self._loop.clock()
+        joined = False
         self._member.ready(facts, blame.place(self._plan.job.node_index, self._plan.job.node.host))
         while not self._released and not stopped():
             now = self._loop.clock()
-            joined = now if self._member.joined else joined
-            left = joined + self._plan.muster.timeout_s - now
+            if joined != self._member.joined:
+                joined, since = self._member.joined, now
+            left = since + self._plan.muster.timeout_s + (SILENT_S if joined else 0) - now
             if left <= 0:
                 waited = f"waited {self._plan.muster.timeout_s:g} s in vain for {self._member.missing}"
                 msg = f"{waited}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
@@ -180,7 +185,7 @@ class Nodes:
 
     def _on_released(self, text: str) -> None:
         self._released = True
-        self._listener.on_released(text)
+        self._listener.on_released(f"{text}; this node waited {self._loop.clock() - self._ready_at:.1f} s")
 
     def _on_judged(self, judgement: Judgement) -> None:
         self._judgement = judgement
