@@ -182,7 +182,7 @@ class Bench:
 
         def answer(c: Client, message: dict[str, Any]) -> None:
             if message["type"] == "welcome" and facts is not None:
-                c.send(type="ready", facts=facts, label=f"node {node}")
+                c.send(type="ready", facts=facts, index=node, host="")
             elif message["type"] == "stop":
                 c.send(type="stopping")
 

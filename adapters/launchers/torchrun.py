@@ -52,6 +52,8 @@ _FAILURE = re.compile(
     r"^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)", re.MULTILINE
 )
 
+_FIRST_WORD = re.compile(r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [0-9]+ \(pid: (?P<pid>[0-9]+)\)")
+
 CLOSING = "closing signal SIGTERM"  # torch 1.11 to 2.13: "Sending process N closing signal SIGTERM", after a rank has failed
 
 _LAYOUT = ("--nnodes", "--nproc_per_node", "--node_rank", "--master_addr", "--master_port")
@@ -93,7 +95,7 @@ def explain(tail: str) -> Failure | None:
     or not: failures first, then the root cause. Read as torch 1.11 to 2.13 print it."""
     others, found, root = tail.rpartition("Root Cause (first observed failure):")
     if not found:
-        return None
+        return _first_word(tail)
     told = [*_FAILURE.finditer(root), *_FAILURE.finditer(others.rpartition("Failures:")[2])]
     # Its clock ticks in seconds, so that the root may be a rank that torchrun itself has just ended with SIGTERM.
     own = [failure for failure in told if int(failure["code"]) != -signal.SIGTERM]
@@ -103,6 +105,15 @@ def explain(tail: str) -> Failure | None:
     code = int(first["code"])
     ended = tuple((int(failure["rank"]), -int(failure["code"])) for failure in told if failure is not first and int(failure["code"]) < 0)
     return Failure(int(first["rank"]), 128 - code if code < 0 else code, max(0, -code), int(first["pid"]), victims=ended)
+
+
+def _first_word(tail: str) -> Failure | None:
+    """Where torchrun was ended before its summary: what it wrote when the rank had failed. It names no global rank."""
+    found = _FIRST_WORD.search(tail)
+    if not found:
+        return None
+    code = int(found["code"])
+    return Failure(None, 128 - code if code < 0 else code, max(0, -code), int(found["pid"]))
 
 
 def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:

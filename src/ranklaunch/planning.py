@@ -124,7 +124,8 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
         end_timeout_s=reader.get(reading.END_TIMEOUT_S),
         secret=_secret(reader),
         facts={
-            **facts.of_job(job, plan.method),
+            # Until its rank table is complete a node may know no more than its own slots.
+            **facts.of_job(job if any(wait.kind == "rank table" for wait in plan.waits) else plan.job, plan.method),
             **{r.name: r.value for r in said if r},
             **facts.of_program(job, reader.files, reader.cwd),
             **facts.of_versions(

@@ -82,6 +82,7 @@ SAMPLES = {
     "torch-backend-missing": "RuntimeError: Distributed package doesn't have NCCL built in",
     "torch-checkpoint-mismatch": "RuntimeError: Error(s) in loading state_dict for Net:",
     "torch-dataloader-worker-killed": "RuntimeError: DataLoader worker (pid 3216) is killed by signal: Killed.",
+    "torch-dataloader-worker-told-to-end": "RuntimeError: DataLoader worker (pid 3216) is killed by signal: Terminated.",
     "torch-ddp-shapes-differ": "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 5 params, while rank 0 has 6 params.",
     "torch-environment-missing": "ValueError: environment variable RANK expected, but not set",
     "torch-extension-build-failed": "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
@@ -130,6 +131,7 @@ SAMPLES = {
 
 # The samples that are consequences; the others are causes.
 CONSEQUENCES = """
+torch-dataloader-worker-told-to-end
     gloo-call-failed hccl-p2p-ei0010 hccl-rank-missing-ei0015 hccl-transfer-error-ei0013 hccl-transport-ei0009 hccl-watchdog-timeout
     horovod-shut-down lightning-child-failed mindspore-cluster-timeout mindspore-node-lost mpi-abort npu-driver-call-failed npu-force-stop
     npu-stream-timeout-507046 npu-wait-timeout-107020 process-killed python-connection-lost python-connection-refused python-interrupted

@@ -65,9 +65,9 @@ def test_who_is_here_but_busy_is_said() -> None:
     roll.add(entry(1, doing="installing requirements"))
     roll.add(entry(0))
     assert [each.node for each in roll.busy] == [0, 1]
-    assert roll.waiting({}) == "2 that are here, but not ready: worker-0 (node 0), worker-1 (node 1, installing requirements)"
+    assert roll.waiting({}) == "2 that are here, but busy: worker-0 (node 0), worker-1 (node 1, installing requirements)"
     ready(roll, [roll.entries["i0"]])
-    assert roll.waiting({}) == "1 that is here, but not ready: worker-1 (node 1, installing requirements)"
+    assert roll.waiting({}) == "1 that is here, but busy: worker-1 (node 1, installing requirements)"
     ready(roll, [roll.entries["i1"]])
     assert roll.waiting({}) == ""
     assert roll.complete
@@ -82,7 +82,7 @@ def test_a_line_names_some_and_counts_the_rest() -> None:
     come(roll, *range(100, 500))
     text = roll.waiting({})
     assert text.startswith("100 of 500 nodes: worker-0 (node 0), ")
-    assert f"worker-{NAMED - 1} (node {NAMED - 1}) and {100 - NAMED} more; 400 that are here, but not ready: worker-100" in text
+    assert f"worker-{NAMED - 1} (node {NAMED - 1}) and {100 - NAMED} more; 400 that are here, but busy: worker-100" in text
     assert text.endswith(f" and {400 - NAMED} more")
 
 
@@ -144,7 +144,7 @@ def test_a_node_that_the_job_does_not_have_can_be_named() -> None:
     roll = roll_of(2)
     come(roll, 7)
     assert roll.name(7) == "node 7"
-    assert roll.waiting({}) == ("2 of 2 nodes: worker-0 (node 0), worker-1 (node 1); 1 that is here, but not ready: node 7")
+    assert roll.waiting({}) == ("2 of 2 nodes: worker-0 (node 0), worker-1 (node 1); 1 that is here, but busy: node 7")
 
 
 def test_the_last_is_named_first() -> None:
@@ -158,7 +158,7 @@ def test_a_label_is_what_people_know() -> None:
     roll = roll_of(2)
     (each,) = come(roll, 1)
     assert roll.name(1) == "node 1 (worker-1)"
-    each.label = "node 0 (as the rank table has it)"
+    each.index, each.named = 0, "as the rank table has it"
     assert roll.name(1) == "node 0 (as the rank table has it)"
 
 

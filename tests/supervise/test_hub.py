@@ -147,6 +147,7 @@ def test_garbage_hurts_nobody(bench: Callable[..., Bench]) -> None:
 @pytest.mark.parametrize("sent", [0, 1, 15, 16, 17, 19, 20, 52, 53, 80])
 def test_half_a_greeting_or_frame_hurts_nobody(bench: Callable[..., Bench], sent: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module, "RETURN_S", 0.1)
+    monkeypatch.setattr(hub_module, "RESET_S", 0.1)
     b = bench(2)
     genuine = b.client()
     genuine.on_codec = lambda client: client.send(type="hello", node=0, instance="x", host="h", doing="")
@@ -230,7 +231,7 @@ def test_a_member_may_be_slow(bench: Callable[..., Bench]) -> None:
         slow.send_raw(bytes([byte]))
         b.turn()
     b.run(lambda: slow.of("welcome"), "the welcome")
-    slow.send(type="ready", facts=FACTS, label="")
+    slow.send(type="ready", facts=FACTS, index=0, host="")
     other = b.member(0)
     b.released([slow, other])
     fails(b, [other, slow])
@@ -239,6 +240,7 @@ def test_a_member_may_be_slow(bench: Callable[..., Bench]) -> None:
 def test_one_that_never_reads_is_dropped(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MOST_QUEUED", 64 * 1024)
     monkeypatch.setattr(hub_module, "RETURN_S", 0.1)
+    monkeypatch.setattr(hub_module, "RESET_S", 0.1)
     b = bench(2)
     greedy = b.member(1, "greedy", facts=None)
     b.run(lambda: greedy.of("welcome"), "the welcome")
@@ -263,6 +265,7 @@ def test_one_that_never_reads_is_dropped(bench: Callable[..., Bench], monkeypatc
 
 def test_a_wrong_key_is_said_once_for_each_of_ten_addresses(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module, "RETURN_S", 0.1)
+    monkeypatch.setattr(hub_module, "RESET_S", 0.1)
     monkeypatch.setattr(hub_module, "FIRST_STATUS_S", 0.3)
     b = bench(2)
     strangers = [b.client(b"another", f"127.0.1.{1 + n % 15}") for n in range(45)]
@@ -425,7 +428,7 @@ ODD: list[Any] = [  # of each type
 def odd_messages(chance: random.Random) -> Iterator[dict[str, Any]]:
     """Messages that are right but for one field, and some that are not right at all."""
     right: list[dict[str, Any]] = [
-        {"type": "ready", "facts": dict(FACTS), "label": "x"},
+        {"type": "ready", "facts": dict(FACTS), "index": 1, "host": "x"},
         {"type": "fail", "suspect": suspect(1)},
         {"type": "done", "finish": finish(1)},
         {"type": "report", "suspects": [suspect(1)], "finishes": [finish(1)]},
@@ -495,6 +498,7 @@ def test_nonsense_of_a_node_hurts_no_other(bench: Callable[..., Bench]) -> None:
 
 def test_nonsense_after_the_release_ends_at_most_who_sends_it(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module, "RETURN_S", 0.0)
+    monkeypatch.setattr(hub_module, "RESET_S", 0.0)
     for number, message in enumerate(odd_messages(random.Random(3))):
         if number % 8 or message.get("type") == "done":  # see the next test
             continue
@@ -551,7 +555,7 @@ DEEP_BODIES = {
     "what is shown": '{"type":"fail","suspect":{"node":DEEP}}',
     "what is told": '{"type":"busy","doing":DEEP}',
     "the type": '{"type":DEEP}',
-    "a fact": '{"type":"ready","facts":{"a":DEEP},"label":"x"}',
+    "a fact": '{"type":"ready","facts":{"a":DEEP},"index":1,"host":"x"}',
 }
 
 
@@ -695,6 +699,7 @@ def test_one_that_comes_back_when_all_is_over_hears_it(bench: Callable[..., Benc
 
 def test_one_that_goes_while_all_gather_may_come_again(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module, "RETURN_S", 0.1)
+    monkeypatch.setattr(hub_module, "RESET_S", 0.1)
     b = bench(2)
     b.member(1, "first").cut()
     first = b.member(1, "second")
@@ -793,7 +798,7 @@ def test_those_who_disagree_are_refused(bench: Callable[..., Bench], odd: int) -
     members = b.members(range(3), facts=None)
     b.run(lambda: all(m.of("welcome") for m in members), "the welcome")
     for node, m in enumerate(members):
-        m.send(type="ready", facts={**FACTS, "torch": "2.5" if node == odd else "2.6"}, label=f"node {node}")
+        m.send(type="ready", facts={**FACTS, "torch": "2.5" if node == odd else "2.6"}, index=node, host="")
     judgement = b.judged(members)
     assert judgement["exit_code"] == 78
     assert f"torch differs: 2.5 on node {odd}" in judgement["reason"]
@@ -806,7 +811,7 @@ def test_node_0_may_be_ready_after_the_others(bench: Callable[..., Bench]) -> No
     b.run(lambda: zero.of("welcome"), "the welcome")
     others = b.members([1, 2])
     b.run(lambda: b.hub._roll._ready == 2, "they are ready")
-    zero.send(type="ready", facts={**FACTS, "torch": "2.5"}, label="node 0")
+    zero.send(type="ready", facts={**FACTS, "torch": "2.5"}, index=0, host="")
     b.run(lambda: b.hub.state != GATHERING, "a decision")
     assert b.hub.state == OVER
     assert b.judged([zero, *others])["exit_code"] == 78
@@ -962,7 +967,7 @@ def test_a_member_says_what_answers_and_tries_again(kind: str, monkeypatch: pyte
     why = why.replace("PORT", str(fake.muster.port))
     try:
         fake.member.start()
-        fake.member.ready(FACTS, "node 1")
+        fake.member.ready(FACTS, 1, "")
         fake.until(lambda: fake.count >= 5 and why in fake.member.why, f"{why!r} is said")
         before, timers = len(os.listdir("/proc/self/fd")), len(fake.loop._timers)
         fake.until(lambda: fake.count >= 55, "it goes on trying")
@@ -1000,7 +1005,7 @@ def test_a_member_finds_node_0_in_the_end() -> None:
     member = Member(type(b.muster)(1, hosts(2), b.muster.port, 600.0, 20.0, 600.0), KEY, b.loop, b.said.append, Events(*told))
     try:
         member.start()
-        member.ready(FACTS, "node 1")
+        member.ready(FACTS, 1, "")
         zero = b.member(0)
         b.released([zero])
         b.run(lambda: events, "the release")

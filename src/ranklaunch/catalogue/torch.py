@@ -94,10 +94,18 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "torch-dataloader-worker-killed",
-        r"DataLoader worker \(pid \d+\) is killed by signal: (?:Killed|Terminated|Segmentation fault|Aborted)",
+        r"DataLoader worker \(pid \d+\) is killed by signal: (?:Killed|Segmentation fault|Aborted)",
         CAUSE,
         "A data loading worker was killed; by Killed, mostly because memory ran out.",
         "Use fewer workers or less prefetching; for other signals, run the data loading with num_workers=0.",
+        "https://github.com/pytorch/pytorch/issues/5040",
+    ),
+    KnownError(
+        "torch-dataloader-worker-told-to-end",
+        r"DataLoader worker \(pid \d+\) is killed by signal: Terminated",
+        CONSEQUENCE,
+        "A data loading worker was told to end, as all processes are once something else has failed.",
+        "Look for the rank that failed before it.",
         "https://github.com/pytorch/pytorch/issues/5040",
     ),
     KnownError(

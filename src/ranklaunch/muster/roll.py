@@ -13,7 +13,8 @@ ALL = "all"  # in allowed: everything may differ
 @dataclass
 class Entry:
     """One start of one node. instance: tells two starts apart; address: where it came from; facts: None until it is ready to start;
-    doing: what it is busy with before that. label: how it calls itself once its place is known. arrived: seconds on the hub's clock."""
+    doing: what it is busy with before that. index, named: its place and
+    host by its own word, which may be a rank table's; known once it is ready. arrived: seconds on the hub's clock."""
 
     node: int
     instance: str
@@ -23,7 +24,8 @@ class Entry:
     doing: str = ""
     facts: Mapping[str, str] | None = None
     ready: float = 0.0
-    label: str = ""
+    index: int | None = None
+    named: str = ""
 
 
 class Roll:
@@ -85,9 +87,10 @@ class Roll:
 
     def name(self, node: int) -> str:
         """A node as people know it."""
-        label = next((entry.label for entry in self._by_node.get(node, ()) if entry.label), "")
-        host = self.hosts[node] if 0 <= node < len(self.hosts) else ""
-        return label or (f"node {node} ({host})" if host else f"node {node}")
+        entry = next((entry for entry in self._by_node.get(node, ()) if entry.index is not None), None)
+        host = entry.named if entry else self.hosts[node] if self._is_node(node) else ""
+        index = entry.index if entry else node
+        return f"node {index} ({host})" if host else f"node {index}"
 
     def waiting(self, why: Mapping[int, str]) -> str:
         """What is still missing, as one line; "" when nothing is. why: what is known of a missing node."""
@@ -98,7 +101,7 @@ class Roll:
             parts.append(f"{len(missing)} of {len(self.hosts)} nodes: {_listed(named, len(missing))}")
         if busy:
             named = [self._known(entry.node, entry.doing) for entry in busy[:NAMED]]
-            parts.append(f"{len(busy)} that {'is' if len(busy) == 1 else 'are'} here, but not ready: {_listed(named, len(busy))}")
+            parts.append(f"{len(busy)} that {'is' if len(busy) == 1 else 'are'} here, but busy: {_listed(named, len(busy))}")
         return "; ".join(parts)
 
     def _known(self, node: int, what: str) -> str:

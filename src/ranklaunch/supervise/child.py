@@ -30,6 +30,7 @@ class Child:
     status: int | None = None
     max_rss_kb: int = 0
     ended_at: float = 0.0  # monotonic seconds
+    said: bytes | None = None  # the last of its output when what it writes stopped to count
     signalled: list[int] = field(default_factory=list)
 
     @property

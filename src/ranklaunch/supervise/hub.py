@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
@@ -34,9 +34,11 @@ BACKLOG = 4096
 ACCEPT = 256  # connections taken in one step: the ranks' output has its turn too
 UNKNOWN_S = 10.0  # how long a connection may stay without having signed
 UNKNOWN_MOST = 1024  # of such connections beyond one for each node; above it the oldest goes
+LEAST_UNKNOWN = 16
 UNKNOWN_BYTES = 16 * 1024  # of the first message
 SETTLE_S = 5.0  # once the nodes disagree: for the others to come and be compared too
 RETURN_S = 1.0  # for a node whose connection broke to come back, before it counts as gone
+RESET_S = 2.5
 REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
 ACK_S = 3.0  # within which a node that is there answers the order to stop
 STATUS_S = 30.0
@@ -87,14 +89,14 @@ class Hub:
         self._loop = loop
         self._say = say
         self._grace_s = grace_s
-        self._success = success
+        self.success = success
         self._id = os.urandom(8).hex()
         self._roll = Roll(muster.hosts, muster.allowed)
         self._unknown: dict[Peer, None] = {}  # in order of arrival
         self._nodes: dict[str, Node] = {}
         self._suspects: list[Suspect] = []  # of nodes that are gone, and what this side has seen itself
         self._wrong: dict[str, str] = {}
-        self._full = False
+        self._full = self._resting = False
         self._silent: set[str] = set()
         self._odd: set[str] = set()
         self._why: dict[int, str] = {}
@@ -115,12 +117,13 @@ class Hub:
 
     def adopt(self, sock: socket.socket) -> None:
         """A connection of this very process."""
-        self._greet(sock, "this container")
+        self._greet(sock, "this container", own=True)
 
     def close(self) -> None:
         self._timer.cancel()
         if self._listener:
-            self._loop.forget(self._listener.fileno())
+            if not self._resting:
+                self._loop.forget(self._listener.fileno())
             self._listener.close()
             self._listener = None
         for peer in [*self._unknown, *(node.peer for node in self._nodes.values() if node.peer)]:
@@ -157,7 +160,11 @@ class Hub:
         wanted = 2 * len(self._muster.hosts) + UNKNOWN_MOST + SPARE_FDS
         if soft != resource.RLIM_INFINITY and soft < wanted:
             most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+            soft = max(soft, most)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        # Whoever has not signed may not take what the nodes and this process itself need.
+        room = wanted if soft == resource.RLIM_INFINITY else soft
+        self._most_unknown = max(LEAST_UNKNOWN, min(UNKNOWN_MOST + len(self._muster.hosts), room - len(self._muster.hosts) - SPARE_FDS))
 
     def _accept(self) -> None:
         assert self._listener
@@ -180,20 +187,23 @@ class Hub:
         """Stops listening for a moment, so that what cannot be helped does not keep the loop busy."""
         listener = self._listener
         assert listener
+        self._resting = True
         self._loop.forget(listener.fileno())
 
         def again() -> None:
+            self._resting = False
             if self._listener is listener:
                 self._loop.on_readable(listener.fileno(), self._accept)
 
         self._loop.after(TICK_S, again)
 
-    def _greet(self, sock: socket.socket, address: str) -> None:
+    def _greet(self, sock: socket.socket, address: str, own: bool = False) -> None:
         peer = Peer(address, self._loop.clock())
         peer.stream = Stream(sock, self._loop, lambda data: self._on_data(peer, data), lambda error: self._on_end(peer, error))
-        self._unknown[peer] = None
+        if not own:  # whom nothing but this process itself can keep from signing
+            self._unknown[peer] = None
         peer.stream.send(wire.GREETING + peer.nonce)
-        if len(self._unknown) > UNKNOWN_MOST + len(self._roll.hosts):
+        if len(self._unknown) > self._most_unknown:
             self._drop_oldest()
 
     def _drop_oldest(self) -> bool:
@@ -252,13 +262,13 @@ class Hub:
             node.told = True
             return
         node.gone_at, node.gone_why = self._loop.clock(), error
-        self._loop.after(0 if _silence(error) else RETURN_S, lambda: self._gone(node))
+        self._loop.after(_time_to_return(error), lambda: self._gone(node))
 
     def _gone(self, node: Node) -> None:
         """A node whose connection broke and that has not come back."""
         if node.peer or node.gone_at is None or self._nodes.get(node.entry.instance) is not node:
             return
-        if self._loop.clock() - node.gone_at < RETURN_S and not _silence(node.gone_why):  # it was back meanwhile, and broke again
+        if self._loop.clock() - node.gone_at < _time_to_return(node.gone_why):  # it was back meanwhile, and broke again
             return
         if self.state == OVER or node.done:  # one that has succeeded is not needed any more
             node.gone_at = None
@@ -286,7 +296,8 @@ class Hub:
         heard_at, seconds = self._wall(node.heard), self._loop.clock() - node.heard
         at = self._wall(node.gone_at) if node.gone_at is not None and not silent else heard_at
         since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
-        return lost(node.entry.node, self._roll.hosts, self._name(node), silent, at, since)
+        host = node.entry.named or (self._roll.hosts[node.entry.node] if 0 <= node.entry.node < len(self._roll.hosts) else "")
+        return lost(node.entry.node if node.entry.index is None else node.entry.index, host, silent, at, since)
 
     # Messages
 
@@ -338,6 +349,8 @@ class Hub:
             self._send(node, self._stop_message())
         elif self.judgement:
             self._tell(node, self.judgement)
+        elif self.state == OVER:
+            self._send(node, {"type": "dismissed"})
 
     def _on_ping(self, node: Node, message: Message) -> None:
         self._send(node, {"type": "pong", "sent": float(message["sent"]), "time": time.time()})
@@ -349,7 +362,7 @@ class Hub:
         if self.state != GATHERING or node.entry.facts is not None:
             return
         facts = {str(name): str(value) for name, value in message["facts"].items()}
-        node.entry.label = _text(message, "label")[: blame.LINE]
+        node.entry.index, node.entry.named = _number(message, "index"), _text(message, "host")[: blame.WORD]
         now = self._loop.clock()
         self._roll.ready(node.entry, facts, now)
         self._deadline = self._deadline or now + self._muster.timeout_s
@@ -367,7 +380,7 @@ class Hub:
         self._done += not node.done
         node.done = True
         if self.state == RUNNING and self._done == len(self._roll.hosts):
-            self._conclude(Judgement("succeeded", 0, self._success))
+            self._conclude(Judgement("succeeded", 0, self.success))
 
     def _on_report(self, node: Node, message: Message) -> None:
         node.suspects = [blame.clipped(blame.suspect(each)) for each in message["suspects"]]
@@ -543,16 +556,23 @@ class Hub:
         self._send(node, {"type": "judgement", "judgement": blame.as_message(judgement)})
 
 
-def lost(node: int, hosts: Sequence[str], name: str, silent: bool, at: float, since: str = "") -> Suspect:
+def lost(node: int, host: str, silent: bool, at: float, since: str = "") -> Suspect:
     """A node that is gone without a word. A process that ends says why; one whose host still closes its connections was killed; a
     host that does not answer is down or cut off, and another try may find it back."""
-    host = hosts[node] if 0 <= node < len(hosts) else ""
+    name = blame.place(node, host)
     if silent:
         reason = f"{name} does not answer: its host or the network to it is down{since}"
         return Suspect(node, at, "failed", WaitError.exit_code, reason)
     reason = f"ranklaunch on {name} ended without a word: it was killed by SIGKILL, or its container was{since}"
     culprit = Culprit(node, None, None, 137, "SIGKILL", False, (), "ranklaunch", host, blame.iso(at))
     return Suspect(node, at, "failed", 137, reason, culprit)
+
+
+def _time_to_return(error: OSError | None) -> float:
+    """A reset may come from something between the two, and be news to the other side with its next word only."""
+    if _silence(error):
+        return 0.0
+    return RESET_S if error is not None and error.errno in (errno.ECONNRESET, errno.EPIPE) else RETURN_S
 
 
 def _silence(error: OSError | None) -> bool:

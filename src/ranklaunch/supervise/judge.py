@@ -144,7 +144,8 @@ def _placed(plan: Plan, text: str) -> str:
 def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
     assert child.reader
     output = child.reader.output
-    text = output.tail.decode(errors="replace")
+    tail = child.said if child.signalled and child.said is not None else output.tail
+    text = tail.decode(errors="replace")
     told = evidence.explain(child.process, text)
     failure = told or Failure(child.process.rank, child.code, child.signal, child.identity.pid)
     at = evidence.wall(child.ended_at)

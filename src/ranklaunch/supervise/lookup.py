@@ -40,7 +40,11 @@ def look_up(host: str, port: int, loop: Loop, on_answer: Callable[[list[Address]
         on_answer(*answer[0])
 
     loop.on_readable(readable, answered)
-    threading.Thread(target=resolve, daemon=True).start()
+    try:
+        threading.Thread(target=resolve, daemon=True).start()
+    except RuntimeError as error:  # no process left
+        answer.append(([], f"its name cannot be looked up ({error})"))
+        os.close(writable)
 
 
 def numeric(host: str) -> bool:

@@ -6,9 +6,8 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
@@ -26,6 +25,7 @@ STATUS_S = 30.0
 FIRST_STATUS_S = 2.0
 PINGS = 4  # at first, for the clocks
 PING_S = 0.1
+PINGS_PER_S = 200  # that all nodes together send to node 0 at most
 TRUSTED_S = 300.0  # how long the best measurement of the clocks counts for more than a newer one: clocks drift
 
 
@@ -67,6 +67,8 @@ class Member:
         self._missing = ""
         self._broken_since: float | None = None
         self._broken_by: OSError | None = None
+        self._resolved: list[lookup.Address] = []
+        self._addresses: list[lookup.Address] = []  # to try before the name is looked up again
         self._connecting: socket.socket | None = None
         self._stream: Stream | None = None
         self._codec: Codec | None = None
@@ -75,6 +77,8 @@ class Member:
         self._offset: tuple[float, float, float] | None = None  # best round trip, when it was measured, offset
         self._pings = 0
         self._timers: dict[str, Timer] = {}
+        # Often, so that a broken connection is noticed soon; seldom enough for node 0 to answer thousands.
+        self._ping_s = min(max(1.0, len(muster.hosts) / PINGS_PER_S), max(1.0, muster.lost_after_s / 4))
 
     # What the supervisor says
 
@@ -90,8 +94,9 @@ class Member:
         self._doing = doing
         self._send({"type": "busy", "doing": doing})
 
-    def ready(self, facts: Any, label: str) -> None:
-        self._ready = {"type": "ready", "facts": dict(facts), "label": label}
+    def ready(self, facts: Mapping[str, str], index: int, host: str) -> None:
+        """index, host: this node's place, which is that of a rank table where there is one."""
+        self._ready = {"type": "ready", "facts": dict(facts), "index": index, "host": host}
         self._send(self._ready)
         self._after("status", FIRST_STATUS_S, self._status)
 
@@ -151,13 +156,16 @@ class Member:
         return blame.place(0, self._muster.hosts[0])
 
     def _look_up(self) -> None:
-        if not self.over and not self._stream:
+        if self._addresses and not self.over:  # where it was a moment ago: name servers may be slow
+            self._connect(list(self._addresses))
+        elif not self.over and not self._stream:
             lookup.look_up(self._muster.hosts[0], self._muster.port, self._loop, self._on_addresses)
 
     def _on_addresses(self, addresses: list[lookup.Address], why: str) -> None:
         if why:
             self._fail_to_come(why)
         else:
+            self._resolved = addresses
             self._connect(addresses)
 
     def _connect(self, addresses: list[lookup.Address]) -> None:
@@ -206,11 +214,13 @@ class Member:
             self._answered = False
             self._fail_to_come(f"no answer on port {self._muster.port} ({(error.strerror or str(error)).lower()})")
 
-    def _fail_to_come(self, why: str) -> None:
+    def _fail_to_come(self, why: str, again: Iterable[lookup.Address] = ()) -> None:
+        """again: addresses to try before the name is looked up anew."""
         self.why = why
         self._stream, self._codec = None, None
         if self.over:
             return
+        self._addresses = list(again)
         if self._broken_since is not None and self._started:
             waited = self._loop.clock() - self._broken_since
             if waited >= hub.RETURN_S or hub._silence(self._broken_by):
@@ -255,6 +265,7 @@ class Member:
         self._cancel("greeting")
         self._cancel("ping")
         self._answered = True
+        again: list[lookup.Address] = []
         if self._stream:
             self._stream.close()
         if self.over:
@@ -262,6 +273,7 @@ class Member:
         if self.joined:
             self.joined = False
             self._broken_since, self._broken_by = self._loop.clock(), error
+            again = self._resolved
             why = str(error.strerror if error else "it was closed")
         elif self._codec and error is None:
             why = "it closes the connection: another RANKLAUNCH_SECRET there, or another job's name"
@@ -270,7 +282,7 @@ class Member:
         if self._adopt:  # inside this process; nobody to come back to
             self._lose()
             return
-        self._fail_to_come(why)
+        self._fail_to_come(why, again)
 
     @property
     def _started(self) -> bool:
@@ -281,7 +293,7 @@ class Member:
         self.over = True
         since = self._broken_since or self._loop.clock()
         # Without the time, which each node has seen another moment of: the others, too, are to say this.
-        self._call(self._events.lost, hub.lost(0, self._muster.hosts, self._where, hub._silence(self._broken_by), self.wall(since)))
+        self._call(self._events.lost, hub.lost(0, self._muster.hosts[0], hub._silence(self._broken_by), self.wall(since)))
 
     # What node 0 says
 
@@ -362,7 +374,7 @@ class Member:
     def _ping(self) -> None:
         self._send({"type": "ping", "sent": self._loop.clock()})
         self._pings += 1
-        self._after("ping", PING_S if self._pings < PINGS else self._muster.lost_after_s / 2, self._ping)
+        self._after("ping", PING_S if self._pings < PINGS else self._ping_s, self._ping)
 
     def _status(self) -> None:
         self._after("status", STATUS_S, self._status)

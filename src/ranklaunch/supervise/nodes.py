@@ -74,21 +74,24 @@ class Nodes:
         if self._member:
             self._member.busy(doing)
 
-    def muster(self, facts: Mapping[str, str], stopped: Callable[[], bool]) -> float:
+    def muster(self, plan: Plan, stopped: Callable[[], bool]) -> float:
         """Runs the loop until all are released or `stopped` is true; seconds waited. Raises WaitError where node 0 cannot be reached, or
         says nothing any more: the deadline of those who have reached it is its own, which is never later than theirs."""
         assert self._member
-        assert self._plan.muster
+        assert plan.muster
+        self._plan = plan  # a rank table may have changed the places
+        if self._hub:
+            self._hub.success = f"{everything(plan, of_job=True)} succeeded"
         began = since = self._ready_at = self._loop.clock()
         joined = False
-        self._member.ready(facts, blame.place(self._plan.job.node_index, self._plan.job.node.host))
+        self._member.ready(plan.muster.facts, plan.job.node_index, plan.job.node.host)
         while not self._released and not stopped():
             now = self._loop.clock()
             if joined != self._member.joined:
                 joined, since = self._member.joined, now
-            left = since + self._plan.muster.timeout_s + (SILENT_S if joined else 0) - now
+            left = since + plan.muster.timeout_s + (SILENT_S if joined else 0) - now
             if left <= 0:
-                waited = f"waited {self._plan.muster.timeout_s:g} s in vain for {self._member.missing}"
+                waited = f"waited {plan.muster.timeout_s:g} s in vain for {self._member.missing}"
                 msg = f"{waited}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
                 raise WaitError(msg)
             timer = self._loop.after(min(left, 1.0), lambda: None)

@@ -36,6 +36,8 @@ from ranklaunch.verdict import Verdict
 
 LEAST_FLUSH_S = 1.0
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
+OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
+SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end
 FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
 
 
@@ -75,6 +77,7 @@ class Supervisor:
         self._readers: list[PipeReader] = []
         self._follower: Follower | None = None
         self._trouble: list[str] = []
+        self._said: dict[int, tuple[str, ...]] = {}
         self._unshown = 0
         self._stop_by = math.inf
         self._reaping = False
@@ -194,7 +197,7 @@ class Supervisor:
         plan = self._replan() if self.plan.prepare and self._replan else self.plan
         assert plan.muster
         self._record.event("wait", kind="muster", what=self.plan.waits[-1].what, timeout_s=plan.muster.timeout_s)
-        seconds = self._nodes.muster(plan.muster.facts, lambda: self.ending is not None)
+        seconds = self._nodes.muster(dataclasses.replace(self.plan, muster=plan.muster), lambda: self.ending is not None)
         self._record.event("waited", kind="muster", what=self.plan.waits[-1].what, seconds=round(seconds, 3))
 
     def _launch(self) -> None:
@@ -331,7 +334,9 @@ class Supervisor:
     def _on_output(self, child: Child) -> None:
         """A launcher that has begun to end its ranks has a grace of its own, which may be longer than ours."""
         failing = child.process.failing.encode()
-        if failing and child.alive and child.identity.pid not in self._failing and failing in child.reader.output.tail:  # type: ignore[union-attr]
+        if self.ending or child.signalled or not failing or child.identity.pid in self._failing:
+            return
+        if child.alive and failing in child.reader.output.tail:  # type: ignore[union-attr]
             self._failing.add(child.identity.pid)
             self._record.event("failing", name=child.process.name)
             reason = f"{child.process.name} says that a rank of it has failed"
@@ -339,6 +344,18 @@ class Supervisor:
             # The other nodes wait for what it tells then, until the grace is over.
             share = LEADERS_SHARE if self.plan.muster else 1
             self._loop.after(self.plan.limits.grace_s * share, lambda: self._kill_ranks(child))
+            self._loop.after(1.0, lambda: self._look_at_launcher(child, None))
+
+    def _look_at_launcher(self, child: Child, alone_since: float | None) -> None:
+        """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone."""
+        if not child.alive or self.ending:
+            return
+        now = self._loop.clock()
+        alone_since = None if tree.descendants(child.identity.pid) else alone_since or now
+        if alone_since and now - alone_since > SILENT_LAUNCHER_S:
+            tree.send(child.identity, signal.SIGKILL)
+        else:
+            self._loop.after(1.0, lambda: self._look_at_launcher(child, alone_since))
 
     def _kill_ranks(self, child: Child) -> None:
         """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
@@ -359,7 +376,17 @@ class Supervisor:
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
             self._resume()
+            self._loop.after(OWN_WORDS_S, self._remember)
             self._record.event("ending", outcome=ending.outcome, by=ending.child.process.name if ending.child else ending.reason)
+
+    def _remember(self) -> None:
+        """What those who are still there had written by now: what they write later is about being ended."""
+        for child in self._running.values():
+            if child.reader:
+                child.said = child.reader.output.tail
+        if self._follower and self.plan.outputs:
+            first = self.plan.outputs.first_rank
+            self._said = {first + i: self._follower.last_lines(i) for i in range(len(self.plan.outputs.logs))}
 
     # What other nodes say
 
@@ -465,6 +492,8 @@ class Supervisor:
 
     def _last_lines_of_rank(self, rank: int) -> tuple[str, ...]:
         """Of a rank that a launcher started: from the files that it wrote."""
+        if rank in self._said:
+            return self._said[rank]
         if not self._follower or not self.plan.outputs:
             return ()
         return self._follower.last_lines(rank - self.plan.outputs.first_rank)
