@@ -24,6 +24,8 @@ COMMON = ("outcome", "exit_code", "reason", "culprit", "failures", "notes")
 # Says something else than ranklaunch would to whoever comes.
 TAKES_PORT = """
 import socket
+
+pytestmark = pytest.mark.chaos
 server = socket.create_server(("", 18889))
 print("ready", flush=True)
 while True:

@@ -82,8 +82,8 @@ def test_one_never_comes(ranklaunch: Starter) -> None:
     assert "waited 3 s in vain for the job's nodes: 1 of 3 nodes: 127.0.0.3 (node 2, nothing heard of it)" in found["reason"]
 
 
-def test_node_0_never_comes(ranklaunch: Starter) -> None:
-    nodes = Nodes(ranklaunch, 2, muster_timeout_s=3)
+def test_node_0_never_comes(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 2, muster_timeout_s=3)
     job = nodes.start(1, child("environment.py"))
     assert job.end() == 75
     assert f"node 0 (127.0.0.1): no answer on port {nodes.port} (connection refused)" in verdict(job)["reason"]
@@ -101,12 +101,12 @@ def test_node_0_hangs(as_process: Starter) -> None:
     assert codes(jobs) == [75, 75]
 
 
-def test_they_disagree(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_they_disagree(as_process: Starter, tmp_path: Path) -> None:
     """Only what differs is said, and nothing of any rank has run."""
     program = tmp_path / "other" / "environment.py"
     program.parent.mkdir()
     program.write_text("print('another program')\n")
-    nodes = Nodes(ranklaunch, 2)
+    nodes = Nodes(as_process, 2)
     jobs = [nodes.start(0, child("environment.py")), nodes.start(1, program, slots="1,2")]
     found = check_same(jobs, 78)
     for text in ("program differs", "slots differs: 1 on each on node 0", "1,2 on node 1", "world_size differs"):
@@ -115,15 +115,15 @@ def test_they_disagree(ranklaunch: Starter, tmp_path: Path) -> None:
     assert all(job.out.text == "" for job in jobs)
 
 
-def test_what_is_allowed_to_differ(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_what_is_allowed_to_differ(as_process: Starter, tmp_path: Path) -> None:
     program = tmp_path / "other.py"
     program.write_text("print('another program')\n")
-    nodes = Nodes(ranklaunch, 2, muster_allow="program,torch")
+    nodes = Nodes(as_process, 2, muster_allow="program,torch")
     check_same([nodes.start(0, child("environment.py")), nodes.start(1, program)], 0)
 
 
-def test_two_say_that_they_are_the_same(ranklaunch: Starter) -> None:
-    nodes = Nodes(ranklaunch, 3, lost_after_s=5)
+def test_two_say_that_they_are_the_same(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 3, lost_after_s=5)
     jobs = [nodes.start(0, child("environment.py")), nodes.start(1, child("environment.py"))]
     jobs[0].err.wait_for("muster: waiting for")
     again = nodes.start(1, child("environment.py"))
@@ -141,8 +141,8 @@ def test_a_container_that_is_started_again_takes_its_place(ranklaunch: Starter) 
     check_same([hub, nodes.start(1, child("environment.py")), nodes.start(2, child("environment.py"))], 0)
 
 
-def test_another_key(ranklaunch: Starter) -> None:
-    nodes = Nodes(ranklaunch, 2, muster_timeout_s=4)
+def test_another_key(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 2, muster_timeout_s=4)
     jobs = [nodes.start(0, child("environment.py"), secret="one"), nodes.start(1, child("environment.py"), secret="two")]
     assert codes(jobs) == [75, 75]
     assert "another RANKLAUNCH_SECRET there" in verdict(jobs[1])["reason"]
@@ -152,42 +152,42 @@ def test_another_key(ranklaunch: Starter) -> None:
         assert not any(secret in path.read_text() for path in job.attempt.iterdir() for secret in ('"one"', '"two"'))
 
 
-def test_a_key_in_a_file(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_key_in_a_file(as_process: Starter, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("a key\n")
     (tmp_path / "same").write_text("a key")
-    nodes = Nodes(ranklaunch, 2)
+    nodes = Nodes(as_process, 2)
     files = (tmp_path / "key", tmp_path / "same")
     jobs = [nodes.start(node, child("environment.py"), secret_file=file) for node, file in enumerate(files)]
     check_same(jobs, 0)
     assert "derived from the job's name" not in jobs[0].err.text
 
 
-def test_a_key_that_cannot_be_read(ranklaunch: Starter, tmp_path: Path) -> None:
-    job = Nodes(ranklaunch, 2).start(0, child("environment.py"), secret_file=tmp_path / "nothing")
+def test_a_key_that_cannot_be_read(as_process: Starter, tmp_path: Path) -> None:
+    job = Nodes(as_process, 2).start(0, child("environment.py"), secret_file=tmp_path / "nothing")
     assert job.end() == 78
     assert f"RANKLAUNCH_SECRET_FILE={tmp_path / 'nothing'}: No such file" in verdict(job)["reason"]
 
 
-def test_ranks_do_not_get_the_key(ranklaunch: Starter) -> None:
-    jobs = Nodes(ranklaunch, 2, secret="do-not-tell").start_all(child("environment.py"))
+def test_ranks_do_not_get_the_key(as_process: Starter) -> None:
+    jobs = Nodes(as_process, 2, secret="do-not-tell").start_all(child("environment.py"))
     check_same(jobs, 0)
     for job in jobs:
         assert "do-not-tell" not in job.out.text
 
 
-def test_a_program_that_is_missing_on_one_node(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_program_that_is_missing_on_one_node(as_process: Starter, tmp_path: Path) -> None:
     """Found out before the meeting, and told to all: nobody waits for the deadline."""
-    nodes = Nodes(ranklaunch, 2)
+    nodes = Nodes(as_process, 2)
     found = check_same([nodes.start(0, child("environment.py")), nodes.start(1, tmp_path / "nothing.py")], 69)
     assert found["reason"].startswith("node 1 (127.0.0.2): program ")
 
 
-def test_a_preparation_that_fails_on_one_node(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_preparation_that_fails_on_one_node(as_process: Starter, tmp_path: Path) -> None:
     for name in ("good", "bad"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.sh").write_text("echo trained\n")
     (tmp_path / "bad" / "ma-pre-start.sh").write_text("exit 9\n")
-    nodes = Nodes(ranklaunch, 2)
+    nodes = Nodes(as_process, 2)
     found = check_same([nodes.start(node, tmp_path / name / "train.sh") for node, name in enumerate(("good", "bad"))], 9)
     assert found["culprit"]["name"] == "ma-pre-start.sh"
     assert found["culprit"]["node"] == 1
@@ -204,8 +204,8 @@ def test_one_is_asked_to_stop(ranklaunch: Starter, number: int) -> None:
     assert found["reason"] == f"node 1 (127.0.0.2): stopped by {signal.Signals(number).name}"
 
 
-def test_a_node_that_has_succeeded_waits_for_the_others(ranklaunch: Starter) -> None:
-    nodes = Nodes(ranklaunch, 2, muster_allow="program")
+def test_a_node_that_has_succeeded_waits_for_the_others(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 2, muster_allow="program")
     jobs = [nodes.start(0, child("exits.py"), 0), nodes.start(1, child("told.py"), "--code", 0, "--rank", 1)]
     jobs[0].err.wait_for("the program succeeded; waiting for the other nodes, which are still running")
     sleep_until(lambda: "ready" in jobs[1].out.text, "node 1 is not ready")
@@ -225,9 +225,9 @@ def test_a_node_that_has_succeeded_before_another_fails(ranklaunch: Starter) -> 
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_node_that_has_succeeded_waits_no_longer_than_it_may(ranklaunch: Starter, first: int) -> None:
+def test_a_node_that_has_succeeded_waits_no_longer_than_it_may(as_process: Starter, first: int) -> None:
     """It ends with 0, and the other goes on: also when it is node 0 that leaves."""
-    nodes = Nodes(ranklaunch, 2, end_timeout_s=3, muster_allow="program")
+    nodes = Nodes(as_process, 2, end_timeout_s=3, muster_allow="program")
     programs = {first: (child("exits.py"), 0), 1 - first: (child("told.py"), "--code", 0, "--rank", 1 - first)}
     jobs = [nodes.start(node, *programs[node]) for node in range(2)]
     assert code_of(jobs[first]) == 0
@@ -237,8 +237,8 @@ def test_a_node_that_has_succeeded_waits_no_longer_than_it_may(ranklaunch: Start
     assert jobs[1 - first].end() == 0
 
 
-def test_a_node_that_has_succeeded_is_asked_to_stop(ranklaunch: Starter) -> None:
-    nodes = Nodes(ranklaunch, 2, muster_allow="program")
+def test_a_node_that_has_succeeded_is_asked_to_stop(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 2, muster_allow="program")
     jobs = [nodes.start(0, child("told.py"), "--code", 0), nodes.start(1, child("exits.py"), 0)]
     jobs[1].err.wait_for("waiting for the other nodes")
     jobs[1].send(signal.SIGTERM)
@@ -248,8 +248,8 @@ def test_a_node_that_has_succeeded_is_asked_to_stop(ranklaunch: Starter) -> None
     assert jobs[0].end() == 0
 
 
-def test_without_a_muster_each_is_alone(ranklaunch: Starter) -> None:
-    nodes = Nodes(ranklaunch, 2, muster="off")
+def test_without_a_muster_each_is_alone(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 2, muster="off")
     jobs = [nodes.start(0, child("exits.py"), 0), nodes.start(1, child("exits.py"), 5)]
     assert codes(jobs) == [0, 5]
     assert not any("muster:" in job.err.text for job in jobs)
@@ -279,11 +279,11 @@ def test_a_cause_that_comes_later_wins(ranklaunch: Starter, tmp_path: Path) -> N
     assert found["failures"][0]["error"]["kind"] == "consequence"
 
 
-def test_only_consequences(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_only_consequences(as_process: Starter, tmp_path: Path) -> None:
     """Nobody says why: the first consequence is named, as one, with who had left before."""
     program = tmp_path / "program.py"
     program.write_text(f"import os, time\nif os.environ['RANK'] == '0':\n    time.sleep(1)\n    {CONSEQUENCE}\n")
-    found = check_same(Nodes(ranklaunch, 2).start_all(program), 1)
+    found = check_same(Nodes(as_process, 2).start_all(program), 1)
     assert "looks like the consequence of another failure" in found["reason"]
     assert "[127.0.0.2]:31337" in found["reason"]
     assert any(note.startswith("node 1 had ended with 0") and "consequence" in note for note in found["notes"])
