@@ -279,9 +279,9 @@ APART = Case(
 )
 LATE_NEWS = APART.with_(
     name="the first cause is heard of last",
-    steps=("delay 1 300", *GO),
+    steps=("delay 1 600", *GO),
     code=42,
-    orders={"1.1": ("wait go", "exit 42"), "2.1": ("hold", "wait go", "sleep 0.15", "exit 7")},
+    orders={"1.1": ("wait go", "exit 42"), "2.1": ("hold", "wait go", "sleep 0.35", "exit 7")},
     culprit=Culprit(1, 1),
     reason=("node 1 (h1) exited with code 42",),
     without={"torchrun": "the time of a rank's end is that of torchrun's own, which looks after its ranks ten times a second"},

@@ -160,3 +160,12 @@ def test_its_last_words_cut_anywhere() -> None:
     for at in range(len(whole)):
         assert torchrun.explain(whole[at:]) in (None, Failure(1, 137, 9, 899), Failure(1, 137, 9, 899, victims=((0, 15),)))
         torchrun.explain(whole[:at])
+
+
+@pytest.mark.parametrize(("code", "expected"), [("42", (42, 0)), ("-9", (137, 9))])
+def test_a_summary_that_never_came(code: str, expected: tuple[int, int]) -> None:
+    """Older torchruns wait for those of the other nodes before they write it, and are ended meanwhile."""
+    tail = f"E1121 09:00:00.000000 77 multiprocessing/api.py:984] failed (exitcode: {code}) local_rank: 1 (pid: 4711) of binary: python\n"
+    found = torchrun.explain(tail)
+    assert found
+    assert (found.rank, found.exit_code, found.signal, found.pid) == (None, *expected, 4711)

@@ -22,10 +22,10 @@ from supervise_helpers import RANKLAUNCH, checked_verdict, child, sleep_until
 
 COMMON = ("outcome", "exit_code", "reason", "culprit", "failures", "notes")
 # Says something else than ranklaunch would to whoever comes.
+pytestmark = pytest.mark.chaos
+
 TAKES_PORT = """
 import socket
-
-pytestmark = pytest.mark.chaos
 server = socket.create_server(("", 18889))
 print("ready", flush=True)
 while True:

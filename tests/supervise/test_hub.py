@@ -319,6 +319,39 @@ def test_the_hubs_own_words_are_worth_nothing(bench: Callable[..., Bench]) -> No
     works(b, 2)
 
 
+def test_its_own_connection_may_take_as_long_as_this_process_is_held_up(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead file system may hold node 0 between the opening of its own connection and the first look at it."""
+    monkeypatch.setattr(hub_module, "UNKNOWN_S", 0.0)
+    b = bench(2)
+    ours, theirs = socket.socketpair()
+    b.hub.adopt(theirs)
+    b.run_for(3 * hub_module.TICK_S)
+    ours.settimeout(10)
+    assert ours.recv(len(wire.GREETING)) == wire.GREETING
+    ours.setblocking(False)
+    ours.recv(wire.NONCE)
+    with pytest.raises(BlockingIOError):  # open, and nothing more to read
+        ours.recv(1)
+    ours.close()
+
+
+def test_a_hub_that_rests_can_be_closed() -> None:
+    """It takes no connection for a moment when there is no descriptor left."""
+    b = Bench(2)
+    b.hub._rest()
+    b.close()
+
+
+def test_who_has_not_signed_leaves_room_for_those_who_need_it(bench: Callable[..., Bench]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    room = bench(2).hub._most_unknown
+    assert hub_module.LEAST_UNKNOWN <= room <= hub_module.UNKNOWN_MOST + 2
+    assert room + 2 + hub_module.SPARE_FDS <= resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def test_without_descriptors_the_hub_lives(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module.lookup, "numeric", lambda host: False)  # the hosts of real jobs have names
     b = bench(2)

@@ -93,6 +93,7 @@ class Hub:
         self._id = os.urandom(8).hex()
         self._roll = Roll(muster.hosts, muster.allowed)
         self._unknown: dict[Peer, None] = {}  # in order of arrival
+        self._own: Peer | None = None
         self._nodes: dict[str, Node] = {}
         self._suspects: list[Suspect] = []  # of nodes that are gone, and what this side has seen itself
         self._wrong: dict[str, str] = {}
@@ -126,7 +127,7 @@ class Hub:
                 self._loop.forget(self._listener.fileno())
             self._listener.close()
             self._listener = None
-        for peer in [*self._unknown, *(node.peer for node in self._nodes.values() if node.peer)]:
+        for peer in [*([self._own] if self._own else []), *self._unknown, *(node.peer for node in self._nodes.values() if node.peer)]:
             peer.stream.close()
 
     def dismiss(self) -> None:
@@ -200,7 +201,9 @@ class Hub:
     def _greet(self, sock: socket.socket, address: str, own: bool = False) -> None:
         peer = Peer(address, self._loop.clock())
         peer.stream = Stream(sock, self._loop, lambda data: self._on_data(peer, data), lambda error: self._on_end(peer, error))
-        if not own:  # whom nothing but this process itself can keep from signing
+        if own:  # nothing but this process itself can keep it from signing
+            self._own = peer
+        else:
             self._unknown[peer] = None
         peer.stream.send(wire.GREETING + peer.nonce)
         if len(self._unknown) > self._most_unknown:
