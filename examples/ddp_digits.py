@@ -30,6 +30,7 @@ def main() -> None:
     join_process_group(os.environ, options.port)
     digits.say(f"{dist.get_world_size()} ranks; ignored arguments: {unknown}")
     digits.train(options)
+    dist.barrier()  # so that no rank takes its connections away while another still uses them
     dist.destroy_process_group()
 
 

@@ -231,13 +231,22 @@ def _lost_a_worker(culprit: Culprit) -> bool:
     return culprit.signal is None and any("signal: Killed" in line or "SIGKILL" in line for line in culprit.last_lines)
 
 
+def _is(culprit: Culprit | None, child: Child, plan: Plan) -> bool:
+    """Whether a process is the culprit, or plays its node."""
+    if not culprit:
+        return False
+    if child.process.node is not None:
+        return child.process.node == culprit.node
+    return culprit.node == plan.job.node_index and culprit.pid == child.identity.pid
+
+
 def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[Victim]:
     if ending.child and ending.child.code and ending.child.reader:
         failure = evidence.explain(ending.child.process, ending.child.reader.output.tail.decode(errors="replace"))
         for rank, number in sorted(failure.victims) if failure else ():
             yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
-    culprit = common.culprit.pid if common.culprit and common.culprit.node == plan.job.node_index else None
-    told = [child for child in ended if child is not ending.child and child.signalled and child.identity.pid != culprit]
+    culprit = common.culprit
+    told = [child for child in ended if child is not ending.child and child.signalled and not _is(culprit, child, plan)]
     for child in sorted(told, key=lambda c: (c.process.rank is None, c.process.rank or 0)):
         node = plan.job.node_index if child.process.node is None else child.process.node
         yield Victim(node, child.process.rank, name_of(child.signalled[-1]), child.process.name)
