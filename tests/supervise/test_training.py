@@ -94,7 +94,8 @@ def test_a_stop_while_torchrun_waits_for_another_node(ranklaunch: Starter) -> No
     """torchrun alone ignores it there, as PID 1."""
     port = free_port()
     options = ("--method", "torchrun", "--nodes", 2, "--node", 0, "--slots", 1, "--hosts", "127.0.0.1,127.0.0.2", "--master-port", port)
-    job = ranklaunch.run(child("sleeper.py"), options=options, grace_s=5)
+    # With a muster it would not even be started before the other node is there.
+    job = ranklaunch.run(child("sleeper.py"), options=options, grace_s=5, env={"RANKLAUNCH_MUSTER": "off"})
     sleep_until(lambda: listens(port), "torchrun does not listen for the other node", LONG_S)
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143, timeout=20)
