@@ -14,13 +14,12 @@ from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.entrypoints import options
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.files import absolute, join
-from ranklaunch.plan import Plan, Process
 from ranklaunch.reading import ATTEMPT, LOG_DIR, TERMINATION_LOG
 from ranklaunch.settings import Reader
 from ranklaunch.supervise.record import Record, now
 from ranklaunch.supervise.signals import Signals
 from ranklaunch.supervise.supervisor import Supervisor
-from ranklaunch.verdict import Failure, Verdict
+from ranklaunch.verdict import Verdict
 
 DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
@@ -45,14 +44,10 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         signals=signals,
         record=record,
         guard=guard,
-        replan=lambda: planning.make_plan(again),
-        explain=lambda process, tail: _explain(plan, process, tail),
+        replan=lambda addresses: planning.make_plan(dataclasses.replace(again, addresses=addresses)),
+        explain=lambda process, tail: LAUNCHERS[plan.method].explain(tail),
     )
     return supervisor.run().exit_code
-
-
-def _explain(plan: Plan, process: Process, tail: str) -> Failure | None:
-    return LAUNCHERS[plan.method].explain(tail) if process in plan.processes else None
 
 
 def _reader(request: planning.Request) -> Reader:

@@ -86,6 +86,7 @@ WHEEL = {
     "ranklaunch/ranktable/show.py",
     "ranklaunch/ranktable/write.py",
     "ranklaunch/supervise/__init__.py",
+    "ranklaunch/supervise/banners.py",
     "ranklaunch/supervise/child.py",
     "ranklaunch/supervise/console.py",
     "ranklaunch/supervise/follow.py",

@@ -66,11 +66,11 @@ def launcher_process(
     argv: tuple[str, ...],
     env: dict[str, str] | None = None,
     *,
-    ranks_below: bool = False,
-    failing: str = "",
+    ranks_below: int = 0,
+    deaf: bool = False,
+    failing: tuple[str, ...] = (),
 ) -> Process:
-    """One process that starts this node's ranks itself. ranks_below: as its own children. failing: what it writes when it begins to
-    end them after a failure."""
+    """One process that starts this node's ranks itself. ranks_below, deaf, failing: as in Process."""
     return Process(
         name=name,
         argv=argv,
@@ -79,6 +79,7 @@ def launcher_process(
         unset=misleading(reader.env),
         tag=f"[{name}] ",
         ranks_below=ranks_below,
+        deaf=deaf,
         failing=failing,
     )
 

@@ -12,7 +12,7 @@ from ranklaunch.adapters.launchers.base import attempt_dir, launcher_process, li
 from ranklaunch.adapters.launchers.route import ROUTE_PLAN
 from ranklaunch.files import join
 from ranklaunch.job import Job
-from ranklaunch.plan import Plan, RankOutputs
+from ranklaunch.plan import Plan, RankLog, RankOutputs
 from ranklaunch.reading import MASTER_ADDR
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
@@ -56,6 +56,8 @@ _FIRST_WORD = re.compile(r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [
 
 CLOSING = "closing signal SIGTERM"  # torch 1.11 to 2.13: "Sending process N closing signal SIGTERM", after a rank has failed
 
+OWN_LOGS = r"(?:.*/)?([0-9]+)/(?:stdout|stderr)\.log"  # <run>/attempt_<n>/<local rank>/
+
 _LAYOUT = ("--nnodes", "--nproc_per_node", "--node_rank", "--master_addr", "--master_port")
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs", "-r", "-t")
 
@@ -74,7 +76,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         extra=extra,
     )
     # With restarts of its own, torchrun ends its ranks and goes on.
-    failing = "" if "--max_restarts" in _options(extra) else CLOSING
+    failing = () if "--max_restarts" in _options(extra) else (CLOSING,)
     outputs = _outputs(job, reader, templates) if _knows_its_ranks(job, extra) else None
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
     if outputs:
@@ -83,7 +85,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=True, failing=failing),),
+        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=1, failing=failing),),
         limits=limits(reader),
         waits=master_waits(job, reader, job.nodes[master_index].host),
         outputs=outputs,
@@ -133,9 +135,8 @@ def _knows_its_ranks(job: Job, extra: tuple[str, ...]) -> bool:
 
 def _outputs(job: Job, reader: Reader, templates: Templates) -> RankOutputs:
     """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them."""
-    first = job.node.first_rank
-    logs = tuple((rank_log(job, first + i), rank_tag(job, reader, templates, i, first + i)) for i in range(job.node.slots))
-    return RankOutputs(folder=join(attempt_dir(job), "torchrun"), logs=logs, first_rank=first)
+    logs = (RankLog(str(i), r, rank_log(job, r), rank_tag(job, reader, templates, i, r)) for i, r in enumerate(job.node.ranks))
+    return RankOutputs(join(attempt_dir(job), "torchrun"), OWN_LOGS, tuple(logs))
 
 
 def _route(job: Job, reader: Reader) -> tuple[int, int]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ranklaunch import redact
 from ranklaunch.job import Job
@@ -25,8 +26,9 @@ class File:
 
 @dataclass(frozen=True)
 class Wait:
-    """Something that must be true before launch. kind: "rank table", "hosts" or "muster"; what: the path, the names with commas, or
-    who meets where; seen: what there is in its place so far."""
+    """Something that must be true before launch. kind: "rank table", "topology", "hosts", "muster" or "port"; what: the path, the names
+    with commas, who meets where, or HOST:PORT with commas; seen: what there is in its place so far. Ports, each of an SSH server, are
+    waited for once this node's services have started."""
 
     kind: str
     what: str
@@ -41,9 +43,11 @@ class Process:
     rank and local_rank: None for a launcher (torchrun), which starts the ranks itself, and for preparing steps.
     env: values added to the inherited environment; unset: inherited names removed from it. cwd: None for the inherited folder.
     log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
-    node: index of the node that it plays, where that is not this one. ranks_below: the ranks are its children, so signals that are
-    meant for ranks go to these. failing: text in its output that says that a rank has failed and that it ends the others; "" where
-    its own exit is what tells.
+    node: index of the node that it plays, where that is not this one. ranks_below: how many generations below it the ranks are (1: its
+    children), so that signals that are meant for ranks go to these; 0: it is one, or passes all signals on itself. deaf: it does not
+    pass SIGTERM on, so its ranks get it directly, and it itself when they are gone. failing: texts in its output of which each says
+    that a rank has failed and that it ends the others; none where its own exit is what tells. may_end: a service that may end with 0
+    before the processes do.
     """
 
     name: str
@@ -57,18 +61,35 @@ class Process:
     tag: str = ""
     copies: tuple[str, ...] = ()
     node: int | None = None
-    ranks_below: bool = False
-    failing: str = ""
+    ranks_below: int = 0
+    deaf: bool = False
+    failing: tuple[str, ...] = ()
+    may_end: bool = False
+
+
+class RankLog(NamedTuple):
+    """Where the lines of one rank go: the file `log`, and the console with `tag`. key: how the launcher's own files name it. rank: None
+    for what is no rank (msrun's scheduler)."""
+
+    key: str
+    rank: int | None
+    log: str
+    tag: str
 
 
 @dataclass(frozen=True)
 class RankOutputs:
-    """Where a launcher's own ranks write, so that their lines can be told apart: files below `folder`, one folder per attempt and
-    local rank, in torchrun's layout. logs: file and tag of each local rank."""
+    """Where a launcher's own ranks write, so that their lines can be told apart: files below `folder` whose paths there match
+    `pattern`, a regular expression; its group that matched is the key of one of `logs`."""
 
     folder: str
-    logs: tuple[tuple[str, str], ...]
-    first_rank: int
+    pattern: str
+    logs: tuple[RankLog, ...]
+
+    @functools.cached_property
+    def keys(self) -> Mapping[int, str]:
+        """By rank."""
+        return {log.rank: log.key for log in self.logs if log.rank is not None}
 
 
 @dataclass(frozen=True)
@@ -87,7 +108,7 @@ class Muster:
     0's. timeout_s: how long all wait for the last. lost_after_s: silence of a host's network after which the node
     counts as lost. end_timeout_s: how long a node whose ranks have succeeded waits for the others. secret: where the key comes from,
     "" where there is none and it is derived from the job's name. facts: what must be the same on all nodes; allowed: facts that
-    may differ.
+    may differ. followers: nodes without processes of their own, which end when all others have.
     """
 
     node: int
@@ -99,12 +120,15 @@ class Muster:
     secret: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
+    followers: int = 0
 
 
 @dataclass(frozen=True)
 class Plan:
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
-    processes. outputs: where a launcher's ranks write. muster: None for one node, or where it is switched off."""
+    processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
+    where a launcher's ranks write. by_address: it names hosts by IPv4 address, so it is made anew once they are resolved. muster: None
+    for one node, or where it is switched off. followers: as in Muster."""
 
     job: Job
     method: str
@@ -117,6 +141,8 @@ class Plan:
     gather: tuple[Process, ...] = ()
     prepare: tuple[Process, ...] = ()
     outputs: RankOutputs | None = None
+    by_address: bool = False
+    followers: int = 0
     muster: Muster | None = None
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -145,9 +171,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "gather": [_process(step) for step in plan.gather],
         "prepare": [_process(step) for step in plan.prepare],
         "processes": [_process(process) for process in plan.processes],
-        "rank_logs": [{"rank": plan.outputs.first_rank + i, "log": log, "tag": tag} for i, (log, tag) in enumerate(plan.outputs.logs)]
-        if plan.outputs
-        else [],
+        "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
         "limits": dataclasses.asdict(plan.limits),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),

@@ -27,18 +27,19 @@ REQUIREMENTS = "pip-requirements.txt"
 @dataclasses.dataclass(frozen=True)
 class Request:
     """Everything that a plan follows from. options: by value name (reading.METHOD.value, ...), as the command line gave them.
-    cwd: absolute folder that relative paths start from."""
+    cwd: absolute folder that relative paths start from. addresses: of hosts that have been resolved, by name."""
 
     program: Program
     env: Mapping[str, str]
     files: Files
     options: Mapping[str, str]
     cwd: str = "/"
+    addresses: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def make_plan(request: Request) -> Plan:
     """Raises ConfigError with every problem found."""
-    reader = Reader(request.env, request.files, request.options, request.cwd)
+    reader = Reader(request.env, request.files, request.options, request.cwd, request.addresses)
     templates = Templates(_folders(reader))
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
@@ -108,7 +109,12 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
 def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
     """The plan with the nodes' meeting: it takes the place of waiting for node 0's name, which it waits for itself. job: the
     platform's, known before any rank table is."""
-    if len(job.nodes) == 1 or not reader.get(reading.MUSTER):
+    if len(job.nodes) == 1:
+        return plan
+    if not reader.get(reading.MUSTER):
+        if plan.followers:
+            told = f"{reader.told(reading.MUSTER)}: with method {plan.method} some nodes end when others have"
+            reader.problem(f"{told}, which the muster tells them")
         return plan
     port, timeout_s = reader.get(reading.MUSTER_PORT), reader.get(reading.MUSTER_TIMEOUT_S)
     settings_of = launchers.LAUNCHERS[plan.method].VARIABLES
@@ -138,10 +144,12 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
             "ranklaunch": __version__,
         },
         allowed=reader.get(reading.MUSTER_ALLOW),
+        followers=plan.followers,
     )
-    waits = tuple(wait for wait in plan.waits if (wait.kind, wait.what) != ("hosts", job.master))
+    waits = [wait for wait in plan.waits if plan.by_address or (wait.kind, wait.what) != ("hosts", job.master)]
     meeting = Wait("muster", f"{len(job.nodes)} nodes at {base.address(job.master)}:{port}", timeout_s)
-    return dataclasses.replace(plan, muster=muster, waits=(*waits, meeting))
+    ports = [wait for wait in waits if wait.kind == "port"]  # of services, which start after the muster
+    return dataclasses.replace(plan, muster=muster, waits=(*(wait for wait in waits if wait not in ports), meeting, *ports))
 
 
 def _secret(reader: Reader) -> str:

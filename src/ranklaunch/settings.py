@@ -82,7 +82,15 @@ class Reading:
 class Reader:
     """Typed access to one environment, with provenance. Collects every problem; check() raises them all at once."""
 
-    def __init__(self, env: Mapping[str, str], files: Files, options: Mapping[str, str] | None = None, cwd: str = "/") -> None:
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        files: Files,
+        options: Mapping[str, str] | None = None,
+        cwd: str = "/",
+        addresses: Mapping[str, str] | None = None,
+    ) -> None:
+        self._addresses = addresses or {}
         self.env = env
         self.files = files
         self.options = dict(options or {})
@@ -125,6 +133,11 @@ class Reader:
 
     def reading(self, name: str) -> Reading | None:
         return self._readings.get(name)
+
+    def address_of(self, host: str) -> str:
+        """The IPv4 address of a host where it is known already, which it is once run has waited for it; else the host as it is
+        written."""
+        return self._addresses.get(host, host)
 
     @property
     def readings(self) -> tuple[Reading, ...]:

@@ -184,9 +184,9 @@ SCHEMA: dict[str, Any] = {
     "prepare": [PROCESS],
     "muster": {
         "host": str, "node": int, "port": int, "timeout_s": (int, float), "lost_after_s": (int, float), "end_timeout_s": (int, float),
-        "secret": str, "facts": {str: str}, "allowed": [str],
+        "secret": str, "facts": {str: str}, "allowed": [str], "followers": int,
     },
-    "rank_logs": [{"rank": int, "log": str, "tag": str}],
+    "rank_logs": [{"rank": (int, type(None)), "log": str, "tag": str}],
     "processes": [PROCESS],
     "limits": {"wait_s": (int, float), "grace_s": (int, float)},
     "values": [{"name": str, "value": str, "source": str, "overrides": [{"source": str, "value": str}]}],

@@ -67,7 +67,7 @@ def test_with_restarts_of_its_own_torchrun_fails_only_when_it_gives_up() -> None
     """That it ends its ranks then says nothing yet."""
     assert plan("torchrun", 4, 1).processes[0].failing
     restarting = plan("torchrun", 4, 1, MA_EXTRA_TORCHRUN_PARAMS="--max-restarts=2").processes[0]
-    assert (restarting.failing, restarting.ranks_below) == ("", True)
+    assert (restarting.failing, restarting.ranks_below) == ((), 1)
 
 
 def test_after_route_planning_the_master_is_waited_for() -> None:

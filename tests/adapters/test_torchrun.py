@@ -7,7 +7,7 @@ import pytest
 
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan, RankOutputs
+from ranklaunch.plan import Plan, RankLog, RankOutputs
 from ranklaunch.verdict import Failure
 
 
@@ -54,8 +54,8 @@ def test_a_rank_table_is_not_used_and_that_is_said() -> None:
 
 def test_ranks_write_files_of_their_own() -> None:
     found = plan()
-    logs = (("/logs/attempt_1/rank_2.log", "[rank 2] "), ("/logs/attempt_1/rank_3.log", "[rank 3] "))
-    assert found.outputs == RankOutputs("/logs/attempt_1/torchrun", logs, 2)
+    logs = (RankLog("0", 2, "/logs/attempt_1/rank_2.log", "[rank 2] "), RankLog("1", 3, "/logs/attempt_1/rank_3.log", "[rank 3] "))
+    assert found.outputs == RankOutputs("/logs/attempt_1/torchrun", torchrun.OWN_LOGS, logs)
     assert found.processes[0].env["PET_LOG_DIR"] == "/logs/attempt_1/torchrun"
     assert found.processes[0].env["PET_REDIRECTS"] == "3"
     assert found.processes[0].rank is None
@@ -85,7 +85,7 @@ def test_route_plan(env: dict[str, str], rank: int, master: int, warned: bool) -
     assert f"--node_rank={rank}" in argv
     assert f"--master_addr={helpers.hosts(4)[master]}" in argv
     assert found.outputs
-    assert found.outputs.first_rank == found.job.node.first_rank == 2 * rank
+    assert next(iter(found.outputs.keys)) == found.job.node.first_rank == 2 * rank
     assert bool(found.warnings) is warned
 
 

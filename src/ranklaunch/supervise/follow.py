@@ -1,27 +1,27 @@
 """Follows the files into which a launcher lets its ranks write, so that their lines reach the console with their own tags.
 
-Layout (torchrun's): FOLDER/<run>/attempt_<n>/<local rank>/{stdout,stderr}.log. inotify tells what grew; where the system has no
-instance left, the folder is looked through twice a second.
+inotify tells what grew; where the system has no instance left, the folder is looked through twice a second.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 from ranklaunch.supervise.inotify import Inotify
 from ranklaunch.supervise.loop import Loop, Timer
 from ranklaunch.supervise.output import READ, Output
 
-_LOG = re.compile(r".*/([0-9]+)/(?:stdout|stderr)\.log")
 LOOK_AGAIN_S = 0.5
 
 
 class Follower:
-    """outputs: one for each local rank."""
+    """pattern: for paths below folder; its group that matches is the key of one of the outputs."""
 
-    def __init__(self, folder: str, outputs: list[Output], loop: Loop) -> None:
+    def __init__(self, folder: str, pattern: str, outputs: Mapping[str, Output], loop: Loop) -> None:
         os.makedirs(folder, exist_ok=True)
+        self._pattern = re.compile(pattern)
         self._outputs = outputs
         self._loop = loop
         self._offsets: dict[str, int] = _sizes(folder)  # what an earlier start left is not shown again
@@ -36,8 +36,8 @@ class Follower:
         else:
             self._look_again()
 
-    def last_lines(self, local_rank: int) -> tuple[str, ...]:
-        return self._outputs[local_rank].last_lines() if 0 <= local_rank < len(self._outputs) else ()
+    def last_lines(self, key: str) -> tuple[str, ...]:
+        return self._outputs[key].last_lines() if key in self._outputs else ()
 
     def pause(self, paused: bool) -> None:
         """While paused nothing is read: the files keep it."""
@@ -50,7 +50,7 @@ class Follower:
         """Everything that is in the files now, and no more."""
         self._paused, self._last = False, True
         self._visit(self._folder)
-        for output in self._outputs:
+        for output in self._outputs.values():
             output.finish()
         if self._timer:
             self._timer.cancel()
@@ -86,8 +86,9 @@ class Follower:
                 self._read(os.path.join(parent, name))
 
     def _read(self, path: str) -> None:
-        match = _LOG.fullmatch(path)
-        if not match or int(match[1]) >= len(self._outputs):
+        match = self._pattern.fullmatch(path[len(self._folder) + 1 :])
+        output = self._outputs.get(match[match.lastindex or 0]) if match else None
+        if not output:
             return
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -99,7 +100,7 @@ class Follower:
                 if not whole:
                     break
                 self._offsets[path] = self._offsets.get(path, 0) + whole
-                self._outputs[int(match[1])].feed(data[:whole])
+                output.feed(data[:whole])
         finally:
             os.close(fd)
 

@@ -382,7 +382,7 @@ class Hub:
         node.finishes = [blame.finish(message["finish"])]
         self._done += not node.done
         node.done = True
-        if self.state == RUNNING and self._done == len(self._roll.hosts):
+        if self.state == RUNNING and self._done == len(self._roll.hosts) - self._muster.followers:
             self._conclude(Judgement("succeeded", 0, self.success))
 
     def _on_report(self, node: Node, message: Message) -> None:

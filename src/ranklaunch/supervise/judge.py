@@ -163,7 +163,7 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
 def _below(plan: Plan, child: Child, failure: Failure, evidence: Evidence, at: float) -> Iterable[Suspect]:
     """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause."""
     assert plan.outputs
-    for rank in range(plan.outputs.first_rank, plan.outputs.first_rank + len(plan.outputs.logs)):
+    for rank in plan.outputs.keys:
         lines = evidence.last_lines_of_rank(rank) if rank != failure.rank else ()
         error = known("\n".join(lines)) if lines else None
         if error and error.kind != blame.CONSEQUENCE:
@@ -196,7 +196,7 @@ def known(text: str) -> Known | None:
 
 
 def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...], error: Known | None, at: float) -> Culprit:
-    node = next(node for node in (failure.node, child.process.node, plan.job.node_index) if node is not None)
+    node = _node(plan, child, failure)
     return Culprit(
         node=node,
         rank=failure.rank,
@@ -210,6 +210,17 @@ def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...],
         time=blame.iso(at),
         error=error,
     )
+
+
+def _node(plan: Plan, child: Child, failure: Failure) -> int:
+    """Of the rank that failed: with mpirun it may be another node's."""
+    told = next((node for node in (failure.node, child.process.node) if node is not None), None)
+    if told is not None:
+        return told
+    job = plan.job
+    if failure.rank is None or child.process.rank is not None or failure.rank in job.node.ranks:
+        return job.node_index
+    return next((node.index for node in job.nodes if failure.rank in node.ranks), job.node_index)
 
 
 def _with_memory(found: list[Suspect], memory: Memory) -> list[Suspect]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ranklaunch.supervise.loop import Loop
@@ -45,6 +45,12 @@ def look_up(host: str, port: int, loop: Loop, on_answer: Callable[[list[Address]
     except RuntimeError as error:  # no process left
         answer.append(([], f"its name cannot be looked up ({error})"))
         os.close(writable)
+
+
+def ipv4(addresses: Iterable[Address]) -> str:
+    """The first that other hosts may know this one by too; "" where there is none. A host's own name may stand for 127.0.1.1."""
+    found = [str(address.sockaddr[0]) for address in addresses if address.family == socket.AF_INET]
+    return next((address for address in found if not address.startswith("127.")), found[0] if found else "")
 
 
 def numeric(host: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -112,8 +113,10 @@ class Nodes:
         assert self._plan.muster
         self._finished = text
         self._member.done(finish)
-        ends = self._loop.clock() + self._plan.muster.end_timeout_s
-        self._timer = self._loop.after(min(DONE_SAID_S, self._plan.muster.end_timeout_s), lambda: self._wait_for_others(ends))
+        # Followers have nobody else to tell them when the job is over.
+        patience = math.inf if self._hub and self._plan.muster.followers else self._plan.muster.end_timeout_s
+        ends = self._loop.clock() + patience
+        self._timer = self._loop.after(min(DONE_SAID_S, patience), lambda: self._wait_for_others(ends))
         return True
 
     def leave(self) -> None:
@@ -183,7 +186,8 @@ class Nodes:
             )
             self._listener.on_judged(Judgement("succeeded", 0, text))
             return
-        self._say(f"{self._finished}; waiting for the other nodes, which are still running ({left:.0f} s left)")
+        within = f" ({left:.0f} s left)" if left < math.inf else ""
+        self._say(f"{self._finished}; waiting for the other nodes, which are still running{within}")
         self._timer = self._loop.after(min(PROGRESS_S, left), lambda: self._wait_for_others(ends))
 
     def _on_released(self, text: str) -> None:

@@ -17,18 +17,28 @@ from ranklaunch.supervise.loop import Loop, Timer
 
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
 KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more than one round
+DEAF_S = 0.25  # between looks at whether the ranks of a deaf launcher are gone
 GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the kernel
 
 
 class Stopper:
-    """begin() starts the stages; done() says whether nothing is left to end. grace_s: the whole budget in seconds."""
+    """begin() starts the stages; done() says whether nothing is left to end. grace_s: the whole budget in seconds. leaders: running
+    processes that are told first; helpers: those that are needed until the leaders are gone."""
 
-    def __init__(self, loop: Loop, grace_s: float, leaders: Callable[[], Iterable[Child]], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        grace_s: float,
+        leaders: Callable[[], Iterable[Child]],
+        say: Callable[[str], None],
+        helpers: Callable[[], Iterable[Child]] = list,
+    ) -> None:
         self.begun = False
         self.stuck: tuple[tree.Identity, ...] = ()
         self._loop = loop
         self._grace_s = grace_s
         self._leaders = leaders
+        self._helpers = helpers
         self._say = say
         self._killing_since: float | None = None
         self._told_all = False
@@ -42,6 +52,7 @@ class Stopper:
         self.begun = True
         for child in self._leaders():
             _signal(child, number)
+        self._look_at_deaf()
         self._timers.append(self._loop.after(self._grace_s * LEADERS_SHARE, self.tell_all))
         self._timers.append(self._loop.after(self._grace_s, self.kill_all))
 
@@ -50,7 +61,7 @@ class Stopper:
         if self._told_all:
             return
         self._told_all = True
-        for child in self._leaders():
+        for child in (*self._leaders(), *self._helpers()):
             child.signalled.append(signal.SIGTERM)
         for process in tree.descendants(os.getpid()):
             tree.send(process, signal.SIGTERM)
@@ -68,11 +79,20 @@ class Stopper:
             self._gave_up = True
             self.stuck = tuple(left)
             return
-        for child in self._leaders():
+        for child in (*self._leaders(), *self._helpers()):
             child.signalled.append(signal.SIGKILL)
         for process in left:
             tree.send(process, signal.SIGKILL)
         self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
+
+    def _look_at_deaf(self) -> None:
+        """A launcher that does not pass signals on is told when its ranks are gone, so that it can say what became of them."""
+        deaf = [child for child in self._leaders() if child.process.deaf]
+        for child in deaf:
+            if not tree.generation(child.identity.pid, child.process.ranks_below):
+                os.kill(child.identity.pid, signal.SIGTERM)
+        if deaf and not self._told_all:
+            self._timers.append(self._loop.after(DEAF_S, self._look_at_deaf))
 
     def done(self) -> bool:
         """Called after each step of the loop, which any child's death or signal ends."""
@@ -92,7 +112,11 @@ class Stopper:
 
 def _signal(child: Child, number: int) -> None:
     child.signalled.append(number)
-    os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
+    if child.process.deaf:
+        for rank in tree.generation(child.identity.pid, child.process.ranks_below):
+            tree.send(rank, number)
+    else:
+        os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
 
 
 def _children() -> bool:

@@ -14,12 +14,13 @@ import resource  # noqa: F401 - os.wait4 imports it at its first call, for which
 import signal
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import DEFECT, ConfigError, MissingProgramError, RanklaunchError, WaitError
 from ranklaunch.files import Files
-from ranklaunch.plan import File, Plan, Process, as_json
+from ranklaunch.plan import File, Plan, Process, Wait, as_json
 from ranklaunch.supervise import child as children
 from ranklaunch.supervise import judge, memory, tree
 from ranklaunch.supervise.child import Child
@@ -34,6 +35,9 @@ from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
 from ranklaunch.supervise.stop import LEADERS_SHARE, Stopper
 from ranklaunch.verdict import Verdict
 
+if TYPE_CHECKING:
+    from ranklaunch.supervise.waits import Condition
+
 LEAST_FLUSH_S = 1.0
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
@@ -42,8 +46,8 @@ FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is lef
 
 
 class Supervisor:
-    """Runs one plan. replan: makes it anew once a wait has brought facts. guard: fd that becomes readable when the outer process
-    dies, or -1. explain: what a launcher's output says of the rank that failed first."""
+    """Runs one plan. replan: makes it anew once a wait has brought facts, from the addresses of hosts that are known by then. guard: fd
+    that becomes readable when the outer process dies, or -1. explain: what a launcher's output says of the rank that failed first."""
 
     def __init__(
         self,
@@ -54,7 +58,7 @@ class Supervisor:
         signals: Signals,
         record: Record,
         guard: int = -1,
-        replan: Callable[[], Plan] | None = None,
+        replan: Callable[[Mapping[str, str]], Plan] | None = None,
         explain: Explain = lambda process, tail: None,
         told: Told = lambda process: None,
     ) -> None:
@@ -71,20 +75,21 @@ class Supervisor:
         self._memory_before = memory.look()
         self._running: dict[int, Child] = {}
         self._failing: set[int] = set()
+        self._addresses: dict[str, str] = {}
         self._finishes: list[Finish] = []
         self._finished = False  # this node's ranks have succeeded
         self._ended: list[Child] = []
         self._readers: list[PipeReader] = []
         self._follower: Follower | None = None
         self._trouble: list[str] = []
-        self._said: dict[int, tuple[str, ...]] = {}
+        self._said: Mapping[int, tuple[str, ...]] = {}
         self._unshown = 0
         self._stop_by = math.inf
         self._reaping = False
         self._loop = Loop()
         self._console = Console(1, self._loop, on_room=self._resume)
         self._own = Console(2, self._loop)
-        self._stopper = Stopper(self._loop, plan.limits.grace_s, lambda: self._running.values(), self.say)
+        self._stopper = Stopper(self._loop, plan.limits.grace_s, self._leaders, self.say, self._helpers)
         self._nodes = Nodes(plan, env, self._loop, self.say, self)
         self._loop.on_readable(signals.fd, self._on_signals)
         if guard >= 0:
@@ -137,33 +142,43 @@ class Supervisor:
             return
         from ranklaunch.supervise import waits  # sockets and threads, which most starts do not need
 
-        done = {(wait.kind, wait.what) for wait in self.plan.waits if wait.kind == "muster"}  # which comes last, when all is ready
+        done = {(wait.kind, wait.what) for wait in self.plan.waits if wait.kind in ("muster", "port")}  # which have their own phases
         while not self.ending:
             wait = next((w for w in self.plan.waits if (w.kind, w.what) not in done), None)
             if not wait:
                 break
             done.add((wait.kind, wait.what))
             self._nodes.busy(f"waiting for {wait.kind} {wait.what}")
-            self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
-            condition: waits.Condition
             if wait.kind == "hosts":
-                condition = waits.HostsResolve(wait.what.split(","), self._loop)
+                names = waits.HostsResolve(wait.what.split(","), self._loop)
+                self._wait_for(wait, names)
+                self._addresses.update(names.addresses)
+                self.plan = self._anew() if self.plan.by_address else self.plan
             else:
-                condition = waits.Planned(wait, self._files, self._loop, self._replan or (lambda: self.plan))
-            seconds = waits.perform(wait, condition, self._loop, self.say, lambda: self.ending is not None)
-            self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
-            if isinstance(condition, waits.Planned) and condition.plan:
-                self.plan = condition.plan
+                planned = waits.Planned(wait, self._files, self._loop, self._anew)
+                self._wait_for(wait, planned)
+                self.plan = planned.plan or self.plan
+
+    def _wait_for(self, wait: Wait, condition: Condition) -> None:
+        from ranklaunch.supervise import waits
+
+        self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
+        seconds = waits.perform(wait, condition, self._loop, self.say, lambda: self.ending is not None)
+        self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
+
+    def _anew(self) -> Plan:
+        """The plan, by what is known now."""
+        return self._replan(self._addresses) if self._replan else self.plan
 
     def _gather(self) -> None:
         """Steps that bring facts, and the plan that follows from them."""
-        if not self.plan.gather or not self._replan:
+        if not self.plan.gather:
             return
         self._write(self.plan.files)
         self._run_steps(self.plan.gather)
         if self.ending:
             return
-        self.plan = self._replan()
+        self.plan = self._anew()
         if self.plan.gather:
             msg = f"{self.plan.gather[0].name} ended without a result: see {self.plan.gather[0].log}"
             raise ConfigError(msg)
@@ -194,17 +209,29 @@ class Supervisor:
         """Until every node is here, agrees and is released. A preparing step may have changed what is compared."""
         if not self.plan.muster:
             return
-        plan = self._replan() if self.plan.prepare and self._replan else self.plan
+        plan = self._anew() if self.plan.prepare else self.plan
         assert plan.muster
-        self._record.event("wait", kind="muster", what=self.plan.waits[-1].what, timeout_s=plan.muster.timeout_s)
+        what = next(wait.what for wait in self.plan.waits if wait.kind == "muster")
+        self._record.event("wait", kind="muster", what=what, timeout_s=plan.muster.timeout_s)
         seconds = self._nodes.muster(dataclasses.replace(self.plan, muster=plan.muster), lambda: self.ending is not None)
-        self._record.event("waited", kind="muster", what=self.plan.waits[-1].what, seconds=round(seconds, 3))
+        self._record.event("waited", kind="muster", what=what, seconds=round(seconds, 3))
 
     def _launch(self) -> None:
+        """Services first: what the processes need of them, on this node and the others, is waited for."""
         self._require()
         if self.plan.outputs:
             self._follow()
-        ready = [(p, env, children.executable(p, env)) for p in self._all() for env in (children.environment(p, self._env),)]
+        self._start_all(self.plan.services)
+        for wait in self.plan.waits:
+            if wait.kind == "port" and not self.ending:
+                from ranklaunch.supervise.banners import Banners
+
+                self._wait_for(wait, Banners(wait.what.split(","), self._loop))
+        if not self.ending:
+            self._start_all(self.plan.processes)
+
+    def _start_all(self, processes: tuple[Process, ...]) -> None:
+        ready = [(p, env, children.executable(p, env)) for p in processes for env in (children.environment(p, self._env),)]
         for process, env, path in ready:
             self._start(process, env, path)
 
@@ -313,10 +340,11 @@ class Supervisor:
         if child.code != 0:
             self._end(Ending("failed", child.code, "", child))
             self._stopper.begin(signal.SIGTERM)
-        elif child.process in (*self.plan.gather, *self.plan.prepare):
+        elif child.process.may_end or child.process in (*self.plan.gather, *self.plan.prepare):
             return
         elif child.process in self.plan.services:
-            self._end(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it", child))
+            self._end(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it"))
+            self._stopper.begin(signal.SIGTERM)
         elif not any(other.process in self.plan.processes for other in self._running.values()):
             self._succeed()
 
@@ -333,10 +361,10 @@ class Supervisor:
 
     def _on_output(self, child: Child) -> None:
         """A launcher that has begun to end its ranks has a grace of its own, which may be longer than ours."""
-        failing = child.process.failing.encode()
+        failing = child.process.failing
         if self.ending or child.signalled or not failing or child.identity.pid in self._failing:
             return
-        if child.alive and failing in child.reader.output.tail:  # type: ignore[union-attr]
+        if child.alive and any(text.encode() in child.reader.output.tail for text in failing):  # type: ignore[union-attr]
             self._failing.add(child.identity.pid)
             self._record.event("failing", name=child.process.name)
             reason = f"{child.process.name} says that a rank of it has failed"
@@ -366,9 +394,16 @@ class Supervisor:
     def _ranks(self) -> list[tree.Identity]:
         """The processes that signals for ranks are meant for."""
         found = []
-        for child in self._running.values():
-            found += tree.children(child.identity.pid) if child.process.ranks_below else [child.identity]
+        for child in self._leaders():
+            below = child.process.ranks_below
+            found += tree.generation(child.identity.pid, below) if below else [child.identity]
         return found
+
+    def _leaders(self) -> list[Child]:
+        return [child for child in self._running.values() if child.process not in self.plan.services]
+
+    def _helpers(self) -> list[Child]:
+        return [child for child in self._running.values() if child.process in self.plan.services]
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
@@ -385,8 +420,7 @@ class Supervisor:
             if child.reader:
                 child.said = child.reader.output.tail
         if self._follower and self.plan.outputs:
-            first = self.plan.outputs.first_rank
-            self._said = {first + i: self._follower.last_lines(i) for i in range(len(self.plan.outputs.logs))}
+            self._said = {rank: self._follower.last_lines(key) for rank, key in self.plan.outputs.keys.items()}
 
     # What other nodes say
 
@@ -442,10 +476,11 @@ class Supervisor:
 
     def _follow(self) -> None:
         assert self.plan.outputs
-        outputs = [
-            self._output((log,), tag, f"rank {self.plan.outputs.first_rank + i}") for i, (log, tag) in enumerate(self.plan.outputs.logs)
-        ]
-        self._follower = Follower(self.plan.outputs.folder, outputs, self._loop)
+        outputs = {
+            log.key: self._output((log.log,), log.tag, log.key if log.rank is None else f"rank {log.rank}")
+            for log in self.plan.outputs.logs
+        }
+        self._follower = Follower(self.plan.outputs.folder, self.plan.outputs.pattern, outputs, self._loop)
 
     def _on_trouble(self, text: str) -> None:
         self._trouble.append(text)
@@ -484,7 +519,7 @@ class Supervisor:
     def _evidence(self) -> judge.Evidence:
         return judge.Evidence(
             memory=memory.look().since(self._memory_before),
-            explain=self._explain,
+            explain=lambda process, tail: self._explain(process, tail) if process in self.plan.processes else None,
             told=self._told,
             wall=self._nodes.wall,
             last_lines_of_rank=self._last_lines_of_rank,
@@ -496,7 +531,7 @@ class Supervisor:
             return self._said[rank]
         if not self._follower or not self.plan.outputs:
             return ()
-        return self._follower.last_lines(rank - self.plan.outputs.first_rank)
+        return self._follower.last_lines(self.plan.outputs.keys.get(rank, ""))
 
     def _report(self, verdict: Verdict) -> None:
         self._flush(self._console)  # our words come after the ranks'

@@ -48,12 +48,7 @@ def identify(pid: int) -> Identity:
 
 def descendants(root: int) -> list[Identity]:
     """Every living process below root, zombies left out: those are dead already and only wait to be reaped."""
-    below: dict[int, list[tuple[int, Entry]]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            found = entry(int(name))
-            if found:
-                below.setdefault(found.parent, []).append((int(name), found))
+    below = _by_parent()
     result: list[Identity] = []
     parents = [root]
     while parents:
@@ -64,10 +59,25 @@ def descendants(root: int) -> list[Identity]:
     return result
 
 
-def children(parent: int) -> list[Identity]:
-    """Living processes whose parent it is."""
-    found = ((int(name), entry(int(name))) for name in os.listdir("/proc") if name.isdigit())
-    return [Identity(pid, e.start) for pid, e in found if e and e.parent == parent and e.state not in "ZX"]
+def generation(root: int, number: int) -> list[Identity]:
+    """Living processes that many generations below root: 1 for its children."""
+    below = _by_parent()
+    parents = [root]
+    found: list[tuple[int, Entry]] = []
+    for _ in range(number):
+        found = [each for parent in parents for each in below.get(parent, ())]
+        parents = [pid for pid, _ in found]
+    return [Identity(pid, e.start) for pid, e in found if e.state not in "ZX"]
+
+
+def _by_parent() -> dict[int, list[tuple[int, Entry]]]:
+    below: dict[int, list[tuple[int, Entry]]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            found = entry(int(name))
+            if found:
+                below.setdefault(found.parent, []).append((int(name), found))
+    return below
 
 
 def send(target: Identity, number: int) -> bool:

@@ -6,14 +6,13 @@ Such a line is also what tells a platform's hang detector, which watches input a
 from __future__ import annotations
 
 import os
-import socket
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ranklaunch.errors import WaitError
 from ranklaunch.files import Files
 from ranklaunch.plan import Plan, Wait
+from ranklaunch.supervise import lookup
 from ranklaunch.supervise.inotify import Inotify
 from ranklaunch.supervise.loop import Loop, Timer
 
@@ -21,6 +20,8 @@ PROGRESS_S = 30.0
 FIRST_PROGRESS_S = 2.0
 LOOK_AGAIN_S = 0.5  # for changes that inotify does not see: another machine's, on a shared file system
 RETRY_S = 1.0  # between attempts to resolve a name; name servers remember a miss for some seconds
+ASKED_AT_ONCE = 64  # names: each has a thread meanwhile
+NAMED = 5  # of what is missing
 
 
 class Condition(Protocol):
@@ -112,45 +113,41 @@ class Planned:
 
 
 class HostsResolve:
-    """Names that resolve to an address. The system's resolver blocks, so each name has a thread, before any rank is started."""
+    """Names that resolve. addresses: an IPv4 address for each that has one, in what this process sees now."""
 
     def __init__(self, names: list[str], loop: Loop) -> None:
-        self._unresolved = {name: "does not resolve yet" for name in names if not _numeric(name)}
-        self._closed = threading.Event()
+        self.addresses = {name: name for name in names if lookup.numeric(name)}
+        self._unresolved = {name: "its name does not resolve yet" for name in names if name not in self.addresses}
+        self._asking = list(self._unresolved)
         self._loop = loop
-        self._readable, self._writable = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        loop.on_readable(self._readable, self._woken)
-        for name in list(self._unresolved):
-            threading.Thread(target=self._resolve, args=(name,), daemon=True).start()
+        self._closed = False
+        for _ in range(ASKED_AT_ONCE):
+            self._ask()
 
     def missing(self) -> str:
-        items = sorted(self._unresolved.items())
-        named = ", ".join(f"{name} ({why})" for name, why in items[:5])
-        return f"{named}{f' and {len(items) - 5} more' if len(items) > 5 else ''}"
+        return some(f"{name} ({why})" for name, why in sorted(self._unresolved.items()))
 
     def close(self) -> None:
-        self._closed.set()
-        self._loop.forget(self._readable)
+        self._closed = True
 
-    def _woken(self) -> None:
-        os.read(self._readable, 4096)
+    def _ask(self) -> None:
+        if self._asking and not self._closed:
+            name = self._asking.pop(0)
+            lookup.look_up(name, 0, self._loop, lambda found, why: self._answered(name, found, why))
 
-    def _resolve(self, name: str) -> None:
-        while not self._closed.is_set():
-            try:
-                socket.getaddrinfo(name, None)
-            except (OSError, UnicodeError) as error:
-                self._unresolved[name] = str(error)
-            else:
-                self._unresolved.pop(name)
-                os.write(self._writable, b".")
-                return
-            self._closed.wait(RETRY_S)
+    def _answered(self, name: str, found: Sequence[lookup.Address], why: str) -> None:
+        if found:
+            self.addresses[name] = lookup.ipv4(found) or name
+            self._unresolved.pop(name, None)
+            self._ask()
+        else:
+            self._unresolved[name] = why
+            self._asking.append(name)
+            self._loop.after(RETRY_S, self._ask)
 
 
-def _numeric(name: str) -> bool:
-    try:
-        socket.getaddrinfo(name, None, flags=socket.AI_NUMERICHOST)
-    except OSError:
-        return False
-    return True
+def some(items: Iterable[str]) -> str:
+    """The first few, and how many more there are."""
+    named = list(items)
+    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    return f"{', '.join(named[:NAMED])}{more}"
