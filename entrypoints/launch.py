@@ -44,7 +44,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         signals=signals,
         record=record,
         guard=guard,
-        replan=lambda addresses: planning.make_plan(dataclasses.replace(again, addresses=addresses)),
+        replan=lambda known: planning.make_plan(dataclasses.replace(again, known=known)),
         explain=lambda process, tail: LAUNCHERS[plan.method].explain(tail),
     )
     return supervisor.run().exit_code

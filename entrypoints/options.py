@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pwd
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import NoFiles
 from ranklaunch.job import Program
 from ranklaunch.planning import Request, every_variable
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.settings import ROOT_ACCOUNT, Account, Reader, Variable
 
 MOST_ENV_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z_][^=\s]*")  # shells export functions as BASH_FUNC_x%%
@@ -82,7 +83,24 @@ def read(parser: Parser, argv: list[str], env: Mapping[str, str]) -> Given:
         msg = f"--root {root}: no such folder"
         raise UsageError(msg)
     used = read_env_file(env_file) if env_file else dict(env)
-    return Given(Request(program, used, DiskFiles(root), values, _cwd()), own)
+    account = recorded_account(used) if env_file else _account()
+    return Given(Request(program, used, DiskFiles(root), values, _cwd(), account=account), own)
+
+
+def _account() -> Account:
+    """This process's own, as the system knows it: what sshd goes by."""
+    try:
+        entry = pwd.getpwuid(os.getuid())
+    except KeyError:  # a container that runs as a user id without a name
+        return Account("", "", os.getuid() == 0)
+    return Account(entry.pw_name, entry.pw_dir, entry.pw_uid == 0)
+
+
+def recorded_account(env: Mapping[str, str]) -> Account:
+    """Of a container whose environment was recorded: by its HOME."""
+    home = env.get("HOME", "") or ROOT_ACCOUNT.home
+    root = home == ROOT_ACCOUNT.home
+    return ROOT_ACCOUNT if root else Account(env.get("USER") or env.get("LOGNAME") or os.path.basename(home), home, root)
 
 
 def _cwd() -> str:

@@ -37,6 +37,7 @@ LAUNCHERS = (
     Launcher("torchrun", training=True, memory=1024),
     Launcher("ranktable", rank_table=True),
     Launcher("pytorch", ranks=1, names_ranks=False),
+    Launcher("mpirun"),
 )
 
 

@@ -12,6 +12,7 @@ import difflib
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -169,8 +170,14 @@ def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path:
     argv = [f"--log-dir={work}/logs", *(word.replace("/opt/", f"{work}/opt/") for word in argv_of(case))]
     env = {name: value.replace("/opt/", f"{work}/opt/") for name, value in env_of(case).items()}
     env["PATH"] = f"{stubs}:{os.environ['PATH']}"
-    plan = planned(case, "--format=json", cwd=str(work), argv=argv, env=env).json
-    script = planned(case, "--format=sh", cwd=str(work), argv=argv, env=env).out
+    env["RANKLAUNCH_RUN_DIR"] = str(work)
+    texts = (planned(case, f"--format={form}", cwd=str(work), argv=argv, env=env).out for form in ("json", "sh"))
+    # What is in a folder of the system, or of the container, is in the test's own here.
+    text, script = (re.sub(r"(?<![\w.])/(usr/sbin|root/\.ssh)/", rf"{work}/\1/", each) for each in texts)
+    plan = json.loads(text)
+    for source in filter(None, (file["source"] for file in plan["files"])):
+        Path(source).parent.mkdir(parents=True, exist_ok=True)
+        Path(source).touch()
     processes = [*plan["prepare"], *plan["services"], *plan["processes"]]
     written = [*(file["path"] for file in plan["files"]), *(process["log"] for process in processes)]
     assert all(path.startswith(f"{work}/") for path in written), "this would write outside the test's own folder"
@@ -186,7 +193,7 @@ def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path:
     expected = [expected_of(process, env) for process in processes]
     assert sorted(started, key=json.dumps) == sorted(expected, key=json.dumps)
     for file in plan["files"]:
-        assert Path(file["path"]).read_text(encoding="utf-8") == file["text"]
+        assert Path(file["path"]).read_text(encoding="utf-8") == file["text"]  # of a copy: none
         assert f"{Path(file['path']).stat().st_mode & 0o777:04o}" == file["mode"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers import plain, pytorch, ranktable, spawn, torchrun
+from ranklaunch.adapters.launchers import mpirun, plain, pytorch, ranktable, spawn, torchrun
 from ranklaunch.adapters.launchers.base import Launcher
 from ranklaunch.errors import nearest
 from ranklaunch.job import Job
@@ -13,9 +13,13 @@ LAUNCHERS: dict[str, Launcher] = {
     ranktable.NAME: ranktable,
     torchrun.NAME: torchrun,
     pytorch.NAME: pytorch,
+    mpirun.NAME: mpirun,
     spawn.NAME: spawn,
     plain.NAME: plain,
 }
+
+# Engines of ModelArts that are started by mpirun.
+ALIASES = {"horovod": mpirun.NAME, "mpi": mpirun.NAME}
 
 
 def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
@@ -23,6 +27,7 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
     given = reader.get(METHOD).strip().lower()
     reading = reader.reading(METHOD.value)
     if given and reading:
+        given = ALIASES.get(given, given)
         if given not in LAUNCHERS:
             reader.problem(f"{reading.source}={reading.value!r}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}")
             return plain, "an unknown method was asked for"

@@ -64,7 +64,7 @@ class Judgement:
 
 def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: Iterable[str] = ()) -> Judgement:
     """At least one suspect is needed."""
-    first, *others = ordered(suspects)
+    first, *others = ordered(_with_proof(list(suspects)))
     culprit = first.culprit
     return Judgement(
         outcome=first.outcome,
@@ -74,6 +74,25 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         failures=tuple(dataclasses.replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
         notes=(*notes, *_early(first, finishes))[:MOST_NOTES],
     )
+
+
+def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
+    """A rank that another node's launcher has seen killed, and what the kernel of its own node says, are one."""
+    for proof in [s for s in suspects if s.culprit and s.culprit.out_of_memory and s.culprit.pid is None]:
+        assert proof.culprit
+        killed = [s for s in suspects if s is not proof and s.culprit and _may_be(s.culprit, proof.culprit)]
+        if killed:
+            seen = min(killed, key=lambda s: s.at)
+            assert seen.culprit
+            culprit = dataclasses.replace(seen.culprit, out_of_memory=True)
+            reason = sentence(culprit) + proof.reason[len(sentence(proof.culprit)) :]
+            suspects = [s for s in suspects if s is not proof and s is not seen]
+            suspects.append(dataclasses.replace(seen, culprit=culprit, reason=reason))
+    return suspects
+
+
+def _may_be(culprit: Culprit, proof: Culprit) -> bool:
+    return culprit.node == proof.node and culprit.signal == "SIGKILL" and culprit.rank is not None and not culprit.out_of_memory
 
 
 def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:

@@ -17,11 +17,12 @@ SCHEMA = "ranklaunch.plan/1"
 
 @dataclass(frozen=True)
 class File:
-    """A file to write before anything starts. mode: octal digits."""
+    """A file to write before anything starts. mode: octal digits. source: of which it is a copy, "" where it is the text."""
 
     path: str
     text: str
     mode: str = "0600"
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ class Process:
     log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
     node: index of the node that it plays, where that is not this one. ranks_below: how many generations below it the ranks are (1: its
     children), so that signals that are meant for ranks go to these; 0: it is one, or passes all signals on itself. deaf: it does not
-    pass SIGTERM on, so its ranks get it directly, and it itself when they are gone. failing: texts in its output of which each says
-    that a rank has failed and that it ends the others; none where its own exit is what tells. may_end: a service that may end with 0
-    before the processes do.
+    pass SIGTERM on well, so its ranks get it directly, and it itself when they are gone. carriers: names of programs; where there are
+    some, the ranks are what is below it through such programs alone, and below a service anywhere on this node. failing: texts in its
+    output of which each says that a rank has failed and that it ends the others; none where its own exit is what tells. may_end: a
+    service that may end with 0 before the processes do. quiet: its lines go to its log only.
     """
 
     name: str
@@ -63,8 +65,10 @@ class Process:
     node: int | None = None
     ranks_below: int = 0
     deaf: bool = False
+    carriers: tuple[str, ...] = ()
     failing: tuple[str, ...] = ()
     may_end: bool = False
+    quiet: bool = False
 
 
 class RankLog(NamedTuple):
@@ -80,7 +84,8 @@ class RankLog(NamedTuple):
 @dataclass(frozen=True)
 class RankOutputs:
     """Where a launcher's own ranks write, so that their lines can be told apart: files below `folder` whose paths there match
-    `pattern`, a regular expression; its group that matched is the key of one of `logs`."""
+    `pattern`, a regular expression; its group that matched is the key of one of `logs`. Where folder is "" they write through the
+    launcher, which puts what matches the pattern before each piece."""
 
     folder: str
     pattern: str
@@ -127,8 +132,10 @@ class Muster:
 class Plan:
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
     processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
-    where a launcher's ranks write. by_address: it names hosts by IPv4 address, so it is made anew once they are resolved. muster: None
-    for one node, or where it is switched off. followers: as in Muster."""
+    where a launcher's ranks write. private: a folder for keys, made anew and for this account alone before the files are written, and
+    removed at the end. offers: files, by name, whose text this node gives to node 0, and node 0 to all, when they meet. by_address: it
+    names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
+    followers: as in Muster."""
 
     job: Job
     method: str
@@ -141,6 +148,8 @@ class Plan:
     gather: tuple[Process, ...] = ()
     prepare: tuple[Process, ...] = ()
     outputs: RankOutputs | None = None
+    private: str = ""
+    offers: Mapping[str, str] = field(default_factory=dict)
     by_address: bool = False
     followers: int = 0
     muster: Muster | None = None
@@ -165,6 +174,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
             "nodes": [node._asdict() for node in job.nodes],
         },
         "files": [dataclasses.asdict(file) for file in plan.files],
+        "private": plan.private,
         "services": [_process(service) for service in plan.services],
         "waits": [{"for": wait.kind, "what": wait.what, "timeout_s": wait.timeout_s, "seen": wait.seen} for wait in plan.waits],
         "muster": _muster(plan.muster) if plan.muster else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ranklaunch import __version__, reading, settings
 from ranklaunch.adapters import launchers, platforms
@@ -17,7 +17,7 @@ from ranklaunch.job import Job, Program
 from ranklaunch.muster import facts
 from ranklaunch.plan import Muster, Plan, Process, Wait
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.settings import ROOT_ACCOUNT, Account, Known, Reader, Variable
 
 # Both spellings are in the platform's documentation.
 PRE_START_SCRIPTS = ("ma-pre-start.sh", "ma_pre_start.sh")
@@ -27,19 +27,21 @@ REQUIREMENTS = "pip-requirements.txt"
 @dataclasses.dataclass(frozen=True)
 class Request:
     """Everything that a plan follows from. options: by value name (reading.METHOD.value, ...), as the command line gave them.
-    cwd: absolute folder that relative paths start from. addresses: of hosts that have been resolved, by name."""
+    cwd: absolute folder that relative paths start from. known: what the start has brought so far."""
 
     program: Program
     env: Mapping[str, str]
     files: Files
     options: Mapping[str, str]
     cwd: str = "/"
-    addresses: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    known: Known = dataclasses.field(default_factory=Known)
+    account: Account = ROOT_ACCOUNT
 
 
 def make_plan(request: Request) -> Plan:
     """Raises ConfigError with every problem found."""
-    reader = Reader(request.env, request.files, request.options, request.cwd, request.addresses)
+    per_node = frozenset(name for variable in every_variable() if variable.per_node for name in variable.names)
+    reader = Reader(request.env, request.files, request.options, request.cwd, request.known, request.account, per_node)
     templates = Templates(_folders(reader))
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
@@ -51,7 +53,7 @@ def make_plan(request: Request) -> Plan:
         reader.check()
         raise
     _say_unused(plan, reader)
-    prepare = _prepare(plan.job, reader)
+    prepare = (*_prepare(plan.job, reader), *plan.prepare)
     plan = _mustered(plan, job, reader)
     reader.check()
     return dataclasses.replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
@@ -146,10 +148,18 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
         allowed=reader.get(reading.MUSTER_ALLOW),
         followers=plan.followers,
     )
-    waits = [wait for wait in plan.waits if plan.by_address or (wait.kind, wait.what) != ("hosts", job.master)]
     meeting = Wait("muster", f"{len(job.nodes)} nodes at {base.address(job.master)}:{port}", timeout_s)
-    ports = [wait for wait in waits if wait.kind == "port"]  # of services, which start after the muster
-    return dataclasses.replace(plan, muster=muster, waits=(*(wait for wait in waits if wait not in ports), meeting, *ports))
+    return dataclasses.replace(plan, muster=muster, waits=tuple(_around(meeting, plan, job)))
+
+
+def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:
+    """The waits with the muster, which knows best who is missing, before those for what the other nodes must have or be called."""
+    after = [wait for wait in plan.waits if wait.kind == "port" or (wait.kind == "hosts" and plan.by_address)]
+    for wait in plan.waits:
+        if wait not in after and (wait.kind, wait.what) != ("hosts", job.master):
+            yield wait
+    yield meeting
+    yield from after
 
 
 def _secret(reader: Reader) -> str:

@@ -27,6 +27,7 @@ from jinja2 import (
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from ranklaunch import quoting
 from ranklaunch.errors import ConfigError
 
 SHIPPED = os.path.join(os.path.dirname(__file__), "templates")
@@ -44,6 +45,8 @@ class Templates:
         loader = ChoiceLoader([FileSystemLoader([*folders, SHIPPED])])
         self._commands = _environment(loader, self._mark)
         self._texts = _environment(loader, _word)
+        self._files = _environment(loader, _quoted)
+        self._files.filters.update(quoting.FILTERS)
         self._inline: dict[str, Template] = {}
 
     def command(self, name: str, **values: object) -> tuple[str, ...]:
@@ -63,6 +66,15 @@ class Templates:
     def _rendered(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
         template = self._commands.get_template(name)
         return template.render(**values), template.filename or name
+
+    def text(self, name: str, **values: object) -> str:
+        """The text of a file. Every value that is put in must have passed a filter that quotes it for the file's syntax: hostfile,
+        sshd, json or yaml. Raises ConfigError naming the template's file and line."""
+
+        def rendered() -> str:
+            return self._files.get_template(name).render(**values)
+
+        return _guarded(name, rendered)
 
     def inline(self, source: str, where: str, **values: object) -> str:
         """The text of a one-line template that stands in the setting `where`."""
@@ -108,6 +120,15 @@ def _environment(loader: ChoiceLoader, finalize: Callable[..., str]) -> Immutabl
         lstrip_blocks=True,
         auto_reload=False,
     )
+
+
+def _quoted(value: object) -> str:
+    if isinstance(value, Undefined):
+        str(value)  # raises
+    if not isinstance(value, quoting.Quoted):
+        msg = f"{str(value)[:60]!r} is put into a file as it is: pass it through one of the filters {', '.join(quoting.FILTERS)}"
+        raise ValueError(msg)
+    return value
 
 
 def _word(value: object) -> str:

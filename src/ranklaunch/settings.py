@@ -11,8 +11,8 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
 
 from ranklaunch import redact
 from ranklaunch.errors import ConfigError, UsageError, nearest
@@ -79,6 +79,26 @@ class Reading:
     overrides: tuple[Candidate, ...] = ()
 
 
+class Account(NamedTuple):
+    """Whom processes run as."""
+
+    name: str
+    home: str
+    root: bool
+
+
+ROOT_ACCOUNT = Account("root", "/root", True)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
+    offered, by node and name."""
+
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    shared: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+
+
 class Reader:
     """Typed access to one environment, with provenance. Collects every problem; check() raises them all at once."""
 
@@ -88,9 +108,13 @@ class Reader:
         files: Files,
         options: Mapping[str, str] | None = None,
         cwd: str = "/",
-        addresses: Mapping[str, str] | None = None,
+        known: Known | None = None,
+        account: Account = ROOT_ACCOUNT,
+        per_node: frozenset[str] = frozenset(),
     ) -> None:
-        self._addresses = addresses or {}
+        self.known = known or Known()
+        self.account = account
+        self.per_node = per_node  # names of variables that are about one node
         self.env = env
         self.files = files
         self.options = dict(options or {})
@@ -137,7 +161,11 @@ class Reader:
     def address_of(self, host: str) -> str:
         """The IPv4 address of a host where it is known already, which it is once run has waited for it; else the host as it is
         written."""
-        return self._addresses.get(host, host)
+        return self.known.addresses.get(host, host)
+
+    def shared(self, node: int, name: str) -> str:
+        """What a node has offered, "" as long as it is not known here."""
+        return self.known.shared.get(node, {}).get(name, "")
 
     @property
     def readings(self) -> tuple[Reading, ...]:

@@ -24,14 +24,15 @@ def as_text(plan: Plan) -> str:
         f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {ranks}",
         *_section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in plan.values)),
         *_section("warnings", plan.warnings),
-        *_section("files", (f"{file.path}  (mode {file.mode}, {len(file.text)} characters)" for file in plan.files)),
+        *_section("files", (f"{file.path}  (mode {file.mode}, {_content(file)})" for file in plan.files)),
         *_section("waits", (f"{wait.kind}: {wait.what}, at most {wait.timeout_s:g} s" for wait in plan.waits)),
         *_section(
             "the same on all nodes", (f"{name} = {value or '(none)'}" for name, value in (plan.muster.facts if plan.muster else {}).items())
         ),
-        *_section("removed from the environment", _unset(plan.processes)),
+        *_section("removed from the environment", _unset((*plan.services, *plan.processes))),
         *_section("before planning again", (line for step in plan.gather for line in _shown(step))),
         *_section("before launch", (line for step in plan.prepare for line in _shown(step))),
+        *_section("services", (line for service in plan.services for line in _shown(service))),
         *_section("processes", (line for process in plan.processes for line in _shown(process))),
         f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
     ]
@@ -42,27 +43,43 @@ def as_shell(plan: Plan) -> str:
     """A script that starts the same processes by hand, in the folder and environment in which it is run. One subshell, so that it
     can also be pasted into a shell that goes on afterwards."""
     job = plan.job
-    folders = dict.fromkeys(folder_of(process.log) for process in (*plan.prepare, *plan.processes))
+    folders = dict.fromkeys(folder_of(process.log) for process in (*plan.prepare, *plan.services, *plan.processes))
     lines = (
         "#!/bin/sh",
         f"# {_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})",
         *(f"# first: wait for {wait.kind} {_comment(wait.what)}" for wait in plan.waits),
-        *((f"# the ranks write below {_comment(plan.outputs.folder)}",) if plan.outputs else ()),
+        *((f"# the ranks write below {_comment(plan.outputs.folder)}",) if plan.outputs and plan.outputs.folder else ()),
         *(("# *** stands for what is secret: put it in before you run this",) if _hides(plan) else ()),
         "(",
         "set -eu",
         f"mkdir -p {FOLDED.join(_wrapped(folders))}",
+        *((f"mkdir -m 700 {shlex.quote(plan.private)}",) if plan.private else ()),
         *(line for file in plan.files for line in _written(file)),
         *(_command(step) for step in plan.prepare),
-        *_started(plan.processes),
+        *(_beside(plan) if plan.services else _started(plan.processes)),
         ")",
     )
     return "\n".join(lines) + "\n"
 
 
 def _hides(plan: Plan) -> bool:
-    processes = (*plan.prepare, *plan.processes)
+    processes = (*plan.prepare, *plan.services, *plan.processes)
     return any(redact.argv(p.argv) != p.argv or redact.environment(p.env) != dict(p.env) for p in processes)
+
+
+def _beside(plan: Plan) -> Iterator[str]:
+    """Services with what needs them, if this node has that."""
+    if not plan.processes:
+        yield from _started(plan.services)
+        return
+    for service in plan.services:
+        yield f"{_command(service)} &"
+    yield "service=$! status=0"
+    yield "("
+    yield from _started(plan.processes)
+    yield ") || status=$?"
+    yield 'kill "$service"'
+    yield 'exit "$status"'
 
 
 def _started(processes: tuple[Process, ...]) -> Iterator[str]:
@@ -90,8 +107,16 @@ def _command(process: Process) -> str:
 
 def _written(file: File) -> Iterator[str]:
     path = shlex.quote(file.path)
+    if file.source:
+        yield f"cp {shlex.quote(file.source)} {path}"
+        yield f"chmod {file.mode} {path}"
+        return
     yield f"printf %s {shlex.quote(file.text)} > {path}"
     yield f"chmod {file.mode} {path}"
+
+
+def _content(file: File) -> str:
+    return f"a copy of {file.source}" if file.source else f"{len(file.text)} characters"
 
 
 def _shown(process: Process) -> Iterator[str]:

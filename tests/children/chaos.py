@@ -29,13 +29,20 @@ PIECE = 16 << 20
 
 def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    place = f"{os.environ['RANKLAUNCH_NODE']}.{os.environ.get('LOCAL_RANK') or os.environ.get('DEVICE_ID') or 0}"
+    place = own_place()
     orders = json.loads(os.environ["CHAOS"])
     print("ready", flush=True)
     mark(f"ready-{place}")
     for step in orders.get(place, orders.get("*", ["sleep 600"])):
         word, _, rest = step.partition(" ")
         STEPS[word](rest)
+
+
+def own_place() -> str:
+    if "OMPI_COMM_WORLD_RANK" in os.environ:  # nothing of its node's own environment comes through ssh
+        size = int(os.environ["OMPI_COMM_WORLD_LOCAL_SIZE"])
+        return f"{int(os.environ['OMPI_COMM_WORLD_RANK']) // size}.{os.environ['OMPI_COMM_WORLD_LOCAL_RANK']}"
+    return f"{os.environ['RANKLAUNCH_NODE']}.{os.environ.get('LOCAL_RANK') or os.environ.get('DEVICE_ID') or 0}"
 
 
 def mark(name: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import helpers
 import pytest
 
+from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.errors import ConfigError
 from ranklaunch.job import Job, Program, make_nodes
 from ranklaunch.render import SHIPPED, Templates
@@ -30,17 +31,24 @@ def job(*args: str, path: str = "train.py", module: bool = False, nodes: int = 2
 # Hostile values through every template that ships
 
 
-TEMPLATES = sorted(path.relative_to(SHIPPED).as_posix() for path in Path(SHIPPED).rglob("*.j2"))
-GIVEN: dict[str, Any] = {"node_rank": 1, "master_addr": "h0", "master_port": 1, "extra": (), "appended": ()}
+SHIPPED_TEMPLATES = {path.relative_to(SHIPPED).as_posix() for path in Path(SHIPPED).rglob("*.j2")}
+COMMANDS = sorted({"program.j2", *(f"{name}/command.j2" for name in LAUNCHERS)})
+# Commands without the program, and files, whose values must pass a filter (test_quoting.py).
+OTHERS = {
+    "ssh/sshd.j2", "ssh/sshd_config.j2", "ssh/ssh_config.j2", "ssh/known_hosts.j2", "mpirun/hostfile.j2",
+}  # fmt: skip
+GIVEN: dict[str, Any] = {
+    "node_rank": 1, "master_addr": "h0", "master_port": 1, "extra": (), "appended": (), "mpirun": "mpirun", "version": "4",
+    "hostfile": "/hostfile", "ssh": "/config", "port": 1, "forwarded": ("A",), "added": {"B": "b"}, "last": (),
+}  # fmt: skip
 
 
 def test_shipped_templates_are_known_here() -> None:
     """A new template must go through the tests below: give it the values that it needs."""
-    commands = {f"{name}/command.j2" for name in ("torchrun", "pytorch", "ranktable", "spawn", "plain")}
-    assert set(TEMPLATES) == {"program.j2", *commands}
+    assert {*COMMANDS, *OTHERS} == SHIPPED_TEMPLATES
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("value", HOSTILE)
 def test_arguments_arrive_as_they_are(name: str, value: str) -> None:
     args = (value, "between", value, "last")

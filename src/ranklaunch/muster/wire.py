@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
 import json
 from typing import Any
 
@@ -23,6 +24,8 @@ NONCE = 16  # bytes
 TAG = 32
 LENGTH = 4
 MOST = 128 * 1024  # bytes of a body
+MOST_TEXTS = 16
+MOST_TEXT = 4096  # characters
 
 Message = dict[str, Any]
 
@@ -88,6 +91,14 @@ class Codec:
 
     def _tag(self, direction: bytes, number: int, body: bytes) -> bytes:
         return hmac.digest(self._key, direction + number.to_bytes(8, "big") + body, hashlib.sha256)
+
+
+def texts(value: object) -> dict[str, str]:
+    """A mapping of short texts that a peer has sent. Raises ValueError where it is something else."""
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        msg = f"expected texts by name, not {value!r:.80}"
+        raise ValueError(msg)
+    return {name: text[:MOST_TEXT] for name, text in itertools.islice(value.items(), MOST_TEXTS)}
 
 
 def job_key(secret: bytes, job: str) -> bytes:

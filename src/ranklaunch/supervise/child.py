@@ -74,10 +74,22 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
     raise MissingProgramError(msg)
 
 
+HINTS = {
+    "torchrun": "it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?",
+    "msrun": "it comes with MindSpore 2.3.0 or newer: is --python the interpreter that has it?",
+    "deepspeed": "it comes with DeepSpeed: is --python the interpreter that has it?",
+    "accelerate": "it comes with Hugging Face Accelerate: is --python the interpreter that has it?",
+    "mpirun": "it comes with Open MPI 4 or 5 (openmpi-bin on Debian and Ubuntu)",
+    "sshd": "it comes with OpenSSH (openssh-server on Debian and Ubuntu)",
+    "ssh-keygen": "it comes with OpenSSH (openssh-client on Debian and Ubuntu)",
+    "python": "name the interpreter with --python",
+    "python3": "name the interpreter with --python",
+}
+
+
 def _hint(name: str) -> str:
-    if name == "torchrun":
-        return "; it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?"
-    return "; name the interpreter with --python" if name in ("python", "python3") else ""
+    hint = HINTS.get(os.path.basename(name))
+    return f"; {hint}" if hint else ""
 
 
 def start(process: Process, path: str, env: dict[str, str], output: int, signals: Signals) -> Child:

@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
@@ -75,6 +75,7 @@ class Node:
         self.suspects: list[Suspect] = []
         self.finishes: list[Finish] = []
         self.notes: list[str] = []
+        self.offers: Mapping[str, str] = {}
 
 
 class Hub:
@@ -134,6 +135,11 @@ class Hub:
         """This side leaves before the others; they go on without it."""
         self.state = OVER
         self._broadcast({"type": "dismissed"})
+
+    @property
+    def offers(self) -> dict[int, Mapping[str, str]]:
+        """By node."""
+        return {node.entry.node if node.entry.index is None else node.entry.index: node.offers for node in self._nodes.values()}
 
     @property
     def settled(self) -> bool:
@@ -366,6 +372,7 @@ class Hub:
             return
         facts = {str(name): str(value) for name, value in message["facts"].items()}
         node.entry.index, node.entry.named = _number(message, "index"), _text(message, "host")[: blame.WORD]
+        node.offers = wire.texts(message.get("offers", {}))
         now = self._loop.clock()
         self._roll.ready(node.entry, facts, now)
         self._deadline = self._deadline or now + self._muster.timeout_s
@@ -450,7 +457,8 @@ class Hub:
         first = last[-1].ready
         late = [f"{self._roll.name(entry.node)} after {entry.ready - first:.1f} s" for entry in last[:3] if entry.ready - first >= 0.1]
         text = f"muster: all {len(last)} nodes are here, {now - first:.1f} s after the first"
-        self._released = {"type": "release", "text": f"{text}; last came {', '.join(late)}" if late else text}
+        said = f"{text}; last came {', '.join(late)}" if late else text
+        self._released = {"type": "release", "text": said, "shared": self.offers.get(0, {})}
         self._broadcast(self._released)
 
     def _begin_end(self) -> None:

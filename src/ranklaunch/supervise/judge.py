@@ -98,7 +98,17 @@ def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evide
     for child in ended:
         if child.code:
             found += _of_child(plan, child, evidence)
-    return _with_memory(found, evidence.memory)
+    found = _with_memory(found, evidence.memory)
+    if not found and not plan.processes and evidence.memory.kills:
+        found.append(_unseen(plan, evidence.memory, evidence.wall(ending.at)))
+    return found
+
+
+def _unseen(plan: Plan, memory: Memory, at: float) -> Suspect:
+    """Of a rank that another node has started here, and sees the end of: that it was for memory is known here alone."""
+    job = plan.job
+    culprit = Culprit(job.node_index, None, None, 137, "SIGKILL", True, (), "a process", job.node.host, blame.iso(at))
+    return Suspect(job.node_index, at, "failed", 137, f"{blame.sentence(culprit)}{memory.described}", culprit)
 
 
 def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Suspect:

@@ -51,6 +51,7 @@ class Member:
         self.joined = False
         self.over = False  # nothing more will be heard
         self.why = "not tried yet"
+        self.shared: Mapping[str, str] = {}  # what node 0 offers, once all are released
         self._muster = muster
         self._key = key
         self._loop = loop
@@ -94,9 +95,10 @@ class Member:
         self._doing = doing
         self._send({"type": "busy", "doing": doing})
 
-    def ready(self, facts: Mapping[str, str], index: int, host: str) -> None:
-        """index, host: this node's place, which is that of a rank table where there is one."""
-        self._ready = {"type": "ready", "facts": dict(facts), "index": index, "host": host}
+    def ready(self, facts: Mapping[str, str], index: int, host: str, offers: Mapping[str, str]) -> None:
+        """index, host: this node's place, which is that of a rank table where there is one. offers: short texts for node 0, whose own
+        are for all."""
+        self._ready = {"type": "ready", "facts": dict(facts), "index": index, "host": host, "offers": dict(offers)}
         self._send(self._ready)
         self._after("status", FIRST_STATUS_S, self._status)
 
@@ -337,6 +339,7 @@ class Member:
     def _on_release(self, message: Message) -> None:
         if not self._released:
             self._released = True
+            self.shared = wire.texts(message.get("shared", {}))
             self._cancel("status")
             self._call(self._events.released, str(message.get("text", "")))
 

@@ -75,7 +75,7 @@ class Nodes:
         if self._member:
             self._member.busy(doing)
 
-    def muster(self, plan: Plan, stopped: Callable[[], bool]) -> float:
+    def muster(self, plan: Plan, offers: Mapping[str, str], stopped: Callable[[], bool]) -> float:
         """Runs the loop until all are released or `stopped` is true; seconds waited. Raises WaitError where node 0 cannot be reached, or
         says nothing any more: the deadline of those who have reached it is its own, which is never later than theirs."""
         assert self._member
@@ -85,7 +85,7 @@ class Nodes:
             self._hub.success = f"{everything(plan, of_job=True)} succeeded"
         began = since = self._ready_at = self._loop.clock()
         joined = False
-        self._member.ready(plan.muster.facts, plan.job.node_index, plan.job.node.host)
+        self._member.ready(plan.muster.facts, plan.job.node_index, plan.job.node.host, offers)
         while not self._released and not stopped():
             now = self._loop.clock()
             if joined != self._member.joined:
@@ -99,6 +99,13 @@ class Nodes:
             self._loop.step()
             timer.cancel()
         return self._loop.clock() - began
+
+    @property
+    def shared(self) -> Mapping[int, Mapping[str, str]]:
+        """What the nodes have offered, by node: node 0 knows of all, the others of node 0."""
+        if self._hub:
+            return self._hub.offers
+        return {0: self._member.shared} if self._member else {}
 
     def fail(self, suspect: Callable[[], Suspect]) -> None:
         """The first failure here, told at once."""

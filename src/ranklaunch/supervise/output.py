@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable
+from typing import Protocol
 
 from ranklaunch.supervise.loop import Loop
 
@@ -120,10 +121,20 @@ def _character_start(data: bytes, cut: int) -> int:
     return cut
 
 
-class PipeReader:
-    """Feeds an Output from a pipe's reading end until all who hold the other end have closed it."""
+class Sink(Protocol):
+    """What takes the output of a process: an Output, or what parts it into several."""
 
-    def __init__(self, fd: int, output: Output, loop: Loop, on_data: Callable[[], None] = lambda: None) -> None:
+    @property
+    def tail(self) -> bytes: ...
+    def last_lines(self) -> tuple[str, ...]: ...
+    def feed(self, data: bytes) -> None: ...
+    def finish(self) -> None: ...
+
+
+class PipeReader:
+    """Feeds a Sink from a pipe's reading end until all who hold the other end have closed it."""
+
+    def __init__(self, fd: int, output: Sink, loop: Loop, on_data: Callable[[], None] = lambda: None) -> None:
         self.output = output
         self._on_data = on_data
         self.closed = False

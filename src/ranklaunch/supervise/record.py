@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shutil
 import time
 from typing import Any
 
@@ -99,6 +100,18 @@ class Record:
         except OSError:
             return ""
         return path
+
+
+def make_private(path: str) -> None:
+    """An empty folder that nobody else can enter. Raises OSError where another's is in its place."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.lexists(path):
+        owner = os.lstat(path).st_uid
+        if owner != os.geteuid() or os.path.islink(path):
+            msg = f"{path} is there already, and belongs to user id {owner}: RANKLAUNCH_RUN_DIR names another place"
+            raise ConfigError(msg)
+        shutil.rmtree(path)
+    os.mkdir(path, 0o700)
 
 
 def write_file(path: str, text: str, mode: int) -> None:

@@ -42,6 +42,7 @@ class Stopper:
         self._say = say
         self._killing_since: float | None = None
         self._told_all = False
+        self._carrying = False
         self._gave_up = False
         self._timers: list[Timer] = []
 
@@ -52,6 +53,8 @@ class Stopper:
         self.begun = True
         for child in self._leaders():
             _signal(child, number)
+        for rank in self._carried():
+            tree.send(rank, number)
         self._look_at_deaf()
         self._timers.append(self._loop.after(self._grace_s * LEADERS_SHARE, self.tell_all))
         self._timers.append(self._loop.after(self._grace_s, self.kill_all))
@@ -87,12 +90,22 @@ class Stopper:
 
     def _look_at_deaf(self) -> None:
         """A launcher that does not pass signals on is told when its ranks are gone, so that it can say what became of them."""
+        if self._told_all:
+            return
         deaf = [child for child in self._leaders() if child.process.deaf]
         for child in deaf:
-            if not tree.generation(child.identity.pid, child.process.ranks_below):
+            if not ranks_of(child):
                 os.kill(child.identity.pid, signal.SIGTERM)
-        if deaf and not self._told_all:
+        self._carrying = bool(self._carried())
+        if deaf or self._carrying:
             self._timers.append(self._loop.after(DEAF_S, self._look_at_deaf))
+
+    def _carried(self) -> list[tree.Identity]:
+        """Ranks that came here through a service: another node's mpirun has started them."""
+        if any(True for _ in self._leaders()):
+            return []
+        carriers = [name for child in self._helpers() for name in child.process.carriers]
+        return tree.carried(os.getpid(), carriers) if carriers else []
 
     def done(self) -> bool:
         """Called after each step of the loop, which any child's death or signal ends."""
@@ -102,6 +115,8 @@ class Stopper:
             return False
         if not _children():
             return True
+        if self._carrying and not self._told_all:
+            return False
         self.tell_all()
         return False
 
@@ -113,10 +128,16 @@ class Stopper:
 def _signal(child: Child, number: int) -> None:
     child.signalled.append(number)
     if child.process.deaf:
-        for rank in tree.generation(child.identity.pid, child.process.ranks_below):
+        for rank in ranks_of(child):
             tree.send(rank, number)
     else:
         os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
+
+
+def ranks_of(child: Child) -> list[tree.Identity]:
+    """The living ranks that a launcher has on this node."""
+    process, pid = child.process, child.identity.pid
+    return tree.carried(pid, process.carriers) if process.carriers else tree.generation(pid, process.ranks_below)
 
 
 def _children() -> bool:

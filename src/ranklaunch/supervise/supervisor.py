@@ -11,6 +11,7 @@ import dataclasses
 import math
 import os
 import resource  # noqa: F401 - os.wait4 imports it at its first call, for which there may be no descriptor left by then
+import shutil
 import signal
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +21,8 @@ from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import DEFECT, ConfigError, MissingProgramError, RanklaunchError, WaitError
 from ranklaunch.files import Files
-from ranklaunch.plan import File, Plan, Process, Wait, as_json
+from ranklaunch.plan import File, Plan, Process, RankLog, Wait, as_json
+from ranklaunch.settings import Known
 from ranklaunch.supervise import child as children
 from ranklaunch.supervise import judge, memory, tree
 from ranklaunch.supervise.child import Child
@@ -30,23 +32,26 @@ from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.output import Output, PipeReader, make_pipe
-from ranklaunch.supervise.record import Record, now, write_file
+from ranklaunch.supervise.record import Record, make_private, now, write_file
 from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
 from ranklaunch.supervise.stop import LEADERS_SHARE, Stopper
 from ranklaunch.verdict import Verdict
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.demux import Demux
     from ranklaunch.supervise.waits import Condition
 
 LEAST_FLUSH_S = 1.0
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end
+MOST_OFFERED = 4096  # characters
+MOST_COPIED = 1024 * 1024
 FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
 
 
 class Supervisor:
-    """Runs one plan. replan: makes it anew once a wait has brought facts, from the addresses of hosts that are known by then. guard: fd
+    """Runs one plan. replan: makes it anew once a wait has brought facts, from what is known by then. guard: fd
     that becomes readable when the outer process dies, or -1. explain: what a launcher's output says of the rank that failed first."""
 
     def __init__(
@@ -58,7 +63,7 @@ class Supervisor:
         signals: Signals,
         record: Record,
         guard: int = -1,
-        replan: Callable[[Mapping[str, str]], Plan] | None = None,
+        replan: Callable[[Known], Plan] | None = None,
         explain: Explain = lambda process, tail: None,
         told: Told = lambda process: None,
     ) -> None:
@@ -75,12 +80,14 @@ class Supervisor:
         self._memory_before = memory.look()
         self._running: dict[int, Child] = {}
         self._failing: set[int] = set()
-        self._addresses: dict[str, str] = {}
+        self._known = Known()
+        self._waited: set[tuple[str, str]] = set()
         self._finishes: list[Finish] = []
         self._finished = False  # this node's ranks have succeeded
         self._ended: list[Child] = []
         self._readers: list[PipeReader] = []
         self._follower: Follower | None = None
+        self._demux: Demux | None = None
         self._trouble: list[str] = []
         self._said: Mapping[int, tuple[str, ...]] = {}
         self._unshown = 0
@@ -98,7 +105,7 @@ class Supervisor:
     def run(self) -> Verdict:
         try:
             before = (self._join, self._check, self._wait, self._gather, self._write_files, self._prepare)
-            for phase in (*before, self._muster, self._launch, self._watch):
+            for phase in (*before, self._muster, self._wait, self._launch, self._watch):
                 self._take_signals()
                 if self.ending:
                     break
@@ -116,6 +123,8 @@ class Supervisor:
         verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._ended, evidence, self._started)
         self._report(verdict)
         self._nodes.finish()
+        if self.plan.private:
+            shutil.rmtree(self.plan.private, ignore_errors=True)
         return verdict
 
     def say(self, text: str) -> None:
@@ -138,21 +147,19 @@ class Supervisor:
             children.executable(process, children.environment(process, self._env))
 
     def _wait(self) -> None:
-        if not self.plan.waits:
-            return
-        from ranklaunch.supervise import waits  # sockets and threads, which most starts do not need
-
-        done = {(wait.kind, wait.what) for wait in self.plan.waits if wait.kind in ("muster", "port")}  # which have their own phases
+        """For what must be there before the muster; after it, for the rest but ports, which come once the services have started."""
         while not self.ending:
-            wait = next((w for w in self.plan.waits if (w.kind, w.what) not in done), None)
-            if not wait:
+            wait = next((wait for wait in self.plan.waits if (wait.kind, wait.what) not in self._waited), None)
+            if not wait or wait.kind in ("muster", "port"):
                 break
-            done.add((wait.kind, wait.what))
+            from ranklaunch.supervise import waits  # sockets and threads, which most starts do not need
+
+            self._waited.add((wait.kind, wait.what))
             self._nodes.busy(f"waiting for {wait.kind} {wait.what}")
             if wait.kind == "hosts":
                 names = waits.HostsResolve(wait.what.split(","), self._loop)
                 self._wait_for(wait, names)
-                self._addresses.update(names.addresses)
+                self._known = dataclasses.replace(self._known, addresses={**self._known.addresses, **names.addresses})
                 self.plan = self._anew() if self.plan.by_address else self.plan
             else:
                 planned = waits.Planned(wait, self._files, self._loop, self._anew)
@@ -168,7 +175,7 @@ class Supervisor:
 
     def _anew(self) -> Plan:
         """The plan, by what is known now."""
-        return self._replan(self._addresses) if self._replan else self.plan
+        return self._replan(self._known) if self._replan else self.plan
 
     def _gather(self) -> None:
         """Steps that bring facts, and the plan that follows from them."""
@@ -187,11 +194,13 @@ class Supervisor:
         self._record.plan(as_json(self.plan))
         for warning in self.plan.warnings:
             self.say(f"warning: {warning}")
+        if self.plan.private:
+            make_private(self.plan.private)
         self._write(self.plan.files)
 
     def _write(self, files: tuple[File, ...]) -> None:
         for file in files:
-            write_file(file.path, file.text, int(file.mode, 8))
+            write_file(file.path, _copied(file.source) if file.source else file.text, int(file.mode, 8))
             self._record.event("file", path=file.path)
 
     def _prepare(self) -> None:
@@ -206,20 +215,27 @@ class Supervisor:
                 return
 
     def _muster(self) -> None:
-        """Until every node is here, agrees and is released. A preparing step may have changed what is compared."""
+        """Until every node is here, agrees and is released. A preparing step may have changed what is compared, and made what the
+        nodes have for each other."""
         if not self.plan.muster:
             return
         plan = self._anew() if self.plan.prepare else self.plan
         assert plan.muster
         what = next(wait.what for wait in self.plan.waits if wait.kind == "muster")
         self._record.event("wait", kind="muster", what=what, timeout_s=plan.muster.timeout_s)
-        seconds = self._nodes.muster(dataclasses.replace(self.plan, muster=plan.muster), lambda: self.ending is not None)
+        self._waited.add(("muster", what))
+        offers = {name: _offered(path) for name, path in self.plan.offers.items()}
+        seconds = self._nodes.muster(dataclasses.replace(self.plan, muster=plan.muster), offers, lambda: self.ending is not None)
         self._record.event("waited", kind="muster", what=what, seconds=round(seconds, 3))
+        if offers and not self.ending:
+            self._known = dataclasses.replace(self._known, shared=self._nodes.shared)
+            self.plan = self._anew()
+            self._write(self.plan.files)
 
     def _launch(self) -> None:
         """Services first: what the processes need of them, on this node and the others, is waited for."""
         self._require()
-        if self.plan.outputs:
+        if self.plan.outputs and self.plan.outputs.folder:
             self._follow()
         self._start_all(self.plan.services)
         for wait in self.plan.waits:
@@ -419,8 +435,8 @@ class Supervisor:
         for child in self._running.values():
             if child.reader:
                 child.said = child.reader.output.tail
-        if self._follower and self.plan.outputs:
-            self._said = {rank: self._follower.last_lines(key) for rank, key in self.plan.outputs.keys.items()}
+        if self.plan.outputs:
+            self._said = {rank: self._last_lines_of_rank(rank) for rank in self.plan.outputs.keys}
 
     # What other nodes say
 
@@ -455,7 +471,8 @@ class Supervisor:
     def _start(self, process: Process, env: dict[str, str] | None = None, path: str = "") -> None:
         env = env if env is not None else children.environment(process, self._env)
         path = path or children.executable(process, env)
-        output = self._output((process.log, *process.copies), process.tag, process.name)
+        paths = (process.log, *process.copies)
+        output = self._demuxed(process, self._output(paths, process.tag, process.name, show=_nowhere if process.quiet else self._show))
         readable, writable = make_pipe()
         try:
             started = children.start(process, path, env, writable, self._signals)
@@ -468,18 +485,28 @@ class Supervisor:
             self._loop.on_readable(started.pidfd, lambda: self._on_pidfd(started.identity.pid))
         self._record.event("spawn", name=process.name, rank=process.rank, pid=started.identity.pid)
 
-    def _output(self, paths: tuple[str, ...], tag: str, name: str) -> Output:
+    def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[[bytes], None] | None = None) -> Output:
         for path in paths:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         first = lambda: self._record.event("first output", name=name)  # noqa: E731
-        return Output(paths, tag, self._show, self._loop.clock, self._on_trouble, first)
+        return Output(paths, tag, show or self._show, self._loop.clock, self._on_trouble, first)
+
+    def _demuxed(self, process: Process, own: Output) -> Output | Demux:
+        outputs = self.plan.outputs
+        if not outputs or outputs.folder or process not in self.plan.processes:
+            return own
+        from ranklaunch.supervise.demux import Demux
+
+        logs = {log.key: log for log in outputs.logs}
+        self._demux = Demux(outputs.pattern, own, lambda key: self._output_of(logs[key]) if key in logs else None)
+        return self._demux
+
+    def _output_of(self, log: RankLog) -> Output:
+        return self._output((log.log,), log.tag, log.key if log.rank is None else f"rank {log.rank}")
 
     def _follow(self) -> None:
         assert self.plan.outputs
-        outputs = {
-            log.key: self._output((log.log,), log.tag, log.key if log.rank is None else f"rank {log.rank}")
-            for log in self.plan.outputs.logs
-        }
+        outputs = {log.key: self._output_of(log) for log in self.plan.outputs.logs}
         self._follower = Follower(self.plan.outputs.folder, self.plan.outputs.pattern, outputs, self._loop)
 
     def _on_trouble(self, text: str) -> None:
@@ -529,9 +556,10 @@ class Supervisor:
         """Of a rank that a launcher started: from the files that it wrote."""
         if rank in self._said:
             return self._said[rank]
-        if not self._follower or not self.plan.outputs:
-            return ()
-        return self._follower.last_lines(self.plan.outputs.keys.get(rank, ""))
+        key = self.plan.outputs.keys.get(rank, "") if self.plan.outputs else ""
+        if self._demux:
+            return self._demux.of(key)
+        return self._follower.last_lines(key) if self._follower else ()
 
     def _report(self, verdict: Verdict) -> None:
         self._flush(self._console)  # our words come after the ranks'
@@ -568,6 +596,24 @@ class Supervisor:
             if console.pending == before or self._loop.clock() > self._stop_by + LEAST_FLUSH_S:
                 break
         self._unshown += console.give_up() if console.pending else 0
+
+
+def _nowhere(lines: bytes) -> None:
+    """What is in a log and needs not be on the console."""
+
+
+def _offered(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read(MOST_OFFERED).strip()
+
+
+def _copied(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(MOST_COPIED)
+    except OSError as error:
+        msg = f"{path}: {error.strerror}; user id {os.getuid()} needs it"
+        raise ConfigError(msg) from None
 
 
 def _require_program(plan: Plan) -> None:

@@ -6,8 +6,10 @@ import ctypes
 import functools
 import os
 import signal
+from collections.abc import Collection
 from typing import NamedTuple
 
+NAME_BYTES = 15
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -20,9 +22,12 @@ class Identity(NamedTuple):
 
 
 class Entry(NamedTuple):
+    """name: of the program, cut by the kernel to 15 bytes."""
+
     parent: int
     state: str
     start: int
+    name: str = ""
 
 
 def entry(pid: int) -> Entry | None:
@@ -37,8 +42,10 @@ def entry(pid: int) -> Entry | None:
         return None
     finally:
         os.close(fd)
-    fields = text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything
-    return Entry(parent=int(fields[1]), state=chr(fields[0][0]), start=int(fields[19]))
+    end = text.rindex(b")")  # the name before it may hold anything
+    fields = text[end + 2 :].split()
+    name = text[text.index(b"(") + 1 : end].decode(errors="replace")
+    return Entry(parent=int(fields[1]), state=chr(fields[0][0]), start=int(fields[19]), name=name)
 
 
 def identify(pid: int) -> Identity:
@@ -68,6 +75,21 @@ def generation(root: int, number: int) -> list[Identity]:
         found = [each for parent in parents for each in below.get(parent, ())]
         parents = [pid for pid, _ in found]
     return [Identity(pid, e.start) for pid, e in found if e.state not in "ZX"]
+
+
+def carried(root: int, carriers: Collection[str]) -> list[Identity]:
+    """Living processes below root that are no carriers, and between which and root there is nothing but carriers."""
+    below = _by_parent()
+    names = {carrier[:NAME_BYTES] for carrier in carriers}
+    result: list[Identity] = []
+    parents = [root]
+    while parents:
+        for pid, found in below.get(parents.pop(), ()):
+            if found.name in names:
+                parents.append(pid)
+            elif found.state not in "ZX":
+                result.append(Identity(pid, found.start))
+    return result
 
 
 def _by_parent() -> dict[int, list[tuple[int, Entry]]]:

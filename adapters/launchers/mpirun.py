@@ -1,0 +1,177 @@
+"""mpirun (Open MPI 4 and 5) on node 0, an sshd on every node: Horovod, mpi4py and whatever else MPI starts.
+
+The nodes but 0 have no process of their own beside sshd; they follow node 0 and end as it does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+
+from ranklaunch import settings
+from ranklaunch.adapters.launchers import ssh
+from ranklaunch.adapters.launchers.base import attempt_dir, launcher_process, limits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.files import folder_of, join, which
+from ranklaunch.job import Job, make_nodes
+from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs, Wait
+from ranklaunch.reading import WAIT_S, spread
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+from ranklaunch.verdict import Failure
+
+NAME = "mpirun"
+
+EXTRA: Variable[tuple[str, ...]] = Variable(
+    "extra_mpirun_params", ("RANKLAUNCH_EXTRA_MPIRUN_PARAMS",), settings.words, (), "further options of mpirun, after ranklaunch's own",
+)  # fmt: skip
+INTERFACES: Variable[tuple[str, ...]] = Variable(
+    "mpi_interfaces", ("RANKLAUNCH_MPI_INTERFACES", "MY_MPI_BTL_TCP_IF"), settings.names, ("eth0", "bond0"),
+    "network interfaces of MPI and NCCL; those that node 0 lacks are left out",
+)  # fmt: skip
+VERSION = Variable(
+    "openmpi", ("RANKLAUNCH_OPENMPI",), settings.one_of("4", "5"), "4", "main version of Open MPI",
+    default_text="5 where prterun is beside mpirun, else 4",
+)  # fmt: skip
+MPI_SLOTS: Variable[tuple[int, ...]] = Variable(
+    "mpi_slots", ("MY_MPI_SLOTS",), settings.counts, (), "processes per node, for this method only", default_text="the slots",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (EXTRA, INTERFACES, VERSION, MPI_SLOTS, *ssh.VARIABLES)
+
+# Where sshd's sessions look for programs, on every system: an mpirun of elsewhere tells the others where it is by its full path.
+SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
+# Of a session or a host: what node 0 has is wrong elsewhere. What Open MPI itself needs, it forwards itself.
+NOT_FORWARDED = re.compile(
+    r"HOSTNAME|HOST|PWD|OLDPWD|SHLVL|_|TERM|USER|LOGNAME|SHELL|MAIL|SSH_.*|(OMPI|PMIX|PRTE|ORTE|OPAL)_.*|RANKLAUNCH_(SECRET|NODE)"
+)
+NAME_ = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+TAGGED = {"4": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>:", "5": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>: "}
+CARRIERS = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "ssh")
+
+_EXITED = re.compile(r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)")
+_KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)")
+
+
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    job = _with_slots(job, reader)
+    many = len(job.nodes) > 1
+    server = ssh.server(job, reader, templates) if many else None
+    hostfile = File(join(attempt_dir(job), "hostfile"), templates.text("mpirun/hostfile.j2", hosts=_hosts(job, reader)), "0644")
+    hosts = Wait("hosts", ",".join(node.host for node in job.nodes), reader.get(WAIT_S))
+    whole = Plan(
+        job=job,
+        method=NAME,
+        why="",
+        processes=(_process(job, reader, templates, hostfile.path, server),),
+        limits=limits(reader),
+        files=(hostfile,),
+        waits=(hosts, ssh.answers(job, reader)) if many else (),
+        outputs=RankOutputs("", TAGGED[_version(reader)], tuple(_logs(job, reader, templates))),
+        by_address=many,
+        followers=len(job.nodes) - 1,
+    )
+    # Others read the same settings, so that the nodes can compare them.
+    own = dataclasses.replace(whole, processes=(), files=(), waits=(), outputs=None, by_address=False) if job.node_index else whole
+    return ssh.served(own, server) if server else own
+
+
+def explain(tail: str) -> Failure | None:
+    """mpirun says which rank was the first; its exit code is that rank's own."""
+    killed = list(_KILLED.finditer(tail))
+    if killed:
+        number = int(killed[-1]["sig"])
+        return Failure(int(killed[-1]["rank"]), 128 + number, number, int(killed[-1]["pid"]) or None)
+    exited = list(_EXITED.finditer(tail))
+    return Failure(int(exited[-1]["rank"]), int(exited[-1]["code"])) if exited else None
+
+
+def _with_slots(job: Job, reader: Reader) -> Job:
+    """MY_MPI_SLOTS is the platform's documented way to say how many ranks a node has with this method."""
+    slots = reader.get(MPI_SLOTS)
+    if not slots:
+        return job
+    counts = [max(1, n) for n in spread(reader, MPI_SLOTS, slots, len(job.nodes))]
+    return dataclasses.replace(job, nodes=make_nodes([node.host for node in job.nodes], counts))
+
+
+def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, server: ssh.Server | None) -> Process:
+    mpirun = _mpirun(reader)
+    process = launcher_process(job, reader, NAME, (mpirun,), _settings(reader))
+    forwarded = _forwarded(reader, process.env)
+    added = {name: value for name, value in _added(reader).items() if name not in reader.env}
+    argv = templates.command(
+        "mpirun/command.j2", job=job, mpirun=mpirun, version=_version(reader), hostfile=hostfile, ssh=server.config if server else "",
+        port=server.port if server else 0, forwarded=[name for name in forwarded if name != "LD_LIBRARY_PATH"], added=added,
+        last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], extra=reader.get(EXTRA),
+    )  # fmt: skip
+    # Told to stop, it gives its ranks a second; told by us, they have the grace.
+    return dataclasses.replace(process, argv=argv, deaf=True, carriers=CARRIERS)
+
+
+def _mpirun(reader: Reader) -> str:
+    """By its full path where the others would not find it: Open MPI then looks for its daemon there, on every node."""
+    found = which(NAME, reader.env.get("PATH", ""), reader.files)
+    return NAME if not found or folder_of(found) in SYSTEM_FOLDERS else found
+
+
+def _version(reader: Reader) -> str:
+    if reader.given(VERSION):
+        return reader.get(VERSION)
+    found = which(NAME, reader.env.get("PATH", ""), reader.files)
+    five = bool(found and reader.files.exists(join(folder_of(found), "prterun")))
+    reader.note(VERSION.value, "5" if five else "4", "files" if found else "default")
+    return "5" if five else "4"
+
+
+def _settings(reader: Reader) -> dict[str, str]:
+    """What Open MPI reads from the environment, so that it takes root and each rank's output can be told apart."""
+    made = {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_orte_tag_output": "1",
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+    }
+    if reader.given(INTERFACES):
+        names = ",".join(_interfaces(reader))
+        made.update({"OMPI_MCA_btl_tcp_if_include": names, "OMPI_MCA_oob_tcp_if_include": names} if names else {})
+    return {name: value for name, value in made.items() if name not in reader.env}
+
+
+def _forwarded(reader: Reader, added: Mapping[str, str]) -> list[str]:
+    """By name alone: so any value arrives as it is, and none is seen in a list of processes."""
+    gone = set(misleading(reader.env))
+    names = {*reader.env, *added} - gone - reader.per_node
+    return sorted(name for name in names if NAME_.fullmatch(name) and not NOT_FORWARDED.fullmatch(name))
+
+
+def _added(reader: Reader) -> dict[str, str]:
+    names = ",".join(_interfaces(reader))
+    return {
+        "NCCL_DEBUG": "INFO",
+        **({"NCCL_SOCKET_IFNAME": names} if names else {}),
+        "NCCL_SOCKET_FAMILY": "AF_INET",
+        "HOROVOD_MPI_THREADS_DISABLE": "1",
+    }
+
+
+def _interfaces(reader: Reader) -> list[str]:
+    """Those that are there, as far as that can be seen: a name that is not would end every rank."""
+    wanted, there = reader.get(INTERFACES), reader.files.names("/sys/class/net")
+    return [name for name in wanted if name in there] if there else list(wanted)
+
+
+def _hosts(job: Job, reader: Reader) -> list[tuple[str, int]]:
+    if len(job.nodes) == 1:
+        return [("localhost", job.node.slots)]
+    return [(reader.address_of(node.host), node.slots) for node in job.nodes]
+
+
+def _logs(job: Job, reader: Reader, templates: Templates) -> list[RankLog]:
+    """Of all ranks: their output comes to node 0."""
+    logs = []
+    for node in job.nodes:
+        theirs = dataclasses.replace(job, node_index=node.index)
+        logs += [RankLog(str(r), r, rank_log(job, r), rank_tag(theirs, reader, templates, i, r)) for i, r in enumerate(node.ranks)]
+    return logs
