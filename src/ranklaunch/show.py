@@ -78,7 +78,7 @@ def _beside(plan: Plan) -> Iterator[str]:
     yield "("
     yield from _started(plan.processes)
     yield ") || status=$?"
-    yield 'kill "$service"'
+    yield 'kill "$service" 2> /dev/null || true'
     yield 'exit "$status"'
 
 

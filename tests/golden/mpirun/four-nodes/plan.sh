@@ -94,6 +94,6 @@ exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_
   plm_rsh_no_tree_spawn true python -u train.py --epochs=3 \
   --data_url=/home/ma-user/modelarts/inputs/data_url_0
 ) || status=$?
-kill "$service"
+kill "$service" 2> /dev/null || true
 exit "$status"
 )
