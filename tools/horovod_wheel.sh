@@ -35,17 +35,21 @@ find_wheel() {
     [[ -f ${wheels[0]} ]] && printf '%s\n' "${wheels[0]}"
 }
 
-# All of it happens in a folder of its own. The wheel is moved when it is whole, so a build that is interrupted leaves nothing to be found.
+# All of it happens in a folder of its own, whose path has no `+`: Horovod's CMake files take it for a regular expression. Under its name
+# the wheel comes in one step, once it is whole and has proven itself: nothing finds a build that was interrupted.
 build_wheel() {
-    local python=$1 target=$2
-    build=$(mktemp -d "$target/build.XXXXXX")
-    trap 'rm -rf "$build"' EXIT
+    local python=$1 target=$2 part
+    build=$(mktemp -d /tmp/horovod-build.XXXXXX)
+    part=$(mktemp "$target/part.XXXXXX")
+    trap 'rm -rf "$build" "$part"' EXIT
     echo "building Horovod $VERSION, which takes 5 to 15 minutes; its log: $build/log" >&2
-    if ! (make_tools "$python" && unpack && correct && compile) >"$build/log" 2>&1; then
+    if ! (make_tools "$python" && unpack && correct && compile && try_it) >"$build/log" 2>&1; then
         tail -n 40 "$build/log" >&2
         stop "Horovod was not built: see above"
     fi
-    mv "$build"/made/horovod-"$VERSION"-*.whl "$target/"
+    cat "$build"/made/*.whl >"$part"
+    chmod 644 "$part"
+    mv "$part" "$target/$(basename "$build"/made/*.whl)"
 }
 
 # An environment of its own, which sees the given one's PyTorch: the given one stays as it is.
@@ -89,6 +93,12 @@ compile() {
         env PATH="$build/venv/bin:$PATH" MAKEFLAGS="-j$(nproc)" HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
             HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 \
             python -m pip wheel -v --no-build-isolation --no-deps -w "$build/made" .
+}
+
+# What did not compile is left out of the wheel without a word.
+try_it() {
+    cd "$build" && "$build/venv/bin/python" -m pip install -q --no-deps made/*.whl &&
+        "$build/venv/bin/python" -c 'import horovod.torch as hvd; assert hvd.mpi_built() and hvd.gloo_built()'
 }
 
 stop() {
