@@ -16,7 +16,7 @@ main() {
     mkdir -p "$folder"
     exec 9>"$folder/.lock"
     flock 9  # a second one waits for the first one's wheel
-    find_wheel "$folder" || build_wheel "$python" "$folder"
+    if [[ -z $(find_wheel "$folder") ]]; then build_wheel "$python" "$folder"; fi
     find_wheel "$folder"
 }
 
@@ -31,14 +31,13 @@ tag() {
 }
 
 find_wheel() {
-    local wheels=("$1"/horovod-"$VERSION"-*.whl)
-    [[ -f ${wheels[0]} ]] && printf '%s\n' "${wheels[0]}"
+    find "$1" -name "horovod-$VERSION-*.whl"
 }
 
 # All of it happens in a folder of its own, whose path has no `+`: Horovod's CMake files take it for a regular expression. Under its name
 # the wheel comes in one step, once it is whole and has proven itself: nothing finds a build that was interrupted.
 build_wheel() {
-    local python=$1 target=$2 part
+    local python=$1 target=$2
     build=$(mktemp -d /tmp/horovod-build.XXXXXX)
     part=$(mktemp "$target/part.XXXXXX")
     trap 'rm -rf "$build" "$part"' EXIT
