@@ -28,8 +28,13 @@ CHECKPOINT_mpirun     := digits.npz
 CHECKPOINT_msrun      := digits.ckpt
 CHECKPOINT_tensorflow := digits
 
-# plain tells the program nothing of other nodes.
+# The model cut in pieces, one for each rank of a node.
+OPTIONS_megatron := --tp $(SLOTS)
+
+# plain tells the program nothing of other nodes. msrun starts its scheduler on the machine that has the address of node 0, and here all
+# nodes are one machine.
 NODES_plain := 1
+NODES_msrun := 1
 
 METHODS := $(patsubst EXAMPLE_%,%,$(filter EXAMPLE_%,$(.VARIABLES)))
 # Of these, each needs more than PyTorch: what the extra of its name in pyproject.toml has.
@@ -49,8 +54,8 @@ help: ## say what can be made
 	@echo "  NODES=$(NODES), SLOTS=$(SLOTS), EPOCHS=$(EPOCHS), N=$(N), WORKERS=$(WORKERS), PYTHON=$(PYTHON)"
 
 run: .venv/.installed-examples $(patsubst %,.venv/.installed-%,$(filter $(METHOD),$(WITH_EXTRA)))
-run: ## train on 2 nodes of 2 ranks, simulated on this machine; a second time goes on from the checkpoint
-	PATH="$(CURDIR)/$(VENV):$$PATH" $(VENV)/ranklaunch simulate --nodes $(NODES) --slots $(SLOTS) --method $(METHOD) \
+run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second time goes on from the checkpoint
+	PATH="$(CURDIR)/$(VENV):$$PATH" $(VENV)/ranklaunch simulate --nodes $(NODES) --slots $(SLOTS) --method $(METHOD) $(OPTIONS_$(METHOD)) \
 	  --python $(VENV)/python --log-dir $(RUN)/logs -- $(EXAMPLE) --epochs $(EPOCHS) --checkpoint $(RUN)/$(CHECKPOINT)
 	@echo "checkpoint: $(RUN)/$(CHECKPOINT)"
 
