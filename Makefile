@@ -1,34 +1,73 @@
 # Needs Python 3.9 or newer (3.10 for the training examples) and pip's access to a package index; everything goes into .venv.
 
-PYTHON ?= python3
-METHOD ?= spawn
-NODES  ?= 2
-SLOTS  ?= 2
-EPOCHS ?= 5
-N      ?= 3
+PYTHON  ?= python3
+METHOD  ?= spawn
+NODES   ?= $(or $(NODES_$(METHOD)),2)
+SLOTS   ?= 2
+EPOCHS  ?= 5
+N       ?= 3
+WORKERS ?= 4
 
 VENV := .venv/bin
-EXAMPLE_spawn     := examples/ddp_digits.py
-EXAMPLE_torchrun  := examples/ddp_digits.py
-EXAMPLE_ranktable := examples/ddp_digits.py
-EXAMPLE_pytorch   := examples/ddp_spawn_digits.py --procs_per_node $(SLOTS)
-EXAMPLE := $(or $(EXAMPLE_$(METHOD)),$(error METHOD=$(METHOD): make run knows spawn, pytorch, torchrun and ranktable))
-RUN     := runs/$(METHOD)
+
+# METHOD: its example, and where that is not digits.pt, what its checkpoint is called.
+EXAMPLE_spawn      := examples/ddp_digits.py
+EXAMPLE_torchrun   := examples/ddp_digits.py
+EXAMPLE_ranktable  := examples/ddp_digits.py
+EXAMPLE_pytorch    := examples/ddp_spawn_digits.py --procs_per_node $(SLOTS)
+EXAMPLE_plain      := examples/ddp_spawn_digits.py --procs_per_node $(SLOTS)
+EXAMPLE_accelerate := examples/accelerate_digits.py
+EXAMPLE_deepspeed  := examples/deepspeed_digits.py
+EXAMPLE_megatron   := examples/megatron_digits.py
+EXAMPLE_mpirun     := examples/mpi_digits.py
+EXAMPLE_msrun      := examples/msrun_digits.py
+EXAMPLE_tensorflow := examples/tf_ps_digits.py
+
+CHECKPOINT_deepspeed  := digits
+CHECKPOINT_mpirun     := digits.npz
+CHECKPOINT_msrun      := digits.ckpt
+CHECKPOINT_tensorflow := digits
+
+# The model cut in pieces, one for each rank of a node.
+OPTIONS_megatron := --tp $(SLOTS)
+
+# plain tells the program nothing of other nodes. msrun starts its scheduler on the machine that has the address of node 0, and here all
+# nodes are one machine.
+NODES_plain := 1
+NODES_msrun := 1
+
+METHODS := $(patsubst EXAMPLE_%,%,$(filter EXAMPLE_%,$(.VARIABLES)))
+# Of these, each needs more than PyTorch: what the extra of its name in pyproject.toml has.
+WITH_EXTRA := accelerate deepspeed mpirun msrun tensorflow
+
+EXAMPLE    := $(or $(EXAMPLE_$(METHOD)),$(error METHOD=$(METHOD): make run knows $(sort $(METHODS))))
+CHECKPOINT := $(or $(CHECKPOINT_$(METHOD)),digits.pt)
+RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint golden hosts pythons test-pythons
+.NOTPARALLEL:  # one pip at a time
+.PHONY: help run test test-launchers lint golden hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
-	@echo "Settings: METHOD=$(METHOD) (spawn, pytorch, torchrun or ranktable), NODES, SLOTS, EPOCHS, N=$(N), PYTHON=$(PYTHON)"
+	@echo "Settings: METHOD=$(METHOD) (or another of $(sort $(METHODS))),"
+	@echo "  NODES=$(NODES), SLOTS=$(SLOTS), EPOCHS=$(EPOCHS), N=$(N), WORKERS=$(WORKERS), PYTHON=$(PYTHON)"
 
-run: .venv/.installed-examples ## train on 2 nodes of 2 ranks, simulated on this machine; a second time goes on from the checkpoint
-	PATH="$(CURDIR)/$(VENV):$$PATH" $(VENV)/ranklaunch simulate --nodes $(NODES) --slots $(SLOTS) --method $(METHOD) \
-	  --python $(VENV)/python --log-dir $(RUN)/logs -- $(EXAMPLE) --epochs $(EPOCHS) --checkpoint $(RUN)/digits.pt
-	@echo "checkpoint: $(RUN)/digits.pt"
+run: .venv/.installed-examples $(patsubst %,.venv/.installed-%,$(filter $(METHOD),$(WITH_EXTRA)))
+run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second time goes on from the checkpoint
+	PATH="$(CURDIR)/$(VENV):$$PATH" $(VENV)/ranklaunch simulate --nodes $(NODES) --slots $(SLOTS) --method $(METHOD) $(OPTIONS_$(METHOD)) \
+	  --python $(VENV)/python --log-dir $(RUN)/logs -- $(EXAMPLE) --epochs $(EPOCHS) --checkpoint $(RUN)/$(CHECKPOINT)
+	@echo "checkpoint: $(RUN)/$(CHECKPOINT)"
 
-test: .venv/.installed-examples .venv/.installed-test ## run all tests
-	$(VENV)/pytest
+# Most tests wait most of the time, so WORKERS of them run at once on two cores.
+PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
+
+test: .venv/.installed-examples .venv/.installed-test ## run the tests, about five minutes
+	$(PYTEST) -m "not chaos and not launchers"
+
+test-launchers: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
+test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
+	$(PYTEST) -m "chaos or launchers"
 
 lint: .venv/.installed-lint ## check style and types of Python, and shell scripts
 	$(VENV)/ruff check
@@ -37,7 +76,7 @@ lint: .venv/.installed-lint ## check style and types of Python, and shell script
 	shellcheck .ci/run $(shell find . -path './.?*' -prune -o -path ./tests/golden -prune -o -name '*.sh' -print)
 
 golden: .venv/.installed-examples .venv/.installed-test ## write the golden files anew: read their diff before you commit it
-	$(VENV)/pytest --update-golden
+	$(VENV)/pytest --update-golden tests/test_golden.py
 
 hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2
 	@$(VENV)/python tests/cluster_hosts.py $(N)
@@ -46,9 +85,24 @@ hosts: .venv/.installed-test ## start N hosts on this machine and show how to en
 	@$(call make-venv,$(PYTHON),.venv)
 
 .venv/.installed-%: pyproject.toml | .venv/bin/pip
-	@echo "installing ranklaunch[$*] into .venv (with PyTorch, about a minute)"
+	@echo "installing ranklaunch[$*] into .venv (a minute, or four and 5 GB with all launchers)"
 	@$(VENV)/python -m pip install -q -e '.[$*]'
 	@touch $@
+
+# Neither is in an extra: DeepSpeed must see the PyTorch that is there, Horovod must be built for it.
+DEEPSPEED := deepspeed==0.19.8
+
+.venv/.installed-deepspeed: Makefile .venv/.installed-examples
+	@echo "installing $(DEEPSPEED) into .venv"
+	@$(VENV)/python -m pip install -q "setuptools<81" wheel
+	@$(VENV)/python -m pip install -q --no-build-isolation $(DEEPSPEED)
+	@touch $@
+
+.venv/.installed-horovod: tools/horovod_wheel.sh .venv/.installed-examples
+	@wheel=$$(tools/horovod_wheel.sh $(VENV)/python) && $(VENV)/python -m pip install -q "$$wheel"
+	@touch $@
+
+.venv/.installed-launchers: .venv/.installed-examples .venv/.installed-deepspeed
 
 # $(call make-venv,PYTHON,FOLDER). Debian and Ubuntu have venv in a package of its own: root, in a container mostly, gets it
 # and others are told. Before 21.3, pip cannot install an editable project that has no setup.py.
@@ -77,7 +131,7 @@ test-pythons: ## run the tests on each of them
 
 .PRECIOUS: .venv-3.%/.installed
 test-3.%: .venv-3.%/.installed ## run the tests on one of them
-	.venv-3.$*/bin/pytest -m "not training and not chaos"
+	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal -m "not training and not chaos and not launchers"
 
 .venv-3.%/.installed: pyproject.toml
 	@[ -n "$(call find-python,$*)" ] || { echo "no python3.$* on PATH or in pyenv" >&2; exit 1; }

@@ -129,6 +129,34 @@ def test_every_method_has_a_section() -> None:
     assert sorted(headings) == sorted(LAUNCHERS)
 
 
+def test_every_method_has_a_row() -> None:
+    rows = re.findall(r"^\| `([a-z]+)` \|", TEXTS[DOCS / "methods.md"].partition("\n## ")[0], re.MULTILINE)
+    assert sorted(rows) == sorted(LAUNCHERS)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("method", LAUNCHERS)
+def test_make_run_trains_with_every_method(method: str) -> None:
+    """What it would run names the method and an example that is there; the README says so."""
+    done = subprocess.run(["make", "-n", "run", f"METHOD={method}"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    commands = done.stdout.replace("\\\n", " ").splitlines()
+    (words,) = [shlex.split(line) for line in commands if " simulate " in line]
+    assert words[words.index("--method") + 1] == method
+    example = ROOT / words[words.index("--") + 1]
+    assert example.parent == ROOT / "examples"
+    assert example.is_file()
+    assert method == "spawn" or re.search(rf"^    make run METHOD={method}\b", TEXTS[ROOT / "README.md"], re.MULTILINE)
+
+
+@pytest.mark.processes
+def test_make_run_names_the_methods_that_it_knows() -> None:
+    done = subprocess.run(["make", "-n", "run", "METHOD=mpi"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "METHOD=mpi: make run knows " in done.stderr
+    assert LAUNCHERS.keys() - set(re.findall(r"\w+", done.stderr)) == set()
+
+
 def test_every_exit_code_has_a_row() -> None:
     for page in (ROOT / "README.md", DOCS / "exit-codes.md"):
         rows = dict(re.findall(r"^\| ([0-9]+) \| (.*) \|$", TEXTS[page], re.MULTILINE))

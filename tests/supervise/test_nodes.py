@@ -142,8 +142,11 @@ def test_a_container_that_is_started_again_takes_its_place(ranklaunch: Starter) 
 
 
 def test_another_key(as_process: Starter) -> None:
-    nodes = Nodes(as_process, 2, muster_timeout_s=4)
-    jobs = [nodes.start(0, child("environment.py"), secret="one"), nodes.start(1, child("environment.py"), secret="two")]
+    nodes = Nodes(as_process, 2)
+    # Node 0 waits longer, so that its end is not the last that node 1 hears of it.
+    hub = nodes.start(0, child("environment.py"), secret="one", muster_timeout_s=10)
+    hub.err.wait_for("waiting for")
+    jobs = [hub, nodes.start(1, child("environment.py"), secret="two", muster_timeout_s=2)]
     assert codes(jobs) == [75, 75]
     assert "another RANKLAUNCH_SECRET there" in verdict(jobs[1])["reason"]
     assert "(another key)" in verdict(jobs[0])["reason"]

@@ -1,0 +1,143 @@
+"""A softmax regression learns scikit-learn's handwritten digits with NumPy and MPI: method mpirun.
+
+    ranklaunch simulate --nodes 2 --slots 2 --method mpirun -- examples/mpi_digits.py --checkpoint digits.npz
+
+MPI itself tells a rank its place in the job. Every rank has a share of the images and adds its gradients to those of all others,
+so that all take the same steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+from mpi4py import MPI
+from sklearn.datasets import load_digits
+
+COMM = MPI.COMM_WORLD
+CLASSES = 10
+TEST_IMAGES = 360
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train on digits, as one rank of an MPI job.", allow_abbrev=False)
+    parser.add_argument("--epochs", type=int, default=5, help="epochs of this start, on top of those in the checkpoint")
+    parser.add_argument("--batch_size", type=int, default=16, help="images per step and rank")
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--checkpoint", type=Path, default=Path("digits.npz"), help="read at the start if it is there")
+    options, unknown = parser.parse_known_args()  # platforms add arguments of their own
+    say(f"{COMM.size} ranks; ignored arguments: {unknown}")
+    train(options)
+
+
+def train(options: argparse.Namespace) -> None:
+    stop = StopRequest()
+    (images, labels), test_set = load_data()
+    weights, done = resume(options.checkpoint, images.shape[1])
+    last = done + options.epochs
+    for epoch in range(done + 1, last + 1):
+        started = time.monotonic()
+        batches = batches_of_this_rank(len(labels), options.batch_size, seed=epoch)
+        losses = []
+        for batch in batches:
+            if stop.on_any_rank():
+                save(options.checkpoint, weights, epoch - 1)
+                say(f"stopped in epoch {epoch}: the next start repeats it")
+                return
+            loss, gradients = loss_and_gradients(weights, images[batch], labels[batch])
+            weights -= options.lr * mean_of_all_ranks(gradients)
+            losses.append(loss)
+        print(f"epoch {epoch}/{last}  loss {np.mean(losses):.4f}  {time.monotonic() - started:.1f} s", flush=True)
+        say(f"epoch {epoch}/{last}  test accuracy {100 * accuracy(weights, *test_set):.1f}%")
+        save(options.checkpoint, weights, epoch)
+
+
+def loss_and_gradients(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
+    scores = images @ weights
+    scores -= scores.max(axis=1, keepdims=True)  # exp of a large score is infinite
+    likely = np.exp(scores)
+    likely /= likely.sum(axis=1, keepdims=True)
+    right = np.arange(len(labels)), labels
+    loss = -np.log(likely[right]).mean()
+    likely[right] -= 1
+    return float(loss), images.T @ likely / len(labels)
+
+
+def mean_of_all_ranks(gradients: np.ndarray) -> np.ndarray:
+    total = np.empty_like(gradients)
+    COMM.Allreduce(gradients, total, op=MPI.SUM)
+    return total / COMM.size
+
+
+def batches_of_this_rank(images: int, batch_size: int, seed: int) -> np.ndarray:
+    """Indices, a row per batch: another shuffle in each epoch, the same one on all ranks, which take as many batches each."""
+    steps = images // (batch_size * COMM.size)
+    order = np.random.default_rng(seed).permutation(images)
+    return order[: steps * batch_size * COMM.size].reshape(steps, COMM.size, batch_size)[:, COMM.rank]
+
+
+def accuracy(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> float:
+    return float(np.mean((images @ weights).argmax(axis=1) == labels))
+
+
+class StopRequest:
+    """SIGTERM, noted when it arrives and obeyed before the next step."""
+
+    def __init__(self) -> None:
+        self.received = False
+        signal.signal(signal.SIGTERM, self.note)
+
+    def note(self, signum: int, frame: FrameType | None) -> None:
+        self.received = True
+
+    def on_any_rank(self) -> bool:
+        # The signal reaches the ranks between different steps. A rank that left on its own would leave the others
+        # waiting for its gradients, so all ask each other and all stop before the same step.
+        return bool(COMM.allreduce(int(self.received), op=MPI.MAX))
+
+
+def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    digits = load_digits()
+    images = np.hstack([digits.data / 16, np.ones((len(digits.data), 1))])  # the column of ones is the bias
+    # The same seed on all ranks, so that what one rank tests on no other rank trains on.
+    order = np.random.default_rng(0).permutation(len(images))
+    test, training = order[:TEST_IMAGES], order[TEST_IMAGES:]
+    return (images[training], digits.target[training]), (images[test], digits.target[test])
+
+
+def resume(path: Path, inputs: int) -> tuple[np.ndarray, int]:
+    """The weights to start with and how many epochs are done."""
+    # Rank 0 alone reads the file: it needs to be on no other node, and all ranks start from the same state.
+    found = None
+    if COMM.rank == 0 and path.exists():
+        with np.load(path) as checkpoint:
+            found = checkpoint["weights"], int(checkpoint["epoch"])
+    found = COMM.bcast(found)
+    if found is None:
+        return np.zeros((inputs, CLASSES)), 0
+    say(f"resumed from {path} at epoch {found[1]}")
+    return found
+
+
+def save(path: Path, weights: np.ndarray, epoch: int) -> None:
+    if COMM.rank != 0:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".tmp")
+    with open(unfinished, "wb") as file:
+        np.savez(file, weights=weights, epoch=epoch)
+    os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
+
+
+def say(text: str) -> None:
+    if COMM.rank == 0:
+        print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()
