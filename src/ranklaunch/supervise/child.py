@@ -77,6 +77,8 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
 def _hint(name: str) -> str:
     if name == "torchrun":
         return "; it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?"
+    if name == "msrun":
+        return "; it comes with MindSpore 2.3.0 or newer: is --python the interpreter that has it?"
     return "; name the interpreter with --python" if name in ("python", "python3") else ""
 
 
