@@ -89,6 +89,7 @@ WHEEL = {
     "ranklaunch/ranktable/write.py",
     "ranklaunch/supervise/__init__.py",
     "ranklaunch/supervise/banners.py",
+    "ranklaunch/supervise/below.py",
     "ranklaunch/supervise/child.py",
     "ranklaunch/supervise/console.py",
     "ranklaunch/supervise/follow.py",

@@ -106,7 +106,11 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, ranks_below=1, deaf=True, failing=FAILING),),
+        processes=(
+            launcher_process(
+                job, reader, NAME, argv, ranks_below=1, deaf=True, failing=FAILING, impatient=True, repeats=outputs is not None
+            ),
+        ),
         limits=limits(reader),
         files=table.files,
         waits=(*table.waits, *master_waits(job, reader, master)),

@@ -46,8 +46,9 @@ class Process:
     node: index of the node that it plays, where that is not this one. ranks_below: how many generations below it the ranks are (1: its
     children), so that signals that are meant for ranks go to these; 0: it is one, or passes all signals on itself. deaf: it does not
     pass SIGTERM on, so its ranks get it directly, and it itself when they are gone. failing: texts in its output of which each says
-    that a rank has failed and that it ends the others; none where its own exit is what tells. may_end: a service that may end with 0
-    before the processes do.
+    that a rank has failed and that it ends the others; none where its own exit is what tells. impatient: it kills all its ranks as soon
+    as one has ended, so it is halted while they are being ended. repeats: what it writes to its standard output is in the files of its
+    ranks too, and goes nowhere. may_end: a service that may end with 0 before the processes do.
     """
 
     name: str
@@ -64,6 +65,8 @@ class Process:
     ranks_below: int = 0
     deaf: bool = False
     failing: tuple[str, ...] = ()
+    impatient: bool = False
+    repeats: bool = False
     may_end: bool = False
 
 

@@ -89,9 +89,10 @@ class Stopper:
         """A launcher that does not pass signals on is told when its ranks are gone, so that it can say what became of them."""
         deaf = [child for child in self._leaders() if child.process.deaf]
         for child in deaf:
-            if not tree.generation(child.identity.pid, child.process.ranks_below):
+            if not child.ranks():
                 os.kill(child.identity.pid, signal.SIGTERM)
-        if deaf and not self._told_all:
+                os.kill(child.identity.pid, signal.SIGCONT)
+        if deaf and self._killing_since is None:
             self._timers.append(self._loop.after(DEAF_S, self._look_at_deaf))
 
     def done(self) -> bool:
@@ -112,8 +113,10 @@ class Stopper:
 
 def _signal(child: Child, number: int) -> None:
     child.signalled.append(number)
+    if child.process.impatient:
+        os.kill(child.identity.pid, signal.SIGSTOP)
     if child.process.deaf:
-        for rank in tree.generation(child.identity.pid, child.process.ranks_below):
+        for rank in child.ranks():
             tree.send(rank, number)
     else:
         os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
