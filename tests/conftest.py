@@ -12,7 +12,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 # Tests of these folders start processes by their nature.
-WITH_PROCESSES = ("supervise", "cluster")
+WITH_PROCESSES = ("supervise", "cluster", "launchers")
 STARTERS = ((subprocess, "Popen"), (os, "fork"), (os, "forkpty"), (os, "posix_spawn"), (os, "posix_spawnp"), (os, "system"))
 
 
