@@ -1,6 +1,6 @@
 """Data-parallel training with MindSpore on CPUs: method msrun.
 
-    ranklaunch simulate --nodes 2 --slots 2 --method msrun -- examples/msrun_digits.py --checkpoint digits.ckpt
+    ranklaunch run --slots 2 --method msrun -- examples/msrun_digits.py --checkpoint digits.ckpt
 
 A small network learns scikit-learn's handwritten digits. Each rank has its own share of the images, and all ranks average their
 gradients with ops.AllReduce. On Ascend NPUs, leave device_target and the name of the CPUs' communication library ("mccl") out.

@@ -14,7 +14,7 @@ from ranklaunch.files import absolute, folder_of, join
 from ranklaunch.job import Job
 from ranklaunch.plan import File, Plan, RankLog, RankOutputs, Wait
 from ranklaunch.ranktable import RankTable
-from ranklaunch.reading import MASTER_ADDR, PYTHON, SLOTS, WAIT_S
+from ranklaunch.reading import HOSTS, MASTER_ADDR, PYTHON, SLOTS, WAIT_S
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
 from ranklaunch.verdict import Failure
@@ -79,6 +79,8 @@ OWN_LOGS = r"(?:worker_)?([0-9]+|scheduler)\.log"
 
 _FAILURE = re.compile(r"Worker process (?P<pid>[0-9]+) exit with exception\. Error code: (?P<code>-?[0-9]+)\.")
 FAILING = ("kill all other workers",)  # MindSpore 2.10: after a rank has failed, before it waits for the scheduler
+
+_LOOPBACK = re.compile(r"127\..*|::1|localhost")
 
 _LAYOUT = ("--worker_num", "--local_worker_num", "--master_addr", "--master_port", "--node_rank")
 _OUTPUT = ("--log_dir", "--worker_log_name")
@@ -251,6 +253,11 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         reader.problem(
             f"{reader.source(SLOTS)}: nodes have {_slots(job)} slots, but msrun numbers ranks by node rank times slots: "
             "expected the same number on every node; --method spawn takes any"
+        )
+    if len(job.nodes) > 1 and _LOOPBACK.fullmatch(job.master):
+        reader.problem(
+            f"{reader.told(HOSTS)}: node 0 is {job.master}, which every machine takes for itself, so that each msrun would start a "
+            "scheduler: expected an address that is node 0's alone; --method spawn or torchrun runs several nodes on one machine"
         )
     if reader.given(WORKER_NUM) and reader.get(WORKER_NUM) != job.world_size:
         reader.problem(

@@ -186,6 +186,13 @@ def test_refused(env: dict[str, str], words: list[str]) -> None:
     assert all(word in told for word in words), told
 
 
+@pytest.mark.parametrize("hosts", ["127.0.0.1,127.0.0.2", "localhost,b", "::1,::2"])
+def test_several_nodes_on_one_machine_are_refused(hosts: str) -> None:
+    told = problems(RANKLAUNCH_HOSTS=hosts)
+    assert f"RANKLAUNCH_HOSTS={hosts}" in told
+    assert "each msrun would start a scheduler" in told
+
+
 def test_all_problems_at_once() -> None:
     told = problems(program="train.sh", RANKLAUNCH_SLOTS="2,3", MSRUN_WORKER_NUM="8", MSRUN_MASTER_PORT="80")
     assert len(told.splitlines()) == 4
