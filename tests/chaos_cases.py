@@ -22,7 +22,8 @@ GO = (*START, "go")
 @dataclass(frozen=True)
 class Launcher:
     """A column. ranks: of the test's program on each node. names_ranks: whether a verdict has the rank. rank_table: whether it needs
-    one. training: whether it needs PyTorch. memory: in MB, for the case that runs out of it: enough for all but that."""
+    one. training: whether it needs PyTorch; launchers: another launcher. memory: in MB, for the case that runs out of it: enough for all
+    but that."""
 
     method: str
     ranks: int = SLOTS
@@ -30,11 +31,13 @@ class Launcher:
     rank_table: bool = False
     training: bool = False
     memory: int = 256
+    launchers: bool = False
 
 
 LAUNCHERS = (
     Launcher("spawn"),
     Launcher("torchrun", training=True, memory=1024),
+    Launcher("msrun", launchers=True, memory=1024),
     Launcher("ranktable", rank_table=True),
     Launcher("pytorch", ranks=1, names_ranks=False),
     Launcher("mpirun"),
@@ -124,7 +127,9 @@ DISK_FULL = Case(
     together=(0, 2),
     apart="a verdict on a disk without room may be missing",
     no_verdict=(1,),
-    without={"torchrun": "its ranks write into files themselves, on the same disk: a rank's own write fails, and so does the rank"},
+    without=dict.fromkeys(
+        ("torchrun", "msrun"), "its ranks write into files themselves, on the same disk: a rank's own write fails, and so does the rank"
+    ),
 )
 
 DISK_FULL_42 = DISK_FULL.with_(

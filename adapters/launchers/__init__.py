@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers import mpirun, plain, pytorch, ranktable, spawn, torchrun
+from ranklaunch.adapters.launchers import mpirun, msrun, plain, pytorch, ranktable, spawn, torchrun
 from ranklaunch.adapters.launchers.base import Launcher
 from ranklaunch.errors import nearest
 from ranklaunch.job import Job
@@ -12,6 +12,7 @@ from ranklaunch.settings import Reader
 LAUNCHERS: dict[str, Launcher] = {
     ranktable.NAME: ranktable,
     torchrun.NAME: torchrun,
+    msrun.NAME: msrun,
     pytorch.NAME: pytorch,
     mpirun.NAME: mpirun,
     spawn.NAME: spawn,

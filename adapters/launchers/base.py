@@ -69,8 +69,10 @@ def launcher_process(
     ranks_below: int = 0,
     deaf: bool = False,
     failing: tuple[str, ...] = (),
+    impatient: bool = False,
+    repeats: bool = False,
 ) -> Process:
-    """One process that starts this node's ranks itself. ranks_below, deaf, failing: as in Process."""
+    """One process that starts this node's ranks itself. ranks_below, deaf, failing, impatient, repeats: as in Process."""
     return Process(
         name=name,
         argv=argv,
@@ -81,6 +83,8 @@ def launcher_process(
         ranks_below=ranks_below,
         deaf=deaf,
         failing=failing,
+        impatient=impatient,
+        repeats=repeats,
     )
 
 

@@ -9,11 +9,11 @@ from ranklaunch import ranktable
 from ranklaunch.adapters.launchers import route
 from ranklaunch.adapters.launchers.ascend import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.base import attempt_dir, limits, nothing_to_explain, rank_process
-from ranklaunch.errors import ConfigError
+from ranklaunch.adapters.launchers.table import own_entry, own_path
 from ranklaunch.files import join
 from ranklaunch.job import Job, Node
 from ranklaunch.plan import File, Plan, Process, Wait
-from ranklaunch.ranktable import RankTable, Server
+from ranklaunch.ranktable import RankTable
 from ranklaunch.reading import WAIT_S
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
@@ -33,7 +33,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         )
         return Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader))
     try:
-        table, index = _table(job, reader)
+        table, index = own_entry(job, reader)
     except ranktable.NotReadyError as seen:
         reader.warn(f"rank table {job.rank_table}: {seen}; the ranks shown follow from the node and device counts")
         wait = Wait("rank table", job.rank_table, reader.get(WAIT_S), seen=str(seen))
@@ -41,32 +41,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     way = route.plan_table(job, reader, table, index)
     placed = _placed(job, reader, way.table, way.index)
     planned = _plan(placed, reader, templates, way.table.servers[way.index].ranks)
-    file = File(_own_path(job), ranktable.for_hccl(way.table))
+    file = File(own_path(job), ranktable.for_hccl(way.table))
     return dataclasses.replace(planned, files=way.files or (file,), waits=way.waits, gather=way.gather)
-
-
-def _table(job: Job, reader: Reader) -> tuple[RankTable, int]:
-    """The table, and which of its entries this container is."""
-    table = ranktable.load(job.rank_table, reader.files)
-    me = ranktable.Container(job.instance_name, job.host_ips, job.node_index, job.node.slots)
-    try:
-        index = ranktable.find(table, me)
-        _refuse_other_host(job, table.servers[index])
-    except ConfigError as error:
-        # The platform makes the table anew when it has replaced a node; until then the old one is there.
-        if job.attempt > 1:
-            msg = f"{error} (a table of an earlier attempt; this is attempt {job.attempt})"
-            raise ranktable.NotReadyError(msg) from None
-        msg = f"rank table {job.rank_table}: {error}"
-        raise ConfigError(msg) from None
-    return table, index
-
-
-def _refuse_other_host(job: Job, server: Server) -> None:
-    """A replaced node keeps its pod's name and index: only the host tells that the table is still that of the attempt before."""
-    if job.attempt > 1 and job.host_ip and server.server_id and job.host_ip not in (server.server_id, server.host_ip):
-        msg = f"it has this container on host {server.server_id}, but the host is {job.host_ip}"
-        raise ConfigError(msg)
 
 
 def _plan(job: Job, reader: Reader, templates: Templates, ranks: tuple[int, ...]) -> Plan:
@@ -77,7 +53,7 @@ def _plan(job: Job, reader: Reader, templates: Templates, ranks: tuple[int, ...]
 
 def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...], local_rank: int, rank: int) -> Process:
     env = {
-        "RANK_TABLE_FILE": _own_path(job),
+        "RANK_TABLE_FILE": own_path(job),
         "ASCEND_DEVICE_ID": str(local_rank),  # the logical id: the index among the container's own devices
         "DEVICE_ID": str(local_rank),
         "RANK_ID": str(rank),
@@ -87,10 +63,6 @@ def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...],
         env["ASCEND_PROCESS_LOG_PATH"] = join(attempt_dir(job), f"ascend/rank_{rank}")
     process = rank_process(job, reader, templates, argv, local_rank, env, rank=rank)
     return dataclasses.replace(process, copies=_copies(job, process, local_rank))
-
-
-def _own_path(job: Job) -> str:
-    return join(attempt_dir(job), "ranktable.json")
 
 
 def _copies(job: Job, process: Process, local_rank: int) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class Failure:
     """What a launcher's own output says of the rank that failed first.
 
     exit_code: 128+N when signal N killed it. node: None for the node that ran it. last_lines: of that rank, where the output has
-    them. victims: (rank, signal) of those that the launcher ended.
+    them. victims: (rank, signal) of those that the launcher ended. at: monotonic seconds, where it is known when the rank ended.
     """
 
     rank: int | None
@@ -83,6 +83,7 @@ class Failure:
     node: int | None = None
     last_lines: tuple[str, ...] = ()
     victims: tuple[tuple[int, int], ...] = ()
+    at: float | None = None
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:

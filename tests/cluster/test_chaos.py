@@ -259,7 +259,7 @@ def as_table(rows: Rows) -> Iterator[str]:
 def cells() -> Iterator[Any]:
     for launcher in LAUNCHERS:
         for case in (*CASES, *EVENTS):
-            marks = [pytest.mark.training] if launcher.training else []
+            marks = [pytest.mark.training] if launcher.training else [pytest.mark.launchers] if launcher.launchers else []
             if launcher.method in case.broken:
                 marks.append(pytest.mark.xfail(strict=True, reason=case.broken[launcher.method]))
             if launcher.method not in case.without:

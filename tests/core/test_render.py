@@ -40,6 +40,7 @@ OTHERS = {
 GIVEN: dict[str, Any] = {
     "node_rank": 1, "master_addr": "h0", "master_port": 1, "extra": (), "appended": (), "mpirun": "mpirun", "version": "4",
     "hostfile": "/hostfile", "ssh": "/config", "port": 1, "forwarded": ("A",), "added": {"B": "b"}, "last": (),
+    "log_dir": "/logs/msrun", "cluster_time_out": 600, "rank_table_file": "", "interpreter": (),
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan import Process
 from ranklaunch.settings import clipped
 from ranklaunch.supervise import tree
+from ranklaunch.supervise.below import Below
 from ranklaunch.supervise.output import PipeReader
 from ranklaunch.supervise.signals import Signals, block, unblock
 
@@ -32,10 +33,18 @@ class Child:
     ended_at: float = 0.0  # monotonic seconds
     said: bytes | None = None  # the last of its output when what it writes stopped to count
     signalled: list[int] = field(default_factory=list)
+    below: Below | None = None
 
     @property
     def alive(self) -> bool:
         return self.status is None
+
+    def ranks(self) -> list[tree.Identity]:
+        """Of a launcher: those that live. Where its files do not tell them, whoever is where they are."""
+        if self.process.carriers:
+            return tree.carried(self.identity.pid, self.process.carriers)
+        known = self.below.ranks() if self.below else None
+        return tree.generation(self.identity.pid, self.process.ranks_below) if known is None else known
 
     @property
     def code(self) -> int:
@@ -120,7 +129,7 @@ def _become(process: Process, path: str, env: dict[str, str], output: int, signa
             os._exit(CANNOT_EXECUTE)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
-        os.dup2(output, 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY) if process.repeats else output, 1)
         os.dup2(output, 2)
         if process.cwd:
             os.chdir(process.cwd)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ranklaunch.supervise.inotify import Inotify
 from ranklaunch.supervise.loop import Loop, Timer
@@ -17,12 +17,17 @@ LOOK_AGAIN_S = 0.5
 
 
 class Follower:
-    """pattern: for paths below folder; its group that matches is the key of one of the outputs."""
+    """pattern: for paths below folder; its group that matches is the key of one of the outputs. on_file: called when there is a new
+    one."""
 
-    def __init__(self, folder: str, pattern: str, outputs: Mapping[str, Output], loop: Loop) -> None:
+    def __init__(
+        self, folder: str, pattern: str, outputs: Mapping[str, Output], loop: Loop, on_file: Callable[[], None] = lambda: None
+    ) -> None:
         os.makedirs(folder, exist_ok=True)
         self._pattern = re.compile(pattern)
         self._outputs = outputs
+        self._on_file = on_file
+        self._seen: set[str] = set()
         self._loop = loop
         self._offsets: dict[str, int] = _sizes(folder)  # what an earlier start left is not shown again
         self._folder = folder
@@ -90,11 +95,16 @@ class Follower:
         output = self._outputs.get(match[match.lastindex or 0]) if match else None
         if not output:
             return
+        if path not in self._seen:
+            self._seen.add(path)
+            self._on_file()
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return
         try:
+            if os.fstat(fd).st_size < self._offsets.get(path, 0):  # emptied by a launcher that starts anew
+                self._offsets[path] = 0
             while not self._paused and (data := os.pread(fd, READ, self._offsets.get(path, 0))):
                 whole = len(data) if self._last or len(data) == READ else _whole(data)
                 if not whole:

@@ -44,12 +44,13 @@ class Ending:
 @dataclass(frozen=True)
 class Evidence:
     """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
-    explain: which rank failed, by a launcher's own output. told: what a process that is itself a ranklaunch has found. wall: monotonic
-    seconds to those since 1970, by node 0's clock."""
+    explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen and was not well.
+    told: what a process that is itself a ranklaunch has found. wall: monotonic seconds to those since 1970, by node 0's clock."""
 
     memory: Memory
     explain: Explain
     told: Told
+    end_of_rank: Callable[[Child, int], Failure | None]
     last_lines_of_rank: Callable[[int], tuple[str, ...]]
     wall: Callable[[float], float]
 
@@ -158,7 +159,7 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     text = tail.decode(errors="replace")
     told = evidence.explain(child.process, text)
     failure = told or Failure(child.process.rank, child.code, child.signal, child.identity.pid)
-    at = evidence.wall(child.ended_at)
+    at = evidence.wall(child.ended_at if failure.at is None else failure.at)
     words = failure.last_lines or (evidence.last_lines_of_rank(failure.rank) if failure.rank is not None else ())
     # What a launcher writes when it ends its ranks is not what the rank died of.
     error = known("\n".join(words) if told else text)
@@ -177,7 +178,8 @@ def _below(plan: Plan, child: Child, failure: Failure, evidence: Evidence, at: f
         lines = evidence.last_lines_of_rank(rank) if rank != failure.rank else ()
         error = known("\n".join(lines)) if lines else None
         if error and error.kind != blame.CONSEQUENCE:
-            told = Failure(rank, failure.exit_code if failure.exit_code < 128 else 1)
+            seen = evidence.end_of_rank(child, rank)
+            told = seen or Failure(rank, failure.exit_code if failure.exit_code < 128 else 1)
             culprit = _culprit(plan, child, told, lines, error, at + AFTER)
             yield Suspect(culprit.node, at + AFTER, "failed", culprit.exit_code, "", culprit)
 

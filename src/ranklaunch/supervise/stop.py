@@ -94,8 +94,9 @@ class Stopper:
             return
         deaf = [child for child in self._leaders() if child.process.deaf]
         for child in deaf:
-            if not ranks_of(child):
+            if not child.ranks():
                 os.kill(child.identity.pid, signal.SIGTERM)
+                os.kill(child.identity.pid, signal.SIGCONT)
         self._carrying = bool(self._carried())
         if deaf or self._carrying:
             self._timers.append(self._loop.after(DEAF_S, self._look_at_deaf))
@@ -127,17 +128,13 @@ class Stopper:
 
 def _signal(child: Child, number: int) -> None:
     child.signalled.append(number)
+    if child.process.impatient:
+        os.kill(child.identity.pid, signal.SIGSTOP)
     if child.process.deaf:
-        for rank in ranks_of(child):
+        for rank in child.ranks():
             tree.send(rank, number)
     else:
         os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
-
-
-def ranks_of(child: Child) -> list[tree.Identity]:
-    """The living ranks that a launcher has on this node."""
-    process, pid = child.process, child.identity.pid
-    return tree.carried(pid, process.carriers) if process.carriers else tree.generation(pid, process.ranks_below)
 
 
 def _children() -> bool:

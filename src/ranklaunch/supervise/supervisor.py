@@ -21,10 +21,11 @@ from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import DEFECT, ConfigError, MissingProgramError, RanklaunchError, WaitError
 from ranklaunch.files import Files
-from ranklaunch.plan import File, Plan, Process, RankLog, Wait, as_json
+from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs, Wait, as_json
 from ranklaunch.settings import Known
 from ranklaunch.supervise import child as children
 from ranklaunch.supervise import judge, memory, tree
+from ranklaunch.supervise.below import Below, End
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.console import Console
 from ranklaunch.supervise.follow import Follower
@@ -35,7 +36,7 @@ from ranklaunch.supervise.output import Output, PipeReader, make_pipe
 from ranklaunch.supervise.record import Record, make_private, now, write_file
 from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
 from ranklaunch.supervise.stop import LEADERS_SHARE, Stopper
-from ranklaunch.verdict import Verdict
+from ranklaunch.verdict import Failure, Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.demux import Demux
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 LEAST_FLUSH_S = 1.0
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
+LOOK_AT_LAUNCHER_S = 0.25
 SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end
 MOST_OFFERED = 4096  # characters
 MOST_COPIED = 1024 * 1024
@@ -341,6 +343,8 @@ class Supervisor:
             os.close(child.pidfd)
         if child.reader:
             child.reader.drain()
+        if child.below:
+            child.below.close()
         self._record.event(
             "exit", name=child.process.name, rank=child.process.rank, pid=pid, exit_code=child.code,
             signal=name_of(child.signal) if child.signal else None, max_rss_kb=max_rss_kb,
@@ -381,25 +385,43 @@ class Supervisor:
         if self.ending or child.signalled or not failing or child.identity.pid in self._failing:
             return
         if child.alive and any(text.encode() in child.reader.output.tail for text in failing):  # type: ignore[union-attr]
-            self._failing.add(child.identity.pid)
-            self._record.event("failing", name=child.process.name)
-            reason = f"{child.process.name} says that a rank of it has failed"
-            self._nodes.fail(lambda: judge.first_word(self.plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
-            # The other nodes wait for what it tells then, until the grace is over.
-            share = LEADERS_SHARE if self.plan.muster else 1
-            self._loop.after(self.plan.limits.grace_s * share, lambda: self._kill_ranks(child))
-            self._loop.after(1.0, lambda: self._look_at_launcher(child, None))
+            self._on_failing(child, f"{child.process.name} says that a rank of it has failed")
+
+    def _on_rank_end(self, child: Child, end: End) -> None:
+        """Seen here before its launcher says so, or where that is told to say nothing."""
+        if not child.process.impatient:
+            return
+        self._record.event(
+            "exit", name=f"rank {end.rank}", rank=end.rank, pid=end.pid, exit_code=end.code,
+            signal=name_of(end.signal) if end.signal else None, max_rss_kb=None,
+        )  # fmt: skip
+        if not end.code:
+            self._finishes.append(Finish(self.plan.job.node_index, end.rank, self._nodes.wall(end.at)))
+        elif child.alive and not self.ending and child.identity.pid not in self._failing:
+            self._on_failing(child, f"a rank of {child.process.name} has failed")
+
+    def _on_failing(self, child: Child, reason: str) -> None:
+        self._failing.add(child.identity.pid)
+        self._record.event("failing", name=child.process.name)
+        self._nodes.fail(lambda: judge.first_word(self.plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
+        # The other nodes wait for what it tells then, until the grace is over.
+        share = LEADERS_SHARE if self.plan.muster else 1
+        self._loop.after(self.plan.limits.grace_s * share, lambda: self._kill_ranks(child))
+        self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at_launcher(child, None))
 
     def _look_at_launcher(self, child: Child, alone_since: float | None) -> None:
-        """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone."""
+        """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone, msrun for its scheduler."""
         if not child.alive or self.ending:
             return
         now = self._loop.clock()
+        if not child.ranks():
+            for target in tree.descendants(child.identity.pid):
+                tree.send(target, signal.SIGTERM)
         alone_since = None if tree.descendants(child.identity.pid) else alone_since or now
         if alone_since and now - alone_since > SILENT_LAUNCHER_S:
             tree.send(child.identity, signal.SIGKILL)
         else:
-            self._loop.after(1.0, lambda: self._look_at_launcher(child, alone_since))
+            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at_launcher(child, alone_since))
 
     def _kill_ranks(self, child: Child) -> None:
         """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
@@ -411,8 +433,7 @@ class Supervisor:
         """The processes that signals for ranks are meant for."""
         found = []
         for child in self._leaders():
-            below = child.process.ranks_below
-            found += tree.generation(child.identity.pid, below) if below else [child.identity]
+            found += child.ranks() if child.process.ranks_below else [child.identity]
         return found
 
     def _leaders(self) -> list[Child]:
@@ -480,10 +501,19 @@ class Supervisor:
             os.close(writable)
         started.reader = PipeReader(readable, output, self._loop, lambda: self._on_output(started))
         self._readers.append(started.reader)
+        if process.ranks_below and self.plan.outputs:
+            started.below = self._look_below(started, self.plan.outputs)
         self._running[started.identity.pid] = started
         if started.pidfd >= 0:
             self._loop.on_readable(started.pidfd, lambda: self._on_pidfd(started.identity.pid))
         self._record.event("spawn", name=process.name, rank=process.rank, pid=started.identity.pid)
+
+    def _look_below(self, child: Child, outputs: RankOutputs) -> Below:
+        def on_start(rank: int, pid: int) -> None:
+            if child.process.impatient:
+                self._record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
+
+        return Below(child.identity, child.process.ranks_below, outputs, self._loop, on_start, lambda end: self._on_rank_end(child, end))
 
     def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[[bytes], None] | None = None) -> Output:
         for path in paths:
@@ -507,7 +537,12 @@ class Supervisor:
     def _follow(self) -> None:
         assert self.plan.outputs
         outputs = {log.key: self._output_of(log) for log in self.plan.outputs.logs}
-        self._follower = Follower(self.plan.outputs.folder, self.plan.outputs.pattern, outputs, self._loop)
+        self._follower = Follower(self.plan.outputs.folder, self.plan.outputs.pattern, outputs, self._loop, self._on_rank_file)
+
+    def _on_rank_file(self) -> None:
+        for child in self._running.values():
+            if child.below:
+                child.below.expect()
 
     def _on_trouble(self, text: str) -> None:
         self._trouble.append(text)
@@ -546,11 +581,20 @@ class Supervisor:
     def _evidence(self) -> judge.Evidence:
         return judge.Evidence(
             memory=memory.look().since(self._memory_before),
-            explain=lambda process, tail: self._explain(process, tail) if process in self.plan.processes else None,
+            explain=self._explained,
+            end_of_rank=lambda child, rank: child.below.failure(rank) if child.below else None,
             told=self._told,
             wall=self._nodes.wall,
             last_lines_of_rank=self._last_lines_of_rank,
         )
+
+    def _explained(self, process: Process, tail: str) -> Failure | None:
+        """Which rank of a launcher failed first: by its own words, and by what was seen of its ranks."""
+        if process not in self.plan.processes:
+            return None
+        failure = self._explain(process, tail)
+        child = next(child for child in self._ended if child.process is process)
+        return child.below.complete(failure) if child.below and not child.signalled else failure
 
     def _last_lines_of_rank(self, rank: int) -> tuple[str, ...]:
         """Of a rank that a launcher started: from the files that it wrote."""

@@ -48,6 +48,16 @@ def entry(pid: int) -> Entry | None:
     return Entry(parent=int(fields[1]), state=chr(fields[0][0]), start=int(fields[19]), name=name)
 
 
+def wait_status(process: Identity) -> int | None:
+    """Of one that has ended and whose parent has not fetched it yet; None where that is too late, or not ours to know."""
+    try:
+        with open(f"/proc/{process.pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return int(fields[49]) if fields[0] == b"Z" and int(fields[19]) == process.start else None
+
+
 def identify(pid: int) -> Identity:
     found = entry(pid)
     return Identity(pid, found.start if found else 0)

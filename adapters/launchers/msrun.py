@@ -1,0 +1,289 @@
+"""One msrun per node (MindSpore >= 2.3.0), as ModelArts starts it with MA_RUN_METHOD=msrun."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import NamedTuple
+
+from ranklaunch import ranktable, settings
+from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
+from ranklaunch.adapters.launchers.base import address, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.table import own_entry, own_path
+from ranklaunch.files import absolute, folder_of, join
+from ranklaunch.job import Job
+from ranklaunch.plan import File, Plan, RankLog, RankOutputs, Wait
+from ranklaunch.ranktable import RankTable
+from ranklaunch.reading import HOSTS, MASTER_ADDR, PYTHON, SLOTS, WAIT_S
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+from ranklaunch.verdict import Failure
+
+NAME = "msrun"
+
+LOWEST_PORT = 1024
+SHOWN = 8  # nodes or servers in a message
+GROUP_LIST = "0.1"  # the form that ModelArts writes, which MindSpore does not read
+
+
+def _port(value: str) -> int:
+    return settings.whole(value, LOWEST_PORT, 65535)
+
+
+def _cluster_seconds(value: str) -> int:
+    """msrun takes whole seconds, and a negative number for no end."""
+    number = value.strip(" \t")
+    return -settings.positive(number[1:]) if number.startswith("-") else settings.positive(number)
+
+
+MASTER_PORT = Variable(
+    ANY_MASTER_PORT.value, (*ANY_MASTER_PORT.names, "MSRUN_MASTER_PORT"), _port, 8118,
+    "port of the scheduler on node 0", option=ANY_MASTER_PORT.option,
+)  # fmt: skip
+WORKER_NUM = Variable(
+    "worker_num", ("MSRUN_WORKER_NUM",), settings.positive, 0, "number of ranks of the whole job", default_text="the sum of all slots",
+)  # fmt: skip
+SCHEDULER = Variable(
+    MASTER_ADDR.value, (*MASTER_ADDR.names, "MSRUN_MASTER_ADDR"), settings.host, "",
+    "host name or address of node 0, where the scheduler runs",
+    option=MASTER_ADDR.option, default_text=MASTER_ADDR.default_text,
+)  # fmt: skip
+LOGS = Variable(
+    "msrun_log_dir", ("MSRUN_LOG_DIR",), settings.text, "", "folder of msrun's own log files; attempts after the first have one each in it",
+    default_text="msrun in the attempt's folder",
+)  # fmt: skip
+CLUSTER_TIME_OUT = Variable(
+    "cluster_time_out", ("MSRUN_CLUSTER_TIME_OUT",), _cluster_seconds, 600,
+    "seconds that MindSpore waits until all ranks have joined; a negative number: without end",
+)  # fmt: skip
+OWN_TABLE = Variable(
+    "msrun_rank_table", ("MSRUN_RANK_TABLE_FILE",), settings.text, "", "rank table (version 1.x) that msrun gives to the ranks",
+    default_text="with MS_RANKTABLE_ENABLE=true the job's rank table, else none",
+)  # fmt: skip
+TABLE_WANTED = Variable(
+    "ms_ranktable_enable", ("MS_RANKTABLE_ENABLE",), settings.text, "", "true: msrun is given the job's rank table; no other word is",
+)  # fmt: skip
+EXTRA: Variable[tuple[str, ...]] = Variable(
+    "extra_msrun_params", ("RANKLAUNCH_EXTRA_MSRUN_PARAMS",), settings.words, (),
+    "further options of msrun; the last of two equal options wins, so they add to or override ranklaunch's",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (
+    MASTER_PORT, WORKER_NUM, SCHEDULER, LOGS, CLUSTER_TIME_OUT, TABLE_WANTED, OWN_TABLE, EXTRA,
+)  # fmt: skip
+
+# What msrun itself starts without a `python` before it.
+_INTERPRETERS = ("python", "python3", "pytest")
+
+OWN_LOGS = r"(?:worker_)?([0-9]+|scheduler)\.log"
+
+_FAILURE = re.compile(r"Worker process (?P<pid>[0-9]+) exit with exception\. Error code: (?P<code>-?[0-9]+)\.")
+FAILING = ("kill all other workers",)  # MindSpore 2.10: after a rank has failed, before it waits for the scheduler
+
+_LOOPBACK = re.compile(r"127\..*|::1|localhost")
+
+_LAYOUT = ("--worker_num", "--local_worker_num", "--master_addr", "--master_port", "--node_rank")
+_OUTPUT = ("--log_dir", "--worker_log_name")
+
+
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    extra = reader.get(EXTRA)
+    _lint(job, reader, extra)
+    table = _table(job, reader)
+    master = reader.get(SCHEDULER) if reader.given(SCHEDULER) else job.master
+    log_dir = _log_dir(job, reader)
+    outputs = None if _given(extra, _OUTPUT) else _outputs(job, reader, templates, log_dir)
+    argv = templates.command(
+        "msrun/command.j2",
+        job=job,
+        master_addr=address(reader.address_of(master)),
+        master_port=reader.get(MASTER_PORT),
+        log_dir=log_dir,
+        cluster_time_out=reader.get(CLUSTER_TIME_OUT),
+        rank_table_file=table.path,
+        extra=extra,
+        interpreter=_interpreter(job, reader),
+    )
+    return Plan(
+        job=job,
+        method=NAME,
+        why="",
+        processes=(
+            launcher_process(
+                job, reader, NAME, argv, ranks_below=1, deaf=True, failing=FAILING, impatient=True, repeats=outputs is not None
+            ),
+        ),
+        limits=limits(reader),
+        files=table.files,
+        waits=(*table.waits, *master_waits(job, reader, master)),
+        outputs=outputs,
+        by_address=len(job.nodes) > 1,  # msrun starts the scheduler where it finds this address; before 2.5 it knows no names
+    )
+
+
+def explain(tail: str) -> Failure | None:
+    """msrun exits with 1 whatever happened; the process and its code are in the error that it logs. It does not say which rank that
+    was. Read as MindSpore 2.10 writes it."""
+    found = _FAILURE.search(tail)
+    if not found:
+        return None
+    code = int(found["code"])
+    return Failure(None, 128 - code if code < 0 else code, max(0, -code), int(found["pid"]))
+
+
+def _log_dir(job: Job, reader: Reader) -> str:
+    """msrun empties files of its names, so that no two attempts may have one folder."""
+    given = reader.get(LOGS)
+    if not given:
+        return join(attempt_dir(job), NAME)
+    folder = absolute(given, reader.cwd)
+    return folder if job.attempt == 1 else join(folder, f"attempt_{job.attempt}")
+
+
+def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
+    """msrun's own files. It repeats what is in them, but does not say whose the lines are."""
+    logs = [RankLog(str(r), r, rank_log(job, r), rank_tag(job, reader, templates, i, r)) for i, r in enumerate(job.node.ranks)]
+    scheduler = RankLog("scheduler", None, join(attempt_dir(job), "scheduler.log"), "[scheduler] ")
+    return RankOutputs(folder, OWN_LOGS, (*logs, scheduler))
+
+
+def _interpreter(job: Job, reader: Reader) -> tuple[str, ...]:
+    """Words before the program: msrun starts it with `python`, whatever that is, but takes the words python and python3 itself."""
+    if job.program.path in _INTERPRETERS and not job.program.module:
+        return ()
+    name = job.python.rpartition("/")[2]
+    if name not in ("python", "python3"):
+        name = _beside(job, reader)
+    return (name,) if job.program.module or name != "python" else ()
+
+
+def _beside(job: Job, reader: Reader) -> str:
+    """The python or python3 beside an interpreter of another name: its folder comes first on PATH."""
+    asked = reader.told(PYTHON)
+    for name in ("python", "python3"):
+        path = join(folder_of(job.python), name)
+        if "/" in job.python and reader.files.exists(absolute(path, reader.cwd)):
+            reader.warn(f"{asked}: msrun starts ranks with python or python3 from PATH, so {path} is what runs")
+            return name
+    reader.problem(
+        f"{asked}: msrun starts ranks with python or python3 from PATH: expected an interpreter of one of these names; "
+        "--method spawn takes any"
+    )
+    return "python"
+
+
+# The rank table
+
+
+class Table(NamedTuple):
+    """What msrun is told of the rank table. path: "" for none."""
+
+    path: str = ""
+    files: tuple[File, ...] = ()
+    waits: tuple[Wait, ...] = ()
+
+
+def _table(job: Job, reader: Reader) -> Table:
+    path, source = _table_path(job, reader)
+    if not path:
+        if job.rank_table:
+            reader.warn(f"method msrun does not use the rank table {job.rank_table}: MS_RANKTABLE_ENABLE is not true")
+        return Table()
+    try:
+        table, index = own_entry(dataclasses.replace(job, rank_table=path), reader)
+    except ranktable.NotReadyError as seen:
+        return Table(path, waits=(Wait("rank table", path, reader.get(WAIT_S), seen=str(seen)),))
+    _check_table(job, reader, table, index, f"{source}: rank table {path}")
+    if table.version != GROUP_LIST:
+        return Table(path)
+    own = own_path(job)
+    return Table(own, files=(File(own, ranktable.for_hccl(table)),))
+
+
+def _table_path(job: Job, reader: Reader) -> tuple[str, str]:
+    """The path, and who wants it."""
+    if reader.given(OWN_TABLE):
+        path = absolute(ranktable.path_of(reader.get(OWN_TABLE), reader.files), reader.cwd)
+        return path, reader.told(OWN_TABLE)
+    if reader.get(TABLE_WANTED) != "true":
+        if reader.given(TABLE_WANTED):
+            reader.warn(f"{reader.told(TABLE_WANTED)}: msrun uses a rank table only where this is the word true")
+        return "", ""
+    if not job.rank_table:
+        reader.problem(
+            "MS_RANKTABLE_ENABLE=true, but there is no rank table: RANK_TABLE_FILE is not set, and none of "
+            f"{', '.join(ranktable.DEFAULT_PATHS)} exists; set it, or unset MS_RANKTABLE_ENABLE"
+        )
+    return job.rank_table, "MS_RANKTABLE_ENABLE=true"
+
+
+def _check_table(job: Job, reader: Reader, table: RankTable, index: int, what: str) -> None:
+    """msrun numbers ranks by node and slot. HCCL takes those of the table, so they must be the same."""
+    if table.version == "2.0":
+        reader.problem(f"{what} has version 2.0: expected one that MindSpore reads, 1.0 or 1.2; --method ranktable takes any")
+        return
+    if index != job.node_index:
+        reader.problem(f"{what} has this container as number {index} of its servers, but it is node {job.node_index}: expected the same")
+    expected = [tuple(node.ranks) for node in job.nodes]
+    found = [tuple(server.ranks) for server in table.servers]
+    if found != expected:
+        reader.problem(
+            f"{what} has ranks {_spans(found)} on its servers, but msrun numbers them {_spans(expected)}, by node and slot: "
+            "expected the same; --method ranktable follows the table"
+        )
+
+
+def _spans(ranks: list[tuple[int, ...]]) -> str:
+    """The ranks of each server, in short."""
+    shown = [f"{r[0]}-{r[-1]}" if len(r) > 1 and r == tuple(range(r[0], r[-1] + 1)) else ",".join(map(str, r)) for r in ranks[:SHOWN]]
+    return " and ".join(shown) + (f" and on ({len(ranks)} servers)" if len(ranks) > SHOWN else "")
+
+
+# What cannot work
+
+
+def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
+    program = job.program
+    if not program.is_python and program.path not in _INTERPRETERS:
+        reader.problem(
+            f"program {settings.clipped(program.path)!r}: msrun starts everything with python: expected a .py file or -m MODULE; "
+            "--method spawn starts scripts and executables"
+        )
+    if job.slots_differ:
+        reader.problem(
+            f"{reader.source(SLOTS)}: nodes have {_slots(job)} slots, but msrun numbers ranks by node rank times slots: "
+            "expected the same number on every node; --method spawn takes any"
+        )
+    if len(job.nodes) > 1 and _LOOPBACK.fullmatch(job.master):
+        reader.problem(
+            f"{reader.told(HOSTS)}: node 0 is {job.master}, which every machine takes for itself, so that each msrun would start a "
+            "scheduler: expected an address that is node 0's alone; --method spawn or torchrun runs several nodes on one machine"
+        )
+    if reader.given(WORKER_NUM) and reader.get(WORKER_NUM) != job.world_size:
+        reader.problem(
+            f"{reader.told(WORKER_NUM)} contradicts the job, which has {job.world_size} ranks on {len(job.nodes)} "
+            f"node{'s' if len(job.nodes) > 1 else ''}: unset it"
+        )
+    _lint_extra(reader, extra)
+    if len(job.nodes) == 1 and any(candidate.source == "MSRUN_MASTER_ADDR" for candidate in reader.candidates(SCHEDULER)):
+        reader.warn("one node: MSRUN_MASTER_ADDR is not used")
+
+
+def _slots(job: Job) -> str:
+    return ",".join(str(node.slots) for node in job.nodes[:SHOWN]) + (",..." if len(job.nodes) > SHOWN else "")
+
+
+def _lint_extra(reader: Reader, extra: tuple[str, ...]) -> None:
+    source = reader.source(EXTRA)
+    for name in _given(extra, _LAYOUT):
+        reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
+    for name in _given(extra, _OUTPUT):
+        reader.warn(f"{source} has its own {name}: the lines of ranks have no tags and no logs of their own then")
+    if _given(extra, ("--join",)):
+        reader.warn(f"{source} has its own --join: unless it is True, msrun does not wait for its ranks, and the job ends at once")
+
+
+def _given(words: tuple[str, ...], options: tuple[str, ...]) -> tuple[str, ...]:
+    """Which of the options are among the words, in full or as a beginning, which msrun takes too."""
+    names = {word.partition("=")[0] for word in words if word.startswith("--") and len(word) > len("--")}
+    return tuple(option for option in options if any(option.startswith(name) for name in names))

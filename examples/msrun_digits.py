@@ -1,0 +1,182 @@
+"""Data-parallel training with MindSpore on CPUs: method msrun.
+
+    ranklaunch run --slots 2 --method msrun -- examples/msrun_digits.py --checkpoint digits.ckpt
+
+A small network learns scikit-learn's handwritten digits. Each rank has its own share of the images, and all ranks average their
+gradients with ops.AllReduce. On Ascend NPUs, leave device_target and the name of the CPUs' communication library ("mccl") out.
+
+msrun also runs this script once as the scheduler, on the node of rank 0. That run stays inside init() until the ranks have ended, so
+whatever only ranks should do must come after init().
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+
+import mindspore as ms
+import numpy as np
+from mindspore import nn, ops
+from mindspore.communication import get_group_size, get_rank, init, release
+from sklearn.datasets import load_digits
+
+TEST_IMAGES = 360
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train on digits, as one rank of a job.", allow_abbrev=False)
+    parser.add_argument("--epochs", type=int, default=5, help="epochs of this start, on top of those in the checkpoint")
+    parser.add_argument("--batch_size", type=int, default=16, help="images per step and rank")
+    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--checkpoint", type=Path, default=Path("digits.ckpt"), help="read at the start if it is there")
+    options, unknown = parser.parse_known_args()  # platforms add arguments of their own
+    ms.set_device("CPU")
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    init("mccl")
+    say(f"{get_group_size()} ranks; ignored arguments: {unknown}")
+    Training(options).run()
+    release()
+
+
+class Training:
+    def __init__(self, options: argparse.Namespace) -> None:
+        ms.set_seed(0)  # the same first weights on all ranks
+        self.options = options
+        self.stop = StopRequest()
+        self.train_set, self.test_set = load_data()
+        self.network = make_network()
+        self.optimizer = nn.Adam(self.network.trainable_params(), learning_rate=options.lr)
+        self.gradients = ms.value_and_grad(self.loss, None, self.optimizer.parameters)
+        self.cross_entropy = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+        self.add_up = ops.AllReduce(ops.ReduceOp.SUM)
+
+    def run(self) -> None:
+        done = self.resume()
+        for epoch in range(done + 1, done + self.options.epochs + 1):
+            started = time.monotonic()
+            loss = self.train_epoch(epoch)
+            if loss is None:
+                self.save(epoch - 1)
+                say(f"stopped in epoch {epoch}: the next start repeats it")
+                return
+            self.report(epoch, done + self.options.epochs, loss, time.monotonic() - started)
+            self.save(epoch)
+
+    def loss(self, images: ms.Tensor, labels: ms.Tensor) -> ms.Tensor:
+        return self.cross_entropy(self.network(images), labels)
+
+    def train_epoch(self, epoch: int) -> float | None:
+        """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
+        losses = []
+        for images, labels in self.batches(epoch):
+            loss, gradients = self.gradients(images, labels)
+            asked, means = self.on_all_ranks(gradients)
+            if asked:
+                return None
+            self.optimizer(means)
+            losses.append(float(loss.asnumpy()))
+        return sum(losses) / len(losses)
+
+    def on_all_ranks(self, gradients: tuple[ms.Tensor, ...]) -> tuple[bool, tuple[ms.Tensor, ...]]:
+        """Whether any rank was asked to stop, and the mean gradients: in one message, since each takes its time.
+
+        The signal reaches the ranks between different steps. A rank that left on its own would leave the others waiting for its
+        gradients, so all ask each other and all stop before the same step.
+        """
+        flat = np.concatenate([[float(self.stop.received)], *(gradient.asnumpy().ravel() for gradient in gradients)])
+        asked, *sums = np.split(self.add_up(ms.Tensor(flat, ms.float32)).asnumpy(), np.cumsum([1, *(g.size for g in gradients)])[:-1])
+        means = (ms.Tensor(total.reshape(g.shape) / get_group_size(), g.dtype) for total, g in zip(sums, gradients))
+        return bool(asked[0]), tuple(means)
+
+    def batches(self, epoch: int) -> list[tuple[ms.Tensor, ms.Tensor]]:
+        """This rank's share: another shuffle in each epoch, the same one on all ranks, and as many batches on each."""
+        images, labels = self.train_set
+        order = np.random.default_rng(epoch).permutation(len(labels))
+        share = order[get_rank() :: get_group_size()][: len(labels) // get_group_size()]
+        starts = range(0, len(share), self.options.batch_size)
+        return [(ms.Tensor(images[part]), ms.Tensor(labels[part])) for s in starts for part in (share[s : s + self.options.batch_size],)]
+
+    def resume(self) -> int:
+        """How many epochs are done: those of the checkpoint, or 0 without one."""
+        # Rank 0 alone reads the file, which needs to be on no other node; the others add zeros to what it has.
+        path, found = self.options.checkpoint, {}
+        if get_rank() == 0 and path.exists():
+            found = ms.load_checkpoint(str(path))
+        done = int(self.from_rank_0(found.get("epoch"), np.zeros(1))[0])
+        if done:
+            for parameter in self.optimizer_and_network():
+                value = self.from_rank_0(found.get(parameter.name), parameter.asnumpy())
+                parameter.set_data(ms.Tensor(value, parameter.dtype))
+            say(f"resumed from {path} at epoch {done}")
+        return done
+
+    def from_rank_0(self, value: ms.Parameter | None, like: np.ndarray) -> np.ndarray:
+        # The CPUs' library adds floats up, and nothing else.
+        own = np.zeros(like.shape) if value is None else value.asnumpy().reshape(like.shape)
+        return self.add_up(ms.Tensor(own, ms.float32)).asnumpy()
+
+    def optimizer_and_network(self) -> list[ms.Parameter]:
+        return list({p.name: p for cell in (self.network, self.optimizer) for p in cell.get_parameters()}.values())
+
+    def save(self, epoch: int) -> None:
+        if get_rank() != 0:
+            return
+        path = self.options.checkpoint
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"unfinished-{path.stem}.ckpt")
+        state = [{"name": p.name, "data": p} for p in self.optimizer_and_network()]
+        ms.save_checkpoint([*state, {"name": "epoch", "data": ms.Tensor([epoch], ms.int32)}], str(unfinished))
+        os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
+
+    def report(self, epoch: int, last: int, loss: float, seconds: float) -> None:
+        line = f"epoch {epoch}/{last}  loss {loss:.4f}  {seconds:.1f} s"
+        if get_rank() == 0:
+            line += f"  test accuracy {self.accuracy():.1%}"
+        tell(line)
+
+    def accuracy(self) -> float:
+        images, labels = self.test_set
+        return float((self.network(ms.Tensor(images)).asnumpy().argmax(axis=1) == labels).mean())
+
+
+class StopRequest:
+    """SIGTERM, noted when it arrives and obeyed before the next step."""
+
+    def __init__(self) -> None:
+        self.received = False
+        signal.signal(signal.SIGTERM, self.note)
+
+    def note(self, signum: int, frame: FrameType | None) -> None:
+        self.received = True
+
+
+def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    digits = load_digits()
+    images, labels = digits.data.astype(np.float32) / 16, digits.target.astype(np.int32)
+    # The same seed on all ranks, so that what one rank tests on no other rank trains on.
+    order = np.random.default_rng(0).permutation(len(labels))
+    test, training = order[:TEST_IMAGES], order[TEST_IMAGES:]
+    return (images[training], labels[training]), (images[test], labels[test])
+
+
+def make_network() -> nn.Cell:
+    return nn.SequentialCell(nn.Dense(64, 64), nn.ReLU(), nn.Dense(64, 10))
+
+
+def say(text: str) -> None:
+    """Print once per job, not once per rank."""
+    if get_rank() == 0:
+        tell(text)
+
+
+def tell(line: str) -> None:
+    # print() writes a line and its end in two pieces, and where ranks share a pipe, others would write in between.
+    print(line + "\n", end="", flush=True)
+
+
+if __name__ == "__main__":
+    main()

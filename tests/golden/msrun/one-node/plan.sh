@@ -1,0 +1,11 @@
+#!/bin/sh
+# modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 0 of 1, method msrun (MA_RUN_METHOD=msrun)
+# the ranks write below /home/ma-user/modelarts/log/attempt_1/msrun
+(
+set -eu
+mkdir -p /home/ma-user/modelarts/log/attempt_1
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 msrun \
+  --worker_num=8 --local_worker_num=8 --master_port=8118 \
+  --log_dir=/home/ma-user/modelarts/log/attempt_1/msrun --join=True --cluster_time_out=600 train.py \
+  --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0
+)
