@@ -47,6 +47,7 @@ WHEEL = {
     "ranklaunch/render.py",
     "ranklaunch/settings.py",
     "ranklaunch/show.py",
+    "ranklaunch/tasks.py",
     "ranklaunch/verdict.py",
     "ranklaunch/adapters/__init__.py",
     "ranklaunch/adapters/launchers/__init__.py",
@@ -58,6 +59,7 @@ WHEEL = {
     "ranklaunch/adapters/launchers/ranktable.py",
     "ranklaunch/adapters/launchers/route.py",
     "ranklaunch/adapters/launchers/spawn.py",
+    "ranklaunch/adapters/launchers/tensorflow.py",
     "ranklaunch/adapters/launchers/torchrun.py",
     "ranklaunch/adapters/platforms/__init__.py",
     "ranklaunch/adapters/platforms/local.py",
@@ -112,6 +114,7 @@ WHEEL = {
     "ranklaunch/templates/pytorch/command.j2",
     "ranklaunch/templates/ranktable/command.j2",
     "ranklaunch/templates/spawn/command.j2",
+    "ranklaunch/templates/tensorflow/command.j2",
     "ranklaunch/templates/torchrun/command.j2",
 }
 INFO = {"METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE", "RECORD"}

@@ -16,12 +16,13 @@ FOLD = 100  # columns after which a shown command goes on in the next line
 def as_text(plan: Plan) -> str:
     job = plan.job
     node = job.node
-    ranks = f"ranks {node.ranks[0]} to {node.ranks[-1]}" if node.slots > 1 else f"rank {node.first_rank}"
+    ranks = f"ranks {node.ranks[0]} to {node.ranks[-1]}" if node.slots > 1 else f"rank {node.first_rank}" if node.slots else "no rank"
+    task = f"{node.name}, " if node.task else ""
     lines = [
         f"job       {job.name}, attempt {job.attempt}, platform {job.platform}",
         f"method    {plan.method}: {plan.why}",
         f"world     {_counted(job.world_size, 'rank')} on {_counted(len(job.nodes), 'node')}, {job.accelerator}",
-        f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {ranks}",
+        f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {task}{ranks}",
         *_section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in plan.values)),
         *_section("warnings", plan.warnings),
         *_section("files", (f"{file.path}  (mode {file.mode}, {len(file.text)} characters)" for file in plan.files)),
@@ -29,9 +30,10 @@ def as_text(plan: Plan) -> str:
         *_section(
             "the same on all nodes", (f"{name} = {value or '(none)'}" for name, value in (plan.muster.facts if plan.muster else {}).items())
         ),
-        *_section("removed from the environment", _unset(plan.processes)),
+        *_section("removed from the environment", _unset((*plan.services, *plan.processes))),
         *_section("before planning again", (line for step in plan.gather for line in _shown(step))),
         *_section("before launch", (line for step in plan.prepare for line in _shown(step))),
+        *_section("services", (line for service in plan.services for line in _shown(service))),
         *_section("processes", (line for process in plan.processes for line in _shown(process))),
         f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
     ]
@@ -42,7 +44,7 @@ def as_shell(plan: Plan) -> str:
     """A script that starts the same processes by hand, in the folder and environment in which it is run. One subshell, so that it
     can also be pasted into a shell that goes on afterwards."""
     job = plan.job
-    folders = dict.fromkeys(folder_of(process.log) for process in (*plan.prepare, *plan.processes))
+    folders = dict.fromkeys(folder_of(process.log) for process in (*plan.prepare, *plan.services, *plan.processes))
     lines = (
         "#!/bin/sh",
         f"# {_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})",
@@ -54,15 +56,31 @@ def as_shell(plan: Plan) -> str:
         f"mkdir -p {FOLDED.join(_wrapped(folders))}",
         *(line for file in plan.files for line in _written(file)),
         *(_command(step) for step in plan.prepare),
-        *_started(plan.processes),
+        *(_started(plan.processes) if not plan.services else _served(plan)),
         ")",
     )
     return "\n".join(lines) + "\n"
 
 
 def _hides(plan: Plan) -> bool:
-    processes = (*plan.prepare, *plan.processes)
+    processes = (*plan.prepare, *plan.services, *plan.processes)
     return any(redact.argv(p.argv) != p.argv or redact.environment(p.env) != dict(p.env) for p in processes)
+
+
+def _served(plan: Plan) -> Iterator[str]:
+    """Services stay until the processes have ended; alone, until they end themselves."""
+    if not plan.processes:
+        yield from _started(plan.services)
+        return
+    yield "set --"
+    for service in plan.services:
+        yield f"{_command(service)} &"
+        yield 'set -- "$@" "$!"'
+    yield "status=0"
+    for process in plan.processes:
+        yield f"{_command(process)} || status=$?"
+    yield 'kill "$@" 2> /dev/null || true'
+    yield 'exit "$status"'
 
 
 def _started(processes: tuple[Process, ...]) -> Iterator[str]:

@@ -36,7 +36,7 @@ GIVEN: dict[str, Any] = {"node_rank": 1, "master_addr": "h0", "master_port": 1, 
 
 def test_shipped_templates_are_known_here() -> None:
     """A new template must go through the tests below: give it the values that it needs."""
-    commands = {f"{name}/command.j2" for name in ("torchrun", "pytorch", "ranktable", "spawn", "plain")}
+    commands = {f"{name}/command.j2" for name in ("torchrun", "pytorch", "tensorflow", "ranktable", "spawn", "plain")}
     assert set(TEMPLATES) == {"program.j2", *commands}
 
 
@@ -75,7 +75,8 @@ def test_program_and_interpreter_arrive_as_they_are(value: str) -> None:
         return  # no program is called so: the command line refuses it
     found = Templates().command("plain/command.j2", job=job(path=f"{value}.py"))
     assert found == ("python", "-u", f"{value}.py")
-    assert Templates().command("pytorch/command.j2", job=job(), appended=(value,))[-1] == value
+    for name in ("pytorch", "tensorflow"):
+        assert Templates().command(f"{name}/command.j2", job=job(), appended=(value,))[-1] == value
 
 
 # What template authors may write
