@@ -29,7 +29,7 @@ PIECE = 16 << 20
 
 def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    place = f"{os.environ['RANKLAUNCH_NODE']}.{os.environ.get('LOCAL_RANK') or os.environ.get('DEVICE_ID') or 0}"
+    place = f"{os.environ['CHAOS_NODE']}.{os.environ.get('LOCAL_RANK') or os.environ.get('DEVICE_ID') or 0}"
     orders = json.loads(os.environ["CHAOS"])
     print("ready", flush=True)
     mark(f"ready-{place}")
