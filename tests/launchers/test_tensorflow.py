@@ -1,4 +1,4 @@
-"""Real TensorFlow on several hosts: two workers and two ps train; how a job ends, whoever fails."""
+"""Real TensorFlow on several hosts: two workers and two ps train; how a job ends, whoever fails, and whoever waits for ever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from cluster_hosts import Entered, Host, Hosts
-from supervise_helpers import EXAMPLES, RANKLAUNCH, checked_verdict, sleep_until
+from supervise_helpers import EXAMPLES, RANKLAUNCH, checked_verdict, child, sleep_until
 
 pytestmark = [
     pytest.mark.processes,
@@ -176,3 +176,14 @@ def test_a_ps_that_fails_decides_for_all(job: MakeJob, tmp_path: Path) -> None:
     found.end(43)
     culprit = found.verdict["culprit"]
     assert (culprit["node"], culprit["rank"], culprit["name"]) == (2, None, "ps 0")
+
+
+def test_a_worker_that_waits_for_a_chief_that_has_left_is_ended(job: MakeJob, tmp_path: Path) -> None:
+    """TensorFlow itself would wait for ever, without a word."""
+    found = job(1)
+    found.start(child("tf_chief_leaves.py"), env={"GONE": str(tmp_path / "gone"), "RANKLAUNCH_END_TIMEOUT_S": "5"})
+    found.said("worker0", "the program succeeded; waiting for the other nodes")
+    (tmp_path / "gone").touch()
+    found.end(75)
+    for text in ("node 1 (h1)", "still ran 5 s later", "RANKLAUNCH_END_TIMEOUT_S"):
+        assert text in found.verdict["reason"]

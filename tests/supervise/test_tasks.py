@@ -77,6 +77,14 @@ def test_a_stop(ranklaunch: Starter) -> None:
     check_all(job, 143)
 
 
+def test_a_worker_that_never_ends(ranklaunch: Starter) -> None:
+    """As in TensorFlow, where a worker may wait for ever for worker 0, which has succeeded."""
+    job = simulate(ranklaunch, "--do", "worker0=exit:0", options=("--end-timeout-s", 1))
+    assert job.end() == 75, job.out.text
+    reason = check_all(job, 75)["reason"]
+    assert reason == ("the program succeeded on node 0 (127.0.0.1), but node 1 (127.0.0.2) still ran 1 s later (RANKLAUNCH_END_TIMEOUT_S)")
+
+
 def test_worker_0_may_take_its_time(ranklaunch: Starter) -> None:
     """It exports and evaluates when the others have ended."""
     job = simulate(ranklaunch, "--do", "worker1=exit:0", options=("--end-timeout-s", 1))
