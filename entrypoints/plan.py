@@ -64,10 +64,8 @@ def _plans(request: Request, all_nodes: bool) -> Iterator[Plan]:
     if not all_nodes:
         yield make_plan(request)
         return
-    first = make_plan(for_node(request, 0))
-    yield first
-    for index in range(1, len(first.job.nodes)):
-        yield make_plan(for_node(request, index))
+    for node in make_plan(for_node(request, 0)).job.nodes:
+        yield make_plan(for_node(request, node.task_index if node.task else node.index, node.task))
 
 
 def _index(request: Request) -> int:

@@ -1,11 +1,12 @@
 """The supervisor's side of simulate: plays the platform. Each node's run is a process of one plan, so the job stops as one.
 
 What ModelArts would give each container is made here: the variables, addresses 127.0.0.1, 127.0.0.2, ..., and the rank table in the
-form that the platform writes (group_list). There is no accelerator behind it.
+form that the platform writes (group_list). A TensorFlow job of N nodes has N workers and N ps. There is no accelerator behind it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ranklaunch import blame, reading, settings
+from ranklaunch.adapters.launchers import tensorflow
 from ranklaunch.adapters.launchers.base import MASTER_PORT
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.blame import Judgement
@@ -29,6 +31,7 @@ from ranklaunch.planning import every_variable
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.signals import Signals
 from ranklaunch.supervise.supervisor import Supervisor
+from ranklaunch.tasks import PS, WORKER
 
 JOB = "modelarts-job-simulated"
 PLATFORM = "simulate"
@@ -70,10 +73,12 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The machines that are played. table: path of the rank table, "" where the method has none."""
+    """The containers that are played. slots: of the workers, which come first. ports: of TensorFlow's workers and ps, () for a job of
+    workers alone. table: path of the rank table, "" where the method has none."""
 
     hosts: tuple[str, ...]
     slots: tuple[int, ...]
+    ports: tuple[int, ...]
     accelerator: str
     attempt: int
     log_dir: str
@@ -81,6 +86,18 @@ class Cluster:
     muster_port: int
     secret: str
     table: str
+
+    @property
+    def workers(self) -> int:
+        return len(self.slots)
+
+    def place(self, node: int) -> tuple[str, int]:
+        """Task and index in it."""
+        return (WORKER, node) if node < self.workers else (PS, node - self.workers)
+
+    def name(self, node: int) -> str:
+        task, index = self.place(node)
+        return f"{task} {index}" if self.ports else f"node {node}"
 
     def node_dir(self, node: int) -> str:
         return os.path.join(self.log_dir, f"node_{node}")
@@ -96,7 +113,7 @@ def make_plan(given: options.Given) -> Plan:
         name=JOB,
         platform=PLATFORM,
         attempt=cluster.attempt,
-        nodes=make_nodes(cluster.hosts, [max(1, n) for n in cluster.slots]),
+        nodes=make_nodes(cluster.hosts, [max(1, n) for n in cluster.slots] + [1] * (len(cluster.hosts) - cluster.workers)),
         node_index=0,
         accelerator=cluster.accelerator,
         program=given.request.program,
@@ -110,15 +127,18 @@ def make_plan(given: options.Given) -> Plan:
 
 def _cluster(reader: settings.Reader) -> Cluster:
     nodes = reader.get(reading.NODES)
-    if nodes > MOST_NODES:
-        reader.problem(f"{nodes} nodes: simulate has addresses for {MOST_NODES}")
+    method = reader.get(reading.METHOD)
+    containers = 2 * nodes if method == tensorflow.NAME and nodes > 1 else nodes
+    if containers > MOST_NODES:
+        reader.problem(f"{nodes} nodes: simulate has addresses for {MOST_NODES} containers")
     slots = reading.spread(reader, reading.SLOTS, reader.get(reading.SLOTS), nodes)
     reader.check()
     log_dir = absolute(reader.get(reading.LOG_DIR), reader.cwd)
-    with_table = reader.get(reading.METHOD) == "ranktable"
+    with_table = method == "ranktable"
     return Cluster(
-        hosts=tuple(f"127.0.0.{i + 1}" for i in range(nodes)),
+        hosts=tuple(f"127.0.0.{i + 1}" for i in range(containers)),
         slots=slots,
+        ports=_free_ports(containers) if containers > nodes else (),
         accelerator=reader.get(reading.ACCELERATOR) or reading.find_accelerator(reader, slots[0], False, ("cpu", "default")),
         attempt=_attempt(log_dir),
         log_dir=log_dir,
@@ -131,29 +151,30 @@ def _cluster(reader: settings.Reader) -> Cluster:
 
 def _node(given: options.Given, cluster: Cluster, node: int) -> Process:
     return Process(
-        name=f"node {node}",
+        name=cluster.name(node),
         argv=(*_self(), "run", *_passed_on(given), "--", *given.request.program.words),
         log=os.path.join(cluster.node_dir(node), "console.log"),
         env=_platform_env(given.request.env, cluster, node),
         unset=_platform_variables(given.request.env),
-        tag=f"[node {node}] " if len(cluster.hosts) > 1 else "",
+        tag=f"[{cluster.name(node)}] " if len(cluster.hosts) > 1 else "",
         node=node,
     )
 
 
 def _platform_env(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[str, str]:
     """What a ModelArts container of this node would find, and what it cannot tell (the slots of the other nodes)."""
+    task, index = cluster.place(node)
     made = {
         "MA_VJ_NAME": JOB,
-        "MA_TASK_NAME": "worker",
-        "MA_NUM_HOSTS": str(len(cluster.hosts)),
-        "MA_NUM_GPUS": str(cluster.slots[node]),
+        "MA_TASK_NAME": task,
+        "MA_NUM_HOSTS": str(cluster.workers),
+        "MA_NUM_GPUS": str(cluster.slots[node]) if task == WORKER else "0",
         "MA_PROC_START_CNT": str(cluster.attempt),
-        "MA_CURRENT_INSTANCE_NAME": f"{JOB}-worker-{node}",
+        "MA_CURRENT_INSTANCE_NAME": f"{JOB}-{task}-{index}",
         "MA_CURRENT_HOST_IP": cluster.hosts[node],
-        "VC_TASK_INDEX": str(node),
-        "VC_WORKER_NUM": str(len(cluster.hosts)),
-        "VC_WORKER_HOSTS": ",".join(cluster.hosts),
+        "VC_TASK_INDEX": str(index),
+        "VC_WORKER_NUM": str(cluster.workers),
+        "VC_WORKER_HOSTS": ",".join(cluster.hosts[: cluster.workers]),
         "RANKLAUNCH_SLOTS": ",".join(map(str, cluster.slots)),
         "RANKLAUNCH_ACCELERATOR": cluster.accelerator,
         "RANKLAUNCH_LOG_DIR": cluster.node_dir(node),
@@ -162,7 +183,16 @@ def _platform_env(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[s
         "RANKLAUNCH_SECRET": env.get("RANKLAUNCH_SECRET") or cluster.secret,
         "GLOO_SOCKET_IFNAME": env.get("GLOO_SOCKET_IFNAME") or "lo",
     }
-    return {**made, "RANK_TABLE_FILE": cluster.table} if cluster.table else made
+    return {**made, **_lists(cluster), **({"RANK_TABLE_FILE": cluster.table} if cluster.table else {})}
+
+
+def _lists(cluster: Cluster) -> dict[str, str]:
+    """What a TensorFlow job's containers find besides."""
+    if not cluster.ports:
+        return {}
+    addresses = [f"{host}:{port}" for host, port in zip(cluster.hosts, cluster.ports)]
+    lists = {"TF_WORKER_HOSTS": addresses[: cluster.workers], "TF_PS_HOSTS": addresses[cluster.workers :]}
+    return {"VC_PS_NUM": str(cluster.workers), **{name: f"[{','.join(found)}]" for name, found in lists.items()}}
 
 
 def rank_table(cluster: Cluster) -> str:
@@ -214,10 +244,16 @@ def _attempt(log_dir: str) -> int:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return _free_ports(1)[0]
+
+
+def _free_ports(count: int) -> tuple[int, ...]:
+    """Different ones: TensorFlow listens on all addresses of a machine."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("", 0))
+        return tuple(probe.getsockname()[1] for probe in probes)
 
 
 def _node_judgement(job: Job, process: Process) -> Judgement | None:

@@ -22,13 +22,14 @@ GO = (*START, "go")
 @dataclass(frozen=True)
 class Launcher:
     """A column. ranks: of the test's program on each node. names_ranks: whether a verdict has the rank. rank_table: whether it needs
-    one. training: whether it needs PyTorch; launchers: another launcher. memory: in MB, for the case that runs out of it: enough for all
-    but that."""
+    one. ps: how many of the nodes, the last ones, only serve the others. training: whether it needs PyTorch; launchers: another launcher.
+    memory: in MB, for the case that runs out of it: enough for all but that."""
 
     method: str
     ranks: int = SLOTS
     names_ranks: bool = True
     rank_table: bool = False
+    ps: int = 0
     training: bool = False
     memory: int = 256
     launchers: bool = False
@@ -40,7 +41,8 @@ LAUNCHERS = (
     Launcher("msrun", launchers=True, memory=1024),
     Launcher("ranktable", rank_table=True),
     Launcher("pytorch", ranks=1, names_ranks=False),
-    Launcher("mpirun"),
+    Launcher("mpirun", launchers=True),
+    Launcher("tensorflow", ranks=1, ps=1),
 )
 
 
@@ -347,7 +349,7 @@ EVENTS = (
         culprit=Culprit(2, 1, "SIGKILL"),
         reason=("node 2 (h2) was killed by SIGKILL",),
         failures=None,
-        without={"pytorch": "a node has one process"},
+        without=dict.fromkeys(("pytorch", "tensorflow"), "a node has one process"),
     ),
     Case(
         "a node ends 2 s before the others",
@@ -364,6 +366,9 @@ EVENTS = (
         steps=(*START, "go", "event 1 exit", "go rest"),
         orders={"1.1": ("wait go", "exit 0"), "0.0": ("wait rest", "mark at", LOST_PEER, "exit 1")},
         notes=("on node 1 had ended with 0, ", "which is what the failure looks like a consequence of"),
-        without={"torchrun": "torchrun tells nobody that one of its ranks has ended with 0", "pytorch": "a node has one process"},
+        without={
+            "torchrun": "torchrun tells nobody that one of its ranks has ended with 0",
+            **dict.fromkeys(("pytorch", "tensorflow"), "a node has one process"),
+        },
     ),
 )

@@ -48,6 +48,7 @@ WHEEL = {
     "ranklaunch/render.py",
     "ranklaunch/settings.py",
     "ranklaunch/show.py",
+    "ranklaunch/tasks.py",
     "ranklaunch/verdict.py",
     "ranklaunch/adapters/__init__.py",
     "ranklaunch/adapters/launchers/__init__.py",
@@ -63,6 +64,7 @@ WHEEL = {
     "ranklaunch/adapters/launchers/spawn.py",
     "ranklaunch/adapters/launchers/ssh.py",
     "ranklaunch/adapters/launchers/table.py",
+    "ranklaunch/adapters/launchers/tensorflow.py",
     "ranklaunch/adapters/launchers/torchrun.py",
     "ranklaunch/adapters/platforms/__init__.py",
     "ranklaunch/adapters/platforms/local.py",
@@ -126,6 +128,7 @@ WHEEL = {
     "ranklaunch/templates/ssh/ssh_config.j2",
     "ranklaunch/templates/ssh/sshd.j2",
     "ranklaunch/templates/ssh/sshd_config.j2",
+    "ranklaunch/templates/tensorflow/command.j2",
     "ranklaunch/templates/torchrun/command.j2",
 }
 INFO = {"METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE", "RECORD"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers import mpirun, msrun, plain, pytorch, ranktable, spawn, torchrun
+from ranklaunch.adapters.launchers import mpirun, msrun, plain, pytorch, ranktable, spawn, tensorflow, torchrun
 from ranklaunch.adapters.launchers.base import Launcher
 from ranklaunch.errors import nearest
 from ranklaunch.job import Job
@@ -15,6 +15,7 @@ LAUNCHERS: dict[str, Launcher] = {
     msrun.NAME: msrun,
     pytorch.NAME: pytorch,
     mpirun.NAME: mpirun,
+    tensorflow.NAME: tensorflow,
     spawn.NAME: spawn,
     plain.NAME: plain,
 }
@@ -41,6 +42,8 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
 def _fitting(job: Job) -> tuple[str, str]:
     if job.rank_table:
         return ranktable.NAME, f"a rank table is given ({job.rank_table})"
+    if job.has_tasks:
+        return tensorflow.NAME, "ps are given beside the workers"
     if job.world_size > 1:
         return torchrun.NAME, f"no method asked for, no rank table, {job.world_size} ranks"
     return plain.NAME, "no method asked for, one rank"

@@ -7,7 +7,7 @@ import dataclasses
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env, limits, nothing_to_explain
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import join
-from ranklaunch.job import Job, make_nodes
+from ranklaunch.job import Job
 from ranklaunch.plan import Plan, Process
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
@@ -20,8 +20,8 @@ explain = nothing_to_explain
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    nodes = make_nodes([node.host for node in job.nodes], [1] * len(job.nodes))  # one process each, whatever the slots
-    job = dataclasses.replace(job, nodes=nodes)
+    # One process each, whatever the slots.
+    job = dataclasses.replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
     process = Process(
         name="program",
         argv=templates.command("plain/command.j2", job=job),

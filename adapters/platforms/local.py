@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
+from ranklaunch import tasks
 from ranklaunch.files import join
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import (
@@ -18,7 +20,8 @@ from ranklaunch.reading import (
     make_job,
     spread,
 )
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.settings import Endpoint, Reader, Variable
+from ranklaunch.tasks import Tasks
 
 NAME = "local"
 
@@ -30,6 +33,9 @@ def detect(reader: Reader) -> bool:
 
 
 def read(reader: Reader, program: Program) -> Job:
+    found = _tasks(reader)
+    if found:
+        return _job_with_tasks(reader, program, found)
     hosts = reader.get(HOSTS)
     nodes = reader.get(NODES) if reader.given(NODES) else max(1, len(hosts))
     if hosts and len(hosts) != nodes:
@@ -51,12 +57,44 @@ def read(reader: Reader, program: Program) -> Job:
     )
 
 
-def _index(reader: Reader, nodes: int) -> int:
+def _tasks(reader: Reader) -> Tasks | None:
+    """Where ps are given, or TF_CONFIG names some."""
+    if not tasks.given(reader, tasks.PS_HOSTS):
+        return tasks.by_config(reader, tasks.TASK, NODE_INDEX)
+    workers = reader.get(tasks.WORKER_HOSTS) or tuple(Endpoint(host) for host in reader.get(HOSTS))
+    if not workers:
+        reader.problem(f"{tasks.PS_HOSTS.names[0]} names ps, but neither RANKLAUNCH_WORKER_HOSTS nor RANKLAUNCH_HOSTS names workers")
+        workers = (tasks.STAND_IN,)
+    ps = reader.get(tasks.PS_HOSTS) or (tasks.STAND_IN,)
+    found = Tasks(workers, ps, tasks.own_task(reader, tasks.TASK))
+    return dataclasses.replace(found, index=_index(reader, found.size, "workers" if found.task == tasks.WORKER else "ps"))
+
+
+def _job_with_tasks(reader: Reader, program: Program, found: Tasks) -> Job:
+    count = len(found.workers)
+    if reader.given(NODES) and reader.get(NODES) != count:
+        reader.problem(f"{count} workers are named, but {reader.told(NODES)}: expected the number of workers")
+    tasks.refuse_duplicates(reader, found)
+    slots = reader.get(SLOTS) if reader.given(SLOTS) else (_devices(reader),)
+    return make_job(
+        reader,
+        program,
+        platform=NAME,
+        name=reader.get(JOB_NAME) or "local",
+        attempt=attempt(reader),
+        hosts=found.hosts,
+        slots=found.slots(spread(reader, SLOTS, slots, count)),
+        node_index=found.node_index,
+        tasks=found,
+    )
+
+
+def _index(reader: Reader, nodes: int, what: str = "nodes") -> int:
     index = reader.get(NODE_INDEX)
     if nodes > 1 and not reader.given(NODE_INDEX):
-        reader.problem(f"{nodes} nodes, but RANKLAUNCH_NODE does not say which one this is (0 to {nodes - 1})")
+        reader.problem(f"{nodes} {what}, but RANKLAUNCH_NODE does not say which one this is (0 to {nodes - 1})")
     elif index >= nodes:
-        reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {nodes - 1}, for {nodes} nodes")
+        reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {nodes - 1}, for {nodes} {what}")
     return min(index, nodes - 1)
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import TypeVar
 
-from ranklaunch import settings
+from ranklaunch import settings, tasks
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import ATTEMPT as ANY_ATTEMPT
 from ranklaunch.reading import HOSTS as ANY_HOSTS
@@ -17,9 +18,12 @@ from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.reading import NODES as ANY_NODES
 from ranklaunch.reading import SLOTS as ANY_SLOTS
 from ranklaunch.reading import make_job, spread
-from ranklaunch.settings import Candidate, Reader, Variable
+from ranklaunch.settings import Candidate, Endpoint, Reader, Variable
+from ranklaunch.tasks import Tasks
 
 NAME = "modelarts"
+
+T = TypeVar("T")
 
 NODES = ANY_NODES.also("MA_NUM_HOSTS", "VC_WORKER_NUM", "DLS_TASK_NUMBER")
 SLOTS = ANY_SLOTS.also("MA_NUM_GPUS")
@@ -35,7 +39,10 @@ SCHEDULED = Variable(
     "how often the pod of this node was scheduled, from 1",
     "platform",
 )
-TASK = Variable("task", ("MA_TASK_NAME",), settings.text, "worker", "role of this container", "platform")
+TASK = tasks.TASK.also("MA_TASK_NAME")
+PS_HOSTS = tasks.PS_HOSTS.also("TF_PS_HOSTS", "VC_PS_HOSTS")
+PS_COUNT = Variable("ps_count", ("VC_PS_NUM",), settings.count, 0, "number of parameter servers (ps)", "platform")
+WORKER_HOSTS = tasks.WORKER_HOSTS.also("TF_WORKER_HOSTS")
 INSTANCE = Variable(
     "instance_name", ("MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"), settings.text, "",
     "name of this pod; ends with the node's index", "platform", per_node=True, ends_with_index=True,
@@ -59,7 +66,8 @@ SIGNS = Variable(
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (
-    NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP, SIGNS,
+    NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, PS_HOSTS, PS_COUNT, WORKER_HOSTS,
+    INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP, SIGNS,
 )  # fmt: skip
 
 _HOST_FILE = "/etc/volcano/{task}.host"
@@ -72,9 +80,10 @@ def detect(reader: Reader) -> bool:
 
 def read(reader: Reader, program: Program) -> Job:
     nodes = reader.get(NODES)
-    index = _index(reader, nodes)
-    hosts = _hosts(reader, nodes)
-    slots = spread(reader, SLOTS, reader.get(SLOTS), nodes)
+    found = _tasks(reader, nodes)
+    index = found.node_index if found else _index(reader, nodes)
+    hosts = found.hosts if found else _hosts(reader, nodes, reader.get(TASK))
+    slots = spread(reader, SLOTS, reader.get(SLOTS), len(found.workers) if found else nodes)
     return make_job(
         reader,
         program,
@@ -82,8 +91,9 @@ def read(reader: Reader, program: Program) -> Job:
         name=_name(reader),
         attempt=attempt(reader),
         hosts=hosts,
-        slots=slots,
+        slots=found.slots(slots) if found else slots,
         node_index=index,
+        tasks=found,
         accelerator=("npu", "MA_NUM_GPUS without a sign of a GPU"),  # GPU images carry CUDA's and NCCL's versions
         instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
         host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
@@ -91,7 +101,54 @@ def read(reader: Reader, program: Program) -> Job:
     )
 
 
-def _index(reader: Reader, nodes: int) -> int:
+def _tasks(reader: Reader, nodes: int) -> Tasks | None:
+    """A TensorFlow job has as many ps as workers: MA_NUM_HOSTS counts either. None for a job of workers alone."""
+    if not _has_ps(reader):
+        found = tasks.by_config(reader, TASK, NODE_INDEX)
+        if found and reader.given(NODES) and len(found.workers) != nodes:
+            reader.warn(f"TF_CONFIG is another job's: it names {len(found.workers)} workers, but {_count_source(reader)} is {nodes}")
+            return None
+        return found
+    workers, ps = _workers(reader, nodes), _ps(reader, nodes)
+    found = Tasks(workers, ps, tasks.own_task(reader, TASK))
+    tasks.refuse_duplicates(reader, found)
+    return dataclasses.replace(found, index=_index(reader, found.size, found.task if found.task == tasks.PS else "workers"))
+
+
+def _has_ps(reader: Reader) -> bool:
+    if tasks.given(reader, PS_HOSTS) or (reader.given(PS_COUNT) and reader.get(PS_COUNT)):
+        return True
+    told = [candidate.value.strip() for candidate in reader.candidates(TASK)]
+    return told[:1] == [tasks.PS] or reader.files.exists(_HOST_FILE.format(task=tasks.PS))
+
+
+def _workers(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
+    if not tasks.given(reader, WORKER_HOSTS):
+        return tuple(Endpoint(host) for host in _hosts(reader, nodes, tasks.WORKER))
+    workers = reader.get(WORKER_HOSTS)
+    if workers and len(workers) != nodes and reader.given(NODES):
+        reader.problem(
+            f"{reader.source(WORKER_HOSTS)} names {len(workers)} hosts, but {_count_source(reader)} is {nodes}: "
+            "expected as many workers as nodes"
+        )
+    return workers or (tasks.STAND_IN,) * nodes
+
+
+def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
+    count = reader.get(PS_COUNT) if reader.given(PS_COUNT) else nodes
+    if not tasks.given(reader, PS_HOSTS):
+        hosts, source = _host_file(reader, tasks.PS, PS_HOSTS)
+        hosts = hosts or _made_hosts(reader, tasks.PS, count, PS_HOSTS)
+        return tuple(Endpoint(host) for host in _counted(reader, hosts, source, count))
+    ps = reader.get(PS_HOSTS)
+    # Their number is the platform's to say; a list that is the user's own says it itself.
+    if ps and len(ps) != count and not _by_user(reader.candidates(PS_HOSTS)):
+        source = PS_COUNT.names[0] if reader.given(PS_COUNT) else _count_source(reader)
+        reader.problem(f"{reader.source(PS_HOSTS)} names {len(ps)} hosts, but {source} is {count}: expected as many ps")
+    return ps or (tasks.STAND_IN,) * count
+
+
+def _index(reader: Reader, nodes: int, what: str = "nodes") -> int:
     """The variables that say it, else the number that ends the pod's name."""
     if nodes == 1 and not _by_user(reader.candidates(NODE_INDEX)):  # whatever the cluster's own variables say then
         reader.note(NODE_INDEX.value, "0", "one node")
@@ -99,7 +156,7 @@ def _index(reader: Reader, nodes: int) -> int:
     index = reader.get(NODE_INDEX) if reader.given(NODE_INDEX) else _index_by_name(reader, nodes)
     _refuse_other_name(reader, index)
     if index >= nodes:
-        reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {nodes - 1}, for {nodes} nodes")
+        reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {nodes - 1}, for {nodes} {what}")
     return min(index, nodes - 1)
 
 
@@ -134,27 +191,30 @@ def _suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
     return None
 
 
-def _hosts(reader: Reader, nodes: int) -> tuple[str, ...]:
+def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
     """VC_<TASK>_HOSTS, else Volcano's host file (huge jobs have no variable), else names made as Volcano makes them."""
-    task = reader.get(TASK)
     names = ("RANKLAUNCH_HOSTS", f"VC_{re.sub('[^A-Za-z0-9]', '_', task).upper()}_HOSTS")
     variable = dataclasses.replace(HOSTS, names=names)
     hosts = reader.get(variable)
     source = (reader.candidates(variable) or [Candidate("", "")])[0].source
     if not hosts:
-        hosts, source = _host_file(reader, _HOST_FILE.format(task=task))
+        hosts, source = _host_file(reader, task, HOSTS)
     if nodes == 1 and len(hosts) != 1:
         reader.note(HOSTS.value, "localhost", "default")
         return ("localhost",)
-    if not hosts:
-        return _made_hosts(reader, task, nodes, names[1])
-    if len(hosts) != nodes:
-        reader.problem(f"{source} names {len(hosts)} hosts, but {_count_source(reader)} is {nodes}: expected as many names as nodes")
-        return (hosts[0],) * nodes
-    return hosts
+    hosts = hosts or _made_hosts(reader, task, nodes, variable)
+    return _counted(reader, hosts, source, nodes)
 
 
-def _host_file(reader: Reader, path: str) -> tuple[tuple[str, ...], str]:
+def _counted(reader: Reader, hosts: tuple[str, ...], source: str, nodes: int) -> tuple[str, ...]:
+    if len(hosts) == nodes:
+        return hosts
+    reader.problem(f"{source} names {len(hosts)} hosts, but {_count_source(reader)} is {nodes}: expected as many names as nodes")
+    return (hosts[0],) * nodes
+
+
+def _host_file(reader: Reader, task: str, variable: Variable[T]) -> tuple[tuple[str, ...], str]:
+    path = _HOST_FILE.format(task=task)
     try:
         text = reader.files.text(path, _MOST_HOST_BYTES)
         hosts = settings.hosts(",".join(text.split())) if text and text.strip() else ()
@@ -162,21 +222,21 @@ def _host_file(reader: Reader, path: str) -> tuple[tuple[str, ...], str]:
         reader.problem(f"{path}: {error}")
         return (), path
     if hosts:
-        reader.note(HOSTS.value, ",".join(hosts), path)
+        reader.note(variable.value, ",".join(hosts), path)
     return hosts, path
 
 
-def _made_hosts(reader: Reader, task: str, nodes: int, variable: str) -> tuple[str, ...]:
+def _made_hosts(reader: Reader, task: str, nodes: int, variable: Variable[T]) -> tuple[str, ...]:
     job = reader.env.get("MA_VJ_NAME", "")
     if not job:
-        reader.problem(f"{nodes} nodes, but none of {variable}, {_HOST_FILE.format(task=task)} and MA_VJ_NAME names their hosts")
+        reader.problem(f"{nodes} nodes, but none of {variable.names[-1]}, {_HOST_FILE.format(task=task)} and MA_VJ_NAME names their hosts")
         return ("",) * nodes
     hosts = tuple(f"{job}-{task}-{i}.{job}" for i in range(nodes))
     try:
         settings.host(hosts[0])
     except ValueError as error:
         reader.problem(f"MA_VJ_NAME={settings.clipped(job)!r}, MA_TASK_NAME={settings.clipped(task)!r}: {error}")
-    reader.note(HOSTS.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")
+    reader.note(variable.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")
     return hosts
 
 

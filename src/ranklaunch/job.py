@@ -13,12 +13,24 @@ ACCELERATORS = ("npu", "gpu", "cpu")
 
 
 class Node(NamedTuple):
-    """One container of the job. slots: processes on it (at least 1); first_rank: rank of its slot 0."""
+    """One container of the job. slots: processes on it (at least 1; 0 where it only serves the others); first_rank: rank of its slot 0.
+
+    task: what it does where the containers of a job differ ("ps" or "worker"), else ""; task_index: its index among those of its task.
+    port: the one at which it is told to listen, 0 where the platform tells none.
+    """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs of a node
     host: str
     slots: int
     first_rank: int
+    task: str = ""
+    task_index: int = 0
+    port: int = 0
+
+    @property
+    def name(self) -> str:
+        """How it is called among the containers of its job."""
+        return f"{self.task} {self.task_index}" if self.task else f"node {self.index}"
 
     @property
     def ranks(self) -> range:
@@ -79,6 +91,11 @@ class Job:
     def master(self) -> str:
         """Host name or address of node 0."""
         return self.nodes[0].host
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether those of the nodes differ."""
+        return self.nodes[0].task != self.nodes[-1].task
 
     @property
     def slots_differ(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ranklaunch import redact
-from ranklaunch.job import Job
+from ranklaunch.job import Job, Node
 from ranklaunch.settings import Candidate, Reading
 
 SCHEMA = "ranklaunch.plan/1"
@@ -175,7 +175,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
             "world_size": job.world_size,
             "node_index": job.node_index,
             "accelerator": job.accelerator,
-            "nodes": [node._asdict() for node in job.nodes],
+            "nodes": [_node(node) for node in job.nodes],
         },
         "files": [dataclasses.asdict(file) for file in plan.files],
         "private": plan.private,
@@ -190,6 +190,12 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
     }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    """What tells tasks apart only where there are any: a job may have 10,000 nodes."""
+    values = node._asdict()
+    return values if node.task else {name: values[name] for name in ("index", "host", "slots", "first_rank")}
 
 
 def _muster(muster: Muster) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 
-from ranklaunch import __version__, reading, settings
+from ranklaunch import __version__, reading, settings, tasks
 from ranklaunch.adapters import launchers, platforms
-from ranklaunch.adapters.launchers import ascend, base
+from ranklaunch.adapters.launchers import ascend, base, plain, tensorflow
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.adapters.launchers.route import ROUTE_PLAN
 from ranklaunch.errors import ConfigError
@@ -59,15 +59,17 @@ def make_plan(request: Request) -> Plan:
     return dataclasses.replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
 
 
-def for_node(request: Request, node: int) -> Request:
-    """The same job seen from another node: what is known of this node alone is left out."""
+def for_node(request: Request, node: int, task: str = "") -> Request:
+    """The same job seen from another node: what is known of this node alone is left out. task: where those of the job differ; node is
+    then the index within it."""
     env = dict(request.env)
     for variable in every_variable():
-        for name in variable.names if variable.per_node else ():
+        for name in variable.names if variable.per_node or (task and variable.value == tasks.TASK.value) else ():
             value = env.pop(name, "")
             if variable.ends_with_index and value:
                 env[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
-    return dataclasses.replace(request, env=env, options={**request.options, reading.NODE_INDEX.value: str(node)})
+    told = {reading.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
+    return dataclasses.replace(request, env=env, options={**request.options, **told})
 
 
 def every_variable() -> tuple[Variable[object], ...]:
@@ -185,5 +187,7 @@ def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process
 def _say_unused(plan: Plan, reader: Reader) -> None:
     """A switch that the chosen launcher does not know has no effect, which nobody should find out by a slow job."""
     known = {variable.value for variable in launchers.LAUNCHERS[plan.method].VARIABLES}
+    if plan.job.has_tasks and plan.method not in (tensorflow.NAME, plain.NAME):
+        reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
     if ROUTE_PLAN.value not in known and reader.given(ROUTE_PLAN) and reader.get(ROUTE_PLAN):
         reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")

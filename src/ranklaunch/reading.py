@@ -9,10 +9,12 @@ from ranklaunch.files import absolute, which
 from ranklaunch.job import ACCELERATORS, Job, Program, make_nodes
 from ranklaunch.muster import facts
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.tasks import VARIABLES as OF_TASKS
+from ranklaunch.tasks import Tasks
 
 METHOD = Variable(
     "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), settings.text, "", "how the ranks are started", option="--method",
-    default_text="by what is there: ranktable, else torchrun for more than one rank, else plain",
+    default_text="by what is there: ranktable, else tensorflow where ps are given, else torchrun for more than one rank, else plain",
 )  # fmt: skip
 PLATFORM = Variable(
     "platform", ("RANKLAUNCH_PLATFORM",), settings.text, "", "which platform's environment is read", option="--platform",
@@ -159,6 +161,7 @@ VARIABLES: tuple[Variable[object], ...] = (
     MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
     MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE,
     NPU_SIGNS, GPU_SIGNS, CANN_FOLDER,
+    *OF_TASKS,
 )  # fmt: skip
 
 
@@ -172,6 +175,7 @@ def make_job(
     hosts: Sequence[str],
     slots: Sequence[int],
     node_index: int,
+    tasks: Tasks | None = None,
     accelerator: tuple[str, str] = ("cpu", "default"),
     instance_name: str = "",
     host_ips: tuple[str, ...] = (),
@@ -179,18 +183,19 @@ def make_job(
 ) -> Job:
     """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
 
-    accelerator: kind and source to assume where nothing in the container tells.
+    accelerator: kind and source to assume where nothing in the container tells. tasks: of the hosts, where they differ.
     """
     rank_table = _rank_table(reader)
     master = reader.get(MASTER_ADDR)
     named = [master, *hosts[1:]] if master else list(hosts)
     if not master:
         reader.note(MASTER_ADDR.value, named[0], "hosts")
+    nodes = make_nodes(named, [max(1, n) for n in slots])
     return Job(
         name=name,
         platform=platform,
         attempt=attempt,
-        nodes=make_nodes(named, [max(1, n) for n in slots]),
+        nodes=tasks.placed(nodes) if tasks else nodes,
         node_index=node_index,
         accelerator=reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator),
         program=program,

@@ -367,6 +367,37 @@ def hosts(value: str) -> tuple[str, ...]:
         raise ValueError(msg) from None
 
 
+class Endpoint(NamedTuple):
+    """port: 0 where none is said."""
+
+    host: str
+    port: int = 0
+
+
+_LISTED = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")  # an array; not two IPv6 addresses, each in its brackets
+_WITH_PORT = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::([0-9]{1,9}))?")
+
+
+def endpoints(value: str) -> tuple[Endpoint, ...]:
+    """HOST or HOST:PORT with commas; brackets around all and quotes, as platforms write arrays, are dropped. An IPv6 address with a
+    port has brackets of its own. An empty array has none."""
+    bare = value.replace('"', "").replace("'", "").strip()
+    array = _LISTED.fullmatch(bare)
+    items = (array[1] if array else bare).split(",")
+    try:
+        return tuple(_endpoint(item.strip()) for item in items) if not array or array[1].strip() else ()
+    except ValueError:
+        msg = "expected HOST:PORT with commas between them"
+        raise ValueError(msg) from None
+
+
+def _endpoint(item: str) -> Endpoint:
+    match = _WITH_PORT.fullmatch(item)
+    if not match:
+        return Endpoint(host(item))  # an IPv6 address alone, or nothing that could be one
+    return Endpoint(host(match[1] or match[2]), port(match[3]) if match[3] else 0)
+
+
 def one_of(*legal: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
         word = value.strip().lower()

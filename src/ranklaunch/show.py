@@ -16,12 +16,13 @@ FOLD = 100  # columns after which a shown command goes on in the next line
 def as_text(plan: Plan) -> str:
     job = plan.job
     node = job.node
-    ranks = f"ranks {node.ranks[0]} to {node.ranks[-1]}" if node.slots > 1 else f"rank {node.first_rank}"
+    ranks = f"ranks {node.ranks[0]} to {node.ranks[-1]}" if node.slots > 1 else f"rank {node.first_rank}" if node.slots else "no rank"
+    task = f"{node.name}, " if node.task else ""
     lines = [
         f"job       {job.name}, attempt {job.attempt}, platform {job.platform}",
         f"method    {plan.method}: {plan.why}",
         f"world     {_counted(job.world_size, 'rank')} on {_counted(len(job.nodes), 'node')}, {job.accelerator}",
-        f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {ranks}",
+        f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {task}{ranks}",
         *_section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in plan.values)),
         *_section("warnings", plan.warnings),
         *_section("files", (f"{file.path}  (mode {file.mode}, {_content(file)})" for file in plan.files)),
@@ -56,7 +57,7 @@ def as_shell(plan: Plan) -> str:
         *((f"mkdir -m 700 {shlex.quote(plan.private)}",) if plan.private else ()),
         *(line for file in plan.files for line in _written(file)),
         *(_command(step) for step in plan.prepare),
-        *(_beside(plan) if plan.services else _started(plan.processes)),
+        *(_started(plan.processes) if not plan.services else _served(plan)),
         ")",
     )
     return "\n".join(lines) + "\n"
@@ -67,18 +68,19 @@ def _hides(plan: Plan) -> bool:
     return any(redact.argv(p.argv) != p.argv or redact.environment(p.env) != dict(p.env) for p in processes)
 
 
-def _beside(plan: Plan) -> Iterator[str]:
-    """Services with what needs them, if this node has that."""
+def _served(plan: Plan) -> Iterator[str]:
+    """Services stay until the processes have ended; alone, until they end themselves."""
     if not plan.processes:
         yield from _started(plan.services)
         return
+    yield "set --"
     for service in plan.services:
         yield f"{_command(service)} &"
-    yield "service=$! status=0"
-    yield "("
-    yield from _started(plan.processes)
-    yield ") || status=$?"
-    yield 'kill "$service" 2> /dev/null || true'
+        yield 'set -- "$@" "$!"'
+    yield "status=0"
+    for process in plan.processes:
+        yield f"{_command(process)} || status=$?"
+    yield 'kill "$@" 2> /dev/null || true'
     yield 'exit "$status"'
 
 

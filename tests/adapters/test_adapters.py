@@ -176,11 +176,13 @@ PROCESS = {
     "name": str, "rank": (int, type(None)), "local_rank": (int, type(None)), "argv": [str], "env": {str: str}, "unset": [str],
     "cwd": (str, type(None)), "log": str, "copies": [str], "tag": str,
 }  # fmt: skip
+NODE = {"index": int, "host": str, "slots": int, "first_rank": int}
+OF_TASKS = {"task": str, "task_index": int, "port": int}  # where those of the nodes differ
 SCHEMA: dict[str, Any] = {
     "schema": str, "platform": str, "method": str, "why": str,
     "job": {
         "name": str, "attempt": int, "world_size": int, "node_index": int, "accelerator": str,
-        "nodes": [{"index": int, "host": str, "slots": int, "first_rank": int}],
+        "nodes": [NODE],
     },
     "files": [{"path": str, "mode": str, "text": str, "source": str}],
     "private": str,
@@ -204,7 +206,8 @@ def check_json(data: dict[str, Any]) -> None:
     """Keys are only ever added within schema 1: adding one means adding it here and in the documentation."""
     assert json.loads(json.dumps(data)) == data
     assert data["schema"] == "ranklaunch.plan/1"
-    check(data, SCHEMA, "plan")
+    shape = {**SCHEMA, "job": {**SCHEMA["job"], "nodes": [{**NODE, **OF_TASKS} if data["job"]["nodes"][0].get("task") else NODE]}}
+    check(data, shape, "plan")
 
 
 def check(value: Any, shape: Any, where: str) -> None:

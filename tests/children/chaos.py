@@ -51,7 +51,7 @@ def own_place() -> str:
     if "OMPI_COMM_WORLD_RANK" in os.environ:  # nothing of its node's own environment comes through ssh
         size = int(os.environ["OMPI_COMM_WORLD_LOCAL_SIZE"])
         return f"{int(os.environ['OMPI_COMM_WORLD_RANK']) // size}.{os.environ['OMPI_COMM_WORLD_LOCAL_RANK']}"
-    return f"{os.environ['RANKLAUNCH_NODE']}.{os.environ.get('LOCAL_RANK') or os.environ.get('DEVICE_ID') or 0}"
+    return f"{os.environ['CHAOS_NODE']}.{os.environ.get('LOCAL_RANK') or os.environ.get('DEVICE_ID') or 0}"
 
 
 def mark(name: str) -> None:

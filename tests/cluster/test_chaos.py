@@ -147,7 +147,9 @@ class Steps:
         kept = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
         env = {name: os.environ[name] for name in kept if name in os.environ}
         hosts = ",".join(host.name for host in self._hosts)
-        env.update(LANG="C", OMP_NUM_THREADS="1", RANKLAUNCH_HOSTS=hosts, RANKLAUNCH_NODE=str(index))
+        env.update(LANG="C", OMP_NUM_THREADS="1", RANKLAUNCH_HOSTS=hosts, RANKLAUNCH_NODE=str(index), CHAOS_NODE=str(index))
+        if self._launcher.ps:
+            env.update(self._tasks(index))
         orders = {self.place(place): steps for place, steps in self._case.orders.items()}
         env.update(CHAOS=json.dumps(orders), CHAOS_FOLDER=str(self._folder))
         if self._launcher.rank_table:
@@ -156,6 +158,16 @@ class Steps:
             table.write_text(helpers.group_table([(f"job-worker-{h.index}", h.address, devices) for h in self._hosts]))
             env["RANK_TABLE_FILE"] = str(table)
         return {**env, **self._case.env}
+
+    def _tasks(self, index: int) -> dict[str, str]:
+        workers = NODES - self._launcher.ps
+        names = [host.name for host in self._hosts]
+        return {
+            "RANKLAUNCH_WORKER_HOSTS": ",".join(names[:workers]),
+            "RANKLAUNCH_PS_HOSTS": ",".join(names[workers:]),
+            "RANKLAUNCH_TASK": "worker" if index < workers else "ps",
+            "RANKLAUNCH_NODE": str(index if index < workers else index - workers),
+        }
 
     def ready(self) -> None:
         """Every rank is at work."""
@@ -315,7 +327,9 @@ def check_culprit(expected: Culprit | None, launcher: Launcher, verdict: dict[st
     if expected is None:
         assert found is None, verdict
         return
-    rank = expected.node * SLOTS + expected.local if launcher.names_ranks and expected.local is not None else None
+    rank = None
+    if launcher.names_ranks and expected.local is not None and expected.node < NODES - launcher.ps:
+        rank = expected.node * launcher.ranks + min(expected.local, launcher.ranks - 1)
     told = (found["node"], found["rank"], found["signal"], found["out_of_memory"])
     assert told == (expected.node, rank, expected.signal, expected.out_of_memory), verdict
     assert ("consequence" in verdict["reason"]) == expected.consequence, verdict

@@ -84,7 +84,8 @@ def test_program_and_interpreter_arrive_as_they_are(value: str) -> None:
         return  # no program is called so: the command line refuses it
     found = Templates().command("plain/command.j2", job=job(path=f"{value}.py"))
     assert found == ("python", "-u", f"{value}.py")
-    assert Templates().command("pytorch/command.j2", job=job(), appended=(value,))[-1] == value
+    for name in ("pytorch", "tensorflow"):
+        assert Templates().command(f"{name}/command.j2", job=job(), appended=(value,))[-1] == value
 
 
 # What template authors may write

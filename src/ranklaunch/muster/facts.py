@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from ranklaunch.files import Files, absolute, folder_of, join, which
@@ -24,7 +25,7 @@ LONGEST = 200  # characters of a fact; a longer one is compared by its digest
 def of_job(job: Job, method: str) -> dict[str, str]:
     """The shape of the job as this node sees it."""
     slots = [node.slots for node in job.nodes]
-    hosts = [node.host for node in job.nodes]
+    hosts = [f"{node.host} {node.port}" if node.port else node.host for node in job.nodes]
     facts = {
         "method": method,
         "nodes": str(len(slots)),
@@ -32,7 +33,10 @@ def of_job(job: Job, method: str) -> dict[str, str]:
         "slots": ",".join(map(str, slots)) if job.slots_differ else f"{slots[0]} on each",
         "accelerator": job.accelerator,
     }
-    if all(hosts):
+    if job.has_tasks:  # a ps has no accelerator where the workers have
+        del facts["accelerator"]
+        facts["tasks"] = ", ".join(f"{count} {task}" for task, count in Counter(node.task for node in job.nodes).items())
+    if all(node.host for node in job.nodes):
         facts["hosts"] = ",".join(hosts)
     return {name: _short(value) for name, value in facts.items()}
 

@@ -136,6 +136,17 @@ class Hub:
         self.state = OVER
         self._broadcast({"type": "dismissed"})
 
+    def end_late(self, finished: str) -> None:
+        """Ends a job with followers in which this node has succeeded and others do not end. It cannot leave them alone: followers would
+        have nobody to tell them, and a TensorFlow worker may be waiting for this one for ever."""
+        leading = len(self._roll.hosts) - self._muster.followers
+        left = [self._name(node) for node in self._nodes.values() if not node.done and node.entry.node < leading]
+        named = ", ".join([*sorted(left)[:NAMED], *([f"{len(left) - NAMED} more"] if len(left) > NAMED else [])])
+        text = (
+            f"{finished} on {self._roll.name(0)}, but {named} still ran {self._muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
+        )
+        self._conclude(Judgement("failed", WaitError.exit_code, text))
+
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
         """By node."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -120,8 +119,7 @@ class Nodes:
         assert self._plan.muster
         self._finished = text
         self._member.done(finish)
-        # Followers have nobody else to tell them when the job is over.
-        patience = math.inf if self._hub and self._plan.muster.followers else self._plan.muster.end_timeout_s
+        patience = self._plan.muster.end_timeout_s
         ends = self._loop.clock() + patience
         self._timer = self._loop.after(min(DONE_SAID_S, patience), lambda: self._wait_for_others(ends))
         return True
@@ -186,6 +184,9 @@ class Nodes:
     def _wait_for_others(self, ends: float) -> None:
         assert self._plan.muster
         left = ends - self._loop.clock()
+        if left <= 0 and self._hub and self._plan.muster.followers:
+            self._hub.end_late(self._finished)
+            return
         if left <= 0:
             self.leave()
             text = (
@@ -193,8 +194,7 @@ class Nodes:
             )
             self._listener.on_judged(Judgement("succeeded", 0, text))
             return
-        within = f" ({left:.0f} s left)" if left < math.inf else ""
-        self._say(f"{self._finished}; waiting for the other nodes, which are still running{within}")
+        self._say(f"{self._finished}; waiting for the other nodes, which are still running ({left:.0f} s left)")
         self._timer = self._loop.after(min(PROGRESS_S, left), lambda: self._wait_for_others(ends))
 
     def _on_released(self, text: str) -> None:

@@ -1,0 +1,118 @@
+"""The program once in each container, told what all of them do: parameter servers (ps) hold the variables, workers train on them.
+
+As ModelArts starts the boot file of its TensorFlow engine. The workers decide about success; a ps serves until they have ended. On one
+node nothing is added. Without ps, all are workers (MultiWorkerMirroredStrategy).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+
+from ranklaunch import settings
+from ranklaunch.adapters.launchers.base import address, attempt_dir, limits, master_waits, nothing_to_explain, rank_process
+from ranklaunch.files import join
+from ranklaunch.job import Job, Node
+from ranklaunch.plan import Plan, Process
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+from ranklaunch.tasks import CONFIG, PS, WORKER
+
+NAME = "tensorflow"
+
+PORT = Variable(
+    "tensorflow_port", ("RANKLAUNCH_TENSORFLOW_PORT",), settings.port, 2222,
+    "port at which each ps and each worker listens, where the platform tells none", option="--tensorflow-port",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (PORT,)
+
+explain = nothing_to_explain
+
+LONGEST = 128 * 1024 - 1  # bytes of one argument or variable, by Linux
+
+
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    job = dataclasses.replace(job, nodes=_nodes(job, reader.get(PORT)))
+    argv = templates.command("tensorflow/command.j2", job=job, appended=_appended(job, reader))
+    env = _environment(job, reader)
+    process = rank_process(job, reader, templates, argv, 0, env, rank=job.node.task_index)
+    if len(job.nodes) > 1 and not env and reader.given(CONFIG):
+        process = dataclasses.replace(process, unset=tuple(sorted({*process.unset, CONFIG.names[0]})))
+    serves = job.node.task == PS
+    return Plan(
+        job=job,
+        method=NAME,
+        why="",
+        processes=() if serves else (process,),
+        services=(_service(job, process),) if serves else (),
+        followers=sum(node.task == PS for node in job.nodes),
+        limits=limits(reader),
+        waits=master_waits(job, reader),
+    )
+
+
+def _nodes(job: Job, port: int) -> tuple[Node, ...]:
+    """One process on each, whatever the slots; that of a ps is no rank."""
+    named = job.nodes if job.has_tasks else [node._replace(task=WORKER, task_index=node.index) for node in job.nodes]
+    slots = [int(node.task == WORKER) for node in named]
+    firsts = itertools.accumulate([0, *slots[:-1]])
+    return tuple(node._replace(slots=n, first_rank=first, port=node.port or port) for node, n, first in zip(named, slots, firsts))
+
+
+def _service(job: Job, process: Process) -> Process:
+    """A ps: server.join() never returns, but a program may have another way to serve."""
+    name, log = job.node.name, join(attempt_dir(job), f"ps_{job.node.task_index}.log")
+    return dataclasses.replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, may_end=True)
+
+
+def _cluster(job: Job) -> dict[str, list[str]]:
+    """host:port of all, by task: ps first, as in the platform's own order of arguments."""
+    found: dict[str, list[str]] = {PS: [], WORKER: []}
+    for node in job.nodes:
+        found[node.task].append(f"{address(node.host)}:{node.port}")
+    return {task: hosts for task, hosts in found.items() if hosts}
+
+
+def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
+    """The cluster as arguments, less those that the user already gives."""
+    if len(job.nodes) == 1:
+        return ()
+    told = {
+        "--task_index": str(job.node.task_index),
+        **{f"--{task}_hosts": ",".join(hosts) for task, hosts in _cluster(job).items()},
+        "--job_name": job.node.task,
+    }
+    own = {word.partition("=")[0] for word in job.program.args}
+    for name in sorted(own & told.keys()):
+        reader.warn(f"the program's own {name} stands; ranklaunch would have given {settings.clipped(told[name])}")
+    words = tuple(f"{name}={value}" for name, value in told.items() if name not in own)
+    for word in words:
+        if len(word) > LONGEST:
+            reader.problem(
+                f"{word.partition('=')[0]} would have {len(word)} characters for {len(job.nodes)} containers, and one argument can have "
+                f"{LONGEST}: shorter names or IPv4 addresses are needed (RANKLAUNCH_PS_HOSTS, RANKLAUNCH_WORKER_HOSTS)"
+            )
+    return words
+
+
+def _environment(job: Job, reader: Reader) -> dict[str, str]:
+    if len(job.nodes) == 1:
+        return {}
+    cluster = _cluster(job)
+    text = json.dumps({"cluster": cluster, "task": {"type": job.node.task, "index": job.node.task_index}})
+    if not _says(reader.env.get(CONFIG.names[0], ""), cluster):
+        reader.warn("the inherited TF_CONFIG names another cluster: it is replaced")
+    if len(f"TF_CONFIG={text}") > LONGEST:
+        reader.warn(f"TF_CONFIG would have {len(text)} characters, more than a variable can: only the arguments tell the cluster")
+        return {}
+    return {"TF_CONFIG": text}
+
+
+def _says(config: str, cluster: dict[str, list[str]]) -> bool:
+    """Whether an inherited TF_CONFIG names this cluster, or there is none."""
+    try:
+        return not config.strip() or bool(json.loads(config)["cluster"] == cluster)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False

@@ -1,0 +1,93 @@
+"""Jobs of two tasks: workers decide, parameter servers (ps) serve until they have ended, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from typing import Any
+
+import pytest
+from supervise_helpers import Job, Starter, checked_verdict, child
+
+NODES = {"worker 0": 0, "worker 1": 1, "ps 0": 2, "ps 1": 3}
+DONE = ("--do", "worker0=exit:0", "--do", "worker1=exit:0")
+SHARED = ("outcome", "exit_code", "reason", "culprit", "failures", "notes")
+
+
+def simulate(starter: Starter, *orders: object, grace_s: float = 5, options: tuple[object, ...] = (), **how: Any) -> Job:
+    where = ("--nodes", 2, "--method", "tensorflow", "--grace-s", grace_s, "--log-dir", starter.folder / "logs")
+    return starter.command("simulate", *where, *options, "--", child("task.py"), *orders, **how)
+
+
+def check_all(job: Job, code: int) -> dict[str, Any]:
+    """Every container has the same verdict; that."""
+    verdicts = [checked_verdict(job.log_dir / f"node_{node}" / "attempt_1" / "verdict.json") for node in NODES.values()]
+    common = [{name: verdict[name] for name in SHARED} for verdict in verdicts]
+    assert all(each == common[0] for each in common), common
+    assert common[0]["exit_code"] == code
+    return common[0]
+
+
+def test_each_container_is_told_its_own_place(ranklaunch: Starter) -> None:
+    job = simulate(ranklaunch, *DONE)
+    assert job.end() == 0, job.out.text + job.err.text
+    found = (re.fullmatch(r"\[(worker|ps) (\d)\] \[(rank|ps) (\d)\] (\{.*\})", line) for line in job.out.lines)
+    told = {match[1] + match[2]: (match[3] + match[4], json.loads(match[5])) for match in found if match}
+    assert sorted(told) == ["ps0", "ps1", "worker0", "worker1"]
+    clusters = [said["config"]["cluster"] for _, said in told.values()]
+    for place, (tag, said) in told.items():
+        assert said["place"] == place
+        assert tag == place.replace("worker", "rank")
+        assert said["config"]["task"] == {"type": place[:-1], "index": int(place[-1])}
+        assert said["config"]["cluster"] == clusters[0]
+        assert said["rest"] == [f"--{task}_hosts={','.join(clusters[0][task])}" for task in ("ps", "worker")]
+    addresses = [address for addresses in clusters[0].values() for address in addresses]
+    assert len({address.rpartition(":")[2] for address in addresses}) == 4  # TensorFlow listens on all addresses of a machine
+    assert check_all(job, 0)["reason"] == "all 2 ranks on 4 nodes succeeded"
+
+
+def test_a_ps_may_end_by_itself(ranklaunch: Starter) -> None:
+    job = simulate(ranklaunch, *DONE, "--do", "ps0=exit:0")
+    assert job.end() == 0, job.out.text
+    check_all(job, 0)
+
+
+def test_a_ps_that_does_not_obey(ranklaunch: Starter) -> None:
+    """It is killed when the grace is over, and the job has succeeded all the same."""
+    job = simulate(ranklaunch, *DONE, "--do", "ps1=hold", grace_s=1)
+    assert job.end() == 0, job.out.text
+    check_all(job, 0)
+
+
+@pytest.mark.parametrize(("place", "rank"), [("worker1", 1), ("ps1", None), ("worker0", 0)])
+def test_whoever_fails_decides_for_all(ranklaunch: Starter, place: str, rank: int | None) -> None:
+    job = simulate(ranklaunch, "--do", f"{place}=exit:42")
+    assert job.end() == 42, job.out.text
+    culprit = check_all(job, 42)["culprit"]
+    name = f"rank {rank}" if rank is not None else f"{place[:-1]} {place[-1]}"
+    assert (culprit["node"], culprit["rank"], culprit["name"]) == (NODES[f"{place[:-1]} {place[-1]}"], rank, name)
+
+
+def test_a_stop(ranklaunch: Starter) -> None:
+    job = simulate(ranklaunch)
+    job.out.wait_for("ready", 4)
+    job.send(signal.SIGTERM)
+    assert job.end() == 143, job.out.text
+    check_all(job, 143)
+
+
+def test_a_worker_that_never_ends(ranklaunch: Starter) -> None:
+    """As in TensorFlow, where a worker may wait for ever for worker 0, which has succeeded."""
+    job = simulate(ranklaunch, "--do", "worker0=exit:0", options=("--end-timeout-s", 1))
+    assert job.end() == 75, job.out.text
+    reason = check_all(job, 75)["reason"]
+    assert reason == ("the program succeeded on node 0 (127.0.0.1), but node 1 (127.0.0.2) still ran 1 s later (RANKLAUNCH_END_TIMEOUT_S)")
+
+
+def test_worker_0_may_take_its_time(ranklaunch: Starter) -> None:
+    """It exports and evaluates when the others have ended."""
+    job = simulate(ranklaunch, "--do", "worker1=exit:0", options=("--end-timeout-s", 1))
+    job.out.wait_for("[worker 1] ranklaunch: succeeded")
+    job.send(signal.SIGTERM)
+    assert job.end() == 143, job.out.text
