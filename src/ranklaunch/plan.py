@@ -48,8 +48,10 @@ class Process:
     children), so that signals that are meant for ranks go to these; 0: it is one, or passes all signals on itself. deaf: it does not
     pass SIGTERM on well, so its ranks get it directly, and it itself when they are gone. carriers: names of programs; where there are
     some, the ranks are what is below it through such programs alone, and below a service anywhere on this node. failing: texts in its
-    output of which each says that a rank has failed and that it ends the others; none where its own exit is what tells. may_end: a
-    service that may end with 0 before the processes do. quiet: its lines go to its log only.
+    output of which each says that a rank has failed and that it ends the others; none where its own exit is what tells. spawned:
+    a regular expression for what it writes for each of the node's ranks, in their order, as it starts them, with the group pid; "" where
+    it is not needed for knowing which rank has ended how. may_end: a service that may end with 0 before the processes do. quiet: its
+    lines go to its log only.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Process:
     deaf: bool = False
     carriers: tuple[str, ...] = ()
     failing: tuple[str, ...] = ()
+    spawned: str = ""
     may_end: bool = False
     quiet: bool = False
 

@@ -32,6 +32,7 @@ from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.output import Output, PipeReader, make_pipe
+from ranklaunch.supervise.ranks import Ranks, Watched
 from ranklaunch.supervise.record import Record, make_private, now, write_file
 from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
 from ranklaunch.supervise.stop import LEADERS_SHARE, Stopper
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 LEAST_FLUSH_S = 1.0
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
+ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
 SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end
 MOST_OFFERED = 4096  # characters
 MOST_COPIED = 1024 * 1024
@@ -341,6 +343,8 @@ class Supervisor:
             os.close(child.pidfd)
         if child.reader:
             child.reader.drain()
+        if child.ranks:
+            child.ranks.look()
         self._record.event(
             "exit", name=child.process.name, rank=child.process.rank, pid=pid, exit_code=child.code,
             signal=name_of(child.signal) if child.signal else None, max_rss_kb=max_rss_kb,
@@ -353,8 +357,13 @@ class Supervisor:
             self._finishes.append(Finish(self.plan.job.node_index, child.process.rank, self._nodes.wall(child.ended_at)))
         if self.ending:
             return
-        if child.code != 0:
-            self._end(Ending("failed", child.code, "", child))
+        if child.failure_code:
+            self._end(Ending("failed", child.failure_code, "", child))
+            self._stopper.begin(signal.SIGTERM)
+        elif child.ranks and child.ranks.alive:
+            numbers = ", ".join(str(rank.rank) for rank in child.ranks.alive)
+            reason = f"{child.process.name} ended with 0 while rank {numbers} was still running: what held them was killed, most likely"
+            self._end(Ending("failed", 128 + signal.SIGKILL, reason))
             self._stopper.begin(signal.SIGTERM)
         elif child.process.may_end or child.process in (*self.plan.gather, *self.plan.prepare):
             return
@@ -376,19 +385,41 @@ class Supervisor:
             self._end(Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded"))
 
     def _on_output(self, child: Child) -> None:
-        """A launcher that has begun to end its ranks has a grace of its own, which may be longer than ours."""
-        failing = child.process.failing
-        if self.ending or child.signalled or not failing or child.identity.pid in self._failing:
+        """A launcher tells which ranks it has started, and that it ends them after a failure."""
+        said = child.reader.output.tail  # type: ignore[union-attr]
+        if child.ranks:
+            child.ranks.read(said)
+        if self.ending or child.signalled or child.ends_ranks or not any(text.encode() in said for text in child.process.failing):
             return
-        if child.alive and any(text.encode() in child.reader.output.tail for text in failing):  # type: ignore[union-attr]
-            self._failing.add(child.identity.pid)
-            self._record.event("failing", name=child.process.name)
-            reason = f"{child.process.name} says that a rank of it has failed"
-            self._nodes.fail(lambda: judge.first_word(self.plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
-            # The other nodes wait for what it tells then, until the grace is over.
-            share = LEADERS_SHARE if self.plan.muster else 1
-            self._loop.after(self.plan.limits.grace_s * share, lambda: self._kill_ranks(child))
-            self._loop.after(1.0, lambda: self._look_at_launcher(child, None))
+        if child.ranks:
+            child.ranks.look()
+        child.ends_ranks = True
+        if child.alive and not self.ending:
+            self._on_failing(child)
+
+    def _on_rank_end(self, child: Child, rank: Watched) -> None:
+        self._record.event(
+            "exit", name=f"rank {rank.rank}", rank=rank.rank, pid=rank.pid, exit_code=rank.code,
+            signal=name_of(rank.signal) if rank.signal else None,
+        )  # fmt: skip
+        if rank.code == 0:
+            self._finishes.append(Finish(self.plan.job.node_index, rank.rank, self._nodes.wall(rank.ended_at)))
+        elif rank.failed and not self.ending:
+            self._end(Ending("failed", rank.code or 0, "", child, rank))
+            self._stopper.begin(signal.SIGTERM)
+
+    def _on_failing(self, child: Child) -> None:
+        """It has a grace of its own for the others, which may be longer than ours."""
+        self._failing.add(child.identity.pid)
+        self._record.event("failing", name=child.process.name)
+        reason = f"{child.process.name} says that a rank of it has failed"
+        self._nodes.fail(lambda: judge.first_word(self.plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
+        # The other nodes wait for what it tells then, until the grace is over.
+        share = LEADERS_SHARE if self.plan.muster else 1
+        self._loop.after(self.plan.limits.grace_s * share, lambda: self._kill_ranks(child))
+        self._loop.after(1.0, lambda: self._look_at_launcher(child, None))
+        if child.process.deaf:
+            self._loop.after(ONE_AFTER_THE_OTHER_S, lambda: self._tell_ranks(child))
 
     def _look_at_launcher(self, child: Child, alone_since: float | None) -> None:
         """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone."""
@@ -401,11 +432,19 @@ class Supervisor:
         else:
             self._loop.after(1.0, lambda: self._look_at_launcher(child, alone_since))
 
+    def _tell_ranks(self, child: Child) -> None:
+        """DeepSpeed tells one after the other, and waits 30 s for each."""
+        if child.alive and not self.ending:
+            for target in tree.generation(child.identity.pid, child.process.ranks_below):
+                tree.send(target, signal.SIGTERM)
+
     def _kill_ranks(self, child: Child) -> None:
         """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
         if child.alive:
+            between = {each for i in range(1, child.process.ranks_below) for each in tree.generation(child.identity.pid, i)}
             for target in tree.descendants(child.identity.pid):
-                tree.send(target, signal.SIGKILL)
+                if target not in between:
+                    tree.send(target, signal.SIGKILL)
 
     def _ranks(self) -> list[tree.Identity]:
         """The processes that signals for ranks are meant for."""
@@ -480,6 +519,11 @@ class Supervisor:
             os.close(writable)
         started.reader = PipeReader(readable, output, self._loop, lambda: self._on_output(started))
         self._readers.append(started.reader)
+        if process.spawned:
+            started.ranks = Ranks(
+                process.spawned, self.plan.job.node.ranks, self._loop,
+                on_end=lambda rank: self._on_rank_end(started, rank), told=lambda: started.ends_ranks or self._stopper.begun,
+            )  # fmt: skip
         self._running[started.identity.pid] = started
         if started.pidfd >= 0:
             self._loop.on_readable(started.pidfd, lambda: self._on_pidfd(started.identity.pid))
