@@ -138,7 +138,7 @@ class Plan:
     where a launcher's ranks write. private: a folder for keys, made anew and for this account alone before the files are written, and
     removed at the end. offers: files, by name, whose text this node gives to node 0, and node 0 to all, when they meet. by_address: it
     names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
-    followers: as in Muster."""
+    followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed."""
 
     job: Job
     method: str
@@ -155,6 +155,7 @@ class Plan:
     offers: Mapping[str, str] = field(default_factory=dict)
     by_address: bool = False
     followers: int = 0
+    shows: tuple[str, ...] = ()
     muster: Muster | None = None
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()

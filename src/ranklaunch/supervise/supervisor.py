@@ -13,6 +13,7 @@ import os
 import resource  # noqa: F401 - os.wait4 imports it at its first call, for which there may be no descriptor left by then
 import shutil
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ LEAST_FLUSH_S = 1.0
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
+MOST_SHOWN = 64 * 1024  # bytes of a file that is shown at the end
 SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end
 MOST_OFFERED = 4096  # characters
 MOST_COPIED = 1024 * 1024
@@ -79,6 +81,7 @@ class Supervisor:
         self._explain = explain
         self._told = told
         self._started = now()
+        self._began = time.time()
         self._memory_before = memory.look()
         self._running: dict[int, Child] = {}
         self._failing: set[int] = set()
@@ -615,6 +618,8 @@ class Supervisor:
             self.say(f"last lines of {blame.name(verdict.culprit)}:")
             for line in verdict.culprit.last_lines:
                 self._own.write(f"  {line}\n".encode(errors="backslashreplace"))
+        for path in self.plan.shows if verdict.outcome == "succeeded" else ():
+            self._show_file(path)
         self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
         path = self._record.verdict(verdict)
         self.say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
@@ -622,6 +627,18 @@ class Supervisor:
             self.say(text)
         self.say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
         self._flush(self._own)
+
+    def _show_file(self, path: str) -> None:
+        """What the job has made; not what an earlier one has left."""
+        try:
+            if os.stat(path).st_mtime < self._began:
+                return
+            with open(path, "rb") as file:
+                shown = file.read(MOST_SHOWN)
+        except OSError:
+            return
+        self.say(f"{path}:")
+        self._own.write(b"".join(b"  %s\n" % line for line in shown.splitlines()))
 
     def _advice(self, verdict: Verdict) -> Iterable[str]:
         error = verdict.culprit.error if verdict.culprit else None
