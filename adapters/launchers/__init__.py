@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers import mpirun, plain, pytorch, ranktable, spawn, torchrun
+from ranklaunch.adapters.launchers import deepspeed, mpirun, plain, pytorch, ranktable, spawn, torchrun
 from ranklaunch.adapters.launchers.base import Launcher
 from ranklaunch.errors import nearest
 from ranklaunch.job import Job
@@ -15,6 +15,7 @@ LAUNCHERS: dict[str, Launcher] = {
     pytorch.NAME: pytorch,
     mpirun.NAME: mpirun,
     spawn.NAME: spawn,
+    deepspeed.NAME: deepspeed,
     plain.NAME: plain,
 }
 
