@@ -38,6 +38,7 @@ LAUNCHERS = (
     Launcher("ranktable", rank_table=True),
     Launcher("pytorch", ranks=1, names_ranks=False),
     Launcher("mpirun"),
+    Launcher("deepspeed", training=True, memory=1536),
 )
 
 
@@ -124,7 +125,9 @@ DISK_FULL = Case(
     together=(0, 2),
     apart="a verdict on a disk without room may be missing",
     no_verdict=(1,),
-    without={"torchrun": "its ranks write into files themselves, on the same disk: a rank's own write fails, and so does the rank"},
+    without=dict.fromkeys(
+        ("torchrun", "deepspeed"), "its ranks write into files themselves, on the same disk: a rank's own write fails, and so does the rank"
+    ),
 )
 
 DISK_FULL_42 = DISK_FULL.with_(
