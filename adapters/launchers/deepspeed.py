@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
 from ranklaunch import settings
+from ranklaunch.adapters.launchers import deepspeed_remote as remote
+from ranklaunch.adapters.launchers import ssh
 from ranklaunch.adapters.launchers.base import MASTER_PORT, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
 from ranklaunch.files import absolute, join
 from ranklaunch.job import Job, Node
@@ -16,18 +19,17 @@ from ranklaunch.verdict import Failure
 
 NAME = "deepspeed"
 
-OWN_NODE = "no_ssh"
 EXTRA: Variable[tuple[str, ...]] = Variable(
     "extra_deepspeed_params", ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",), settings.words, (),
     "further options of deepspeed; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA)
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, remote.BY, *ssh.VARIABLES)
 
 # What launch.py writes, at its levels INFO and ERROR.
 FAILING = ("Killing subprocess ", "exits with return code = ")
 SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
-_CODE = re.compile(r"exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
+_CODE = re.compile(r"^(?P<host>\S+: )?.*exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
 
 _EVERYWHERE = ("--hostfile", "--node_rank", "--master_addr", "--master_port", "--no_ssh")
 _DEVICES = ("--include", "--exclude", "--num_nodes", "--num_gpus", "--num_accelerators")
@@ -38,22 +40,25 @@ _RANK_LOGS = "--enable_each_rank_log"
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    extra = reader.get(EXTRA)
-    _refuse(job, reader, extra)
+    by, extra = reader.get(remote.BY), reader.get(EXTRA)
+    _refuse(job, reader, by, extra)
     _lint(job, reader, extra)
+    if by == remote.OWN_NODE or len(job.nodes) == 1:
+        return _on_each_node(job, reader, templates, extra)
+    hostfile = _hostfile(job, templates)
+    argv = _command(job, reader, templates, by, hostfile, "")
+    process = dataclasses.replace(
+        launcher_process(job, reader, NAME, argv, failing=FAILING, deaf=True), carriers=(*remote.CARRIERS, *ssh.CARRIERS)
+    )
+    shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
+    own = Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), shows=shows)
+    return remote.plan(job, reader, templates, own, process, hostfile)
+
+
+def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[str, ...]) -> Plan:
     outputs = _outputs(job, reader, templates) if _knows_its_ranks(extra) else None
     hostfile = _hostfile(job, templates)
-    argv = templates.command(
-        "deepspeed/command.j2",
-        job=job,
-        launcher=OWN_NODE,
-        hostfile=hostfile.path,
-        master_port=reader.get(MASTER_PORT),
-        picks_devices=bool(_options(extra).intersection(("--include", "--exclude"))),
-        rank_logs=outputs.folder if outputs else "",
-        dashes=_dashes(job),
-        extra=extra,
-    )
+    argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, outputs.folder if outputs else "")
     return Plan(
         job=job,
         method=NAME,
@@ -67,6 +72,21 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     )
 
 
+def _command(job: Job, reader: Reader, templates: Templates, by: str, hostfile: File, rank_logs: str) -> tuple[str, ...]:
+    extra = reader.get(EXTRA)
+    return templates.command(
+        "deepspeed/command.j2",
+        job=job,
+        launcher=by,
+        hostfile=hostfile.path,
+        master_port=reader.get(MASTER_PORT),
+        picks_devices=bool(_options(extra).intersection(("--include", "--exclude"))),
+        rank_logs=rank_logs,
+        dashes=_dashes(job, by),
+        extra=extra,
+    )
+
+
 def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...], watched: bool) -> Process:
     """Runner, launch.py, ranks. The runner dies of SIGTERM and leaves the others."""
     spawned = SPAWNED if watched else ""
@@ -76,12 +96,18 @@ def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, 
 
 
 def explain(tail: str) -> Failure | None:
-    """launch.py says with what a rank ended, and not which: the command beside it is that of the last rank that it started."""
+    """launch.py says with what a rank ended, and not which: the command beside it is that of the last rank that it started. Through
+    pdsh each line has its host, of which another line says which node it is."""
     found = _CODE.search(tail)
     if not found:
         return None
     code = int(found["code"])
-    return Failure(None, 128 - code if code < 0 else code, max(0, -code))
+    node = (
+        re.search(rf"^{re.escape(found['host'])}.*\bnum_local_procs=[0-9]+, node_rank=([0-9]+)", tail, re.MULTILINE)
+        if found["host"]
+        else None
+    )
+    return Failure(None, 128 - code if code < 0 else code, max(0, -code), node=int(node[1]) if node else None)
 
 
 def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
@@ -120,16 +146,20 @@ def _hostfile(job: Job, templates: Templates) -> File:
     return File(join(attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=job))
 
 
-def _refuse(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
+def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
     several = len(job.nodes) > 1
-    rotated = next((node for node in job.nodes if node.first_rank % node.slots), None)
+    by_launch_py = by in (remote.OWN_NODE, remote.PDSH)
+    rotated = next((node for node in job.nodes if node.first_rank % node.slots), None) if by_launch_py else None
     if rotated:
         reader.problem(_told_of(rotated, job))
     twice = sorted({node.host for node in job.nodes if sum(other.host == node.host for other in job.nodes) > 1}) if several else []
     if twice:
         reader.problem(f"method deepspeed: {', '.join(twice)} is the host of several nodes, which DeepSpeed's hostfile cannot have")
-    if several and "--autotuning" in _options(extra):
-        reader.problem(f"{_source(reader)} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself")
+    if several and "--autotuning" in _options(extra) and by != remote.PDSH:
+        reader.problem(
+            f"{_source(reader)} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
+            f"set {remote.BY.names[0]}={remote.PDSH}, by which DeepSpeed reaches them then"
+        )
 
 
 def _told_of(node: Node, job: Job) -> str:
@@ -172,10 +202,11 @@ def _lint_devices(job: Job, reader: Reader, options: set[str]) -> None:
         reader.warn(f"{name}={settings.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by --include in {EXTRA.names[0]}")
 
 
-def _dashes(job: Job) -> tuple[str, ...]:
-    """A `--` right behind the program is taken for its own by each of runner.py and launch.py; the one behind these two arrives."""
-    program = job.program
-    return ("--", "--") if program.args[:1] == ("--",) and not program.is_shell else ()
+def _dashes(job: Job, by: str) -> tuple[str, ...]:
+    """A `--` right behind the program is taken for its own by runner.py, and by launch.py or what is in its place; the next one arrives."""
+    if job.program.args[:1] != ("--",) or job.program.is_shell:
+        return ()
+    return ("--", "--") if by in (remote.OWN_NODE, remote.PDSH, "mpich") else ("--",)
 
 
 def _source(reader: Reader) -> str:

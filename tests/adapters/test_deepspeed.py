@@ -195,6 +195,95 @@ def test_nothing_is_tuned_on_several_nodes_each_for_itself() -> None:
         plan("--autotuning tune")
 
 
+# From node 0
+
+
+def remotely(by: str, node: int = 0, *args: str, nodes: int = 3, program: str = "train.py", extra: str = "", **env: str) -> Plan:
+    return plan(extra, nodes, node, *args, program=program, HOME="/root", RANKLAUNCH_DEEPSPEED_LAUNCHER=by, **env)
+
+
+@pytest.mark.parametrize("by", ["pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm"])
+def test_from_node_0(by: str) -> None:
+    found = remotely(by, 0, "-x")
+    where = ("--hostfile", "/logs/attempt_1/hostfile", "--launcher", by, "--no_ssh_check", "--master_addr", H0, "--master_port", "29500")
+    assert argv(found) == ("deepspeed", *where, "train.py", "-x")
+    others = [remotely(by, node, "-x") for node in (1, 2)]
+    assert all(not other.processes and other.followers == 2 for other in (*others,))
+    assert [bool(each.services) for each in (found, *others)] == [by != "slurm"] * 3
+    assert found.outputs is None
+    assert found.processes[0].deaf
+    assert found.processes[0].spawned == ""
+
+
+def test_every_ssh_is_the_jobs_own() -> None:
+    found = remotely("pdsh", RANKLAUNCH_RUN_DIR="/run/job")
+    file = next(file for file in found.files if file.path.endswith("/ssh"))
+    assert file.mode == "0700"
+    assert file.text.startswith("#!/bin/sh\nexec /usr/bin/ssh -F /run/job/")
+    assert found.processes[0].env["PATH"].split(":")[0] == file.path.rpartition("/")[0]
+    assert [wait.kind for wait in found.waits if wait.kind in ("hosts", "port")] == ["hosts", "port"]
+
+
+def forwarded(found: Plan) -> dict[str, str]:
+    text = next(file.text for file in found.files if file.path.endswith("/deepspeed_env"))
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_what_the_ranks_get_of_the_environment() -> None:
+    """DeepSpeed puts what is not plain between double quotes, and shows it all on the console."""
+    env = {"DATA": "/data/a b", "COST": '5$ "x" `y` \\ 10%', "LINES_": "a\nb", "MY_TOKEN": "s3cret", "RANK": "3", "PLAIN": "a,b=c"}
+    found = remotely("pdsh", **env)
+    told = forwarded(found)
+    assert told["DATA"] == "/data/a b"
+    assert told["COST"] == '5\\$ \\"x\\" \\`y\\` \\\\ 10%%'
+    assert told["PLAIN"] == "a,b=c"
+    assert told["RANKLAUNCH_ATTEMPT"] == "1"
+    assert not {"LINES_", "MY_TOKEN", "RANK", "HOME", "VC_TASK_INDEX"}.intersection(told)
+    assert any("do not get MY_TOKEN" in text for text in found.warnings)
+    assert any("do not get LINES_" in text for text in found.warnings)
+    assert not any("s3cret" in text for text in (*found.warnings, *(file.text for file in found.files)))
+
+
+def test_by_mpi_only_plain_values_arrive() -> None:
+    found = remotely("openmpi", DATA="/data/a b", PLAIN="a,b=c")
+    assert forwarded(found)["PLAIN"] == "a,b=c"
+    assert "DATA" not in forwarded(found)
+
+
+@pytest.mark.parametrize("word", ["it's", "$HOME", "a;b", "100%", "", "a\nb", 'say "hi"', "*"])
+def test_arguments_that_pdsh_would_harm_are_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match="would not arrive as it is"):
+        remotely("pdsh", 0, word)
+    assert word in argv(remotely("openmpi", 0, word))
+
+
+@pytest.mark.parametrize("by", ["mpich", "impi", "mvapich", "slurm", "pdsh"])
+def test_slots_that_differ_are_refused_where_deepspeed_cannot(by: str) -> None:
+    with pytest.raises(ConfigError, match="slots"):
+        remotely(by, RANKLAUNCH_SLOTS="3,2,2")
+    assert remotely("openmpi", RANKLAUNCH_SLOTS="3,2,2").files
+
+
+def test_slurm_starts_python_files_only() -> None:
+    with pytest.raises(ConfigError, match="nothing but Python files"):
+        remotely("slurm", program="train.sh")
+
+
+def test_an_unknown_launcher_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"RANKLAUNCH_DEEPSPEED_LAUNCHER='pdhs'.*did you mean 'pdsh'"):
+        remotely("pdhs")
+
+
+def test_on_one_node_nothing_is_reached() -> None:
+    assert not remotely("pdsh", nodes=1).services
+
+
+def test_several_nodes_are_tuned_by_pdsh() -> None:
+    found = remotely("pdsh", extra="--autotuning tune")
+    assert found.shows[0] == "/workspace/autotuning_results/summary.txt"
+    assert remotely("pdsh", 1, extra="--autotuning tune").shows == ()
+
+
 # What launch.py says. The text is that of DeepSpeed 0.19.8.
 
 
@@ -207,6 +296,11 @@ def last_words(code: int) -> str:
     )
 
 
+def through_pdsh(host: str, node: int, text: str) -> str:
+    begin = f"[2026-11-21 10:28:21,638] [INFO] [launch.py:158:main] nnodes=3, num_local_procs=2, node_rank={node}\n"
+    return "".join(f"{host}: {line}" for line in (begin + text).splitlines(keepends=True))
+
+
 @pytest.mark.parametrize(
     ("tail", "expected"),
     [
@@ -214,7 +308,9 @@ def last_words(code: int) -> str:
         (last_words(-9), Failure(None, 137, 9)),
         (last_words(-15), Failure(None, 143, 15)),
         (last_words(1).replace("\n", "\r\n"), Failure(None, 1)),
-        (f"h1: {last_words(7)}h0: {last_words(-15)}", Failure(None, 7)),
+        (through_pdsh("h1", 1, last_words(7)) + through_pdsh("h0", 0, last_words(-15)), Failure(None, 7, node=1)),
+        (through_pdsh("h1.job", 1, "") + through_pdsh("h1", 2, last_words(7)), Failure(None, 7, node=2)),
+        (through_pdsh("h1", 1, last_words(7)).partition("\n")[2], Failure(None, 7)),
         ("", None),
         ("Traceback (most recent call last):\nValueError: Hostfile is empty\n", None),
         ("he exits with return code = unknown\n", None),

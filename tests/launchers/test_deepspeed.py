@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,6 +137,29 @@ def test_its_success_is_not_believed_when_a_part_of_it_was_killed(job: Job) -> N
     assert job.end() == [137, 137], job.words()
     for node in job.nodes:
         assert "node 1 (h1): deepspeed ended with 0 while rank 2, 3 was still running" in node.verdict["reason"]
+
+
+PDSH = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"}
+
+
+@pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
+def test_from_node_0_by_pdsh(job: Job, tmp_path: Path) -> None:
+    value = '5$ "x" `y` %h a b'
+    job.start(child("environment.py"), "--env", "RANK,LOCAL_RANK,WORLD_SIZE,COST", **PDSH, COST=value, RANKLAUNCH_RUN_DIR=str(tmp_path))
+    assert job.end() == [0, 0], job.words()
+    # They share pdsh's output, so that two may stand on one line.
+    told = [json.loads(text) for text in re.findall(r'\{"argv": .*?"executable": "[^"]*"\}', job.nodes[0].text)]
+    assert sorted(each["env"]["RANK"] for each in told) == ["0", "1", "2", "3"]
+    assert all(each["env"]["COST"] == value and each["env"]["WORLD_SIZE"] == "4" for each in told)
+
+
+@pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
+def test_from_node_0_a_ranks_end_is_the_jobs(job: Job, tmp_path: Path) -> None:
+    job.start(child("killed.py"), "--rank", 2, **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path))
+    assert job.end() == [137, 137], job.words()
+    for node in job.nodes:
+        found = node.verdict["culprit"]
+        assert (found["node"], found["exit_code"], found["signal"]) == (1, 137, "SIGKILL"), node.verdict
 
 
 def test_what_a_rank_is_told(job: Job) -> None:
