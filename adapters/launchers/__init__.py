@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers import mpirun, msrun, plain, pytorch, ranktable, spawn, tensorflow, torchrun
+from ranklaunch.adapters.launchers import deepspeed, mpirun, msrun, plain, pytorch, ranktable, spawn, tensorflow, torchrun
 from ranklaunch.adapters.launchers.base import Launcher
 from ranklaunch.errors import nearest
 from ranklaunch.job import Job
@@ -17,6 +17,7 @@ LAUNCHERS: dict[str, Launcher] = {
     mpirun.NAME: mpirun,
     tensorflow.NAME: tensorflow,
     spawn.NAME: spawn,
+    deepspeed.NAME: deepspeed,
     plain.NAME: plain,
 }
 

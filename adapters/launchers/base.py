@@ -71,8 +71,9 @@ def launcher_process(
     failing: tuple[str, ...] = (),
     impatient: bool = False,
     repeats: bool = False,
+    spawned: str = "",
 ) -> Process:
-    """One process that starts this node's ranks itself. ranks_below, deaf, failing, impatient, repeats: as in Process."""
+    """One process that starts this node's ranks itself. ranks_below, deaf, failing, impatient, repeats, spawned: as in Process."""
     return Process(
         name=name,
         argv=argv,
@@ -85,6 +86,7 @@ def launcher_process(
         failing=failing,
         impatient=impatient,
         repeats=repeats,
+        spawned=spawned,
     )
 
 

@@ -48,10 +48,11 @@ class Process:
     children), so that signals that are meant for ranks go to these; 0: it is one, or passes all signals on itself. deaf: it does not
     pass SIGTERM on well, so its ranks get it directly, and it itself when they are gone. carriers: names of programs; where there are
     some, the ranks are what is below it through such programs alone, and below a service anywhere on this node. failing: texts in its
-    output of which each says that a rank has failed and that it ends the others; none where its own exit is what tells. impatient: it
-    kills all its ranks as soon as one has ended, so it is halted while they are being ended. repeats: what it writes to its standard
-    output is in the files of its ranks too, and goes nowhere. may_end: a service that may end with 0 before the processes do. quiet: its
-    lines go to its log only.
+    output of which each says that a rank has failed and that it ends the others; none where its own exit is what tells. spawned:
+    a regular expression for what it writes for each of the node's ranks, in their order, as it starts them, with the group pid; "" where
+    it is not needed for knowing which rank has ended how. impatient: it kills all its ranks as soon as one has ended, so it is halted
+    while they are being ended. repeats: what it writes to its standard output is in the files of its ranks too, and goes nowhere.
+    may_end: a service that may end with 0 before the processes do. quiet: its lines go to its log only.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Process:
     deaf: bool = False
     carriers: tuple[str, ...] = ()
     failing: tuple[str, ...] = ()
+    spawned: str = ""
     impatient: bool = False
     repeats: bool = False
     may_end: bool = False
@@ -139,7 +141,7 @@ class Plan:
     where a launcher's ranks write. private: a folder for keys, made anew and for this account alone before the files are written, and
     removed at the end. offers: files, by name, whose text this node gives to node 0, and node 0 to all, when they meet. by_address: it
     names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
-    followers: as in Muster."""
+    followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed."""
 
     job: Job
     method: str
@@ -156,6 +158,7 @@ class Plan:
     offers: Mapping[str, str] = field(default_factory=dict)
     by_address: bool = False
     followers: int = 0
+    shows: tuple[str, ...] = ()
     muster: Muster | None = None
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()

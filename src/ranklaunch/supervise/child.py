@@ -13,6 +13,7 @@ from ranklaunch.settings import clipped
 from ranklaunch.supervise import tree
 from ranklaunch.supervise.below import Below
 from ranklaunch.supervise.output import PipeReader
+from ranklaunch.supervise.ranks import Ranks
 from ranklaunch.supervise.signals import Signals, block, unblock
 
 CANNOT_EXECUTE = 126  # as shells say it
@@ -22,7 +23,8 @@ INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 @dataclass
 class Child:
-    """A started process. status: its wait status once reaped. max_rss_kb: its peak resident memory, from the kernel's accounting."""
+    """A started process. status: its wait status once reaped. max_rss_kb: its peak resident memory, from the kernel's accounting.
+    ranks: those that it has started, where they are watched. ends_ranks: it has said that it does."""
 
     process: Process
     identity: tree.Identity
@@ -34,6 +36,8 @@ class Child:
     said: bytes | None = None  # the last of its output when what it writes stopped to count
     signalled: list[int] = field(default_factory=list)
     below: Below | None = None
+    announced: Ranks | None = None
+    ends_ranks: bool = False
 
     @property
     def alive(self) -> bool:
@@ -57,6 +61,12 @@ class Child:
         """The signal that killed it, 0 when none did."""
         assert self.status is not None
         return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
+
+    @property
+    def failure_code(self) -> int:
+        """Its own exit code; where it ended with 0 although a rank had failed, that of the rank, or 1 where it is not known."""
+        failed = next((rank.code or 0 for rank in self.announced.failed), 0) if self.announced else 0
+        return self.code or failed or int(self.ends_ranks)
 
 
 def environment(process: Process, inherited: Mapping[str, str]) -> dict[str, str]:

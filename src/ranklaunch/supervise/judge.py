@@ -6,7 +6,7 @@ import dataclasses
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -15,6 +15,7 @@ from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.plan import Plan, Process
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.memory import Memory
+from ranklaunch.supervise.ranks import Watched
 from ranklaunch.supervise.record import now
 from ranklaunch.supervise.signals import name_of
 from ranklaunch.verdict import Culprit, Failure, Known, Verdict, Victim
@@ -29,13 +30,14 @@ AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 @dataclass(frozen=True)
 class Ending:
-    """What decided on this node. child: whose end it was; the reason is then made from how it ended. from_elsewhere: another node
-    said so. at: monotonic seconds. killed: ranklaunch itself was."""
+    """What decided on this node. child: whose end it was; the reason is then made from how it ended. rank: the one of a launcher's
+    whose end it was. from_elsewhere: another node said so. at: monotonic seconds. killed: ranklaunch itself was."""
 
     outcome: str
     exit_code: int
     reason: str
     child: Child | None = None
+    rank: Watched | None = None
     from_elsewhere: bool = False
     at: float = 0.0
     killed: bool = False
@@ -97,7 +99,7 @@ def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evide
     if not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded":
         found.append(_of_ending(plan, ending, evidence.wall(ending.at)))
     for child in ended:
-        if child.code:
+        if child.failure_code:
             found += _of_child(plan, child, evidence)
     found = _with_memory(found, evidence.memory)
     if not found and not plan.processes and evidence.memory.kills:
@@ -117,7 +119,9 @@ def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Su
     child = ending.child
     if not child:
         return _of_ending(plan, ending, wall(ending.at))
-    failure = Failure(child.process.rank, child.code, child.signal, child.identity.pid)
+    if ending.rank:
+        return _of_rank(plan, child, ending.rank, (), None, wall)
+    failure = Failure(child.process.rank, child.failure_code, child.signal, child.identity.pid)
     culprit = _culprit(plan, child, failure, (), None, wall(child.ended_at))
     return Suspect(culprit.node, wall(child.ended_at), ending.outcome, ending.exit_code, "", culprit)
 
@@ -157,7 +161,11 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     output = child.reader.output
     tail = child.said if child.signalled and child.said is not None else output.tail
     text = tail.decode(errors="replace")
-    told = evidence.explain(child.process, text)
+    seen = list(_of_ranks(plan, child, evidence))
+    if seen:
+        yield from seen
+        return
+    told = _placed_by(child, evidence.explain(child.process, text))
     failure = told or Failure(child.process.rank, child.code, child.signal, child.identity.pid)
     at = evidence.wall(child.ended_at if failure.at is None else failure.at)
     words = failure.last_lines or (evidence.last_lines_of_rank(failure.rank) if failure.rank is not None else ())
@@ -168,20 +176,44 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
         culprit = _culprit(plan, child, failure, lines, error, at)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
     if plan.outputs and child.process in plan.processes:
-        yield from _below(plan, child, failure, evidence, at)
+        yield from _below(plan, child, failure.exit_code, {failure.rank}, evidence)
 
 
-def _below(plan: Plan, child: Child, failure: Failure, evidence: Evidence, at: float) -> Iterable[Suspect]:
+def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
+    """The ranks of a launcher of which it was seen how they ended, judged like processes of our own."""
+    for rank in child.announced.ended if child.announced else ():
+        lines = evidence.last_lines_of_rank(rank.rank)
+        error = known("\n".join(lines))
+        if rank.failed or (rank.code and not rank.signal and error and error.kind != blame.CONSEQUENCE):
+            yield _of_rank(plan, child, rank, lines, error, evidence.wall)
+
+
+def _of_rank(
+    plan: Plan, child: Child, rank: Watched, lines: tuple[str, ...], error: Known | None, wall: Callable[[float], float]
+) -> Suspect:
+    at = wall(rank.ended_at)
+    culprit = _culprit(plan, child, Failure(rank.rank, rank.code or 0, rank.signal, rank.pid), lines, error, at)
+    return Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
+
+
+def _placed_by(child: Child, told: Failure | None) -> Failure | None:
+    """What a launcher says of a rank without its number, where only one can be meant."""
+    meant = child.announced.unknown if child.announced else []
+    if not told or told.rank is not None or len(meant) != 1:
+        return told
+    return dataclasses.replace(told, rank=meant[0].rank, pid=meant[0].pid)
+
+
+def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], evidence: Evidence) -> Iterable[Suspect]:
     """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause."""
-    assert plan.outputs
-    for rank in plan.outputs.keys:
-        lines = evidence.last_lines_of_rank(rank) if rank != failure.rank else ()
+    at = evidence.wall(child.ended_at) + AFTER
+    for rank in plan.outputs.keys if plan.outputs else ():
+        lines = evidence.last_lines_of_rank(rank) if rank not in seen else ()
         error = known("\n".join(lines)) if lines else None
         if error and error.kind != blame.CONSEQUENCE:
-            seen = evidence.end_of_rank(child, rank)
-            told = seen or Failure(rank, failure.exit_code if failure.exit_code < 128 else 1)
-            culprit = _culprit(plan, child, told, lines, error, at + AFTER)
-            yield Suspect(culprit.node, at + AFTER, "failed", culprit.exit_code, "", culprit)
+            told = evidence.end_of_rank(child, rank) or Failure(rank, code if code < 128 else 1)
+            culprit = _culprit(plan, child, told, lines, error, at)
+            yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
 
 def _killed_by_another(child: Child) -> bool:
@@ -264,12 +296,20 @@ def _is(culprit: Culprit | None, child: Child, plan: Plan) -> bool:
 
 
 def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[Victim]:
-    if ending.child and ending.child.code and ending.child.reader:
-        failure = evidence.explain(ending.child.process, ending.child.reader.output.tail.decode(errors="replace"))
-        for rank, number in sorted(failure.victims) if failure else ():
-            yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
+    for rank, number in sorted(_ended_by_launchers(ending, ended, evidence)):
+        yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     culprit = common.culprit
     told = [child for child in ended if child is not ending.child and child.signalled and not _is(culprit, child, plan)]
     for child in sorted(told, key=lambda c: (c.process.rank is None, c.process.rank or 0)):
         node = plan.job.node_index if child.process.node is None else child.process.node
         yield Victim(node, child.process.rank, name_of(child.signalled[-1]), child.process.name)
+
+
+def _ended_by_launchers(ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[tuple[int, int]]:
+    """(rank, signal): as they were seen, or as the launcher tells."""
+    for child in ended:
+        if child.announced:
+            yield from ((rank.rank, rank.signal) for rank in child.announced.ended if rank.signal and not rank.by_itself)
+        elif child is ending.child and child.code and child.reader:
+            failure = evidence.explain(child.process, child.reader.output.tail.decode(errors="replace"))
+            yield from failure.victims if failure else ()

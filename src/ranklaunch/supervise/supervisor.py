@@ -13,6 +13,7 @@ import os
 import resource  # noqa: F401 - os.wait4 imports it at its first call, for which there may be no descriptor left by then
 import shutil
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.output import Output, PipeReader, make_pipe
+from ranklaunch.supervise.ranks import Ranks, Watched
 from ranklaunch.supervise.record import Record, make_private, now, write_file
 from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
 from ranklaunch.supervise.stop import LEADERS_SHARE, Stopper
@@ -46,6 +48,8 @@ LEAST_FLUSH_S = 1.0
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 LOOK_AT_LAUNCHER_S = 0.25
+ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
+MOST_SHOWN = 64 * 1024  # bytes of a file that is shown at the end
 SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end
 MOST_OFFERED = 4096  # characters
 MOST_COPIED = 1024 * 1024
@@ -79,6 +83,7 @@ class Supervisor:
         self._explain = explain
         self._told = told
         self._started = now()
+        self._began = time.time()
         self._memory_before = memory.look()
         self._running: dict[int, Child] = {}
         self._failing: set[int] = set()
@@ -345,6 +350,8 @@ class Supervisor:
             child.reader.drain()
         if child.below:
             child.below.close()
+        if child.announced:
+            child.announced.look()
         self._record.event(
             "exit", name=child.process.name, rank=child.process.rank, pid=pid, exit_code=child.code,
             signal=name_of(child.signal) if child.signal else None, max_rss_kb=max_rss_kb,
@@ -357,8 +364,13 @@ class Supervisor:
             self._finishes.append(Finish(self.plan.job.node_index, child.process.rank, self._nodes.wall(child.ended_at)))
         if self.ending:
             return
-        if child.code != 0:
-            self._end(Ending("failed", child.code, "", child))
+        if child.failure_code:
+            self._end(Ending("failed", child.failure_code, "", child))
+            self._stopper.begin(signal.SIGTERM)
+        elif child.announced and child.announced.alive:
+            numbers = ", ".join(str(rank.rank) for rank in child.announced.alive)
+            reason = f"{child.process.name} ended with 0 while rank {numbers} was still running: what held them was killed, most likely"
+            self._end(Ending("failed", 128 + signal.SIGKILL, reason))
             self._stopper.begin(signal.SIGTERM)
         elif child.process.may_end or child.process in (*self.plan.gather, *self.plan.prepare):
             return
@@ -380,12 +392,28 @@ class Supervisor:
             self._end(Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded"))
 
     def _on_output(self, child: Child) -> None:
-        """A launcher that has begun to end its ranks has a grace of its own, which may be longer than ours."""
-        failing = child.process.failing
-        if self.ending or child.signalled or not failing or child.identity.pid in self._failing:
+        """A launcher tells which ranks it has started, and that it ends them after a failure."""
+        said = child.reader.output.tail  # type: ignore[union-attr]
+        if child.announced:
+            child.announced.read(said)
+        if self.ending or child.signalled or child.ends_ranks or not any(text.encode() in said for text in child.process.failing):
             return
-        if child.alive and any(text.encode() in child.reader.output.tail for text in failing):  # type: ignore[union-attr]
+        if child.announced:
+            child.announced.look()
+        child.ends_ranks = True
+        if child.alive and not self.ending and child.identity.pid not in self._failing:
             self._on_failing(child, f"{child.process.name} says that a rank of it has failed")
+
+    def _on_announced_end(self, child: Child, rank: Watched) -> None:
+        self._record.event(
+            "exit", name=f"rank {rank.rank}", rank=rank.rank, pid=rank.pid, exit_code=rank.code,
+            signal=name_of(rank.signal) if rank.signal else None,
+        )  # fmt: skip
+        if rank.code == 0:
+            self._finishes.append(Finish(self.plan.job.node_index, rank.rank, self._nodes.wall(rank.ended_at)))
+        elif rank.failed and not self.ending:
+            self._end(Ending("failed", rank.code or 0, "", child, rank))
+            self._stopper.begin(signal.SIGTERM)
 
     def _on_rank_end(self, child: Child, end: End) -> None:
         """Seen here before its launcher says so, or where that is told to say nothing."""
@@ -401,6 +429,7 @@ class Supervisor:
             self._on_failing(child, f"a rank of {child.process.name} has failed")
 
     def _on_failing(self, child: Child, reason: str) -> None:
+        """It has a grace of its own for the others, which may be longer than ours."""
         self._failing.add(child.identity.pid)
         self._record.event("failing", name=child.process.name)
         self._nodes.fail(lambda: judge.first_word(self.plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
@@ -408,6 +437,8 @@ class Supervisor:
         share = LEADERS_SHARE if self.plan.muster else 1
         self._loop.after(self.plan.limits.grace_s * share, lambda: self._kill_ranks(child))
         self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at_launcher(child, None))
+        if child.process.deaf and not child.process.impatient:
+            self._loop.after(ONE_AFTER_THE_OTHER_S, lambda: self._tell_ranks(child))
 
     def _look_at_launcher(self, child: Child, alone_since: float | None) -> None:
         """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone, msrun for its scheduler."""
@@ -423,11 +454,19 @@ class Supervisor:
         else:
             self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at_launcher(child, alone_since))
 
+    def _tell_ranks(self, child: Child) -> None:
+        """DeepSpeed tells one after the other, and waits 30 s for each."""
+        if child.alive and not self.ending:
+            for target in tree.generation(child.identity.pid, child.process.ranks_below):
+                tree.send(target, signal.SIGTERM)
+
     def _kill_ranks(self, child: Child) -> None:
         """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
         if child.alive:
+            between = {each for i in range(1, child.process.ranks_below) for each in tree.generation(child.identity.pid, i)}
             for target in tree.descendants(child.identity.pid):
-                tree.send(target, signal.SIGKILL)
+                if target not in between:
+                    tree.send(target, signal.SIGKILL)
 
     def _ranks(self) -> list[tree.Identity]:
         """The processes that signals for ranks are meant for."""
@@ -501,7 +540,12 @@ class Supervisor:
             os.close(writable)
         started.reader = PipeReader(readable, output, self._loop, lambda: self._on_output(started))
         self._readers.append(started.reader)
-        if process.ranks_below and self.plan.outputs:
+        if process.spawned:
+            started.announced = Ranks(
+                process.spawned, self.plan.job.node.ranks, self._loop,
+                on_end=lambda rank: self._on_announced_end(started, rank), told=lambda: started.ends_ranks or self._stopper.begun,
+            )  # fmt: skip
+        elif process.ranks_below and self.plan.outputs:
             started.below = self._look_below(started, self.plan.outputs)
         self._running[started.identity.pid] = started
         if started.pidfd >= 0:
@@ -615,6 +659,8 @@ class Supervisor:
             self.say(f"last lines of {blame.name(verdict.culprit)}:")
             for line in verdict.culprit.last_lines:
                 self._own.write(f"  {line}\n".encode(errors="backslashreplace"))
+        for path in self.plan.shows if verdict.outcome == "succeeded" else ():
+            self._show_file(path)
         self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
         path = self._record.verdict(verdict)
         self.say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
@@ -622,6 +668,18 @@ class Supervisor:
             self.say(text)
         self.say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
         self._flush(self._own)
+
+    def _show_file(self, path: str) -> None:
+        """What the job has made; not what an earlier one has left."""
+        try:
+            if os.stat(path).st_mtime < self._began:
+                return
+            with open(path, "rb") as file:
+                shown = file.read(MOST_SHOWN)
+        except OSError:
+            return
+        self.say(f"{path}:")
+        self._own.write(b"".join(b"  %s\n" % line for line in shown.splitlines()))
 
     def _advice(self, verdict: Verdict) -> Iterable[str]:
         error = verdict.culprit.error if verdict.culprit else None

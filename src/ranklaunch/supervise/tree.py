@@ -22,12 +22,13 @@ class Identity(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """name: of the program, cut by the kernel to 15 bytes."""
+    """name: of the program, cut by the kernel to 15 bytes. status: the wait status of a zombie."""
 
     parent: int
     state: str
     start: int
     name: str = ""
+    status: int = 0
 
 
 def entry(pid: int) -> Entry | None:
@@ -45,7 +46,7 @@ def entry(pid: int) -> Entry | None:
     end = text.rindex(b")")  # the name before it may hold anything
     fields = text[end + 2 :].split()
     name = text[text.index(b"(") + 1 : end].decode(errors="replace")
-    return Entry(parent=int(fields[1]), state=chr(fields[0][0]), start=int(fields[19]), name=name)
+    return Entry(parent=int(fields[1]), state=chr(fields[0][0]), start=int(fields[19]), name=name, status=int(fields[49]))
 
 
 def wait_status(process: Identity) -> int | None:
@@ -61,6 +62,12 @@ def wait_status(process: Identity) -> int | None:
 def identify(pid: int) -> Identity:
     found = entry(pid)
     return Identity(pid, found.start if found else 0)
+
+
+def exit_status(pid: int) -> int | None:
+    """How a process ended whose parent has not asked for that yet. None where it has, and while it lives."""
+    found = entry(pid)
+    return found.status if found and found.state == "Z" else None
 
 
 def descendants(root: int) -> list[Identity]:

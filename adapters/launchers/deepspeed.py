@@ -1,0 +1,226 @@
+"""DeepSpeed's own launcher: one on each node, or one on node 0 that reaches the others by ssh, MPI or Slurm."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+
+from ranklaunch import settings
+from ranklaunch.adapters.launchers import deepspeed_remote as remote
+from ranklaunch.adapters.launchers import ssh
+from ranklaunch.adapters.launchers.base import MASTER_PORT, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
+from ranklaunch.files import absolute, join
+from ranklaunch.job import Job, Node
+from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+from ranklaunch.verdict import Failure
+
+NAME = "deepspeed"
+
+EXTRA: Variable[tuple[str, ...]] = Variable(
+    "extra_deepspeed_params", ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",), settings.words, (),
+    "further options of deepspeed; the last of two equal options wins, so they add to or override ranklaunch's",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, remote.BY, *ssh.VARIABLES)
+
+# What launch.py writes, at its levels INFO and ERROR.
+FAILING = ("Killing subprocess ", "exits with return code = ")
+SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
+_CODE = re.compile(r"^(?P<host>\S+: )?.*exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
+
+_EVERYWHERE = ("--hostfile", "--node_rank", "--master_addr", "--master_port", "--no_ssh")
+_DEVICES = ("--include", "--exclude", "--num_nodes", "--num_gpus", "--num_accelerators")
+_ELASTIC = ("--elastic_training", "--min_elastic_nodes", "--max_elastic_nodes")
+_SHORT = {"-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
+_MOST_CONFIG = 1024 * 1024
+_RANK_LOGS = "--enable_each_rank_log"
+
+
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    by, extra = reader.get(remote.BY), reader.get(EXTRA)
+    _refuse(job, reader, by, extra)
+    _lint(job, reader, extra)
+    if by == remote.OWN_NODE or len(job.nodes) == 1:
+        return _on_each_node(job, reader, templates, extra)
+    hostfile = _hostfile(job, templates)
+    argv = _command(job, reader, templates, by, hostfile, "")
+    process = dataclasses.replace(
+        launcher_process(job, reader, NAME, argv, failing=FAILING, deaf=True), carriers=(*remote.CARRIERS, *ssh.CARRIERS)
+    )
+    shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
+    own = Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), shows=shows)
+    return remote.plan(job, reader, templates, own, process, hostfile)
+
+
+def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[str, ...]) -> Plan:
+    outputs = _outputs(job, reader, templates) if _knows_its_ranks(extra) else None
+    hostfile = _hostfile(job, templates)
+    argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, outputs.folder if outputs else "")
+    return Plan(
+        job=job,
+        method=NAME,
+        why="",
+        processes=(_process(job, reader, argv, extra, watched=outputs is not None),),
+        limits=limits(reader),
+        files=(hostfile,) if len(job.nodes) > 1 else (),
+        waits=master_waits(job, reader),
+        outputs=outputs,
+        shows=_results(job, reader) if "--autotuning" in _options(extra) else (),
+    )
+
+
+def _command(job: Job, reader: Reader, templates: Templates, by: str, hostfile: File, rank_logs: str) -> tuple[str, ...]:
+    extra = reader.get(EXTRA)
+    return templates.command(
+        "deepspeed/command.j2",
+        job=job,
+        launcher=by,
+        hostfile=hostfile.path,
+        master_port=reader.get(MASTER_PORT),
+        picks_devices=bool(_options(extra).intersection(("--include", "--exclude"))),
+        rank_logs=rank_logs,
+        dashes=_dashes(job, by),
+        extra=extra,
+    )
+
+
+def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...], watched: bool) -> Process:
+    """Runner, launch.py, ranks. The runner dies of SIGTERM and leaves the others."""
+    spawned = SPAWNED if watched else ""
+    if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
+        return launcher_process(job, reader, NAME, argv, ranks_below=3, failing=FAILING)
+    return launcher_process(job, reader, NAME, argv, ranks_below=2, failing=FAILING, deaf=True, spawned=spawned)
+
+
+def explain(tail: str) -> Failure | None:
+    """launch.py says with what a rank ended, and not which: the command beside it is that of the last rank that it started. Through
+    pdsh each line has its host, of which another line says which node it is."""
+    found = _CODE.search(tail)
+    if not found:
+        return None
+    code = int(found["code"])
+    node = (
+        re.search(rf"^{re.escape(found['host'])}.*\bnum_local_procs=[0-9]+, node_rank=([0-9]+)", tail, re.MULTILINE)
+        if found["host"]
+        else None
+    )
+    return Failure(None, 128 - code if code < 0 else code, max(0, -code), node=int(node[1]) if node else None)
+
+
+def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
+    """Not where the user has an own way with output, has other ranks than the plan, or tries one configuration after the other."""
+    own = (_RANK_LOGS, "--autotuning", *_DEVICES, *_ELASTIC)
+    return not _options(extra).intersection(own)
+
+
+def _outputs(job: Job, reader: Reader, templates: Templates) -> RankOutputs:
+    """Each rank into a file of its own, so that its lines can be told from the others'; launch.py alone mixes them."""
+    first = job.node.first_rank
+    logs = tuple(
+        RankLog(str(first + i), first + i, rank_log(job, first + i), rank_tag(job, reader, templates, i, first + i))
+        for i in range(job.node.slots)
+    )
+    return RankOutputs(join(attempt_dir(job), "deepspeed"), r"[0-9]+_rank([0-9]+)\.log", logs)
+
+
+def _results(job: Job, reader: Reader) -> tuple[str, ...]:
+    """What autotuning has found, in the folder that the program's DeepSpeed configuration names, else in DeepSpeed's default."""
+    args = job.program.args
+    path = _value(args, "--deepspeed_config") or _value(args, "--deepspeed")
+    folder = _results_dir(reader, absolute(path, reader.cwd)) if path else ""
+    return tuple(absolute(join(folder or "autotuning_results", name), reader.cwd) for name in ("summary.txt", "ds_config_optimal.json"))
+
+
+def _results_dir(reader: Reader, path: str) -> str:
+    try:
+        found = json.loads(reader.files.text(path, _MOST_CONFIG) or "{}")["autotuning"]["results_dir"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def _hostfile(job: Job, templates: Templates) -> File:
+    return File(join(attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=job))
+
+
+def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
+    several = len(job.nodes) > 1
+    by_launch_py = by in (remote.OWN_NODE, remote.PDSH)
+    rotated = next((node for node in job.nodes if node.first_rank % node.slots), None) if by_launch_py else None
+    if rotated:
+        reader.problem(_told_of(rotated, job))
+    twice = sorted({node.host for node in job.nodes if sum(other.host == node.host for other in job.nodes) > 1}) if several else []
+    if twice:
+        reader.problem(f"method deepspeed: {', '.join(twice)} is the host of several nodes, which DeepSpeed's hostfile cannot have")
+    if several and "--autotuning" in _options(extra) and by != remote.PDSH:
+        reader.problem(
+            f"{_source(reader)} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
+            f"set {remote.BY.names[0]}={remote.PDSH}, by which DeepSpeed reaches them then"
+        )
+
+
+def _told_of(node: Node, job: Job) -> str:
+    slots = ",".join(str(each.slots) for each in job.nodes)
+    return (
+        f"method deepspeed with slots {slots}: DeepSpeed makes LOCAL_RANK from the rank, modulo the slots of its node, so that rank "
+        f"{node.first_rank}, the first of node {node.index} ({node.host}), would have LOCAL_RANK {node.first_rank % node.slots}; "
+        "use the same slots on every node, or --method torchrun or spawn"
+    )
+
+
+def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
+    options, source = _options(extra), _source(reader)
+    several = len(job.nodes) > 1
+    for name in _EVERYWHERE if several else ("--hostfile", "--no_ssh"):
+        if name in options:
+            reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
+    for name in _DEVICES:
+        if name in options:
+            reader.warn(f"{source} has its own {name}: DeepSpeed then has other ranks than the plan, and all share one output")
+    for name in ("--launcher", "--force_multi"):
+        if name in options:
+            reader.warn(f"{source} has {name}: DeepSpeed then reaches the nodes by itself, with what the image has for it")
+    if options.intersection(_ELASTIC):
+        reader.warn(f"{source} has {_ELASTIC[0]}: DeepSpeed restarts this node's ranks without the other nodes")
+    if "--save_pid" in options:
+        reader.warn(f"{source} has --save_pid: DeepSpeed leaves /tmp/PID.deepspeed, and refuses to start again under the same pid")
+    if "--quiet" in options or _value(extra, "--log_level") in ("warning", "error", "critical"):
+        reader.warn(f"{source} keeps DeepSpeed from saying what its ranks do: a failure is then known later, and not by its rank")
+    if job.rank_table:
+        reader.warn(f"method deepspeed does not use the rank table {job.rank_table}")
+    _lint_devices(job, reader, options)
+
+
+def _lint_devices(job: Job, reader: Reader, options: set[str]) -> None:
+    """launch.py sets it anew, to the slots from 0."""
+    name = "ASCEND_RT_VISIBLE_DEVICES" if job.accelerator == "npu" else "CUDA_VISIBLE_DEVICES"
+    given, own = reader.env.get(name, "").strip(), ",".join(map(str, range(job.node.slots)))
+    if given and job.accelerator != "cpu" and given != own and not options.intersection(_DEVICES):
+        reader.warn(f"{name}={settings.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by --include in {EXTRA.names[0]}")
+
+
+def _dashes(job: Job, by: str) -> tuple[str, ...]:
+    """A `--` right behind the program is taken for its own by runner.py, and by launch.py or what is in its place; the next one arrives."""
+    if job.program.args[:1] != ("--",) or job.program.is_shell:
+        return ()
+    return ("--", "--") if by in (remote.OWN_NODE, remote.PDSH, "mpich") else ("--",)
+
+
+def _source(reader: Reader) -> str:
+    return reader.source(EXTRA)
+
+
+def _options(words: tuple[str, ...]) -> set[str]:
+    names = {word.partition("=")[0] for word in words if word.startswith("-")}
+    return {_SHORT.get(name if name.startswith("--") else name[:2], name) for name in names}
+
+
+def _value(words: tuple[str, ...], option: str) -> str:
+    for i, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == option:
+            return value if equals else "".join(words[i + 1 : i + 2])
+    return ""

@@ -1,0 +1,114 @@
+"""The ranks that a launcher has started, known from what it writes as it starts them, and watched until they end.
+
+A launcher may say less of its ranks than the kernel does: DeepSpeed's names the code with which one ended, and not which. A pidfd tells
+when a process has ended, also where it is another's child, and /proc has how, for as long as its parent has not asked for that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ranklaunch.supervise import tree
+from ranklaunch.supervise.loop import Loop
+
+
+@dataclass
+class Watched:
+    """status: its wait status, None as long as it lives, and where its parent was faster than we. by_itself: nobody had told it to."""
+
+    rank: int
+    pid: int
+    pidfd: int = -1
+    status: int | None = None
+    ended: bool = False
+    ended_at: float = 0.0  # monotonic seconds
+    by_itself: bool = True
+
+    @property
+    def code(self) -> int | None:
+        """As a shell gives it."""
+        if self.status is None:
+            return None
+        return os.WEXITSTATUS(self.status) if os.WIFEXITED(self.status) else 128 + os.WTERMSIG(self.status)
+
+    @property
+    def signal(self) -> int:
+        return os.WTERMSIG(self.status) if self.status is not None and os.WIFSIGNALED(self.status) else 0
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.code) and self.by_itself
+
+
+class Ranks:
+    """pattern: of what the launcher writes for each rank that it starts, in the order of `numbers`, with the group pid. on_end: told
+    of each rank that has ended. told: whether they have been told to."""
+
+    def __init__(
+        self, pattern: str, numbers: Sequence[int], loop: Loop, on_end: Callable[[Watched], None], told: Callable[[], bool]
+    ) -> None:
+        self.ended: list[Watched] = []  # in that order
+        self._told = told
+        self._pattern = re.compile(pattern.encode())
+        self._numbers = numbers
+        self._loop = loop
+        self._on_end = on_end
+        self._all: dict[int, Watched] = {}
+
+    @property
+    def failed(self) -> list[Watched]:
+        """By themselves, first to last."""
+        return [rank for rank in self.ended if rank.failed]
+
+    @property
+    def unknown(self) -> list[Watched]:
+        """Those of which nobody knows how they ended."""
+        return [rank for rank in self.ended if rank.status is None and rank.by_itself]
+
+    @property
+    def alive(self) -> list[Watched]:
+        return [rank for rank in self._all.values() if not rank.ended]
+
+    def read(self, said: bytes) -> None:
+        """The last of what the launcher has written, again and again."""
+        if len(self._all) >= len(self._numbers) or not hasattr(os, "pidfd_open"):
+            return
+        for found in self._pattern.finditer(said):
+            pid = int(found["pid"])
+            if pid not in self._all and len(self._all) < len(self._numbers):
+                self._watch(pid)
+
+    def look(self) -> None:
+        """At those of which the loop has not heard yet."""
+        for rank in self.alive:
+            found = tree.entry(rank.pid)
+            if not found or found.state in "ZX":
+                self._end(rank)
+
+    def _watch(self, pid: int) -> None:
+        rank = Watched(self._numbers[len(self._all)], pid)
+        try:
+            rank.pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._all[pid] = rank
+            self._end(rank)
+        except OSError:  # a kernel before 5.3, a sandbox without the call, no descriptor left
+            self._numbers = ()
+        else:
+            self._all[pid] = rank
+            self._loop.on_readable(rank.pidfd, lambda: self._end(rank))
+
+    def _end(self, rank: Watched) -> None:
+        if rank.ended:
+            return
+        rank.status = tree.exit_status(rank.pid)
+        rank.ended, rank.ended_at = True, self._loop.clock()
+        rank.by_itself = not self._told()
+        if rank.pidfd >= 0:
+            self._loop.forget(rank.pidfd)
+            os.close(rank.pidfd)
+        self.ended.append(rank)
+        self._on_end(rank)

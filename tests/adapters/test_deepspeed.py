@@ -1,0 +1,335 @@
+"""What DeepSpeed's launcher is told, what is said of options that fight, what it cannot do, and what its words tell of a failure."""
+
+from __future__ import annotations
+
+import re
+
+import helpers
+import pytest
+
+from ranklaunch.adapters.launchers import deepspeed
+from ranklaunch.errors import ConfigError
+from ranklaunch.plan import Plan, RankLog
+from ranklaunch.verdict import Failure
+
+H0 = "ma-job-5d2e7c1a-worker-0.ma-job-5d2e7c1a"
+
+
+def plan(extra: str = "", nodes: int = 2, node: int = 1, *args: str, slots: int = 2, program: str = "train.py", **env: str) -> Plan:
+    given = {"RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": extra, **env}
+    return helpers.plan(helpers.modelarts(nodes, slots, node, **given), *args, program=program, method="deepspeed", log_dir="/logs")
+
+
+def argv(found: Plan) -> tuple[str, ...]:
+    return found.processes[0].argv
+
+
+LOGS = ("--enable_each_rank_log", "/logs/attempt_1/deepspeed")
+
+
+@pytest.mark.parametrize("node", range(3))
+def test_on_several_nodes(node: int) -> None:
+    found = plan("", 3, node, "--epochs=3", "a b")
+    where = ("--hostfile", "/logs/attempt_1/hostfile", "--no_ssh", "--node_rank", str(node), "--master_addr", H0, "--master_port", "29500")
+    assert argv(found) == ("deepspeed", *where, *LOGS, "train.py", "--epochs=3", "a b")
+    assert found.files[0].text == "".join(f"{host} slots=2\n" for host in helpers.hosts(3))
+    assert found.processes[0].env.get("RANKLAUNCH_ATTEMPT") == "1"
+
+
+@pytest.mark.parametrize(("kind", "option"), [("gpu", "--num_gpus"), ("npu", "--num_accelerators"), ("cpu", "--num_accelerators")])
+def test_on_one_node_no_hostfile_of_an_image_counts(kind: str, option: str) -> None:
+    found = plan("", 1, 0, RANKLAUNCH_ACCELERATOR=kind, RANKLAUNCH_MASTER_PORT="29400")
+    assert argv(found) == ("deepspeed", "--hostfile", "/dev/null", option, "2", "--master_port", "29400", *LOGS, "train.py")
+    assert found.files == ()
+
+
+@pytest.mark.parametrize("extra", ["--include localhost:0", "-i localhost:0", "--exclude=localhost:1", "-e localhost:1"])
+def test_a_choice_of_devices_stands_for_their_number(extra: str) -> None:
+    assert not {"--num_gpus", "--num_accelerators"}.intersection(argv(plan(extra, 1, 0)))
+
+
+@pytest.mark.parametrize(
+    ("program", "args", "words"),
+    [
+        ("train.py", ("-x",), ("train.py", "-x")),
+        ("train.sh", ("-x",), ("--no_python", "--no_local_rank", "bash", "train.sh", "-x")),
+        ("./train", ("-x",), ("--no_python", "--no_local_rank", "./train", "-x")),
+        ("train.py", ("--", "-x", "--"), ("train.py", "--", "--", "--", "-x", "--")),
+        ("train.sh", ("--", "-x"), ("--no_python", "--no_local_rank", "bash", "train.sh", "--", "-x")),
+        ("./train", ("--",), ("--no_python", "--no_local_rank", "./train", "--", "--", "--")),
+    ],
+)
+def test_programs(program: str, args: tuple[str, ...], words: tuple[str, ...]) -> None:
+    """DeepSpeed's two parsers take away one `--` each, right behind the program."""
+    assert argv(plan("", 2, 1, *args, program=program))[-len(words) - 1 :] == (LOGS[1], *words)
+
+
+def test_module() -> None:
+    env = {"PATH": "/usr/bin", "RANKLAUNCH_METHOD": "deepspeed", "RANKLAUNCH_SLOTS": "2"}
+    found = helpers.call("plan", "--format", "json", "--log-dir", "/logs", "-m", "pkg.train", "--", "-x", env=env).json
+    assert found["processes"][0]["argv"][-6:] == ["--module", "pkg.train", "--", "--", "--", "-x"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "nodes", "warnings"),
+    [
+        ("", 2, []),
+        ("--bind_cores_to_rank --bind_core_list 0-3", 2, []),
+        ("--hostfile=/x", 1, ["its own --hostfile"]),
+        ("-H /x --node_rank=0 --master_addr x", 2, ["its own --hostfile", "its own --node_rank", "its own --master_addr"]),
+        ("--master_port=1", 2, ["its own --master_port"]),
+        ("--master_port=1", 1, []),
+        ("--num_nodes=1", 2, ["its own --num_nodes"]),
+        ("--num_gpus 1", 1, ["its own --num_gpus"]),
+        ("-e h0:1", 2, ["its own --exclude"]),
+        ("--launcher=slurm", 2, ["has --launcher"]),
+        ("--force_multi", 1, ["has --force_multi"]),
+        ("--elastic_training --min_elastic_nodes 1", 2, ["without the other nodes"]),
+        ("--save_pid", 2, ["--save_pid"]),
+        ("-q", 2, ["keeps DeepSpeed from saying"]),
+        ("--log_level=error", 2, ["keeps DeepSpeed from saying"]),
+        ("--log_level debug", 2, []),
+    ],
+)
+def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str]) -> None:
+    said = plan(extra, nodes, nodes - 1).warnings
+    assert all(any(word in text for text in said) for word in warnings), said
+    assert len(said) == len(warnings)
+    assert all("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS has" in text or "keeps DeepSpeed" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("env", "warned"),
+    [
+        ({}, False),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "4,5"}, True),
+        ({"CUDA_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_ACCELERATOR": "cpu"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--include localhost:4,5"}, False),
+        ({"ASCEND_RT_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_ACCELERATOR": "npu"}, True),
+        ({"ASCEND_RT_VISIBLE_DEVICES": "4,5"}, False),
+    ],
+)
+def test_devices_that_deepspeed_replaces_are_named(env: dict[str, str], warned: bool) -> None:
+    said = plan(nodes=1, node=0, **{"RANKLAUNCH_ACCELERATOR": "gpu", **env}).warnings
+    assert any("VISIBLE_DEVICES=4,5: DeepSpeed replaces it by 0,1" in text for text in said) == warned
+
+
+def test_a_rank_table_is_not_used_and_that_is_said() -> None:
+    found = plan(RANK_TABLE_FILE="/user/config")
+    assert found.warnings == ("method deepspeed does not use the rank table /user/config/jobstart_hccl.json",)
+    assert "RANK_TABLE_FILE" in found.processes[0].unset
+
+
+def test_ranks_write_files_of_their_own() -> None:
+    found = plan()
+    assert found.outputs
+    assert found.outputs.folder == LOGS[1]
+    assert found.outputs.logs == tuple(RankLog(str(rank), rank, f"/logs/attempt_1/rank_{rank}.log", f"[rank {rank}] ") for rank in (2, 3))
+    match = re.fullmatch(found.outputs.pattern, "20261121102904_rank3.log")
+    assert match
+    assert match[1] == "3"
+    process = found.processes[0]
+    assert (process.rank, process.ranks_below, process.deaf) == (None, 2, True)
+
+
+@pytest.mark.parametrize("extra", ["--enable_each_rank_log=/x", "--include h0", "--num_gpus=1", "--elastic_training"])
+def test_where_the_ranks_of_the_plan_are_not_known_they_share_one_output(extra: str) -> None:
+    found = plan(extra)
+    assert found.outputs is None
+    assert LOGS[1] not in argv(found)
+    assert found.processes[0].spawned == ""
+
+
+@pytest.mark.parametrize("slots", ["2,1,3", "1,1,1,1", "4,2,3", "2,4,3"])
+def test_slots_that_differ_without_harm(slots: str) -> None:
+    nodes = slots.count(",") + 1
+    if slots == "2,4,3":
+        with pytest.raises(ConfigError, match="rank 2, the first of node 1"):
+            plan(nodes=nodes, RANKLAUNCH_SLOTS=slots)
+        return
+    assert plan(nodes=nodes, RANKLAUNCH_SLOTS=slots).files[0].text.split()[1::2] == [f"slots={n}" for n in slots.split(",")]
+
+
+def test_slots_that_differ_with_harm_are_refused() -> None:
+    """With 3 and 2, rank 3 would have LOCAL_RANK 1 and rank 4 LOCAL_RANK 0."""
+    with pytest.raises(ConfigError) as caught:
+        plan(RANKLAUNCH_SLOTS="3,2")
+    assert f"rank 3, the first of node 1 ({helpers.hosts(2)[1]}), would have LOCAL_RANK 1" in str(caught.value)
+    assert "--method torchrun or spawn" in str(caught.value)
+
+
+def test_hosts_that_a_hostfile_cannot_have_are_refused() -> None:
+    with pytest.raises(ConfigError, match="same is the host of several nodes"):
+        plan(VC_WORKER_HOSTS="same,same")
+
+
+@pytest.mark.parametrize("extra", ["'open", 'a "b', "a\\"])
+def test_extra_parameters_that_are_no_words_are_refused(extra: str) -> None:
+    with pytest.raises(ConfigError, match=r"RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS=.*expected shell words"):
+        plan(extra)
+
+
+@pytest.mark.parametrize(
+    ("text", "folder"),
+    [
+        ('{"autotuning": {"enabled": true, "results_dir": "found/here"}}', "/workspace/found/here"),
+        ('{"autotuning": {"results_dir": "/data/found"}}', "/data/found"),
+        ('{"autotuning": {"enabled": true}}', "/workspace/autotuning_results"),
+        ('{"autotuning": {"results_dir": 7}}', "/workspace/autotuning_results"),
+        ("// not JSON but hjson", "/workspace/autotuning_results"),
+        ("[]", "/workspace/autotuning_results"),
+    ],
+)
+@pytest.mark.parametrize("args", [("--deepspeed", "--deepspeed_config", "ds.json"), ("--deepspeed=ds.json",)])
+def test_what_autotuning_has_found_is_shown(text: str, folder: str, args: tuple[str, ...]) -> None:
+    env = {**helpers.modelarts(1, 2, 0), "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--autotuning run"}
+    found = helpers.plan(env, *args, files={"/workspace/ds.json": text}, method="deepspeed", log_dir="/logs")
+    assert found.shows == (f"{folder}/summary.txt", f"{folder}/ds_config_optimal.json")
+    assert found.outputs is None
+    assert (found.processes[0].ranks_below, found.processes[0].deaf) == (3, False)
+
+
+def test_nothing_is_tuned_on_several_nodes_each_for_itself() -> None:
+    with pytest.raises(ConfigError, match="--autotuning: one DeepSpeed on each of 2 nodes would tune for itself"):
+        plan("--autotuning tune")
+
+
+# From node 0
+
+
+def remotely(by: str, node: int = 0, *args: str, nodes: int = 3, program: str = "train.py", extra: str = "", **env: str) -> Plan:
+    return plan(extra, nodes, node, *args, program=program, HOME="/root", RANKLAUNCH_DEEPSPEED_LAUNCHER=by, **env)
+
+
+@pytest.mark.parametrize("by", ["pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm"])
+def test_from_node_0(by: str) -> None:
+    found = remotely(by, 0, "-x")
+    where = ("--hostfile", "/logs/attempt_1/hostfile", "--launcher", by, "--no_ssh_check", "--master_addr", H0, "--master_port", "29500")
+    assert argv(found) == ("deepspeed", *where, "train.py", "-x")
+    others = [remotely(by, node, "-x") for node in (1, 2)]
+    assert all(not other.processes and other.followers == 2 for other in (*others,))
+    assert [bool(each.services) for each in (found, *others)] == [by != "slurm"] * 3
+    assert found.outputs is None
+    assert found.processes[0].deaf
+    assert found.processes[0].spawned == ""
+
+
+def test_every_ssh_is_the_jobs_own() -> None:
+    found = remotely("pdsh", RANKLAUNCH_RUN_DIR="/run/job")
+    file = next(file for file in found.files if file.path.endswith("/ssh"))
+    assert file.mode == "0700"
+    assert file.text.startswith("#!/bin/sh\nexec /usr/bin/ssh -F /run/job/")
+    assert found.processes[0].env["PATH"].split(":")[0] == file.path.rpartition("/")[0]
+    assert [wait.kind for wait in found.waits if wait.kind in ("hosts", "port")] == ["hosts", "port"]
+
+
+def forwarded(found: Plan) -> dict[str, str]:
+    text = next(file.text for file in found.files if file.path.endswith("/deepspeed_env"))
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_what_the_ranks_get_of_the_environment() -> None:
+    """DeepSpeed puts what is not plain between double quotes, and shows it all on the console."""
+    env = {"DATA": "/data/a b", "COST": '5$ "x" `y` \\ 10%', "LINES_": "a\nb", "MY_TOKEN": "s3cret", "RANK": "3", "PLAIN": "a,b=c"}
+    found = remotely("pdsh", **env)
+    told = forwarded(found)
+    assert told["DATA"] == "/data/a b"
+    assert told["COST"] == '5\\$ \\"x\\" \\`y\\` \\\\ 10%%'
+    assert told["PLAIN"] == "a,b=c"
+    assert told["RANKLAUNCH_ATTEMPT"] == "1"
+    assert not {"LINES_", "MY_TOKEN", "RANK", "HOME", "VC_TASK_INDEX"}.intersection(told)
+    assert any("do not get MY_TOKEN" in text for text in found.warnings)
+    assert any("do not get LINES_" in text for text in found.warnings)
+    assert not any("s3cret" in text for text in (*found.warnings, *(file.text for file in found.files)))
+
+
+def test_by_mpi_only_plain_values_arrive() -> None:
+    found = remotely("openmpi", DATA="/data/a b", PLAIN="a,b=c")
+    assert forwarded(found)["PLAIN"] == "a,b=c"
+    assert "DATA" not in forwarded(found)
+
+
+@pytest.mark.parametrize("word", ["it's", "$HOME", "a;b", "100%", "", "a\nb", 'say "hi"', "*"])
+def test_arguments_that_pdsh_would_harm_are_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match="would not arrive as it is"):
+        remotely("pdsh", 0, word)
+    assert word in argv(remotely("openmpi", 0, word))
+
+
+@pytest.mark.parametrize("by", ["mpich", "impi", "mvapich", "slurm", "pdsh"])
+def test_slots_that_differ_are_refused_where_deepspeed_cannot(by: str) -> None:
+    with pytest.raises(ConfigError, match="slots"):
+        remotely(by, RANKLAUNCH_SLOTS="3,2,2")
+    assert remotely("openmpi", RANKLAUNCH_SLOTS="3,2,2").files
+
+
+def test_slurm_starts_python_files_only() -> None:
+    with pytest.raises(ConfigError, match="nothing but Python files"):
+        remotely("slurm", program="train.sh")
+
+
+def test_an_unknown_launcher_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"RANKLAUNCH_DEEPSPEED_LAUNCHER='pdhs'.*did you mean 'pdsh'"):
+        remotely("pdhs")
+
+
+def test_on_one_node_nothing_is_reached() -> None:
+    assert not remotely("pdsh", nodes=1).services
+
+
+def test_several_nodes_are_tuned_by_pdsh() -> None:
+    found = remotely("pdsh", extra="--autotuning tune")
+    assert found.shows[0] == "/workspace/autotuning_results/summary.txt"
+    assert remotely("pdsh", 1, extra="--autotuning tune").shows == ()
+
+
+# What launch.py says. The text is that of DeepSpeed 0.19.8.
+
+
+def last_words(code: int) -> str:
+    return (
+        "[2026-11-21 10:28:23,706] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 30799\n"
+        "[2026-11-21 10:28:23,707] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 30800\n"
+        "[2026-11-21 10:28:23,723] [ERROR] [launch.py:259:sigkill_handler] "
+        f"['/usr/bin/python3.11', '-u', 'rank.py', '--local_rank=1'] exits with return code = {code}\n"
+    )
+
+
+def through_pdsh(host: str, node: int, text: str) -> str:
+    begin = f"[2026-11-21 10:28:21,638] [INFO] [launch.py:158:main] nnodes=3, num_local_procs=2, node_rank={node}\n"
+    return "".join(f"{host}: {line}" for line in (begin + text).splitlines(keepends=True))
+
+
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [
+        (last_words(42), Failure(None, 42)),
+        (last_words(-9), Failure(None, 137, 9)),
+        (last_words(-15), Failure(None, 143, 15)),
+        (last_words(1).replace("\n", "\r\n"), Failure(None, 1)),
+        (through_pdsh("h1", 1, last_words(7)) + through_pdsh("h0", 0, last_words(-15)), Failure(None, 7, node=1)),
+        (through_pdsh("h1.job", 1, "") + through_pdsh("h1", 2, last_words(7)), Failure(None, 7, node=2)),
+        (through_pdsh("h1", 1, last_words(7)).partition("\n")[2], Failure(None, 7)),
+        ("", None),
+        ("Traceback (most recent call last):\nValueError: Hostfile is empty\n", None),
+        ("he exits with return code = unknown\n", None),
+    ],
+)
+def test_its_last_words(tail: str, expected: Failure | None) -> None:
+    assert deepspeed.explain(tail) == expected
+
+
+def test_its_last_words_cut_anywhere() -> None:
+    whole = last_words(-9)
+    for at in range(len(whole)):
+        assert deepspeed.explain(whole[at:]) in (None, Failure(None, 137, 9))
+        deepspeed.explain(whole[:at])
+
+
+def test_ranks_that_it_starts_are_known_by_pid() -> None:
+    line = "[2026-11-21 10:28:21,654] [INFO] [launch.py:245:main] process 30799 spawned with command: ['python', '-u', 'rank.py']"
+    found = re.search(plan().processes[0].spawned, line)
+    assert found
+    assert found["pid"] == "30799"
+    assert any(text in last_words(1) for text in plan().processes[0].failing)

@@ -1,0 +1,174 @@
+"""The real DeepSpeed on two hosts: it trains; how a job ends whose rank fails or is killed, that is stopped, or whose launcher dies."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_hosts import Entered, Host, Hosts
+from supervise_helpers import EXAMPLES, RANKLAUNCH, checked_verdict, child, command_of, sleep_until
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.launchers,
+    pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="DeepSpeed is not installed"),
+]
+
+LONG_S = 300  # DeepSpeed is imported three times for a rank, on two busy cores
+SLOTS = 2
+
+
+class Node:
+    def __init__(self, popen: Entered, host: Host, log_dir: Path, out: Path) -> None:
+        self.popen, self.host, self.log_dir, self._out = popen, host, log_dir, out
+
+    @property
+    def text(self) -> str:
+        return self._out.read_text(errors="replace")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        return checked_verdict(self.log_dir / "attempt_1" / "verdict.json")
+
+
+class Job:
+    def __init__(self, hosts: Hosts, folder: Path) -> None:
+        self._hosts, self._folder = hosts, folder
+        self.nodes: list[Node] = []
+
+    def start(self, program: object, *args: object, **env: str) -> None:
+        self.nodes = [self._start(host, (program, *args), env) for host in self._hosts]
+
+    def _start(self, host: Host, words: tuple[object, ...], more: dict[str, str]) -> Node:
+        out, log_dir = self._folder / f"node{host.index}.out", self._folder / f"logs{host.index}"
+        options = ("--method", "deepspeed", "--slots", SLOTS, "--grace-s", 10, "--log-dir", log_dir)
+        with open(out, "wb") as written:
+            popen = host.popen(
+                [*RANKLAUNCH, "run", "--python", sys.executable, *options, "--", *words],
+                env=self._environment(host, more), cwd=self._folder, stdin=subprocess.DEVNULL, stdout=written, stderr=written,
+            )  # fmt: skip
+        return Node(popen, host, log_dir, out)
+
+    def _environment(self, host: Host, more: dict[str, str]) -> dict[str, str]:
+        kept = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+        names = {"RANKLAUNCH_HOSTS": ",".join(host.name for host in self._hosts), "RANKLAUNCH_NODE": str(host.index)}
+        env = {name: os.environ[name] for name in kept if name in os.environ}
+        return {**env, **names, "LANG": "C", "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", **more}
+
+    def wait_until_said(self, text: str, times: int = SLOTS) -> None:
+        """By as many ranks of every node."""
+        sleep_until(lambda: all(node.text.count(text) >= times for node in self.nodes), self.words, LONG_S)
+
+    def end(self) -> list[int]:
+        sleep_until(lambda: all([node.popen.poll() is not None for node in self.nodes]), self.words, LONG_S)  # noqa: C419 - each looks
+        for node in self.nodes:
+            assert not node.host.pids(), f"left on {node.host}: {[command_of(pid) for pid in node.host.pids()]}"
+        return [node.popen.returncode for node in self.nodes]
+
+    def words(self) -> str:
+        return "\n".join(f"{node.host.name}:\n{node.text}" for node in self.nodes)
+
+
+@pytest.fixture
+def job(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Job]:
+    made = Job(hosts(2), tmp_path)
+    yield made
+    for node in made.nodes:  # of a test that failed
+        node.popen.kill()
+        node.popen.wait(LONG_S)
+
+
+def test_digits_are_learned(job: Job, tmp_path: Path) -> None:
+    job.start(EXAMPLES / "deepspeed_digits.py", "--epochs", 2, "--checkpoint", tmp_path / "digits")
+    assert job.end() == [0, 0], job.words()
+    for node in job.nodes:
+        ranks = range(node.host.index * SLOTS, node.host.index * SLOTS + SLOTS)
+        losses = {rank: [line.split()[5] for line in node.lines if line.startswith(f"[rank {rank}] epoch")] for rank in ranks}
+        assert all(len(found) == 2 and float(found[1]) < float(found[0]) for found in losses.values()), losses
+        for rank in ranks:
+            assert "epoch 2/2" in (node.log_dir / "attempt_1" / f"rank_{rank}.log").read_text()
+    # Every rank has saved its own part of the optimizer's state.
+    assert len(list((tmp_path / "digits" / "epoch_2").glob("zero_pp_rank_*"))) == 2 * SLOTS
+
+
+@pytest.mark.parametrize(("words", "code", "name"), [(("exits.py", 42), 42, None), (("killed.py",), 137, "SIGKILL")])
+def test_a_ranks_end_is_the_jobs(job: Job, words: tuple[Any, ...], code: int, name: str | None) -> None:
+    """DeepSpeed itself ends with 42 and 247, on that node alone, and does not say which rank it was."""
+    job.start(child(words[0]), *words[1:], "--rank", 2)
+    assert job.end() == [code, code], job.words()
+    for node in job.nodes:
+        found = node.verdict["culprit"]
+        assert (found["node"], found["rank"], found["exit_code"], found["signal"]) == (1, 2, code, name), node.verdict
+        assert found["last_lines"][0] == "ready"
+    assert {"node": 1, "rank": 3, "signal": "SIGTERM", "name": "rank 3"} in job.nodes[1].verdict["victims"]
+
+
+def test_a_stop_request_reaches_the_ranks(job: Job) -> None:
+    """DeepSpeed's runner would die of it and leave its launch.py and the ranks."""
+    job.start(child("saves_on_term.py"))
+    job.wait_until_said("] ready")
+    job.nodes[1].popen.send_signal(signal.SIGTERM)
+    assert job.end() == [143, 143], job.words()
+    for node in job.nodes:
+        assert node.verdict["reason"] == "node 1 (h1): stopped by SIGTERM"
+        assert sum(line.endswith("] saved") for line in node.lines) == SLOTS, node.text
+
+
+def test_its_success_is_not_believed_when_a_part_of_it_was_killed(job: Job) -> None:
+    """The runner ends with 0 when launch.py is killed, while the ranks go on."""
+    job.start(child("sleeper.py"))
+    job.wait_until_said("] ready")
+    launch = next(pid for pid in job.nodes[1].host.pids() if "deepspeed.launcher.launch" in command_of(pid))
+    os.kill(launch, signal.SIGKILL)
+    assert job.end() == [137, 137], job.words()
+    for node in job.nodes:
+        assert "node 1 (h1): deepspeed ended with 0 while rank 2, 3 was still running" in node.verdict["reason"]
+
+
+PDSH = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"}
+
+
+@pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
+def test_from_node_0_by_pdsh(job: Job, tmp_path: Path) -> None:
+    value = '5$ "x" `y` %h a b'
+    job.start(child("environment.py"), "--env", "RANK,LOCAL_RANK,WORLD_SIZE,COST", **PDSH, COST=value, RANKLAUNCH_RUN_DIR=str(tmp_path))
+    assert job.end() == [0, 0], job.words()
+    # They share pdsh's output, so that two may stand on one line.
+    told = [json.loads(text) for text in re.findall(r'\{"argv": .*?"executable": "[^"]*"\}', job.nodes[0].text)]
+    assert sorted(each["env"]["RANK"] for each in told) == ["0", "1", "2", "3"]
+    assert all(each["env"]["COST"] == value and each["env"]["WORLD_SIZE"] == "4" for each in told)
+
+
+@pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
+def test_from_node_0_a_ranks_end_is_the_jobs(job: Job, tmp_path: Path) -> None:
+    job.start(child("killed.py"), "--rank", 2, **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path))
+    assert job.end() == [137, 137], job.words()
+    for node in job.nodes:
+        found = node.verdict["culprit"]
+        assert (found["node"], found["exit_code"], found["signal"]) == (1, 137, "SIGKILL"), node.verdict
+
+
+def test_what_a_rank_is_told(job: Job) -> None:
+    hostile = ["--", "a b", "$HOME", "--", "*", 'say "hi"', "it's", ""]
+    job.start(child("environment.py"), *hostile)
+    assert job.end() == [0, 0], job.words()
+    for rank in range(2 * SLOTS):
+        node = job.nodes[rank // SLOTS]
+        told = json.loads((node.log_dir / "attempt_1" / f"rank_{rank}.log").read_text())
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank % SLOTS), "WORLD_SIZE": "4", "MASTER_ADDR": "h0", "MASTER_PORT": "29500"}
+        assert {name: told["env"][name] for name in place} == place
+        assert told["argv"] == [f"--local_rank={rank % SLOTS}", *hostile]

@@ -1,0 +1,131 @@
+"""Processes of another's that are watched: in which order they end, and how, for as long as their parent has not asked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from ranklaunch.supervise.loop import Loop
+from ranklaunch.supervise.ranks import Ranks, Watched
+
+PATTERN = r"\bprocess (?P<pid>[0-9]+) spawned"
+NUMBERS = range(4, 7)
+# Starts processes, and asks how they ended when it is told to.
+LAUNCHER = """
+import signal, subprocess, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])  # for those that it starts, from their first moment on
+started = [subprocess.Popen([sys.executable, "-c", code]) for code in sys.argv[1:]]
+for each in started:
+    print(f"process {each.pid} spawned with command: {each.args}", flush=True)
+for line in sys.stdin:
+    print("asked", [each.wait() for each in started], flush=True)
+"""
+EXITS = "import signal, sys; signal.sigwait([signal.SIGUSR1]); sys.exit(3)"
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="this Python was built without pidfd_open")
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.told = False
+        self.ends: list[int] = []
+        self.ranks = Ranks(PATTERN, NUMBERS, self.loop, lambda rank: self.ends.append(rank.rank), lambda: self.told)
+        self.popen = subprocess.Popen(
+            [sys.executable, "-c", LAUNCHER, *[EXITS] * len(NUMBERS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.popen.stdout
+        said = b"".join(self.popen.stdout.readline() for _ in NUMBERS)
+        self.said = said
+        self.pids = [int(line.split()[1]) for line in said.splitlines()]
+
+    def until(self, ended: int) -> list[Watched]:
+        timer = self.loop.after(60, lambda: pytest.fail("waited 60 s in vain"))
+        self.loop.run_until(lambda: len(self.ranks.ended) >= ended)
+        timer.cancel()
+        return self.ranks.ended
+
+    def kill(self, index: int, number: int = signal.SIGKILL) -> None:
+        os.kill(self.pids[index], number)
+
+    def ask(self) -> None:
+        """Returns when all have been reaped."""
+        assert self.popen.stdin
+        assert self.popen.stdout
+        self.popen.stdin.write(b"\n")
+        self.popen.stdin.flush()
+        assert self.popen.stdout.readline().startswith(b"asked")
+
+    def close(self) -> None:
+        for rank in self.ranks.alive:
+            os.kill(rank.pid, signal.SIGKILL)
+        self.popen.communicate(timeout=60)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    made = Scene()
+    yield made
+    made.ranks.read(made.said)
+    made.close()
+
+
+def test_order_codes_and_signals(scene: Scene) -> None:
+    scene.ranks.read(scene.said[:60])
+    scene.ranks.read(scene.said)
+    assert [rank.rank for rank in scene.ranks.alive] == [4, 5, 6]
+    scene.kill(1)
+    scene.until(1)
+    scene.kill(2, signal.SIGUSR1)
+    scene.until(2)
+    assert scene.ends == [5, 6]
+    first, second = scene.ranks.ended
+    assert (first.pid, first.code, first.signal, first.failed) == (scene.pids[1], 137, signal.SIGKILL, True)
+    assert (second.pid, second.code, second.signal, second.failed) == (scene.pids[2], 3, 0, True)
+    assert [rank.rank for rank in scene.ranks.alive] == [4]
+    assert scene.ranks.failed == [first, second]
+
+
+def test_whoever_was_told_has_not_failed(scene: Scene) -> None:
+    scene.ranks.read(scene.said)
+    scene.told = True
+    scene.kill(0, signal.SIGTERM)
+    (rank,) = scene.until(1)
+    assert (rank.code, rank.signal, rank.failed) == (143, signal.SIGTERM, False)
+    assert scene.ranks.failed == scene.ranks.unknown == []
+
+
+def test_a_parent_that_was_faster(scene: Scene) -> None:
+    """Nobody knows how they ended then; that they did is known, whether they were watched by that time or not."""
+    scene.ranks.read(scene.said.splitlines(keepends=True)[0])
+    for index in range(3):
+        scene.kill(index)
+    scene.ask()
+    scene.ranks.read(scene.said)
+    scene.until(3)
+    assert [(rank.rank, rank.code, rank.failed) for rank in sorted(scene.ranks.ended, key=lambda r: r.rank)] == [
+        (4, None, False), (5, None, False), (6, None, False),
+    ]  # fmt: skip
+    assert len(scene.ranks.unknown) == 3
+
+
+def test_a_look_at_once(scene: Scene) -> None:
+    scene.ranks.read(scene.said)
+    scene.kill(0)
+    scene.until(1)
+    scene.kill(2)
+    while scene.ranks.alive[-1].rank == 6:
+        scene.ranks.look()
+    assert scene.ends == [4, 6]
+    assert scene.ranks.ended[1].code == 137
+
+
+def test_no_more_than_expected(scene: Scene) -> None:
+    """What a rank writes may look like the launcher's own words."""
+    scene.ranks.read(scene.said + b"process 1 spawned with command: none\n")
+    assert len(scene.ranks.alive) == 3
