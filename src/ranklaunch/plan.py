@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ranklaunch import redact
+from ranklaunch import megatron, redact
 from ranklaunch.job import Job
 from ranklaunch.settings import Candidate, Reading
 
@@ -128,7 +128,7 @@ class Plan:
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
     processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
     where a launcher's ranks write. by_address: it names hosts by IPv4 address, so it is made anew once they are resolved. muster: None
-    for one node, or where it is switched off. followers: as in Muster."""
+    for one node, or where it is switched off. followers: as in Muster. layout: which ranks belong together, where the method knows."""
 
     job: Job
     method: str
@@ -144,6 +144,7 @@ class Plan:
     by_address: bool = False
     followers: int = 0
     muster: Muster | None = None
+    layout: megatron.Layout | None = None
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -172,6 +173,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "prepare": [_process(step) for step in plan.prepare],
         "processes": [_process(process) for process in plan.processes],
         "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
+        "layout": megatron.as_json(plan.layout) if plan.layout else None,
         "limits": dataclasses.asdict(plan.limits),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ranklaunch import redact
 from ranklaunch.files import folder_of
+from ranklaunch.megatron import Layout
 from ranklaunch.plan import File, Plan, Process
 
 FOLDED = " \\\n  "  # how a shell command goes on in the next line
@@ -22,6 +23,7 @@ def as_text(plan: Plan) -> str:
         f"method    {plan.method}: {plan.why}",
         f"world     {_counted(job.world_size, 'rank')} on {_counted(len(job.nodes), 'node')}, {job.accelerator}",
         f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {ranks}",
+        *((f"layout    {_sizes(plan.layout)}",) if plan.layout else ()),
         *_section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in plan.values)),
         *_section("warnings", plan.warnings),
         *_section("files", (f"{file.path}  (mode {file.mode}, {len(file.text)} characters)" for file in plan.files)),
@@ -58,6 +60,10 @@ def as_shell(plan: Plan) -> str:
         ")",
     )
     return "\n".join(lines) + "\n"
+
+
+def _sizes(layout: Layout) -> str:
+    return ", ".join(f"{name} {getattr(layout, name)}" for name in ("tp", "pp", "cp", "ep", "dp"))
 
 
 def _hides(plan: Plan) -> bool:
