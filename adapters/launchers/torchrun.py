@@ -62,13 +62,13 @@ _LAYOUT = ("--nnodes", "--nproc_per_node", "--node_rank", "--master_addr", "--ma
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs", "-r", "-t")
 
 
-def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchrun/command.j2") -> Plan:
     extra = reader.get(EXTRA)
     node_rank, master_index = _route(job, reader)
     job = _placed(job, reader, node_rank, master_index)
     _lint(job, reader, extra)
     argv = templates.command(
-        "torchrun/command.j2",
+        template,
         job=job,
         node_rank=node_rank,
         master_addr=job.nodes[master_index].host,

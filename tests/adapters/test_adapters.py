@@ -188,6 +188,9 @@ SCHEMA: dict[str, Any] = {
     },
     "rank_logs": [{"rank": (int, type(None)), "log": str, "tag": str}],
     "processes": [PROCESS],
+    "layout": {
+        "tp": int, "pp": int, "cp": int, "ep": int, "dp": int, "order": str, "groups": {"tp": [[int]], "pp": [[int]], "dp": [[int]]},
+    },
     "limits": {"wait_s": (int, float), "grace_s": (int, float)},
     "values": [{"name": str, "value": str, "source": str, "overrides": [{"source": str, "value": str}]}],
     "warnings": [str],
@@ -202,7 +205,7 @@ def check_json(data: dict[str, Any]) -> None:
 
 
 def check(value: Any, shape: Any, where: str) -> None:
-    if where == "plan.muster" and value is None:  # one node, or switched off
+    if where in ("plan.muster", "plan.layout") and value is None:  # one node or switched off; a method that knows none
         return
     if isinstance(shape, dict) and str in shape:
         assert all(isinstance(key, str) and isinstance(each, str) for key, each in value.items()), where

@@ -36,7 +36,7 @@ GIVEN: dict[str, Any] = {"node_rank": 1, "master_addr": "h0", "master_port": 1, 
 
 def test_shipped_templates_are_known_here() -> None:
     """A new template must go through the tests below: give it the values that it needs."""
-    commands = {f"{name}/command.j2" for name in ("torchrun", "pytorch", "ranktable", "spawn", "plain")}
+    commands = {f"{name}/command.j2" for name in ("torchrun", "megatron", "pytorch", "ranktable", "spawn", "plain")}
     assert set(TEMPLATES) == {"program.j2", *commands}
 
 
