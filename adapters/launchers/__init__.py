@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers import megatron, plain, pytorch, ranktable, spawn, torchrun
+from ranklaunch.adapters.launchers import accelerate, megatron, plain, pytorch, ranktable, spawn, torchrun
 from ranklaunch.adapters.launchers.base import Launcher
 from ranklaunch.errors import nearest
 from ranklaunch.job import Job
@@ -14,6 +14,7 @@ LAUNCHERS: dict[str, Launcher] = {
     torchrun.NAME: torchrun,
     pytorch.NAME: pytorch,
     spawn.NAME: spawn,
+    accelerate.NAME: accelerate,
     megatron.NAME: megatron,
     plain.NAME: plain,
 }

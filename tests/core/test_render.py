@@ -31,12 +31,15 @@ def job(*args: str, path: str = "train.py", module: bool = False, nodes: int = 2
 
 
 TEMPLATES = sorted(path.relative_to(SHIPPED).as_posix() for path in Path(SHIPPED).rglob("*.j2"))
-GIVEN: dict[str, Any] = {"node_rank": 1, "master_addr": "h0", "master_port": 1, "extra": (), "appended": ()}
+GIVEN: dict[str, Any] = {
+    "node_rank": 1, "master_addr": "h0", "master_port": 1, "extra": (), "appended": (),
+    "main_process_ip": "h0", "main_process_port": 1, "config_file": "c", "log_dir": "l", "mixed_precision": "no",
+}  # fmt: skip
 
 
 def test_shipped_templates_are_known_here() -> None:
     """A new template must go through the tests below: give it the values that it needs."""
-    commands = {f"{name}/command.j2" for name in ("torchrun", "megatron", "pytorch", "ranktable", "spawn", "plain")}
+    commands = {f"{name}/command.j2" for name in ("torchrun", "megatron", "accelerate", "pytorch", "ranktable", "spawn", "plain")}
     assert set(TEMPLATES) == {"program.j2", *commands}
 
 
