@@ -12,7 +12,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 # Tests of these folders start processes by their nature.
-WITH_PROCESSES = ("supervise", "cluster")
+WITH_PROCESSES = ("supervise", "cluster", "launchers")
 STARTERS = ((subprocess, "Popen"), (os, "fork"), (os, "forkpty"), (os, "posix_spawn"), (os, "posix_spawnp"), (os, "system"))
 
 
@@ -34,8 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents and item.path.relative_to(HERE).parts[0] in WITH_PROCESSES:
+        folder = item.path.relative_to(HERE).parts[0] if HERE in item.path.parents else ""
+        if folder in WITH_PROCESSES:
             item.add_marker("processes")
+        if folder == "launchers":
+            item.add_marker("launchers")
 
 
 @pytest.fixture(autouse=True)

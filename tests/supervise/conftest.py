@@ -7,16 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leftovers import fail_if_left, pytest_runtest_makereport
 from supervise_helpers import Family, Starter, pid_1_prefix
 
-FAILED = pytest.StashKey[bool]()
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    yield
-    if call.when == "call":
-        item.stash[FAILED] = call.excinfo is not None
+__all__ = ["pytest_runtest_makereport"]
 
 
 @pytest.fixture
@@ -27,10 +21,7 @@ def family() -> Family:
 def _starter(request: pytest.FixtureRequest, family: Family, tmp_path: Path, as_pid_1: bool) -> Iterator[Starter]:
     starter = Starter(family, tmp_path, as_pid_1)
     yield starter
-    left = starter.clean_up()
-    # After a failure the rest is only cleaned away: that it is there says nothing more.
-    if left and not request.node.stash.get(FAILED, True):
-        pytest.fail(f"processes are left behind: {left}", pytrace=False)
+    fail_if_left(request, starter.clean_up())
 
 
 @pytest.fixture(params=["process", "pid1"])

@@ -1,0 +1,8 @@
+"""Real launchers, on this machine and on several hosts of it."""
+
+from __future__ import annotations
+
+from cluster_fixtures import hosts
+from leftovers import pytest_runtest_makereport
+
+__all__ = ["hosts", "pytest_runtest_makereport"]
