@@ -42,7 +42,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     outputs = torchrun.rank_outputs(job, reader, templates, NAME) if torchrun.knows_its_ranks(job, extra) else None
     argv = templates.command(
         "accelerate/command.j2",
-        job=job,
+        job=torchrun.with_dollars_doubled(job),
         main_process_ip=address(job.master),
         main_process_port=port,
         config_file=config.path,
@@ -101,6 +101,11 @@ def _lint(job: Job, reader: Reader, options: set[str]) -> None:
         reader.problem(
             f"{source} has --cpu, with which accelerate starts one process on each node and no more, where {job.world_size} ranks are "
             "expected: remove it; option --accelerator=cpu trains on CPUs"
+        )
+    if job.program.args[:1] in (("",), ("-",)):
+        reader.problem(
+            f"the program's first argument is {job.program.args[0]!r}, on which accelerate fails (TypeError: unhashable type: 'list'): "
+            "put another one before it, or use method torchrun"
         )
     if "--max_restarts" in options:
         reader.warn(f"{source} has --max_restarts: accelerate restarts this node's ranks without the other nodes")

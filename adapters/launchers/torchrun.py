@@ -69,7 +69,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
     _lint(job, reader, extra)
     argv = templates.command(
         template,
-        job=job,
+        job=with_dollars_doubled(job),
         node_rank=node_rank,
         master_addr=job.nodes[master_index].host,
         master_port=reader.get(MASTER_PORT),
@@ -90,6 +90,13 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
         waits=master_waits(job, reader, job.nodes[master_index].host),
         outputs=outputs,
     )
+
+
+def with_dollars_doubled(job: Job) -> Job:
+    """torch takes the words of a program for templates, of which it knows local_rank: it makes one dollar of two."""
+    program = job.program
+    path, *args = (word.replace("$", "$$") for word in (program.path, *program.args))
+    return dataclasses.replace(job, program=dataclasses.replace(program, path=path, args=tuple(args)))
 
 
 def explain(tail: str) -> Failure | None:

@@ -145,3 +145,10 @@ def test_what_cannot_be_is_refused(extra: str, env: dict[str, str], words: list[
     with pytest.raises(ConfigError) as caught:
         plan(extra, **env)
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize("first", ["", "-"])
+def test_a_first_argument_on_which_it_fails_is_refused(first: str) -> None:
+    with pytest.raises(ConfigError, match=r"first argument is .*unhashable.* torchrun"):
+        helpers.plan(helpers.modelarts(1, 2), first, method="accelerate")
+    helpers.plan(helpers.modelarts(1, 2), "a", first, method="accelerate")

@@ -79,11 +79,21 @@ def test_other_ways_to_train_are_asked_for(job: MakeJob, extra: str) -> None:
 def test_arguments_arrive_as_they_are(job: MakeJob, tmp_path: Path) -> None:
     program = tmp_path / "args.py"
     program.write_text("import json, sys\nprint(json.dumps(sys.argv[1:]), flush=True)\n")
-    words = [value for name, value in HOSTILE.items() if len(value) < 1000 and "UTF-8" not in name]
+    words = ["first"] + [value for name, value in HOSTILE.items() if len(value) < 1000 and "UTF-8" not in name]
     given = job(nodes=1, slots=1)
     given.start(program, *words, env={"LANG": "C.UTF-8"})
     given.end(0)
     assert json.loads(given.nodes[0].log("rank_0.log")) == words
+
+
+@pytest.mark.parametrize("first", ["", "-"])
+def test_first_arguments_that_ranklaunch_refuses_for_it(tmp_path: Path, first: str) -> None:
+    """If this fails, accelerate has learned to take them, and ranklaunch should let them pass."""
+    argv = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "1", "--num_processes", "2"]
+    more = ["--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no", child("exits.py"), first]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C"}
+    done = subprocess.run([*argv, *more], env=env, capture_output=True, text=True, timeout=240, check=False)
+    assert (done.returncode, "unhashable type: 'list'" in done.stderr) == (1, True), done.stderr
 
 
 @pytest.mark.parametrize(("words", "code", "name"), [(("exits.py", 42), 42, None), (("killed.py",), 137, "SIGKILL")])
@@ -143,10 +153,10 @@ def test_ranks_that_accelerate_does_not_know_of_train_alone(tmp_path: Path) -> N
     program = tmp_path / "who.py"
     program.write_text("from accelerate import Accelerator\nprint(Accelerator().num_processes, flush=True)\n")
     told = {}
-    for cpu in ("", "true"):
-        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C", "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": cpu}
+    for cpu in ({}, {"ACCELERATE_USE_CPU": "true"}):
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C", "OMP_NUM_THREADS": "1", **cpu}
         argv = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "1", "--num_processes", "2"]
         more = ["--main_process_port", "0", "--mixed_precision", "no", "--dynamo_backend", "no"]
         done = subprocess.run([*argv, *more, str(program)], env=env, capture_output=True, text=True, timeout=240, check=False)
-        told[cpu] = [line for line in done.stdout.splitlines() if line.isdigit()]
-    assert told == {"": ["1", "1"], "true": ["2", "2"]}
+        told[bool(cpu)] = [line for line in done.stdout.splitlines() if line.isdigit()]
+    assert told == {False: ["1", "1"], True: ["2", "2"]}

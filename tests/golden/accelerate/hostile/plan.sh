@@ -23,7 +23,7 @@ exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_
   ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
   --main_process_port 29500 --config_file /home/ma-user/modelarts/log/attempt_1/accelerate.json \
   --log_dir /home/ma-user/modelarts/log/attempt_1/accelerate '--role=my role' train.py 'two  words ' '' \
-  'it'"'"'s' 'say "hi"' '$HOME $(touch pwned) `touch pwned`' 'a; touch pwned & b | c > d' \
+  'it'"'"'s' 'say "hi"' '$$HOME $$(touch pwned) `touch pwned`' 'a; touch pwned & b | c > d' \
   'line 1
 line 2
 ' 'back\slash\' '*?[a-z]{a,b}~!' '#no comment' '--name=Größe 训练 🚀' \
