@@ -56,12 +56,13 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     if job.accelerator == "cpu":
         env["ACCELERATE_USE_CPU"] = "true"  # without it, and without a GPU, each rank believes that it is alone
     # With restarts of its own, torch ends its ranks and goes on.
-    failing = () if "--max_restarts" in options else (torchrun.CLOSING,)
+    restarts = "--max_restarts" in options
+    failing, alone_s = ((), 0.0) if restarts else ((torchrun.CLOSING,), torchrun.alone_s(job))
     return Plan(
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=1, failing=failing),),
+        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=1, failing=failing, alone_s=alone_s),),
         limits=limits(reader),
         files=(config,),
         waits=master_waits(job, reader),

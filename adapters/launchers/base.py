@@ -69,8 +69,9 @@ def launcher_process(
     ranks_below: int = 0,
     deaf: bool = False,
     failing: tuple[str, ...] = (),
+    alone_s: float = 0.0,
 ) -> Process:
-    """One process that starts this node's ranks itself. ranks_below, deaf, failing: as in Process."""
+    """One process that starts this node's ranks itself. ranks_below, deaf, failing, alone_s: as in Process."""
     return Process(
         name=name,
         argv=argv,
@@ -81,6 +82,7 @@ def launcher_process(
         ranks_below=ranks_below,
         deaf=deaf,
         failing=failing,
+        alone_s=alone_s,
     )
 
 

@@ -76,7 +76,8 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
         extra=extra,
     )
     # With restarts of its own, torchrun ends its ranks and goes on.
-    failing = () if "--max_restarts" in options_of(extra) else (CLOSING,)
+    restarts = "--max_restarts" in options_of(extra)
+    failing, seconds = ((), 0.0) if restarts else ((CLOSING,), alone_s(job))
     outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, extra) else None
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
     if outputs:
@@ -85,7 +86,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=1, failing=failing),),
+        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=1, failing=failing, alone_s=seconds),),
         limits=limits(reader),
         waits=master_waits(job, reader, job.nodes[master_index].host),
         outputs=outputs,
@@ -97,6 +98,11 @@ def with_dollars_doubled(job: Job) -> Job:
     program = job.program
     path, *args = (word.replace("$", "$$") for word in (program.path, *program.args))
     return dataclasses.replace(job, program=dataclasses.replace(program, path=path, args=tuple(args)))
+
+
+def alone_s(job: Job) -> float:
+    """How long torch's agent may go on without ranks: once they have succeeded, it waits 300 s for those of the other nodes."""
+    return 330 if len(job.nodes) > 1 else 30
 
 
 def explain(tail: str) -> Failure | None:

@@ -47,7 +47,7 @@ class Process:
     children), so that signals that are meant for ranks go to these; 0: it is one, or passes all signals on itself. deaf: it does not
     pass SIGTERM on, so its ranks get it directly, and it itself when they are gone. failing: texts in its output of which each says
     that a rank has failed and that it ends the others; none where its own exit is what tells. may_end: a service that may end with 0
-    before the processes do.
+    before the processes do. alone_s: how long a launcher may go on after the last of its ranks has ended; 0: for ever.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Process:
     deaf: bool = False
     failing: tuple[str, ...] = ()
     may_end: bool = False
+    alone_s: float = 0.0
 
 
 class RankLog(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from cluster_hosts import Hosts
 from helpers import HOSTILE
 from launcher_jobs import LauncherJob
-from supervise_helpers import EXAMPLES, child
+from supervise_helpers import EXAMPLES, child, command_of
 
 pytestmark = [
     pytest.mark.launchers,
@@ -146,6 +147,22 @@ def test_a_program_that_ends_without_saying_so(job: MakeJob, tmp_path: Path) -> 
     assert sorted(line for node in ended.nodes for line in node.out.splitlines() if "trained" in line) == [
         f"[rank {rank}] trained {rank} 4" for rank in range(4)
     ]
+
+
+def test_a_launcher_that_hangs_when_its_ranks_have_ended(job: MakeJob, tmp_path: Path) -> None:
+    """It is stopped by a signal here, for want of a way to make it hang by itself. What its ranks ended with, nobody knows then."""
+    program = tmp_path / "train.py"
+    program.write_text("import time\nprint('ready', flush=True)\ntime.sleep(20)\n")  # long enough for ranklaunch to have seen its ranks
+    hanging = job(nodes=1)
+    hanging.start(program)
+    hanging.said(0, "ready", times=2)
+    (launcher,) = (
+        pid for pid in hanging.nodes[0].host.pids() if "accelerate launch" in command_of(pid) and "--main_process_ip" in command_of(pid)
+    )
+    os.kill(launcher, signal.SIGSTOP)
+    verdict = hanging.end(75)
+    assert verdict["outcome"] == "failed"
+    assert re.fullmatch("accelerate does not end, [0-9]+ s after the last of its ranks has", verdict["reason"])
 
 
 def test_ranks_that_accelerate_does_not_know_of_train_alone(tmp_path: Path) -> None:
