@@ -40,10 +40,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--tensor-model-parallel-size", type=int, default=1)
     for kind in ("pipeline-model", "context", "expert-model"):
         parser.add_argument(f"--{kind}-parallel-size", type=int, default=1, choices=[1], help="this small program has no such layers")
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=5, help="epochs of this start, on top of those in the checkpoint")
     parser.add_argument("--global-batch-size", type=int, default=48, help="images per step of all ranks together")
     parser.add_argument("--lr", type=float, default=0.1)
-    parser.add_argument("--checkpoint", type=Path, default=Path("digits.pt"), help="the whole model is written there at the end")
+    parser.add_argument("--checkpoint", type=Path, default=Path("digits.pt"), help="read at the start if it is there")
     options, unknown = parser.parse_known_args(argv)  # platforms add arguments of their own
     if any("parallel-size" in word for word in unknown):
         sys.exit(f"unknown: {unknown}")
@@ -109,10 +109,9 @@ class FromShares(torch.autograd.Function):
 class Model(nn.Module):
     """A layer cut by its outputs, then one cut by its inputs: between them nobody needs the others' units."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, whole: dict[str, torch.Tensor]) -> None:
         super().__init__()
         self.group = layout.tp
-        whole = make_whole()
         self.scale = nn.Parameter(whole["scale"])
         self.into = nn.Parameter(share(whole["into"], 0, layout))
         self.into_bias = nn.Parameter(share(whole["into_bias"], 0, layout))
@@ -147,18 +146,20 @@ def train(options: argparse.Namespace, layout: Layout) -> None:
         sys.exit(f"{size} images and {HIDDEN} hidden units cannot be divided over {layout.dp_size} and {layout.tp_size} ranks")
     stop = digits.StopRequest()
     train_set, test_set = digits.load_data()
-    model = Model(layout)
+    done, whole = resume(options.checkpoint)
+    model = Model(layout, whole)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
-    for epoch in range(1, options.epochs + 1):
+    for epoch in range(done + 1, done + options.epochs + 1):
         order = torch.randperm(len(train_set), generator=torch.Generator().manual_seed(epoch))
         for batch in order.split(size)[:-1]:  # the last one is smaller, and might not be divided by the ranks
             if stop.on_any_rank():
-                digits.say(f"stopped in epoch {epoch}")
+                save(options.checkpoint, model, layout, epoch - 1)
+                digits.say(f"stopped in epoch {epoch}: the next start repeats it")
                 return
             step(model, optimizer, *train_set[batch.chunk(layout.dp_size)[layout.dp_rank]], layout)
         hits = accuracy(model, *test_set.tensors)  # the whole group works at it
-        digits.say(f"epoch {epoch}/{options.epochs}  test accuracy {hits:.1%}")
-    save(options.checkpoint, model, layout)
+        digits.say(f"epoch {epoch}/{done + options.epochs}  test accuracy {hits:.1%}")
+        save(options.checkpoint, model, layout, epoch)
 
 
 def step(model: Model, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor, layout: Layout) -> None:
@@ -175,7 +176,18 @@ def accuracy(model: Model, images: torch.Tensor, labels: torch.Tensor) -> float:
     return (model(images.flatten(1)).argmax(dim=1) == labels).float().mean().item()
 
 
-def save(path: Path, model: Model, layout: Layout) -> None:
+def resume(path: Path) -> tuple[int, dict[str, torch.Tensor]]:
+    """Epochs that are done, and the whole model: any layout goes on from what another one has saved."""
+    # Rank 0 alone reads the file: it needs to be on no other node.
+    found = [torch.load(path, weights_only=True) if dist.get_rank() == 0 and path.exists() else None]
+    dist.broadcast_object_list(found, src=0)
+    if found[0] is None:
+        return 0, make_whole()
+    digits.say(f"resumed from {path} at epoch {found[0]['epoch']}")
+    return found[0]["epoch"], found[0]["model"]
+
+
+def save(path: Path, model: Model, layout: Layout, epoch: int) -> None:
     """The whole model, put together from the shares of the first tensor parallel group."""
     state = {name: parameter.detach() for name, parameter in model.named_parameters()}
     for name, dimension in (("into", 0), ("into_bias", 0), ("out", 1)):
@@ -184,7 +196,9 @@ def save(path: Path, model: Model, layout: Layout) -> None:
         state[name] = torch.cat(shares, dimension)
     if dist.get_rank() == 0:
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(state, path)
+        unfinished = path.with_name(path.name + ".tmp")
+        torch.save({"model": state, "epoch": epoch}, unfinished)
+        os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ MakeJob = Callable[[], LauncherJob]
 PROGRAM = EXAMPLES / "megatron_digits.py"
 COMPARE = """
 import sys, torch
-one, other = (torch.load(path) for path in sys.argv[1:])
+one, other = (torch.load(path)["model"] for path in sys.argv[1:])
 assert one.keys() == other.keys()
 print(max((one[name] - other[name]).abs().max().item() for name in one))
 """
@@ -54,6 +54,7 @@ def test_what_is_learned_does_not_depend_on_the_layout(
     assert difference(tmp_path / "alone.pt", tmp_path / "digits.pt") < 1e-4
     plan = json.loads(trained.nodes[1].log("plan.json"))
     assert (plan["layout"]["tp"], plan["layout"]["dp"]) == sizes
+    assert "epoch 2/2" in trained.nodes[0].out
     warned = "share each layer and are spread over nodes" in trained.nodes[0].err
     assert warned == (sizes[0] > 2)
 
