@@ -17,7 +17,7 @@ from types import ModuleType
 import helpers
 import pytest
 
-from ranklaunch import plan, verdict
+from ranklaunch import megatron, plan, verdict
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
@@ -167,7 +167,8 @@ def test_every_field_of_a_plan_is_named() -> None:
     data = plan.as_json(helpers.plan(helpers.modelarts(nodes=2), method="spawn"))
     page = TEXTS[DOCS / "plan-json.md"]
     named = {name for cell in re.findall(r"^\| ([a-z_, ]+) \|", page, re.MULTILINE) for name in cell.split(", ")}
-    parts = (data, data["job"], data["processes"][0], data["values"][0], data["waits"][0], data["muster"])
+    layout = megatron.as_json(megatron.Layout(8, tp=2, ep=2))
+    parts = (data, data["job"], data["processes"][0], data["values"][0], data["waits"][0], data["muster"], layout)
     shapes = {name for part in parts for name in part} | {field.name for field in dataclasses.fields(plan.File)}
     assert shapes - named == set()
     assert named - shapes == {"field"}

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers import deepspeed, mpirun, msrun, plain, pytorch, ranktable, spawn, tensorflow, torchrun
+from ranklaunch.adapters.launchers import (
+    accelerate,
+    deepspeed,
+    megatron,
+    mpirun,
+    msrun,
+    plain,
+    pytorch,
+    ranktable,
+    spawn,
+    tensorflow,
+    torchrun,
+)
 from ranklaunch.adapters.launchers.base import Launcher
 from ranklaunch.errors import nearest
 from ranklaunch.job import Job
@@ -18,6 +30,8 @@ LAUNCHERS: dict[str, Launcher] = {
     tensorflow.NAME: tensorflow,
     spawn.NAME: spawn,
     deepspeed.NAME: deepspeed,
+    accelerate.NAME: accelerate,
+    megatron.NAME: megatron,
     plain.NAME: plain,
 }
 

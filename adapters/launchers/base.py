@@ -72,8 +72,9 @@ def launcher_process(
     impatient: bool = False,
     repeats: bool = False,
     spawned: str = "",
+    alone_s: float = 0.0,
 ) -> Process:
-    """One process that starts this node's ranks itself. ranks_below, deaf, failing, impatient, repeats, spawned: as in Process."""
+    """One process that starts this node's ranks itself. ranks_below and what follows: as in Process."""
     return Process(
         name=name,
         argv=argv,
@@ -87,6 +88,7 @@ def launcher_process(
         impatient=impatient,
         repeats=repeats,
         spawned=spawned,
+        alone_s=alone_s,
     )
 
 

@@ -62,22 +62,23 @@ _LAYOUT = ("--nnodes", "--nproc_per_node", "--node_rank", "--master_addr", "--ma
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs", "-r", "-t")
 
 
-def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchrun/command.j2") -> Plan:
     extra = reader.get(EXTRA)
     node_rank, master_index = _route(job, reader)
     job = _placed(job, reader, node_rank, master_index)
     _lint(job, reader, extra)
     argv = templates.command(
-        "torchrun/command.j2",
-        job=job,
+        template,
+        job=with_dollars_doubled(job),
         node_rank=node_rank,
         master_addr=job.nodes[master_index].host,
         master_port=reader.get(MASTER_PORT),
         extra=extra,
     )
     # With restarts of its own, torchrun ends its ranks and goes on.
-    failing = () if "--max_restarts" in _options(extra) else (CLOSING,)
-    outputs = _outputs(job, reader, templates) if _knows_its_ranks(job, extra) else None
+    restarts = "--max_restarts" in options_of(extra)
+    failing, seconds = ((), 0.0) if restarts else ((CLOSING,), alone_s(job))
+    outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, extra) else None
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
     if outputs:
         env.update({"PET_LOG_DIR": outputs.folder, "PET_REDIRECTS": "3"})
@@ -85,11 +86,23 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=1, failing=failing),),
+        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=1, failing=failing, alone_s=seconds),),
         limits=limits(reader),
         waits=master_waits(job, reader, job.nodes[master_index].host),
         outputs=outputs,
     )
+
+
+def with_dollars_doubled(job: Job) -> Job:
+    """torch takes the words of a program for templates, of which it knows local_rank: it makes one dollar of two."""
+    program = job.program
+    path, *args = (word.replace("$", "$$") for word in (program.path, *program.args))
+    return dataclasses.replace(job, program=dataclasses.replace(program, path=path, args=tuple(args)))
+
+
+def alone_s(job: Job) -> float:
+    """How long torch's agent may go on without ranks: once they have succeeded, it waits 300 s for those of the other nodes."""
+    return 330 if len(job.nodes) > 1 else 30
 
 
 def explain(tail: str) -> Failure | None:
@@ -128,15 +141,15 @@ def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:
     return dataclasses.replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :]))
 
 
-def _knows_its_ranks(job: Job, extra: tuple[str, ...]) -> bool:
+def knows_its_ranks(job: Job, extra: tuple[str, ...]) -> bool:
     """Not where the user has an own way with output, nor with c10d on several nodes, which ranks the nodes by itself."""
-    return not _options(extra).intersection(_OUTPUT) and (len(job.nodes) == 1 or _value(extra, "--rdzv_backend") != "c10d")
+    return not options_of(extra).intersection(_OUTPUT) and (len(job.nodes) == 1 or value_of(extra, "--rdzv_backend") != "c10d")
 
 
-def _outputs(job: Job, reader: Reader, templates: Templates) -> RankOutputs:
+def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
     """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them."""
     logs = (RankLog(str(i), r, rank_log(job, r), rank_tag(job, reader, templates, i, r)) for i, r in enumerate(job.node.ranks))
-    return RankOutputs(join(attempt_dir(job), "torchrun"), OWN_LOGS, tuple(logs))
+    return RankOutputs(join(attempt_dir(job), folder), OWN_LOGS, tuple(logs))
 
 
 def _route(job: Job, reader: Reader) -> tuple[int, int]:
@@ -162,14 +175,14 @@ def _route(job: Job, reader: Reader) -> tuple[int, int]:
     return rank, master
 
 
-def _options(words: tuple[str, ...]) -> set[str]:
+def options_of(words: tuple[str, ...]) -> set[str]:
     """Option names in their old spelling, which every torchrun knows."""
     names = (word.partition("=")[0] for word in words if word.startswith("-"))
     return {"--" + name[2:].replace("-", "_") if name.startswith("--") else name[:2] for name in names}
 
 
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
-    options = _options(extra)
+    options = options_of(extra)
     source = reader.candidates(EXTRA)[0].source if reader.given(EXTRA) else EXTRA.names[0]
     single = len(job.nodes) == 1
     for name in _LAYOUT:
@@ -177,7 +190,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
             reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
     if single and ("--master_port" in options or reader.given(MASTER_PORT)):
         reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
-    if not single and _value(extra, "--rdzv_backend") == "c10d":
+    if not single and value_of(extra, "--rdzv_backend") == "c10d":
         hint = "" if "--rdzv_endpoint" in options else f", and --rdzv_endpoint={job.master}:{reader.get(MASTER_PORT)} is needed"
         reader.warn(f"{source} has --rdzv_backend=c10d: ranks follow torchrun's own order of the hosts, not the node order{hint}")
     if "--standalone" in options and not single:
@@ -188,7 +201,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         reader.warn(f"method torchrun does not use the rank table {job.rank_table}")
 
 
-def _value(words: tuple[str, ...], option: str) -> str:
+def value_of(words: tuple[str, ...], option: str) -> str:
     for i, word in enumerate(words):
         name, equals, value = word.partition("=")
         if name.startswith("--") and "--" + name[2:].replace("-", "_") == option:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ranklaunch import redact
+from ranklaunch import megatron, redact
 from ranklaunch.job import Job, Node
 from ranklaunch.settings import Candidate, Reading
 
@@ -52,7 +52,8 @@ class Process:
     a regular expression for what it writes for each of the node's ranks, in their order, as it starts them, with the group pid; "" where
     it is not needed for knowing which rank has ended how. impatient: it kills all its ranks as soon as one has ended, so it is halted
     while they are being ended. repeats: what it writes to its standard output is in the files of its ranks too, and goes nowhere.
-    may_end: a service that may end with 0 before the processes do. quiet: its lines go to its log only.
+    may_end: a service that may end with 0 before the processes do. quiet: its lines go to its log only. alone_s: how long a launcher may
+    go on after the last of its ranks has ended; 0: for ever.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Process:
     repeats: bool = False
     may_end: bool = False
     quiet: bool = False
+    alone_s: float = 0.0
 
 
 class RankLog(NamedTuple):
@@ -141,7 +143,8 @@ class Plan:
     where a launcher's ranks write. private: a folder for keys, made anew and for this account alone before the files are written, and
     removed at the end. offers: files, by name, whose text this node gives to node 0, and node 0 to all, when they meet. by_address: it
     names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
-    followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed."""
+    followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
+    layout: which ranks belong together, where the method knows."""
 
     job: Job
     method: str
@@ -160,6 +163,7 @@ class Plan:
     followers: int = 0
     shows: tuple[str, ...] = ()
     muster: Muster | None = None
+    layout: megatron.Layout | None = None
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -189,6 +193,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "prepare": [_process(step) for step in plan.prepare],
         "processes": [_process(process) for process in plan.processes],
         "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
+        "layout": megatron.as_json(plan.layout) if plan.layout else None,
         "limits": dataclasses.asdict(plan.limits),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),

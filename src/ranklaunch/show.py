@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ranklaunch import redact
 from ranklaunch.files import folder_of
+from ranklaunch.megatron import Layout
 from ranklaunch.plan import File, Plan, Process
 
 FOLDED = " \\\n  "  # how a shell command goes on in the next line
@@ -23,6 +24,7 @@ def as_text(plan: Plan) -> str:
         f"method    {plan.method}: {plan.why}",
         f"world     {_counted(job.world_size, 'rank')} on {_counted(len(job.nodes), 'node')}, {job.accelerator}",
         f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {task}{ranks}",
+        *((f"layout    {_sizes(plan.layout)}",) if plan.layout else ()),
         *_section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in plan.values)),
         *_section("warnings", plan.warnings),
         *_section("files", (f"{file.path}  (mode {file.mode}, {_content(file)})" for file in plan.files)),
@@ -61,6 +63,10 @@ def as_shell(plan: Plan) -> str:
         ")",
     )
     return "\n".join(lines) + "\n"
+
+
+def _sizes(layout: Layout) -> str:
+    return ", ".join(f"{name} {getattr(layout, name)}" for name in ("tp", "pp", "cp", "ep", "dp"))
 
 
 def _hides(plan: Plan) -> bool:

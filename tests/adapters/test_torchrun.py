@@ -42,6 +42,13 @@ def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str
     assert all("MA_EXTRA_TORCHRUN_PARAMS" in text or "picks a free port" in text for text in said)
 
 
+@pytest.mark.parametrize("method", ["torchrun", "megatron", "accelerate"])
+def test_dollars_are_doubled_for_torch_which_halves_them(method: str) -> None:
+    found = helpers.plan(helpers.modelarts(1, 2), "$HOME", "$$", "${local_rank}", program="a$b.py", method=method)
+    assert found.processes[0].argv[-4:] == ("a$$b.py", "$$HOME", "$$$$", "$${local_rank}")
+    assert found.job.program.args == ("$HOME", "$$", "${local_rank}")
+
+
 def test_the_variable_that_was_read_is_the_one_that_is_named() -> None:
     assert plan("--nnodes=3", RANKLAUNCH_EXTRA_TORCHRUN_PARAMS="--nnodes=2").warnings[0].startswith("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS has")
 

@@ -41,6 +41,7 @@ GIVEN: dict[str, Any] = {
     "node_rank": 1, "master_addr": "h0", "master_port": 1, "extra": (), "appended": (), "mpirun": "mpirun", "version": "4",
     "hostfile": "/hostfile", "ssh": "/config", "port": 1, "forwarded": ("A",), "added": {"B": "b"}, "last": (),
     "log_dir": "/logs/msrun", "cluster_time_out": 600, "rank_table_file": "", "interpreter": (),
+    "main_process_ip": "h0", "main_process_port": 1, "config_file": "c", "mixed_precision": "no",
 }  # fmt: skip
 
 

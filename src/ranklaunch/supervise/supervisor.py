@@ -50,7 +50,8 @@ OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way ou
 LOOK_AT_LAUNCHER_S = 0.25
 ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
 MOST_SHOWN = 64 * 1024  # bytes of a file that is shown at the end
-SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end
+SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end, after a failure
+LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 MOST_OFFERED = 4096  # characters
 MOST_COPIED = 1024 * 1024
 FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
@@ -460,6 +461,24 @@ class Supervisor:
             for target in tree.generation(child.identity.pid, child.process.ranks_below):
                 tree.send(target, signal.SIGTERM)
 
+    def _look_for_ranks(self, child: Child, looks: int = 0, alone_since: float | None = None) -> None:
+        """A launcher whose ranks have ended and that does not. looks: how often in a row it had some; once may be a tool of its own."""
+        if not child.alive or self.ending or child.identity.pid in self._failing:
+            return
+        now = self._loop.clock()
+        if tree.generation(child.identity.pid, child.process.ranks_below):
+            looks, alone_since = looks + 1, None
+        elif looks > 1:
+            alone_since = alone_since or now
+        else:
+            looks = 0
+        if alone_since and now - alone_since > child.process.alone_s:
+            reason = f"{child.process.name} does not end, {now - alone_since:.0f} s after the last of its ranks has"
+            self._end(Ending("failed", WaitError.exit_code, reason))
+            self._stopper.begin(signal.SIGTERM)
+        else:
+            self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child, looks, alone_since))
+
     def _kill_ranks(self, child: Child) -> None:
         """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
         if child.alive:
@@ -550,6 +569,8 @@ class Supervisor:
         self._running[started.identity.pid] = started
         if started.pidfd >= 0:
             self._loop.on_readable(started.pidfd, lambda: self._on_pidfd(started.identity.pid))
+        if process.alone_s:
+            self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(started))
         self._record.event("spawn", name=process.name, rank=process.rank, pid=started.identity.pid)
 
     def _look_below(self, child: Child, outputs: RankOutputs) -> Below:

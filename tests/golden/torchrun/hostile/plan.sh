@@ -9,7 +9,7 @@ exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_
   TORCHELASTIC_ERROR_FILE=/home/ma-user/modelarts/log/attempt_1/torchrun_error.json \
   PET_LOG_DIR=/home/ma-user/modelarts/log/attempt_1/torchrun PET_REDIRECTS=3 torchrun --standalone \
   --nnodes=1 --nproc_per_node=2 --rdzv_conf=timeout=7200 '--role=my role' train.py 'two  words ' '' \
-  'it'"'"'s' 'say "hi"' '$HOME $(touch pwned) `touch pwned`' 'a; touch pwned & b | c > d' \
+  'it'"'"'s' 'say "hi"' '$$HOME $$(touch pwned) `touch pwned`' 'a; touch pwned & b | c > d' \
   'line 1
 line 2
 ' 'back\slash\' '*?[a-z]{a,b}~!' '#no comment' '--name=Größe 训练 🚀' \

@@ -1,0 +1,120 @@
+"""One `accelerate launch` per node (accelerate 1.15), which starts the ranks as torchrun does, inside its own process."""
+
+from __future__ import annotations
+
+import json
+
+from ranklaunch import settings
+from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.adapters.launchers.base import MASTER_PORT, address, attempt_dir, launcher_process, limits, master_waits
+from ranklaunch.files import join
+from ranklaunch.job import Job
+from ranklaunch.plan import File, Plan
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+
+NAME = "accelerate"
+
+EXTRA: Variable[tuple[str, ...]] = Variable(
+    "extra_accelerate_params", ("RANKLAUNCH_EXTRA_ACCELERATE_PARAMS",), settings.words, (),
+    "further options of accelerate launch, such as --use_fsdp; the last of two equal options wins",
+)  # fmt: skip
+MIXED_PRECISION = Variable(
+    "mixed_precision", ("RANKLAUNCH_MIXED_PRECISION",), settings.one_of("no", "fp16", "bf16", "fp8"), "",
+    "precision in which the model computes: no, fp16, bf16 or fp8", option="--mixed-precision",
+    default_text="what the program says, else no",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, MIXED_PRECISION)
+
+explain = torchrun.explain
+
+_LAYOUT = ("--num_machines", "--num_processes", "--machine_rank", "--main_process_ip", "--main_process_port")
+_DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
+
+
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    extra = reader.get(EXTRA)
+    options = torchrun.options_of(extra)
+    _lint(job, reader, options)
+    port = reader.get(MASTER_PORT)
+    config = File(join(attempt_dir(job), "accelerate.json"), _config(job, options, port))
+    outputs = torchrun.rank_outputs(job, reader, templates, NAME) if torchrun.knows_its_ranks(job, extra) else None
+    argv = templates.command(
+        "accelerate/command.j2",
+        job=torchrun.with_dollars_doubled(job),
+        main_process_ip=address(job.master),
+        main_process_port=port,
+        config_file=config.path,
+        mixed_precision=reader.get(MIXED_PRECISION),
+        log_dir=outputs.folder if outputs else "",
+        extra=extra,
+    )
+    env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "accelerate_error.json")}
+    if outputs:
+        env["PET_REDIRECTS"] = "3"  # which accelerate has no option for, and leaves to torch
+    if job.accelerator == "cpu":
+        env["ACCELERATE_USE_CPU"] = "true"  # without it, and without a GPU, each rank believes that it is alone
+    # With restarts of its own, torch ends its ranks and goes on.
+    restarts = "--max_restarts" in options
+    failing, alone_s = ((), 0.0) if restarts else ((torchrun.CLOSING,), torchrun.alone_s(job))
+    return Plan(
+        job=job,
+        method=NAME,
+        why="",
+        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=1, failing=failing, alone_s=alone_s),),
+        limits=limits(reader),
+        files=(config,),
+        waits=master_waits(job, reader),
+        outputs=outputs,
+    )
+
+
+def _config(job: Job, options: set[str], port: int) -> str:
+    """Its configuration: without a file of ours, accelerate takes the one that someone has left in the home folder.
+
+    MULTI_GPU is what makes it start ranks at all, on CPUs and for one rank too. As an option, --multi_gpu would keep the user from
+    --use_fsdp and --use_deepspeed; here it gives way to them. Not in it: the mixed precision, which DeepSpeed refuses from here.
+    """
+    values: dict[str, object] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": "MULTI_NPU" if job.accelerator == "npu" else "MULTI_GPU",
+        "num_machines": len(job.nodes),
+        "num_processes": job.world_size,
+        "machine_rank": job.node_index,
+        "main_process_ip": address(job.master),
+        "main_process_port": port,
+        "use_cpu": job.accelerator == "cpu",
+    }
+    if "--use_deepspeed" in options and len(job.nodes) > 1 and _DEEPSPEED_LAUNCHER not in options:
+        # Its default, pdsh, would start the ranks of all nodes from each node.
+        values["deepspeed_config"] = {_DEEPSPEED_LAUNCHER[2:]: "standard"}
+    return json.dumps(values, indent=1) + "\n"
+
+
+def _lint(job: Job, reader: Reader, options: set[str]) -> None:
+    source = reader.source(EXTRA)
+    for name in sorted(options.intersection(_LAYOUT)):
+        reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
+    if "--config_file" in options:
+        reader.warn(f"{source} has its own --config_file, which takes the place of ranklaunch's: it must say what is distributed, and how")
+    if "--cpu" in options and job.world_size > 1:
+        reader.problem(
+            f"{source} has --cpu, with which accelerate starts one process on each node and no more, where {job.world_size} ranks are "
+            "expected: remove it; option --accelerator=cpu trains on CPUs"
+        )
+    if job.program.args[:1] in (("",), ("-",)):
+        reader.problem(
+            f"the program's first argument is {job.program.args[0]!r}, on which accelerate fails (TypeError: unhashable type: 'list'): "
+            "put another one before it, or use method torchrun"
+        )
+    if "--max_restarts" in options:
+        reader.warn(f"{source} has --max_restarts: accelerate restarts this node's ranks without the other nodes")
+    if job.slots_differ:
+        slots = ", ".join(str(node.slots) for node in job.nodes)
+        reader.problem(
+            f"method accelerate needs the same number of slots on every node, found {slots}: it divides all processes evenly and drops the "
+            "rest; method torchrun or spawn can"
+        )
+    if job.rank_table:
+        reader.warn(f"method accelerate does not use the rank table {job.rank_table}")

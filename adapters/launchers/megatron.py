@@ -1,0 +1,126 @@
+"""torchrun for programs made with Megatron-LM: its layout is checked before anything starts, and passed on as its flags."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ranklaunch import settings
+from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.job import Job
+from ranklaunch.megatron import ORDER, ORDER_DP_LAST, Layout
+from ranklaunch.plan import Plan
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader, Variable
+
+NAME = "megatron"
+
+TP = Variable("tp", ("RANKLAUNCH_TP",), settings.positive, 1, "tensor parallelism: ranks that share each layer", option="--tp")
+PP = Variable("pp", ("RANKLAUNCH_PP",), settings.positive, 1, "pipeline parallelism: ranks that divide the layers", option="--pp")
+CP = Variable("cp", ("RANKLAUNCH_CP",), settings.positive, 1, "context parallelism: ranks that share each sequence", option="--cp")
+EP = Variable("ep", ("RANKLAUNCH_EP",), settings.positive, 1, "expert parallelism: ranks that divide the experts", option="--ep")
+CONNECTIONS = Variable(
+    "cuda_device_max_connections", ("CUDA_DEVICE_MAX_CONNECTIONS",), settings.text, "1", "hardware queues of a GPU",
+    default_text="1 where a layer or a sequence is shared on GPUs, which Megatron-LM requires before Blackwell; unset with its FSDP",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (*torchrun.VARIABLES, TP, PP, CP, EP, CONNECTIONS)
+
+FLAGS = {
+    TP: "--tensor-model-parallel-size",
+    PP: "--pipeline-model-parallel-size",
+    CP: "--context-parallel-size",
+    EP: "--expert-model-parallel-size",
+}
+EXPERT_TP_FLAG = "--expert-tensor-parallel-size"
+DP_LAST_FLAG = "--use-tp-pp-dp-mapping"
+
+FSDP_FLAGS = ("--use-torch-fsdp2", "--use-megatron-fsdp")  # which require another CUDA_DEVICE_MAX_CONNECTIONS than 1
+
+explain = torchrun.explain
+
+
+def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    layout = _layout(job, reader)
+    _check(job, layout, reader)
+    env = _environment(job, layout, reader)
+    found = torchrun.plan(_with_flags(job, reader), reader, templates, "megatron/command.j2")
+    processes = tuple(dataclasses.replace(process, env={**process.env, **env}) for process in found.processes)
+    return dataclasses.replace(found, method=NAME, processes=processes, layout=layout)
+
+
+def _with_flags(job: Job, reader: Reader) -> Job:
+    """The sizes that were given and that the program is not told yet; before a -- of its own, after which nothing is a flag."""
+    options = _options(job)
+    given = [(flag, str(reader.get(variable))) for variable, flag in FLAGS.items() if reader.given(variable) and not _values(options, flag)]
+    flags = tuple(word for pair in given for word in pair)
+    return dataclasses.replace(job, program=dataclasses.replace(job.program, args=(*options, *flags, *job.program.args[len(options) :])))
+
+
+def _options(job: Job) -> tuple[str, ...]:
+    args = job.program.args
+    return args[: args.index("--")] if "--" in args else args
+
+
+def _layout(job: Job, reader: Reader) -> Layout:
+    """What is asked for, by our variables or by the program's own arguments, which must not contradict each other."""
+    args = _options(job)
+    tp, pp, cp, ep = (_size(args, variable, flag, reader) for variable, flag in FLAGS.items())
+    etp = _own(args, EXPERT_TP_FLAG, reader) or 0
+    order = ORDER_DP_LAST if DP_LAST_FLAG in args else ORDER
+    return Layout(job.world_size, tp, pp, cp, ep, etp, order)
+
+
+def _size(args: tuple[str, ...], variable: Variable[int], flag: str, reader: Reader) -> int:
+    asked = reader.get(variable)
+    own = _own(args, flag, reader)
+    if own is None:
+        return asked
+    if reader.given(variable) and own != asked:
+        reader.problem(f"{reader.told(variable)} contradicts the program's own {flag} {own}: remove one of them")
+    reader.note(variable.value, str(own), f"program's {flag}")
+    return own
+
+
+def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
+    """The program's own value of a flag: the last one, which is the one that argparse takes."""
+    texts = _values(args, flag)
+    if not texts:
+        return None
+    try:
+        return settings.positive(texts[-1])
+    except ValueError as error:
+        reader.problem(f"the program's own {flag} {settings.clipped(texts[-1])!r}: {error}")
+        return 1
+
+
+def _values(args: tuple[str, ...], flag: str) -> list[str]:
+    """In both ways of writing: --flag 2 and --flag=2."""
+    pairs = ((word.partition("="), "".join(args[i + 1 : i + 2])) for i, word in enumerate(args))
+    return [value if equals else following for (name, equals, value), following in pairs if name == flag]
+
+
+def _check(job: Job, layout: Layout, reader: Reader) -> None:
+    told = ", ".join(map(reader.told, FLAGS))
+    for problem in layout.problems():
+        reader.problem(f"{problem}: change {told}, or the number of ranks")
+    # Tensor parallelism counts fastest in both orders: its groups are neighbours, from 0 on.
+    split = next((node for node in job.nodes if node.first_rank % layout.tp), None)
+    if split:
+        first = split.first_rank // layout.tp * layout.tp
+        slots = ", ".join(map(str, sorted({node.slots for node in job.nodes})))
+        reader.warn(
+            f"{reader.told(TP)}: ranks {first} to {first + layout.tp - 1} share each layer and are spread over nodes (rank "
+            f"{split.first_rank} is the first of node {split.index}), so all of its traffic goes over the network between them; a "
+            f"size that divides the slots of every node ({slots}) keeps it inside"
+        )
+
+
+def _environment(job: Job, layout: Layout, reader: Reader) -> dict[str, str]:
+    shared = layout.tp > 1 or layout.cp > 1
+    if reader.given(CONNECTIONS):
+        reader.get(CONNECTIONS)
+        return {}
+    if job.accelerator != "gpu" or not shared or any(flag in _options(job) for flag in FSDP_FLAGS):
+        return {}
+    reader.note(CONNECTIONS.value, CONNECTIONS.default, "default with tp or cp on GPUs: Megatron-LM requires it")
+    return {CONNECTIONS.names[0]: CONNECTIONS.default}

@@ -1,0 +1,205 @@
+"""Tensor and data parallelism in the way of Megatron-LM, with its flags, small enough to read: method megatron.
+
+    ranklaunch simulate --nodes 2 --slots 2 --method megatron --tp 2 -- examples/megatron_digits.py --checkpoint digits.pt
+
+The two layers of the model are cut in the middle: each rank of a tensor parallel group has its share of the hidden units. What the
+shares add up to is summed over the group, once on the way forward and once on the way back. Ranks with the same share form a data
+parallel group: each sees other images of a batch, and their gradients are averaged. Whatever the layout, the model learns the same;
+`python examples/megatron_digits.py` is the layout of one rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import digits
+import torch
+import torch.distributed as dist
+from torch import nn
+
+HIDDEN = 64  # units of all ranks together
+PIXELS, CLASSES = 64, 10
+
+
+def main() -> None:
+    options = parse(sys.argv[1:])
+    join_process_group()
+    layout = make_layout(options.tensor_model_parallel_size)
+    digits.say(f"tensor parallel {layout.tp_size}, data parallel {layout.dp_size}")
+    train(options, layout)
+    dist.barrier()  # so that no rank takes its connections away while another still uses them
+    dist.destroy_process_group()
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Train on digits with tensor parallelism.", allow_abbrev=False)
+    parser.add_argument("--tensor-model-parallel-size", type=int, default=1)
+    for kind in ("pipeline-model", "context", "expert-model"):
+        parser.add_argument(f"--{kind}-parallel-size", type=int, default=1, choices=[1], help="this small program has no such layers")
+    parser.add_argument("--epochs", type=int, default=5, help="epochs of this start, on top of those in the checkpoint")
+    parser.add_argument("--global-batch-size", type=int, default=48, help="images per step of all ranks together")
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--checkpoint", type=Path, default=Path("digits.pt"), help="read at the start if it is there")
+    options, unknown = parser.parse_known_args(argv)  # platforms add arguments of their own
+    if any("parallel-size" in word for word in unknown):
+        sys.exit(f"unknown: {unknown}")
+    return options
+
+
+def join_process_group() -> None:
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo", init_method="env://")
+    else:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+
+class Layout(NamedTuple):
+    tp: dist.ProcessGroup
+    tp_rank: int
+    tp_size: int
+    dp: dist.ProcessGroup
+    dp_rank: int
+    dp_size: int
+
+
+def make_layout(tp: int) -> Layout:
+    """Neighbours share the layers; ranks that are tp apart have the same share."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    if world % tp:
+        sys.exit(f"{world} ranks cannot be divided by --tensor-model-parallel-size {tp}")
+    # All ranks make all groups, in the same order: that is how they find each other.
+    tp_groups = [dist.new_group(list(range(first, first + tp))) for first in range(0, world, tp)]
+    dp_groups = [dist.new_group(list(range(first, world, tp))) for first in range(tp)]
+    return Layout(tp_groups[rank // tp], rank % tp, tp, dp_groups[rank % tp], rank // tp, world // tp)
+
+
+class ToShares(torch.autograd.Function):
+    """The same input goes to each share, so its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(context: object, x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+        context.group = group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context: object, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        gradient = gradient.clone()
+        dist.all_reduce(gradient, group=context.group)
+        return gradient, None
+
+
+class FromShares(torch.autograd.Function):
+    """The output is the sum of what the shares give, so the gradient of each is that of the whole."""
+
+    @staticmethod
+    def forward(context: object, x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(context: object, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient, None
+
+
+class Model(nn.Module):
+    """A layer cut by its outputs, then one cut by its inputs: between them nobody needs the others' units."""
+
+    def __init__(self, layout: Layout, whole: dict[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.group = layout.tp
+        self.scale = nn.Parameter(whole["scale"])
+        self.into = nn.Parameter(share(whole["into"], 0, layout))
+        self.into_bias = nn.Parameter(share(whole["into_bias"], 0, layout))
+        self.out = nn.Parameter(share(whole["out"], 1, layout))
+        self.out_bias = nn.Parameter(whole["out_bias"])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(nn.functional.linear(ToShares.apply(x * self.scale, self.group), self.into, self.into_bias))
+        return FromShares.apply(nn.functional.linear(hidden, self.out), self.group) + self.out_bias
+
+
+def make_whole() -> dict[str, torch.Tensor]:
+    """The start of the whole model, the same on all ranks. scale: of each pixel, which all shares have."""
+    random = torch.Generator().manual_seed(0)
+    return {
+        "scale": torch.ones(PIXELS),
+        "into": torch.randn(HIDDEN, PIXELS, generator=random) / PIXELS**0.5,
+        "into_bias": torch.zeros(HIDDEN),
+        "out": torch.randn(CLASSES, HIDDEN, generator=random) / HIDDEN**0.5,
+        "out_bias": torch.zeros(CLASSES),
+    }
+
+
+def share(tensor: torch.Tensor, dimension: int, layout: Layout) -> torch.Tensor:
+    return tensor.chunk(layout.tp_size, dimension)[layout.tp_rank].clone()
+
+
+def train(options: argparse.Namespace, layout: Layout) -> None:
+    torch.set_num_threads(1)  # several ranks share this machine's cores
+    size = options.global_batch_size
+    if size % layout.dp_size or HIDDEN % layout.tp_size:
+        sys.exit(f"{size} images and {HIDDEN} hidden units cannot be divided over {layout.dp_size} and {layout.tp_size} ranks")
+    stop = digits.StopRequest()
+    train_set, test_set = digits.load_data()
+    done, whole = resume(options.checkpoint)
+    model = Model(layout, whole)
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
+    for epoch in range(done + 1, done + options.epochs + 1):
+        order = torch.randperm(len(train_set), generator=torch.Generator().manual_seed(epoch))
+        for batch in order.split(size)[:-1]:  # the last one is smaller, and might not be divided by the ranks
+            if stop.on_any_rank():
+                save(options.checkpoint, model, layout, epoch - 1)
+                digits.say(f"stopped in epoch {epoch}: the next start repeats it")
+                return
+            step(model, optimizer, *train_set[batch.chunk(layout.dp_size)[layout.dp_rank]], layout)
+        hits = accuracy(model, *test_set.tensors)  # the whole group works at it
+        digits.say(f"epoch {epoch}/{done + options.epochs}  test accuracy {hits:.1%}")
+        save(options.checkpoint, model, layout, epoch)
+
+
+def step(model: Model, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor, layout: Layout) -> None:
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(images.flatten(1)), labels).backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad, group=layout.dp)
+        parameter.grad /= layout.dp_size
+    optimizer.step()
+
+
+@torch.no_grad()
+def accuracy(model: Model, images: torch.Tensor, labels: torch.Tensor) -> float:
+    return (model(images.flatten(1)).argmax(dim=1) == labels).float().mean().item()
+
+
+def resume(path: Path) -> tuple[int, dict[str, torch.Tensor]]:
+    """Epochs that are done, and the whole model: any layout goes on from what another one has saved."""
+    # Rank 0 alone reads the file: it needs to be on no other node.
+    found = [torch.load(path, weights_only=True) if dist.get_rank() == 0 and path.exists() else None]
+    dist.broadcast_object_list(found, src=0)
+    if found[0] is None:
+        return 0, make_whole()
+    digits.say(f"resumed from {path} at epoch {found[0]['epoch']}")
+    return found[0]["epoch"], found[0]["model"]
+
+
+def save(path: Path, model: Model, layout: Layout, epoch: int) -> None:
+    """The whole model, put together from the shares of the first tensor parallel group."""
+    state = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    for name, dimension in (("into", 0), ("into_bias", 0), ("out", 1)):
+        shares = [torch.empty_like(state[name]) for _ in range(layout.tp_size)]
+        dist.all_gather(shares, state[name].contiguous(), group=layout.tp)
+        state[name] = torch.cat(shares, dimension)
+    if dist.get_rank() == 0:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(path.name + ".tmp")
+        torch.save({"model": state, "epoch": epoch}, unfinished)
+        os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Which ranks of a job belong together when Megatron-LM splits a model: rank groups as Megatron core makes them.
+
+A rank's place is a number with one digit for each kind of parallelism; `order` says which digit counts fastest. A group of one kind
+has the ranks that differ in that digit alone. Experts have digits of their own: context parallelism is folded into theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ORDER = "tp-cp-ep-dp-pp"
+ORDER_DP_LAST = "tp-cp-ep-pp-dp"  # with --use-tp-pp-dp-mapping
+
+Groups = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Sizes: tp tensor, pp pipeline, cp context, ep expert parallelism; etp tensor parallelism of experts, 0 for that of the rest.
+    What is left of the ranks is data parallelism. Groups are right only where `problems` finds none."""
+
+    world_size: int
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    ep: int = 1
+    etp: int = 0
+    order: str = ORDER
+
+    @property
+    def expert_tp(self) -> int:
+        return self.etp or self.tp
+
+    @property
+    def dp(self) -> int:
+        return self.world_size // (self.tp * self.pp * self.cp)
+
+    @property
+    def expert_dp(self) -> int:
+        return self.world_size // (self.expert_tp * self.ep * self.pp)
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether experts are laid out in another way than the rest."""
+        return self.ep > 1 or self.expert_tp != self.tp
+
+    def problems(self) -> Iterator[str]:
+        """Why Megatron would refuse it, in words; nothing where it would not."""
+        if self.world_size % (self.tp * self.pp * self.cp):
+            yield f"{self.world_size} ranks cannot be divided by {product({'tp': self.tp, 'pp': self.pp, 'cp': self.cp})}"
+        elif self.world_size % (self.expert_tp * self.ep * self.pp):
+            sizes = product({"tp of experts" if self.etp else "tp": self.expert_tp, "ep": self.ep, "pp": self.pp})
+            yield f"{self.world_size} ranks cannot be divided by {sizes}, so the experts do not fit"
+        elif self.pp > 1 and self.dp != self.expert_dp and not self.order.endswith("pp"):
+            yield f"with the order {self.order}, dp of experts must be that of the rest: {self.expert_dp} is not {self.dp}"
+        elif self.pp > 1 and self._stride("pp", self._sizes()) != self._stride("pp", self._expert_sizes()):
+            yield f"with the order {self.order}, experts would have other pipelines than the rest"
+
+    def groups(self, kind: str) -> Groups:
+        """kind: tp, pp, cp or dp; of experts: ep, expert_tp or expert_dp. Groups and ranks ascend, as in Megatron."""
+        digit = kind.rpartition("_")[2]
+        sizes = self._expert_sizes() if digit == "ep" or kind != digit else self._sizes()
+        size, stride = sizes[digit], self._stride(digit, sizes)
+        firsts = (rank for rank in range(self.world_size) if rank // stride % size == 0)
+        return [list(range(first, first + size * stride, stride)) for first in firsts]
+
+    def _stride(self, digit: str, sizes: Mapping[str, int]) -> int:
+        """How far apart two ranks are that differ by one in this digit."""
+        faster = self.order.split("-")
+        return math.prod(sizes[name] for name in faster[: faster.index(digit)])
+
+    def _sizes(self) -> dict[str, int]:
+        return {"tp": self.tp, "cp": self.cp, "ep": 1, "dp": self.dp, "pp": self.pp}
+
+    def _expert_sizes(self) -> dict[str, int]:
+        return {"tp": self.expert_tp, "cp": 1, "ep": self.ep, "dp": self.expert_dp, "pp": self.pp}
+
+
+def product(sizes: Mapping[str, int]) -> str:
+    """tp 2 x pp 4 x cp 1 = 8"""
+    return f"{' x '.join(f'{name} {size}' for name, size in sizes.items())} = {math.prod(sizes.values())}"
+
+
+def as_json(layout: Layout) -> dict[str, Any]:
+    """cp and the groups of experts only where there are any: else each rank is a group of its own, or they are those of the rest."""
+    kinds = ["tp", "pp", "dp", *(["cp"] if layout.cp > 1 else []), *(["ep", "expert_tp", "expert_dp"] if layout.has_experts else [])]
+    sizes = {name: getattr(layout, name) for name in ("tp", "pp", "cp", "ep", "dp")}
+    experts = {name: getattr(layout, name) for name in ("expert_tp", "expert_dp")} if layout.has_experts else {}
+    return {**sizes, **experts, "order": layout.order, "groups": {kind: layout.groups(kind) for kind in kinds}}

@@ -1,0 +1,154 @@
+"""What accelerate is told, and what is said of options that fight. What it does: tests/launchers/test_accelerate.py."""
+
+from __future__ import annotations
+
+import json
+
+import helpers
+import pytest
+
+from ranklaunch.adapters.launchers import accelerate, torchrun
+from ranklaunch.errors import ConfigError
+from ranklaunch.plan import Plan, RankLog
+
+GPU = {"CUDA_VERSION": "12.6"}
+NPU = {"ASCEND_VISIBLE_DEVICES": "0-7"}
+
+
+def plan(extra: str = "", nodes: int = 2, slots: int = 2, node: int = 1, **env: str) -> Plan:
+    given = {"RANKLAUNCH_EXTRA_ACCELERATE_PARAMS": extra, **env}
+    return helpers.plan(helpers.modelarts(nodes, slots, node, **given), "--lr", "1", method="accelerate", log_dir="/logs")
+
+
+def config(found: Plan) -> dict[str, object]:
+    (file,) = found.files
+    argv = found.processes[0].argv
+    assert file.path == argv[argv.index("--config_file") + 1] == "/logs/attempt_1/accelerate.json"
+    return dict(json.loads(file.text))
+
+
+def test_the_command() -> None:
+    assert plan("--use_fsdp --fsdp_version 2").processes[0].argv == (
+        *("accelerate", "launch", "--num_machines", "2", "--num_processes", "4", "--machine_rank", "1"),
+        *("--main_process_ip", helpers.hosts(2)[0], "--main_process_port", "29500", "--config_file", "/logs/attempt_1/accelerate.json"),
+        *("--log_dir", "/logs/attempt_1/accelerate", "--use_fsdp", "--fsdp_version", "2", "train.py", "--lr", "1"),
+    )
+
+
+def test_its_configuration_says_the_same() -> None:
+    assert config(plan(**GPU, RANKLAUNCH_MASTER_PORT="1234")) == {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": "MULTI_GPU",
+        "num_machines": 2,
+        "num_processes": 4,
+        "machine_rank": 1,
+        "main_process_ip": helpers.hosts(2)[0],
+        "main_process_port": 1234,
+        "use_cpu": False,
+    }
+
+
+@pytest.mark.parametrize(("env", "slots", "kind", "cpu"), [(GPU, 2, "MULTI_GPU", 0), (NPU, 2, "MULTI_NPU", 0), ({}, 0, "MULTI_GPU", 1)])
+def test_what_it_trains_on(env: dict[str, str], slots: int, kind: str, cpu: int) -> None:
+    found = plan(slots=slots, **env)
+    assert (config(found)["distributed_type"], config(found)["use_cpu"]) == (kind, bool(cpu))
+    assert found.processes[0].env.get("ACCELERATE_USE_CPU") == ("true" if cpu else None)
+
+
+def test_one_rank_is_started_like_many() -> None:
+    found = plan(nodes=1, slots=1, node=0, **GPU)
+    assert (config(found)["distributed_type"], config(found)["num_processes"]) == ("MULTI_GPU", 1)
+    assert "--multi_gpu" not in found.processes[0].argv
+
+
+@pytest.mark.parametrize("precision", ["no", "fp16", "bf16", "fp8"])
+def test_mixed_precision(precision: str) -> None:
+    argv = plan(RANKLAUNCH_MIXED_PRECISION=precision).processes[0].argv
+    assert argv[argv.index("--mixed_precision") + 1] == precision
+
+
+def test_the_program_decides_where_nobody_names_a_precision() -> None:
+    assert "--mixed_precision" not in plan().processes[0].argv
+
+
+@pytest.mark.parametrize(
+    ("extra", "nodes", "expected"),
+    [
+        ("--use_deepspeed", 2, {"deepspeed_multinode_launcher": "standard"}),
+        ("--use_deepspeed --deepspeed_multinode_launcher nossh", 2, None),
+        ("--use-deepspeed", 1, None),
+        ("--use_fsdp", 2, None),
+    ],
+)
+def test_deepspeed_starts_the_ranks_of_its_own_node(extra: str, nodes: int, expected: object) -> None:
+    assert config(plan(extra, nodes, node=0)).get("deepspeed_config") == expected
+
+
+def test_it_ends_like_torchrun() -> None:
+    found = plan()
+    assert accelerate.explain is torchrun.explain
+    assert (found.processes[0].failing, found.processes[0].ranks_below) == ((torchrun.CLOSING,), 1)
+    assert plan("--max_restarts 3").processes[0].failing == ()
+
+
+def test_ranks_write_files_of_their_own() -> None:
+    found = plan()
+    logs = (RankLog("0", 2, "/logs/attempt_1/rank_2.log", "[rank 2] "), RankLog("1", 3, "/logs/attempt_1/rank_3.log", "[rank 3] "))
+    assert found.outputs
+    assert (found.outputs.folder, found.outputs.logs) == ("/logs/attempt_1/accelerate", logs)
+    assert found.processes[0].env["PET_REDIRECTS"] == "3"
+
+
+@pytest.mark.parametrize("extra", ["--log_dir=/x", "--tee 3", "-t 3", "--rdzv_backend c10d"])
+def test_where_ranks_write_is_the_users_choice(extra: str) -> None:
+    found = plan(extra)
+    assert found.outputs is None
+    assert "/logs/attempt_1/accelerate" not in found.processes[0].argv
+    assert not any(name.startswith("PET_") for name in found.processes[0].env)
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ("", []),
+        ("--use_fsdp", []),
+        ("--num_processes=8", ["its own --num_processes"]),
+        ("--num-machines 3 --machine_rank 0", ["its own --machine_rank", "its own --num_machines"]),
+        ("--config_file mine.yaml", ["its own --config_file", "takes the place"]),
+        ("--max_restarts 3", ["--max_restarts"]),
+    ],
+)
+def test_options_that_fight_are_named(extra: str, words: list[str]) -> None:
+    said = plan(extra).warnings
+    assert bool(said) == bool(words)
+    assert all(any(word in text for text in said) for word in words), said
+    assert all(text.startswith("RANKLAUNCH_EXTRA_ACCELERATE_PARAMS has") for text in said)
+
+
+def test_a_rank_table_is_not_used_and_that_is_said() -> None:
+    assert plan(RANK_TABLE_FILE="/user/config").warnings == (
+        "method accelerate does not use the rank table /user/config/jobstart_hccl.json",
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "env", "words"),
+    [
+        ("", {"RANKLAUNCH_SLOTS": "2,1"}, ["method accelerate", "2, 1", "method torchrun or spawn"]),
+        ("--cpu", {}, ["RANKLAUNCH_EXTRA_ACCELERATE_PARAMS has --cpu", "4 ranks", "--accelerator=cpu"]),
+        ("", {"RANKLAUNCH_MIXED_PRECISION": "bf61"}, ["RANKLAUNCH_MIXED_PRECISION='bf61'", "no, fp16, bf16, fp8", "did you mean 'bf16'"]),
+        ("'open", {}, ["RANKLAUNCH_EXTRA_ACCELERATE_PARAMS", "expected shell words"]),
+        ("", {"RANKLAUNCH_MASTER_PORT": "99999"}, ["RANKLAUNCH_MASTER_PORT='99999'", "1 to 65535"]),
+    ],
+)
+def test_what_cannot_be_is_refused(extra: str, env: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(extra, **env)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize("first", ["", "-"])
+def test_a_first_argument_on_which_it_fails_is_refused(first: str) -> None:
+    with pytest.raises(ConfigError, match=r"first argument is .*unhashable.* torchrun"):
+        helpers.plan(helpers.modelarts(1, 2), first, method="accelerate")
+    helpers.plan(helpers.modelarts(1, 2), "a", first, method="accelerate")

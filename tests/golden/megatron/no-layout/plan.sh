@@ -1,0 +1,11 @@
+#!/bin/sh
+# modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 0 of 1, method megatron (MA_RUN_METHOD=megatron)
+# the ranks write below /home/ma-user/modelarts/log/attempt_1/torchrun
+(
+set -eu
+mkdir -p /home/ma-user/modelarts/log/attempt_1
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
+  TORCHELASTIC_ERROR_FILE=/home/ma-user/modelarts/log/attempt_1/torchrun_error.json \
+  PET_LOG_DIR=/home/ma-user/modelarts/log/attempt_1/torchrun PET_REDIRECTS=3 torchrun --standalone \
+  --nnodes=1 --nproc_per_node=2 pretrain_gpt.py --num-layers=32 --train-iters 100
+)
