@@ -2,6 +2,7 @@
 said sleeps. Prints what it was told first.
 
 exit:CODE   exits
+after:FILE  exits with 0 once the file is there
 hold        ignores SIGTERM, and sleeps
 """
 
@@ -29,4 +30,8 @@ if what == "exit":
 if what == "hold":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("ready", flush=True)
+while what == "after":
+    if os.path.exists(code):
+        sys.exit(0)
+    time.sleep(0.05)
 time.sleep(600)

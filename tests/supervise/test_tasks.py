@@ -11,13 +11,19 @@ import pytest
 from supervise_helpers import Job, Starter, checked_verdict, child
 
 NODES = {"worker 0": 0, "worker 1": 1, "ps 0": 2, "ps 1": 3}
-DONE = ("--do", "worker0=exit:0", "--do", "worker1=exit:0")
+DONE = ("--do", "worker0=after:go", "--do", "worker1=after:go")
 SHARED = ("outcome", "exit_code", "reason", "culprit", "failures", "notes")
 
 
 def simulate(starter: Starter, *orders: object, grace_s: float = 5, options: tuple[object, ...] = (), **how: Any) -> Job:
     where = ("--nodes", 2, "--method", "tensorflow", "--grace-s", grace_s, "--log-dir", starter.folder / "logs")
     return starter.command("simulate", *where, *options, "--", child("task.py"), *orders, **how)
+
+
+def let_go(job: Job, starter: Starter, ready: int = 4) -> None:
+    """Lets the workers end, once all are at work: a ps that is ended at once has said nothing."""
+    job.out.wait_for("ready", ready)
+    (starter.folder / "go").touch()
 
 
 def check_all(job: Job, code: int) -> dict[str, Any]:
@@ -31,6 +37,7 @@ def check_all(job: Job, code: int) -> dict[str, Any]:
 
 def test_each_container_is_told_its_own_place(ranklaunch: Starter) -> None:
     job = simulate(ranklaunch, *DONE)
+    let_go(job, ranklaunch)
     assert job.end() == 0, job.out.text + job.err.text
     found = (re.fullmatch(r"\[(worker|ps) (\d)\] \[(rank|ps) (\d)\] (\{.*\})", line) for line in job.out.lines)
     told = {match[1] + match[2]: (match[3] + match[4], json.loads(match[5])) for match in found if match}
@@ -49,6 +56,8 @@ def test_each_container_is_told_its_own_place(ranklaunch: Starter) -> None:
 
 def test_a_ps_may_end_by_itself(ranklaunch: Starter) -> None:
     job = simulate(ranklaunch, *DONE, "--do", "ps0=exit:0")
+    job.out.wait_for('"place": "ps0"')
+    let_go(job, ranklaunch, 3)
     assert job.end() == 0, job.out.text
     check_all(job, 0)
 
@@ -56,6 +65,7 @@ def test_a_ps_may_end_by_itself(ranklaunch: Starter) -> None:
 def test_a_ps_that_does_not_obey(ranklaunch: Starter) -> None:
     """It is killed when the grace is over, and the job has succeeded all the same."""
     job = simulate(ranklaunch, *DONE, "--do", "ps1=hold", grace_s=1)
+    let_go(job, ranklaunch)
     assert job.end() == 0, job.out.text
     check_all(job, 0)
 
