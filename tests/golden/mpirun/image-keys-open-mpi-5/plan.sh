@@ -75,11 +75,12 @@ chmod 0600 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 install -d -m 0755 /run/sshd
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 ssh-keygen -q -t ed25519 -N '' -C ranklaunch -f \
   /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/host_key
+set --
 env /usr/sbin/sshd -D -e -f \
   /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/sshd_config &
-service=$! status=0
-(
-exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
+set -- "$@" "$!"
+status=0
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tag_output=1 \
   OMPI_MCA_orte_keep_fqdn_hostnames=1 /usr/local/mpi/bin/mpirun -np 32 --hostfile \
   /home/ma-user/modelarts/log/attempt_1/hostfile --prtemca plm_ssh_args \
@@ -91,8 +92,7 @@ exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_
   S3_SECRET_ACCESS_KEY -x VC_WORKER_HOSTS -x VC_WORKER_NUM -x NCCL_DEBUG=INFO -x \
   NCCL_SOCKET_IFNAME=eth0 -x NCCL_SOCKET_FAMILY=AF_INET -x HOROVOD_MPI_THREADS_DISABLE=1 --mca pml ob1 \
   --mca btl '^openib' --prtemca plm_ssh_no_tree_spawn 1 python -u train.py --epochs=3 \
-  --data_url=/home/ma-user/modelarts/inputs/data_url_0
-) || status=$?
-kill "$service" 2> /dev/null || true
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0 || status=$?
+kill "$@" 2> /dev/null || true
 exit "$status"
 )
