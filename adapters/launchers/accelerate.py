@@ -10,6 +10,7 @@ from ranklaunch.adapters.launchers.base import MASTER_PORT, address, attempt_dir
 from ranklaunch.files import join
 from ranklaunch.job import Job
 from ranklaunch.plan import File, Plan
+from ranklaunch.reading import METHOD
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
 
@@ -105,16 +106,16 @@ def _lint(job: Job, reader: Reader, options: set[str]) -> None:
         )
     if job.program.args[:1] in (("",), ("-",)):
         reader.problem(
-            f"the program's first argument is {job.program.args[0]!r}, on which accelerate fails (TypeError: unhashable type: 'list'): "
-            "put another one before it, or use method torchrun"
+            f"{reader.told(METHOD)}: the program's first argument is {job.program.args[0]!r}, on which accelerate fails (TypeError: "
+            "unhashable type: 'list'): put another one before it, or use method torchrun"
         )
     if "--max_restarts" in options:
         reader.warn(f"{source} has --max_restarts: accelerate restarts this node's ranks without the other nodes")
     if job.slots_differ:
         slots = ", ".join(str(node.slots) for node in job.nodes)
         reader.problem(
-            f"method accelerate needs the same number of slots on every node, found {slots}: it divides all processes evenly and drops the "
-            "rest; method torchrun or spawn can"
+            f"{reader.told(METHOD)} needs the same number of slots on every node, found {slots}: accelerate divides all processes evenly "
+            "and drops the rest; method torchrun or spawn can"
         )
     if job.rank_table:
         reader.warn(f"method accelerate does not use the rank table {job.rank_table}")

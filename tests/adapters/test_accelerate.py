@@ -134,7 +134,7 @@ def test_a_rank_table_is_not_used_and_that_is_said() -> None:
 @pytest.mark.parametrize(
     ("extra", "env", "words"),
     [
-        ("", {"RANKLAUNCH_SLOTS": "2,1"}, ["method accelerate", "2, 1", "method torchrun or spawn"]),
+        ("", {"RANKLAUNCH_SLOTS": "2,1"}, ["option --method=accelerate", "2, 1", "method torchrun or spawn"]),
         ("--cpu", {}, ["RANKLAUNCH_EXTRA_ACCELERATE_PARAMS has --cpu", "4 ranks", "--accelerator=cpu"]),
         ("", {"RANKLAUNCH_MIXED_PRECISION": "bf61"}, ["RANKLAUNCH_MIXED_PRECISION='bf61'", "no, fp16, bf16, fp8", "did you mean 'bf16'"]),
         ("'open", {}, ["RANKLAUNCH_EXTRA_ACCELERATE_PARAMS", "expected shell words"]),
