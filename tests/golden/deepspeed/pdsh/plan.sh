@@ -6,6 +6,7 @@
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
+mkdir -m 700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0
 printf %s '# For this job'"'"'s own processes: one port, one account, keys only.
 Port 36666
 HostKey /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/host_key
@@ -97,18 +98,23 @@ printf %s '#!/bin/sh
 exec /usr/bin/ssh -F /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/ssh_config "$@"
 ' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/ssh
 chmod 0700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/ssh
-env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 mkdir -p /run/sshd
-env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 ssh-keygen -q -t ed25519 -N '' -C \
-  'ranklaunch modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38' -f \
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 install -d -m 0755 /run/sshd
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 ssh-keygen -q -t ed25519 -N '' -C ranklaunch -f \
   /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/host_key
-env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 ssh-keygen -q -t ed25519 -N '' -C \
-  'ranklaunch modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38' -f \
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 ssh-keygen -q -t ed25519 -N '' -C ranklaunch -f \
   /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/key
-exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
+set --
+env /usr/sbin/sshd -D -e -f \
+  /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/sshd_config &
+set -- "$@" "$!"
+status=0
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   PATH=/opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0:/home/ma-user/anaconda/bin:/usr/local/bin:/usr/bin:/bin \
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_keep_fqdn_hostnames=1 \
   DS_ENV_FILE=/home/ma-user/modelarts/log/attempt_1/deepspeed_env deepspeed --hostfile \
   /home/ma-user/modelarts/log/attempt_1/hostfile --launcher pdsh --no_ssh_check --master_addr \
   ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
-  --master_port 29500 train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0
+  --master_port 29500 train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 || status=$?
+kill "$@" 2> /dev/null || true
+exit "$status"
 )
