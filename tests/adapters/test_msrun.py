@@ -224,7 +224,7 @@ def test_a_table_of_ones_own() -> None:
 
 def test_a_table_that_is_not_ready_is_waited_for() -> None:
     found = plan(table='{"status":"initializing"}', MS_RANKTABLE_ENABLE="true")
-    assert [wait.kind for wait in found.waits] == ["rank table", "hosts", "muster"]
+    assert [wait.kind for wait in found.waits] == ["rank table", "muster", "hosts"]
     assert f"--rank_table_file={TABLE}" in argv(found)
 
 

@@ -36,12 +36,14 @@ COMMANDS = sorted({"program.j2", *(f"{name}/command.j2" for name in LAUNCHERS)})
 # Commands without the program, and files, whose values must pass a filter (test_quoting.py).
 OTHERS = {
     "ssh/sshd.j2", "ssh/sshd_config.j2", "ssh/ssh_config.j2", "ssh/known_hosts.j2", "mpirun/hostfile.j2",
+    "deepspeed/hostfile.j2",
 }  # fmt: skip
 GIVEN: dict[str, Any] = {
     "node_rank": 1, "master_addr": "h0", "master_port": 1, "extra": (), "appended": (), "mpirun": "mpirun", "version": "4",
     "hostfile": "/hostfile", "ssh": "/config", "port": 1, "forwarded": ("A",), "added": {"B": "b"}, "last": (),
     "log_dir": "/logs/msrun", "cluster_time_out": 600, "rank_table_file": "", "interpreter": (),
     "main_process_ip": "h0", "main_process_port": 1, "config_file": "c", "mixed_precision": "no",
+    "launcher": "no_ssh", "picks_devices": False, "rank_logs": "", "dashes": (),
 }  # fmt: skip
 
 
