@@ -15,7 +15,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -471,9 +471,21 @@ def own_world() -> tuple[object, ...]:
     return sorted(os.listdir("/sys/class/net")), Path("/proc/self/mounts").read_text(), named, Path("/etc/hosts").read_bytes()
 
 
+_held: list[int] = []
+
+
+@pytest.fixture(autouse=True)
+def let_go() -> Iterator[None]:
+    yield
+    while _held:
+        os.close(_held.pop())
+
+
 def world_of(cluster: Hosts) -> set[str]:
-    """The namespaces of an instance, and what else of it there is on this machine."""
+    """The namespaces of an instance, and what else of it there is on this machine. The namespaces are held until the end of the test:
+    the kernel would give their numbers to others that are made meanwhile."""
     holders = [pid for pid in (cluster.switch.pid, *(host.pid for host in cluster)) if os.path.exists(f"/proc/{pid}")]
+    _held.extend(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for pid in holders for name in os.listdir(f"/proc/{pid}/ns"))
     ours = {os.readlink(f"/proc/self/ns/{name}") for name in os.listdir("/proc/self/ns")}
     namespaces = {os.readlink(f"/proc/{pid}/ns/{name}") for pid in holders for name in os.listdir(f"/proc/{pid}/ns")} - ours
     groups = {str(host.memory_group) for host in cluster if host.pid in holders and host.memory_group}
