@@ -98,13 +98,13 @@ def _with_slots(job: Job, reader: Reader) -> Job:
 
 def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, server: ssh.Server | None) -> Process:
     mpirun = _mpirun(reader)
-    process = launcher_process(job, reader, NAME, (mpirun,), _settings(reader))
+    process = launcher_process(job, reader, NAME, (mpirun,), _settings(job, reader))
     forwarded = _forwarded(reader, process.env)
     added = {name: value for name, value in _added(reader).items() if name not in reader.env}
     argv = templates.command(
         "mpirun/command.j2", job=job, mpirun=mpirun, version=_version(reader), hostfile=hostfile, ssh=server.config if server else "",
         port=server.port if server else 0, forwarded=[name for name in forwarded if name != "LD_LIBRARY_PATH"], added=added,
-        last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], extra=reader.get(EXTRA),
+        last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], btl=_btl(job, reader), extra=reader.get(EXTRA),
     )  # fmt: skip
     # Told to stop, it gives its ranks a second; told by us, they have the grace.
     return dataclasses.replace(process, argv=argv, deaf=True, carriers=CARRIERS)
@@ -125,7 +125,19 @@ def _version(reader: Reader) -> str:
     return "5" if five else "4"
 
 
-def _settings(reader: Reader) -> dict[str, str]:
+def _played(job: Job) -> bool:
+    """Whether one machine plays several nodes."""
+    return len(job.nodes) > 1 and all(node.host.startswith("127.") for node in job.nodes)
+
+
+def _btl(job: Job, reader: Reader) -> str:
+    """Ways between ranks that Open MPI must not take. Those of two nodes with one host name would take each other's shared memory for
+    their own, and crash."""
+    shared_memory = {"4": ",vader", "5": ",sm"}[_version(reader)]
+    return f"^openib{shared_memory if _played(job) else ''}"
+
+
+def _settings(job: Job, reader: Reader) -> dict[str, str]:
     """What Open MPI reads from the environment, so that it takes root and each rank's output can be told apart."""
     made = {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -133,8 +145,8 @@ def _settings(reader: Reader) -> dict[str, str]:
         "OMPI_MCA_orte_tag_output": "1",
         "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
     }
-    if reader.given(INTERFACES):
-        names = ",".join(_interfaces(reader))
+    if reader.given(INTERFACES) or _played(job):
+        names = "lo" if _played(job) else ",".join(_interfaces(reader))
         made.update({"OMPI_MCA_btl_tcp_if_include": names, "OMPI_MCA_oob_tcp_if_include": names} if names else {})
     return {name: value for name, value in made.items() if name not in reader.env}
 
