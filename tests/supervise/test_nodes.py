@@ -265,6 +265,8 @@ from pathlib import Path
 folder = Path(sys.argv[1])
 print("ready", flush=True)
 if os.environ["RANK"] == "0":
+    while not (folder / "waits").exists():
+        time.sleep(0.01)
     {CONSEQUENCE}
 signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(ValueError("loss is nan")))
 (folder / "waits").touch()

@@ -95,10 +95,10 @@ class Member:
         self._doing = doing
         self._send({"type": "busy", "doing": doing})
 
-    def ready(self, facts: Mapping[str, str], index: int, host: str, offers: Mapping[str, str]) -> None:
+    def ready(self, facts: Mapping[str, str], index: int, host: str, offers: Mapping[str, str] | None = None) -> None:
         """index, host: this node's place, which is that of a rank table where there is one. offers: short texts for node 0, whose own
         are for all."""
-        self._ready = {"type": "ready", "facts": dict(facts), "index": index, "host": host, "offers": dict(offers)}
+        self._ready = {"type": "ready", "facts": dict(facts), "index": index, "host": host, "offers": dict(offers or {})}
         self._send(self._ready)
         self._after("status", FIRST_STATUS_S, self._status)
 
