@@ -31,11 +31,10 @@ CHECKPOINT_tensorflow := digits
 # The model cut in pieces, one for each rank of a node.
 OPTIONS_megatron := --tp $(SLOTS)
 
-# plain tells the program nothing of other nodes. The other two know that these are one machine: msrun starts its scheduler wherever the
-# address of node 0 is, and Open MPI shares memory under names that have the name of the machine in them.
-NODES_plain  := 1
-NODES_msrun  := 1
-NODES_mpirun := 1
+# plain tells the program nothing of other nodes. msrun starts its scheduler wherever the address of node 0 is: on each of the nodes, where
+# one machine plays them.
+NODES_plain := 1
+NODES_msrun := 1
 
 METHODS := $(patsubst EXAMPLE_%,%,$(filter EXAMPLE_%,$(.VARIABLES)))
 # Of these, each needs more than PyTorch: what the extra of its name in pyproject.toml has.
