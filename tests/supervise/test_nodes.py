@@ -227,6 +227,16 @@ def test_a_node_that_has_succeeded_before_another_fails(ranklaunch: Starter) -> 
     assert any(re.fullmatch(r"node 0 had ended with 0, [0-9.]+ s before the failure", note) for note in found["notes"])
 
 
+def test_a_rank_that_had_ended_is_noted_once(as_process: Starter, tmp_path: Path) -> None:
+    """Its own node has noted it, and so has node 0, by clocks of its own."""
+    program = tmp_path / "program.py"
+    program.write_text("import os, sys, time\nif os.environ['RANK'] == '1':\n    time.sleep(1)\n    sys.exit(9)\n")
+    nodes = Nodes(as_process, 2)
+    jobs = [nodes.start(0, program, slots="2,1"), nodes.start(1, program, slots="2,1")]
+    notes = check_same(jobs, 9)["notes"]
+    assert len([note for note in notes if note.startswith("rank 0 on node 0 had ended with 0")]) == 1
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_node_that_has_succeeded_waits_no_longer_than_it_may(as_process: Starter, first: int) -> None:
     """It ends with 0, and the other goes on: also when it is node 0 that leaves."""

@@ -139,18 +139,20 @@ class Nodes:
         """Monotonic seconds of this node as seconds since 1970, by node 0's clock where it is known."""
         return self._member.wall(clock) if self._member else time.time() - (self._loop.clock() - clock)
 
-    def agree(self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], ending: Ending) -> Judgement:
-        """The job's judgement; this node's own where none comes in time."""
+    def agree(
+        self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[str], ending: Ending
+    ) -> Judgement:
+        """The job's judgement; this node's own where none comes in time. seen: notes of this node alone."""
         member = self._member
         if not member:
             return own
         if not self._judgement and not member.over:
             told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
             # The first alone can decide, so the others' last lines are not needed.
-            member.report([*told[:1], *map(blame.brief, told[1:])], list(finishes)[: blame.MOST_NOTES], own.notes[: blame.MOST_NOTES])
+            member.report([*told[:1], *map(blame.brief, told[1:])], list(finishes)[: blame.MOST_NOTES], seen[: blame.MOST_NOTES])
             self._run(lambda: bool(self._judgement) or member.over, lambda: ending.at + self._patience(ending))
         if self._lost and not self._judgement:
-            return blame.judge([*suspects, self._lost], finishes, own.notes)
+            return blame.judge([*suspects, self._lost], finishes, seen)
         return self._judgement or own
 
     def finish(self) -> None:
