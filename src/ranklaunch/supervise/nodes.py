@@ -124,6 +124,11 @@ class Nodes:
         self._timer = self._loop.after(min(DONE_SAID_S, patience), lambda: self._wait_for_others(ends))
         return True
 
+    @property
+    def may_leave(self) -> bool:
+        """Whether the others can go on without this node: followers have nobody but node 0 to tell them when to end."""
+        return not (self._hub and self._plan.muster and self._plan.muster.followers)
+
     def leave(self) -> None:
         """Before the others."""
         if self._hub:
@@ -186,7 +191,7 @@ class Nodes:
     def _wait_for_others(self, ends: float) -> None:
         assert self._plan.muster
         left = ends - self._loop.clock()
-        if left <= 0 and self._hub and self._plan.muster.followers:
+        if left <= 0 and self._hub and not self.may_leave:
             self._hub.end_late(self._finished)
             return
         if left <= 0:

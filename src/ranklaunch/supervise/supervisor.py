@@ -297,7 +297,7 @@ class Supervisor:
         name = name_of(number)
         self._record.event("signal", signal=name)
         self._stop_by = min(self._stop_by, self._loop.clock() + self.plan.limits.grace_s)
-        if self.ending is None and self._finished:
+        if self.ending is None and self._finished and self._nodes.may_leave:
             self._nodes.leave()
             self._end(
                 Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded; {name} came while the other nodes were still running")
