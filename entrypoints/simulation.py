@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ranklaunch import blame, reading, settings
+from ranklaunch import blame, reading, settings, tasks
 from ranklaunch.adapters.launchers import tensorflow
 from ranklaunch.adapters.launchers.base import MASTER_PORT
 from ranklaunch.adapters.launchers.inherited import misleading
@@ -40,10 +40,10 @@ MOST_NODES = 250  # addresses 127.0.0.1 to 127.0.0.250
 OURS = (
     reading.NODES, reading.SLOTS, reading.HOSTS, reading.NODE_INDEX, reading.LOG_DIR, reading.ENV_FILE, MASTER_PORT, reading.MUSTER_PORT,
 )  # fmt: skip
-# Settings in the environment that are for each node's run.
-KEPT = (
-    reading.GRACE_S, reading.WAIT_S, reading.TEMPLATES, reading.LOG_TAG, reading.PYTHON, reading.METHOD, reading.MUSTER,
-    reading.MUSTER_TIMEOUT_S, reading.MUSTER_ALLOW, reading.LOST_AFTER_S, reading.END_TIMEOUT_S, reading.SECRET, reading.SECRET_FILE,
+# What the environment may say of a place in another job, and where that job's last word goes.
+NOT_INHERITED = (
+    *OURS, reading.ACCELERATOR, reading.PLATFORM, reading.MASTER_ADDR, reading.JOB_NAME, reading.ATTEMPT, reading.RANK_TABLE,
+    reading.TERMINATION_LOG, tasks.TASK, tasks.PS_HOSTS, tasks.WORKER_HOSTS,
 )  # fmt: skip
 NODE_GRACE_S = 5.0  # more than its nodes have: each ends its own ranks first
 
@@ -231,10 +231,21 @@ def _passed_on(given: options.Given) -> list[str]:
 
 
 def _platform_variables(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Variables of a platform that this machine may itself be on, and of ours that the options above have used up."""
-    kept = {name for v in KEPT for name in v.names}
+    """Variables of a platform that this machine may itself be on, and of ours that say what simulate itself says to each node."""
+    kept = _of_user()
     known = {name for variable in every_variable() for name in variable.names} - kept - {"HOSTNAME"}
-    return tuple(sorted({name for name in env if name in known or name.startswith(("MA_", "VC_"))} | set(misleading(env)) - kept))
+    return tuple(
+        sorted(
+            {name for name in env if name in known or (name.startswith(("MA_", "VC_")) and name not in kept)} | set(misleading(env)) - kept
+        )
+    )
+
+
+def _of_user() -> set[str]:
+    """Names of the settings in the environment that are for each node's run."""
+    not_inherited = {variable.value for variable in NOT_INHERITED}
+    wanted = [variable for variable in every_variable() if variable.value not in not_inherited]
+    return {name for v in wanted for name in v.names if v.setter(name) == "user" or v.value == reading.PYTHON.value}
 
 
 def _attempt(log_dir: str) -> int:

@@ -34,6 +34,7 @@ WHEEL = {
     "ranklaunch/catalogue/python.py",
     "ranklaunch/catalogue/search.py",
     "ranklaunch/catalogue/system.py",
+    "ranklaunch/catalogue/tensorflow.py",
     "ranklaunch/catalogue/torch.py",
     "ranklaunch/catalogue/tracebacks.py",
     "ranklaunch/errors.py",

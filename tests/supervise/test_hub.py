@@ -13,7 +13,7 @@ from typing import Any
 
 import conftest
 import pytest
-from muster_helpers import FACTS, HUB, KEY, Bench, Client, finish, hosts, muster, suspect
+from muster_helpers import CUT, FACTS, HUB, KEY, Bench, Client, finish, hosts, muster, suspect
 from supervise_helpers import DEADLINE_S
 
 from ranklaunch.blame import Judgement
@@ -1000,7 +1000,7 @@ def test_a_member_says_what_answers_and_tries_again(kind: str, monkeypatch: pyte
     why = why.replace("PORT", str(fake.muster.port))
     try:
         fake.member.start()
-        fake.member.ready(FACTS, 1, "")
+        fake.member.ready(FACTS, 1, "", {})
         fake.until(lambda: fake.count >= 5 and why in fake.member.why, f"{why!r} is said")
         before, timers = len(os.listdir("/proc/self/fd")), len(fake.loop._timers)
         fake.until(lambda: fake.count >= 55, "it goes on trying")
@@ -1010,6 +1010,32 @@ def test_a_member_says_what_answers_and_tries_again(kind: str, monkeypatch: pyte
         assert fake.events == []
         assert not fake.member.joined
         assert why in fake.member.missing
+    finally:
+        fake.close()
+
+
+def cuts(fake: Fake, sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, CUT)
+    sock.sendall(GREETED)
+    sock.close()
+
+
+def goes(fake: Fake, sock: socket.socket) -> None:
+    fake.loop.forget(fake.listener.fileno())
+    fake.listener.close()
+    sock.close()
+
+
+@pytest.mark.parametrize(("then", "why"), [(cuts, "reset"), (goes, "no answer on port")])
+def test_that_the_keys_differ_is_said_to_the_end(then: Callable[..., None], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Node 0 may end meanwhile, and then says less."""
+    monkeypatch.setattr(member_module, "RETRY_S", 0.001)
+    fake = Fake(lambda fake, sock: (wrong_key_hub if fake.count == 1 else then)(fake, sock))
+    try:
+        fake.member.start()
+        fake.member.ready(FACTS, 1, "", {})
+        fake.until(lambda: why in fake.member.why, f"{why!r} is said")
+        assert "another RANKLAUNCH_SECRET there" in fake.member.missing
     finally:
         fake.close()
 
@@ -1038,7 +1064,7 @@ def test_a_member_finds_node_0_in_the_end() -> None:
     member = Member(type(b.muster)(1, hosts(2), b.muster.port, 600.0, 20.0, 600.0), KEY, b.loop, b.said.append, Events(*told))
     try:
         member.start()
-        member.ready(FACTS, 1, "")
+        member.ready(FACTS, 1, "", {})
         zero = b.member(0)
         b.released([zero])
         b.run(lambda: events, "the release")

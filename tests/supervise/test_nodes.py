@@ -32,6 +32,12 @@ class Nodes:
         env = {**self.env, **{f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}}
         return self.starter.command("run", *shared, *shape, "--", *words, env=env, log_dir=log_dir)
 
+    def start_task(self, node: int, task: str, index: int, *words: object) -> Job:
+        """Of a TensorFlow job."""
+        log_dir = self.starter.folder / f"node_{node}"
+        shared = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", 5, "--muster-port", self.port)
+        return self.starter.command("run", *shared, "--task", task, "--node", index, "--", *words, env=self.env, log_dir=log_dir)
+
     def start_all(self, *words: object) -> list[Job]:
         return [self.start(node, *words) for node in range(self.count)]
 
@@ -227,6 +233,16 @@ def test_a_node_that_has_succeeded_before_another_fails(ranklaunch: Starter) -> 
     assert any(re.fullmatch(r"node 0 had ended with 0, [0-9.]+ s before the failure", note) for note in found["notes"])
 
 
+def test_a_rank_that_had_ended_is_noted_once(as_process: Starter, tmp_path: Path) -> None:
+    """Its own node has noted it, and so has node 0, by clocks of its own."""
+    program = tmp_path / "program.py"
+    program.write_text("import os, sys, time\nif os.environ['RANK'] == '1':\n    time.sleep(1)\n    sys.exit(9)\n")
+    nodes = Nodes(as_process, 2)
+    jobs = [nodes.start(0, program, slots="2,1"), nodes.start(1, program, slots="2,1")]
+    notes = check_same(jobs, 9)["notes"]
+    assert len([note for note in notes if note.startswith("rank 0 on node 0 had ended with 0")]) == 1
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_node_that_has_succeeded_waits_no_longer_than_it_may(as_process: Starter, first: int) -> None:
     """It ends with 0, and the other goes on: also when it is node 0 that leaves."""
@@ -249,6 +265,29 @@ def test_a_node_that_has_succeeded_is_asked_to_stop(as_process: Starter) -> None
     sleep_until(lambda: "ready" in jobs[0].out.text, "node 0 is not ready")
     jobs[0].send(signal.SIGUSR1)
     assert jobs[0].end() == 0
+
+
+TASKS = """
+import sys, time
+print("ready", flush=True)
+time.sleep(0 if {"--job_name=worker", "--task_index=0"} <= set(sys.argv) else 600)
+"""
+
+
+def test_node_0_with_followers_is_asked_to_stop_after_its_success(as_process: Starter, tmp_path: Path) -> None:
+    """It cannot leave a ps alone, so the job ends, and whose work was not finished was stopped."""
+    program = tmp_path / "program.py"
+    program.write_text(TASKS)
+    nodes = Nodes(as_process, 3, method="tensorflow", worker_hosts="127.0.0.1:4001,127.0.0.2:4002", ps_hosts="127.0.0.3:4003")
+    jobs = [nodes.start_task(node, task, index, program) for node, (task, index) in enumerate([("worker", 0), ("worker", 1), ("ps", 0)])]
+    jobs[0].err.wait_for("succeeded; waiting for the other nodes")
+    for job in jobs[1:]:
+        job.out.wait_for("ready")
+    jobs[0].send(signal.SIGTERM)
+    found = check_same(jobs, 143)
+    assert found["outcome"] == "stopped"
+    assert found["reason"] == "node 0 (127.0.0.1): stopped by SIGTERM"
+    assert any(note.startswith("node 0 had ended with 0") and note.endswith("before the request") for note in found["notes"])
 
 
 def test_without_a_muster_each_is_alone(as_process: Starter) -> None:

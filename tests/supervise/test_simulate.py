@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from supervise_helpers import DEADLINE_S, Job, Starter, checked_verdict, child, children_of, sleep_until
 
+from ranklaunch.entrypoints import options, simulation
+from ranklaunch.planning import every_variable
+
 
 def simulate(starter: Starter, nodes: int, slots: object, *words: object, method: str = "spawn", **how: Any) -> Job:
     options = ("--nodes", nodes, "--slots", slots, "--method", method, "--python", sys.executable, "--grace-s", 5)
@@ -127,6 +130,44 @@ def test_a_node_is_killed(ranklaunch: Starter) -> None:
     assert job.end() == 137, job.err.text
     found = verdict(job)["culprit"]
     assert (found["node"], found["signal"]) == (1, "SIGKILL")
+
+
+def of_nodes(env: dict[str, str], *words: str) -> list[dict[str, str]]:
+    """What the runs of the nodes find in their environments."""
+    parser = options.Parser("simulate", "", "")
+    options.add_shared(parser)
+    plan = simulation.make_plan(options.read(parser, ["--nodes", "2", "--slots", "1", *words, "--", "train.py"], env))
+    return [
+        {**{name: value for name, value in env.items() if name not in process.unset}, **process.env} for process in plan.processes
+    ]  # fmt: skip
+
+
+def test_settings_of_the_user_reach_every_node(tmp_path: Path) -> None:
+    """Those of every launcher; but no place that this machine may itself have in a job."""
+    named = {name for variable in every_variable() for name in variable.names if variable.setter(name) == "user"}
+    for name in (
+        "RANKLAUNCH_TP",
+        "RANKLAUNCH_MIXED_PRECISION",
+        "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",
+        "MY_MPI_SLOTS",
+        "HCCL_CONNECT_TIMEOUT",
+    ):
+        assert name in named
+    not_inherited = {variable.value for variable in simulation.NOT_INHERITED}
+    others = {name for variable in every_variable() for name in variable.names if variable.value in not_inherited}
+    known = {"RANKLAUNCH_WAIT_S": "5", "RANKLAUNCH_GRACE_S": "5", "RANKLAUNCH_MUSTER_PORT": "4711", "RANKLAUNCH_ROOT": "/"}
+    env = {**dict.fromkeys(named - others, "as the user has it"), **known}
+    for found in of_nodes({**env, "RANKLAUNCH_LOG_DIR": str(tmp_path)}):
+        wanted = {name: value for name, value in env.items() if name != "RANKLAUNCH_MUSTER_PORT"}  # that one is simulate's own to say
+        assert {name: found.get(name) for name in wanted} == wanted
+
+
+def test_the_place_of_this_machine_reaches_no_node(tmp_path: Path) -> None:
+    ours = ("HOSTS", "NODE", "MASTER_ADDR", "JOB_NAME", "TASK", "PLATFORM", "ATTEMPT", "PS_HOSTS", "TERMINATION_LOG")
+    others = ("MSRUN_MASTER_ADDR", "MA_TASK_INDEX", "VC_PS_HOSTS", "RANK_TABLE_FILE", "TF_CONFIG", "MASTER_ADDR")
+    here = dict.fromkeys((*(f"RANKLAUNCH_{name}" for name in ours), *others), "7")
+    for found in of_nodes(here, "--log-dir", str(tmp_path)):
+        assert not set(here) & set(found)
 
 
 def test_wrong_counts(ranklaunch: Starter) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.catalogue import ascend, cuda, gloo, mindspore, mpi, nccl, python, system, torch
+from ranklaunch.catalogue import ascend, cuda, gloo, mindspore, mpi, nccl, python, system, tensorflow, torch
 from ranklaunch.catalogue.entry import KnownError
 
 FAMILIES: dict[str, tuple[KnownError, ...]] = {
@@ -13,6 +13,7 @@ FAMILIES: dict[str, tuple[KnownError, ...]] = {
     "MPI": (*mpi.ERRORS, *mpi.REPORTS),
     "PyTorch": (*torch.ERRORS, *torch.VAGUE, *torch.REPORTS),
     "MindSpore": (*mindspore.ERRORS, *mindspore.REPORTS),
+    "TensorFlow": tensorflow.WAITS,
     "System": (*system.LIBRARIES, *system.ERRORS, *system.VAGUE),
     "Python": (*python.ERRORS, python.UNCAUGHT),
 }
@@ -20,9 +21,12 @@ FAMILIES: dict[str, tuple[KnownError, ...]] = {
 # What a launcher says of its processes. Its tracebacks are not those of the program.
 REPORTS = (*mpi.REPORTS, *torch.REPORTS, *mindspore.REPORTS)
 # Any other entry of the same kind wins over these.
-LAST = (*ascend.VAGUE, *nccl.VAGUE, *gloo.VAGUE, *torch.VAGUE, *system.VAGUE, *REPORTS, python.UNCAUGHT)
+LAST = (*ascend.VAGUE, *nccl.VAGUE, *gloo.VAGUE, *torch.VAGUE, *system.VAGUE, *tensorflow.WAITS, *REPORTS, python.UNCAUGHT)
 # They count only where the program did not go on after them.
 SURVIVABLE = (*system.LIBRARIES, *python.ERRORS)
+
+# They count only at the very end.
+WAITS = tensorflow.WAITS
 
 ERRORS: tuple[KnownError, ...] = (
     *(error for errors in FAMILIES.values() for error in errors if error not in LAST),

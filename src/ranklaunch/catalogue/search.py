@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ranklaunch.catalogue import python
 from ranklaunch.catalogue.entry import CAUSE, KnownError
-from ranklaunch.catalogue.families import ERRORS, LAST, REPORTS, SURVIVABLE
+from ranklaunch.catalogue.families import ERRORS, LAST, REPORTS, SURVIVABLE, WAITS
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
 _LONGEST_TEXT = 65536  # characters, of the end
@@ -35,6 +35,7 @@ def find(text: str) -> Finding | None:
     lines = Lines(text[-_LONGEST_TEXT:])
     claims = _claims(lines)
     _judge_exceptions(lines, claims)
+    _drop_waits_that_are_over(lines, claims)
     if not claims:
         return None
     best = min(claims, key=lambda number: (*_rank(claims[number]), number))
@@ -79,6 +80,16 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError]) -> None:
                 del claims[number]
         if not _explained(last, claims) and _compiled(python.UNCAUGHT).search(lines.bare[last.endings[-1]]):
             claims[last.endings[-1]] = python.UNCAUGHT
+
+
+def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> None:
+    waits = [number for number, error in claims.items() if error in WAITS]
+    over = next(
+        (number for number in range(len(lines.bare) - 1, -1, -1) if lines.bare[number].strip() and claims.get(number) not in WAITS), -1
+    )
+    for number in waits:
+        if number < over:
+            del claims[number]
 
 
 def _explained(last: Traceback, claims: Mapping[int, KnownError]) -> bool:

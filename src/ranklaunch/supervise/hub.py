@@ -139,6 +139,8 @@ class Hub:
     def end_late(self, finished: str) -> None:
         """Ends a job with followers in which this node has succeeded and others do not end. It cannot leave them alone: followers would
         have nobody to tell them, and a TensorFlow worker may be waiting for this one for ever."""
+        if self.state != RUNNING:  # it is ending already
+            return
         leading = len(self._roll.hosts) - self._muster.followers
         left = [self._name(node) for node in self._nodes.values() if not node.done and node.entry.node < leading]
         named = ", ".join([*sorted(left)[:NAMED], *([f"{len(left) - NAMED} more"] if len(left) > NAMED else [])])

@@ -57,17 +57,23 @@ class Evidence:
     wall: Callable[[float], float]
 
 
-def judgement(plan: Plan, ending: Ending, suspects: Sequence[Suspect], finishes: Sequence[Finish], evidence: Evidence) -> Judgement:
-    """This node's own, which is the job's where there is no other node to ask."""
+def judgement(
+    ending: Ending, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: tuple[str, ...], evidence: Evidence
+) -> Judgement:
+    """This node's own, which is the job's where there is no other node to ask. seen: notes()."""
     told = evidence.told(ending.child.process) if ending.child else None
     if told and ending.child and told.exit_code == ending.child.code:
         return told
     if ending.outcome == "succeeded":
         return Judgement(ending.outcome, ending.exit_code, ending.reason)
-    notes = tuple(full_disks(plan))
     if not suspects:
-        return Judgement(ending.outcome, ending.exit_code, ending.reason, notes=notes)
-    return blame.judge(suspects, finishes, notes)
+        return Judgement(ending.outcome, ending.exit_code, ending.reason, notes=seen)
+    return blame.judge(suspects, finishes, seen)
+
+
+def notes(plan: Plan, ending: Ending) -> tuple[str, ...]:
+    """What was seen here that may have to do with a failure. Who had finished before it is noted by whoever judges."""
+    return () if ending.outcome == "succeeded" else tuple(full_disks(plan))
 
 
 def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence, started: str) -> Verdict:

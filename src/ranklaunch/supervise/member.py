@@ -51,6 +51,7 @@ class Member:
         self.joined = False
         self.over = False  # nothing more will be heard
         self.why = "not tried yet"
+        self._other_key = ""  # that it is so; what a node 0 that has ended says then is less
         self.shared: Mapping[str, str] = {}  # what node 0 offers, once all are released
         self._muster = muster
         self._key = key
@@ -218,7 +219,7 @@ class Member:
 
     def _fail_to_come(self, why: str, again: Iterable[lookup.Address] = ()) -> None:
         """again: addresses to try before the name is looked up anew."""
-        self.why = why
+        self._explain(why)
         self._stream, self._codec = None, None
         if self.over:
             return
@@ -230,9 +231,12 @@ class Member:
                 return
         self._after("retry", RETRY_S, self._look_up)
 
+    def _explain(self, why: str) -> None:
+        self.why = f"{why}; before that: {self._other_key}" if self._other_key not in why else why
+
     def _begin(self, sock: socket.socket) -> None:
         if not self._answered:
-            self.why = f"what answers on port {self._muster.port} says nothing"
+            self._explain(f"what answers on port {self._muster.port} says nothing")
         self._greeting.clear()
         self._codec = None
         self._stream = Stream(sock, self._loop, self._on_data, self._on_end)
@@ -278,7 +282,7 @@ class Member:
             again = self._resolved
             why = str(error.strerror if error else "it was closed")
         elif self._codec and error is None:
-            why = "it closes the connection: another RANKLAUNCH_SECRET there, or another job's name"
+            why = self._other_key = "it closes the connection: another RANKLAUNCH_SECRET there, or another job's name"
         else:
             why = str(error.strerror if error else f"what answers at port {self._muster.port} is not ranklaunch")
         if self._adopt:  # inside this process; nobody to come back to
@@ -314,7 +318,7 @@ class Member:
             self._lose()
             return
         self._hub_id = hub_id
-        self.joined, self._broken_since = True, None
+        self.joined, self._broken_since, self._other_key = True, None, ""
         self._pings = 0
         self._ping()
         for kept in (self._ready, *self._last):

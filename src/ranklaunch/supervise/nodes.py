@@ -124,6 +124,11 @@ class Nodes:
         self._timer = self._loop.after(min(DONE_SAID_S, patience), lambda: self._wait_for_others(ends))
         return True
 
+    @property
+    def may_leave(self) -> bool:
+        """Whether the others can go on without this node: followers have nobody but node 0 to tell them when to end."""
+        return not (self._hub and self._plan.muster and self._plan.muster.followers)
+
     def leave(self) -> None:
         """Before the others."""
         if self._hub:
@@ -139,18 +144,20 @@ class Nodes:
         """Monotonic seconds of this node as seconds since 1970, by node 0's clock where it is known."""
         return self._member.wall(clock) if self._member else time.time() - (self._loop.clock() - clock)
 
-    def agree(self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], ending: Ending) -> Judgement:
-        """The job's judgement; this node's own where none comes in time."""
+    def agree(
+        self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[str], ending: Ending
+    ) -> Judgement:
+        """The job's judgement; this node's own where none comes in time. seen: notes of this node alone."""
         member = self._member
         if not member:
             return own
         if not self._judgement and not member.over:
             told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
             # The first alone can decide, so the others' last lines are not needed.
-            member.report([*told[:1], *map(blame.brief, told[1:])], list(finishes)[: blame.MOST_NOTES], own.notes[: blame.MOST_NOTES])
+            member.report([*told[:1], *map(blame.brief, told[1:])], list(finishes)[: blame.MOST_NOTES], seen[: blame.MOST_NOTES])
             self._run(lambda: bool(self._judgement) or member.over, lambda: ending.at + self._patience(ending))
         if self._lost and not self._judgement:
-            return blame.judge([*suspects, self._lost], finishes, own.notes)
+            return blame.judge([*suspects, self._lost], finishes, seen)
         return self._judgement or own
 
     def finish(self) -> None:
@@ -184,7 +191,7 @@ class Nodes:
     def _wait_for_others(self, ends: float) -> None:
         assert self._plan.muster
         left = ends - self._loop.clock()
-        if left <= 0 and self._hub and self._plan.muster.followers:
+        if left <= 0 and self._hub and not self.may_leave:
             self._hub.end_late(self._finished)
             return
         if left <= 0:

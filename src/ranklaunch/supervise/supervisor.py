@@ -297,7 +297,7 @@ class Supervisor:
         name = name_of(number)
         self._record.event("signal", signal=name)
         self._stop_by = min(self._stop_by, self._loop.clock() + self.plan.limits.grace_s)
-        if self.ending is None and self._finished:
+        if self.ending is None and self._finished and self._nodes.may_leave:
             self._nodes.leave()
             self._end(
                 Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded; {name} came while the other nodes were still running")
@@ -640,8 +640,9 @@ class Supervisor:
         """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""
         assert self.ending
         suspects = judge.suspects(self.plan, self.ending, self._ended, evidence)
-        own = judge.judgement(self.plan, self.ending, suspects, self._finishes, evidence)
-        return self._nodes.agree(own, suspects, self._finishes, self.ending)
+        seen = judge.notes(self.plan, self.ending)
+        own = judge.judgement(self.ending, suspects, self._finishes, seen, evidence)
+        return self._nodes.agree(own, suspects, self._finishes, seen, self.ending)
 
     def _evidence(self) -> judge.Evidence:
         return judge.Evidence(
