@@ -45,15 +45,17 @@ class LauncherJob:
         self.folder = folder
         self._hosts, self._method, self._slots = hosts, method, slots
 
-    def start(self, *words: object, options: tuple[object, ...] = (), env: Mapping[str, str] | None = None) -> None:
-        """A program and its arguments on every host; /etc/hosts of each knows the others."""
+    def start(
+        self, *words: object, options: tuple[object, ...] = (), env: Mapping[str, str] | None = None, prefix: tuple[str, ...] = ()
+    ) -> None:
+        """A program and its arguments on every host; /etc/hosts of each knows the others. prefix: words before ranklaunch's."""
         for host in self._hosts:
             logs = self.folder / host.name
-            logs.mkdir()
+            logs.mkdir(exist_ok=True)
             where = ("--method", self._method, "--slots", self._slots, "--python", sys.executable, "--grace-s", 5, "--log-dir", logs)
             with open(logs / "out", "wb") as out, open(logs / "err", "wb") as err:
                 popen = host.popen(
-                    [*RANKLAUNCH, "run", *where, *options, "--", *words], env={**self._environment(host), **(env or {})},
+                    [*prefix, *RANKLAUNCH, "run", *where, *options, "--", *words], env={**self._environment(host), **(env or {})},
                     cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                 )  # fmt: skip
             self.nodes.append(Node(host, popen, logs))

@@ -23,7 +23,7 @@ class Demux:
         self._output = output
         self._by_key: dict[bytes, Output] = {}
         self._to = own
-        self._left = b""  # may be the beginning of a tag
+        self._left = b""  # may be the beginning of a tag or a rule
 
     @property
     def tail(self) -> bytes:
@@ -39,7 +39,7 @@ class Demux:
 
     def feed(self, data: bytes) -> None:
         data = self._left + data
-        whole = _without_begun_tag(data)
+        whole = _without_begun(data)
         self._left = data[whole:]
         self._take(data[:whole])
 
@@ -79,7 +79,10 @@ class Demux:
         return self._by_key[key]
 
 
-def _without_begun_tag(data: bytes) -> int:
-    """How much of it can be looked at: not a tag whose end has not come yet."""
+def _without_begun(data: bytes) -> int:
+    """How much of it can be looked at: not a tag, nor a rule, whose end has not come yet."""
     begun = _BEGUN.search(data, max(0, len(data) - LONGEST_TAG))
-    return begun.start() if begun else len(data)
+    if begun:
+        return begun.start()
+    dashes = len(data) - len(data.rstrip(b"-"))
+    return len(data) - (dashes if dashes < len(OWN_RULE) else 0)

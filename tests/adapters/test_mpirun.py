@@ -1,0 +1,295 @@
+"""What mpirun and sshd are told, and what mpirun's last words tell of the rank that failed first."""
+
+from __future__ import annotations
+
+import re
+
+import helpers
+import pytest
+
+from ranklaunch.adapters.launchers import mpirun
+from ranklaunch.errors import ConfigError
+from ranklaunch.job import Program
+from ranklaunch.plan import Plan
+from ranklaunch.planning import Request, make_plan
+from ranklaunch.settings import Account, Known
+from ranklaunch.verdict import Failure
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 made"
+NETWORKS = {"/sys/class/net/lo": "", "/sys/class/net/eth0": "", "/sys/class/net/ib0": ""}
+
+
+def plan(nodes: int = 2, index: int = 0, slots: int = 2, files: dict[str, str] | None = None, **env: str) -> Plan:
+    return helpers.plan(helpers.modelarts(nodes, slots, index, **env), "--epochs=3", files=files, method="mpirun", log_dir="/logs")
+
+
+def argv(plan: Plan) -> tuple[str, ...]:
+    return plan.processes[0].argv
+
+
+def forwarded(plan: Plan) -> list[str]:
+    words = argv(plan)
+    return [words[i + 1] for i, word in enumerate(words) if word == "-x"]
+
+
+def file(plan: Plan, name: str) -> str:
+    (text,) = [file.text for file in plan.files if file.path.endswith(f"/{name}")]
+    return text
+
+
+def without_forwarded(words: tuple[str, ...]) -> list[str]:
+    return [word for i, word in enumerate(words) if word != "-x" and words[i - 1] != "-x"]
+
+
+# What is started
+
+
+def test_one_node_needs_no_ssh() -> None:
+    found = plan(1)
+    assert without_forwarded(argv(found)) == [
+        "mpirun", "-np", "2", "-hostfile", "/logs/attempt_1/hostfile", "-bind-to", "none", "-map-by", "slot",
+        "-mca", "pml", "ob1", "-mca", "btl", "^openib", "python", "-u", "train.py", "--epochs=3",
+    ]  # fmt: skip
+    assert (found.services, found.waits, found.private, found.offers, found.followers) == ((), (), "", {}, 0)
+    assert file(found, "hostfile") == "localhost slots=2\n"
+
+
+def test_several_nodes_are_reached_by_ssh() -> None:
+    found = plan(3, MY_SSHD_PORT="2222")
+    private = found.private
+    assert re.fullmatch(r"/tmp/ranklaunch-modelarts-job-5d2e7c1a-1-0-[0-9a-f]{8}", private)
+    assert without_forwarded(argv(found)) == [
+        "mpirun", "-np", "6", "-hostfile", "/logs/attempt_1/hostfile", "-mca", "plm_rsh_args", f"-p 2222 -F {private}/ssh_config",
+        "-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib",
+        "-mca", "plm_rsh_no_tree_spawn", "true", "python", "-u", "train.py", "--epochs=3",
+    ]  # fmt: skip
+    assert [service.argv for service in found.services] == [("/usr/sbin/sshd", "-D", "-e", "-f", f"{private}/sshd_config")]
+    assert found.followers == 2
+    assert found.by_address
+    assert [wait.kind for wait in found.waits] == ["muster", "hosts", "port"]
+    assert found.waits[2].what == ",".join(f"{host}:2222" for host in helpers.hosts(3))
+
+
+def test_a_follower_has_sshd_alone() -> None:
+    found = plan(3, 2)
+    assert found.processes == ()
+    assert [service.name for service in found.services] == ["sshd"]
+    assert [wait.kind for wait in found.waits] == ["muster"]
+    assert {file.path.rpartition("/")[2] for file in found.files} == {"sshd_config", "authorized_keys"}
+    assert list(found.offers) == ["ssh host key"]
+
+
+@pytest.mark.parametrize(
+    ("env", "files"), [({}, {"/opt/mpi/bin/mpirun": "", "/opt/mpi/bin/prterun": ""}), ({"RANKLAUNCH_OPENMPI": "5"}, {})]
+)
+def test_version_5_has_other_words(env: dict[str, str], files: dict[str, str]) -> None:
+    found = plan(files=files, PATH="/opt/mpi/bin:/usr/bin", **env)
+    assert without_forwarded(argv(found))[1:] == [
+        "-np", "4", "--hostfile", "/logs/attempt_1/hostfile", "--prtemca", "plm_ssh_args", f"-p 36666 -F {found.private}/ssh_config",
+        "--bind-to", "none", "--map-by", "slot", "--output", "tag", "--mca", "pml", "ob1", "--mca", "btl", "^openib",
+        "--prtemca", "plm_ssh_no_tree_spawn", "1", "python", "-u", "train.py", "--epochs=3",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "expected"),
+    [
+        ({"/opt/mpi/bin/mpirun": ""}, "/opt/mpi/bin:/usr/bin", "/opt/mpi/bin/mpirun"),
+        ({"/usr/bin/mpirun": "", "/opt/mpi/bin/mpirun": ""}, "/usr/bin:/opt/mpi/bin", "mpirun"),
+        ({"/usr/local/bin/mpirun": ""}, "/usr/local/bin", "mpirun"),
+        ({}, "/usr/bin", "mpirun"),
+    ],
+)
+def test_a_full_path_where_the_others_would_not_find_it(files: dict[str, str], path: str, expected: str) -> None:
+    assert argv(plan(files=files, PATH=path))[0] == expected
+
+
+@pytest.mark.parametrize("method", ["mpirun", "horovod", "mpi"])
+def test_its_other_names(method: str) -> None:
+    assert helpers.plan(helpers.modelarts(2, 2), method=method).method == "mpirun"
+
+
+def test_slots_of_the_platforms_own_variable() -> None:
+    found = plan(2, slots=8, MY_MPI_SLOTS="3")
+    assert argv(found)[1:3] == ("-np", "6")
+    assert [(node.slots, node.first_rank) for node in found.job.nodes] == [(3, 0), (3, 3)]
+    assert file(found, "hostfile") == "".join(f"{host} slots=3\n" for host in helpers.hosts(2))
+
+
+def test_uneven_slots() -> None:
+    found = helpers.plan(helpers.local(3, "2,1,1"), method="mpirun", log_dir="/logs")
+    assert file(found, "hostfile") == "n0 slots=2\nn1 slots=1\nn2 slots=1\n"
+    assert found.outputs
+    assert [(log.key, log.rank, log.log, log.tag) for log in found.outputs.logs][-1] == ("3", 3, "/logs/attempt_1/rank_3.log", "[rank 3] ")
+
+
+# What the ranks are given
+
+
+def test_names_are_forwarded_and_never_values() -> None:
+    env = {"X_SPACES": "two words; $HOME", "LD_LIBRARY_PATH": "/opt/lib", "ZZZ": "1", "BASH_FUNC_x%%": "() { :; }", "9X": "1"}
+    names = forwarded(plan(**env))
+    assert {"X_SPACES", "ZZZ", "PATH", "RANKLAUNCH_ATTEMPT"} <= set(names)
+    assert not {"BASH_FUNC_x%%", "9X"} & set(names)
+    assert names[-1] == "LD_LIBRARY_PATH"
+    assert [name for name in names if "=" in name and not name.startswith(("NCCL_", "HOROVOD_"))] == []
+    assert len(names) == len({name.partition("=")[0] for name in names})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HOSTNAME", "PWD", "OLDPWD", "SHLVL", "_", "TERM", "USER", "LOGNAME", "SHELL", "SSH_CLIENT", "SSH_CONNECTION",
+        "OMPI_MCA_btl", "PMIX_MCA_gds", "PRTE_MCA_plm", "RANKLAUNCH_SECRET", "RANKLAUNCH_NODE", "VC_TASK_INDEX",
+        "MA_CURRENT_INSTANCE_NAME", "MA_CURRENT_HOST_IP",
+        "RANK", "WORLD_SIZE", "MASTER_ADDR", "OMPI_COMM_WORLD_RANK", "RANK_TABLE_FILE", "MS_ROLE", "PET_NNODES",
+    ],
+)  # fmt: skip
+def test_what_belongs_to_one_node_or_launcher_stays(name: str) -> None:
+    env = {name: "0" if name in ("RANKLAUNCH_NODE", "VC_TASK_INDEX") else "1.2.3.4"}
+    found = plan(**env) if name != "MA_CURRENT_INSTANCE_NAME" else plan()
+    assert name not in {word.partition("=")[0] for word in forwarded(found)}
+
+
+def test_defaults_that_the_user_overrides() -> None:
+    defaults = ["NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME=eth0,bond0", "NCCL_SOCKET_FAMILY=AF_INET", "HOROVOD_MPI_THREADS_DISABLE=1"]
+    assert [name for name in forwarded(plan()) if "=" in name] == defaults
+    mine = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "ib0", "NCCL_SOCKET_FAMILY": "AF_INET6", "HOROVOD_MPI_THREADS_DISABLE": "0"}
+    names = forwarded(plan(**mine))
+    assert not any("=" in name for name in names)
+    assert set(mine) <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("env", "files", "expected", "own"),
+    [
+        ({}, NETWORKS, "eth0", None),
+        ({"MY_MPI_BTL_TCP_IF": "ib0,ib1"}, NETWORKS, "ib0", "ib0"),
+        ({"RANKLAUNCH_MPI_INTERFACES": "ib0", "MY_MPI_BTL_TCP_IF": "eth0"}, NETWORKS, "ib0", "ib0"),
+        ({"MY_MPI_BTL_TCP_IF": "x0"}, NETWORKS, None, None),
+        ({"MY_MPI_BTL_TCP_IF": "x0"}, {}, "x0", "x0"),
+    ],
+)
+def test_interfaces_that_are_not_there_are_left_out(
+    env: dict[str, str], files: dict[str, str], expected: str | None, own: str | None
+) -> None:
+    found = plan(files=files, **env)
+    names = [name.partition("=")[2] for name in forwarded(found) if name.startswith("NCCL_SOCKET_IFNAME")]
+    assert names == ([expected] if expected else [])
+    assert found.processes[0].env.get("OMPI_MCA_btl_tcp_if_include") == own
+    assert found.processes[0].env.get("OMPI_MCA_oob_tcp_if_include") == own
+
+
+def test_extra_options_come_last_before_the_program() -> None:
+    words = argv(plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS='--mca a "b c"'))
+    assert words[-8:] == ("true", "--mca", "a", "b c", "python", "-u", "train.py", "--epochs=3")
+
+
+# ssh
+
+
+@pytest.mark.parametrize("name", ["../../etc", "a b;c", "x" * 300, "é\n"])
+def test_hostile_job_names_make_a_plain_folder(name: str) -> None:
+    found = helpers.plan(helpers.local(2, RANKLAUNCH_JOB_NAME=name), method="mpirun", log_dir="/logs")
+    assert re.fullmatch(r"/tmp/ranklaunch-[A-Za-z0-9_.-]{1,80}-1-0-[0-9a-f]{8}", found.private)
+
+
+def test_jobs_of_one_name_have_folders_of_their_own() -> None:
+    folders = [helpers.plan(helpers.local(2), method="mpirun", log_dir=logs).private for logs in ("/a", "/b")]
+    assert folders[0] != folders[1]
+
+
+def request(account: Account, known: Known | None = None, nodes: int = 2, index: int = 0) -> Plan:
+    env = helpers.local(nodes, index=index)
+    options = {"method": "mpirun", "log_dir": "/logs"}
+    files = helpers.MemoryFiles()
+    return make_plan(Request(Program("train.py", (), False), env, files, options, helpers.CWD, known or Known(), account))
+
+
+def test_an_account_without_a_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="need a user name"):
+        request(Account("", "", False))
+    assert request(Account("", "", False), nodes=1).services == ()
+
+
+def test_another_account_than_root() -> None:
+    found = request(Account("trainer", "/home/trainer", False))
+    config = file(found, "sshd_config")
+    assert "AllowUsers trainer\nPermitRootLogin no\n" in config
+    assert "  User trainer\n" in file(found, "ssh_config")
+    assert [step.name for step in found.prepare] == ["host key", "user key"]
+    assert "PermitRootLogin prohibit-password" in file(request(Account("root", "/root", True)), "sshd_config")
+
+
+def test_keys_of_the_nodes_reach_each_other() -> None:
+    account = Account("root", "/root", True)
+    known = Known({"n0": "192.0.2.1", "n1": "192.0.2.2"}, {0: {"ssh user key": KEY, "ssh host key": KEY}, 1: {"ssh host key": f"{KEY}1"}})
+    first, second = request(account, known), request(account, known, index=1)
+    assert file(first, "known_hosts").splitlines() == [
+        f"[n0]:36666 {KEY}", f"[192.0.2.1]:36666 {KEY}", f"[n1]:36666 {KEY}1", f"[192.0.2.2]:36666 {KEY}1",
+    ]  # fmt: skip
+    assert file(first, "hostfile") == "192.0.2.1 slots=2\n192.0.2.2 slots=2\n"
+    assert file(second, "authorized_keys") == f"{KEY}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "used"),
+    [
+        ({"id_rsa": "k", "id_rsa.pub": KEY, "authorized_keys": f"# all\n{KEY}\n"}, "id_rsa"),
+        ({"id_rsa": "k", "authorized_keys": KEY}, "id_rsa"),
+        ({"id_rsa": "k", "id_rsa.pub": KEY, "id_ed25519": "k", "id_ed25519.pub": "ssh-ed25519 OTHER", "authorized_keys": KEY}, "id_rsa"),
+        ({"id_rsa": "k", "id_rsa.pub": "ssh-rsa OTHER", "authorized_keys": KEY}, ""),
+        ({"id_rsa": "k", "id_rsa.pub": KEY}, ""),
+        ({"id_rsa": "k", "id_rsa.pub": KEY, "authorized_keys": " \n"}, ""),
+        ({"authorized_keys": KEY}, ""),
+    ],
+)
+def test_keys_that_are_there_are_used_where_they_let_one_in(files: dict[str, str], used: str) -> None:
+    found = plan(files={f"/root/.ssh/{name}": text for name, text in files.items()})
+    sources = {file.path.rpartition("/")[2]: file.source for file in found.files if file.source}
+    expected = {"authorized_keys": "/root/.ssh/authorized_keys", "key": f"/root/.ssh/{used}"} if used else {}
+    assert sources == expected
+    assert ("user key" in [step.name for step in found.prepare]) == (not used)
+    assert "ssh user key" in plan(files={f"/root/.ssh/{name}": text for name, text in files.items()}, RANKLAUNCH_SSH_KEYS="new").offers
+
+
+def test_a_folder_without_keys_is_refused() -> None:
+    with pytest.raises(ConfigError, match="RANKLAUNCH_SSH_KEYS=/keys: expected authorized_keys"):
+        plan(RANKLAUNCH_SSH_KEYS="/keys", files={"/keys/id_rsa": "k"})
+
+
+# What mpirun says at the end
+
+EXITED_4 = """
+--------------------------------------------------------------------------
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[50011,1],3]
+  Exit code:    42
+--------------------------------------------------------------------------
+"""
+KILLED_4 = "mpirun noticed that process rank 2 with PID 0 on node 10.77.3.11 exited on signal 9 (Killed).\n"
+EXITED_5 = """
+prterun detected that one or more processes exited with non-zero status,
+thus causing the job to be terminated. The first process to do so was:
+
+   Process name: [prterun-h0-28@1,1]
+   Exit code:    42
+"""
+KILLED_5 = "prterun noticed that process rank 1 with PID 4711 on node h1 exited on\nsignal 11 (Segmentation fault).\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "failure"),
+    [
+        (EXITED_4, Failure(3, 42)),
+        (KILLED_4, Failure(2, 137, 9)),
+        (EXITED_5, Failure(1, 42)),
+        (KILLED_5, Failure(1, 139, 11, 4711)),
+        ("There are not enough slots available in the system", None),
+        ("", None),
+    ],
+)
+def test_the_rank_that_failed_first(said: str, failure: Failure | None) -> None:
+    assert mpirun.explain(said) == failure

@@ -1,0 +1,95 @@
+"""What mpirun's ranks have written together is told apart, wherever it is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ranklaunch.adapters.launchers.mpirun import TAGGED
+from ranklaunch.supervise.demux import OWN_RULE, Demux
+from ranklaunch.supervise.output import Output
+
+RANKS = 3
+TAG = {"4": b"[1,%d]<std%s>:", "5": b"[1,%d]<std%s>: "}
+RULE = OWN_RULE + b"-" * 14
+
+
+class Told:
+    """A Demux and what it has given to whom."""
+
+    def __init__(self, version: str = "4") -> None:
+        self.shown: dict[str, list[bytes]] = {key: [] for key in ("own", *map(str, range(RANKS)))}
+        self.demux = Demux(TAGGED[version], self._output("own"), lambda key: self._output(key) if key in self.shown else None)
+
+    def _output(self, key: str) -> Output:
+        return Output((), "", self.shown[key].append, lambda: 0.0, pytest.fail)
+
+    def feed(self, *pieces: bytes) -> dict[str, bytes]:
+        for piece in pieces:
+            self.demux.feed(piece)
+        self.demux.finish()
+        return {key: b"".join(lines) for key, lines in self.shown.items() if lines}
+
+
+def tag(rank: int, version: str = "4", stream: str = "out") -> bytes:
+    return TAG[version] % (rank, stream.encode())
+
+
+def cut(data: bytes, at: Sequence[int]) -> list[bytes]:
+    places = [0, *sorted(place % (len(data) + 1) for place in at), len(data)]
+    return [data[start:end] for start, end in zip(places, places[1:])]
+
+
+line = st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"").replace(b"\r", b"").replace(b"]<std", b"") + b"\n")
+rows = st.lists(st.tuples(st.integers(0, RANKS - 1), st.sampled_from(("out", "err")), line), max_size=12)
+
+
+@pytest.mark.parametrize("version", ["4", "5"])
+@given(rows=rows, at=st.lists(st.integers(0, 2000), max_size=20))
+def test_lines_of_ranks_wherever_they_are_cut(version: str, rows: list[tuple[int, str, bytes]], at: list[int]) -> None:
+    stream = b"".join(tag(rank, version, name) + text for rank, name, text in rows)
+    expected: dict[str, bytes] = {}
+    for rank, _, text in rows:
+        expected[str(rank)] = expected.get(str(rank), b"") + text
+    assert Told(version).feed(*cut(stream, at)) == expected
+
+
+@pytest.mark.parametrize("version", ["4", "5"])
+@given(at=st.lists(st.integers(0, 2000), max_size=20))
+def test_own_words_between_pieces_of_lines(version: str, at: list[int]) -> None:
+    """A rank's line in two pieces, another rank's between them, and mpirun's own words behind a line that was not finished."""
+    pieces = (
+        (tag(0, version), b"loss "), (tag(1, version), b"whole\n"), (tag(0, version), b"0.5\n"),
+        (b"", b"mpirun says\n"), (tag(2, version), b"killed in the mid"), (b"", RULE + b"\nPrimary job\n" + RULE + b"\n"),
+    )  # fmt: skip
+    stream = b"".join(part for piece in pieces for part in piece)
+    said = b"mpirun says\n" + RULE + b"\nPrimary job\n" + RULE + b"\n"
+    assert Told(version).feed(*cut(stream, at)) == {"0": b"loss 0.5\n", "1": b"whole\n", "2": b"killed in the mid\n", "own": said}
+
+
+def test_byte_by_byte() -> None:
+    stream = tag(0) + b"[1,2]<st\n" + tag(1) + b"[1,\n" + b"own [1\n"
+    assert Told().feed(*(stream[i : i + 1] for i in range(len(stream)))) == {"0": b"[1,2]<st\n", "1": b"[1,\n", "own": b"own [1\n"}
+
+
+def test_what_only_begins_like_a_tag_is_not_kept() -> None:
+    assert Told().feed(tag(0) + b"array [1,") == {"0": b"array [1,\n"}
+
+
+def test_a_rank_that_the_job_has_not() -> None:
+    assert Told().feed(tag(7) + b"who?\n" + tag(0) + b"me\n") == {"own": b"who?\n", "0": b"me\n"}
+
+
+def test_a_short_rule_is_a_ranks_own() -> None:
+    assert Told().feed(tag(0) + b"-" * 59 + b"\n") == {"0": b"-" * 59 + b"\n"}
+
+
+def test_last_lines_are_those_of_the_rank_that_is_asked_for() -> None:
+    told = Told()
+    told.feed(tag(0) + b"one\n" + tag(1) + b"two\n" + b"mpirun's\n")
+    assert (told.demux.of("0"), told.demux.of("1"), told.demux.of("2")) == (("one",), ("two",), ())
+    assert told.demux.last_lines() == ("mpirun's",)
+    assert told.demux.tail == b"mpirun's\n"
