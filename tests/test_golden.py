@@ -190,6 +190,10 @@ def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path:
 
     assert (done.returncode, done.stderr) == (0, "")
     started = [told_by(record) for record in seen.iterdir()]
+    if plan["processes"]:  # the script ends its services as soon as these have ended, which is before a stub can tell of itself
+        beside = [expected_of(service, env) for service in plan["services"]]
+        started = [each for each in started if each not in beside]
+        processes = [*plan["prepare"], *plan["processes"]]
     expected = [expected_of(process, env) for process in processes]
     assert sorted(started, key=json.dumps) == sorted(expected, key=json.dumps)
     for file in plan["files"]:

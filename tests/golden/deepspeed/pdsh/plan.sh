@@ -6,11 +6,11 @@
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
-mkdir -m 700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0
+mkdir -m 700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9
 printf %s '# For this job'"'"'s own processes: one port, one account, keys only.
 Port 36666
-HostKey /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/host_key
-AuthorizedKeysFile /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/authorized_keys
+HostKey /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/host_key
+AuthorizedKeysFile /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/authorized_keys
 PidFile none
 # The folder of the keys is this account'"'"'s alone; one of its parents is not.
 StrictModes no
@@ -39,21 +39,21 @@ MaxStartups 200
 LoginGraceTime 60
 ClientAliveInterval 15
 ClientAliveCountMax 4
-LogLevel INFO' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/sshd_config
-chmod 0600 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/sshd_config
+LogLevel INFO' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/sshd_config
+chmod 0600 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/sshd_config
 printf %s '# node 0'"'"'s key, which it makes for this run
-' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/authorized_keys
-chmod 0600 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/authorized_keys
+' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/authorized_keys
+chmod 0600 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/authorized_keys
 printf %s '# How this node reaches the others'"'"' sshd, whatever the account'"'"'s own files say.
 Host *
   Port 36666
   User root
-  IdentityFile /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/key
+  IdentityFile /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/key
   IdentitiesOnly yes
   BatchMode yes
   PreferredAuthentications publickey
   StrictHostKeyChecking yes
-  UserKnownHostsFile /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/known_hosts
+  UserKnownHostsFile /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/known_hosts
   GlobalKnownHostsFile /dev/null
   CheckHostIP no
   ConnectTimeout 30
@@ -61,10 +61,10 @@ Host *
   ServerAliveCountMax 4
   ForwardAgent no
   ForwardX11 no
-  LogLevel ERROR' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/ssh_config
-chmod 0600 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/ssh_config
-printf %s '' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/known_hosts
-chmod 0600 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/known_hosts
+  LogLevel ERROR' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh_config
+chmod 0600 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh_config
+printf %s '' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/known_hosts
+chmod 0600 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/known_hosts
 printf %s 'ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 slots=2
 ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-1.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 slots=2
 ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-2.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 slots=2
@@ -95,21 +95,21 @@ VC_WORKER_NUM=3
 ' > /home/ma-user/modelarts/log/attempt_1/deepspeed_env
 chmod 0600 /home/ma-user/modelarts/log/attempt_1/deepspeed_env
 printf %s '#!/bin/sh
-exec /usr/bin/ssh -F /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/ssh_config "$@"
-' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/ssh
-chmod 0700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/ssh
+exec /usr/bin/ssh -F /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh_config "$@"
+' > /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh
+chmod 0700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 install -d -m 0755 /run/sshd
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 ssh-keygen -q -t ed25519 -N '' -C ranklaunch -f \
-  /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/host_key
+  /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/host_key
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 ssh-keygen -q -t ed25519 -N '' -C ranklaunch -f \
-  /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/key
+  /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/key
 set --
 env /usr/sbin/sshd -D -e -f \
-  /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/sshd_config &
+  /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/sshd_config &
 set -- "$@" "$!"
 status=0
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
-  PATH=/opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0:/home/ma-user/anaconda/bin:/usr/local/bin:/usr/bin:/bin \
+  PATH=/opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9:/home/ma-user/anaconda/bin:/usr/local/bin:/usr/bin:/bin \
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_keep_fqdn_hostnames=1 \
   DS_ENV_FILE=/home/ma-user/modelarts/log/attempt_1/deepspeed_env deepspeed --hostfile \
   /home/ma-user/modelarts/log/attempt_1/hostfile --launcher pdsh --no_ssh_check --master_addr \

@@ -6,7 +6,7 @@
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
-mkdir -m 700 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0
+mkdir -m 700 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9
 printf %s 'ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 slots=8
 ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-1.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 slots=8
 ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-2.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 slots=8
@@ -15,8 +15,8 @@ ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-3.ma-job-5d2e7c1a-90b3-4c57-8
 chmod 0644 /home/ma-user/modelarts/log/attempt_1/hostfile
 printf %s '# For this job'"'"'s own processes: one port, one account, keys only.
 Port 36666
-HostKey /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/host_key
-AuthorizedKeysFile /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/authorized_keys
+HostKey /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/host_key
+AuthorizedKeysFile /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/authorized_keys
 PidFile none
 # The folder of the keys is this account'"'"'s alone; one of its parents is not.
 StrictModes no
@@ -45,21 +45,21 @@ MaxStartups 200
 LoginGraceTime 60
 ClientAliveInterval 15
 ClientAliveCountMax 4
-LogLevel INFO' > /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/sshd_config
-chmod 0600 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/sshd_config
+LogLevel INFO' > /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/sshd_config
+chmod 0600 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/sshd_config
 printf %s '# node 0'"'"'s key, which it makes for this run
-' > /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/authorized_keys
-chmod 0600 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/authorized_keys
+' > /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/authorized_keys
+chmod 0600 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/authorized_keys
 printf %s '# How this node reaches the others'"'"' sshd, whatever the account'"'"'s own files say.
 Host *
   Port 36666
   User root
-  IdentityFile /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/key
+  IdentityFile /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/key
   IdentitiesOnly yes
   BatchMode yes
   PreferredAuthentications publickey
   StrictHostKeyChecking yes
-  UserKnownHostsFile /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/known_hosts
+  UserKnownHostsFile /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/known_hosts
   GlobalKnownHostsFile /dev/null
   CheckHostIP no
   ConnectTimeout 30
@@ -67,25 +67,25 @@ Host *
   ServerAliveCountMax 4
   ForwardAgent no
   ForwardX11 no
-  LogLevel ERROR' > /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/ssh_config
-chmod 0600 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/ssh_config
-printf %s '' > /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/known_hosts
-chmod 0600 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/known_hosts
+  LogLevel ERROR' > /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh_config
+chmod 0600 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh_config
+printf %s '' > /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/known_hosts
+chmod 0600 /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/known_hosts
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 install -d -m 0755 /run/sshd
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 ssh-keygen -q -t ed25519 -N '' -C ranklaunch -f \
-  /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/host_key
+  /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/host_key
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 ssh-keygen -q -t ed25519 -N '' -C ranklaunch -f \
-  /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/key
+  /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/key
 set --
 env /usr/sbin/sshd -D -e -f \
-  /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/sshd_config &
+  /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/sshd_config &
 set -- "$@" "$!"
 status=0
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tag_output=1 \
   OMPI_MCA_orte_keep_fqdn_hostnames=1 mpirun -np 32 -hostfile \
   /home/ma-user/modelarts/log/attempt_1/hostfile -mca plm_rsh_args \
-  '-p 36666 -F /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0/ssh_config' \
+  '-p 36666 -F /tmp/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/ssh_config' \
   -bind-to none -map-by slot -x HCCL_CONNECT_TIMEOUT -x HCCL_WHITELIST_DISABLE -x HOME -x MA_HOME -x \
   MA_JOB_DIR -x MA_LOG_DIR -x MA_MOUNT_PATH -x MA_NUM_GPUS -x MA_NUM_HOSTS -x MA_PROC_START_CNT -x \
   MA_RUN_METHOD -x MA_SCHEDULE_CNT -x MA_SCRIPT_INTERPRETER -x MA_TASK_NAME -x MA_VJ_NAME -x PATH -x \
