@@ -151,8 +151,10 @@ STUB = """#!{python} -IS
 import json, os, sys
 given = open("/proc/self/environ", "rb").read().split(b"\\0")[:-1]
 env = dict(pair.decode(errors="surrogateescape").split("=", 1) for pair in given)
-with open("{folder}/%d.json" % os.getpid(), "w") as file:
+record = "{folder}/%d" % os.getpid()
+with open(record, "w") as file:
     json.dump({{"argv": sys.argv, "env": env}}, file)
+os.rename(record, record + ".json")
 """
 OF_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")  # which shells set themselves, whatever they are given
 
@@ -189,7 +191,7 @@ def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path:
     done = subprocess.run(["/bin/sh", str(path)], cwd=work, env=env, capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
-    started = [told_by(record) for record in seen.iterdir()]
+    started = [told_by(record) for record in seen.glob("*.json")]
     if plan["processes"]:  # the script ends its services as soon as these have ended, which is before a stub can tell of itself
         beside = [expected_of(service, env) for service in plan["services"]]
         started = [each for each in started if each not in beside]
