@@ -75,6 +75,19 @@ def test_byte_by_byte() -> None:
     assert Told().feed(*(stream[i : i + 1] for i in range(len(stream)))) == {"0": b"[1,2]<st\n", "1": b"[1,\n", "own": b"own [1\n"}
 
 
+@pytest.mark.parametrize("version", ["4", "5"])
+@given(rows=rows, at=st.lists(st.integers(0, 2000), max_size=20))
+def test_ended_lines_are_not_kept_until_more_comes(version: str, rows: list[tuple[int, str, bytes]], at: list[int]) -> None:
+    """The newline may come in a piece of its own, with a tag: Python writes it so where it does not buffer."""
+    stream = b"".join(tag(rank, version, name) + text[:-1] + tag(rank, version, name) + b"\n" for rank, name, text in rows)
+    told = Told(version)
+    for piece in cut(stream, at):
+        told.demux.feed(piece)
+    shown = {key: b"".join(lines) for key, lines in told.shown.items() if lines}
+    assert shown == told.feed()
+    assert b"".join(shown.values()).count(b"\n") == len(rows)
+
+
 def test_what_only_begins_like_a_tag_is_not_kept() -> None:
     assert Told().feed(tag(0) + b"array [1,") == {"0": b"array [1,\n"}
 

@@ -10,7 +10,7 @@ from ranklaunch.supervise.output import Output
 LONGEST_TAG = 48  # bytes
 OWN_RULE = b"-" * 60  # what mpirun draws before it says something itself, also right behind a rank's unfinished line
 
-_BEGUN = re.compile(rb"\[(?:[0-9]+(?:,(?:[0-9]+(?:\](?:<(?:[a-z]+(?:>:?)?)?)?)?)?)?)?$")
+_BEGUN = re.compile(rb"\[(?:[0-9]+(?:,(?:[0-9]+(?:\](?:<(?:[a-z]+(?:>:?)?)?)?)?)?)?)?\Z")
 
 
 class Demux:
