@@ -140,7 +140,7 @@ def check_plans(out: str) -> None:
     for plan in data if isinstance(data, list) else [data]:
         ranks = [process["rank"] for process in plan["processes"] if process["rank"] is not None]
         assert len(set(ranks)) == len(ranks)
-        assert plan["processes"]
+        assert plan["processes"] or plan["services"]
         assert all(process["argv"] and process["argv"][0] for process in plan["processes"])
 
 
