@@ -316,11 +316,27 @@ def test_without_root(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
     assert "Accepted publickey for trainer" in accepted(started)
 
 
-def test_all_ranks_have_time_to_save(job: MakeJob) -> None:
+def test_a_stop_request_on_one_node_stops_all(job: MakeJob) -> None:
     started = job(3)
-    started.start(child("saves_on_term.py"), "--takes", 3, options=("--grace-s", 20), env=own(started))
-    started.said(0, "ready", 3)
-    started.nodes[1].popen.send_signal(signal.SIGTERM)
-    started.end(143)
-    assert sorted(re.findall(r"^\[rank (\d)\] saved$", started.nodes[0].out, re.MULTILINE)) == ["0", "1", "2"], started.words()
+    started.start(child("saves_on_term.py"), "--takes", 1, options=("--grace-s", 20), env=own(started))
+    stop_when_ready(started)
     assert os.listdir(started.folder / "run") == []
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="a node whose ranks are gone ends its orted, or its mpirun, which then ends the ranks of the others",
+)
+@pytest.mark.parametrize("seconds", ["$((1 + 2 * OMPI_COMM_WORLD_RANK))", "$((5 - 2 * OMPI_COMM_WORLD_RANK))"])
+def test_all_ranks_have_time_to_save(job: MakeJob, seconds: str) -> None:
+    started = job(3)
+    words = f"exec {sys.executable} -u {child('saves_on_term.py')} --takes {seconds}"
+    started.start("sh", "-c", words, options=("--grace-s", 20), env=own(started))
+    stop_when_ready(started)
+    assert sorted(re.findall(r"^\[rank (\d)\] saved$", started.nodes[0].out, re.MULTILINE)) == ["0", "1", "2"], started.words()
+
+
+def stop_when_ready(job: LauncherJob) -> None:
+    job.said(0, "ready", 3)
+    job.nodes[1].popen.send_signal(signal.SIGTERM)
+    job.end(143)
