@@ -113,9 +113,6 @@ def test_a_second_attempt_in_the_same_containers(hosts: Callable[..., Hosts], tm
     assert os.listdir(tmp_path / "run") == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the files are written before the wait for the hosts, which knows the addresses, and not again after it"
-)
 def test_the_hostfile_has_addresses(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
     made = hosts(2)
     (tmp_path / "run").mkdir()
@@ -323,10 +320,6 @@ def test_a_stop_request_on_one_node_stops_all(job: MakeJob) -> None:
     assert os.listdir(started.folder / "run") == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a node whose ranks are gone ends its orted, or its mpirun, which then ends the ranks of the others",
-)
 @pytest.mark.parametrize("seconds", ["$((1 + 2 * OMPI_COMM_WORLD_RANK))", "$((5 - 2 * OMPI_COMM_WORLD_RANK))"])
 def test_all_ranks_have_time_to_save(job: MakeJob, seconds: str) -> None:
     started = job(3)

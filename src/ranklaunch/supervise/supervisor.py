@@ -160,7 +160,10 @@ class Supervisor:
                 names = waits.HostsResolve(wait.what.split(","), self._loop)
                 self._wait_for(wait, names)
                 self._known = dataclasses.replace(self._known, addresses={**self._known.addresses, **names.addresses})
-                self.plan = self._anew() if self.plan.by_address else self.plan
+                if self.plan.by_address:
+                    self.plan = self._anew()
+                    if any(kind == "muster" for kind, _ in self._waited):  # before it nothing has been written yet
+                        self._write(self.plan.files)
             else:
                 planned = waits.Planned(wait, self._files, self._loop, self._anew)
                 self._wait_for(wait, planned)

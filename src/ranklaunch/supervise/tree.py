@@ -84,6 +84,19 @@ def generation(root: int, number: int) -> list[Identity]:
     return [Identity(pid, e.start) for pid, e in found if e.state not in "ZX"]
 
 
+def names_below(root: int) -> list[str]:
+    """Of the programs of all living processes below root."""
+    below = _by_parent()
+    names: list[str] = []
+    parents = [root]
+    while parents:
+        for pid, found in below.get(parents.pop(), ()):
+            parents.append(pid)
+            if found.state not in "ZX":
+                names.append(found.name)
+    return names
+
+
 def carried(root: int, carriers: Collection[str]) -> list[Identity]:
     """Living processes below root that are no carriers, and between which and root there is nothing but carriers."""
     below = _by_parent()
