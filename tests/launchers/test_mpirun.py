@@ -113,9 +113,6 @@ def test_a_second_attempt_in_the_same_containers(hosts: Callable[..., Hosts], tm
     assert os.listdir(tmp_path / "run") == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the files are written before the wait for the hosts, which knows the addresses, and not again after it"
-)
 def test_the_hostfile_has_addresses(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
     made = hosts(2)
     (tmp_path / "run").mkdir()
@@ -316,11 +313,23 @@ def test_without_root(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
     assert "Accepted publickey for trainer" in accepted(started)
 
 
-def test_all_ranks_have_time_to_save(job: MakeJob) -> None:
+def test_a_stop_request_on_one_node_stops_all(job: MakeJob) -> None:
     started = job(3)
-    started.start(child("saves_on_term.py"), "--takes", 3, options=("--grace-s", 20), env=own(started))
-    started.said(0, "ready", 3)
-    started.nodes[1].popen.send_signal(signal.SIGTERM)
-    started.end(143)
-    assert sorted(re.findall(r"^\[rank (\d)\] saved$", started.nodes[0].out, re.MULTILINE)) == ["0", "1", "2"], started.words()
+    started.start(child("saves_on_term.py"), "--takes", 1, options=("--grace-s", 20), env=own(started))
+    stop_when_ready(started)
     assert os.listdir(started.folder / "run") == []
+
+
+@pytest.mark.parametrize("seconds", ["$((1 + 2 * OMPI_COMM_WORLD_RANK))", "$((5 - 2 * OMPI_COMM_WORLD_RANK))"])
+def test_all_ranks_have_time_to_save(job: MakeJob, seconds: str) -> None:
+    started = job(3)
+    words = f"exec {sys.executable} -u {child('saves_on_term.py')} --takes {seconds}"
+    started.start("sh", "-c", words, options=("--grace-s", 20), env=own(started))
+    stop_when_ready(started)
+    assert sorted(re.findall(r"^\[rank (\d)\] saved$", started.nodes[0].out, re.MULTILINE)) == ["0", "1", "2"], started.words()
+
+
+def stop_when_ready(job: LauncherJob) -> None:
+    job.said(0, "ready", 3)
+    job.nodes[1].popen.send_signal(signal.SIGTERM)
+    job.end(143)

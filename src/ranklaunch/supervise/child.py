@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ranklaunch.errors import MissingProgramError
-from ranklaunch.plan import Process
+from ranklaunch.plan import Plan, Process
 from ranklaunch.settings import clipped
 from ranklaunch.supervise import tree
 from ranklaunch.supervise.below import Below
@@ -91,6 +91,15 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
     where = f"on PATH={clipped(env.get('PATH', ''))!r}" if "/" not in name else f"from {process.cwd or os.getcwd()}"
     msg = f"{process.name}: program {name!r} not found {where}{_hint(name)}"
     raise MissingProgramError(msg)
+
+
+def require_program(plan: Plan) -> None:
+    """Raises MissingProgramError where the user's program is not there."""
+    program = plan.job.program
+    is_file = program.is_python or program.is_shell
+    if not program.module and is_file and not os.path.exists(program.path):
+        msg = f"program {program.path!r}: no such file (looked for from {os.getcwd()})"
+        raise MissingProgramError(msg)
 
 
 HINTS = {

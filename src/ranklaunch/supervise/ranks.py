@@ -20,12 +20,16 @@ class Watched:
     """status: its wait status, None as long as it lives, and where its parent was faster than we. by_itself: nobody had told it to."""
 
     rank: int
-    pid: int
+    identity: tree.Identity
     pidfd: int = -1
     status: int | None = None
     ended: bool = False
     ended_at: float = 0.0  # monotonic seconds
     by_itself: bool = True
+
+    @property
+    def pid(self) -> int:
+        return self.identity.pid
 
     @property
     def code(self) -> int | None:
@@ -89,7 +93,7 @@ class Ranks:
                 self._end(rank)
 
     def _watch(self, pid: int) -> None:
-        rank = Watched(self._numbers[len(self._all)], pid)
+        rank = Watched(self._numbers[len(self._all)], tree.identify(pid))
         try:
             rank.pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
@@ -104,7 +108,7 @@ class Ranks:
     def _end(self, rank: Watched) -> None:
         if rank.ended:
             return
-        rank.status = tree.exit_status(rank.pid)
+        rank.status = tree.wait_status(rank.identity)
         rank.ended, rank.ended_at = True, self._loop.clock()
         rank.by_itself = not self._told()
         if rank.pidfd >= 0:

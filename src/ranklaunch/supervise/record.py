@@ -13,6 +13,8 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.verdict import Verdict, as_json
 
 RESERVED = 128 * 1024  # bytes
+MOST_OFFERED = 4096  # characters
+MOST_COPIED = 1024 * 1024
 TERMINATION_BYTES = 4096  # what Kubernetes reads of the file
 
 
@@ -112,6 +114,22 @@ def make_private(path: str) -> None:
             raise ConfigError(msg)
         shutil.rmtree(path)
     os.mkdir(path, 0o700)
+
+
+def offered(path: str) -> str:
+    """What a node has for the others: a short text that a preparing step has made."""
+    with open(path, encoding="ascii") as file:
+        return file.read(MOST_OFFERED).strip()
+
+
+def copied(path: str) -> str:
+    """Raises ConfigError where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(MOST_COPIED)
+    except OSError as error:
+        msg = f"{path}: {error.strerror}; user id {os.getuid()} needs it"
+        raise ConfigError(msg) from None
 
 
 def write_file(path: str, text: str, mode: int) -> None:

@@ -89,15 +89,16 @@ class Stopper:
         self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
 
     def _look_at_deaf(self) -> None:
-        """A launcher that does not pass signals on is told when its ranks are gone, so that it can say what became of them."""
+        """A launcher that does not pass signals on is told when its ranks are gone, so that it can say what became of them. One that has
+        ranks on other nodes ends by itself when those are gone too."""
         if self._told_all:
             return
         deaf = [child for child in self._leaders() if child.process.deaf]
         for child in deaf:
-            if not child.ranks():
+            if not child.process.carriers and not child.ranks():
                 os.kill(child.identity.pid, signal.SIGTERM)
                 os.kill(child.identity.pid, signal.SIGCONT)
-        self._carrying = bool(self._carried())
+        self._carrying = self._serving()
         if deaf or self._carrying:
             self._timers.append(self._loop.after(DEAF_S, self._look_at_deaf))
 
@@ -107,6 +108,14 @@ class Stopper:
             return []
         carriers = [name for child in self._helpers() for name in child.process.carriers]
         return tree.carried(os.getpid(), carriers) if carriers else []
+
+    def _serving(self) -> bool:
+        """Whether something that came here through a service is left: a rank, or the daemon that will tell of its end."""
+        helpers = [child for child in self._helpers() if child.process.carriers]
+        if not helpers or any(True for _ in self._leaders()):
+            return False
+        own = tuple(os.path.basename(child.process.argv[0]) for child in helpers)  # their sessions are called after them
+        return any(not name.startswith(own) for name in tree.names_below(os.getpid()))
 
     def done(self) -> bool:
         """Called after each step of the loop, which any child's death or signal ends."""

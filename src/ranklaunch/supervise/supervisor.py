@@ -15,29 +15,28 @@ import shutil
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
-from ranklaunch.errors import DEFECT, ConfigError, MissingProgramError, RanklaunchError, WaitError
+from ranklaunch.errors import DEFECT, ConfigError, RanklaunchError, WaitError
 from ranklaunch.files import Files
-from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs, Wait, as_json
+from ranklaunch.plan import File, Plan, Process, RankLog, Wait, as_json
 from ranklaunch.settings import Known
 from ranklaunch.supervise import child as children
-from ranklaunch.supervise import judge, memory, tree
-from ranklaunch.supervise.below import Below, End
+from ranklaunch.supervise import judge, memory, report, tree
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.console import Console
 from ranklaunch.supervise.follow import Follower
 from ranklaunch.supervise.judge import Ending, Explain, Told
+from ranklaunch.supervise.launchers import Launchers
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.output import Output, PipeReader, make_pipe
-from ranklaunch.supervise.ranks import Ranks, Watched
-from ranklaunch.supervise.record import Record, make_private, now, write_file
+from ranklaunch.supervise.record import Record, copied, make_private, now, offered, write_file
 from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
-from ranklaunch.supervise.stop import LEADERS_SHARE, Stopper
+from ranklaunch.supervise.stop import Stopper
 from ranklaunch.verdict import Failure, Verdict
 
 if TYPE_CHECKING:
@@ -47,13 +46,6 @@ if TYPE_CHECKING:
 LEAST_FLUSH_S = 1.0
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
-LOOK_AT_LAUNCHER_S = 0.25
-ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
-MOST_SHOWN = 64 * 1024  # bytes of a file that is shown at the end
-SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end, after a failure
-LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
-MOST_OFFERED = 4096  # characters
-MOST_COPIED = 1024 * 1024
 FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
 
 
@@ -87,7 +79,6 @@ class Supervisor:
         self._began = time.time()
         self._memory_before = memory.look()
         self._running: dict[int, Child] = {}
-        self._failing: set[int] = set()
         self._known = Known()
         self._waited: set[tuple[str, str]] = set()
         self._finishes: list[Finish] = []
@@ -106,6 +97,7 @@ class Supervisor:
         self._own = Console(2, self._loop)
         self._stopper = Stopper(self._loop, plan.limits.grace_s, self._leaders, self.say, self._helpers)
         self._nodes = Nodes(plan, env, self._loop, self.say, self)
+        self._launchers = Launchers(self, self._running, self._loop, record, self._nodes)
         self._loop.on_readable(signals.fd, self._on_signals)
         if guard >= 0:
             self._loop.on_readable(guard, lambda: self._on_guard(guard))
@@ -150,7 +142,7 @@ class Supervisor:
             self._require()
 
     def _require(self) -> None:
-        _require_program(self.plan)
+        children.require_program(self.plan)
         for process in self._all():
             children.executable(process, children.environment(process, self._env))
 
@@ -168,7 +160,10 @@ class Supervisor:
                 names = waits.HostsResolve(wait.what.split(","), self._loop)
                 self._wait_for(wait, names)
                 self._known = dataclasses.replace(self._known, addresses={**self._known.addresses, **names.addresses})
-                self.plan = self._anew() if self.plan.by_address else self.plan
+                if self.plan.by_address:
+                    self.plan = self._anew()
+                    if any(kind == "muster" for kind, _ in self._waited):  # before it nothing has been written yet
+                        self._write(self.plan.files)
             else:
                 planned = waits.Planned(wait, self._files, self._loop, self._anew)
                 self._wait_for(wait, planned)
@@ -208,7 +203,7 @@ class Supervisor:
 
     def _write(self, files: tuple[File, ...]) -> None:
         for file in files:
-            write_file(file.path, _copied(file.source) if file.source else file.text, int(file.mode, 8))
+            write_file(file.path, copied(file.source) if file.source else file.text, int(file.mode, 8))
             self._record.event("file", path=file.path)
 
     def _prepare(self) -> None:
@@ -232,7 +227,7 @@ class Supervisor:
         what = next(wait.what for wait in self.plan.waits if wait.kind == "muster")
         self._record.event("wait", kind="muster", what=what, timeout_s=plan.muster.timeout_s)
         self._waited.add(("muster", what))
-        offers = {name: _offered(path) for name, path in self.plan.offers.items()}
+        offers = {name: offered(path) for name, path in self.plan.offers.items()}
         seconds = self._nodes.muster(dataclasses.replace(self.plan, muster=plan.muster), offers, lambda: self.ending is not None)
         self._record.event("waited", kind="muster", what=what, seconds=round(seconds, 3))
         if offers and not self.ending:
@@ -349,10 +344,7 @@ class Supervisor:
             os.close(child.pidfd)
         if child.reader:
             child.reader.drain()
-        if child.below:
-            child.below.close()
-        if child.announced:
-            child.announced.look()
+        self._launchers.on_exit(child)
         self._record.event(
             "exit", name=child.process.name, rank=child.process.rank, pid=pid, exit_code=child.code,
             signal=name_of(child.signal) if child.signal else None, max_rss_kb=max_rss_kb,
@@ -366,18 +358,15 @@ class Supervisor:
         if self.ending:
             return
         if child.failure_code:
-            self._end(Ending("failed", child.failure_code, "", child))
-            self._stopper.begin(signal.SIGTERM)
+            self.fail(Ending("failed", child.failure_code, "", child))
         elif child.announced and child.announced.alive:
             numbers = ", ".join(str(rank.rank) for rank in child.announced.alive)
             reason = f"{child.process.name} ended with 0 while rank {numbers} was still running: what held them was killed, most likely"
-            self._end(Ending("failed", 128 + signal.SIGKILL, reason))
-            self._stopper.begin(signal.SIGTERM)
+            self.fail(Ending("failed", 128 + signal.SIGKILL, reason))
         elif child.process.may_end or child.process in (*self.plan.gather, *self.plan.prepare):
             return
         elif child.process in self.plan.services:
-            self._end(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it"))
-            self._stopper.begin(signal.SIGTERM)
+            self.fail(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it"))
         elif not any(other.process in self.plan.processes for other in self._running.values()):
             self._succeed()
 
@@ -392,101 +381,6 @@ class Supervisor:
         else:
             self._end(Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded"))
 
-    def _on_output(self, child: Child) -> None:
-        """A launcher tells which ranks it has started, and that it ends them after a failure."""
-        said = child.reader.output.tail  # type: ignore[union-attr]
-        if child.announced:
-            child.announced.read(said)
-        if self.ending or child.signalled or child.ends_ranks or not any(text.encode() in said for text in child.process.failing):
-            return
-        if child.announced:
-            child.announced.look()
-        child.ends_ranks = True
-        if child.alive and not self.ending and child.identity.pid not in self._failing:
-            self._on_failing(child, f"{child.process.name} says that a rank of it has failed")
-
-    def _on_announced_end(self, child: Child, rank: Watched) -> None:
-        self._record.event(
-            "exit", name=f"rank {rank.rank}", rank=rank.rank, pid=rank.pid, exit_code=rank.code,
-            signal=name_of(rank.signal) if rank.signal else None,
-        )  # fmt: skip
-        if rank.code == 0:
-            self._finishes.append(Finish(self.plan.job.node_index, rank.rank, self._nodes.wall(rank.ended_at)))
-        elif rank.failed and not self.ending:
-            self._end(Ending("failed", rank.code or 0, "", child, rank))
-            self._stopper.begin(signal.SIGTERM)
-
-    def _on_rank_end(self, child: Child, end: End) -> None:
-        """Seen here before its launcher says so, or where that is told to say nothing."""
-        if not child.process.impatient:
-            return
-        self._record.event(
-            "exit", name=f"rank {end.rank}", rank=end.rank, pid=end.pid, exit_code=end.code,
-            signal=name_of(end.signal) if end.signal else None, max_rss_kb=None,
-        )  # fmt: skip
-        if not end.code:
-            self._finishes.append(Finish(self.plan.job.node_index, end.rank, self._nodes.wall(end.at)))
-        elif child.alive and not self.ending and child.identity.pid not in self._failing:
-            self._on_failing(child, f"a rank of {child.process.name} has failed")
-
-    def _on_failing(self, child: Child, reason: str) -> None:
-        """It has a grace of its own for the others, which may be longer than ours."""
-        self._failing.add(child.identity.pid)
-        self._record.event("failing", name=child.process.name)
-        self._nodes.fail(lambda: judge.first_word(self.plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
-        # The other nodes wait for what it tells then, until the grace is over.
-        share = LEADERS_SHARE if self.plan.muster else 1
-        self._loop.after(self.plan.limits.grace_s * share, lambda: self._kill_ranks(child))
-        self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at_launcher(child, None))
-        if child.process.deaf and not child.process.impatient:
-            self._loop.after(ONE_AFTER_THE_OTHER_S, lambda: self._tell_ranks(child))
-
-    def _look_at_launcher(self, child: Child, alone_since: float | None) -> None:
-        """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone, msrun for its scheduler."""
-        if not child.alive or self.ending:
-            return
-        now = self._loop.clock()
-        if not child.ranks():
-            for target in tree.descendants(child.identity.pid):
-                tree.send(target, signal.SIGTERM)
-        alone_since = None if tree.descendants(child.identity.pid) else alone_since or now
-        if alone_since and now - alone_since > SILENT_LAUNCHER_S:
-            tree.send(child.identity, signal.SIGKILL)
-        else:
-            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at_launcher(child, alone_since))
-
-    def _tell_ranks(self, child: Child) -> None:
-        """DeepSpeed tells one after the other, and waits 30 s for each."""
-        if child.alive and not self.ending:
-            for target in tree.generation(child.identity.pid, child.process.ranks_below):
-                tree.send(target, signal.SIGTERM)
-
-    def _look_for_ranks(self, child: Child, looks: int = 0, alone_since: float | None = None) -> None:
-        """A launcher whose ranks have ended and that does not. looks: how often in a row it had some; once may be a tool of its own."""
-        if not child.alive or self.ending or child.identity.pid in self._failing:
-            return
-        now = self._loop.clock()
-        if tree.generation(child.identity.pid, child.process.ranks_below):
-            looks, alone_since = looks + 1, None
-        elif looks > 1:
-            alone_since = alone_since or now
-        else:
-            looks = 0
-        if alone_since and now - alone_since > child.process.alone_s:
-            reason = f"{child.process.name} does not end, {now - alone_since:.0f} s after the last of its ranks has"
-            self._end(Ending("failed", WaitError.exit_code, reason))
-            self._stopper.begin(signal.SIGTERM)
-        else:
-            self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child, looks, alone_since))
-
-    def _kill_ranks(self, child: Child) -> None:
-        """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
-        if child.alive:
-            between = {each for i in range(1, child.process.ranks_below) for each in tree.generation(child.identity.pid, i)}
-            for target in tree.descendants(child.identity.pid):
-                if target not in between:
-                    tree.send(target, signal.SIGKILL)
-
     def _ranks(self) -> list[tree.Identity]:
         """The processes that signals for ranks are meant for."""
         found = []
@@ -499,6 +393,18 @@ class Supervisor:
 
     def _helpers(self) -> list[Child]:
         return [child for child in self._running.values() if child.process in self.plan.services]
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopper.begun
+
+    def on_finish(self, finish: Finish) -> None:
+        self._finishes.append(finish)
+
+    def fail(self, ending: Ending) -> None:
+        """The end of all that runs here."""
+        self._end(ending)
+        self._stopper.begin(signal.SIGTERM)
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
@@ -525,7 +431,7 @@ class Supervisor:
 
     def on_stop(self, judgement: Judgement) -> None:
         """Another node has failed. Where a rank of this one has too, its launcher is about to say more."""
-        if self.ending is None and not self._failing:
+        if self.ending is None and not self._launchers.failing:
             self.say(f"stopping, at most {self.plan.limits.grace_s:g} s: {judgement.reason}")
             self._end_by(judgement)
 
@@ -557,28 +463,13 @@ class Supervisor:
             started = children.start(process, path, env, writable, self._signals)
         finally:
             os.close(writable)
-        started.reader = PipeReader(readable, output, self._loop, lambda: self._on_output(started))
+        started.reader = PipeReader(readable, output, self._loop, lambda: self._launchers.on_output(started))
         self._readers.append(started.reader)
-        if process.spawned:
-            started.announced = Ranks(
-                process.spawned, self.plan.job.node.ranks, self._loop,
-                on_end=lambda rank: self._on_announced_end(started, rank), told=lambda: started.ends_ranks or self._stopper.begun,
-            )  # fmt: skip
-        elif process.ranks_below and self.plan.outputs:
-            started.below = self._look_below(started, self.plan.outputs)
         self._running[started.identity.pid] = started
         if started.pidfd >= 0:
             self._loop.on_readable(started.pidfd, lambda: self._on_pidfd(started.identity.pid))
-        if process.alone_s:
-            self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(started))
+        self._launchers.watch(started)
         self._record.event("spawn", name=process.name, rank=process.rank, pid=started.identity.pid)
-
-    def _look_below(self, child: Child, outputs: RankOutputs) -> Below:
-        def on_start(rank: int, pid: int) -> None:
-            if child.process.impatient:
-                self._record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
-
-        return Below(child.identity, child.process.ranks_below, outputs, self._loop, on_start, lambda end: self._on_rank_end(child, end))
 
     def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[[bytes], None] | None = None) -> Output:
         for path in paths:
@@ -602,12 +493,7 @@ class Supervisor:
     def _follow(self) -> None:
         assert self.plan.outputs
         outputs = {log.key: self._output_of(log) for log in self.plan.outputs.logs}
-        self._follower = Follower(self.plan.outputs.folder, self.plan.outputs.pattern, outputs, self._loop, self._on_rank_file)
-
-    def _on_rank_file(self) -> None:
-        for child in self._running.values():
-            if child.below:
-                child.below.expect()
+        self._follower = Follower(self.plan.outputs.folder, self.plan.outputs.pattern, outputs, self._loop, self._launchers.expect_ranks)
 
     def _on_trouble(self, text: str) -> None:
         self._trouble.append(text)
@@ -682,32 +568,14 @@ class Supervisor:
             for line in verdict.culprit.last_lines:
                 self._own.write(f"  {line}\n".encode(errors="backslashreplace"))
         for path in self.plan.shows if verdict.outcome == "succeeded" else ():
-            self._show_file(path)
+            self._own.write(report.shown(path, self._began))
         self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
         path = self._record.verdict(verdict)
         self.say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
-        for text in (*self._advice(verdict), *verdict.notes):
+        for text in (*report.advice(verdict), *verdict.notes):
             self.say(text)
         self.say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
         self._flush(self._own)
-
-    def _show_file(self, path: str) -> None:
-        """What the job has made; not what an earlier one has left."""
-        try:
-            if os.stat(path).st_mtime < self._began:
-                return
-            with open(path, "rb") as file:
-                shown = file.read(MOST_SHOWN)
-        except OSError:
-            return
-        self.say(f"{path}:")
-        self._own.write(b"".join(b"  %s\n" % line for line in shown.splitlines()))
-
-    def _advice(self, verdict: Verdict) -> Iterable[str]:
-        error = verdict.culprit.error if verdict.culprit else None
-        if error and error.meaning:
-            yield f"meaning: {error.meaning}"
-            yield f"remedy: {error.remedy} ({error.source})"
 
     def _flush(self, console: Console) -> None:
         """Waits while the reader takes something: not for one that has stopped reading, and inside the grace after a stop request."""
@@ -724,25 +592,3 @@ class Supervisor:
 
 def _nowhere(lines: bytes) -> None:
     """What is in a log and needs not be on the console."""
-
-
-def _offered(path: str) -> str:
-    with open(path, encoding="ascii") as file:
-        return file.read(MOST_OFFERED).strip()
-
-
-def _copied(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read(MOST_COPIED)
-    except OSError as error:
-        msg = f"{path}: {error.strerror}; user id {os.getuid()} needs it"
-        raise ConfigError(msg) from None
-
-
-def _require_program(plan: Plan) -> None:
-    program = plan.job.program
-    is_file = program.is_python or program.is_shell
-    if not program.module and is_file and not os.path.exists(program.path):
-        msg = f"program {program.path!r}: no such file (looked for from {os.getcwd()})"
-        raise MissingProgramError(msg)

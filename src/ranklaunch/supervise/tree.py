@@ -51,23 +51,13 @@ def entry(pid: int) -> Entry | None:
 
 def wait_status(process: Identity) -> int | None:
     """Of one that has ended and whose parent has not fetched it yet; None where that is too late, or not ours to know."""
-    try:
-        with open(f"/proc/{process.pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return int(fields[49]) if fields[0] == b"Z" and int(fields[19]) == process.start else None
+    found = entry(process.pid)
+    return found.status if found and found.state == "Z" and found.start == process.start else None
 
 
 def identify(pid: int) -> Identity:
     found = entry(pid)
     return Identity(pid, found.start if found else 0)
-
-
-def exit_status(pid: int) -> int | None:
-    """How a process ended whose parent has not asked for that yet. None where it has, and while it lives."""
-    found = entry(pid)
-    return found.status if found and found.state == "Z" else None
 
 
 def descendants(root: int) -> list[Identity]:
@@ -92,6 +82,19 @@ def generation(root: int, number: int) -> list[Identity]:
         found = [each for parent in parents for each in below.get(parent, ())]
         parents = [pid for pid, _ in found]
     return [Identity(pid, e.start) for pid, e in found if e.state not in "ZX"]
+
+
+def names_below(root: int) -> list[str]:
+    """Of the programs of all living processes below root."""
+    below = _by_parent()
+    names: list[str] = []
+    parents = [root]
+    while parents:
+        for pid, found in below.get(parents.pop(), ()):
+            parents.append(pid)
+            if found.state not in "ZX":
+                names.append(found.name)
+    return names
 
 
 def carried(root: int, carriers: Collection[str]) -> list[Identity]:
