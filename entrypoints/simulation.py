@@ -180,7 +180,7 @@ def _platform_env(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[s
         "RANKLAUNCH_LOG_DIR": cluster.node_dir(node),
         "RANKLAUNCH_MASTER_PORT": str(cluster.port),  # free ones: jobs that are simulated side by side must not meet
         "RANKLAUNCH_MUSTER_PORT": str(cluster.muster_port),
-        "RANKLAUNCH_SECRET": env.get("RANKLAUNCH_SECRET") or cluster.secret,
+        reading.SECRET.names[0]: env.get(reading.SECRET.names[0]) or cluster.secret,
         "GLOO_SOCKET_IFNAME": env.get("GLOO_SOCKET_IFNAME") or "lo",
     }
     return {**made, **_lists(cluster), **({"RANK_TABLE_FILE": cluster.table} if cluster.table else {})}
