@@ -28,6 +28,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     parser = options.Parser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
     options.add_shared(parser)
     given = options.read(parser, argv, env)
+    # Whatever the environment says of another account: sshd goes by the one that the process has.
+    given = dataclasses.replace(given, request=dataclasses.replace(given.request, account=options.own_account()))
     with _recorded(given.request):
         plan = planning.make_plan(given.request)
         record = Record(attempt_dir(plan.job), _reader(given.request).get(TERMINATION_LOG))

@@ -83,11 +83,11 @@ def read(parser: Parser, argv: list[str], env: Mapping[str, str]) -> Given:
         msg = f"--root {root}: no such folder"
         raise UsageError(msg)
     used = read_env_file(env_file) if env_file else dict(env)
-    account = recorded_account(used) if env_file else _account()
+    account = recorded_account(used) if env_file else own_account()
     return Given(Request(program, used, DiskFiles(root), values, _cwd(), account=account), own)
 
 
-def _account() -> Account:
+def own_account() -> Account:
     """This process's own, as the system knows it: what sshd goes by."""
     try:
         entry = pwd.getpwuid(os.getuid())

@@ -72,7 +72,7 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
         reader.problem(f"{told}: DeepSpeed needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn")
     if by == SLURM and (job.program.module or not job.program.is_python):
         reader.problem(f"{told}: DeepSpeed starts nothing but Python files by it")
-    words = (*job.program.args, reader.cwd)
+    words = (job.program.path, *job.program.args, reader.cwd)
     harmed = next((word for word in words if not _TYPED.fullmatch(word)), None)
     if by == PDSH and harmed is not None:
         reader.problem(f"{told}: {settings.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
@@ -94,7 +94,7 @@ def _forwarded(reader: Reader, by: str, process: Process) -> str:
     """DeepSpeed itself forwards little (PYTHON*, NCCL*, ...), and shows all that it forwards, so secrets are not among it."""
     values = {**{name: value for name, value in reader.env.items() if name not in misleading(reader.env)}, **process.env}
     names = [n for n in sorted(values) if n not in reader.per_node and _NAME.fullmatch(n) and not _NOT_FORWARDED.fullmatch(n)]
-    secret = [name for name in names if redact.is_secret(name)]
+    secret = [name for name in names if redact.is_secret(name) or redact.text(values[name]) != values[name]]
     lost = [name for name in names if name not in secret and not _arrives(values[name], by)]
     if secret:
         reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(secret)}: DeepSpeed would show the value on the console")

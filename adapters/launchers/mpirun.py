@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ranklaunch import settings
 from ranklaunch.adapters.launchers import ssh
-from ranklaunch.adapters.launchers.base import attempt_dir, launcher_process, limits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.base import attempt_dir, common_env, launcher_process, limits, rank_log, rank_tag
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.job import Job, make_nodes
@@ -68,7 +68,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         limits=limits(reader),
         files=(hostfile,),
         waits=(hosts, ssh.answers(job, reader)) if many else (),
-        outputs=RankOutputs("", TAGGED[_version(reader)], tuple(_logs(job, reader, templates))),
+        outputs=RankOutputs("", TAGGED[_version(job, reader)], tuple(_logs(job, reader, templates))),
         by_address=many,
         followers=len(job.nodes) - 1,
     )
@@ -97,12 +97,12 @@ def _with_slots(job: Job, reader: Reader) -> Job:
 
 
 def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, server: ssh.Server | None) -> Process:
-    mpirun = _mpirun(reader)
+    mpirun = _mpirun(job, reader)
     process = launcher_process(job, reader, NAME, (mpirun,), _settings(job, reader))
     forwarded = _forwarded(reader, process.env)
     added = {name: value for name, value in _added(reader).items() if name not in reader.env}
     argv = templates.command(
-        "mpirun/command.j2", job=job, mpirun=mpirun, version=_version(reader), hostfile=hostfile, ssh=server.config if server else "",
+        "mpirun/command.j2", job=job, mpirun=mpirun, version=_version(job, reader), hostfile=hostfile, ssh=server.config if server else "",
         port=server.port if server else 0, forwarded=[name for name in forwarded if name != "LD_LIBRARY_PATH"], added=added,
         last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], btl=_btl(job, reader), extra=reader.get(EXTRA),
     )  # fmt: skip
@@ -110,16 +110,21 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
     return dataclasses.replace(process, argv=argv, deaf=True, carriers=CARRIERS)
 
 
-def _mpirun(reader: Reader) -> str:
+def _found(job: Job, reader: Reader) -> str | None:
+    """Where the process will find it: beside the user's interpreter first."""
+    return which(NAME, common_env(job, reader).get("PATH", reader.env.get("PATH", "")), reader.files)
+
+
+def _mpirun(job: Job, reader: Reader) -> str:
     """By its full path where the others would not find it: Open MPI then looks for its daemon there, on every node."""
-    found = which(NAME, reader.env.get("PATH", ""), reader.files)
+    found = _found(job, reader)
     return NAME if not found or folder_of(found) in SYSTEM_FOLDERS else found
 
 
-def _version(reader: Reader) -> str:
+def _version(job: Job, reader: Reader) -> str:
     if reader.given(VERSION):
         return reader.get(VERSION)
-    found = which(NAME, reader.env.get("PATH", ""), reader.files)
+    found = _found(job, reader)
     five = bool(found and reader.files.exists(join(folder_of(found), "prterun")))
     reader.note(VERSION.value, "5" if five else "4", "files" if found else "default")
     return "5" if five else "4"
@@ -133,7 +138,7 @@ def _played(job: Job) -> bool:
 def _btl(job: Job, reader: Reader) -> str:
     """Ways between ranks that Open MPI must not take. Those of two nodes with one host name would take each other's shared memory for
     their own, and crash."""
-    shared_memory = {"4": ",vader", "5": ",sm"}[_version(reader)]
+    shared_memory = {"4": ",vader", "5": ",sm"}[_version(job, reader)]
     return f"^openib{shared_memory if _played(job) else ''}"
 
 

@@ -115,8 +115,11 @@ def answers(job: Job, reader: Reader) -> Wait:
 def private_folder(job: Job, reader: Reader) -> str:
     """Not the log directory: platforms copy that to a place where others read it. That tells apart jobs of one name on one machine."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", job.name)[:80]
+    folder = absolute(reader.get(RUN_DIR), reader.cwd)
+    if re.search(r"\s", folder):
+        reader.problem(f"{reader.told(RUN_DIR)}: expected a folder without spaces: launchers take what is behind one for another option")
     logs = hashlib.sha256(job.log_dir.encode(errors="surrogateescape")).hexdigest()[:8]
-    return join(absolute(reader.get(RUN_DIR), reader.cwd), f"ranklaunch-{name}-{job.attempt}-{job.node_index}-{logs}")
+    return join(folder, f"ranklaunch-{name}-{job.attempt}-{job.node_index}-{logs}")
 
 
 def _given_keys(reader: Reader) -> tuple[str, str]:

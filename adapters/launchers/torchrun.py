@@ -94,9 +94,11 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
 
 
 def with_dollars_doubled(job: Job) -> Job:
-    """torch takes the words of a program for templates, of which it knows local_rank: it makes one dollar of two."""
+    """torch takes the words that it hands to Python or bash, and those behind any program, for templates, of which it knows local_rank:
+    it makes one dollar of two."""
     program = job.program
-    path, *args = (word.replace("$", "$$") for word in (program.path, *program.args))
+    args = [word.replace("$", "$$") for word in program.args]
+    path = program.path.replace("$", "$$") if program.is_python or program.is_shell else program.path
     return dataclasses.replace(job, program=dataclasses.replace(program, path=path, args=tuple(args)))
 
 

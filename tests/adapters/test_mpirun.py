@@ -293,3 +293,22 @@ KILLED_5 = "prterun noticed that process rank 1 with PID 4711 on node h1 exited 
 )
 def test_the_rank_that_failed_first(said: str, failure: Failure | None) -> None:
     assert mpirun.explain(said) == failure
+
+
+def test_mpirun_beside_the_interpreter_is_the_one_that_runs() -> None:
+    there = {"/opt/conda/bin/python": "", "/opt/conda/bin/mpirun": "", "/opt/conda/bin/prterun": "", "/usr/bin/mpirun": ""}
+    found = plan(2, files=there, PATH="/usr/bin:/bin", RANKLAUNCH_PYTHON="/opt/conda/bin/python")
+    assert argv(found)[:5] == ("/opt/conda/bin/mpirun", "-np", "4", "--hostfile", "/logs/attempt_1/hostfile")
+
+
+def test_known_hosts_at_the_usual_port_of_ssh() -> None:
+    keys = {index: {"ssh host key": f"{KEY} {index}"} for index in range(2)}
+    for port, first in (("22", "{} ssh-ed25519"), ("2222", "[{}]:2222 ssh-ed25519")):
+        env = helpers.modelarts(2, 2, 0, MY_SSHD_PORT=port)
+        request = Request(Program("train.py"), env, helpers.MemoryFiles(), {"method": "mpirun"}, "/", known=Known(shared=keys))
+        assert file(make_plan(request), "known_hosts").startswith(first.format(helpers.hosts(2)[0]))
+
+
+def test_a_folder_for_keys_with_a_space_is_refused() -> None:
+    with pytest.raises(ConfigError, match="RANKLAUNCH_RUN_DIR=/tmp/my runs: expected a folder without spaces"):
+        plan(2, RANKLAUNCH_RUN_DIR="/tmp/my runs")

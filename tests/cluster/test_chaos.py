@@ -294,7 +294,7 @@ def test_chaos(case: Case, launcher: Launcher, job: MakeJob, rows: Rows, record_
     check_codes(case, steps)
     check_verdicts(case, launcher, steps)
     if case.network and case.launched:
-        assert seconds < (SLOWLY_STOPPED_S if launcher.slow else STOPPED_S) + GRACE_S
+        assert seconds < (SLOWLY_STOPPED_S if launcher.slow or launcher.training else STOPPED_S) + GRACE_S
 
 
 def check_codes(case: Case, steps: Steps) -> None:

@@ -93,6 +93,14 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
     raise MissingProgramError(msg)
 
 
+def lift_limit(files: int) -> None:
+    """So many more open files for ranklaunch itself, as far as it may; ranks get what it was given."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        wanted = soft + files
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
 def require_program(plan: Plan) -> None:
     """Raises MissingProgramError where the user's program is not there."""
     program = plan.job.program

@@ -150,7 +150,7 @@ class Launchers:
         if not child.alive or self._host.ending:
             return
         now = self._loop.clock()
-        if not child.ranks():
+        if not child.process.carriers and not child.ranks():  # with carriers they may be on other nodes
             for target in tree.descendants(child.identity.pid):
                 tree.send(target, signal.SIGTERM)
         alone_since = None if tree.descendants(child.identity.pid) else alone_since or now

@@ -104,10 +104,9 @@ class Stopper:
 
     def _carried(self) -> list[tree.Identity]:
         """Ranks that came here through a service: another node's mpirun has started them."""
-        if any(True for _ in self._leaders()):
-            return []
         carriers = [name for child in self._helpers() for name in child.process.carriers]
-        return tree.carried(os.getpid(), carriers) if carriers else []
+        leaders = {child.identity for child in self._leaders()}
+        return [each for each in tree.carried(os.getpid(), carriers) if each not in leaders] if carriers else []
 
     def _serving(self) -> bool:
         """Whether something that came here through a service is left: a rank, or the daemon that will tell of its end."""

@@ -80,6 +80,7 @@ class Supervisor:
         self._memory_before = memory.look()
         self._running: dict[int, Child] = {}
         self._known = Known()
+        self._private = ""  # the folder of that name that this run has made
         self._waited: set[tuple[str, str]] = set()
         self._finishes: list[Finish] = []
         self._finished = False  # this node's ranks have succeeded
@@ -123,8 +124,8 @@ class Supervisor:
         verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._ended, evidence, self._started)
         self._report(verdict)
         self._nodes.finish()
-        if self.plan.private:
-            shutil.rmtree(self.plan.private, ignore_errors=True)
+        if self._private:
+            shutil.rmtree(self._private, ignore_errors=True)
         return verdict
 
     def say(self, text: str) -> None:
@@ -138,7 +139,7 @@ class Supervisor:
 
     def _check(self) -> None:
         """What would fail after the waits fails before them, unless a preparing step may still bring it."""
-        if not self.plan.prepare:
+        if not any(step.brings for step in self.plan.prepare):
             self._require()
 
     def _require(self) -> None:
@@ -199,6 +200,7 @@ class Supervisor:
             self.say(f"warning: {warning}")
         if self.plan.private:
             make_private(self.plan.private)
+            self._private = self.plan.private
         self._write(self.plan.files)
 
     def _write(self, files: tuple[File, ...]) -> None:
@@ -238,6 +240,8 @@ class Supervisor:
     def _launch(self) -> None:
         """Services first: what the processes need of them, on this node and the others, is waited for."""
         self._require()
+        if self.plan.outputs:
+            children.lift_limit(len(self.plan.outputs.logs))
         if self.plan.outputs and self.plan.outputs.folder:
             self._follow()
         self._start_all(self.plan.services)
@@ -488,7 +492,12 @@ class Supervisor:
         return self._demux
 
     def _output_of(self, log: RankLog) -> Output:
-        return self._output((log.log,), log.tag, log.key if log.rank is None else f"rank {log.rank}")
+        name = log.key if log.rank is None else f"rank {log.rank}"
+        try:
+            return self._output((log.log,), log.tag, name)
+        except OSError as error:  # no descriptor left, for one of very many ranks
+            self._on_trouble(f"cannot write {log.log}: {error.strerror}; its lines go to the console only")
+            return self._output((), log.tag, name)
 
     def _follow(self) -> None:
         assert self.plan.outputs

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 NAME_BYTES = 15
+SHELLS = ("sh", "bash", "dash")
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -98,15 +99,17 @@ def names_below(root: int) -> list[str]:
 
 
 def carried(root: int, carriers: Collection[str]) -> list[Identity]:
-    """Living processes below root that are no carriers, and between which and root there is nothing but carriers."""
+    """Living processes below root that are no carriers, and between which and root there is nothing but carriers. A shell is one below
+    a session of sshd only: elsewhere it is a rank that is a script."""
     below = _by_parent()
     names = {carrier[:NAME_BYTES] for carrier in carriers}
     result: list[Identity] = []
-    parents = [root]
+    parents = [(root, "")]
     while parents:
-        for pid, found in below.get(parents.pop(), ()):
-            if found.name in names:
-                parents.append(pid)
+        parent, name = parents.pop()
+        for pid, found in below.get(parent, ()):
+            if found.name in names and (found.name not in SHELLS or name.startswith("sshd")):
+                parents.append((pid, found.name))
             elif found.state not in "ZX":
                 result.append(Identity(pid, found.start))
     return result
