@@ -65,6 +65,7 @@ PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 test: .venv/.installed-examples .venv/.installed-test ## run the tests, about five minutes
 	$(PYTEST) -m "not chaos and not launchers"
 
+test-launchers: WORKERS = 3
 test-launchers: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "chaos or launchers"
