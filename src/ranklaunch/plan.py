@@ -52,8 +52,7 @@ class Process:
     a regular expression for what it writes for each of the node's ranks, in their order, as it starts them, with the group pid; "" where
     it is not needed for knowing which rank has ended how. impatient: it kills all its ranks as soon as one has ended, so it is halted
     while they are being ended. repeats: what it writes to its standard output is in the files of its ranks too, and goes nowhere.
-    may_end: a service that may end with 0 before the processes do. quiet: its lines go to its log only. brings: a step
-    of the user's, which may bring what the processes need. alone_s: how long a launcher may
+    may_end: a service that may end with 0 before the processes do. quiet: its lines go to its log only. alone_s: how long a launcher may
     go on after the last of its ranks has ended; 0: for ever.
     """
 
@@ -77,7 +76,6 @@ class Process:
     repeats: bool = False
     may_end: bool = False
     quiet: bool = False
-    brings: bool = False
     alone_s: float = 0.0
 
 

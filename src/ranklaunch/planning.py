@@ -181,8 +181,7 @@ def _beside(folder: str, name: str) -> str:
 
 def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process:
     log = join(base.attempt_dir(job), f"{name}.log")
-    env, gone = base.common_env(job, reader), misleading(reader.env)
-    return Process(name=name, argv=argv, log=log, env=env, unset=gone, tag=f"[{name}] ", brings=True)
+    return Process(name=name, argv=argv, log=log, env=base.common_env(job, reader), unset=misleading(reader.env), tag=f"[{name}] ")
 
 
 def _say_unused(plan: Plan, reader: Reader) -> None:

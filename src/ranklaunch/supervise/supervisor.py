@@ -139,7 +139,7 @@ class Supervisor:
 
     def _check(self) -> None:
         """What would fail after the waits fails before them, unless a preparing step may still bring it."""
-        if not any(step.brings for step in self.plan.prepare):
+        if not self.plan.prepare:
             self._require()
 
     def _require(self) -> None:
