@@ -65,6 +65,10 @@ class LauncherJob:
         kept = ("PATH", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
         hosts = ",".join(each.name for each in self._hosts)
         home = {"HOME": str(self.folder), "LANG": "C", "OMP_NUM_THREADS": "1"}
+        # Open MPI's own folder, which is called after the host and the process: hosts of other tests have the same names.
+        (self.folder / "t").mkdir(exist_ok=True)
+        (self.folder / "t").chmod(0o1777)
+        home["OMPI_MCA_orte_tmpdir_base"] = home["OMPI_MCA_btl_vader_backing_directory"] = str(self.folder / "t")
         return {
             **{name: os.environ[name] for name in kept if name in os.environ}, **home,
             "RANKLAUNCH_HOSTS": hosts, "RANKLAUNCH_NODE": str(host.index),

@@ -150,6 +150,9 @@ class Steps:
         kept = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
         env = {name: os.environ[name] for name in kept if name in os.environ}
         hosts = ",".join(host.name for host in self._hosts)
+        # Open MPI's own folder, which is called after the host and the process: hosts of other tests have the same names.
+        (self._folder / "t").mkdir(exist_ok=True)
+        env["OMPI_MCA_orte_tmpdir_base"] = env["OMPI_MCA_btl_vader_backing_directory"] = str(self._folder / "t")
         env.update(LANG="C", OMP_NUM_THREADS="1", RANKLAUNCH_HOSTS=hosts, RANKLAUNCH_NODE=str(index), CHAOS_NODE=str(index))
         if self._launcher.ps:
             env.update(self._tasks(index))
