@@ -89,6 +89,7 @@ SAMPLES = {
     "torch-process-group-missing": "ValueError: Default process group has not been initialized",
     "torch-spawned-process-failed": "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
     "torch-distributed-failed": "torch.distributed.DistNetworkError: no reason given",
+    "torch-process-group-left": "terminate called without an active exception",
     "torch-name-not-resolved": "[W socket.cpp:601] [c10d] The IPv6 network addresses of (worker-0, 29500) cannot be retrieved ("
     "gai error: -2 - Name or service not known).",
     "ray-actor-died": "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
@@ -301,6 +302,13 @@ def test_earliest_cause_wins() -> None:
     full = "OSError: [Errno 28] No space left on device"
     assert name_of(f"{full}\n{OOM}\n") == "no-space-left"
     assert name_of(f"{OOM}\n{full}\n") == "cuda-out-of-memory"
+
+
+def test_what_a_process_says_on_its_way_out_explains_only_what_nothing_else_does() -> None:
+    aftermath = "terminate called without an active exception\n"
+    assert name_of(aftermath) == "torch-process-group-left"
+    assert name_of(FRAMES + LOST + "\n" + aftermath) == "gloo-peer-connection-lost"
+    assert name_of(f"{FRAMES}my.package.Trouble: no\n{aftermath}") == UNCAUGHT
 
 
 def test_line_belongs_to_its_most_specific_entry() -> None:

@@ -7,11 +7,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from ranklaunch.supervise.launchers import TELL_S, Launchers
 from ranklaunch.supervise.loop import Loop
-from ranklaunch.supervise.ranks import Ranks, Watched
+from ranklaunch.supervise.ranks import Announced, Watched
 
 PATTERN = r"\bprocess (?P<pid>[0-9]+) spawned"
 NUMBERS = range(4, 7)
@@ -35,7 +39,7 @@ class Scene:
         self.loop = Loop()
         self.told = False
         self.ends: list[int] = []
-        self.ranks = Ranks(PATTERN, NUMBERS, self.loop, lambda rank: self.ends.append(rank.rank), lambda: self.told)
+        self.ranks = Announced(PATTERN, NUMBERS, self.loop, lambda rank: self.ends.append(rank.rank), lambda: self.told)
         self.popen = subprocess.Popen(
             [sys.executable, "-c", LAUNCHER, *[EXITS] * len(NUMBERS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -129,3 +133,20 @@ def test_no_more_than_expected(scene: Scene) -> None:
     """What a rank writes may look like the launcher's own words."""
     scene.ranks.read(scene.said + b"process 1 spawned with command: none\n")
     assert len(scene.ranks.alive) == 3
+
+
+def test_a_launcher_that_was_faster_has_a_moment_to_tell(scene: Scene) -> None:
+    """As long as it may still say how a rank of it ended, which nobody else knows."""
+    child: Any = SimpleNamespace(announced=None, below=scene.ranks)
+    launchers = Launchers(Mock(), {1: child}, scene.loop, Mock(), Mock())
+    scene.ranks.read(scene.said)
+    assert launchers.silent_s() == 0
+    for index in range(3):
+        scene.kill(index)
+    scene.ask()
+    launchers.look()
+    assert [rank.code for rank in scene.ranks.unknown] == [None] * 3
+    assert 0 < launchers.silent_s() <= TELL_S
+    for rank in scene.ranks.unknown:
+        rank.ended_at -= TELL_S
+    assert launchers.silent_s() == 0

@@ -11,7 +11,7 @@ FAMILIES: dict[str, tuple[KnownError, ...]] = {
     "NCCL": (*nccl.ERRORS, *nccl.VAGUE),
     "Gloo": (*gloo.ERRORS, *gloo.VAGUE),
     "MPI": (*mpi.ERRORS, *mpi.REPORTS),
-    "PyTorch": (*torch.ERRORS, *torch.VAGUE, *torch.REPORTS),
+    "PyTorch": (*torch.ERRORS, *torch.VAGUE, *torch.AFTERMATH, *torch.REPORTS),
     "MindSpore": (*mindspore.ERRORS, *mindspore.REPORTS),
     "TensorFlow": tensorflow.WAITS,
     "System": (*system.LIBRARIES, *system.ERRORS, *system.VAGUE),
@@ -21,7 +21,11 @@ FAMILIES: dict[str, tuple[KnownError, ...]] = {
 # What a launcher says of its processes. Its tracebacks are not those of the program.
 REPORTS = (*mpi.REPORTS, *torch.REPORTS, *mindspore.REPORTS)
 # Any other entry of the same kind wins over these.
-LAST = (*ascend.VAGUE, *nccl.VAGUE, *gloo.VAGUE, *torch.VAGUE, *system.VAGUE, *tensorflow.WAITS, *REPORTS, python.UNCAUGHT)
+LAST = (
+    *ascend.VAGUE, *nccl.VAGUE, *gloo.VAGUE, *torch.VAGUE, *system.VAGUE, *tensorflow.WAITS, *REPORTS, python.UNCAUGHT, *torch.AFTERMATH,
+)  # fmt: skip
+# They count only where nothing else is known.
+AFTERMATH = torch.AFTERMATH
 # They count only where the program did not go on after them.
 SURVIVABLE = (*system.LIBRARIES, *python.ERRORS)
 

@@ -1,7 +1,7 @@
 """From the last output of a rank to the entry that explains its end best.
 
-A line belongs to the first entry that matches it. Then causes win over consequences; of one kind the entries of
-ranklaunch.catalogue.families.LAST come last; otherwise the earliest line wins.
+A line belongs to the first entry that matches it. Then causes win over consequences, and anything over an AFTERMATH; of one kind the
+entries of ranklaunch.catalogue.families.LAST come last; otherwise the earliest line wins.
 
 Every pattern is searched in the whole text at once, which is far faster than line by line; no pattern matches the end of a line.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ranklaunch.catalogue import python
 from ranklaunch.catalogue.entry import CAUSE, KnownError
-from ranklaunch.catalogue.families import ERRORS, LAST, REPORTS, SURVIVABLE, WAITS
+from ranklaunch.catalogue.families import AFTERMATH, ERRORS, LAST, REPORTS, SURVIVABLE, WAITS
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
 _LONGEST_TEXT = 65536  # characters, of the end
@@ -42,8 +42,8 @@ def find(text: str) -> Finding | None:
     return Finding(claims[best], _shown(lines.told[best], _compiled(claims[best])))
 
 
-def _rank(error: KnownError) -> tuple[bool, bool]:
-    return error.kind != CAUSE, error in LAST
+def _rank(error: KnownError) -> tuple[bool, bool, bool]:
+    return error in AFTERMATH, error.kind != CAUSE, error in LAST
 
 
 def _claims(lines: Lines) -> dict[int, KnownError]:

@@ -222,6 +222,17 @@ VAGUE: tuple[KnownError, ...] = (
         "https://docs.pytorch.org/docs/stable/distributed.html",
     ),
 )
+# What a process also says that has ended for another reason: any other entry wins.
+AFTERMATH: tuple[KnownError, ...] = (
+    KnownError(
+        "torch-process-group-left",
+        r"^terminate called without an active exception",
+        CAUSE,
+        "The process ended while a thread written in C++ was still at work: mostly one of a process group that was not destroyed.",
+        "End the program with torch.distributed.destroy_process_group() (Accelerate: accelerator.end_training()).",
+        "https://github.com/pytorch/pytorch/issues/190489",
+    ),
+)
 # What a launcher says of its processes: any other consequence wins, and its tracebacks are not those of the program.
 REPORTS: tuple[KnownError, ...] = (
     KnownError(

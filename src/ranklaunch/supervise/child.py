@@ -13,7 +13,7 @@ from ranklaunch.settings import clipped
 from ranklaunch.supervise import tree
 from ranklaunch.supervise.below import Below
 from ranklaunch.supervise.output import PipeReader
-from ranklaunch.supervise.ranks import Ranks
+from ranklaunch.supervise.ranks import Announced
 from ranklaunch.supervise.signals import Signals, block, unblock
 
 CANNOT_EXECUTE = 126  # as shells say it
@@ -36,7 +36,7 @@ class Child:
     said: bytes | None = None  # the last of its output when what it writes stopped to count
     signalled: list[int] = field(default_factory=list)
     below: Below | None = None
-    announced: Ranks | None = None
+    announced: Announced | None = None
     ends_ranks: bool = False
 
     @property

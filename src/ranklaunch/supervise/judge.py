@@ -170,6 +170,8 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     seen = list(_of_ranks(plan, child, evidence))
     if seen:
         yield from seen
+        if child.below:
+            yield from _below(plan, child, seen[0].exit_code, {suspect.culprit.rank for suspect in seen if suspect.culprit}, evidence)
         return
     told = _placed_by(child, evidence.explain(child.process, text))
     failure = told or Failure(child.process.rank, child.code, child.signal, child.identity.pid)
@@ -186,8 +188,10 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
 
 
 def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
-    """The ranks of a launcher of which it was seen how they ended, judged like processes of our own."""
-    for rank in child.announced.ended if child.announced else ():
+    """The ranks of a launcher of which it was seen how they ended, judged like processes of our own; where a launcher tells more of
+    them, those of one that was ended before it could."""
+    ranks = child.announced or (child.below if child.signalled else None)
+    for rank in ranks.ended if ranks else ():
         lines = evidence.last_lines_of_rank(rank.rank)
         error = known("\n".join(lines))
         if rank.failed or (rank.code and not rank.signal and error and error.kind != blame.CONSEQUENCE):

@@ -13,18 +13,19 @@ from ranklaunch.blame import Finish
 from ranklaunch.errors import WaitError
 from ranklaunch.plan import Plan
 from ranklaunch.supervise import judge, tree
-from ranklaunch.supervise.below import Below, End
+from ranklaunch.supervise.below import Below
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
-from ranklaunch.supervise.ranks import Ranks, Watched
+from ranklaunch.supervise.ranks import Announced, Watched
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.signals import name_of
 from ranklaunch.supervise.stop import LEADERS_SHARE
 
 LOOK_AT_LAUNCHER_S = 0.25
 ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
+TELL_S = 1.0  # for a launcher to say that a rank of it has failed, from the end of that on
 SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end, after a failure
 LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
@@ -63,15 +64,16 @@ class Launchers:
     def watch(self, child: Child) -> None:
         """From its start on."""
         process, plan = child.process, self._host.plan
+        told = lambda: child.ends_ranks or self._host.stopping  # noqa: E731
         if process.spawned:
-            child.announced = Ranks(
-                process.spawned, plan.job.node.ranks, self._loop,
-                on_end=lambda rank: self._on_announced_end(child, rank), told=lambda: child.ends_ranks or self._host.stopping,
+            child.announced = Announced(
+                process.spawned, plan.job.node.ranks, self._loop, lambda rank: self._on_announced_end(child, rank), told
             )  # fmt: skip
         elif process.ranks_below and plan.outputs:
             child.below = Below(
-                child.identity, process.ranks_below, plan.outputs, self._loop, self._on_start(child), lambda end: self._on_end(child, end)
-            )
+                child.identity, process.ranks_below, plan.outputs, self._loop, self._on_start(child),
+                lambda rank: self._on_end(child, rank), told,
+            )  # fmt: skip
         if process.alone_s:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child))
 
@@ -89,10 +91,20 @@ class Launchers:
         failing = any(text.encode() in said for text in child.process.failing)
         if self._host.ending or child.signalled or child.ends_ranks or not failing:
             return
-        if child.announced:
-            child.announced.look()
+        self.look()
         child.ends_ranks = True
         self._fails(child, f"{child.process.name} says that a rank of it has failed")
+
+    def look(self) -> None:
+        """At ranks of whose end the loop has not heard yet: whether they ended by themselves is known only before they are told to."""
+        for child in self._children.values():
+            for ranks in filter(None, (child.announced, child.below)):
+                ranks.look()
+
+    def silent_s(self) -> float:
+        """How long a launcher has from now on to tell of a rank that it knows to have ended, and nobody else how; 0: there is none."""
+        ended = [rank.ended_at for child in self._children.values() if child.below for rank in child.below.unknown]
+        return max(0.0, max(ended) + TELL_S - self._loop.clock()) if ended else 0.0
 
     def on_exit(self, child: Child) -> None:
         if child.below:
@@ -114,12 +126,12 @@ class Launchers:
         if rank.failed and not self._host.ending:
             self._host.fail(Ending("failed", rank.code or 0, "", child, rank))
 
-    def _on_end(self, child: Child, end: End) -> None:
+    def _on_end(self, child: Child, rank: Watched) -> None:
         """Seen here before its launcher says so, or where that is told to say nothing."""
         if not child.process.impatient:
             return
-        self._note_end(end.rank, end.pid, end.code, end.signal, end.at)
-        if end.code and not self._host.ending:
+        self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
+        if rank.code and not self._host.ending:
             self._fails(child, f"a rank of {child.process.name} has failed")
 
     def _note_end(self, rank: int, pid: int, code: int | None, number: int, at: float) -> None:

@@ -1,7 +1,8 @@
-"""The ranks that a launcher has started, known from what it writes as it starts them, and watched until they end.
+"""The ranks that a launcher has started, watched until they end.
 
-A launcher may say less of its ranks than the kernel does: DeepSpeed's names the code with which one ended, and not which. A pidfd tells
-when a process has ended, also where it is another's child, and /proc has how, for as long as its parent has not asked for that.
+A launcher may say less of its ranks than the kernel does, and later: torchrun's names them by pid, DeepSpeed's tells the code with which
+one ended, and not which. A pidfd tells when a process has ended, also where it is another's child, and /proc has how, for as long as its
+parent has not asked for that.
 """
 
 from __future__ import annotations
@@ -48,18 +49,13 @@ class Watched:
 
 
 class Ranks:
-    """pattern: of what the launcher writes for each rank that it starts, in the order of `numbers`, with the group pid. on_end: told
-    of each rank that has ended. told: whether they have been told to."""
+    """on_end: told of each rank that has ended. told: whether they have been told to."""
 
-    def __init__(
-        self, pattern: str, numbers: Sequence[int], loop: Loop, on_end: Callable[[Watched], None], told: Callable[[], bool]
-    ) -> None:
+    def __init__(self, loop: Loop, on_end: Callable[[Watched], None], told: Callable[[], bool]) -> None:
         self.ended: list[Watched] = []  # in that order
-        self._told = told
-        self._pattern = re.compile(pattern.encode())
-        self._numbers = numbers
         self._loop = loop
         self._on_end = on_end
+        self._told = told
         self._all: dict[int, Watched] = {}
 
     @property
@@ -76,15 +72,6 @@ class Ranks:
     def alive(self) -> list[Watched]:
         return [rank for rank in self._all.values() if not rank.ended]
 
-    def read(self, said: bytes) -> None:
-        """The last of what the launcher has written, again and again."""
-        if len(self._all) >= len(self._numbers) or not hasattr(os, "pidfd_open"):
-            return
-        for found in self._pattern.finditer(said):
-            pid = int(found["pid"])
-            if pid not in self._all and len(self._all) < len(self._numbers):
-                self._watch(pid)
-
     def look(self) -> None:
         """At those of which the loop has not heard yet."""
         for rank in self.alive:
@@ -92,18 +79,25 @@ class Ranks:
             if not found or found.state in "ZX":
                 self._end(rank)
 
-    def _watch(self, pid: int) -> None:
-        rank = Watched(self._numbers[len(self._all)], tree.identify(pid))
+    def close(self) -> None:
+        """No more of them is wanted to be known."""
+        for rank in self.alive:
+            self._forget(rank)
+
+    def _watch(self, number: int, identity: tree.Identity) -> bool:
+        """False where this system has no way to."""
+        rank = Watched(number, identity)
         try:
-            rank.pidfd = os.pidfd_open(pid)
+            rank.pidfd = os.pidfd_open(identity.pid)
         except ProcessLookupError:
-            self._all[pid] = rank
+            self._all[identity.pid] = rank
             self._end(rank)
-        except OSError:  # a kernel before 5.3, a sandbox without the call, no descriptor left
-            self._numbers = ()
+        except (AttributeError, OSError):  # Python 3.8, a kernel before 5.3, a sandbox without the call, no descriptor left
+            return False
         else:
-            self._all[pid] = rank
+            self._all[identity.pid] = rank
             self._loop.on_readable(rank.pidfd, lambda: self._end(rank))
+        return True
 
     def _end(self, rank: Watched) -> None:
         if rank.ended:
@@ -111,8 +105,34 @@ class Ranks:
         rank.status = tree.wait_status(rank.identity)
         rank.ended, rank.ended_at = True, self._loop.clock()
         rank.by_itself = not self._told()
+        self._forget(rank)
+        self.ended.append(rank)
+        self._on_end(rank)
+
+    def _forget(self, rank: Watched) -> None:
         if rank.pidfd >= 0:
             self._loop.forget(rank.pidfd)
             os.close(rank.pidfd)
-        self.ended.append(rank)
-        self._on_end(rank)
+            rank.pidfd = -1
+
+
+class Announced(Ranks):
+    """Known from what their launcher writes as it starts them. pattern: of that, in the order of `numbers`, with the group pid."""
+
+    def __init__(
+        self, pattern: str, numbers: Sequence[int], loop: Loop, on_end: Callable[[Watched], None], told: Callable[[], bool]
+    ) -> None:
+        super().__init__(loop, on_end, told)
+        self._pattern = re.compile(pattern.encode())
+        self._numbers = numbers
+
+    def read(self, said: bytes) -> None:
+        """The last of what the launcher has written, again and again."""
+        if len(self._all) >= len(self._numbers):
+            return
+        for found in self._pattern.finditer(said):
+            pid = int(found["pid"])
+            if pid in self._all or len(self._all) >= len(self._numbers):
+                continue
+            if not self._watch(self._numbers[len(self._all)], tree.identify(pid)):
+                self._numbers = ()

@@ -435,7 +435,13 @@ class Supervisor:
 
     def on_stop(self, judgement: Judgement) -> None:
         """Another node has failed. Where a rank of this one has too, its launcher is about to say more."""
-        if self.ending is None and not self._launchers.failing:
+        if self.ending is not None or self._launchers.failing:
+            return
+        self._launchers.look()
+        silent_s = self._launchers.silent_s()
+        if silent_s:
+            self._loop.after(silent_s, lambda: self.on_stop(judgement))
+        else:
             self.say(f"stopping, at most {self.plan.limits.grace_s:g} s: {judgement.reason}")
             self._end_by(judgement)
 

@@ -1,0 +1,44 @@
+"""torchrun for real on two hosts, where it is too slow to say what became of its ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cluster_hosts import Hosts
+from launcher_jobs import LauncherJob
+from supervise_helpers import command_of
+
+# The last rank waits to be killed; rank 0 dies of that.
+PROGRAM = """
+import os, pathlib, sys, time
+print("ready", os.getpid(), flush=True)
+while os.environ["RANK"] != "0" or not pathlib.Path("killed").exists():
+    time.sleep(0.02)
+sys.exit("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.77.0.11]:1234")
+"""
+
+pytestmark = pytest.mark.launchers
+
+
+def test_a_rank_that_was_killed_is_known_before_torchrun_says_so(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """Another node's word to stop comes first here, and torchrun, which is held up, says nothing at all."""
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM)
+    job = LauncherJob(hosts(2), tmp_path, "torchrun")
+    job.start(program)
+    for node in (0, 1):
+        job.said(node, "ready", times=2)
+    commands = {pid: command_of(pid) for pid in job.nodes[1].host.pids()}
+    (torchrun,) = [pid for pid, command in commands.items() if "--rdzv_backend=static" in command]
+    ranks = [pid for pid, command in commands.items() if command.endswith(f" -u {program}")]
+    assert len(ranks) == 2, commands
+    os.kill(torchrun, signal.SIGSTOP)
+    os.kill(ranks[0], signal.SIGKILL)
+    (tmp_path / "killed").touch()
+    culprit = job.end(137)["culprit"]
+    assert (culprit["node"], culprit["signal"]) == (1, "SIGKILL")
+    assert culprit["rank"] in (2, 3)
