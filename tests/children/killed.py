@@ -1,6 +1,6 @@
-"""killed.py [--signal NAME] [--after S] [--rank R]: prints "ready", then kills itself; with --rank, only rank R does.
+"""killed.py [--signal NAME] [--after S] [--when FILE] [--rank R]: prints "ready", then kills itself; with --rank, only rank R does.
 
-NAME is SIGKILL unless given; the other ranks sleep.
+NAME is SIGKILL unless given; the other ranks sleep. With --when, once FILE is there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--signal", default="SIGKILL", metavar="NAME", choices=[each.name for each in signal.Signals])
 parser.add_argument("--after", type=float, default=0, metavar="S")
+parser.add_argument("--when", metavar="FILE")
 parser.add_argument("--rank", metavar="R")
 options, _ = parser.parse_known_args()
 chosen = signal.Signals[options.signal]
@@ -25,5 +26,7 @@ print("ready", flush=True)
 if options.rank not in {None, os.environ.get("RANK", os.environ.get("RANK_ID"))}:
     time.sleep(600)
 time.sleep(options.after)
+while options.when and not os.path.exists(options.when):
+    time.sleep(0.02)
 os.kill(os.getpid(), chosen)
 time.sleep(600)  # only a signal that does not kill, such as SIGSTOP, comes here
