@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 from collections.abc import Iterator, Mapping
 
@@ -19,6 +18,7 @@ from ranklaunch.settings import Reader
 from ranklaunch.supervise.record import Record, now
 from ranklaunch.supervise.signals import Signals
 from ranklaunch.supervise.supervisor import Supervisor
+from ranklaunch.values import replace
 from ranklaunch.verdict import Verdict
 
 DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
@@ -29,7 +29,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     options.add_shared(parser)
     given = options.read(parser, argv, env)
     # Whatever the environment says of another account: sshd goes by the one that the process has.
-    given = dataclasses.replace(given, request=dataclasses.replace(given.request, account=options.own_account()))
+    given = replace(given, request=replace(given.request, account=options.own_account()))
     with _recorded(given.request):
         plan = planning.make_plan(given.request)
         record = Record(attempt_dir(plan.job), _reader(given.request).get(TERMINATION_LOG))
@@ -38,7 +38,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     gc.enable()
     record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
-    again = dataclasses.replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
+    again = replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
     supervisor = Supervisor(
         plan,
         env=given.request.env,
@@ -46,7 +46,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         signals=signals,
         record=record,
         guard=guard,
-        replan=lambda known: planning.make_plan(dataclasses.replace(again, known=known)),
+        replan=lambda known: planning.make_plan(replace(again, known=known)),
         explain=lambda process, tail: LAUNCHERS[plan.method].explain(tail),
     )
     return supervisor.run().exit_code

@@ -8,7 +8,6 @@ import os
 import pwd
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
 from ranklaunch import reading
@@ -18,6 +17,7 @@ from ranklaunch.files import NoFiles
 from ranklaunch.job import Program
 from ranklaunch.planning import Request, every_variable
 from ranklaunch.settings import ROOT_ACCOUNT, Account, Reader, Variable
+from ranklaunch.values import Value
 
 MOST_ENV_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z_][^=\s]*")  # shells export functions as BASH_FUNC_x%%
@@ -64,8 +64,7 @@ def help_of(variable: Variable[object]) -> str:
     return f"{variable.meaning} [{', '.join(variable.names)}]".replace("%", "%%")
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(Value):
     """A parsed command line. own: reads this process's own environment, also where the job's comes from a file."""
 
     request: Request

@@ -15,7 +15,6 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ranklaunch import blame, reading, settings, tasks
 from ranklaunch.adapters.launchers import tensorflow
@@ -32,6 +31,7 @@ from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.signals import Signals
 from ranklaunch.supervise.supervisor import Supervisor
 from ranklaunch.tasks import PS, WORKER
+from ranklaunch.values import Value
 
 JOB = "modelarts-job-simulated"
 PLATFORM = "simulate"
@@ -71,8 +71,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     return supervisor.run().exit_code
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(Value):
     """The containers that are played. slots: of the workers, which come first. ports: of TensorFlow's workers and ps, () for a job of
     workers alone. table: path of the rank table, "" where the method has none."""
 

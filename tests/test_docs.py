@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import importlib.util
@@ -27,6 +26,7 @@ from ranklaunch.errors import EXIT_CODES
 from ranklaunch.job import Job
 from ranklaunch.planning import every_variable
 from ranklaunch.reading import ALL_NODES, FORMAT
+from ranklaunch.values import fields
 
 ROOT = helpers.ROOT
 DOCS = ROOT / "docs"
@@ -169,7 +169,7 @@ def test_every_field_of_a_plan_is_named() -> None:
     named = {name for cell in re.findall(r"^\| ([a-z_, ]+) \|", page, re.MULTILINE) for name in cell.split(", ")}
     layout = megatron.as_json(megatron.Layout(8, tp=2, ep=2))
     parts = (data, data["job"], data["processes"][0], data["values"][0], data["waits"][0], data["muster"], layout)
-    shapes = {name for part in parts for name in part} | {field.name for field in dataclasses.fields(plan.File)}
+    shapes = {name for part in parts for name in part} | set(fields(plan.File))
     assert shapes - named == set()
     assert named - shapes == {"field"}
     assert {name for name in (*data["limits"], *data["job"]["nodes"][0]) if name not in page} == set()
@@ -178,9 +178,9 @@ def test_every_field_of_a_plan_is_named() -> None:
 
 def test_every_field_of_a_verdict_is_named() -> None:
     page = TEXTS[DOCS / "supervision.md"]
-    fields = [field.name for kind in (verdict.Verdict, verdict.Culprit, verdict.Victim) for field in dataclasses.fields(kind)]
-    assert {name for name in fields if not re.search(rf'"{name}"', page)} == set()
-    culprit = {f"culprit.{field.name}" for field in dataclasses.fields(verdict.Culprit)}
+    names = [name for kind in (verdict.Verdict, verdict.Culprit, verdict.Victim) for name in fields(kind)]
+    assert {name for name in names if not re.search(rf'"{name}"', page)} == set()
+    culprit = {f"culprit.{name}" for name in fields(verdict.Culprit)}
     assert {name for name in culprit if name not in page} == set()
     assert verdict.SCHEMA in page
 
@@ -196,9 +196,7 @@ def test_every_event_is_named() -> None:
 
 def test_templates_page_knows_the_job() -> None:
     page = TEXTS[DOCS / "templates.md"]
-    names = {field.name for field in dataclasses.fields(Job)} | {
-        name for name, value in vars(Job).items() if isinstance(value, (property, functools.cached_property))
-    }
+    names = set(fields(Job)) | {name for name, value in vars(Job).items() if isinstance(value, (property, functools.cached_property))}
     assert {name for name in names if f"job.{name}" not in page} == set()
     assert {name for name in re.findall(r"\bjob\.([a-z_]+)", page) if name not in names | {"nope"}} == set()
     shipped = {str(path.relative_to(ROOT)) for path in ROOT.glob("templates/**/*.j2")}

@@ -52,6 +52,7 @@ WHEEL = {
     "ranklaunch/show.py",
     "ranklaunch/simple_templates.py",
     "ranklaunch/tasks.py",
+    "ranklaunch/values.py",
     "ranklaunch/verdict.py",
     "ranklaunch/adapters/__init__.py",
     "ranklaunch/adapters/launchers/__init__.py",

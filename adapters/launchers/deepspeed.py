@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 
@@ -15,6 +14,7 @@ from ranklaunch.job import Job, Node
 from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 
 NAME = "deepspeed"
@@ -47,9 +47,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         return _on_each_node(job, reader, templates, extra)
     hostfile = _hostfile(job, templates)
     argv = _command(job, reader, templates, by, hostfile, "")
-    process = dataclasses.replace(
-        launcher_process(job, reader, NAME, argv, failing=FAILING, deaf=True), carriers=(*remote.CARRIERS, *ssh.CARRIERS)
-    )
+    process = replace(launcher_process(job, reader, NAME, argv, failing=FAILING, deaf=True), carriers=(*remote.CARRIERS, *ssh.CARRIERS))
     shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
     own = Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), shows=shows)
     return remote.plan(job, reader, templates, own, process, hostfile)

@@ -5,7 +5,6 @@ The other nodes have no process of their own beside the job's sshd; they follow 
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shlex
 
@@ -19,6 +18,7 @@ from ranklaunch.plan import File, Plan, Process, Wait
 from ranklaunch.reading import WAIT_S
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import replace
 
 OWN_NODE = "no_ssh"
 PDSH, SLURM = "pdsh", "slurm"
@@ -47,20 +47,20 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     by = reader.get(BY)
     _refuse(job, reader, by)
     server = ssh.server(job, reader, templates) if by != SLURM else None
-    own = dataclasses.replace(own, followers=len(job.nodes) - 1)
+    own = replace(own, followers=len(job.nodes) - 1)
     if server:
-        own = dataclasses.replace(
+        own = replace(
             own, files=server.files, prepare=server.prepare, services=(server.service,), offers=server.offers, private=server.private
         )
     if job.node_index:
         return own
     hosts = Wait("hosts", ",".join(node.host for node in job.nodes), reader.get(WAIT_S))
     if not server:
-        return dataclasses.replace(own, processes=(process,), files=(hostfile,), waits=(hosts,))
+        return replace(own, processes=(process,), files=(hostfile,), waits=(hosts,))
     forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(reader, by, process))
-    return dataclasses.replace(
+    return replace(
         own,
-        processes=(dataclasses.replace(process, env={**process.env, **_ways(reader, process, server), "DS_ENV_FILE": forwarded.path}),),
+        processes=(replace(process, env={**process.env, **_ways(reader, process, server), "DS_ENV_FILE": forwarded.path}),),
         files=(*own.files, hostfile, forwarded, _ssh_program(reader, server)),
         waits=(hosts, ssh.answers(job, reader)),
     )

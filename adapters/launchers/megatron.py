@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ranklaunch import settings
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.job import Job
@@ -11,6 +9,7 @@ from ranklaunch.megatron import ORDER, ORDER_DP_LAST, Layout
 from ranklaunch.plan import Plan
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import replace
 
 NAME = "megatron"
 
@@ -44,8 +43,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     _check(job, layout, reader)
     env = _environment(job, layout, reader)
     found = torchrun.plan(_with_flags(job, reader), reader, templates, "megatron/command.j2")
-    processes = tuple(dataclasses.replace(process, env={**process.env, **env}) for process in found.processes)
-    return dataclasses.replace(found, method=NAME, processes=processes, layout=layout)
+    processes = tuple(replace(process, env={**process.env, **env}) for process in found.processes)
+    return replace(found, method=NAME, processes=processes, layout=layout)
 
 
 def _with_flags(job: Job, reader: Reader) -> Job:
@@ -53,7 +52,7 @@ def _with_flags(job: Job, reader: Reader) -> Job:
     options = _options(job)
     given = [(flag, str(reader.get(variable))) for variable, flag in FLAGS.items() if reader.given(variable) and not _values(options, flag)]
     flags = tuple(word for pair in given for word in pair)
-    return dataclasses.replace(job, program=dataclasses.replace(job.program, args=(*options, *flags, *job.program.args[len(options) :])))
+    return replace(job, program=replace(job.program, args=(*options, *flags, *job.program.args[len(options) :])))
 
 
 def _options(job: Job) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ The nodes but 0 have no process of their own beside sshd; they follow node 0 and
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 
@@ -19,6 +18,7 @@ from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.reading import WAIT_S, spread
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 
 NAME = "mpirun"
@@ -73,7 +73,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         followers=len(job.nodes) - 1,
     )
     # Others read the same settings, so that the nodes can compare them.
-    own = dataclasses.replace(whole, processes=(), files=(), waits=(), outputs=None, by_address=False) if job.node_index else whole
+    own = replace(whole, processes=(), files=(), waits=(), outputs=None, by_address=False) if job.node_index else whole
     return ssh.served(own, server) if server else own
 
 
@@ -93,7 +93,7 @@ def _with_slots(job: Job, reader: Reader) -> Job:
     if not slots:
         return job
     counts = [max(1, n) for n in spread(reader, MPI_SLOTS, slots, len(job.nodes))]
-    return dataclasses.replace(job, nodes=make_nodes([node.host for node in job.nodes], counts))
+    return replace(job, nodes=make_nodes([node.host for node in job.nodes], counts))
 
 
 def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, server: ssh.Server | None) -> Process:
@@ -107,7 +107,7 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
         last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], btl=_btl(job, reader), extra=reader.get(EXTRA),
     )  # fmt: skip
     # Told to stop, it gives its ranks a second; told by us, they have the grace.
-    return dataclasses.replace(process, argv=argv, deaf=True, carriers=CARRIERS)
+    return replace(process, argv=argv, deaf=True, carriers=CARRIERS)
 
 
 def _found(job: Job, reader: Reader) -> str | None:
@@ -189,6 +189,6 @@ def _logs(job: Job, reader: Reader, templates: Templates) -> list[RankLog]:
     """Of all ranks: their output comes to node 0."""
     logs = []
     for node in job.nodes:
-        theirs = dataclasses.replace(job, node_index=node.index)
+        theirs = replace(job, node_index=node.index)
         logs += [RankLog(str(r), r, rank_log(job, r), rank_tag(theirs, reader, templates, i, r)) for i, r in enumerate(node.ranks)]
     return logs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from ranklaunch.ranktable import RankTable
 from ranklaunch.reading import HOSTS, MASTER_ADDR, PYTHON, SLOTS, WAIT_S
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 
 NAME = "msrun"
@@ -190,7 +190,7 @@ def _table(job: Job, reader: Reader) -> Table:
             reader.warn(f"method msrun does not use the rank table {job.rank_table}: MS_RANKTABLE_ENABLE is not true")
         return Table()
     try:
-        table, index = own_entry(dataclasses.replace(job, rank_table=path), reader)
+        table, index = own_entry(replace(job, rank_table=path), reader)
     except ranktable.NotReadyError as seen:
         return Table(path, waits=(Wait("rank table", path, reader.get(WAIT_S), seen=str(seen)),))
     _check_table(job, reader, table, index, f"{source}: rank table {path}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env, limits, nothing_to_explain
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import join
@@ -11,6 +9,7 @@ from ranklaunch.job import Job
 from ranklaunch.plan import Plan, Process
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import replace
 
 NAME = "plain"
 
@@ -21,7 +20,7 @@ explain = nothing_to_explain
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     # One process each, whatever the slots.
-    job = dataclasses.replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
+    job = replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
     process = Process(
         name="program",
         argv=templates.command("plain/command.j2", job=job),

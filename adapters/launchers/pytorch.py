@@ -5,19 +5,18 @@ As ModelArts starts the boot file of its PyTorch GPU engine: rank and world_size
 
 from __future__ import annotations
 
-import dataclasses
-
 from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.base import address, launcher_process, limits, master_waits, nothing_to_explain
 from ranklaunch.job import Job
 from ranklaunch.plan import Plan
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import replace
 
 NAME = "pytorch"
 
 # The platform does not document its port; its older variables named hosts as HOST:6666.
-MASTER_PORT = dataclasses.replace(ANY_MASTER_PORT, default=6666)
+MASTER_PORT = replace(ANY_MASTER_PORT, default=6666)
 
 VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT,)
 

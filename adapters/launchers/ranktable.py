@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 from ranklaunch import ranktable
@@ -17,6 +16,7 @@ from ranklaunch.ranktable import RankTable
 from ranklaunch.reading import WAIT_S
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import replace
 
 NAME = "ranktable"
 
@@ -37,12 +37,12 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     except ranktable.NotReadyError as seen:
         reader.warn(f"rank table {job.rank_table}: {seen}; the ranks shown follow from the node and device counts")
         wait = Wait("rank table", job.rank_table, reader.get(WAIT_S), seen=str(seen))
-        return dataclasses.replace(_plan(job, reader, templates, tuple(job.node.ranks)), waits=(wait,))
+        return replace(_plan(job, reader, templates, tuple(job.node.ranks)), waits=(wait,))
     way = route.plan_table(job, reader, table, index)
     placed = _placed(job, reader, way.table, way.index)
     planned = _plan(placed, reader, templates, way.table.servers[way.index].ranks)
     file = File(own_path(job), ranktable.for_hccl(way.table))
-    return dataclasses.replace(planned, files=way.files or (file,), waits=way.waits, gather=way.gather)
+    return replace(planned, files=way.files or (file,), waits=way.waits, gather=way.gather)
 
 
 def _plan(job: Job, reader: Reader, templates: Templates, ranks: tuple[int, ...]) -> Plan:
@@ -62,7 +62,7 @@ def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...],
     if job.accelerator == "npu" and not reader.given(PROCESS_LOG_PATH):  # or all ranks' logs are in one folder of the home
         env["ASCEND_PROCESS_LOG_PATH"] = join(attempt_dir(job), f"ascend/rank_{rank}")
     process = rank_process(job, reader, templates, argv, local_rank, env, rank=rank)
-    return dataclasses.replace(process, copies=_copies(job, process, local_rank))
+    return replace(process, copies=_copies(job, process, local_rank))
 
 
 def _copies(job: Job, process: Process, local_rank: int) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def _placed(job: Job, reader: Reader, table: RankTable, index: int) -> Job:
     firsts = [server.ranks[0] for server in table.servers]
     sizes = [server.size for server in table.servers]
     if firsts == [node.first_rank for node in job.nodes] and sizes == [node.slots for node in job.nodes]:
-        return dataclasses.replace(job, node_index=index)
+        return replace(job, node_index=index)
     known = [node.host for node in job.nodes] if len(job.nodes) == len(table.servers) else [server.server_id for server in table.servers]
     nodes = tuple(Node(i, *row) for i, row in enumerate(zip(known, sizes, firsts)))
-    return dataclasses.replace(job, nodes=nodes, node_index=index)
+    return replace(job, nodes=nodes, node_index=index)

@@ -12,7 +12,6 @@ import gzip
 import json
 import os.path
 import zlib
-from dataclasses import dataclass
 
 import ranklaunch
 from ranklaunch import ranktable, settings
@@ -24,6 +23,7 @@ from ranklaunch.plan import File, Process, Wait
 from ranklaunch.ranktable import RankTable
 from ranklaunch.reading import METHOD
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import Value
 
 ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), settings.flag, False, "ranks follow the network's topology")
 TOPOLOGY = Variable(
@@ -44,8 +44,7 @@ MOST_BYTES = 64 * 1024 * 1024
 PROGRAM = os.path.join(os.path.dirname(ranklaunch.__file__), "programs", "ask_route_plan.py")
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Value):
     """What route planning makes of a table: another table, or what must happen before it can."""
 
     table: RankTable

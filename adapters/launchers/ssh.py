@@ -8,10 +8,8 @@ is removed at the end.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import re
-from dataclasses import dataclass
 
 from ranklaunch import settings
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env
@@ -22,6 +20,7 @@ from ranklaunch.plan import File, Plan, Process, Wait
 from ranklaunch.reading import WAIT_S
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import Value, replace
 
 PORT = Variable(
     "sshd_port", ("RANKLAUNCH_SSHD_PORT", "MY_SSHD_PORT"), settings.port, 36666, "port of the job's own sshd on every node",
@@ -47,8 +46,7 @@ _MOST_KEYS_BYTES = 1024 * 1024
 _SBIN = "/usr/sbin:/usr/local/sbin:/sbin"
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(Value):
     """What a plan needs for an sshd on its node. config: of the ssh client, which node 0 has."""
 
     files: tuple[File, ...]
@@ -96,7 +94,7 @@ def server(job: Job, reader: Reader, templates: Templates) -> Server:
 
 def served(plan: Plan, server: Server) -> Plan:
     """The plan with the server."""
-    return dataclasses.replace(
+    return replace(
         plan,
         files=(*plan.files, *server.files),
         prepare=(*plan.prepare, *server.prepare),

@@ -6,7 +6,6 @@ node nothing is added. Without ps, all are workers (MultiWorkerMirroredStrategy)
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 
@@ -18,6 +17,7 @@ from ranklaunch.plan import Plan, Process
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
 from ranklaunch.tasks import CONFIG, PS, WORKER
+from ranklaunch.values import replace
 
 NAME = "tensorflow"
 
@@ -34,12 +34,12 @@ LONGEST = 128 * 1024 - 1  # bytes of one argument or variable, by Linux
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    job = dataclasses.replace(job, nodes=_nodes(job, reader.get(PORT)))
+    job = replace(job, nodes=_nodes(job, reader.get(PORT)))
     argv = templates.command("tensorflow/command.j2", job=job, appended=_appended(job, reader))
     env = _environment(job, reader)
     process = rank_process(job, reader, templates, argv, 0, env, rank=job.node.task_index)
     if len(job.nodes) > 1 and not env and reader.given(CONFIG):
-        process = dataclasses.replace(process, unset=tuple(sorted({*process.unset, CONFIG.names[0]})))
+        process = replace(process, unset=tuple(sorted({*process.unset, CONFIG.names[0]})))
     serves = job.node.task == PS
     return Plan(
         job=job,
@@ -64,7 +64,7 @@ def _nodes(job: Job, port: int) -> tuple[Node, ...]:
 def _service(job: Job, process: Process) -> Process:
     """A ps: server.join() never returns, but a program may have another way to serve."""
     name, log = job.node.name, join(attempt_dir(job), f"ps_{job.node.task_index}.log")
-    return dataclasses.replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, may_end=True)
+    return replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, may_end=True)
 
 
 def _cluster(job: Job) -> dict[str, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import signal
 
@@ -16,6 +15,7 @@ from ranklaunch.plan import Plan, RankLog, RankOutputs
 from ranklaunch.reading import MASTER_ADDR
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 
 NAME = "torchrun"
@@ -99,7 +99,7 @@ def with_dollars_doubled(job: Job) -> Job:
     program = job.program
     args = [word.replace("$", "$$") for word in program.args]
     path = program.path.replace("$", "$$") if program.is_python or program.is_shell else program.path
-    return dataclasses.replace(job, program=dataclasses.replace(program, path=path, args=tuple(args)))
+    return replace(job, program=replace(program, path=path, args=tuple(args)))
 
 
 def alone_s(job: Job) -> float:
@@ -140,7 +140,7 @@ def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:
     reader.note(MASTER_ADDR.value, job.nodes[master_index].host, MASTER_INDEX.names[0])
     reader.warn("ROUTE_PLAN=true: the first ranks shown of other nodes are those before route planning")
     own = job.node._replace(first_rank=node_rank * job.node.slots)
-    return dataclasses.replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :]))
+    return replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :]))
 
 
 def knows_its_ranks(job: Job, extra: tuple[str, ...]) -> bool:

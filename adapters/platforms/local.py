@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 from ranklaunch import tasks
@@ -22,6 +21,7 @@ from ranklaunch.reading import (
 )
 from ranklaunch.settings import Endpoint, Reader, Variable
 from ranklaunch.tasks import Tasks
+from ranklaunch.values import replace
 
 NAME = "local"
 
@@ -67,7 +67,7 @@ def _tasks(reader: Reader) -> Tasks | None:
         workers = (tasks.STAND_IN,)
     ps = reader.get(tasks.PS_HOSTS) or (tasks.STAND_IN,)
     found = Tasks(workers, ps, tasks.own_task(reader, tasks.TASK))
-    return dataclasses.replace(found, index=_index(reader, found.size, "workers" if found.task == tasks.WORKER else "ps"))
+    return replace(found, index=_index(reader, found.size, "workers" if found.task == tasks.WORKER else "ps"))
 
 
 def _job_with_tasks(reader: Reader, program: Program, found: Tasks) -> Job:

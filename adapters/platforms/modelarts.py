@@ -5,7 +5,6 @@ Source of the variables: ModelArts user guide, "Viewing environment variables of
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ from ranklaunch.reading import SLOTS as ANY_SLOTS
 from ranklaunch.reading import make_job, spread
 from ranklaunch.settings import Candidate, Endpoint, Reader, Variable
 from ranklaunch.tasks import Tasks
+from ranklaunch.values import replace
 
 NAME = "modelarts"
 
@@ -112,7 +112,7 @@ def _tasks(reader: Reader, nodes: int) -> Tasks | None:
     workers, ps = _workers(reader, nodes), _ps(reader, nodes)
     found = Tasks(workers, ps, tasks.own_task(reader, TASK))
     tasks.refuse_duplicates(reader, found)
-    return dataclasses.replace(found, index=_index(reader, found.size, found.task if found.task == tasks.PS else "workers"))
+    return replace(found, index=_index(reader, found.size, found.task if found.task == tasks.PS else "workers"))
 
 
 def _has_ps(reader: Reader) -> bool:
@@ -194,7 +194,7 @@ def _suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
 def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
     """VC_<TASK>_HOSTS, else Volcano's host file (huge jobs have no variable), else names made as Volcano makes them."""
     names = ("RANKLAUNCH_HOSTS", f"VC_{re.sub('[^A-Za-z0-9]', '_', task).upper()}_HOSTS")
-    variable = dataclasses.replace(HOSTS, names=names)
+    variable = replace(HOSTS, names=names)
     hosts = reader.get(variable)
     source = (reader.candidates(variable) or [Candidate("", "")])[0].source
     if not hosts:

@@ -6,12 +6,11 @@ another rank's failure: consequences never win over causes, however early they w
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ranklaunch.values import Value, as_dict, fields, replace
 from ranklaunch.verdict import Culprit, Known
 
 CONSEQUENCE = "consequence"
@@ -24,8 +23,7 @@ SAID = 2000  # characters of a reason
 SEEN = 200  # characters of the line that says why
 
 
-@dataclass(frozen=True)
-class Suspect:
+class Suspect(Value):
     """at: seconds since 1970 by node 0's clock. reason: what is said of it; made from the culprit where it is empty."""
 
     node: int
@@ -41,8 +39,7 @@ class Suspect:
         return bool(error and error.kind == CONSEQUENCE)
 
 
-@dataclass(frozen=True)
-class Finish:
+class Finish(Value):
     """A rank (None: all of a node's) that ended with 0. at: as in Suspect."""
 
     node: int
@@ -50,8 +47,7 @@ class Finish:
     at: float
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(Value):
     """What is the same in the verdicts of all nodes."""
 
     outcome: str
@@ -71,7 +67,7 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         exit_code=first.exit_code,
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
-        failures=tuple(dataclasses.replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
+        failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
         notes=(*notes, *_early(first, finishes))[:MOST_NOTES],
     )
 
@@ -84,10 +80,10 @@ def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
         if killed:
             seen = min(killed, key=lambda s: s.at)
             assert seen.culprit
-            culprit = dataclasses.replace(seen.culprit, out_of_memory=True)
+            culprit = replace(seen.culprit, out_of_memory=True)
             reason = sentence(culprit) + proof.reason[len(sentence(proof.culprit)) :]
             suspects = [s for s in suspects if s is not proof and s is not seen]
-            suspects.append(dataclasses.replace(seen, culprit=culprit, reason=reason))
+            suspects.append(replace(seen, culprit=culprit, reason=reason))
     return suspects
 
 
@@ -143,7 +139,7 @@ def iso(at: float) -> str:
 
 
 def as_message(value: Suspect | Finish | Judgement) -> dict[str, Any]:
-    return dataclasses.asdict(clipped(value) if isinstance(value, (Suspect, Judgement)) else value)
+    return as_dict(clipped(value) if isinstance(value, (Suspect, Judgement)) else value)
 
 
 def clipped(value: Any) -> Any:
@@ -154,19 +150,19 @@ def clipped(value: Any) -> Any:
     if isinstance(value, Judgement):
         changes["failures"] = tuple(_clip(failure, 0) for failure in value.failures[:MOST_FAILURES])
         changes["notes"] = tuple(note[:LINE] for note in value.notes[:MOST_NOTES])
-    return dataclasses.replace(value, **changes)
+    return replace(value, **changes)
 
 
 def brief(suspect: Suspect) -> Suspect:
     """One that cannot decide, because another of its node comes before it."""
-    culprit = suspect.culprit and dataclasses.replace(suspect.culprit, last_lines=())
-    return dataclasses.replace(suspect, reason=suspect.reason[:LINE], culprit=culprit)
+    culprit = suspect.culprit and replace(suspect.culprit, last_lines=())
+    return replace(suspect, reason=suspect.reason[:LINE], culprit=culprit)
 
 
 def _clip(culprit: Culprit, lines: int) -> Culprit:
     kept = tuple(line[:LINE] for line in culprit.last_lines[-lines:]) if lines else ()
-    error = Known(*(text[:LINE] for text in dataclasses.astuple(culprit.error))) if culprit.error else None
-    return dataclasses.replace(
+    error = Known(*(text[:LINE] for text in as_dict(culprit.error).values())) if culprit.error else None
+    return replace(
         culprit, last_lines=kept, error=error, name=culprit.name[:WORD], host=culprit.host[:WORD], time=culprit.time[:WORD],
         signal=culprit.signal and culprit.signal[:WORD],
     )  # fmt: skip
@@ -216,7 +212,7 @@ def _culprit(data: Any) -> Culprit | None:
         name=_get(data, "name", str),
         host=_get(data, "host", str),
         time=_get(data, "time", str),
-        error=None if error is None else Known(*(_get(error, field.name, str) for field in dataclasses.fields(Known))),
+        error=None if error is None else Known(*(_get(error, name, str) for name in fields(Known))),
     )
 
 

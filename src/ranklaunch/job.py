@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from ranklaunch.values import Value
 
 Accelerator = str  # "npu", "gpu" or "cpu"
 ACCELERATORS = ("npu", "gpu", "cpu")
@@ -37,8 +38,7 @@ class Node(NamedTuple):
         return range(self.first_rank, self.first_rank + self.slots)
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Value):
     """The user's program as given: `path` of a file, or a module name when `module` is true; args are never looked into."""
 
     path: str
@@ -59,8 +59,7 @@ class Program:
         return (*(("-m",) if self.module else ()), self.path, *self.args)
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Value):
     """The whole job, seen from one of its nodes. nodes are in the platform's order; slots may differ from node to node."""
 
     name: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from ranklaunch.values import Value
 
 ORDER = "tp-cp-ep-dp-pp"
 ORDER_DP_LAST = "tp-cp-ep-pp-dp"  # with --use-tp-pp-dp-mapping
@@ -17,8 +18,7 @@ ORDER_DP_LAST = "tp-cp-ep-pp-dp"  # with --use-tp-pp-dp-mapping
 Groups = list[list[int]]
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Value):
     """Sizes: tp tensor, pp pipeline, cp context, ep expert parallelism; etp tensor parallelism of experts, 0 for that of the rest.
     What is left of the ranks is data parallelism. Groups are right only where `problems` finds none."""
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ranklaunch import megatron, redact
 from ranklaunch.job import Job, Node
 from ranklaunch.settings import Candidate, Reading
+from ranklaunch.values import NOTHING, Value, as_dict
 
 SCHEMA = "ranklaunch.plan/1"
 
 
-@dataclass(frozen=True)
-class File:
+class File(Value):
     """A file to write before anything starts. mode: octal digits. source: of which it is a copy, "" where it is the text."""
 
     path: str
@@ -25,8 +23,7 @@ class File:
     source: str = ""
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(Value):
     """Something that must be true before launch. kind: "rank table", "topology", "hosts", "muster" or "port"; what: the path, the names
     with commas, who meets where, or HOST:PORT with commas; seen: what there is in its place so far. Ports, each of an SSH server, are
     waited for once this node's services have started."""
@@ -37,8 +34,7 @@ class Wait:
     seen: str = ""
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(Value):
     """One process that ranklaunch starts and supervises.
 
     rank and local_rank: None for a launcher (torchrun), which starts the ranks itself, and for preparing steps.
@@ -61,7 +57,7 @@ class Process:
     log: str
     rank: int | None = None
     local_rank: int | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = NOTHING
     unset: tuple[str, ...] = ()
     cwd: str | None = None
     tag: str = ""
@@ -89,8 +85,7 @@ class RankLog(NamedTuple):
     tag: str
 
 
-@dataclass(frozen=True)
-class RankOutputs:
+class RankOutputs(Value):
     """Where a launcher's own ranks write, so that their lines can be told apart: files below `folder` whose paths there match
     `pattern`, a regular expression; its group that matched is the key of one of `logs`. Where folder is "" they write through the
     launcher, which puts what matches the pattern before each piece."""
@@ -105,16 +100,14 @@ class RankOutputs:
         return {log.rank: log.key for log in self.logs if log.rank is not None}
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Value):
     """Seconds. wait: each wait before launch. grace: from the first signal to SIGKILL."""
 
     wait_s: float
     grace_s: float
 
 
-@dataclass(frozen=True)
-class Muster:
+class Muster(Value):
     """Where and how the nodes of the job meet before launch and stay in touch after it (docs/muster.md).
 
     node, hosts: this node's index and the names of all, in the platform's order, which a rank table may change afterwards. port: node
@@ -131,13 +124,12 @@ class Muster:
     lost_after_s: float
     end_timeout_s: float
     secret: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = NOTHING
     allowed: tuple[str, ...] = ()
     followers: int = 0
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Value):
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
     processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
     where a launcher's ranks write. private: a folder for keys, made anew and for this account alone before the files are written, and
@@ -158,7 +150,7 @@ class Plan:
     prepare: tuple[Process, ...] = ()
     outputs: RankOutputs | None = None
     private: str = ""
-    offers: Mapping[str, str] = field(default_factory=dict)
+    offers: Mapping[str, str] = NOTHING
     by_address: bool = False
     followers: int = 0
     shows: tuple[str, ...] = ()
@@ -184,7 +176,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
             "accelerator": job.accelerator,
             "nodes": [_node(node) for node in job.nodes],
         },
-        "files": [dataclasses.asdict(file) for file in plan.files],
+        "files": [as_dict(file) for file in plan.files],
         "private": plan.private,
         "services": [_process(service) for service in plan.services],
         "waits": [{"for": wait.kind, "what": wait.what, "timeout_s": wait.timeout_s, "seen": wait.seen} for wait in plan.waits],
@@ -194,7 +186,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "processes": [_process(process) for process in plan.processes],
         "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
         "layout": megatron.as_json(plan.layout) if plan.layout else None,
-        "limits": dataclasses.asdict(plan.limits),
+        "limits": as_dict(plan.limits),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
     }
@@ -207,7 +199,7 @@ def _node(node: Node) -> dict[str, Any]:
 
 
 def _muster(muster: Muster) -> dict[str, Any]:
-    values = dataclasses.asdict(muster)
+    values = as_dict(muster)
     return {"host": values.pop("hosts")[0], **values, "allowed": list(muster.allowed)}
 
 

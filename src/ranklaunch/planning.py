@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 
@@ -18,14 +17,14 @@ from ranklaunch.muster import facts
 from ranklaunch.plan import Muster, Plan, Process, Wait
 from ranklaunch.render import Templates
 from ranklaunch.settings import ROOT_ACCOUNT, Account, Known, Reader, Variable
+from ranklaunch.values import Value, replace
 
 # Both spellings are in the platform's documentation.
 PRE_START_SCRIPTS = ("ma-pre-start.sh", "ma_pre_start.sh")
 REQUIREMENTS = "pip-requirements.txt"
 
 
-@dataclasses.dataclass(frozen=True)
-class Request:
+class Request(Value):
     """Everything that a plan follows from. options: by value name (reading.METHOD.value, ...), as the command line gave them.
     cwd: absolute folder that relative paths start from. known: what the start has brought so far."""
 
@@ -34,7 +33,7 @@ class Request:
     files: Files
     options: Mapping[str, str]
     cwd: str = "/"
-    known: Known = dataclasses.field(default_factory=Known)
+    known: Known = Known()
     account: Account = ROOT_ACCOUNT
 
 
@@ -56,7 +55,7 @@ def make_plan(request: Request) -> Plan:
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
     plan = _mustered(plan, job, reader)
     reader.check()
-    return dataclasses.replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
+    return replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:
@@ -69,7 +68,7 @@ def for_node(request: Request, node: int, task: str = "") -> Request:
             if variable.ends_with_index and value:
                 env[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
     told = {reading.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
-    return dataclasses.replace(request, env=env, options={**request.options, **told})
+    return replace(request, env=env, options={**request.options, **told})
 
 
 def every_variable() -> tuple[Variable[object], ...]:
@@ -151,7 +150,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
         followers=plan.followers,
     )
     meeting = Wait("muster", f"{len(job.nodes)} nodes at {base.address(job.master)}:{port}", timeout_s)
-    return dataclasses.replace(plan, muster=muster, waits=tuple(_around(meeting, plan, job)))
+    return replace(plan, muster=muster, waits=tuple(_around(meeting, plan, job)))
 
 
 def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:

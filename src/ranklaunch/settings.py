@@ -6,17 +6,16 @@ provenance in plans, the reference page in docs/ and the tests all come from the
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from ranklaunch import redact
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import Files
+from ranklaunch.values import NOTHING, Value, replace
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -27,8 +26,7 @@ MOST_NODES = 1_000_000
 MOST_SLOTS = 4096  # processes of one node
 
 
-@dataclass(frozen=True)
-class Variable(Generic[T_co]):
+class Variable(Value, Generic[T_co]):
     """One value of the job and where it may come from.
 
     value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes
@@ -51,7 +49,7 @@ class Variable(Generic[T_co]):
 
     def also(self, *names: str, set_by: str = "platform", agree: bool = False) -> Variable[T_co]:
         """The same value with a platform's own variables after RANKLAUNCH_'s."""
-        return dataclasses.replace(self, names=(*self.names, *names), set_by=set_by, agree=agree)
+        return replace(self, names=(*self.names, *names), set_by=set_by, agree=agree)
 
     def setter(self, name: str) -> str:
         return "user" if name.startswith("RANKLAUNCH_") else self.set_by
@@ -61,16 +59,14 @@ class Variable(Generic[T_co]):
         return self.default_text or show(self.default)
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Value):
     """A text that was offered for a value: by "option --x", by a variable's name, by a file's path or by "default"."""
 
     source: str
     value: str
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Value):
     """How one value was found: the text that won, where it stood, and what it overrode."""
 
     name: str
@@ -90,13 +86,12 @@ class Account(NamedTuple):
 ROOT_ACCOUNT = Account("root", "/root", True)
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(Value):
     """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
     offered, by node and name."""
 
-    addresses: Mapping[str, str] = field(default_factory=dict)
-    shared: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    addresses: Mapping[str, str] = NOTHING
+    shared: Mapping[int, Mapping[str, str]] = NOTHING
 
 
 class Reader:

@@ -132,7 +132,7 @@ def _trimmed(pieces: list[str]) -> list[str]:
     Every second piece is a tag."""
     for i in range(0, len(pieces), 2):
         text = pieces[i]
-        if any(begin in text for begin in _BEGINS):
+        if text.endswith("{") or any(begin in text for begin in _BEGINS):  # where a tag begins is not plain then
             raise NotSimple
         starts_line = not i
         if i and pieces[i - 1].startswith(_BLOCKS) and text.startswith("\n"):

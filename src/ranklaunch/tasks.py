@@ -5,16 +5,15 @@ The job's nodes are the workers, then the ps. What a platform knows of them is p
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ranklaunch import settings
 from ranklaunch.job import Node
 from ranklaunch.settings import Endpoint, Reader, Variable
+from ranklaunch.values import Value, replace
 
 PS, WORKER = "ps", "worker"
 STAND_IN = Endpoint("localhost")  # where a list is malformed, which is said already
@@ -39,8 +38,7 @@ CONFIG = Variable(
 VARIABLES: tuple[Variable[object], ...] = (TASK, PS_HOSTS, WORKER_HOSTS, CONFIG)
 
 
-@dataclass(frozen=True)
-class Tasks:
+class Tasks(Value):
     """task, index: of this container."""
 
     workers: tuple[Endpoint, ...]
@@ -117,7 +115,7 @@ def by_config(reader: Reader, task: Variable[str], index: Variable[int]) -> Task
         expected = '{"cluster": {"ps": [...], "worker": [...]}, "task": {"type": "worker", "index": 0}}'
         reader.warn(f"{reader.told(CONFIG)} is not understood: expected {expected}")
         return None
-    result = dataclasses.replace(
+    result = replace(
         result,
         task=own_task(reader, task) if reader.given(task) else result.task,
         index=reader.get(index) if reader.given(index) else result.index,

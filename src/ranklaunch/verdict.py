@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from typing import Any
+
+from ranklaunch.values import Value, as_dict
 
 SCHEMA = "ranklaunch.verdict/1"
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(Value):
     """What the catalogue of known errors says of a line that a process wrote. kind: "cause", or "consequence" of another rank's
     failure. source: where that can be read."""
 
@@ -22,8 +21,7 @@ class Known:
     source: str
 
 
-@dataclass(frozen=True)
-class Culprit:
+class Culprit(Value):
     """A process whose failure decided, or could have. exit_code: 128+N when signal N killed it. rank: None for a launcher, a preparing
     step or ranklaunch itself. time: when it ended, UTC by node 0's clock."""
 
@@ -40,8 +38,7 @@ class Culprit:
     error: Known | None = None
 
 
-@dataclass(frozen=True)
-class Victim:
+class Victim(Value):
     """A process that ranklaunch ended because of the culprit. signal: the last one it was sent."""
 
     node: int
@@ -50,8 +47,7 @@ class Victim:
     name: str = ""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Value):
     """outcome: succeeded, failed or stopped. started, ended: UTC, ISO 8601. failures: other processes that ended by themselves and
     did not decide. notes: what else is worth knowing. victims are this node's; all but victims, started and ended is the same on
     every node of the job."""
@@ -67,8 +63,7 @@ class Verdict:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Value):
     """What a launcher's own output says of the rank that failed first.
 
     exit_code: 128+N when signal N killed it. node: None for the node that ran it. last_lines: of that rank, where the output has
@@ -88,4 +83,4 @@ class Failure:
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
     """Contract-bound JSON (schema ranklaunch.verdict/1): keys are only ever added."""
-    return {"schema": SCHEMA, **dataclasses.asdict(verdict)}
+    return {"schema": SCHEMA, **as_dict(verdict)}

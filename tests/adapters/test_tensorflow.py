@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from typing import Any
@@ -16,6 +15,7 @@ from ranklaunch.job import Job, Program
 from ranklaunch.plan import Plan
 from ranklaunch.planning import Request
 from ranklaunch.settings import Endpoint
+from ranklaunch.values import replace
 
 JOB = helpers.JOB
 POD = "MA_CURRENT_INSTANCE_NAME"
@@ -425,7 +425,7 @@ def large(count: int, host: str) -> Request:
 def test_a_large_job() -> None:
     """TF_CONFIG does not fit in a variable any more; the arguments tell the same."""
     request = large(5_000, "{}{}")
-    plan = planning.make_plan(dataclasses.replace(request, env={**request.env, "TF_CONFIG": config()}))
+    plan = planning.make_plan(replace(request, env={**request.env, "TF_CONFIG": config()}))
     assert plan.processes[0].unset == ("TF_CONFIG",)
     assert plan.job.node.name == "worker 4999"
     assert "TF_CONFIG" not in plan.processes[0].env
@@ -449,6 +449,6 @@ def test_other_methods_see_containers() -> None:
 
 def test_a_job_of_one_task_is_as_before() -> None:
     request = Request(Program("train.py"), helpers.modelarts(2, 2), helpers.MemoryFiles(), {"method": "spawn"}, "/")
-    job = planning.make_plan(dataclasses.replace(request, env={**request.env, "MA_TASK_NAME": "worker"})).job
+    job = planning.make_plan(replace(request, env={**request.env, "MA_TASK_NAME": "worker"})).job
     assert not job.has_tasks
     assert {(node.task, node.task_index, node.port) for node in job.nodes} == {("", 0, 0)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from typing import Any
@@ -14,10 +13,11 @@ from hypothesis import strategies as st
 from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.muster import wire
+from ranklaunch.values import replace
 from ranklaunch.verdict import Culprit, Known
 
 CAUSE = Known("x", "cause", "RuntimeError: boom", "a cause", "mend it", "https://example.org")
-CONSEQUENCE = dataclasses.replace(CAUSE, kind="consequence", line="peer closed")
+CONSEQUENCE = replace(CAUSE, kind="consequence", line="peer closed")
 
 
 def culprit(rank: int | None = 1, node: int = 0, **more: Any) -> Culprit:
@@ -101,7 +101,7 @@ def test_no_other_was_both_earlier_and_no_less_a_cause(given_: list[tuple[float,
     ],
 )
 def test_sentence(more: dict[str, Any], text: str) -> None:
-    assert blame.sentence(dataclasses.replace(culprit(), **more)) == text
+    assert blame.sentence(replace(culprit(), **more)) == text
 
 
 # Who had left before
@@ -173,7 +173,7 @@ def test_the_largest_suspect_and_judgement_fit_in_a_frame(letter: str) -> None:
 
 def test_every_text_is_cut() -> None:
     big = "x" * 100_000
-    culprit_ = dataclasses.replace(huge("x", Known(*[big] * 6)), signal=big, time=big)
+    culprit_ = replace(huge("x", Known(*[big] * 6)), signal=big, time=big)
     value = blame.as_message(Suspect(0, 1.0, "failed", 1, big, culprit_))
     assert len(json.dumps(value)) < wire.MOST
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from ranklaunch.entrypoints.disk import DiskFiles
 from ranklaunch.job import Job, Program, make_nodes
 from ranklaunch.muster import facts
+from ranklaunch.values import replace
 
 CWD = "/workspace"
 PATH = "/opt/venv/bin:/usr/local/bin:/usr/bin"
@@ -77,7 +77,7 @@ def test_a_program_that_cannot_be_read_is_not_compared(program: str) -> None:
 
 
 def test_a_module_is_not_compared() -> None:
-    module = dataclasses.replace(job(), program=Program("train.py", module=True))
+    module = replace(job(), program=Program("train.py", module=True))
     assert facts.of_program(module, MemoryFiles({"/workspace/train.py": "x"}), CWD) == {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 
 import helpers
@@ -13,6 +12,7 @@ from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.errors import ConfigError
 from ranklaunch.job import Job, Program, make_nodes
 from ranklaunch.planning import Request
+from ranklaunch.values import replace
 
 NODES = 10_000
 
@@ -52,7 +52,7 @@ def test_a_job_of_10000_nodes_without_names_in_its_environment() -> None:
     request = large("torchrun", 9_999)
     env = {name: value for name, value in request.env.items() if name != "VC_WORKER_HOSTS"}
     files = helpers.MemoryFiles({"/etc/volcano/worker.host": "\n".join(helpers.hosts(NODES))})
-    plan = planning.make_plan(dataclasses.replace(request, env=env, files=files))
+    plan = planning.make_plan(replace(request, env=env, files=files))
     assert plan.job.node.host == f"{helpers.JOB}-worker-9999.{helpers.JOB}"
 
 

@@ -59,11 +59,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TEMPLATES)
 @example("{% if rank %}\n  {% if not rank %}\n a\n  {% else %}\n  {# c #}\n b{% endif %}\n{% endif %}\n\n")
 @example("  {# a #}  {# b #}\n x")
 @example("\n")
+@example("{{# a comment #}")
 def test_as_jinja_does(folder: Path, source: str) -> None:
     try:
         text = Simple([str(folder)], word).inline(source, VALUES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shlex
@@ -13,6 +12,7 @@ import pytest
 
 from ranklaunch import show
 from ranklaunch.plan import as_json
+from ranklaunch.values import replace
 
 ENV = helpers.modelarts(3, 2, 1)
 
@@ -83,10 +83,10 @@ def test_secrets_are_shown_in_no_form(form: str, words: list[str], env: dict[str
 def test_secrets_of_added_variables_are_shown_in_no_form() -> None:
     plan = helpers.plan(helpers.local(), method="spawn", files={"ma-pre-start.sh": ""})
     secret = {"HF_TOKEN": "hunter2", "PROXY": "http://u:hunter2@host"}
-    changed = dataclasses.replace(
+    changed = replace(
         plan,
-        processes=tuple(dataclasses.replace(process, env={**process.env, **secret}) for process in plan.processes),
-        prepare=tuple(dataclasses.replace(step, env=secret, argv=("x", "--password", "hunter2")) for step in plan.prepare),
+        processes=tuple(replace(process, env={**process.env, **secret}) for process in plan.processes),
+        prepare=tuple(replace(step, env=secret, argv=("x", "--password", "hunter2")) for step in plan.prepare),
     )
     for shown in (show.as_text(changed), show.as_shell(changed), json.dumps(as_json(changed))):
         assert "hunter2" not in shown

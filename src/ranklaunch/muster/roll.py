@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 NAMED = 12  # nodes or values that one line names
 ALL = "all"  # in allowed: everything may differ
 
 
-@dataclass
 class Entry:
     """One start of one node. instance: tells two starts apart; address: where it came from; facts: None until it is ready to start;
     doing: what it is busy with before that. index, named: its place and
     host by its own word, which may be a rank table's; known once it is ready. arrived: seconds on the hub's clock."""
 
-    node: int
-    instance: str
-    host: str
-    address: str
-    arrived: float
-    doing: str = ""
-    facts: Mapping[str, str] | None = None
-    ready: float = 0.0
-    index: int | None = None
-    named: str = ""
+    def __init__(self, node: int, instance: str, host: str, address: str, arrived: float, doing: str = "") -> None:
+        self.node, self.instance, self.host, self.address, self.arrived = node, instance, host, address, arrived
+        self.doing = doing
+        self.facts: Mapping[str, str] | None = None
+        self.ready = 0.0
+        self.index: int | None = None
+        self.named = ""
 
 
 class Roll:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from ranklaunch.values import NOTHING, Value
 
 VERSIONS = ("0.1", "1.0", "1.2", "2.0")
 
@@ -30,16 +31,14 @@ class Server(NamedTuple):
         return len(self.ranks)
 
 
-@dataclass(frozen=True)
-class SuperPod:
+class SuperPod(Value):
     """Servers that one super node joins (version 1.2)."""
 
     super_pod_id: str
     server_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class RankTable:
+class RankTable(Value):
     """A completed table. servers: in rank order of their first devices; two pods may share a server_id.
 
     source: the JSON that it was read from, whose unknown keys are kept when it is written. warnings: what is odd but not wrong.
@@ -48,9 +47,11 @@ class RankTable:
     version: str
     servers: tuple[Server, ...]
     super_pods: tuple[SuperPod, ...] = ()
-    source: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    text: str = field(default="", compare=False, repr=False)
-    warnings: tuple[str, ...] = field(default=(), compare=False)
+    source: Mapping[str, Any] = NOTHING
+    text: str = ""
+    warnings: tuple[str, ...] = ()
+
+    _aside = ("source", "text", "warnings")
 
     @property
     def size(self) -> int:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ranklaunch.errors import ConfigError
 from ranklaunch.ranktable.model import RankTable
+from ranklaunch.values import Value
 
 
-@dataclass(frozen=True)
-class Container:
+class Container(Value):
     """What the platform says of this container. addresses: its own and its host's, in that order; node: its index in the job."""
 
     pod_name: str

@@ -5,7 +5,6 @@ A launcher may say of a failed rank no more than its pid, or look after its rank
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from ranklaunch.plan import RankOutputs
 from ranklaunch.supervise import tree
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.ranks import Ranks, Watched
+from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 
 LOOK_AFTER_S = (0.05, 0.3, 1.0, 3.0)  # a new file: whoever writes into it may have to be started first
@@ -68,7 +68,7 @@ class Below(Ranks):
         if failure is None or failure.pid in [end.pid for end in failed]:
             return _told(failed[0], failure) if failed else failure
         ranks = [rank for process, rank in self._found.items() if process.pid == failure.pid]
-        return dataclasses.replace(failure, rank=ranks[0]) if ranks and failure.rank is None else failure
+        return replace(failure, rank=ranks[0]) if ranks and failure.rank is None else failure
 
     def failure(self, rank: int) -> Failure | None:
         """How a rank ended, where it was not well."""
@@ -86,4 +86,4 @@ class Below(Ranks):
 
 def _told(end: Watched, failure: Failure | None) -> Failure:
     told = Failure(end.rank, end.code or 0, end.signal, end.pid, at=end.ended_at)
-    return dataclasses.replace(told, message=failure.message, victims=failure.victims) if failure and failure.pid == end.pid else told
+    return replace(told, message=failure.message, victims=failure.victims) if failure and failure.pid == end.pid else told

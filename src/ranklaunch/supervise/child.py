@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan import Plan, Process
@@ -21,23 +20,22 @@ CANNOT_EXECUTE = 126  # as shells say it
 INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-@dataclass
 class Child:
     """A started process. status: its wait status once reaped. max_rss_kb: its peak resident memory, from the kernel's accounting.
     ranks: those that it has started, where they are watched. ends_ranks: it has said that it does."""
 
-    process: Process
-    identity: tree.Identity
-    reader: PipeReader | None = None
-    pidfd: int = -1
-    status: int | None = None
-    max_rss_kb: int = 0
-    ended_at: float = 0.0  # monotonic seconds
-    said: bytes | None = None  # the last of its output when what it writes stopped to count
-    signalled: list[int] = field(default_factory=list)
-    below: Below | None = None
-    announced: Announced | None = None
-    ends_ranks: bool = False
+    def __init__(self, process: Process, identity: tree.Identity) -> None:
+        self.process, self.identity = process, identity
+        self.reader: PipeReader | None = None
+        self.pidfd = -1
+        self.status: int | None = None
+        self.max_rss_kb = 0
+        self.ended_at = 0.0  # monotonic seconds
+        self.said: bytes | None = None  # the last of its output when what it writes stopped to count
+        self.signalled: list[int] = []
+        self.below: Below | None = None
+        self.announced: Announced | None = None
+        self.ends_ranks = False
 
     @property
     def alive(self) -> bool:

@@ -6,7 +6,6 @@ Nothing that a connection sends can do more than end this connection, until it h
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import socket
@@ -23,6 +22,7 @@ from ranklaunch.plan import Muster
 from ranklaunch.supervise import lookup
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.stream import Stream, keep_alive
+from ranklaunch.values import replace
 from ranklaunch.verdict import Culprit
 
 GATHERING, RUNNING, ENDING, OVER = "gathering", "running", "ending", "over"
@@ -311,7 +311,7 @@ class Hub:
         del self._nodes[node.entry.instance]
 
     def _missed(self, node: Node) -> Suspect:
-        return dataclasses.replace(self._vanished(node, silent=True), at=self._wall(self._loop.clock()))
+        return replace(self._vanished(node, silent=True), at=self._wall(self._loop.clock()))
 
     def _vanished(self, node: Node, silent: bool) -> Suspect:
         """When it was killed is when its connection was closed; when its host went down is after it was last heard of."""

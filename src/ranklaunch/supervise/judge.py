@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Optional
 
 from ranklaunch import blame
@@ -18,6 +16,7 @@ from ranklaunch.supervise.memory import Memory
 from ranklaunch.supervise.ranks import Watched
 from ranklaunch.supervise.record import now
 from ranklaunch.supervise.signals import name_of
+from ranklaunch.values import Value, replace
 from ranklaunch.verdict import Culprit, Failure, Known, Verdict, Victim
 
 Explain = Callable[[Process, str], Optional[Failure]]
@@ -28,8 +27,7 @@ CANNOT_SAVE = 0.001  # share of a file system below which it counts as full
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(Value):
     """What decided on this node. child: whose end it was; the reason is then made from how it ended. rank: the one of a launcher's
     whose end it was. from_elsewhere: another node said so. at: monotonic seconds. killed: ranklaunch itself was."""
 
@@ -43,8 +41,7 @@ class Ending:
     killed: bool = False
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Value):
     """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
     explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen and was not well.
     told: what a process that is itself a ranklaunch has found. wall: monotonic seconds to those since 1970, by node 0's clock."""
@@ -211,7 +208,7 @@ def _placed_by(child: Child, told: Failure | None) -> Failure | None:
     meant = child.announced.unknown if child.announced else []
     if not told or told.rank is not None or len(meant) != 1:
         return told
-    return dataclasses.replace(told, rank=meant[0].rank, pid=meant[0].pid)
+    return replace(told, rank=meant[0].rank, pid=meant[0].pid)
 
 
 def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], evidence: Evidence) -> Iterable[Suspect]:
@@ -286,8 +283,8 @@ def _with_memory(found: list[Suspect], memory: Memory) -> list[Suspect]:
         culprit = suspect.culprit
         if left and culprit and (culprit.signal == "SIGKILL" or _lost_a_worker(culprit)):
             left -= 1
-            culprit = dataclasses.replace(culprit, out_of_memory=True)
-            suspect = dataclasses.replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{memory.described}")
+            culprit = replace(culprit, out_of_memory=True)
+            suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{memory.described}")
         result.append(suspect)
     return result
 

@@ -7,7 +7,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
@@ -17,6 +16,7 @@ from ranklaunch.plan import Muster
 from ranklaunch.supervise import hub, lookup
 from ranklaunch.supervise.loop import Loop, Timer
 from ranklaunch.supervise.stream import Stream, keep_alive
+from ranklaunch.values import Value
 
 RETRY_S = 0.5
 CONNECT_S = 5.0  # of one attempt
@@ -29,8 +29,7 @@ PINGS_PER_S = 200  # that all nodes together send to node 0 at most
 TRUSTED_S = 300.0  # how long the best measurement of the clocks counts for more than a newer one: clocks drift
 
 
-@dataclass(frozen=True)
-class Events:
+class Events(Value):
     """What a member calls. released: all may start, and who was late. stop: another node has failed. judged: what the job died of, or
     that it has succeeded. lost: node 0 is gone. dismissed: node 0 leaves, having waited for the others long enough."""
 

@@ -10,23 +10,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ranklaunch.supervise import tree
 from ranklaunch.supervise.loop import Loop
 
 
-@dataclass
 class Watched:
     """status: its wait status, None as long as it lives, and where its parent was faster than we. by_itself: nobody had told it to."""
 
-    rank: int
-    identity: tree.Identity
-    pidfd: int = -1
-    status: int | None = None
-    ended: bool = False
-    ended_at: float = 0.0  # monotonic seconds
-    by_itself: bool = True
+    def __init__(self, rank: int, identity: tree.Identity) -> None:
+        self.rank, self.identity = rank, identity
+        self.pidfd = -1
+        self.status: int | None = None
+        self.ended = False
+        self.ended_at = 0.0  # monotonic seconds
+        self.by_itself = True
 
     @property
     def pid(self) -> int:

@@ -7,7 +7,6 @@ died of is then said by node 0 for all nodes, once all have stopped.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import resource  # noqa: F401 - os.wait4 imports it at its first call, for which there may be no descriptor left by then
@@ -37,6 +36,7 @@ from ranklaunch.supervise.output import Output, PipeReader, make_pipe
 from ranklaunch.supervise.record import Record, copied, make_private, now, offered, write_file
 from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
 from ranklaunch.supervise.stop import Stopper
+from ranklaunch.values import replace
 from ranklaunch.verdict import Failure, Verdict
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Supervisor:
             if wait.kind == "hosts":
                 names = waits.HostsResolve(wait.what.split(","), self._loop)
                 self._wait_for(wait, names)
-                self._known = dataclasses.replace(self._known, addresses={**self._known.addresses, **names.addresses})
+                self._known = replace(self._known, addresses={**self._known.addresses, **names.addresses})
                 if self.plan.by_address:
                     self.plan = self._anew()
                     if any(kind == "muster" for kind, _ in self._waited):  # before it nothing has been written yet
@@ -230,10 +230,10 @@ class Supervisor:
         self._record.event("wait", kind="muster", what=what, timeout_s=plan.muster.timeout_s)
         self._waited.add(("muster", what))
         offers = {name: offered(path) for name, path in self.plan.offers.items()}
-        seconds = self._nodes.muster(dataclasses.replace(self.plan, muster=plan.muster), offers, lambda: self.ending is not None)
+        seconds = self._nodes.muster(replace(self.plan, muster=plan.muster), offers, lambda: self.ending is not None)
         self._record.event("waited", kind="muster", what=what, seconds=round(seconds, 3))
         if offers and not self.ending:
-            self._known = dataclasses.replace(self._known, shared=self._nodes.shared)
+            self._known = replace(self._known, shared=self._nodes.shared)
             self.plan = self._anew()
             self._write(self.plan.files)
 
@@ -412,7 +412,7 @@ class Supervisor:
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
-            self.ending = ending = dataclasses.replace(ending, at=self._loop.clock())
+            self.ending = ending = replace(ending, at=self._loop.clock())
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
             self._resume()
