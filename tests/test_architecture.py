@@ -17,7 +17,8 @@ PURE_FOLDERS = [CORE, *(CORE / name for name in ("ranktable", "muster", "catalog
 PURE = sorted([*(path for folder in PURE_FOLDERS for path in folder.glob("*.py")), *(helpers.ROOT / "adapters").rglob("*.py")])
 EVERYTHING = sorted([*PURE, *(CORE / "supervise").glob("*.py"), *(helpers.ROOT / "entrypoints").glob("*.py")])
 
-# Modules that can do nothing but compute. typing_extensions: for type checkers alone. signal: for the numbers of signals. gzip: for decompress; its open is a call of TOUCH.
+# Modules that can do nothing but compute. typing_extensions: for type checkers alone. signal: for the numbers of signals. gzip: for
+# decompress; its open is a call of TOUCH.
 MAY_IMPORT = {
     "__future__", "base64", "binascii", "collections", "dataclasses", "datetime", "difflib", "functools", "gzip", "hashlib", "hmac",
     "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath", "ranklaunch", "re", "shlex", "signal",
