@@ -7,7 +7,7 @@ import json
 import os
 import pwd
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from ranklaunch import reading
@@ -29,11 +29,30 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, command: str, description: str, usage: str) -> None:
         super().__init__(prog=f"ranklaunch {command}", description=description, usage=usage, allow_abbrev=False)
 
+        self._complete = True
+
+    def add_shared(self) -> None:
+        """The options that every command has: one for each variable that names one. Those that only methods and platforms read come
+        when one is needed: to know them is to import all of these."""
+        self._add(reading.VARIABLES)
+        self._complete = False
+
+    def complete(self) -> None:
+        if not self._complete:
+            self._complete = True
+            self._add(every_variable())
+
+    def format_help(self) -> str:
+        self.complete()
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
         msg = f"{message}\n{self.format_usage().strip()}"
         raise UsageError(msg)
 
     def takes_value(self, word: str) -> bool:
+        if word.startswith("-") and word not in self._option_string_actions:
+            self.complete()
         action = self._option_string_actions.get(word)
         if action is None and word.startswith("-"):
             msg = f"unknown option {word!r}{nearest(word.partition('=')[0], self._option_string_actions)}\n{self.format_usage().strip()}"
@@ -49,15 +68,16 @@ class Parser(argparse.ArgumentParser):
                 return argv[:at], argv[at + 1 :]
             if word == "-m" or not word.startswith("-") or word == "-":
                 break
-            at += 2 if "=" not in word and self.takes_value(word) else 1
+            option, given, _ = word.partition("=")
+            at += 2 if self.takes_value(option) and not given else 1
         return argv[:at], argv[at:]
 
-
-def add_shared(parser: Parser) -> None:
-    """The options that every command has: one for each variable that names one."""
-    variables = {v.option: v for v in every_variable() if v.option and v not in reading.PLAN_VARIABLES}
-    for variable in sorted(variables.values(), key=lambda v: v.option):
-        parser.add_argument(variable.option, dest=f"value:{variable.value}", metavar="X", help=help_of(variable))
+    def _add(self, variables: Iterable[Variable[object]]) -> None:
+        new = {
+            v.option: v for v in variables if v.option and v not in reading.PLAN_VARIABLES and v.option not in self._option_string_actions
+        }
+        for variable in sorted(new.values(), key=lambda v: v.option):
+            self.add_argument(variable.option, dest=f"value:{variable.value}", metavar="X", help=help_of(variable))
 
 
 def help_of(variable: Variable[object]) -> str:

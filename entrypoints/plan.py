@@ -17,7 +17,7 @@ from ranklaunch.reading import ALL_NODES, FORMAT, FORMATS, NODE_INDEX
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     parser = options.Parser("plan", __doc__ or "", "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]")
-    options.add_shared(parser)
+    parser.add_shared()
     parser.add_argument(FORMAT.option, dest=f"value:{FORMAT.value}", metavar="|".join(FORMATS), help=options.help_of(FORMAT))
     parser.add_argument(
         ALL_NODES.option, dest=f"value:{ALL_NODES.value}", action="store_const", const="true", help=options.help_of(ALL_NODES)

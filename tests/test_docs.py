@@ -296,7 +296,7 @@ def test_command_lines_parse(page: Path) -> None:
 
 def parser_of(command: str) -> options.Parser:
     parser = options.Parser(command, "", "")
-    options.add_shared(parser)
+    parser.add_shared()
     if command == "plan":
         parser.add_argument(FORMAT.option)
         parser.add_argument(ALL_NODES.option, action="store_const", const="true")

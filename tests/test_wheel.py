@@ -41,6 +41,7 @@ WHEEL = {
     "ranklaunch/files.py",
     "ranklaunch/jinja.py",
     "ranklaunch/job.py",
+    "ranklaunch/modules.py",
     "ranklaunch/plan.py",
     "ranklaunch/planning.py",
     "ranklaunch/py.typed",

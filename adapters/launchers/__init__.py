@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers import (
-    accelerate,
-    deepspeed,
-    megatron,
-    mpirun,
-    msrun,
-    plain,
-    pytorch,
-    ranktable,
-    spawn,
-    tensorflow,
-    torchrun,
-)
 from ranklaunch.adapters.launchers.base import Launcher
 from ranklaunch.errors import nearest
 from ranklaunch.job import Job
+from ranklaunch.modules import Modules
 from ranklaunch.reading import METHOD
 from ranklaunch.settings import Reader
 
-LAUNCHERS: dict[str, Launcher] = {
-    ranktable.NAME: ranktable,
-    torchrun.NAME: torchrun,
-    msrun.NAME: msrun,
-    pytorch.NAME: pytorch,
-    mpirun.NAME: mpirun,
-    tensorflow.NAME: tensorflow,
-    spawn.NAME: spawn,
-    deepspeed.NAME: deepspeed,
-    accelerate.NAME: accelerate,
-    megatron.NAME: megatron,
-    plain.NAME: plain,
-}
+LAUNCHERS: Modules[Launcher] = Modules(
+    __name__,
+    (
+        "ranktable", "torchrun", "msrun", "pytorch", "mpirun", "tensorflow", "spawn", "deepspeed", "accelerate", "megatron", "plain",
+    ),
+)  # fmt: skip
 
 # Engines of ModelArts that are started by mpirun.
-ALIASES = {"horovod": mpirun.NAME, "mpi": mpirun.NAME}
+ALIASES = {"horovod": "mpirun", "mpi": "mpirun"}
+# They know ps from workers.
+WITH_TASKS = ("tensorflow", "plain")
 
 
 def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
@@ -47,7 +30,7 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
         given = ALIASES.get(given, given)
         if given not in LAUNCHERS:
             reader.problem(f"{reading.source}={reading.value!r}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}")
-            return plain, "an unknown method was asked for"
+            return LAUNCHERS["plain"], "an unknown method was asked for"
         return LAUNCHERS[given], f"{reading.source}={given}".replace("option --method=", "option --method ")
     name, why = _fitting(job)
     reader.note(METHOD.value, name, "default")
@@ -56,9 +39,9 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
 
 def _fitting(job: Job) -> tuple[str, str]:
     if job.rank_table:
-        return ranktable.NAME, f"a rank table is given ({job.rank_table})"
+        return "ranktable", f"a rank table is given ({job.rank_table})"
     if job.has_tasks:
-        return tensorflow.NAME, "ps are given beside the workers"
+        return "tensorflow", "ps are given beside the workers"
     if job.world_size > 1:
-        return torchrun.NAME, f"no method asked for, no rank table, {job.world_size} ranks"
-    return plain.NAME, "no method asked for, one rank"
+        return "torchrun", f"no method asked for, no rank table, {job.world_size} ranks"
+    return "plain", "no method asked for, one rank"

@@ -45,6 +45,9 @@ MASTER_PORT = Variable(
     option="--master-port",
 )
 
+# Of those that can; others say that it has no effect.
+ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), settings.flag, False, "ranks follow the network's topology")
+
 
 def attempt_dir(job: Job) -> str:
     return join(job.log_dir, f"attempt_{job.attempt}")

@@ -15,7 +15,7 @@ import zlib
 
 import ranklaunch
 from ranklaunch import ranktable, settings
-from ranklaunch.adapters.launchers.base import attempt_dir, common_env
+from ranklaunch.adapters.launchers.base import ROUTE_PLAN, attempt_dir, common_env
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
 from ranklaunch.job import Job
@@ -25,7 +25,6 @@ from ranklaunch.reading import METHOD
 from ranklaunch.settings import Reader, Variable
 from ranklaunch.values import Value
 
-ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), settings.flag, False, "ranks follow the network's topology")
 TOPOLOGY = Variable(
     "topology",
     ("TOPO_FILE_PATH",),

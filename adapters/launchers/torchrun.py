@@ -7,8 +7,7 @@ import signal
 
 from ranklaunch import settings
 from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.base import attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
-from ranklaunch.adapters.launchers.route import ROUTE_PLAN
+from ranklaunch.adapters.launchers.base import ROUTE_PLAN, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
 from ranklaunch.files import join
 from ranklaunch.job import Job
 from ranklaunch.plan import Plan, RankLog, RankOutputs

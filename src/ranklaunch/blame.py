@@ -6,7 +6,6 @@ another rank's failure: consequences never win over causes, however early they w
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -132,6 +131,8 @@ def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:
 
 
 def iso(at: float) -> str:
+    import datetime  # only failures need it
+
     return datetime.datetime.fromtimestamp(at, datetime.timezone.utc).isoformat(timespec="milliseconds")
 
 

@@ -5,7 +5,6 @@ The codes are those of sysexits.h, so that they differ from the codes that train
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -63,5 +62,7 @@ EXIT_CODES: dict[int, str] = {
 
 def nearest(word: str, legal: Iterable[str]) -> str:
     """A hint for a mistyped word: ", did you mean 'torchrun'?", or nothing when no legal word is near."""
+    import difflib  # only mistakes need it
+
     found = difflib.get_close_matches(word.lower(), list(legal), n=1, cutoff=0.6)
     return f", did you mean '{found[0]}'?" if found else ""

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from ranklaunch import __version__, reading, settings, tasks
 from ranklaunch.adapters import launchers, platforms
-from ranklaunch.adapters.launchers import ascend, base, plain, tensorflow
+from ranklaunch.adapters.launchers import ascend, base
 from ranklaunch.adapters.launchers.inherited import misleading
-from ranklaunch.adapters.launchers.route import ROUTE_PLAN
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
 from ranklaunch.job import Job, Program
@@ -39,8 +38,7 @@ class Request(Value):
 
 def make_plan(request: Request) -> Plan:
     """Raises ConfigError with every problem found."""
-    per_node = frozenset(name for variable in every_variable() if variable.per_node for name in variable.names)
-    reader = Reader(request.env, request.files, request.options, request.cwd, request.known, request.account, per_node)
+    reader = Reader(request.env, request.files, request.options, request.cwd, request.known, request.account, _per_node)
     templates = Templates(_folders(reader))
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
@@ -69,6 +67,10 @@ def for_node(request: Request, node: int, task: str = "") -> Request:
                 env[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
     told = {reading.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
     return replace(request, env=env, options={**request.options, **told})
+
+
+def _per_node() -> frozenset[str]:
+    return frozenset(name for variable in every_variable() if variable.per_node for name in variable.names)
 
 
 def every_variable() -> tuple[Variable[object], ...]:
@@ -186,7 +188,7 @@ def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process
 def _say_unused(plan: Plan, reader: Reader) -> None:
     """A switch that the chosen launcher does not know has no effect, which nobody should find out by a slow job."""
     known = {variable.value for variable in launchers.LAUNCHERS[plan.method].VARIABLES}
-    if plan.job.has_tasks and plan.method not in (tensorflow.NAME, plain.NAME):
+    if plan.job.has_tasks and plan.method not in launchers.WITH_TASKS:
         reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
-    if ROUTE_PLAN.value not in known and reader.given(ROUTE_PLAN) and reader.get(ROUTE_PLAN):
+    if base.ROUTE_PLAN.value not in known and reader.given(base.ROUTE_PLAN) and reader.get(base.ROUTE_PLAN):
         reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")

@@ -6,6 +6,7 @@ provenance in plans, the reference page in docs/ and the tests all come from the
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import shlex
@@ -105,11 +106,11 @@ class Reader:
         cwd: str = "/",
         known: Known | None = None,
         account: Account = ROOT_ACCOUNT,
-        per_node: frozenset[str] = frozenset(),
+        per_node: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         self.known = known or Known()
         self.account = account
-        self.per_node = per_node  # names of variables that are about one node
+        self._per_node = per_node
         self.env = env
         self.files = files
         self.options = dict(options or {})
@@ -161,6 +162,11 @@ class Reader:
     def shared(self, node: int, name: str) -> str:
         """What a node has offered, "" as long as it is not known here."""
         return self.known.shared.get(node, {}).get(name, "")
+
+    @functools.cached_property
+    def per_node(self) -> frozenset[str]:
+        """Names of variables that are about one node."""
+        return self._per_node()
 
     @property
     def readings(self) -> tuple[Reading, ...]:

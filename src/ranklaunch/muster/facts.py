@@ -7,7 +7,6 @@ that CANN's installer writes.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -124,4 +123,6 @@ def _short(value: str) -> str:
 
 
 def _digest(text: str) -> str:
+    import hashlib  # large; one node alone compares nothing
+
     return f"sha256:{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:16]}"

@@ -6,11 +6,15 @@ Field by field: CANN's HCCL documentation of the rank table configuration file.
 
 from __future__ import annotations
 
-from ranklaunch.ranktable.model import NotReadyError, RankTable, Server, SuperPod
-from ranklaunch.ranktable.own import Container, find
-from ranklaunch.ranktable.places import DEFAULT_PATHS, load, path_of, places
-from ranklaunch.ranktable.read import parse
-from ranklaunch.ranktable.write import for_hccl, to_text
+from typing import TYPE_CHECKING
+
+from ranklaunch.ranktable.places import DEFAULT_PATHS, path_of, places
+
+if TYPE_CHECKING:
+    from ranklaunch.ranktable.model import NotReadyError, RankTable, Server, SuperPod
+    from ranklaunch.ranktable.own import Container, find
+    from ranklaunch.ranktable.read import load, parse
+    from ranklaunch.ranktable.write import for_hccl, to_text
 
 __all__ = [
     "DEFAULT_PATHS",
@@ -27,3 +31,20 @@ __all__ = [
     "places",
     "to_text",
 ]
+
+_MODULES = {
+    **dict.fromkeys(("NotReadyError", "RankTable", "Server", "SuperPod"), "model"),
+    **dict.fromkeys(("Container", "find"), "own"),
+    **dict.fromkeys(("load", "parse"), "read"),
+    **dict.fromkeys(("for_hccl", "to_text"), "write"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """What only jobs with a rank table need comes when it is asked for: most starts have none."""
+    if name not in _MODULES:
+        msg = f"module {__name__} has no attribute {name}"
+        raise AttributeError(msg)
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

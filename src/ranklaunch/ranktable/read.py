@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from ranklaunch.errors import ConfigError
+from ranklaunch.files import Files
 from ranklaunch.ranktable.model import VERSIONS, NotReadyError, RankTable, Server, SuperPod
 
+MOST_BYTES = 256 * 1024 * 1024
 MOST_RANKS = 4_000_000
 SHOWN = 20  # problems of one kind that are listed one by one
 
@@ -38,6 +40,22 @@ _ADDRESS = _Kind(rf"{_OCTET}(?:\.{_OCTET}){{3}}", "an IP address")
 
 Json = dict[str, Any]
 T = TypeVar("T")
+
+
+def load(path: str, files: Files) -> RankTable:
+    """Raises NotReadyError while waiting may help, ConfigError (every defect at once) when it cannot."""
+    try:
+        text = files.text(path, MOST_BYTES)
+    except UnicodeDecodeError as error:
+        msg = f"not UTF-8 text (half-written?): {error.reason} at byte {error.start}"
+        raise NotReadyError(msg) from None
+    except ValueError as error:
+        msg = f"rank table {path}: {error}"
+        raise ConfigError(msg) from None
+    if text is None:
+        msg = "no such file"
+        raise NotReadyError(msg)
+    return parse(text, path)
 
 
 def parse(text: str, path: str) -> RankTable:

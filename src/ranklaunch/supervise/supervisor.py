@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 import os
 import resource  # noqa: F401 - os.wait4 imports it at its first call, for which there may be no descriptor left by then
-import shutil
 import signal
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -116,6 +114,8 @@ class Supervisor:
         except OSError as error:  # no process, memory or descriptor left, a full disk
             self._end(Ending("failed", WaitError.exit_code, f"the system refuses, trying again may help: {error}"))
         except Exception as error:  # ours; the ranks must end in good order all the same
+            import traceback
+
             self.say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
             self._end(Ending("failed", DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
         self._stop()
@@ -125,6 +125,8 @@ class Supervisor:
         self._report(verdict)
         self._nodes.finish()
         if self._private:
+            import shutil  # large
+
             shutil.rmtree(self._private, ignore_errors=True)
         return verdict
 

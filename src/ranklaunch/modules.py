@@ -1,0 +1,28 @@
+"""Modules of one kind, by name, each imported when it is asked for: a start needs few of them, and is waited for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import TypeVar, cast
+
+M = TypeVar("M")
+
+
+class Modules(Mapping[str, M]):
+    """package: whose modules these are; names: in the order that counts."""
+
+    def __init__(self, package: str, names: tuple[str, ...]) -> None:
+        self._package = package
+        self._names = names
+
+    def __getitem__(self, name: str) -> M:
+        if name not in self._names:
+            raise KeyError(name)
+        return cast("M", importlib.import_module(f"{self._package}.{name}"))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
