@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
+import functools
 import json
 import os
 import pwd
 import re
 from collections.abc import Iterable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ranklaunch import reading
 from ranklaunch.entrypoints.disk import DiskFiles
@@ -23,65 +23,67 @@ MOST_ENV_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z_][^=\s]*")  # shells export functions as BASH_FUNC_x%%
 
 
-class Parser(argparse.ArgumentParser):
-    """Raises UsageError in place of exiting; takes no abbreviations, so that options of later versions cannot change a meaning."""
+class Parser:
+    """Options of one command, each of one variable: --name VALUE, --name=VALUE, or --name alone for a switch. No abbreviations: options
+    of later versions must not change a meaning. Those that only methods and platforms read come when one is asked for, since to know
+    them is to import all of these."""
 
-    def __init__(self, command: str, description: str, usage: str) -> None:
-        super().__init__(prog=f"ranklaunch {command}", description=description, usage=usage, allow_abbrev=False)
+    def __init__(self, command: str, description: str, usage: str, own: Iterable[Variable[object]] = ()) -> None:
+        self._command, self._description, self._usage = command, description, usage
+        self._own = {variable.option: variable for variable in own}
+        self._shared = {v.option: v for v in reading.VARIABLES if v.option}
 
-        self._complete = True
+    @functools.cached_property
+    def options(self) -> dict[str, Variable[object]]:
+        of_others = {v.option: v for v in every_variable() if v.option and v not in reading.PLAN_VARIABLES}
+        return {**of_others, **self._shared, **self._own}
 
-    def add_shared(self) -> None:
-        """The options that every command has: one for each variable that names one. Those that only methods and platforms read come
-        when one is needed: to know them is to import all of these."""
-        self._add(reading.VARIABLES)
-        self._complete = False
+    def split(self, argv: list[str]) -> tuple[dict[str, str], list[str]]:
+        """(values of options by the name of the variable, program and its arguments)."""
+        values: dict[str, str] = {}
+        at = 0
+        while at < len(argv) and argv[at].startswith("-") and argv[at] not in ("-", "--", "-m"):
+            option, equals, value = argv[at].partition("=")
+            at += 1
+            variable = self._variable(option, argv[at - 1])
+            if variable.is_switch:
+                value = self._switched(option, equals, value)
+            elif not equals:
+                value = self._next(option, argv[at : at + 1])
+                at += 1
+            values[variable.value] = value
+        return values, argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
 
-    def complete(self) -> None:
-        if not self._complete:
-            self._complete = True
-            self._add(every_variable())
+    def _variable(self, option: str, word: str) -> Variable[object]:
+        if option in ("-h", "--help"):
+            print(self.help())
+            raise SystemExit(0)
+        known = self._own.get(option) or self._shared.get(option) or self.options.get(option)
+        return known or self._refuse(f"unknown option {word!r}{nearest(option, self.options)}")
 
-    def format_help(self) -> str:
-        self.complete()
-        return super().format_help()
+    def _next(self, option: str, words: list[str]) -> str:
+        if not words or words[0].startswith("--") or words[0] == "-m":
+            found = f", and found {words[0]!r}: write {option}={words[0]} if that is one" if words else ""
+            self._refuse(f"option {option}: expected a value{found}")
+        return words[0]
 
-    def error(self, message: str) -> NoReturn:
-        msg = f"{message}\n{self.format_usage().strip()}"
+    def _switched(self, option: str, equals: str, value: str) -> str:
+        if equals:
+            self._refuse(f"option {option}={value}: expected no value")
+        return "true"
+
+    def _refuse(self, text: str) -> NoReturn:
+        msg = f"{text}\nusage: {self._usage}"
         raise UsageError(msg)
 
-    def takes_value(self, word: str) -> bool:
-        if word.startswith("-") and word not in self._option_string_actions:
-            self.complete()
-        action = self._option_string_actions.get(word)
-        if action is None and word.startswith("-"):
-            msg = f"unknown option {word!r}{nearest(word.partition('=')[0], self._option_string_actions)}\n{self.format_usage().strip()}"
-            raise UsageError(msg)
-        return action is not None and action.nargs is None and action.const is None
+    def help(self) -> str:
+        import argparse  # for its layout; it is slow to import, and asked for an option slower
 
-    def split(self, argv: list[str]) -> tuple[list[str], list[str]]:
-        """(options, program and its arguments)."""
-        at = 0
-        while at < len(argv):
-            word = argv[at]
-            if word == "--":
-                return argv[:at], argv[at + 1 :]
-            if word == "-m" or not word.startswith("-") or word == "-":
-                break
-            option, given, _ = word.partition("=")
-            at += 2 if self.takes_value(option) and not given else 1
-        return argv[:at], argv[at:]
-
-    def _add(self, variables: Iterable[Variable[object]]) -> None:
-        new = {
-            v.option: v for v in variables if v.option and v not in reading.PLAN_VARIABLES and v.option not in self._option_string_actions
-        }
-        for variable in sorted(new.values(), key=lambda v: v.option):
-            self.add_argument(variable.option, dest=f"value:{variable.value}", metavar="X", help=help_of(variable))
-
-
-def help_of(variable: Variable[object]) -> str:
-    return f"{variable.meaning} [{', '.join(variable.names)}]".replace("%", "%%")
+        made = argparse.ArgumentParser(prog=f"ranklaunch {self._command}", description=self._description, usage=self._usage)
+        for option, variable in sorted(self.options.items()):
+            how: dict[str, Any] = {"action": "store_true"} if variable.is_switch else {"metavar": "X"}
+            made.add_argument(option, help=f"{variable.meaning} [{', '.join(variable.names)}]".replace("%", "%%"), **how)
+        return made.format_help().rstrip()
 
 
 class Given(Value):
@@ -92,10 +94,8 @@ class Given(Value):
 
 
 def read(parser: Parser, argv: list[str], env: Mapping[str, str]) -> Given:
-    options, words = parser.split(argv)
-    parsed = vars(parser.parse_args(options))
+    values, words = parser.split(argv)
     program = program_of(words)
-    values = {name.partition(":")[2]: value for name, value in parsed.items() if value is not None}
     own = Reader(env, NoFiles(), values)
     env_file, root = own.get(reading.ENV_FILE), own.get(reading.ROOT)
     if root and not os.path.isdir(root):

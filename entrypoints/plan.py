@@ -12,16 +12,11 @@ from ranklaunch.entrypoints import options
 from ranklaunch.errors import UsageError
 from ranklaunch.plan import Plan, as_json
 from ranklaunch.planning import Request, for_node, make_plan
-from ranklaunch.reading import ALL_NODES, FORMAT, FORMATS, NODE_INDEX
+from ranklaunch.reading import ALL_NODES, FORMAT, NODE_INDEX, PLAN_VARIABLES
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    parser = options.Parser("plan", __doc__ or "", "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]")
-    parser.add_shared()
-    parser.add_argument(FORMAT.option, dest=f"value:{FORMAT.value}", metavar="|".join(FORMATS), help=options.help_of(FORMAT))
-    parser.add_argument(
-        ALL_NODES.option, dest=f"value:{ALL_NODES.value}", action="store_const", const="true", help=options.help_of(ALL_NODES)
-    )
+    parser = options.Parser("plan", __doc__ or "", "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]", PLAN_VARIABLES)
     given = options.read(parser, argv, env)
     form, all_nodes = given.own.get(FORMAT), given.own.get(ALL_NODES)
     given.own.check()

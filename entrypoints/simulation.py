@@ -54,7 +54,6 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         "A whole job on this machine.",
         "ranklaunch simulate --nodes N --slots M[,M...] [OPTIONS] -- PROGRAM [ARGS...]",
     )
-    parser.add_shared()
     given = options.read(parser, argv, env)
     plan = make_plan(given)
     record = Record(plan.job.log_dir)

@@ -25,7 +25,7 @@ from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.job import Job
 from ranklaunch.planning import every_variable
-from ranklaunch.reading import ALL_NODES, FORMAT
+from ranklaunch.reading import PLAN_VARIABLES
 from ranklaunch.values import fields
 
 ROOT = helpers.ROOT
@@ -289,18 +289,12 @@ def test_command_lines_parse(page: Path) -> None:
         match = re.match(r"(?:\s*|\$ )ranklaunch ([a-z]+) (.+)$", line)
         if match and match[1] != "ranktable" and "..." not in line:  # its lines are run as they are, below
             parser = parser_of(match[1])
-            given, program = parser.split(shlex.split(match[2], comments=True))
-            parser.parse_args(given)
+            _, program = parser.split(shlex.split(match[2], comments=True))
             assert program or line in spans(page), f"{page_id(page)} has no program: {line}"  # prose may name options alone
 
 
 def parser_of(command: str) -> options.Parser:
-    parser = options.Parser(command, "", "")
-    parser.add_shared()
-    if command == "plan":
-        parser.add_argument(FORMAT.option)
-        parser.add_argument(ALL_NODES.option, action="store_const", const="true")
-    return parser
+    return options.Parser(command, "", "", PLAN_VARIABLES if command == "plan" else ())
 
 
 # What is shown comes out

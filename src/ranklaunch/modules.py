@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import TypeVar, cast
 
 M = TypeVar("M")
@@ -19,7 +19,7 @@ class Modules(Mapping[str, M]):
     def __getitem__(self, name: str) -> M:
         if name not in self._names:
             raise KeyError(name)
-        return cast("M", importlib.import_module(f"{self._package}.{name}"))
+        return cast("M", import_module(f"{self._package}.{name}"))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -152,7 +152,9 @@ FORMAT = Variable(
     "format", ("RANKLAUNCH_FORMAT",), settings.one_of(*FORMATS), "text",
     "how plan shows: text for people, json for tools, sh to paste into a shell", option="--format",
 )  # fmt: skip
-ALL_NODES = Variable("all_nodes", ("RANKLAUNCH_ALL_NODES",), settings.flag, False, "plan every node, in node order", option="--all-nodes")
+ALL_NODES = Variable(
+    "all_nodes", ("RANKLAUNCH_ALL_NODES",), settings.flag, False, "plan every node, in node order", option="--all-nodes", is_switch=True,
+)  # fmt: skip
 
 PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (

@@ -33,7 +33,7 @@ class Variable(Value, Generic[T_co]):
     value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes
     before all of them. parse: text to value; raises ValueError with what was expected. agree: variables that are set must say
     the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to node of one job; ends_with_index: by
-    nothing but the node's index at its end.
+    nothing but the node's index at its end. is_switch: its option takes no value, and means true.
     """
 
     value: str
@@ -47,6 +47,7 @@ class Variable(Value, Generic[T_co]):
     per_node: bool = False
     ends_with_index: bool = False
     default_text: str = ""
+    is_switch: bool = False
 
     def also(self, *names: str, set_by: str = "platform", agree: bool = False) -> Variable[T_co]:
         """The same value with a platform's own variables after RANKLAUNCH_'s."""

@@ -10,13 +10,13 @@ import functools
 import os.path
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Union
+from typing import Any, Union
+
+from ranklaunch.values import Value
 
 _TAG = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL)
-_VALUE = re.compile(r"\{\{ ([a-z]\w*(?:\.[a-z]\w*)*) \}\}")
-_CONDITION = re.compile(r"\{% (?:el)?if (not )?([a-z]\w*(?:\.[a-z]\w*)*) %\}")
-_INCLUDE = re.compile(r"\{% include \"([\w.-]+(?:/[\w.-]+)*)\" %\}")
 _ELSE, _END = "{% else %}", "{% endif %}"
+_ENDS = (_ELSE, _END, "{% elif ")
 _BEGINS = ("{{", "{%", "{#")
 _BLOCKS = ("{%", "{#")  # their lines are their own
 _LONGEST = 65536  # characters of a template; of more, whoever wrote it can wait for Jinja
@@ -26,11 +26,13 @@ class NotSimple(Exception):
     """Jinja is needed."""
 
 
-class Value(NamedTuple):
+class Insert(Value):
+    """Of what a name and its attributes say."""
+
     path: tuple[str, ...]
 
 
-class Case(NamedTuple):
+class Case(Value):
     """path: empty for an else."""
 
     negated: bool
@@ -38,16 +40,16 @@ class Case(NamedTuple):
     nodes: Nodes
 
 
-class Choice(NamedTuple):
+class Choice(Value):
     cases: tuple[Case, ...]
 
 
-class Include(NamedTuple):
+class Include(Value):
     name: str
 
 
-Node = Union[str, Value, Choice, Include]
-Nodes = tuple[Any, ...]  # of Node: a type that holds itself is beyond what NamedTuple can say
+Node = Union[str, Insert, Choice, Include]
+Nodes = tuple[Any, ...]  # of Node, some of which hold Nodes themselves
 
 
 class Simple:
@@ -77,7 +79,7 @@ class Simple:
         for node in nodes:
             if isinstance(node, str):
                 yield node
-            elif isinstance(node, Value):
+            elif isinstance(node, Insert):
                 yield self._finalize(_found(node.path, values))
             elif isinstance(node, Include):
                 yield from self._rendered(self._template(node.name)[0], values)
@@ -148,31 +150,44 @@ def _trimmed(pieces: list[str]) -> list[str]:
 def _nodes(left: list[str]) -> Nodes:
     """Up to what ends a block. left: the pieces from here on, the next one last; what was read is taken away."""
     nodes: list[Node] = []
-    while left:
+    while left and not left[-1].startswith(_ENDS):
         piece = left.pop()
-        if not piece.startswith(_BEGINS):
-            nodes.append(piece)
-        elif match := _VALUE.fullmatch(piece):
-            nodes.append(Value(tuple(match[1].split("."))))
-        elif match := _INCLUDE.fullmatch(piece):
-            nodes.append(Include(match[1]))
-        elif piece.startswith("{% if "):
+        if piece.startswith("{% if "):
             nodes.append(_choice(piece, left))
+        elif piece.startswith("{% "):
+            nodes.append(Include(_file(_inside(piece, '{% include "', '" %}'))))
         else:
-            left.append(piece)
-            break
+            nodes.append(Insert(_path(_inside(piece, "{{ ", " }}"))) if piece.startswith(_BEGINS) else piece)
     return tuple(nodes)
 
 
 def _choice(piece: str, left: list[str]) -> Choice:
     cases: list[Case] = []
     while piece != _END:
-        match = _CONDITION.fullmatch(piece)
-        if not match and (piece != _ELSE or not cases[-1].path):
-            raise NotSimple
-        path = tuple(match[2].split(".")) if match else ()
-        cases.append(Case(bool(match and match[1]), path, _nodes(left)))
+        condition = "" if piece == _ELSE else _inside(piece, "{% elif " if cases else "{% if ", " %}")
+        negated = condition.startswith("not ")
+        path = _path(condition[4:] if negated else condition) if condition else ()
+        cases.append(Case(negated, path, _nodes(left)))
         if not left or (not path and left[-1] != _END):
             raise NotSimple
         piece = left.pop()
     return Choice(tuple(cases))
+
+
+def _inside(piece: str, begin: str, end: str) -> str:
+    if not piece.startswith(begin) or not piece.endswith(end) or len(piece) <= len(begin) + len(end):
+        raise NotSimple
+    return piece[len(begin) : -len(end)]
+
+
+def _path(text: str) -> tuple[str, ...]:
+    names = tuple(text.split("."))
+    if not all(name.isascii() and name.isidentifier() and name[0].islower() for name in names):
+        raise NotSimple
+    return names
+
+
+def _file(name: str) -> str:
+    if not all(part.strip(".") and part.replace(".", "").replace("-", "").isidentifier() for part in name.split("/")):
+        raise NotSimple
+    return name

@@ -97,12 +97,9 @@ def test_an_unknown_name_in_an_option(argv: list[str], words: list[str]) -> None
     ],
 )
 def test_everything_after_the_program_is_the_programs(words: list[str], expected: Program) -> None:
-    parser = options.Parser("plan", "", "usage")
-    options.add_shared(parser)
-    parser.add_argument("--all-nodes", action="store_const", const="true")
-    before, after = parser.split(words)
+    values, after = options.Parser("plan", "", "usage", reading.PLAN_VARIABLES).split(words)
     assert options.program_of(after) == expected
-    parser.parse_args(before)
+    assert values in ({}, {"method": "spawn"}, {"all_nodes": "true"})
 
 
 def shown_in_help(variables: Iterable[Variable[object]]) -> bool:

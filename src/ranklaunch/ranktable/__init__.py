@@ -45,6 +45,6 @@ def __getattr__(name: str) -> object:
     if name not in _MODULES:
         msg = f"module {__name__} has no attribute {name}"
         raise AttributeError(msg)
-    import importlib
+    from importlib import import_module
 
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -8,6 +8,7 @@ import signal
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+_OURS = (*STOPPING, *PASSED_ON, signal.SIGCHLD)
 _KEPT_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # nohup and a shell's `&` ask for it
 
 
@@ -15,7 +16,7 @@ class Signals:
     """The signals that ranklaunch acts on. fd is readable when one is pending."""
 
     def __init__(self) -> None:
-        self.handled = tuple(s for s in (*STOPPING, *PASSED_ON, signal.SIGCHLD) if not _stays_ignored(s))
+        self.handled = tuple(s for s in _OURS if not _stays_ignored(s))
         self.fd, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in self.handled:
@@ -44,7 +45,8 @@ class Signals:
 
 
 def block() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    """Those that have handlers."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
 
 
 def unblock() -> None:
