@@ -21,8 +21,8 @@ EVERYTHING = sorted([*PURE, *(CORE / "supervise").glob("*.py"), *(helpers.ROOT /
 # decompress; its open is a call of TOUCH.
 MAY_IMPORT = {
     "__future__", "base64", "binascii", "collections", "dataclasses", "datetime", "difflib", "functools", "gzip", "hashlib", "hmac",
-    "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath", "ranklaunch", "re", "shlex", "signal",
-    "types", "typing", "typing_extensions", "zlib",
+    "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath", "ranklaunch", "re",
+    "shlex", "signal", "types", "typing", "typing_extensions", "zlib",
 }  # fmt: skip
 # Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.
 TOUCH = {
