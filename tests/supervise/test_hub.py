@@ -25,6 +25,7 @@ from ranklaunch.supervise import stream
 from ranklaunch.supervise.hub import ENDING, GATHERING, OVER, RUNNING, Hub
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.member import Events, Member
+from ranklaunch.values import fields
 
 
 @pytest.fixture(autouse=True)
@@ -921,7 +922,7 @@ class Fake:
         self.listener.listen(64)
         self.listener.setblocking(False)
         self.loop.on_readable(self.listener.fileno(), self.accept)
-        told = [lambda value=None, name=name: self.events.append((name, value)) for name in Events.__dataclass_fields__]
+        told = [lambda value=None, name=name: self.events.append((name, value)) for name in fields(Events)]
         plan = muster(2)
         self.muster = type(plan)(1, plan.hosts, self.listener.getsockname()[1], 600.0, 20.0, 600.0)
         self.member = Member(self.muster, KEY, self.loop, self.said.append, Events(*told))
@@ -1061,7 +1062,7 @@ def test_a_member_finds_node_0_in_the_end() -> None:
     """Real ones, of both sides: what impostors were there before does not matter."""
     b = Bench(2)
     events: list[tuple[str, Any]] = []
-    told = [lambda value=None, name=name: events.append((name, value)) for name in Events.__dataclass_fields__]
+    told = [lambda value=None, name=name: events.append((name, value)) for name in fields(Events)]
     member = Member(type(b.muster)(1, hosts(2), b.muster.port, 600.0, 20.0, 600.0), KEY, b.loop, b.said.append, Events(*told))
     try:
         member.start()
