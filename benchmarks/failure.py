@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import launchers
 from cluster_hosts import Hosts, missing
+from jobs import Failed, Started, job, marked
 from launchers import PEERS, RANKLAUNCH, Ranks
-from processes import Failed, Started, job, marked
 from rows import Row, Sample, Target, in_turn, ratio, value
 
 NAME = "failure"

@@ -7,8 +7,8 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+from jobs import timed
 from launchers import RANKLAUNCH
-from processes import timed
 from rows import Row, Sample, Target, in_turn
 
 NAME = "features"

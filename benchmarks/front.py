@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import launchers
+from jobs import timed
 from launchers import PEERS, Ranks
-from processes import timed
 from rows import Row, Sample, Target, in_turn, value
 
 NAME = "front"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from processes import TOOLS
+from jobs import TOOLS
 from rows import Row
 
 PYTHON = (sys.executable, "-u")

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import launchers
+from jobs import timed
 from launchers import PEERS, RANKLAUNCH, Ranks
-from processes import timed
 from rows import Row, Sample, Target, in_turn, ratio
 
 NAME = "start"
