@@ -71,7 +71,7 @@ test-launchers: ## run the others: every launcher for real, and failures on seve
 	$(PYTEST) -m "chaos or launchers"
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
-bench: ## measure against the peers, an hour (root: on hosts of its own too); QUICK=1: a minute or two; ONLY=start,failure: those sections
+bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
 	$(VENV)/python benchmarks/bench.py $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS))
 
 lint: .venv/.installed-lint ## check style and types of Python, and shell scripts

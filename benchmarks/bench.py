@@ -89,6 +89,8 @@ def section(name: str, quick: bool) -> Section:
     except Exception as error:
         traceback.print_exc()
         return _said(Section(name, error=f"{type(error).__name__}: {error}"))
+    if not any(row.values or row.failed for row in rows):
+        return _said(Section(name, rows, left_out="what it measures is not installed, not chosen, or not possible here"))
     print(f"section {name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return Section(name, rows, targets)
 

@@ -1,15 +1,16 @@
-"""A picture of the rows: a panel for each section, a bar for each row."""
+"""A picture of the rows: a panel for each section, a point for each row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rows import Row
 from tables import Section
 
 OURS, OTHERS = "#c4501b", "#8a94a0"
-BAR = 0.28  # inches
+LINE = 0.28  # inches
 
 
 def draw(sections: Sequence[Section], path: Path) -> None:
@@ -24,7 +25,7 @@ def draw(sections: Sequence[Section], path: Path) -> None:
         return
     heights = [len(rows) + 2 for _, _, rows in panels]
     figure, axes = pyplot.subplots(
-        len(panels), 1, figsize=(9, BAR * sum(heights) + 1), squeeze=False, layout="constrained", height_ratios=heights
+        len(panels), 1, figsize=(9, LINE * sum(heights) + 1), squeeze=False, layout="constrained", height_ratios=heights
     )
     for axis, (name, unit, rows) in zip(axes[:, 0], panels):
         _panel(axis, name, unit, rows)
@@ -38,13 +39,16 @@ def _first_unit(rows: Sequence[Row]) -> tuple[str, list[Row]]:
     return unit, [row for row in rows if row.values.get(unit, 0) > 0]
 
 
-def _panel(axis: object, name: str, unit: str, rows: Sequence[Row]) -> None:
-    values = [row.values[unit] for row in rows]
-    colours = [OURS if "ranklaunch" in row.way else OTHERS for row in rows]
-    bars = axis.barh([f"{row.case}: {row.way}" for row in rows], values, color=colours)  # type: ignore[attr-defined]
-    axis.bar_label(bars, fmt="%.3g", padding=3, fontsize=7)  # type: ignore[attr-defined]
-    axis.invert_yaxis()  # type: ignore[attr-defined]
-    axis.set_xscale("log")  # type: ignore[attr-defined]
-    axis.margins(x=0.1)  # type: ignore[attr-defined]
-    axis.tick_params(labelsize=7)  # type: ignore[attr-defined]
-    axis.set_title(f"{name}: {unit}", fontsize=9)  # type: ignore[attr-defined]
+def _panel(axis: Any, name: str, unit: str, rows: Sequence[Row]) -> None:
+    """Points and not bars: the axis is logarithmic, so no length means anything."""
+    for place, row in enumerate(rows):
+        number = row.values[unit]
+        axis.plot(number, place, "o", color=OURS if "ranklaunch" in row.way else OTHERS)
+        axis.annotate(f"{number:.3g}", (number, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=7)
+    axis.set_yticks(range(len(rows)), [f"{row.case}: {row.way}" for row in rows])
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.set_xscale("log")
+    axis.margins(x=0.1)
+    axis.grid(axis="y", linewidth=0.3)
+    axis.tick_params(which="both", labelsize=7)
+    axis.set_title(f"{name}: {unit}", fontsize=9)

@@ -162,6 +162,18 @@ def test_a_section_that_breaks_is_told(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("note", "left_out"), [("not installed", True), ("failed: exit code 1", False)])
+def test_a_section_without_launchers_is_left_out(monkeypatch: pytest.MonkeyPatch, note: str, left_out: bool) -> None:
+    """One whose launchers fail is not."""
+    alone = ModuleType("alone")
+    alone.measure = lambda quick: [Row("case", "way", {}, 0, note)]  # type: ignore[attr-defined]
+    alone.targets = lambda rows: []  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "alone", alone)
+    found = bench.section("alone", quick=True)
+    assert bool(found.left_out) is left_out
+    assert found.measured is left_out
+
+
 def test_unknown_sections_and_peers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         bench.main(["--only", "start,strat"])
