@@ -36,7 +36,7 @@ OBEY, IGNORE, ACROSS = "1 of 8 ranks fails", "1 of 8 ranks fails, the others ign
 # Rank FAILS ends when something comes out of the pipe, and says when that was, by the clock that all processes share.
 PROGRAM = f"""
 import os, signal, sys, time
-folder, term = sys.argv[1:3]
+folder, term = sys.argv[-2:]  # DeepSpeed puts --local_rank before them
 rank = int(os.environ.get("RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
 if term == "ignore" and rank != {FAILS}:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
