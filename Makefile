@@ -46,7 +46,7 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help run test test-launchers lint golden hosts pythons test-pythons
+.PHONY: help run test test-launchers bench lint golden hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -69,6 +69,10 @@ test-launchers: WORKERS = 3
 test-launchers: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "chaos or launchers"
+
+bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
+bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
+	$(VENV)/python benchmarks/bench.py $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS))
 
 lint: .venv/.installed-lint ## check style and types of Python, and shell scripts
 	$(VENV)/ruff check

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 Sample = Mapping[str, float]  # what was measured, by its unit: "wall s", "cpu s", "MB/s", ...
+FAILED = "failed: "  # begins the note of a row that could not be measured
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,10 @@ class Row:
     values: Mapping[str, float]
     runs: int
     note: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.note.startswith(FAILED)
 
 
 @dataclass(frozen=True)
@@ -36,13 +42,32 @@ class Target:
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 
-def in_turn(case: str, ways: Mapping[str, Callable[[], Sample]], runs: int) -> list[Row]:
-    """Each way once, then each again, `runs` times (A B A B): a machine that slows down meanwhile slows all of them."""
+def in_turn(case: str, ways: Mapping[str, Callable[[], Sample]], runs: int, against: str = "") -> list[Row]:
+    """Each way once, then each again, `runs` times (A B A B): a machine that slows down meanwhile slows all of them. A way that fails
+    is not tried again. against: a way; the others' rows then have "more UNIT" too, by how much they are above it, run by run."""
+    print(f"{case}: {runs} x {', '.join(ways)}", file=sys.stderr, flush=True)
     samples: dict[str, list[Sample]] = {name: [] for name in ways}
+    failed: dict[str, str] = {}
     for _ in range(runs):
-        for name, measure in ways.items():
-            samples[name].append(measure())
-    return [Row(case, name, _medians(found), runs) for name, found in samples.items()]
+        for name in [name for name in ways if name not in failed]:
+            try:
+                samples[name].append(ways[name]())
+            except Exception as error:
+                failed[name] = f"{FAILED}{error or type(error).__name__}"
+                print(f"{case}: {name} {failed[name]}", file=sys.stderr, flush=True)
+    return [
+        Row(case, name, {}, 0, failed[name]) if name in failed else Row(case, name, _values(found, samples.get(against, [])), runs)
+        for name, found in samples.items()
+    ]
+
+
+def _values(found: Sequence[Sample], base: Sequence[Sample]) -> dict[str, float]:
+    return {**_medians(found), **(_medians([_more(*pair) for pair in zip(found, base)]) if base and found is not base else {})}
+
+
+def _more(sample: Sample, base: Sample) -> Sample:
+    """The difference within one round: what slows down both is not in it."""
+    return {f"more {unit}": sample[unit] - base[unit] for unit in sample}
 
 
 def _medians(samples: Sequence[Sample]) -> dict[str, float]:
@@ -55,7 +80,10 @@ def row(rows: Iterable[Row], case: str, way: str) -> Row | None:
 
 def ratio(rows: Sequence[Row], case: str, unit: str, way: str, to: str) -> float | None:
     """How many times the value of `to` that of `way` is."""
-    one, other = row(rows, case, way), row(rows, case, to)
-    if not one or not other or not other.values.get(unit):
-        return None
-    return one.values[unit] / other.values[unit]
+    one, other = value(rows, case, unit, way), value(rows, case, unit, to)
+    return None if one is None or not other else one / other
+
+
+def value(rows: Iterable[Row], case: str, unit: str, way: str) -> float | None:
+    found = row(rows, case, way)
+    return found.values.get(unit) if found else None
