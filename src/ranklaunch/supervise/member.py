@@ -19,6 +19,7 @@ from ranklaunch.supervise.stream import Stream, keep_alive
 from ranklaunch.values import Value
 
 RETRY_S = 0.5
+FIRST_RETRY_S = 0.01  # half of the first: nodes that start at once come within milliseconds of each other; then twice as long each time
 CONNECT_S = 5.0  # of one attempt
 GREETING_S = 10.0  # for what answers at the port to speak as node 0 does
 STATUS_S = 30.0
@@ -50,6 +51,7 @@ class Member:
         self.joined = False
         self.over = False  # nothing more will be heard
         self.why = "not tried yet"
+        self._tries = 0
         self._other_key = ""  # that it is so; what a node 0 that has ended says then is less
         self.shared: Mapping[str, str] = {}  # what node 0 offers, once all are released
         self._muster = muster
@@ -228,7 +230,8 @@ class Member:
             if waited >= hub.RETURN_S or hub._silence(self._broken_by):
                 self._lose()
                 return
-        self._after("retry", RETRY_S, self._look_up)
+        self._tries += 1
+        self._after("retry", min(RETRY_S, FIRST_RETRY_S * 2**self._tries), self._look_up)
 
     def _explain(self, why: str) -> None:
         self.why = f"{why}; before that: {self._other_key}" if self._other_key not in why else why
