@@ -38,7 +38,8 @@ LOOK_AGAIN_S = 0.05
 F_SETPIPE_SZ = 1031
 PIPE = 1 << 20
 
-# Says that it is up, waits for all others, and writes. Then says how long one write has taken at most, and what CPU time it has used.
+# Says that it is up, waits for all others, and writes. Then says how long one write has taken at most, and what CPU time it has used, and
+# stays until the others have written too: what a rank that ends has left in its pipe goes before what the others write.
 WRITER = """
 import os, sys, time
 sys.path.insert(0, {here!r})
@@ -58,8 +59,11 @@ for number in range(blocks):
     while data:
         data = data[os.write(1, data):]
     longest = max(longest, time.monotonic() - began)
-with open(os.path.join(folder, "did-%d" % rank), "w") as file:
+with open(os.path.join(folder, "did-%d.new" % rank), "w") as file:
     file.write("%r %r" % (longest, time.process_time()))
+os.rename(file.name, os.path.join(folder, "did-%d" % rank))
+while not all(os.path.exists(os.path.join(folder, "did-%d" % each)) for each in range(int(sys.argv[3]))):
+    time.sleep(0.01)
 os._exit(0)
 """
 
@@ -117,7 +121,7 @@ def through(command: Command, ranks: int, blocks: int) -> Sample:
     with (
         _folder() as folder,
         (folder / "console").open("wb") as console,
-        Job(command(ranks, folder / "logs", _program(folder, blocks)), folder, console) as job,
+        Job(command(ranks, folder / "logs", _program(folder, ranks, blocks)), folder, console) as job,
     ):
         job.wait_until_up(ranks)
         before = processes.cpu_s(processes.below(job.launcher.pid, without=job.ranks))
@@ -139,10 +143,9 @@ def _through_cat(ranks: int, blocks: int) -> Sample:
     fcntl.fcntl(writable, F_SETPIPE_SZ, PIPE)
     with _folder() as folder, (folder / "console").open("wb") as console, Job(["cat"], folder, console, stdin=readable) as job:
         os.close(readable)
-        writers = [
-            subprocess.Popen([sys.executable, *_program(folder, blocks)], stdout=writable, env={**ways.environment(), "RANK": str(rank)})
-            for rank in range(ranks)
-        ]
+        program = [sys.executable, *_program(folder, ranks, blocks)]
+        envs = ({**ways.environment(), "RANK": str(rank)} for rank in range(ranks))
+        writers = [subprocess.Popen(program, stdout=writable, env=env) for env in envs]
         os.close(writable)
         job.wait_until_up(ranks)
         began = time.monotonic()
@@ -175,7 +178,7 @@ def _slow(ranks: int, total: int) -> list[Row]:
 def to_slow_reader(ranks: int, blocks: int) -> Sample:
     """forced s: for as long must a rank wait at least, with all ranks served alike: one block of each passes in this time."""
     readable, writable = os.pipe()
-    with _folder() as folder, Job(ways.ranklaunch(ranks, folder / "logs", _program(folder, blocks)), folder, writable) as job:
+    with _folder() as folder, Job(ways.ranklaunch(ranks, folder / "logs", _program(folder, ranks, blocks)), folder, writable) as job:
         os.close(writable)
         job.wait_until_up(ranks)
         peak = Peak(processes.below(job.launcher.pid, without=job.ranks))
@@ -247,10 +250,10 @@ def _folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _program(folder: Path, blocks: int) -> list[str]:
+def _program(folder: Path, ranks: int, blocks: int) -> list[str]:
     path = folder / "writer.py"
     path.write_text(WRITER.format(here=str(Path(__file__).resolve().parent)))
-    return [str(path), str(folder), str(blocks)]
+    return [str(path), str(folder), str(blocks), str(ranks)]
 
 
 def _did(folder: Path, ranks: int) -> list[tuple[float, float]]:
