@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ranklaunch.supervise.loop import Loop
 
 READ = 256 * 1024
+TURN = 64 * 1024  # once the console was too slow: the smaller the turns, the sooner each rank has its own
 PIPE = 1024 * 1024
 HEAP = 4 * 1024 * 1024
 F_SETPIPE_SZ = 1031
@@ -140,6 +141,8 @@ class PipeReader:
         self.output = output
         self._on_data = on_data
         self.closed = False
+        self.read_at = 0.0
+        self._most = READ
         self._fd = fd
         self._loop = loop
         self._paused = False
@@ -148,9 +151,10 @@ class PipeReader:
 
     def read(self) -> None:
         try:
-            data = os.read(self._fd, READ)
+            data = os.read(self._fd, self._most)
         except BlockingIOError:
             return
+        self.read_at = self._loop.clock()
         if data:
             self.output.feed(data)
             self._on_data()
@@ -176,6 +180,7 @@ class PipeReader:
             return
         self._paused = paused
         if paused:
+            self._most = TURN
             self._loop.forget(self._fd)
         else:
             self._loop.on_readable(self._fd, self.read)
@@ -188,6 +193,12 @@ class PipeReader:
         os.close(self._fd)
         self.closed = True
         self.output.finish()
+
+
+def hold_up(readers: Iterable[PipeReader], paused: bool) -> None:
+    """Or lets them go on: the one whose turn is longest ago first, for there may not be room for all."""
+    for reader in sorted(readers, key=lambda reader: reader.read_at):
+        reader.pause(paused)
 
 
 def keep_heap() -> None:
