@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from supervise_helpers import Job, Starter, Stream, check_end, child, memory_of, sleep_until, tagged
 
+from ranklaunch.supervise.console import HIGH, LOW, Console
+from ranklaunch.supervise.loop import Loop
+
 PRINTS = child("prints.py")
 MOST_KB = 80 * 1024
 
@@ -238,3 +241,26 @@ def test_a_socket(ranklaunch: Starter) -> None:
     console.wait_for_end()
     for rank in range(2):
         assert tagged(console, f"[rank {rank}] ") == job.log(rank)
+
+
+def test_room_is_told_whatever_was_written_meanwhile() -> None:
+    """A rank that ends while the others are held up has its last words shown; the others are to go on afterwards all the same."""
+    readable, writable = os.pipe()
+    loop, told = Loop(), []
+    console = Console(writable, loop, on_room=lambda: told.append(True))
+    console.write(b"x" * (HIGH + (1 << 20)))
+    assert console.full
+    while console.pending > (LOW + HIGH) // 2:
+        os.read(readable, 4096)
+        loop.step()
+    console.write(b"last words")
+    assert console.full
+    assert not told
+    while not told:
+        os.read(readable, 4096)
+        loop.step()
+    assert console.pending < LOW
+    console.give_up()
+    os.close(readable)
+    os.close(writable)
+    os.close(console._fd)

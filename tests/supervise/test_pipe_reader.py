@@ -8,7 +8,7 @@ import pytest
 
 from ranklaunch.supervise import output
 from ranklaunch.supervise.loop import Loop
-from ranklaunch.supervise.output import Output, PipeReader
+from ranklaunch.supervise.output import Output, PipeReader, hold_up
 
 MOST = 64 * 1024 * 1024
 
@@ -34,3 +34,29 @@ def test_draining_ends_however_fast_somebody_writes(reader: PipeReader, monkeypa
     monkeypatch.setattr(output.os, "read", read)
     reader.drain()
     assert 0 < taken < MOST
+
+
+def test_each_has_its_turn_when_the_console_is_slow() -> None:
+    """More ranks than there is room for at once, each of which always has more to say."""
+    loop, shown, room = Loop(), [], 10
+
+    def show(lines: bytes) -> None:
+        shown.append(lines[:2])
+        if len(shown) % room == 0:
+            hold_up(readers, True)
+            loop.after(0, lambda: hold_up(readers, False))
+
+    pipes = [output.make_pipe() for _ in range(16)]
+    outputs = [Output((), f"{rank:02}", show, loop.clock, lambda text: None) for rank in range(16)]
+    readers = [PipeReader(pipe[0], made, loop) for pipe, made in zip(pipes, outputs)]
+    for _, writable in pipes:
+        os.set_blocking(writable, False)
+        os.write(writable, b"line\n" * (output.PIPE // 5 - 1000))
+    hold_up(readers, True)
+    hold_up(readers, False)
+    loop.run_until(lambda: len(shown) >= 8 * room)
+    for reader, (_, writable) in zip(readers, pipes):
+        reader.close()
+        os.close(writable)
+    counts = [shown.count(b"%02d" % rank) for rank in range(16)]
+    assert max(counts) - min(counts) <= 1, counts

@@ -30,7 +30,7 @@ class Banners:
             self._ask()
 
     def missing(self) -> str:
-        return some(f"{server} ({why})" for server, why in self._silent.items())
+        return some(self._silent)
 
     def close(self) -> None:
         self._closed = True

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from ranklaunch.supervise.loop import Loop
 
 HIGH = 4 * 1024 * 1024
-LOW = 1024 * 1024
+LOW = HIGH - 512 * 1024  # little below: whoever was held up waits for no more than this to pass, and then has its turn
 # A pipe that polls as writable takes this much without blocking, whoever else writes to it (Linux: one free page).
 SAFE = 4096
 MOST = 1024 * 1024
@@ -41,7 +41,8 @@ class Console:
         self._size += len(data)
         if not self._waiting:
             self._push()
-        self.full = self._size > HIGH
+        if self._size > HIGH:  # once full, it is so until there is room for all: one more write does not change that
+            self.full = True
 
     @property
     def pending(self) -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ranklaunch.supervise.loop import Loop
 
 READ = 256 * 1024
+TURN = 64 * 1024  # once the console was too slow: the smaller the turns, the sooner each rank has its own
 PIPE = 1024 * 1024
+HEAP = 4 * 1024 * 1024
 F_SETPIPE_SZ = 1031
 TAIL = 32 * 1024  # bytes kept for the verdict
 LAST_LINES = 20
@@ -78,14 +80,15 @@ class Output:
         if b"\r" in data or b"\r" in self._line:
             self._show_bars(data)
             return
-        ended, newline, begun = data.rpartition(b"\n")
-        if newline:
-            text = self._line + ended
-            # One pass in C over a whole block of lines, however many there are.
-            self._show_lines(self.tag + text.replace(b"\n", b"\n" + self.tag) + b"\n" if self.tag else text + b"\n")
-            self._line = begun
+        ended = data.rfind(b"\n") + 1
+        if ended:
+            # One pass in C over a whole block of lines, however many there are; the last tag is that of the line that has begun.
+            tagged = memoryview(data.replace(b"\n", b"\n" + self.tag))
+            whole = tagged[: len(tagged) - len(self.tag) - (len(data) - ended)]
+            self._show_lines(b"".join((self.tag, self._line, whole)))
+            self._line = data[ended:]
         else:
-            self._line += begun
+            self._line += data
         self._cut_long_line()
 
     def _show_bars(self, data: bytes) -> None:
@@ -138,6 +141,8 @@ class PipeReader:
         self.output = output
         self._on_data = on_data
         self.closed = False
+        self.read_at = 0.0
+        self._most = READ
         self._fd = fd
         self._loop = loop
         self._paused = False
@@ -146,9 +151,10 @@ class PipeReader:
 
     def read(self) -> None:
         try:
-            data = os.read(self._fd, READ)
+            data = os.read(self._fd, self._most)
         except BlockingIOError:
             return
+        self.read_at = self._loop.clock()
         if data:
             self.output.feed(data)
             self._on_data()
@@ -174,6 +180,7 @@ class PipeReader:
             return
         self._paused = paused
         if paused:
+            self._most = TURN
             self._loop.forget(self._fd)
         else:
             self._loop.on_readable(self._fd, self.read)
@@ -188,8 +195,22 @@ class PipeReader:
         self.output.finish()
 
 
+def hold_up(readers: Iterable[PipeReader], paused: bool) -> None:
+    """Or lets them go on: the one whose turn is longest ago first, for there may not be room for all."""
+    for reader in sorted(readers, key=lambda reader: reader.read_at):
+        reader.pause(paused)
+
+
+def keep_heap() -> None:
+    """Lets glibc keep the memory of one block for the next. Without this it gives it back to the kernel each time, which then clears and
+    maps it anew, page by page: more work than everything else that is done with the block. Whoever frees a large piece teaches it so
+    (mallopt(3), M_MMAP_THRESHOLD); nothing touches this one, so it costs no memory."""
+    bytes(HEAP)
+
+
 def make_pipe() -> tuple[int, int]:
     """(reading end, writing end), roomy where the system allows: a rank that writes a burst need not wait for us."""
+    keep_heap()
     readable, writable = os.pipe2(os.O_CLOEXEC)
     try:
         fcntl.fcntl(writable, F_SETPIPE_SZ, PIPE)

@@ -30,7 +30,7 @@ from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.launchers import Launchers
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
-from ranklaunch.supervise.output import Output, PipeReader, make_pipe
+from ranklaunch.supervise.output import Output, PipeReader, hold_up, make_pipe
 from ranklaunch.supervise.record import Record, copied, make_private, now, offered, write_file
 from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
 from ranklaunch.supervise.stop import Stopper
@@ -532,8 +532,7 @@ class Supervisor:
         self._pause(False)
 
     def _pause(self, paused: bool) -> None:
-        for reader in self._readers:
-            reader.pause(paused)
+        hold_up(self._readers, paused)
         if self._follower:
             self._follower.pause(paused)
 

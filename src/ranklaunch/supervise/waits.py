@@ -5,8 +5,9 @@ Such a line is also what tells a platform's hang detector, which watches input a
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ranklaunch.errors import WaitError
@@ -20,7 +21,7 @@ PROGRESS_S = 30.0
 FIRST_PROGRESS_S = 2.0
 LOOK_AGAIN_S = 0.5  # for changes that inotify does not see: another machine's, on a shared file system
 RETRY_S = 1.0  # between attempts to resolve a name; name servers remember a miss for some seconds
-ASKED_AT_ONCE = 64  # names: each has a thread meanwhile
+ASKED_AT_ONCE = 256  # names: each has a thread meanwhile
 NAMED = 5  # of what is missing
 
 
@@ -125,7 +126,7 @@ class HostsResolve:
             self._ask()
 
     def missing(self) -> str:
-        return some(f"{name} ({why})" for name, why in sorted(self._unresolved.items()))
+        return some(self._unresolved)
 
     def close(self) -> None:
         self._closed = True
@@ -146,8 +147,7 @@ class HostsResolve:
             self._loop.after(RETRY_S, self._ask)
 
 
-def some(items: Iterable[str]) -> str:
-    """The first few, and how many more there are."""
-    named = list(items)
-    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
-    return f"{', '.join(named[:NAMED])}{more}"
+def some(missing: Mapping[str, str]) -> str:
+    """The first few with their reasons, and how many more there are. As cheap for thousands: it is asked again whenever one comes."""
+    named = ", ".join(f"{name} ({why})" for name, why in itertools.islice(missing.items(), NAMED))
+    return f"{named} and {len(missing) - NAMED} more" if len(missing) > NAMED else named

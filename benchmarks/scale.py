@@ -1,0 +1,218 @@
+"""How planning, the muster, looking up names and waiting for SSH servers grow with the job.
+
+Plans are those of one node in the middle of the job, in memory: nothing is read from the disk. The muster has node 0 in one process and
+the members of all other nodes in two; all of them are ranklaunch's own, and share this machine. Names are asked of a name server, and
+banners of SSH servers, that answer 20 ms after they were asked, each by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import ways
+from rows import Row, Sample, Target, in_turn, row
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+import cluster_hosts
+from cluster_hosts import Host, Hosts
+
+NAME = "scale"
+RANKS = (1_000, 10_000, 100_000)
+RANKS_QUICK = (64, 1_000)
+NODES = (256, 1_024, 4_096)
+NODES_QUICK = (32,)
+NAMES, NAMES_QUICK = 1_024, 32
+SERVERS, SERVERS_QUICK = 256, 16
+PARTS = 2  # processes of members
+STEPS = Path(__file__).resolve().with_name("scale_steps.py")
+PLANS = ("json.loads", "rank table", "VC_WORKER_HOSTS", "host file")
+
+
+class Place(Protocol):
+    """Where a process is started."""
+
+    def popen(self, argv: Sequence[object], **how: Any) -> subprocess.Popen[str]: ...
+
+
+class Here:
+    def popen(self, argv: Sequence[object], **how: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen([str(word) for word in argv], **how)
+
+
+HERE = Here()
+
+
+def measure(quick: bool) -> list[Row]:
+    rows = [each for ranks in (RANKS_QUICK if quick else RANKS) for each in _plans(ranks, 1 if quick else 5)]
+    for nodes in NODES_QUICK if quick else NODES:
+        rows += in_turn(muster_case(nodes), {"ranklaunch": lambda nodes=nodes: muster(nodes)}, 1 if quick else 3)  # type: ignore[misc]
+    if not cluster_hosts.missing():
+        names = NAMES_QUICK if quick else NAMES
+        rows += in_turn(names_case(names), {"ranklaunch": lambda: resolve(names)}, 1 if quick else 3)
+    servers = SERVERS_QUICK if quick else SERVERS
+    return [*rows, *in_turn(f"banners of {servers} SSH servers", {"ranklaunch": lambda: banners(servers)}, 1 if quick else 3)]
+
+
+def targets(rows: Sequence[Row]) -> list[Target]:
+    most, fewer = RANKS[-1], RANKS[-2]
+    table, parsed = (_value(rows, plan_case(most), way, "CPU s") for way in ("rank table", "json.loads"))
+    return [
+        Target(f"plan from a rank table of {most:,} ranks, times the CPU seconds of json.loads", _over(table, parsed), 4.0),
+        *(
+            Target(
+                f"CPU seconds per rank of a plan ({way}), {most:,} ranks against {fewer:,}",
+                _over(_value(rows, plan_case(most), way, "CPU s"), _value(rows, plan_case(fewer), way, "CPU s"), fewer / most),
+                1.5,
+            )
+            for way in PLANS[1:]
+        ),
+        Target(f"seconds of a muster of {NODES[-1]:,} nodes", _value(rows, muster_case(NODES[-1]), "ranklaunch", "s"), 5.0),
+        Target(f"{NAMES:,} names, times one answer", _value(rows, names_case(NAMES), "ranklaunch", "times one answer"), 10.0),
+    ]
+
+
+def _value(rows: Sequence[Row], case: str, way: str, unit: str) -> float | None:
+    found = row(rows, case, way)
+    return found.values[unit] if found else None
+
+
+def _over(one: float | None, other: float | None, times: float = 1.0) -> float | None:
+    return None if one is None or other is None else one / other * times
+
+
+def plan_case(ranks: int) -> str:
+    return f"plan of one node of {ranks:,} ranks"
+
+
+def muster_case(nodes: int) -> str:
+    return f"muster of {nodes:,} nodes"
+
+
+def names_case(names: int) -> str:
+    return f"{names:,} host names, each answered after 20 ms"
+
+
+def _plans(ranks: int, runs: int) -> list[Row]:
+    each: dict[str, Callable[[], Sample]] = {way: lambda way=way: _step(way, ranks) for way in PLANS}  # type: ignore[misc]
+    rows = in_turn(plan_case(ranks), each, runs)
+    return [dataclasses.replace(made, note="the same table as text" if made.way == PLANS[0] else "") for made in rows]
+
+
+def muster(nodes: int) -> Sample:
+    """From the first member's start to the release of the last. CPU and memory are node 0's."""
+    port = free_port()
+    with contextlib.ExitStack() as steps:
+        hub = steps.enter_context(Step(HERE, "hub", nodes, port))
+        hub.wait_until_ready()
+        parts = [steps.enter_context(Step(HERE, "members", nodes, port, part, PARTS)) for part in range(PARTS)]
+        for part in parts:
+            part.wait_until_ready()
+        for part in parts:
+            part.go()
+        found = [part.found() for part in parts]  # these stay: a node that goes would be the end of the job
+        hub.go()
+        own = hub.found()
+    last = max(own["released"], *(each["released"] for each in found))
+    seconds = last - min(each["began"] for each in found)
+    return {"s": seconds, "CPU s": own["CPU s"], "peak MB": own["peak MB"], "CPU s of members": sum(each["CPU s"] for each in found)}
+
+
+def resolve(names: int) -> Sample:
+    with tempfile.TemporaryDirectory(prefix="ranklaunch-names-") as folder:
+        hosts = Hosts(1, Path(folder))
+        (hosts[0].folder / "etc" / "nsswitch.conf").write_text("hosts: dns\n")
+        (hosts[0].folder / "etc" / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+        with hosts:
+            return _beside("name server", hosts[0], "resolve", names)
+
+
+def banners(servers: int) -> Sample:
+    return _beside("ssh servers", HERE, "banners", servers, free_port())
+
+
+def _beside(server: str, place: Place | Host, step: str, *numbers: int) -> Sample:
+    with Step(place, server, *numbers) as serving:
+        serving.wait_until_ready()
+        return _step(step, *numbers, place=place)
+
+
+def _step(name: str, *numbers: int, place: Place | Host = HERE) -> Sample:
+    with Step(place, name, *numbers) as step:
+        return step.found()
+
+
+class Step:
+    """One of scale_steps.py, in a process of its own."""
+
+    def __init__(self, place: Place | Host, name: str, *numbers: int) -> None:
+        self._name = name
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by end()
+        self._process: subprocess.Popen[str] = place.popen(
+            [sys.executable, STEPS, name, *map(str, numbers)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=ways.environment(),
+        )  # fmt: skip
+
+    def __enter__(self) -> Step:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def wait_until_ready(self) -> None:
+        if self._output().readline() != "ready\n":
+            raise self._failure()
+
+    def go(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def found(self) -> Mapping[str, float]:
+        line = self._output().readline()
+        if not line:
+            raise self._failure()
+        return dict(json.loads(line))
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def _output(self) -> IO[str]:
+        assert self._process.stdout
+        return self._process.stdout
+
+    def _failure(self) -> RuntimeError:
+        self._process.kill()
+        self._process.wait()
+        self._errors.seek(0)
+        return RuntimeError(f"{self._name} failed: {self._errors.read()[-2000:]}")
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("", 0))
+        return int(sock.getsockname()[1])
+
+
+def main() -> None:
+    rows = measure("--quick" in sys.argv)
+    for each in rows:
+        print(f"{each.case} | {each.way} | {', '.join(f'{unit} {value:.4g}' for unit, value in each.values.items())} | {each.note}")
+    for target in targets(rows):
+        print(f"{'met' if target.met else 'MISSED'}: {target.text}: {target.value} ({target.limit})")
+
+
+if __name__ == "__main__":
+    main()
