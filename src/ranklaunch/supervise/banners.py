@@ -22,6 +22,7 @@ class Banners:
 
     def __init__(self, servers: Sequence[str], loop: Loop) -> None:
         self._loop = loop
+        self._lookups = lookup.Lookups(loop, AT_ONCE)
         self._silent = dict.fromkeys(servers, "not asked yet")
         self._asking = list(servers)
         self._open: dict[socket.socket, Timer] = {}
@@ -34,6 +35,7 @@ class Banners:
 
     def close(self) -> None:
         self._closed = True
+        self._lookups.close()
         for sock in list(self._open):
             self._drop(sock)
 
@@ -41,7 +43,7 @@ class Banners:
         if self._asking and not self._closed:
             server = self._asking.pop(0)
             host, _, port = server.rpartition(":")
-            lookup.look_up(host.strip("[]"), int(port), self._loop, lambda found, why: self._connect(server, found, why))
+            self._lookups.ask(host.strip("[]"), int(port), lambda found, why: self._connect(server, found, why))
 
     def _connect(self, server: str, found: Sequence[lookup.Address], why: str) -> None:
         if self._closed:

@@ -21,7 +21,7 @@ PROGRESS_S = 30.0
 FIRST_PROGRESS_S = 2.0
 LOOK_AGAIN_S = 0.5  # for changes that inotify does not see: another machine's, on a shared file system
 RETRY_S = 1.0  # between attempts to resolve a name; name servers remember a miss for some seconds
-ASKED_AT_ONCE = 256  # names: each has a thread meanwhile
+ASKED_AT_ONCE = 256  # names: as many threads
 NAMED = 5  # of what is missing
 
 
@@ -121,6 +121,7 @@ class HostsResolve:
         self._unresolved = {name: "its name does not resolve yet" for name in names if name not in self.addresses}
         self._asking = list(self._unresolved)
         self._loop = loop
+        self._lookups = lookup.Lookups(loop, ASKED_AT_ONCE)
         self._closed = False
         for _ in range(ASKED_AT_ONCE):
             self._ask()
@@ -130,11 +131,12 @@ class HostsResolve:
 
     def close(self) -> None:
         self._closed = True
+        self._lookups.close()
 
     def _ask(self) -> None:
         if self._asking and not self._closed:
             name = self._asking.pop(0)
-            lookup.look_up(name, 0, self._loop, lambda found, why: self._answered(name, found, why))
+            self._lookups.ask(name, 0, lambda found, why: self._answered(name, found, why))
 
     def _answered(self, name: str, found: Sequence[lookup.Address], why: str) -> None:
         if found:
