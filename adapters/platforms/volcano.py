@@ -185,7 +185,9 @@ def _plugin(reader: Reader, listed: tuple[str, ...]) -> bool:
 
 def _refuse_other_size(reader: Reader, nodes: int) -> None:
     if reader.given(SIZE) and reader.get(SIZE) != nodes:
-        reader.problem(f"{reader.told(SIZE)} contradicts {reader.told(ANY_NODES)}: plugin pytorch counts the pods of the job's tasks")
+        reader.problem(
+            f"{reader.told(SIZE)}, but by {reader.source(ANY_NODES)} the job has {nodes} nodes: plugin pytorch counts the same pods"
+        )
 
 
 def _places(reader: Reader, parts: list[Task], own: str, listed: tuple[str, ...], plugin: bool) -> list[tuple[str, int]]:
