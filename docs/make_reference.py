@@ -110,7 +110,7 @@ def _variables_table(variables: Iterable[Variable[object]]) -> str:
                 f"`{variable.option}`" if variable.option else "",
                 type_of(variable),
                 _default(variable),
-                variable.meaning + ("; *must agree*" if variable.agree else ""),
+                _meaning(variable),
                 _setters(variable),
             )
             for variable in variables
@@ -200,7 +200,20 @@ def _exit_codes() -> str:
     return _table(("code", "meaning"), ((str(code), meaning) for code, meaning in EXIT_CODES.items()))
 
 
-TABLES: dict[str, Callable[[], str]] = {"exit codes": _exit_codes}
+def _platform(name: str) -> Callable[[], str]:
+    """What one platform reads beyond, or in place of, what all do: a row for each value."""
+    head = ("value", "variables, highest first", "meaning")
+    return lambda: _table(head, ((v.value, ", ".join(f"`{n}`" for n in v.names), _meaning(v)) for v in PLATFORMS[name].VARIABLES))
+
+
+def _meaning(variable: Variable[object]) -> str:
+    return variable.meaning + ("; *must agree*" if variable.agree else "")
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "exit codes": _exit_codes,
+    **{f"platform {name.replace('_', ' ')}": _platform(name) for name in PLATFORMS},
+}
 
 
 def _table(head: Sequence[str], rows: Rows) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ranklaunch import planning, ranktable
 from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.entrypoints import options as command_line
 from ranklaunch.errors import EXIT_CODES, ConfigError
 
@@ -43,8 +44,7 @@ WORDS = [
     "maybe",
     *LAUNCHERS,
     "torchrnu",
-    "local",
-    "modelarts",
+    *PLATFORMS,
     "npu",
     "cpu",
     "json",
@@ -94,7 +94,36 @@ mixed = st.fixed_dictionaries(
         "RANKLAUNCH_SLOTS": st.sampled_from(["1", "2", "1,2", "2,1,3"]),
     },
 )
-plausible = st.one_of(of_modelarts, of_nothing, mixed)
+INDEX = st.sampled_from(["0", "1", "2"])
+of_kubernetes = st.fixed_dictionaries(
+    {},
+    optional={
+        "HOSTNAME": st.sampled_from(["j-node-0-1", "j-worker-0", "j-master-0", "j-launcher", "j"]),
+        "JOB_COMPLETION_INDEX": INDEX,
+        "VC_TASK_INDEX": INDEX,
+        "VC_WORKER_HOSTS": st.sampled_from(["j-worker-0.j", "j-worker-0.j,j-worker-1.j"]),
+        "VC_WORKER_NUM": INDEX,
+        "VC_MASTER_HOSTS": st.just("j-master-0.j"),
+        "VC_PS_HOSTS": st.just("j-ps-0.j"),
+        "MASTER_ADDR": st.sampled_from(["j-master-0.j", "10.0.0.1"]),
+        "MASTER_PORT": st.sampled_from(["2222", "18889"]),
+        "RANK": INDEX,
+        "WORLD_SIZE": st.sampled_from(["2", "3", "16"]),
+        "LOCAL_WORLD_SIZE": st.sampled_from(["0", "1", "8"]),
+        "MINDX_TASK_ID": st.just("6f1f"),
+        "NPU_POD": st.sampled_from(["true", "false"]),
+        "PET_NNODES": st.sampled_from(["1", "2", "1:4"]),
+        "PET_NODE_RANK": INDEX,
+        "PET_MASTER_ADDR": st.sampled_from(["j-node-0-0.j", "m"]),
+        "PET_NPROC_PER_NODE": st.sampled_from(["auto", "2"]),
+        "K_MPI_JOB_ROLE": st.sampled_from(["launcher", "worker"]),
+        "RANKLAUNCH_LAUNCHER_AS_WORKER": st.sampled_from(["true", "false"]),
+        "RANKLAUNCH_NODES": st.sampled_from(["1", "2", "3"]),
+        "RANKLAUNCH_SLOTS": st.sampled_from(["1", "2", "1,2", "0"]),
+        "RANKLAUNCH_METHOD": methods,
+    },
+)
+plausible = st.one_of(of_modelarts, of_nothing, mixed, of_kubernetes)
 wild = st.dictionaries(st.sampled_from([*NAMES, *SCRUBBED, *OTHERS]), texts, max_size=4)
 environments = st.builds(lambda one, other: {**one, **other}, plausible, wild)
 formats = st.sampled_from([(), ("--format=json",), ("--format=json", "--all-nodes"), ("--format=sh",)])

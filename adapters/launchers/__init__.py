@@ -31,13 +31,26 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
         if given not in LAUNCHERS:
             reader.problem(f"{reading.source}={reading.value!r}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}")
             return LAUNCHERS["plain"], "an unknown method was asked for"
+        if not job.nodes[0].slots and given != "mpirun":
+            _refuse_without_ranks(reader)
+            return LAUNCHERS["plain"], "a method was asked for that node 0 cannot have"
         return LAUNCHERS[given], f"{reading.source}={given}".replace("option --method=", "option --method ")
     name, why = _fitting(job)
     reader.note(METHOD.value, name, "default")
     return LAUNCHERS[name], why
 
 
+def _refuse_without_ranks(reader: Reader) -> None:
+    """On a node that only launches."""
+    reader.problem(
+        f"{reader.told(METHOD)}: node 0 has no ranks of its own, so only mpirun can start those of the others: expected mpirun, "
+        "or a node 0 with ranks (RANKLAUNCH_LAUNCHER_AS_WORKER=true; runLauncherAsWorker: true of an MPIJob)"
+    )
+
+
 def _fitting(job: Job) -> tuple[str, str]:
+    if not job.nodes[0].slots:
+        return "mpirun", "node 0 has no ranks of its own"
     if job.rank_table:
         return "ranktable", f"a rank table is given ({job.rank_table})"
     if job.has_tasks:

@@ -26,6 +26,10 @@ MISLEADING: tuple[tuple[str, str], ...] = (
     ),
     (r"RANKLAUNCH_SECRET", "the key of the job's muster, which is ranklaunch's alone"),
     (
+        r"OMPI_MCA_(orte_default_hostfile|prte_default_hostfile)|PRTE_MCA_prte_default_hostfile",
+        "hosts by an MPIJob's or an image's own names, by which Open MPI would sort out those of this launch",
+    ),
+    (
         r"OMPI_COMM_WORLD_[A-Z0-9_]+|PMI_(RANK|SIZE|FD)|PMIX_RANK",
         "left by an outer mpirun; libraries take them for their own",
     ),

@@ -45,6 +45,7 @@ SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
 # Of a session or a host: what node 0 has is wrong elsewhere. What Open MPI itself needs, it forwards itself.
 NOT_FORWARDED = re.compile(
     r"HOSTNAME|HOST|PWD|OLDPWD|SHLVL|_|TERM|USER|LOGNAME|SHELL|MAIL|SSH_.*|(OMPI|PMIX|PRTE|ORTE|OPAL)_.*|RANKLAUNCH_(SECRET|NODE)"
+    r"|JOB_COMPLETION_INDEX|K_MPI_JOB_ROLE|REPLICA_TYPE|NPU_POD"
 )
 NAME_ = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TAGGED = {"4": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>:", "5": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>: "}
@@ -92,7 +93,8 @@ def _with_slots(job: Job, reader: Reader) -> Job:
     slots = reader.get(MPI_SLOTS)
     if not slots:
         return job
-    counts = [max(1, n) for n in spread(reader, MPI_SLOTS, slots, len(job.nodes))]
+    told = spread(reader, MPI_SLOTS, slots, len(job.nodes))
+    counts = [max(1, n) if node.slots else 0 for n, node in zip(told, job.nodes)]
     return replace(job, nodes=make_nodes([node.host for node in job.nodes], counts))
 
 
@@ -182,7 +184,7 @@ def _interfaces(reader: Reader) -> list[str]:
 def _hosts(job: Job, reader: Reader) -> list[tuple[str, int]]:
     if len(job.nodes) == 1:
         return [("localhost", job.node.slots)]
-    return [(reader.address_of(node.host), node.slots) for node in job.nodes]
+    return [(reader.address_of(node.host), node.slots) for node in job.nodes if node.slots]
 
 
 def _logs(job: Job, reader: Reader, templates: Templates) -> list[RankLog]:

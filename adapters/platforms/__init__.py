@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ranklaunch.adapters.platforms import local, modelarts
+from ranklaunch.adapters.platforms import (
+    ascend_operator,
+    indexed_job,
+    jobset,
+    kubeflow_trainer,
+    local,
+    modelarts,
+    mpijob,
+    volcano,
+)
 from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import PLATFORM
@@ -31,7 +40,16 @@ class Platform(Protocol):
 
 
 PLATFORMS: dict[str, Platform] = {
+    # A job of ModelArts is a Volcano job with more, and has its variables and files too.
     modelarts.NAME: modelarts,
+    # The Ascend Operator serves Volcano's jobs as well, whose own variables tell more.
+    volcano.NAME: volcano,
+    ascend_operator.NAME: ascend_operator,
+    mpijob.NAME: mpijob,
+    # A TrainJob is a JobSet, and a JobSet is made of Indexed Jobs: all have JOB_COMPLETION_INDEX, so the outermost is asked first.
+    kubeflow_trainer.NAME: kubeflow_trainer,
+    jobset.NAME: jobset,
+    indexed_job.NAME: indexed_job,
     # Recognises everything, so it is asked last.
     local.NAME: local,
 }

@@ -16,6 +16,7 @@ from ranklaunch.reading import (
     NODE_INDEX,
     NODES,
     SLOTS,
+    devices,
     make_job,
     spread,
 )
@@ -44,7 +45,7 @@ def read(reader: Reader, program: Program) -> Job:
     if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
         reader.problem(f"{nodes} nodes, but neither RANKLAUNCH_HOSTS nor RANKLAUNCH_MASTER_ADDR says where node 0 is")
     index = _index(reader, nodes)
-    slots = reader.get(SLOTS) if reader.given(SLOTS) else (_devices(reader),)
+    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
     return make_job(
         reader,
         program,
@@ -75,7 +76,7 @@ def _job_with_tasks(reader: Reader, program: Program, found: Tasks) -> Job:
     if reader.given(NODES) and reader.get(NODES) != count:
         reader.problem(f"{count} workers are named, but {reader.told(NODES)}: expected the number of workers")
     tasks.refuse_duplicates(reader, found)
-    slots = reader.get(SLOTS) if reader.given(SLOTS) else (_devices(reader),)
+    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
     return make_job(
         reader,
         program,
@@ -96,15 +97,6 @@ def _index(reader: Reader, nodes: int, what: str = "nodes") -> int:
     elif index >= nodes:
         reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {nodes - 1}, for {nodes} {what}")
     return min(index, nodes - 1)
-
-
-def _devices(reader: Reader) -> int:
-    """Accelerators that the container can see: one slot for each."""
-    names = reader.files.names("/dev")
-    found = [[n for n in names if re.fullmatch(kind + "[0-9]+", n)] for kind in ("davinci", "nvidia")]
-    number = len(found[0] or found[1])
-    reader.note(SLOTS.value, str(number), "device files" if number else "default")
-    return number
 
 
 def attempt(reader: Reader) -> int:

@@ -9,6 +9,7 @@ import re
 from typing import TypeVar
 
 from ranklaunch import settings, tasks
+from ranklaunch.adapters.platforms.kubernetes import by_user, host_file, suffix
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import ATTEMPT as ANY_ATTEMPT
 from ranklaunch.reading import HOSTS as ANY_HOSTS
@@ -71,7 +72,6 @@ VARIABLES: tuple[Variable[object], ...] = (
 )  # fmt: skip
 
 _HOST_FILE = "/etc/volcano/{task}.host"
-_MOST_HOST_BYTES = 16 * 1024 * 1024
 
 
 def detect(reader: Reader) -> bool:
@@ -142,7 +142,7 @@ def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
         return tuple(Endpoint(host) for host in _counted(reader, hosts, source, count))
     ps = reader.get(PS_HOSTS)
     # Their number is the platform's to say; a list that is the user's own says it itself.
-    if ps and len(ps) != count and not _by_user(reader.candidates(PS_HOSTS)):
+    if ps and len(ps) != count and not by_user(reader.candidates(PS_HOSTS)):
         source = PS_COUNT.names[0] if reader.given(PS_COUNT) else _count_source(reader)
         reader.problem(f"{reader.source(PS_HOSTS)} names {len(ps)} hosts, but {source} is {count}: expected as many ps")
     return ps or (tasks.STAND_IN,) * count
@@ -150,7 +150,7 @@ def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
 
 def _index(reader: Reader, nodes: int, what: str = "nodes") -> int:
     """The variables that say it, else the number that ends the pod's name."""
-    if nodes == 1 and not _by_user(reader.candidates(NODE_INDEX)):  # whatever the cluster's own variables say then
+    if nodes == 1 and not by_user(reader.candidates(NODE_INDEX)):  # whatever the cluster's own variables say then
         reader.note(NODE_INDEX.value, "0", "one node")
         return 0
     index = reader.get(NODE_INDEX) if reader.given(NODE_INDEX) else _index_by_name(reader, nodes)
@@ -160,12 +160,8 @@ def _index(reader: Reader, nodes: int, what: str = "nodes") -> int:
     return min(index, nodes - 1)
 
 
-def _by_user(candidates: list[Candidate]) -> bool:
-    return bool(candidates) and candidates[0].source.startswith(("option ", "RANKLAUNCH_"))
-
-
 def _index_by_name(reader: Reader, nodes: int) -> int:
-    found = _suffix(reader, INSTANCE) or _suffix(reader, HOSTNAME)
+    found = suffix(reader, INSTANCE) or suffix(reader, HOSTNAME)
     if not found:
         reader.problem(f"{nodes} nodes, but none of {', '.join((*NODE_INDEX.names, *INSTANCE.names))} says which one this is")
         return 0
@@ -175,20 +171,12 @@ def _index_by_name(reader: Reader, nodes: int) -> int:
 
 def _refuse_other_name(reader: Reader, index: int) -> None:
     """A pod whose name ends with another number is another node: one of the two is left over from somewhere else."""
-    named = _suffix(reader, INSTANCE)
+    named = suffix(reader, INSTANCE)
     told = reader.candidates(NODE_INDEX)
-    if not named or not told or _by_user(told) or not told[0].value.strip().isdigit() or int(named.value) == index:
+    if not named or not told or by_user(told) or not told[0].value.strip().isdigit() or int(named.value) == index:
         return
     whole = reader.env[named.source]
     reader.problem(f"{told[0].source}={told[0].value!r} contradicts {named.source}={whole!r}: unset the wrong one or set RANKLAUNCH_NODE")
-
-
-def _suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
-    for candidate in reader.candidates(variable):
-        number = re.search(r"-([0-9]{1,7})$", candidate.value)
-        if number:
-            return Candidate(candidate.source, number[1])
-    return None
 
 
 def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
@@ -215,15 +203,7 @@ def _counted(reader: Reader, hosts: tuple[str, ...], source: str, nodes: int) ->
 
 def _host_file(reader: Reader, task: str, variable: Variable[T]) -> tuple[tuple[str, ...], str]:
     path = _HOST_FILE.format(task=task)
-    try:
-        text = reader.files.text(path, _MOST_HOST_BYTES)
-        hosts = settings.hosts(",".join(text.split())) if text and text.strip() else ()
-    except ValueError as error:
-        reader.problem(f"{path}: {error}")
-        return (), path
-    if hosts:
-        reader.note(variable.value, ",".join(hosts), path)
-    return hosts, path
+    return host_file(reader, path, variable), path
 
 
 def _made_hosts(reader: Reader, task: str, nodes: int, variable: Variable[T]) -> tuple[str, ...]:
@@ -259,7 +239,7 @@ def _name(reader: Reader) -> str:
 def attempt(reader: Reader) -> int:
     """Process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
     starts = reader.get(STARTS)
-    if _by_user(reader.candidates(STARTS)):
+    if by_user(reader.candidates(STARTS)):
         return starts
     number = starts + reader.get(SCHEDULED) - 1
     if reader.given(STARTS) or reader.given(SCHEDULED):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ranklaunch import ranktable, settings
@@ -182,17 +183,20 @@ def make_job(
     instance_name: str = "",
     host_ips: tuple[str, ...] = (),
     host_ip: str = "",
+    only_launches: bool = False,
 ) -> Job:
     """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
 
     accelerator: kind and source to assume where nothing in the container tells. tasks: of the hosts, where they differ.
+    only_launches: node 0 starts the ranks of the others and has none of its own.
     """
     rank_table = _rank_table(reader)
     master = reader.get(MASTER_ADDR)
     named = [master, *hosts[1:]] if master else list(hosts)
     if not master:
         reader.note(MASTER_ADDR.value, named[0], "hosts")
-    nodes = make_nodes(named, [max(1, n) for n in slots])
+    counts = [max(1, n) for n in slots]
+    nodes = make_nodes(named, [0, *counts[1:]] if only_launches else counts)
     return Job(
         name=name,
         platform=platform,
@@ -218,6 +222,15 @@ def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int
         reader.problem(f"{_source(reader, variable)}: {len(slots)} numbers for {nodes} nodes: expected one number, or one for each node")
         return (max(slots),) * nodes
     return slots
+
+
+def devices(reader: Reader) -> int:
+    """Accelerators that the container can see: one slot for each."""
+    names = reader.files.names("/dev")
+    found = [[n for n in names if re.fullmatch(kind + "[0-9]+", n)] for kind in ("davinci", "nvidia")]
+    number = len(found[0] or found[1])
+    reader.note(SLOTS.value, str(number), "device files" if number else "default")
+    return number
 
 
 def _rank_table(reader: Reader) -> str:

@@ -119,6 +119,7 @@ class Reader:
         self.warnings: list[str] = []
         self._problems: dict[str, bool] = {}
         self._readings: dict[str, Reading] = {}
+        self._offered: dict[str, tuple[Candidate, ...]] = {}
 
     def get(self, variable: Variable[T]) -> T:
         """The value, or its default. A malformed text is recorded as a problem and the default stands in for it."""
@@ -146,7 +147,12 @@ class Reader:
         """Every non-empty text offered for a variable, highest precedence first. An empty variable counts as unset."""
         option = self.options.get(variable.value)
         first = [Candidate(f"option {variable.option}", option)] if option else []
-        return first + [Candidate(name, self.env[name]) for name in variable.names if self.env.get(name, "").strip()]
+        named = [Candidate(name, self.env[name]) for name in variable.names if self.env.get(name, "").strip()]
+        return [*first, *named, *self._offered.get(variable.value, ())]
+
+    def offer(self, value: str, *candidates: Candidate) -> None:
+        """What a platform has for a value that it does not read itself, such as a launcher's: it comes last, before the default."""
+        self._offered[value] = candidates
 
     def note(self, name: str, value: str, source: str, overrides: tuple[Candidate, ...] = ()) -> None:
         """Record where a value came from that was not read through a Variable alone."""

@@ -98,6 +98,8 @@ def plan_of(name: str, platform: str, nodes: int, slots: str, index: int, **more
         env = helpers.modelarts(nodes, 2, index, RANKLAUNCH_SLOTS=slots, RANK="7", **more)
     else:
         env = helpers.local(nodes, slots, index, RANK="7", **more)
+    if platform == "mpijob":
+        env["RANKLAUNCH_LAUNCHER_AS_WORKER"] = "true"
     job = env.get("MA_VJ_NAME", "n")
     table = helpers.group_table([(f"{job}-worker-{i}", f"192.0.2.{i}", [str(d) for d in range(n)]) for i, n in enumerate(counts)])
     files = {TABLE: table} if name == "ranktable" else {}

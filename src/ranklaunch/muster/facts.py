@@ -35,8 +35,9 @@ def of_job(job: Job, method: str) -> dict[str, str]:
         "slots": ",".join(map(str, slots)) if job.slots_differ else f"{slots[0]} on each",
         "accelerator": job.accelerator,
     }
-    if job.has_tasks:  # a ps has no accelerator where the workers have
+    if job.has_tasks or not slots[0]:  # a ps, or what only launches, has no accelerator where the others have
         del facts["accelerator"]
+    if job.has_tasks:
         facts["tasks"] = ", ".join(f"{count} {task}" for task, count in Counter(node.task for node in job.nodes).items())
     if all(node.host for node in job.nodes):
         facts["hosts"] = ",".join(hosts)

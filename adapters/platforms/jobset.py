@@ -1,0 +1,40 @@
+"""JobSet: a replicated Job whose pods are the nodes. They have the index of an Indexed Job, and names of the JobSet's own."""
+
+from __future__ import annotations
+
+from ranklaunch.adapters.platforms import kubernetes
+from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, POD_INDEX, RESTARTS
+from ranklaunch.job import Job, Program
+from ranklaunch.reading import NODES, SLOTS, make_job
+from ranklaunch.settings import Reader, Variable
+
+NAME = "jobset"
+
+VARIABLES: tuple[Variable[object], ...] = (POD_INDEX, HOSTNAME, RESTARTS)
+
+attempt = kubernetes.attempt
+
+
+def detect(reader: Reader) -> bool:
+    """The index of an Indexed Job, in a pod whose name begins with its Service's, or with the job's."""
+    return kubernetes.has_pod_index(reader) and kubernetes.replicated(reader) is not None
+
+
+def read(reader: Reader, program: Program) -> Job:
+    pod = kubernetes.replicated(reader)
+    nodes = kubernetes.count(reader, NODES, "set RANKLAUNCH_NODES to the replicated Job's parallelism, in its template")
+    if pod:
+        kubernetes.refuse_other_jobs(reader, pod)
+    made = kubernetes.pods(f"{pod.set}-{pod.job}-0", nodes, pod.service) if pod else ()
+    remedy = "/etc/hosts has no name of this pod in a Service: is the JobSet's network.enableDNSHostnames off?"
+    return make_job(
+        reader,
+        program,
+        platform=NAME,
+        name=kubernetes.name(reader, pod.set if pod else "", HOSTNAME.names[0], NAME),
+        attempt=attempt(reader),
+        hosts=kubernetes.hosts(reader, nodes, made, "HOSTNAME, /etc/hosts", remedy),
+        slots=kubernetes.slots(reader, SLOTS, nodes),
+        node_index=kubernetes.index(reader, POD_INDEX, nodes, kubernetes.index_by_name(reader)),
+        instance_name=kubernetes.own_name(reader),
+    )

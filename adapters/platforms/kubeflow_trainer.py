@@ -1,0 +1,94 @@
+"""Kubeflow Trainer: a TrainJob, by the variables of its torch policy, or without any by its pods' names and the index of an Indexed Job.
+
+The PyTorchJob of the training operator before it sets the same variables. Its TrainJob is a JobSet whose replicated Job is called node.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ranklaunch import settings
+from ranklaunch.adapters.platforms import kubernetes
+from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
+from ranklaunch.job import Job, Program
+from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
+from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.reading import NODES as ANY_NODES
+from ranklaunch.reading import SLOTS as ANY_SLOTS
+from ranklaunch.reading import devices, make_job
+from ranklaunch.settings import Candidate, Reader, Variable
+from ranklaunch.values import replace
+
+NAME = "kubeflow_trainer"
+
+
+def _per_node(value: str) -> tuple[int, ...]:
+    """Words in place of a number leave it to the devices of the container."""
+    return () if value.strip().lower() in ("auto", "gpu", "cpu") else settings.counts(value)
+
+
+NODES = ANY_NODES.also("PET_NNODES")
+SLOTS: Variable[tuple[int, ...]] = replace(ANY_SLOTS.also("PET_NPROC_PER_NODE"), parse=_per_node)
+# Both say what platform this is, too, so they stay where a plan is made for another node, whose index is then told.
+NODE_INDEX = replace(ANY_NODE_INDEX.also("PET_NODE_RANK", "JOB_COMPLETION_INDEX", agree=True), per_node=False)
+MASTER_ADDR = ANY_MASTER_ADDR.also("PET_MASTER_ADDR")
+MASTER_PORT = Variable(
+    "master_port", ("PET_MASTER_PORT",), settings.port, 29500, "port of the rendezvous on node 0, where the method's own is not set",
+    "platform",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (NODES, SLOTS, NODE_INDEX, MASTER_ADDR, MASTER_PORT, HOSTNAME, RESTARTS)
+
+attempt = kubernetes.attempt
+
+_SIGNS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
+_MASTER = re.compile(r"(?P<job>.+)-node-0-0\.(?P<service>[^.]+)(\..*)?")
+
+
+def detect(reader: Reader) -> bool:
+    """All of what the torch policy sets, since an image or a user may set one for torchrun; or a pod called as those of a TrainJob."""
+    return all(reader.env.get(name, "").strip() for name in _SIGNS) or _is_plain(reader)
+
+
+def _is_plain(reader: Reader) -> bool:
+    pod = kubernetes.replicated(reader)
+    return kubernetes.has_pod_index(reader) and pod is not None and (pod.job, pod.job_index) == ("node", 0)
+
+
+def read(reader: Reader, program: Program) -> Job:
+    nodes = kubernetes.count(reader, NODES, "set RANKLAUNCH_NODES to the TrainJob's numNodes, or use a runtime with mlPolicy torch")
+    pod = kubernetes.replicated(reader)
+    if nodes > 1 and reader.env.get("PET_MASTER_PORT", "").strip():
+        reader.offer(MASTER_PORT.value, Candidate("PET_MASTER_PORT", reader.env["PET_MASTER_PORT"]))
+    master = _MASTER.fullmatch(reader.env.get("PET_MASTER_ADDR", "").strip())
+    made: tuple[str, ...] = ()
+    source = "HOSTNAME, /etc/hosts"
+    if master:
+        made, source = kubernetes.pods(f"{master['job']}-node-0", nodes, master["service"]), "PET_MASTER_ADDR"
+    elif pod:
+        made = kubernetes.pods(f"{pod.set}-{pod.job}-0", nodes, pod.service)
+    found = master["job"] if master else pod.set if pod else kubernetes.stem(kubernetes.own_name(reader))
+    job = make_job(
+        reader,
+        program,
+        platform=NAME,
+        name=kubernetes.name(reader, found, source if master else HOSTNAME.names[0], NAME),
+        attempt=attempt(reader),
+        hosts=kubernetes.hosts(reader, nodes, made, source, "the runtime has no mlPolicy torch", MASTER_ADDR),
+        slots=_slots(reader, nodes),
+        node_index=kubernetes.index(reader, NODE_INDEX, nodes, kubernetes.index_by_name(reader)),
+        instance_name=kubernetes.own_name(reader),
+    )
+    if nodes > 1 and not made:
+        reader.get(MASTER_ADDR)  # who said it
+    return job
+
+
+def _slots(reader: Reader, nodes: int) -> tuple[int, ...]:
+    """The trainer counts GPUs alone: where there are none in its eyes, such as with NPUs, it takes the processors' number."""
+    here = devices(reader)
+    told = kubernetes.slots(reader, SLOTS, nodes)
+    by_platform = not kubernetes.by_user(reader.candidates(SLOTS)) and reader.given(SLOTS)
+    if here and by_platform and set(told) != {here}:
+        reader.warn(f"{reader.told(SLOTS)}, but this container has {here} devices: set the TrainJob's numProcPerNode or RANKLAUNCH_SLOTS")
+    return told

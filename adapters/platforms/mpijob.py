@@ -1,0 +1,125 @@
+"""MPIJob of Kubeflow's MPI operator: node 0 is the launcher's pod, which starts the ranks of the others, and may have ranks too.
+
+Only the launcher is given the host file; a worker knows its own name, and the rest by RANKLAUNCH_ variables.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ranklaunch import settings
+from ranklaunch.adapters.platforms import kubernetes
+from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
+from ranklaunch.job import Job, Program
+from ranklaunch.reading import METHOD, NODE_INDEX, NODES, SLOTS, make_job, spread
+from ranklaunch.settings import Candidate, Reader, Variable
+from ranklaunch.values import replace
+
+NAME = "mpijob"
+
+HOST_FILE = "/etc/mpi/hostfile"
+LAUNCHER, WORKER = "launcher", "worker"
+
+ROLE = Variable(
+    "mpi_role", ("K_MPI_JOB_ROLE",), settings.one_of(LAUNCHER, WORKER), WORKER, "launcher or worker: what this pod is in its MPIJob",
+    "platform",
+)  # fmt: skip
+AS_WORKER = replace(
+    kubernetes.LAUNCHER_AS_WORKER, default=False, default_text=f"true where {HOST_FILE} names the launcher, which only the launcher has"
+)
+
+VARIABLES: tuple[Variable[object], ...] = (ROLE, AS_WORKER, HOSTNAME, RESTARTS)
+
+attempt = kubernetes.attempt
+
+_POD = re.compile(r"(?P<job>.+)-(?:launcher(?:-[a-z0-9]{5})?|worker-(?P<index>[0-9]{1,7}))")
+
+
+def detect(reader: Reader) -> bool:
+    return reader.given(ROLE)
+
+
+def read(reader: Reader, program: Program) -> Job:
+    reader.offer(METHOD.value, Candidate("MPIJob", "mpirun"))
+    role, pod = reader.get(ROLE), _POD.fullmatch(kubernetes.own_name(reader))
+    listed = [(kubernetes.relative(host), n) for host, n in kubernetes.mpi_file(reader, HOST_FILE)]
+    job_name = _job_name(pod, listed)
+    has_ranks = _has_ranks(reader, listed)
+    if listed and not has_ranks and not _names_launcher(listed):
+        listed = [(_pod(job_name, "launcher"), 0), *listed]
+    nodes = _count(reader, len(listed))
+    return make_job(
+        reader,
+        program,
+        platform=NAME,
+        name=kubernetes.name(reader, job_name, HOSTNAME.names[0] if pod else HOST_FILE, NAME),
+        attempt=attempt(reader),
+        hosts=_hosts(reader, nodes, job_name, [host for host, _ in listed]),
+        slots=_slots(reader, nodes, [n for _, n in listed]),
+        node_index=kubernetes.index(reader, NODE_INDEX, nodes, _places(reader, role, pod)),
+        instance_name=kubernetes.own_name(reader),
+        only_launches=not has_ranks and nodes > 1,
+    )
+
+
+def _pod(job: str, name: str) -> str:
+    """As the pods of one namespace know each other."""
+    return f"{job}-{name}.{job}"
+
+
+def _job_name(pod: re.Match[str] | None, listed: list[tuple[str, int]]) -> str:
+    if pod:
+        return pod["job"]
+    first = _POD.fullmatch(listed[0][0].partition(".")[0]) if listed else None
+    return first["job"] if first else ""
+
+
+def _names_launcher(listed: list[tuple[str, int]]) -> bool:
+    return bool(re.search(r"-launcher$", listed[0][0].partition(".")[0])) if listed else False
+
+
+def _has_ranks(reader: Reader, listed: list[tuple[str, int]]) -> bool:
+    """Whether the launcher has: the host file says it, and on a worker the user."""
+    if not listed:
+        return reader.get(AS_WORKER)
+    named = _names_launcher(listed)
+    if reader.given(AS_WORKER) and reader.get(AS_WORKER) != named:
+        what = "names" if named else "does not name"
+        reader.problem(f"{reader.told(AS_WORKER)}, but {HOST_FILE} {what} the launcher: expected the MPIJob's runLauncherAsWorker")
+    if not reader.given(AS_WORKER):
+        reader.note(AS_WORKER.value, settings.show(named), HOST_FILE)
+    return named
+
+
+def _count(reader: Reader, listed: int) -> int:
+    if not listed:
+        remedy = (
+            "only the launcher has a host file: set RANKLAUNCH_NODES in the Worker's template to its replicas and the launcher together"
+        )
+        return kubernetes.count(reader, NODES, remedy)
+    if reader.given(NODES) and reader.get(NODES) != listed:
+        reader.problem(f"{reader.told(NODES)}, but with the launcher {HOST_FILE} has {listed} nodes: expected that number")
+    if not reader.given(NODES):
+        reader.note(NODES.value, str(listed), HOST_FILE)
+    return listed
+
+
+def _hosts(reader: Reader, nodes: int, job: str, listed: list[str]) -> tuple[str, ...]:
+    if listed:
+        return kubernetes.hosts(reader, nodes, listed, HOST_FILE, "")
+    made = (_pod(job, "launcher"), *(_pod(job, f"worker-{i}") for i in range(nodes - 1))) if job else ()
+    return kubernetes.hosts(reader, nodes, made, HOSTNAME.names[0], "HOSTNAME is not the name of an MPIJob's pod")
+
+
+def _slots(reader: Reader, nodes: int, listed: list[int]) -> tuple[int, ...]:
+    if not listed or reader.given(SLOTS):
+        return kubernetes.slots(reader, SLOTS, nodes)
+    reader.note(SLOTS.value, settings.show(listed), HOST_FILE)
+    return spread(reader, SLOTS, tuple(listed), nodes)
+
+
+def _places(reader: Reader, role: str, pod: re.Match[str] | None) -> list[tuple[str, int]]:
+    """The launcher is node 0, whether it has ranks or not; worker I is node I + 1."""
+    if role == LAUNCHER:
+        return [(reader.told(ROLE), 0)]
+    return [(kubernetes.told_name(reader), int(pod["index"]) + 1)] if pod and pod["index"] else []

@@ -1,0 +1,96 @@
+"""Each platform's recorded environments are recognised as its own, nested ones by the documented order, and nothing raises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import helpers
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ranklaunch import planning
+from ranklaunch.adapters import platforms
+from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.settings import Reader
+
+GOLDEN = helpers.TESTS / "golden"
+# Cases that are about another platform than that of their folder, or about none.
+ELSEWHERE = {"modelarts/unknown-platform", "modelarts/no-program"}
+CASES = sorted(path for name in PLATFORMS for path in (GOLDEN / name).glob("*") if path.is_dir())
+# What is in each other: whose environment has another's signs, too. The outer one is asked first.
+NESTED = {
+    "modelarts": {"volcano", "local"},
+    "kubeflow_trainer": {"jobset", "indexed_job", "local"},
+    "jobset": {"indexed_job", "local"},
+}
+
+
+def case_id(case: Path) -> str:
+    return f"{case.parent.name}/{case.name}"
+
+
+def env_of(case: Path) -> dict[str, str]:
+    if (case / "env.json").exists():
+        return dict(json.loads((case / "env.json").read_text(encoding="utf-8")))
+    lines = (case / "env").read_text(encoding="utf-8").split("\n")
+    return dict(line.split("=", 1) for line in lines if line)
+
+
+def reader_of(case: Path) -> Reader:
+    root = case / "root"
+    paths = [path for path in root.rglob("*") if path.is_file()] if root.is_dir() else []
+    return helpers.reader(env_of(case), {f"/{path.relative_to(root)}": path.read_text(encoding="utf-8") for path in paths})
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case_id(case) not in ELSEWHERE], ids=case_id)
+def test_a_recorded_environment_is_recognised_as_its_own(case: Path) -> None:
+    assert case.parent.name == platforms.choose(reader_of(case)).NAME
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case_id(case) not in ELSEWHERE], ids=case_id)
+def test_no_other_platform_takes_it_for_its_own(case: Path) -> None:
+    claimed = {name for name, platform in PLATFORMS.items() if platform.detect(reader_of(case))}
+    assert claimed <= {case.parent.name, "local"} | NESTED.get(case.parent.name, set())
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(outer, inner) for outer, inners in NESTED.items() for inner in sorted(inners)])
+def test_the_outer_is_asked_before_the_inner(outer: str, inner: str) -> None:
+    order = list(PLATFORMS)
+    assert order.index(outer) < order.index(inner)
+
+
+def test_volcano_under_modelarts_is_modelarts() -> None:
+    env = helpers.modelarts(2, 8, 1)
+    assert PLATFORMS["volcano"].detect(helpers.reader(env))
+    assert platforms.choose(helpers.reader(env)).NAME == "modelarts"
+
+
+def test_detecting_reads_nothing() -> None:
+    """What a platform has only looked at is in no plan."""
+    reader = helpers.reader({"HOSTNAME": "a-b-0-1", "JOB_COMPLETION_INDEX": "1", "PET_NNODES": "2", "RANKLAUNCH_JOB_NAME": "a"})
+    for platform in PLATFORMS.values():
+        platform.detect(reader)
+    assert reader.readings == ()
+    reader.check()
+
+
+NAMES = sorted({name for variable in planning.every_variable() for name in variable.names} | {"VC_X_HOSTS", "VC__NUM", "HOSTNAME"})
+PATHS = ["/etc/hosts", "/etc/mpi/hostfile", "/etc/volcano/worker.host", "/etc/volcano/.host", "/etc/volcano/x"]
+texts = st.one_of(
+    st.sampled_from(["1", "a-b-0-1", "a-0", "-0", "a", "launcher", ".", "10.0.0.1 a-b-0-1.a.n.svc", "10.0.0.1 a-b-0-1.a.n.svc.x\n", "#"]),
+    st.sampled_from([value for name, value in helpers.HOSTILE.items() if "100 kB" not in name]),
+    st.text(max_size=12),
+)
+
+
+@settings(max_examples=300, derandomize=True, database=None, deadline=None)
+@given(
+    env=st.dictionaries(st.sampled_from(NAMES), texts, max_size=6),
+    files=st.dictionaries(st.sampled_from(PATHS), st.one_of(texts, st.just(ValueError("not UTF-8"))), max_size=3),
+)
+def test_detection_never_raises(env: dict[str, str], files: dict[str, str | ValueError]) -> None:
+    reader = Reader(env, helpers.MemoryFiles(files), {}, helpers.CWD)
+    assert all(platform.detect(reader) in (True, False) for platform in PLATFORMS.values())
+    assert PLATFORMS["local"].detect(reader)

@@ -1,0 +1,143 @@
+"""Volcano alone: tasks and their hosts, this pod's place among them, and what plugin pytorch says of it."""
+
+from __future__ import annotations
+
+import helpers
+import pytest
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.job import Job
+from ranklaunch.plan import Plan
+
+WORKERS = {"VC_WORKER_HOSTS": "j-worker-0.j,j-worker-1.j", "VC_WORKER_NUM": "2"}
+MASTER = {"VC_MASTER_HOSTS": "j-master-0.j", "VC_MASTER_NUM": "1"}
+PYTORCH = {"MASTER_ADDR": "j-master-0.j", "MASTER_PORT": "23456", "WORLD_SIZE": "3"}
+FILE = "/etc/volcano/worker.host"
+
+
+def plan(files: dict[str, str] | None = None, method: str = "spawn", **env: str) -> Plan:
+    return helpers.plan(env, files=files, method=method, platform="volcano")
+
+
+def job(files: dict[str, str] | None = None, **env: str) -> Job:
+    return plan(files, **env).job
+
+
+def refused(files: dict[str, str] | None = None, **env: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        plan(files, **env)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("env", "index", "hosts"),
+    [
+        ({**WORKERS, "VC_TASK_INDEX": "1"}, 1, ["j-worker-0.j", "j-worker-1.j"]),
+        ({**WORKERS, "VK_TASK_INDEX": "1"}, 1, ["j-worker-0.j", "j-worker-1.j"]),
+        ({**WORKERS, "HOSTNAME": "j-worker-1"}, 1, ["j-worker-0.j", "j-worker-1.j"]),
+        ({**WORKERS, **MASTER, "HOSTNAME": "j-master-0", "VC_TASK_INDEX": "0"}, 0, ["j-master-0.j", "j-worker-0.j", "j-worker-1.j"]),
+        ({**WORKERS, **MASTER, "HOSTNAME": "j-worker-1", "VC_TASK_INDEX": "1"}, 2, ["j-master-0.j", "j-worker-0.j", "j-worker-1.j"]),
+        ({**WORKERS, **MASTER, "RANKLAUNCH_TASK": "worker", "VC_TASK_INDEX": "0"}, 1, ["j-master-0.j", "j-worker-0.j", "j-worker-1.j"]),
+        ({**WORKERS, **MASTER, **PYTORCH, "RANK": "2"}, 2, ["j-master-0.j", "j-worker-0.j", "j-worker-1.j"]),
+        ({**WORKERS, "VC_LEARNER_HOSTS": "j-learner-0.j", "HOSTNAME": "j-learner-0", "VC_TASK_INDEX": "0"}, 0, ["j-learner-0.j"]),
+        ({"VC_MY_TASK_HOSTS": "j-my-task-0.j,j-my-task-1.j", "VC_TASK_INDEX": "1"}, 1, ["j-my-task-0.j", "j-my-task-1.j"]),
+        ({**WORKERS, "VC_TASK_INDEX": "0", "RANKLAUNCH_NODE": "1"}, 1, ["j-worker-0.j", "j-worker-1.j"]),
+        ({**WORKERS, "VC_TASK_INDEX": "0", "RANKLAUNCH_HOSTS": "a,b"}, 0, ["a", "b"]),
+        ({"VC_TASK_INDEX": "1", "RANKLAUNCH_NODES": "2", "RANKLAUNCH_MASTER_ADDR": "m"}, 1, ["m", ""]),
+    ],
+)
+def test_place(env: dict[str, str], index: int, hosts: list[str]) -> None:
+    found = job(**env)
+    assert found.node_index == index
+    assert [node.host for node in found.nodes] == hosts
+
+
+def test_files_stand_in_for_variables() -> None:
+    found = job({FILE: "a.j\r\n\nb.j\n", "/etc/volcano/master.host": "m.j\n"}, HOSTNAME="b")
+    assert ([node.host for node in found.nodes], found.node_index, found.name) == (["m.j", "a.j", "b.j"], 2, "j")
+
+
+def test_a_task_of_the_users_name_leads() -> None:
+    lists = {"VC_HEAD_HOSTS": "j-head-0.j", "MASTER_ADDR": "j-head-0.j", "WORLD_SIZE": "3", "RANK": "1"}
+    assert job(**WORKERS, **lists).nodes[0].host == "j-head-0.j"
+
+
+@pytest.mark.parametrize(
+    "left", [{"MASTER_ADDR": "elsewhere"}, {"RANK": "7"}, {"WORLD_SIZE": "512", "RANK": "9", "MASTER_ADDR": "j-worker-9.j"}]
+)
+def test_what_an_image_has_left_does_not_count(left: dict[str, str]) -> None:
+    assert job(**WORKERS, VC_TASK_INDEX="1", **left).node_index == 1
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (WORKERS, ["2 nodes", "VC_TASK_INDEX", "RANKLAUNCH_NODE"]),
+        ({**WORKERS, "VC_TASK_INDEX": "2"}, ["VC_TASK_INDEX=2", "0 to 1"]),
+        ({**WORKERS, "VC_TASK_INDEX": "x"}, ["VC_TASK_INDEX='x'"]),
+        ({**WORKERS, "VC_TASK_INDEX": "0", "VK_TASK_INDEX": "1"}, ["VC_TASK_INDEX='0'", "VK_TASK_INDEX='1'"]),
+        ({**WORKERS, "VC_TASK_INDEX": "0", "HOSTNAME": "j-worker-1"}, ["VC_TASK_INDEX=0", "HOSTNAME=j-worker-1"]),
+        ({**WORKERS, **MASTER, **PYTORCH, "RANK": "1", "WORLD_SIZE": "4"}, ["WORLD_SIZE=4", "nodes"]),
+        ({**WORKERS, **MASTER, **PYTORCH, "RANK": "3"}, ["RANK=3", "0 to 2"]),
+        ({**WORKERS, "VC_WORKER_NUM": "3", "VC_TASK_INDEX": "0"}, ["VC_WORKER_HOSTS names 2 hosts", "VC_WORKER_NUM is 3"]),
+        ({**WORKERS, "VC_WORKER_HOSTS": "a b", "VC_TASK_INDEX": "0"}, ["VC_WORKER_HOSTS='a b'"]),
+        ({**WORKERS, "RANKLAUNCH_NODES": "3", "VC_TASK_INDEX": "0"}, ["names 2 hosts", "RANKLAUNCH_NODES is 3"]),
+        ({"VC_TASK_INDEX": "1"}, ["RANKLAUNCH_NODES", "plugin svc"]),
+        ({"VC_TASK_INDEX": "1", "RANKLAUNCH_NODES": "2"}, ["RANKLAUNCH_HOSTS", "RANKLAUNCH_MASTER_ADDR", "plugin svc"]),
+    ],
+)
+def test_refused(env: dict[str, str], words: list[str]) -> None:
+    message = refused(**env)
+    assert all(word in message for word in words), message
+
+
+def test_a_broken_host_file_is_refused() -> None:
+    assert FILE in refused({FILE: "a;b\n"}, VC_TASK_INDEX="0")
+
+
+# Parameter servers
+
+PS = {"VC_PS_HOSTS": "j-ps-0.j", "VC_PS_NUM": "1"}
+
+
+@pytest.mark.parametrize(
+    ("env", "node", "task"),
+    [
+        ({"HOSTNAME": "j-worker-1", "VC_TASK_INDEX": "1"}, 1, "worker"),
+        ({"HOSTNAME": "j-ps-0", "VC_TASK_INDEX": "0"}, 2, "ps"),
+        ({"RANKLAUNCH_TASK": "ps"}, 2, "ps"),
+    ],
+)
+def test_parameter_servers(env: dict[str, str], node: int, task: str) -> None:
+    found = plan(method="tensorflow", **WORKERS, **PS, **env).job
+    assert (found.node_index, found.node.task) == (node, task)
+    assert [each.task for each in found.nodes] == ["worker", "worker", "ps"]
+
+
+def test_other_tasks_beside_ps_are_refused() -> None:
+    assert "chief" in refused(**WORKERS, **PS, VC_CHIEF_HOSTS="j-chief-0.j", HOSTNAME="j-worker-0")
+
+
+# The rest
+
+
+def test_attempt() -> None:
+    assert job(**WORKERS, VC_TASK_INDEX="0").attempt == 1
+    assert job(**WORKERS, VC_TASK_INDEX="0", RANKLAUNCH_RESTARTS="2").attempt == 3
+    assert job(**WORKERS, VC_TASK_INDEX="0", RANKLAUNCH_RESTARTS="2", RANKLAUNCH_ATTEMPT="9").attempt == 9
+
+
+def test_ports_of_the_plugin_are_used_where_the_user_gives_none() -> None:
+    env = {**WORKERS, **MASTER, **PYTORCH, "RANK": "0"}
+    assert "--master_port=23456" in plan(method="torchrun", **env).processes[0].argv
+    assert "--master_port=5" in plan(method="torchrun", **env, RANKLAUNCH_MASTER_PORT="5").processes[0].argv
+    assert "RANK" in plan(method="torchrun", **env).processes[0].unset
+
+
+def test_a_launcher_without_ranks() -> None:
+    env = {**WORKERS, **MASTER, "HOSTNAME": "j-master-0", "RANKLAUNCH_SLOTS": "4", "RANKLAUNCH_LAUNCHER_AS_WORKER": "false"}
+    found = plan(method="mpirun", **env)
+    assert [(node.slots, node.first_rank) for node in found.job.nodes] == [(0, 0), (4, 0), (4, 4)]
+    assert "j-master-0" not in next(file.text for file in found.files if file.path.endswith("hostfile"))
+    with pytest.raises(ConfigError, match="RANKLAUNCH_LAUNCHER_AS_WORKER"):
+        plan(method="torchrun", **env)

@@ -1,0 +1,11 @@
+#!/bin/sh
+# mnist, node 2 of 3, method tensorflow (ps are given beside the workers)
+# first: wait for muster 3 nodes at mnist-worker-0.mnist:18889
+(
+set -eu
+mkdir -p /workspace/ranklaunch-logs/attempt_1
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  'TF_CONFIG={"cluster": {"ps": ["mnist-ps-0.mnist:2222"], "worker": ["mnist-worker-0.mnist:2222", "mnist-worker-1.mnist:2222"]}, "task": {"type": "ps", "index": 0}}' \
+  python -u train.py --epochs 3 --task_index=0 --ps_hosts=mnist-ps-0.mnist:2222 \
+  --worker_hosts=mnist-worker-0.mnist:2222,mnist-worker-1.mnist:2222 --job_name=ps
+)

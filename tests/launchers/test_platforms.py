@@ -1,0 +1,195 @@
+"""Jobs of Kubernetes' engines for real: each container with the variables, the name and the files that its engine gives it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from cluster_hosts import Hosts
+from launcher_jobs import LauncherJob, Node
+from supervise_helpers import RANKLAUNCH
+
+pytestmark = pytest.mark.launchers
+
+PLACE = 'echo "place $RANK of $WORLD_SIZE, node $GROUP_RANK, at $MASTER_ADDR:$MASTER_PORT"'
+SUM = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+one = torch.ones(1)
+dist.all_reduce(one)
+print("place", os.environ["RANK"], "sum", int(one), "at", os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"], flush=True)
+dist.destroy_process_group()
+"""
+
+
+class Pods(LauncherJob):
+    """A job of which each host is a pod: it has a name in the cluster's DNS, and files of its own below a folder."""
+
+    def __init__(self, made: Hosts, folder: Path, names: Sequence[str]) -> None:
+        super().__init__(made, folder, "")
+        self.hosts, self.names = list(made), list(names)
+        for host, name in zip(self.hosts, names):
+            made.name(None, name, host)
+            full = f"{name}.default.svc.cluster.local"
+            self.has_file(host.index, "etc/hosts", f"127.0.0.1\tlocalhost\n{host.address}\t{full}\t{name.partition('.')[0]}\n")
+
+    def has_file(self, node: int, path: str, text: str) -> None:
+        file = self.folder / f"root{node}" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def launch(self, envs: Sequence[Mapping[str, str]], *words: object) -> None:
+        (self.folder / "run").mkdir(exist_ok=True)
+        for host, name, env in zip(self.hosts, self.names, envs):
+            logs = self.folder / host.name
+            logs.mkdir(exist_ok=True)
+            given = {**self._environment(host), "HOSTNAME": name.partition(".")[0], "RANKLAUNCH_RUN_DIR": str(self.folder / "run"), **env}
+            for of_nobody in ("RANKLAUNCH_HOSTS", "RANKLAUNCH_NODE"):
+                del given[of_nobody]
+            options = ("--root", self.folder / f"root{host.index}", "--python", sys.executable, "--grace-s", 5, "--log-dir", logs)
+            with open(logs / "out", "wb") as out, open(logs / "err", "wb") as err:
+                popen = host.popen(
+                    [*RANKLAUNCH, "run", *options, "--", *words],
+                    env=given,
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                )
+            self.nodes.append(Node(host, popen, logs))
+
+    def places(self) -> list[str]:
+        """What all ranks have said, in the order of the ranks."""
+        lines = [line for node in self.nodes for line in node.out.splitlines() if "place " in line]
+        return sorted(line[line.index("place ") + len("place ") :] for line in lines)
+
+
+MakePods = Callable[..., Pods]
+
+
+@pytest.fixture
+def pods(hosts: Callable[..., Hosts], tmp_path: Path) -> MakePods:
+    return lambda *names: Pods(hosts(len(names)), tmp_path, names)
+
+
+def spawned(at: str) -> list[str]:
+    return [f"{rank} of 3, node {node}, at {at}" for rank, node in ((0, 0), (1, 1), (2, 1))]
+
+
+SPAWN = {"RANKLAUNCH_METHOD": "spawn", "RANKLAUNCH_SLOTS": "1,2"}
+
+
+def test_volcano_with_a_master_and_a_worker(pods: MakePods) -> None:
+    job = pods("j-master-0.j", "j-worker-0.j")
+    lists = {"VC_MASTER_HOSTS": "j-master-0.j", "VC_MASTER_NUM": "1", "VC_WORKER_HOSTS": "j-worker-0.j", "VC_WORKER_NUM": "1"}
+    plugin = {"MASTER_ADDR": "j-master-0.j", "MASTER_PORT": "23456", "WORLD_SIZE": "2", "VC_TASK_INDEX": "0", "VK_TASK_INDEX": "0"}
+    job.launch([{**lists, **plugin, **SPAWN, "RANK": str(i)} for i in (0, 1)], "sh", "-c", PLACE)
+    job.end(0)
+    assert job.places() == spawned("j-master-0.j:23456")
+
+
+def test_volcano_by_its_files_alone(pods: MakePods) -> None:
+    job = pods("j-worker-0.j", "j-worker-1.j")
+    for node in (0, 1):
+        job.has_file(node, "etc/volcano/worker.host", "j-worker-0.j\nj-worker-1.j\n")
+    job.launch([SPAWN, SPAWN], "sh", "-c", PLACE)
+    job.end(0)
+    assert job.places() == spawned("j-worker-0.j:29500")
+
+
+def test_jobset(pods: MakePods) -> None:
+    job = pods("j-workers-0-0.j", "j-workers-0-1.j")
+    job.launch([{**SPAWN, "JOB_COMPLETION_INDEX": str(i), "RANKLAUNCH_NODES": "2"} for i in (0, 1)], "sh", "-c", PLACE)
+    job.end(0)
+    assert job.places() == spawned("j-workers-0-0.j:29500")
+
+
+def test_indexed_job_fails_as_its_first_failing_rank_does(pods: MakePods) -> None:
+    job = pods("train-0.svc", "train-1.svc")
+    envs = [{**SPAWN, "JOB_COMPLETION_INDEX": str(i), "RANKLAUNCH_NODES": "2"} for i in (0, 1)]
+    job.launch(envs, "sh", "-c", f"{PLACE}; [ $RANK = 2 ] && exit 3; exec sleep 600")
+    culprit = job.end(3)["culprit"]
+    assert (culprit["node"], culprit["rank"]) == (1, 2)
+
+
+def test_trainer_with_torch_policy(pods: MakePods) -> None:
+    job = pods("t-node-0-0.t", "t-node-0-1.t")
+    program = job.folder / "train.py"
+    program.write_text(SUM)
+    pet = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "t-node-0-0.t", "PET_MASTER_PORT": "29511"}
+    job.launch([{**pet, "PET_NODE_RANK": str(i), "JOB_COMPLETION_INDEX": str(i)} for i in (0, 1)], program)
+    job.end(0)
+    assert job.places() == [f"{rank} sum 2 at t-node-0-0.t 29511" for rank in (0, 1)]
+
+
+def test_ascend_operator_with_torchrun_at_an_address(pods: MakePods) -> None:
+    """The address is node 0's own here: of a Service there is none."""
+    job = pods("a-master-0.x", "a-worker-0.x")
+    program = job.folder / "train.py"
+    program.write_text(SUM)
+    address = job.hosts[0].address
+    world = {"MINDX_TASK_ID": "6f1f0c52", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "0,1"}
+    common = {**world, "MASTER_ADDR": address, "MASTER_PORT": "2222", "RANKLAUNCH_ACCELERATOR": "cpu"}
+    job.launch([{**common, "RANK": str(i)} for i in (0, 1)], program)
+    job.end(0)
+    assert job.places() == [f"{rank} sum 4 at {address} 2222" for rank in range(4)]
+
+
+# MPIJob
+
+MPI = {
+    "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+    "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
+    "OMPI_MCA_orte_set_default_slots": "2",
+}
+MPI_NAMES = ("pi-launcher.pi", "pi-worker-0.pi", "pi-worker-1.pi")
+WHERE = 'echo "place $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(cat /proc/sys/kernel/hostname)"'
+needs_mpi = pytest.mark.skipif(
+    not shutil.which("mpirun") or not shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin"),
+    reason="needs mpirun of Open MPI, and OpenSSH's server",
+)
+
+
+def mpi_envs(job: Pods, as_worker: bool) -> list[dict[str, str]]:
+    """The operator gives the launcher alone the host file; the template of the workers has what they need."""
+    listed = job.names if as_worker else job.names[1:]
+    job.has_file(0, "etc/mpi/hostfile", "".join(f"{name}.default.svc slots=2\n" for name in listed))
+    worker = {"K_MPI_JOB_ROLE": "worker", "RANKLAUNCH_NODES": "3", "RANKLAUNCH_SLOTS": "2"}
+    worker["RANKLAUNCH_LAUNCHER_AS_WORKER"] = "true" if as_worker else ""
+    return [{**MPI, "K_MPI_JOB_ROLE": "launcher"}, worker, worker]
+
+
+@needs_mpi
+@pytest.mark.parametrize("as_worker", [False, True])
+def test_mpijob(pods: MakePods, as_worker: bool) -> None:
+    job = pods(*MPI_NAMES)
+    job.launch(mpi_envs(job, as_worker), "sh", "-c", WHERE)
+    job.end(0)
+    where = ["h0", "h0", "h1", "h1", "h2", "h2"][0 if as_worker else 2 :]
+    assert job.places() == [f"{rank} of {len(where)} on {host}" for rank, host in enumerate(where)]
+
+
+@needs_mpi
+def test_mpijob_with_its_own_keys_where_a_rank_fails(pods: MakePods) -> None:
+    """A key of curve P-521 that is called id_rsa and that all may read, as the operator mounts it at a path of the user's."""
+    job = pods(*MPI_NAMES)
+    keys = job.folder / "keys"
+    keys.mkdir()
+    words = ["ssh-keygen", "-q", "-N", "", "-t", "ecdsa", "-b", "521", "-f", keys / "id_rsa"]
+    subprocess.run(words, check=True, stdin=subprocess.DEVNULL, timeout=60)
+    shutil.copy(keys / "id_rsa.pub", keys / "authorized_keys")
+    for path in keys.iterdir():
+        path.chmod(0o644)
+    for node in range(3):  # where they are looked for, and where they are copied from
+        shutil.copytree(keys, job.folder / f"root{node}" / keys.relative_to("/"))
+    envs = [{**env, "RANKLAUNCH_SSH_KEYS": str(keys)} for env in mpi_envs(job, as_worker=False)]
+    job.launch(envs, "sh", "-c", f"{WHERE}; [ $OMPI_COMM_WORLD_RANK = 3 ] && exit 7; exec sleep 600")
+    culprit = job.end(7)["culprit"]
+    assert (culprit["node"], culprit["rank"]) == (2, 3)
+    assert "ECDSA SHA256:" in job.nodes[1].log("sshd.log")
+    assert not any((job.folder / "run").iterdir())
