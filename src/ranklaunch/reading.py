@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import TypeVar
 
 from ranklaunch import ranktable, settings
 from ranklaunch.files import absolute, which
@@ -11,6 +13,8 @@ from ranklaunch.muster import facts
 from ranklaunch.settings import Reader, Variable
 from ranklaunch.tasks import VARIABLES as OF_TASKS
 from ranklaunch.tasks import Tasks
+
+T = TypeVar("T")
 
 METHOD = Variable(
     "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), settings.text, "", "how the ranks are started", option="--method",
@@ -182,6 +186,7 @@ def make_job(
     instance_name: str = "",
     host_ips: tuple[str, ...] = (),
     host_ip: str = "",
+    env: tuple[tuple[str, str], ...] = (),
 ) -> Job:
     """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
 
@@ -207,6 +212,7 @@ def make_job(
         instance_name=instance_name,
         host_ips=host_ips,
         host_ip=host_ip,
+        env=env,
     )
 
 
@@ -218,6 +224,21 @@ def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int
         reader.problem(f"{_source(reader, variable)}: {len(slots)} numbers for {nodes} nodes: expected one number, or one for each node")
         return (max(slots),) * nodes
     return slots
+
+
+def devices(reader: Reader) -> int:
+    """Accelerators that the container can see: one slot for each."""
+    names = reader.files.names("/dev")
+    found = [[n for n in names if re.fullmatch(kind + "[0-9]+", n)] for kind in ("davinci", "nvidia")]
+    number = len(found[0] or found[1])
+    reader.note(SLOTS.value, str(number), "device files" if number else "default")
+    return number
+
+
+def by_user(reader: Reader, variable: Variable[T]) -> bool:
+    """Whether an option or a variable of ranklaunch's own says it, rather than the platform."""
+    found = reader.candidates(variable)
+    return bool(found) and found[0].source.startswith(("option ", "RANKLAUNCH_"))
 
 
 def _rank_table(reader: Reader) -> str:
