@@ -68,13 +68,19 @@ def verdicts(slurm: Slurm, job: str = "job_1.0") -> list[dict[str, Any]]:
     return [checked_verdict(folder / f"node_{i}" / "attempt_1" / "verdict.json") for i in range(2)]
 
 
+def ends_as(slurm: Slurm, state: str) -> None:
+    """The first job; for a moment it is COMPLETING."""
+    wait_until(lambda: slurm.state(1) not in ("RUNNING", "COMPLETING"), "the job's end", LONG_S)
+    assert slurm.state(1) == state
+
+
 def test_slots_are_the_gpus_that_slurm_gives(slurm: Slurm) -> None:
     done = srun(slurm, "--method", "torchrun", program(slurm, ALL_REDUCE), options=(*ONE_EACH, "--gpus-per-node=2"))
 
     assert done.returncode == 0, done.stdout + done.stderr
     said = sorted(line.partition("sum ")[2] for line in done.stdout.splitlines() if "sum " in line)
     assert said == ["6 of 4 on h0"] * 2 + ["6 of 4 on h1"] * 2
-    assert slurm.state(1) == "COMPLETED"
+    ends_as(slurm, "COMPLETED")
     assert [verdict["outcome"] for verdict in verdicts(slurm)] == ["succeeded"] * 2
     plan = json.loads((slurm.folder / "ranklaunch-logs/job_1.0/node_1/attempt_1/plan.json").read_text())
     assert (plan["platform"], plan["job"]["name"], plan["job"]["node_index"]) == ("slurm", f"{Path(sys.executable).name}-1.0", 1)
@@ -84,7 +90,7 @@ def test_a_failing_rank_gives_the_job_its_exit_code(slurm: Slurm) -> None:
     done = srun(slurm, "--method", "spawn", "--slots", "2", program(slurm, FAILS))
 
     assert done.returncode == 3, done.stdout + done.stderr
-    assert slurm.state(1) == "FAILED"
+    ends_as(slurm, "FAILED")
     assert [(each["exit_code"], each["culprit"]["rank"], each["culprit"]["node"]) for each in verdicts(slurm)] == [(3, 2, 1)] * 2
 
 
@@ -99,7 +105,7 @@ def test_scancel_stops_every_rank(slurm: Slurm) -> None:
     # Slurm signals the ranks too. Whether a rank's end or the request to stop is noticed first is open, so the outcome is; the code is not.
     assert [each["exit_code"] for each in verdicts(slurm)] == [143] * 2, out + err
     assert all("SIGTERM" in each["reason"] for each in verdicts(slurm))
-    assert slurm.state(1) == "CANCELLED"
+    ends_as(slurm, "CANCELLED")
     for host in slurm.hosts:
         wait_until(lambda host=host: not ranks_on(slurm, host), f"ranks on {host.name}", LONG_S)
 
@@ -125,7 +131,7 @@ def test_a_requeued_job_counts_its_starts(slurm: Slurm) -> None:
     wait_until(lambda: slurm.state(1) == "PENDING" and "Restarts=1" in slurm.run("scontrol", "show", "job", 1).stdout, "requeue", LONG_S)
     slurm.run("scontrol", "update", "JobId=1", "StartTime=now", check=True)
     wait_until(lambda: len(ended()) == 2, "the second attempt", LONG_S)
-    wait_until(lambda: slurm.state(1) == "COMPLETED", "the job's end", LONG_S)
+    ends_as(slurm, "COMPLETED")
     assert [checked_verdict(path)["outcome"] for path in ended()] == ["succeeded"] * 2
     assert len(list(folder.glob("job_1.*/node_*/attempt_1/verdict.json"))) == 2
 
