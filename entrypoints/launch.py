@@ -7,9 +7,10 @@ import gc
 from collections.abc import Iterator, Mapping
 
 from ranklaunch import planning
+from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.base import attempt_dir
-from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.adapters.platforms import PLATFORMS, detected
 from ranklaunch.entrypoints import options
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.files import absolute, join
@@ -31,7 +32,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     given = replace(given, request=replace(given.request, account=options.own_account()))
     with _recorded(given.request):
         plan = planning.make_plan(given.request)
-        record = Record(attempt_dir(plan.job), _reader(given.request).get(TERMINATION_LOG))
+        record = _record(given.request, attempt_dir(plan.job))
         record.open()
     gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
     gc.enable()
@@ -51,6 +52,11 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     return supervisor.run().exit_code
 
 
+def _record(request: planning.Request, folder: str) -> Record:
+    reader = _reader(request)
+    return Record(folder, reader.get(TERMINATION_LOG), platforms.failure_file(reader))
+
+
 def _reader(request: planning.Request) -> Reader:
     return Reader(request.env, request.files, request.options, request.cwd)
 
@@ -63,9 +69,9 @@ def _recorded(request: planning.Request) -> Iterator[None]:
         yield
     except RanklaunchError as error:
         reader = _reader(request)
-        attempt = next(platform for platform in PLATFORMS.values() if platform.detect(reader)).attempt(reader)
+        attempt = PLATFORMS[detected(reader)].attempt(reader)
         folder = join(absolute(reader.get(LOG_DIR), request.cwd), f"attempt_{attempt}")
-        record = Record(folder, reader.get(TERMINATION_LOG))
+        record = _record(request, folder)
         with contextlib.suppress(OSError, ValueError):
             record.verdict(Verdict("failed", error.exit_code, str(error), None, (), started, now()))
         raise

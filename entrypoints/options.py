@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from ranklaunch import reading
+from ranklaunch.adapters import platforms
 from ranklaunch.entrypoints.disk import DiskFiles
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import NoFiles
@@ -95,7 +96,6 @@ class Given(Value):
 
 def read(parser: Parser, argv: list[str], env: Mapping[str, str]) -> Given:
     values, words = parser.split(argv)
-    program = program_of(words)
     own = Reader(env, NoFiles(), values)
     env_file, root = own.get(reading.ENV_FILE), own.get(reading.ROOT)
     if root and not os.path.isdir(root):
@@ -103,7 +103,9 @@ def read(parser: Parser, argv: list[str], env: Mapping[str, str]) -> Given:
         raise UsageError(msg)
     used = read_env_file(env_file) if env_file else dict(env)
     account = recorded_account(used) if env_file else own_account()
-    return Given(Request(program, used, DiskFiles(root), values, _cwd(), account=account), own)
+    files, cwd = DiskFiles(root), _cwd()
+    program = platforms.program(Reader(used, files, values, cwd), words) or program_of(words)
+    return Given(Request(program, used, files, values, cwd, account=account), own)
 
 
 def own_account() -> Account:

@@ -130,7 +130,7 @@ def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, ra
 def common_env(job: Job, reader: Reader) -> dict[str, str]:
     """Output at once rather than by the block, the attempt for scripts that resume, and the user's interpreter first on PATH,
     so that launchers installed beside it (torchrun, msrun) and the `python` that they start are its own."""
-    env = {"RANKLAUNCH_ATTEMPT": str(job.attempt)}
+    env = {**dict(job.env), "RANKLAUNCH_ATTEMPT": str(job.attempt)}
     if not reader.env.get("PYTHONUNBUFFERED"):
         env["PYTHONUNBUFFERED"] = "1"
     folder = folder_of(job.python) and absolute(folder_of(job.python), reader.cwd)

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from ranklaunch.adapters.platforms import (
-    ascend_operator,
-    indexed_job,
-    jobset,
-    kubeflow_trainer,
-    local,
-    modelarts,
-    mpijob,
-    volcano,
-)
 from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.job import Job, Program
+from ranklaunch.modules import Modules
 from ranklaunch.reading import PLATFORM
 from ranklaunch.settings import Reader, Variable
 
@@ -39,20 +31,67 @@ class Platform(Protocol):
         ...
 
 
-PLATFORMS: dict[str, Platform] = {
-    # A job of ModelArts is a Volcano job with more, and has its variables and files too.
-    modelarts.NAME: modelarts,
+class WithFolders(Platform, Protocol):
+    """One that says more: a program to run where the command line names none, and a file for the reason of a failure."""
+
+    def program(self, reader: Reader, words: Sequence[str]) -> Program | None: ...
+    def failure_file(self, reader: Reader) -> str: ...
+
+
+# How the names of variables begin, or a folder, without one of which an environment is not the platform's: it is not even imported then.
+SIGNS: dict[str, tuple[str, ...]] = {
+    # Its containers may have anything in them: a job of ModelArts is a Volcano job with more, and has its variables and files too.
+    "modelarts": ("MA_", "DLS_"),
+    # Before those whose containers its daemons may run in: what srun starts belongs to Slurm.
+    "slurm": ("SLURM_",),
+    # None of these knows another's variables.
+    "sagemaker": ("SM_", "SAGEMAKER_", "/opt/ml/input/config"),
+    "volcengine": ("MLP_",),
+    "openpai": ("PAI_",),
+    "vertexai": ("CLUSTER_SPEC",),
+    # RANK and WORLD_SIZE mean something else where operators of Kubernetes set them.
+    "pai_dlc": ("MASTER_ADDR",),
     # The Ascend Operator serves Volcano's jobs as well, whose own variables tell more.
-    volcano.NAME: volcano,
-    ascend_operator.NAME: ascend_operator,
-    mpijob.NAME: mpijob,
+    "volcano": ("VC_", "VK_", "/etc/volcano"),
+    "ascend_operator": ("MINDX_", "NPU_POD"),
+    "mpijob": ("K_MPI_JOB_ROLE",),
     # A TrainJob is a JobSet, and a JobSet is made of Indexed Jobs: all have JOB_COMPLETION_INDEX, so the outermost is asked first.
-    kubeflow_trainer.NAME: kubeflow_trainer,
-    jobset.NAME: jobset,
-    indexed_job.NAME: indexed_job,
+    "kubeflow_trainer": ("PET_", "JOB_COMPLETION_INDEX"),
+    "jobset": ("JOB_COMPLETION_INDEX",),
+    "indexed_job": ("JOB_COMPLETION_INDEX",),
     # Recognises everything, so it is asked last.
-    local.NAME: local,
+    "local": ("",),
 }
+PLATFORMS: Modules[Platform] = Modules(__name__, tuple(SIGNS))
+_WITH_FOLDERS: Modules[WithFolders] = Modules(__name__, ("sagemaker",))
+
+
+def may_be(name: str, reader: Reader) -> bool:
+    """Whether it is worth asking the platform itself."""
+    folders = [sign for sign in SIGNS[name] if sign.startswith("/")]
+    beginnings = tuple(sign for sign in SIGNS[name] if not sign.startswith("/"))
+    return beginnings == ("",) or any(map(reader.files.is_dir, folders)) or any(each.startswith(beginnings) for each in reader.env)
+
+
+def program(reader: Reader, words: Sequence[str]) -> Program | None:
+    """What the platform says should run, where it does and the words of the command line say no other."""
+    name = _recognised(reader)
+    return _WITH_FOLDERS[name].program(reader, words) if name in _WITH_FOLDERS else None
+
+
+def failure_file(reader: Reader) -> str:
+    """Where the platform looks for the reason of a failure, "" where it does not."""
+    name = _recognised(reader)
+    return _WITH_FOLDERS[name].failure_file(reader) if name in _WITH_FOLDERS else ""
+
+
+def _recognised(reader: Reader) -> str:
+    """The name of the platform; of one that is not there, as it was given."""
+    return reader.get(PLATFORM).strip().lower() or detected(reader)
+
+
+def detected(reader: Reader) -> str:
+    return next(name for name in PLATFORMS if may_be(name, reader) and PLATFORMS[name].detect(reader))
 
 
 def choose(reader: Reader) -> Platform:
@@ -64,6 +103,6 @@ def choose(reader: Reader) -> Platform:
             msg = f"{source}={given!r}: expected one of {', '.join(PLATFORMS)}{nearest(given, PLATFORMS)}"
             raise ConfigError(msg)
         return PLATFORMS[given]
-    found = next(platform for platform in PLATFORMS.values() if platform.detect(reader))
-    reader.note(PLATFORM.value, found.NAME, "environment")
-    return found
+    found = detected(reader)
+    reader.note(PLATFORM.value, found, "environment")
+    return PLATFORMS[found]

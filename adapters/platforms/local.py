@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from ranklaunch import tasks
-from ranklaunch.files import join
+from ranklaunch.adapters.platforms import base
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import (
-    ATTEMPT,
     HOSTS,
     JOB_NAME,
-    LOG_DIR,
     MASTER_ADDR,
     NODE_INDEX,
     NODES,
@@ -33,6 +29,10 @@ def detect(reader: Reader) -> bool:
     return True
 
 
+def attempt(reader: Reader) -> int:
+    return base.attempt(reader)
+
+
 def read(reader: Reader, program: Program) -> Job:
     found = _tasks(reader)
     if found:
@@ -44,7 +44,7 @@ def read(reader: Reader, program: Program) -> Job:
         hosts = hosts[:1] * nodes
     if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
         reader.problem(f"{nodes} nodes, but neither RANKLAUNCH_HOSTS nor RANKLAUNCH_MASTER_ADDR says where node 0 is")
-    index = _index(reader, nodes)
+    own = base.index(reader, nodes, NODE_INDEX)
     slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
     return make_job(
         reader,
@@ -54,7 +54,7 @@ def read(reader: Reader, program: Program) -> Job:
         attempt=attempt(reader),
         hosts=hosts or ("localhost",) + ("",) * (nodes - 1),
         slots=spread(reader, SLOTS, slots, nodes),
-        node_index=index,
+        node_index=own,
     )
 
 
@@ -68,7 +68,7 @@ def _tasks(reader: Reader) -> Tasks | None:
         workers = (tasks.STAND_IN,)
     ps = reader.get(tasks.PS_HOSTS) or (tasks.STAND_IN,)
     found = Tasks(workers, ps, tasks.own_task(reader, tasks.TASK))
-    return replace(found, index=_index(reader, found.size, "workers" if found.task == tasks.WORKER else "ps"))
+    return replace(found, index=base.index(reader, found.size, NODE_INDEX, "workers" if found.task == tasks.WORKER else "ps"))
 
 
 def _job_with_tasks(reader: Reader, program: Program, found: Tasks) -> Job:
@@ -88,23 +88,3 @@ def _job_with_tasks(reader: Reader, program: Program, found: Tasks) -> Job:
         node_index=found.node_index,
         tasks=found,
     )
-
-
-def _index(reader: Reader, nodes: int, what: str = "nodes") -> int:
-    index = reader.get(NODE_INDEX)
-    if nodes > 1 and not reader.given(NODE_INDEX):
-        reader.problem(f"{nodes} {what}, but RANKLAUNCH_NODE does not say which one this is (0 to {nodes - 1})")
-    elif index >= nodes:
-        reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {nodes - 1}, for {nodes} {what}")
-    return min(index, nodes - 1)
-
-
-def attempt(reader: Reader) -> int:
-    """One after the attempts whose folders are there, so that no earlier log is lost."""
-    if reader.given(ATTEMPT):
-        return reader.get(ATTEMPT)
-    names = reader.files.names(reader.get(LOG_DIR))
-    done = [int(match[1]) for match in (re.fullmatch("attempt_([0-9]{1,6})", name) for name in names) if match]
-    number = max(done, default=0) + 1
-    reader.note(ATTEMPT.value, str(number), join(reader.get(LOG_DIR), "attempt_*") if done else "default")
-    return number

@@ -77,6 +77,8 @@ class Job(Value):
     instance_name: str = ""
     host_ips: tuple[str, ...] = ()
     host_ip: str = ""  # of the physical host, where the platform tells it
+    # What the platform's own way to start a program gives it in variables, beside what every program inherits.
+    env: tuple[tuple[str, str], ...] = ()
 
     @property
     def node(self) -> Node:

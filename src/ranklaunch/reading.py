@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TypeVar
 
 from ranklaunch import ranktable, settings
 from ranklaunch.files import absolute, which
@@ -12,6 +13,8 @@ from ranklaunch.muster import facts
 from ranklaunch.settings import Reader, Variable
 from ranklaunch.tasks import VARIABLES as OF_TASKS
 from ranklaunch.tasks import Tasks
+
+T = TypeVar("T")
 
 METHOD = Variable(
     "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), settings.text, "", "how the ranks are started", option="--method",
@@ -184,6 +187,7 @@ def make_job(
     host_ips: tuple[str, ...] = (),
     host_ip: str = "",
     only_launches: bool = False,
+    env: tuple[tuple[str, str], ...] = (),
 ) -> Job:
     """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
 
@@ -211,6 +215,7 @@ def make_job(
         instance_name=instance_name,
         host_ips=host_ips,
         host_ip=host_ip,
+        env=env,
     )
 
 
@@ -231,6 +236,12 @@ def devices(reader: Reader) -> int:
     number = len(found[0] or found[1])
     reader.note(SLOTS.value, str(number), "device files" if number else "default")
     return number
+
+
+def by_user(reader: Reader, variable: Variable[T]) -> bool:
+    """Whether an option or a variable of ranklaunch's own says it, rather than the platform."""
+    found = reader.candidates(variable)
+    return bool(found) and found[0].source.startswith(("option ", "RANKLAUNCH_"))
 
 
 def _rank_table(reader: Reader) -> str:

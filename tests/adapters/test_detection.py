@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ranklaunch import planning
 from ranklaunch.adapters import platforms
-from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.adapters.platforms import PLATFORMS, may_be
 from ranklaunch.settings import Reader
 
 GOLDEN = helpers.TESTS / "golden"
@@ -94,3 +94,4 @@ def test_detection_never_raises(env: dict[str, str], files: dict[str, str | Valu
     reader = Reader(env, helpers.MemoryFiles(files), {}, helpers.CWD)
     assert all(platform.detect(reader) in (True, False) for platform in PLATFORMS.values())
     assert PLATFORMS["local"].detect(reader)
+    assert all(may_be(name, reader) for name, platform in PLATFORMS.items() if platform.detect(reader))

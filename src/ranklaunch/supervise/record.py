@@ -25,8 +25,9 @@ def now() -> str:
 class Record:
     """The folder of one attempt. Nothing in it that an earlier start wrote is lost: logs and events are appended to."""
 
-    def __init__(self, folder: str, termination_log: str = "") -> None:
+    def __init__(self, folder: str, termination_log: str = "", failure_file: str = "") -> None:
         self.folder = folder
+        self._failure_file = failure_file
         self._reserved = os.path.join(folder, ".reserved")
         self._termination_log = termination_log
         self._events = -1
@@ -84,6 +85,8 @@ class Record:
     def last_words(self, reason: str, exit_code: int) -> None:
         """For /dev/termination-log, which Kubernetes makes; never made by ranklaunch."""
         text = "" if exit_code == 0 else f"{reason}\n"
+        if text and self._failure_file:
+            self._fail(text)
         try:
             fd = os.open(self._termination_log, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError):
@@ -94,6 +97,15 @@ class Record:
             pass
         finally:
             os.close(fd)
+
+    def _fail(self, text: str) -> None:
+        """For the platform that takes the reason from a file. What the program itself wrote there stays: it knows more."""
+        try:
+            os.makedirs(os.path.dirname(self._failure_file), exist_ok=True)
+            with open(self._failure_file, "x", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+        except (OSError, ValueError):
+            pass
 
     def _write(self, name: str, value: dict[str, Any]) -> str:
         path = os.path.join(self.folder, name)

@@ -1,0 +1,285 @@
+"""Amazon SageMaker training jobs. One node is one host, algo-1 and on; one container on each, with the job's files below /opt/ml.
+
+Source: https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo.html and the pages below it, for what SageMaker
+provides; https://github.com/aws/sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md, for SM_ variables, which that toolkit sets, and for
+how hyperparameters become arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Sequence
+from typing import Any
+
+from ranklaunch import settings
+from ranklaunch.adapters.platforms import base
+from ranklaunch.files import join
+from ranklaunch.job import Job, Program
+from ranklaunch.reading import HOSTS as ANY_HOSTS
+from ranklaunch.reading import JOB_NAME as ANY_JOB_NAME
+from ranklaunch.reading import NODE_INDEX, NODES, by_user, devices, make_job, spread
+from ranklaunch.reading import SLOTS as ANY_SLOTS
+from ranklaunch.settings import Reader, Variable
+
+NAME = "sagemaker"
+
+BASE = Variable("sagemaker_base", ("SAGEMAKER_BASE_DIR",), settings.text, "/opt/ml", "folder of the job's files", "image")
+HOSTS = ANY_HOSTS.also("SM_HOSTS")
+CURRENT_HOST = Variable(
+    "current_host", ("SM_CURRENT_HOST",), settings.text, "", "name of this host", "platform", per_node=True,
+    default_text="current_host of resourceconfig.json",
+)  # fmt: skip
+SLOTS = ANY_SLOTS.also("SM_NUM_GPUS")
+JOB_NAME = ANY_JOB_NAME.also("TRAINING_JOB_NAME")
+PROGRAM = Variable(
+    "sagemaker_program", ("SAGEMAKER_PROGRAM",), settings.text, "", "program, where the command line names none; in the folder of the code",
+    "image", default_text="hyperparameter sagemaker_program",
+)  # fmt: skip
+CODE = Variable(
+    "sagemaker_code", ("SAGEMAKER_SUBMIT_DIRECTORY",), settings.text, "", "folder of the code", "image",
+    default_text="hyperparameter sagemaker_submit_directory, else code below the folder of the job's files",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (BASE, HOSTS, CURRENT_HOST, SLOTS, JOB_NAME, PROGRAM, CODE)
+
+# Of SageMaker and its SDK, besides all that begin with sagemaker_: no arguments of the program.
+_NOT_ARGUMENTS = ("sagemaker_", "_tuning_objective_metric")
+_DEFAULT_COMMAND = ("train",)  # with which SageMaker starts an image whose entry point is not said
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+def detect(reader: Reader) -> bool:
+    return reader.files.exists(_config_file(reader, "resourceconfig")) or bool(reader.env.get("SM_HOSTS", "").strip())
+
+
+def attempt(reader: Reader) -> int:
+    return base.attempt(reader)
+
+
+def program(reader: Reader, words: Sequence[str]) -> Program | None:
+    """What SageMaker's hyperparameters say should run, where the command line does not. What is wrong with them, `read` says."""
+    if tuple(words) not in ((), _DEFAULT_COMMAND):
+        return None
+    name = reader.get(PROGRAM) or str(_hyperparameters(reader).get("sagemaker_program", ""))
+    return Program(join(_code_folder(reader, name), name), tuple(arguments(_own_hyperparameters(reader)))) if name else None
+
+
+def failure_file(reader: Reader) -> str:
+    """Where SageMaker finds the reason of a failure."""
+    return join(reader.get(BASE), "output/failure")
+
+
+def read(reader: Reader, program: Program) -> Job:
+    resources = _object(reader, "resourceconfig")
+    hosts = _hosts(reader, resources)
+    index = _index(reader, hosts, resources)
+    _refuse_unfit(reader)
+    _refuse_missing_code(reader, program)
+    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
+    return make_job(
+        reader,
+        program,
+        platform=NAME,
+        name=reader.get(JOB_NAME) or NAME,
+        attempt=attempt(reader),
+        hosts=hosts,
+        slots=spread(reader, SLOTS, slots, len(hosts)),
+        node_index=index,
+        accelerator=("gpu", reader.source(SLOTS)),
+        env=tuple(
+            sorted(
+                _environment(
+                    reader, resources, hosts, index, (slots if len(slots) == 1 else slots[index : index + 1] or (0,))[0], program
+                ).items()
+            )
+        ),
+    )
+
+
+# Nodes
+
+
+def _hosts(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
+    told = reader.get(HOSTS)
+    listed = _listed(reader, resources)
+    if told and listed and not by_user(reader, HOSTS) and sorted(told) != sorted(listed):
+        reader.problem(f"{reader.told(HOSTS)} contradicts hosts={','.join(listed)} of {_config_file(reader, 'resourceconfig')}")
+    if not told:
+        reader.note(HOSTS.value, ",".join(sorted(listed)) or "localhost", _config_file(reader, "resourceconfig"))
+    hosts = told if by_user(reader, HOSTS) else tuple(sorted(told or listed)) or ("localhost",)
+    if reader.given(NODES) and reader.get(NODES) != len(hosts):
+        reader.problem(f"{reader.told(NODES)}, but {reader.source(HOSTS)} names {len(hosts)} hosts: expected as many names as nodes")
+    return hosts
+
+
+def _listed(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
+    found = resources.get("hosts", [])
+    try:
+        if not isinstance(found, list) or (resources and not found):
+            raise ValueError
+        return tuple(settings.host(host if isinstance(host, str) else "") for host in found)
+    except ValueError:
+        shown = settings.clipped(json.dumps(found))
+        reader.problem(f"{_config_file(reader, 'resourceconfig')}: hosts is {shown}: expected a list of host names")
+        return ()
+
+
+def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) -> int:
+    if by_user(reader, NODE_INDEX):
+        index = reader.get(NODE_INDEX)
+        if index >= len(hosts):
+            reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {len(hosts) - 1}, for {len(hosts)} nodes")
+        return min(index, len(hosts) - 1)
+    file = _config_file(reader, "resourceconfig")
+    own, listed = reader.get(CURRENT_HOST), str(resources.get("current_host", ""))
+    if own and listed and own != listed:
+        reader.problem(
+            f"{reader.told(CURRENT_HOST)} contradicts current_host={listed} of {file}: unset the wrong one or set {NODE_INDEX.names[0]}"
+        )
+    name, source = (own, reader.source(CURRENT_HOST)) if own else (listed, f"current_host of {file}")
+    if name in hosts:
+        reader.note(NODE_INDEX.value, str(hosts.index(name)), source)
+        return hosts.index(name)
+    if len(hosts) > 1 or name:
+        shown = settings.clipped(",".join(hosts))
+        reader.problem(f"{source} is {settings.clipped(name)!r}: expected one of the hosts {shown}; or set {NODE_INDEX.names[0]}")
+    return 0
+
+
+# The program
+
+
+def _code_folder(reader: Reader, name: str) -> str:
+    """The first that has it, else where it should be."""
+    told = str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
+    usual = join(reader.get(BASE), "code")
+    places = [told, usual] if told.startswith("/") else [usual]
+    return next((place for place in places if reader.files.exists(join(place, name))), places[0])
+
+
+def _refuse_missing_code(reader: Reader, program: Program) -> None:
+    """Where it is SageMaker that says what to run."""
+    told = str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
+    name = reader.get(PROGRAM) or str(_hyperparameters(reader).get("sagemaker_program", ""))
+    if not name or program.path != join(_code_folder(reader, name), name):
+        return
+    if name.startswith("-") or ".." in name.split("/"):
+        reader.problem(
+            f"sagemaker_program={settings.clipped(name)!r}: expected the path of a file in the folder of the code, such as train.py"
+        )
+    elif told.startswith("s3://") and not reader.files.exists(program.path):
+        reader.problem(
+            f"sagemaker_submit_directory={settings.clipped(told)!r}: the code is in S3, and {program.path} is not there: ranklaunch "
+            "does not fetch it; put it into the image, or start `ranklaunch run` from a script that SageMaker's training toolkit runs"
+        )
+
+
+def arguments(hyperparameters: dict[str, Any]) -> list[str]:
+    """As SageMaker's training toolkit makes them: by name, --name and value; a name of one letter has one dash."""
+    words = []
+    for name, value in sorted(hyperparameters.items()):
+        words += [f"--{name}" if len(name) > 1 else name and f"-{name}", _argument(value)]
+    return words
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}={item}" for key, item in sorted(value.items()))
+    return "" if value is None else str(value)
+
+
+def _own_hyperparameters(reader: Reader) -> dict[str, Any]:
+    return {name: value for name, value in _hyperparameters(reader).items() if not name.startswith(_NOT_ARGUMENTS)}
+
+
+def _hyperparameters(reader: Reader) -> dict[str, Any]:
+    """SageMaker's values are texts. Its SDK makes them of JSON; one that is no JSON is meant as it is."""
+    return {name: _decoded(value) for name, value in _object(reader, "hyperparameters").items()}
+
+
+def _decoded(value: Any) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, TypeError, RecursionError):
+        return value
+
+
+def _refuse_unfit(reader: Reader) -> None:
+    """What neither an argument nor a variable can hold."""
+    for name, value in _own_hyperparameters(reader).items():
+        try:
+            possible = b"\0" not in f"{name}{_argument(value)}".encode(errors="surrogateescape")
+        except UnicodeEncodeError:
+            possible = False
+        if not possible:
+            reader.problem(f"{_config_file(reader, 'hyperparameters')}: no argument can hold the hyperparameter {name!a}")
+
+
+# The environment that SageMaker's training toolkit gives a program
+
+
+def _environment(
+    reader: Reader, resources: dict[str, Any], hosts: Sequence[str], index: int, gpus: int, program: Program
+) -> dict[str, str]:
+    """Less what this module cannot know, or nobody could use with several processes. A variable that is set already stays."""
+    base, channels = reader.get(BASE), _object(reader, "inputdataconfig")
+    own = _own_hyperparameters(reader)
+    values: dict[str, Any] = {
+        "HOSTS": list(hosts),
+        "CURRENT_HOST": hosts[index],
+        "CURRENT_INSTANCE_TYPE": resources.get("current_instance_type", "local"),
+        "CURRENT_INSTANCE_GROUP": resources.get("current_group_name", "homogeneousCluster"),
+        "NETWORK_INTERFACE_NAME": resources.get("network_interface_name", "eth0"),
+        "RESOURCE_CONFIG": resources,
+        "INPUT_DATA_CONFIG": channels,
+        "MODEL_DIR": join(base, "model"),
+        "INPUT_DIR": join(base, "input"),
+        "INPUT_CONFIG_DIR": join(base, "input/config"),
+        "OUTPUT_DIR": join(base, "output"),
+        "OUTPUT_DATA_DIR": join(base, "output/data"),
+        "OUTPUT_INTERMEDIATE_DIR": join(base, "output/intermediate"),
+        "CHANNELS": sorted(channels),
+        "NUM_GPUS": gpus,
+        "USER_ENTRY_POINT": posixpath.basename(program.path),
+        "MODULE_NAME": posixpath.basename(program.path).removesuffix(".py"),
+        "MODULE_DIR": posixpath.dirname(program.path) or join(base, "code"),
+        "HPS": own,
+        "USER_ARGS": list(program.args),
+        **{f"CHANNEL_{name.upper()}": join(base, f"input/data/{name}") for name in channels},
+        **{f"HP_{name.upper()}": value for name, value in own.items()},
+    }
+    texts = {f"SM_{name}": _text(value) for name, value in values.items()}
+    return {name: text for name, text in texts.items() if name in CURRENT_HOST.names or (name not in reader.env and _possible(name, text))}
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _possible(name: str, text: str) -> bool:
+    return name.isprintable() and "=" not in name and " " not in name and "\0" not in text
+
+
+# Files
+
+
+def _config_file(reader: Reader, name: str) -> str:
+    base = reader.env.get(BASE.names[0], "") or BASE.default
+    return join(base, f"input/config/{name}.json")
+
+
+def _object(reader: Reader, name: str) -> dict[str, Any]:
+    """{} where there is none."""
+    path = _config_file(reader, name)
+    try:
+        text = reader.files.text(path, _MOST_BYTES)
+        found = json.loads(text) if text and text.strip() else {}
+        if isinstance(found, dict):
+            return found
+        reader.problem(f"{path}: expected a JSON object")
+    except (ValueError, RecursionError) as error:
+        reader.problem(f"{path}: not JSON: {error}")
+    return {}

@@ -1,0 +1,241 @@
+"""Slurm. One ranklaunch on each node, started by srun with --ntasks-per-node=1; a node of the job is a node of srun's step.
+
+Source of the variables: https://slurm.schedmd.com/srun.html and https://slurm.schedmd.com/sbatch.html, "Output environment variables".
+"""
+
+from __future__ import annotations
+
+import re
+
+from ranklaunch import settings
+from ranklaunch.adapters.platforms import hostlist
+from ranklaunch.files import join
+from ranklaunch.job import Job, Program
+from ranklaunch.reading import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, by_user, make_job, spread
+from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.reading import NODES as ANY_NODES
+from ranklaunch.reading import SLOTS as ANY_SLOTS
+from ranklaunch.settings import Reader, Variable
+from ranklaunch.values import replace
+
+NAME = "slurm"
+
+
+def _gpus(value: str) -> int:
+    """4, a100:4, or a100:2,v100:2."""
+    matches = [re.fullmatch(r"(?:[^:,]+:)*([0-9]{1,4})", part.strip()) for part in settings.text(value).split(",")]
+    found = [int(match[1]) for match in matches if match]
+    if len(found) != len(matches):
+        msg = "expected a number of GPUs, such as 4 or a100:4"
+        raise ValueError(msg)
+    return sum(found)
+
+
+JOB_ID = Variable("slurm_job", ("SLURM_JOB_ID", "SLURM_JOBID"), settings.text, "", "id of the job", "platform", agree=True)
+STEP_ID = Variable("slurm_step", ("SLURM_STEP_ID", "SLURM_STEPID"), settings.text, "", "id of srun's step", "platform", agree=True)
+NODE_NAMES: Variable[tuple[str, ...]] = Variable(
+    "node_names", ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"), hostlist.hosts, (),
+    "nodes of srun's step, else of the job, with Slurm's ranges", "platform",
+)  # fmt: skip
+NODES = ANY_NODES.also("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
+NODE_INDEX = ANY_NODE_INDEX.also("SLURM_NODEID")
+NODE_NAME = Variable(
+    "node_name", ("SLURMD_NODENAME",), settings.text, "", "name of this node: its place among the names must be its index", "platform",
+    per_node=True,
+)  # fmt: skip
+TASKS: Variable[tuple[int, ...]] = Variable(
+    "tasks_per_node", ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"), hostlist.counts, (),
+    "tasks that srun starts on each node: one; without srun, the slots where there is no GPU", "platform",
+)  # fmt: skip
+SLOTS = ANY_SLOTS.also("SLURM_GPUS_ON_NODE")
+GPU_IDS: Variable[tuple[str, ...]] = Variable(
+    "gpu_ids", ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), settings.names, (), "GPUs of this node, where their number is not said", "platform",
+)  # fmt: skip
+GPUS_PER_NODE = Variable(
+    "gpus_per_node", ("SLURM_GPUS_PER_NODE",), _gpus, 0, "GPUs that were asked for, where nothing says which there are", "platform",
+)  # fmt: skip
+SLURM_NAME = JOB_NAME.also("SLURM_JOB_NAME")
+RESTARTS = Variable("restarts", ("SLURM_RESTART_COUNT",), settings.count, 0, "how often the job was requeued", "platform")
+COMPONENTS = Variable(
+    "components", ("SLURM_HET_SIZE",), settings.count, 0, "components of a heterogeneous job, which is refused", "platform"
+)
+
+VARIABLES: tuple[Variable[object], ...] = (
+    JOB_ID, STEP_ID, NODE_NAMES, NODES, NODE_INDEX, NODE_NAME, TASKS, SLOTS, GPU_IDS, GPUS_PER_NODE, SLURM_NAME,
+    RESTARTS, COMPONENTS,
+)  # fmt: skip
+
+ONE_EACH = "srun --ntasks-per-node=1 ranklaunch run ..."
+
+
+def detect(reader: Reader) -> bool:
+    return reader.given(JOB_ID) and (reader.given(NODE_NAMES) or reader.given(NODES))
+
+
+def read(reader: Reader, program: Program) -> Job:
+    hosts = _hosts(reader)
+    _refuse_components(reader)
+    _refuse_many_tasks(reader)
+    index = _index(reader, hosts)
+    slots = _slots(reader, hosts)
+    job = make_job(
+        reader,
+        program,
+        platform=NAME,
+        name=_name(reader),
+        attempt=attempt(reader),
+        hosts=hosts,
+        slots=slots,
+        node_index=index,
+        accelerator=("gpu", reader.source(SLOTS)) if "GPU" in reader.source(SLOTS) else ("cpu", "default"),
+    )
+    return replace(job, log_dir=_log_dir(job, reader))
+
+
+def attempt(reader: Reader) -> int:
+    if reader.given(ATTEMPT):
+        return reader.get(ATTEMPT)
+    number = reader.get(RESTARTS) + 1
+    reader.note(ATTEMPT.value, str(number), f"{RESTARTS.names[0]} + 1" if reader.given(RESTARTS) else "default")
+    return number
+
+
+def _hosts(reader: Reader) -> tuple[str, ...]:
+    given = reader.get(HOSTS)
+    hosts = given or reader.get(NODE_NAMES) or _unnamed(reader)
+    source = reader.source(HOSTS if given else NODE_NAMES)
+    if not given and reader.given(NODE_NAMES):
+        reader.note(HOSTS.value, ",".join(hosts), source)
+        if reader.get(NODE_NAMES):  # not malformed
+            _say_rest(reader, hosts)
+    if not reader.given(NODES) or (given and not by_user(reader, NODES)):
+        reader.note(NODES.value, str(len(hosts)), source)
+    elif reader.get(NODES) != len(hosts):
+        reader.problem(f"{source} names {len(hosts)} hosts, but {reader.told(NODES)}: expected as many names as nodes")
+    return hosts
+
+
+def _unnamed(reader: Reader) -> tuple[str, ...]:
+    """Where the names are missing or malformed."""
+    nodes = reader.get(NODES)
+    if nodes > 1 and not reader.given(NODE_NAMES) and not reader.given(MASTER_ADDR):
+        reader.problem(f"{nodes} nodes, but none of {', '.join((*HOSTS.names, *NODE_NAMES.names, *MASTER_ADDR.names))} names them")
+    return ("localhost", *("",) * (nodes - 1))
+
+
+def _say_rest(reader: Reader, hosts: tuple[str, ...]) -> None:
+    """A step is part of its job: more is another job's, less may be meant, and may not."""
+    step, *others = reader.candidates(NODE_NAMES)
+    if not step.source.startswith("SLURM_STEP") or not others:
+        return
+    job = others[0]
+    told = f"{job.source}={settings.clipped(job.value)}"
+    try:
+        whole = hostlist.hosts(job.value)
+    except ValueError as error:
+        reader.problem(f"{told}: {error}")
+        return
+    strange = sorted(set(hosts) - set(whole))
+    if strange:
+        reader.problem(
+            f"{reader.told(NODE_NAMES)} names {strange[0]}, which {told} does not: one of them is another job's; unset the wrong one"
+        )
+    elif len(hosts) < len(whole):
+        reader.warn(f"{reader.told(NODE_NAMES)}: {len(hosts)} of the {len(whole)} nodes of {told}")
+
+
+def _refuse_components(reader: Reader) -> None:
+    size = reader.get(COMPONENTS)
+    if size > 1 and not (reader.given(HOSTS) and by_user(reader, NODE_INDEX)):
+        reader.problem(
+            f"{reader.told(COMPONENTS)}: a heterogeneous job, whose components Slurm numbers each from 0; "
+            f"say for all of them what they are with {HOSTS.names[0]}, {ANY_NODE_INDEX.names[0]} and {ANY_SLOTS.names[0]}, "
+            "or ask for one component"
+        )
+
+
+def _refuse_many_tasks(reader: Reader) -> None:
+    """srun starts its tasks all at once, and one ranklaunch starts the ranks of a node."""
+    tasks = reader.get(TASKS)
+    if not reader.given(STEP_ID) or max(tasks, default=1) == 1 or by_user(reader, NODE_INDEX):
+        return
+    each = str(tasks[0]) if len(set(tasks)) == 1 else ",".join(map(str, tasks))
+    reader.problem(
+        f"{reader.told(TASKS)}: srun starts ranklaunch {max(tasks)} times on a node, and each would start all of the node's ranks; "
+        f"expected one: {ONE_EACH}, with --slots {settings.clipped(each)} for as many ranks"
+    )
+
+
+def _index(reader: Reader, hosts: tuple[str, ...]) -> int:
+    if len(hosts) == 1 and not by_user(reader, NODE_INDEX):
+        reader.note(NODE_INDEX.value, "0", "one node")
+        return 0
+    index = reader.get(NODE_INDEX)
+    _refuse_without_srun(reader, hosts)
+    if index >= len(hosts):
+        reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {len(hosts) - 1}, for {len(hosts)} nodes")
+    elif not by_user(reader, NODE_INDEX) and not reader.given(HOSTS):
+        _refuse_other_name(reader, hosts[index])
+    return min(index, len(hosts) - 1)
+
+
+def _refuse_without_srun(reader: Reader, hosts: tuple[str, ...]) -> None:
+    if by_user(reader, NODE_INDEX) or reader.given(STEP_ID):
+        return
+    reader.problem(
+        f"{reader.source(NODE_NAMES)} names {len(hosts)} nodes, but there is no {STEP_ID.names[0]}: srun did not start this ranklaunch, "
+        f"so it is alone; expected one on each node: {ONE_EACH}"
+    )
+
+
+def _refuse_other_name(reader: Reader, host: str) -> None:
+    name = reader.get(NODE_NAME)
+    if name and name != host and reader.get(NODE_NAMES):
+        reader.problem(
+            f"{reader.told(NODE_INDEX)} is {host} in {reader.told(NODE_NAMES)}, but {reader.told(NODE_NAME)}: "
+            f"unset the wrong one or set {ANY_NODE_INDEX.names[0]}"
+        )
+
+
+def _slots(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
+    """Slurm tells a node of its own GPUs alone. Where those of the nodes differ, the muster finds out, and --slots says it."""
+    if reader.given(SLOTS):
+        return spread(reader, SLOTS, reader.get(SLOTS), len(hosts))
+    for variable, number in ((GPU_IDS, len(reader.get(GPU_IDS))), (GPUS_PER_NODE, reader.get(GPUS_PER_NODE))):
+        if reader.given(variable):
+            reader.note(SLOTS.value, str(number), reader.source(variable))
+            return (number,) * len(hosts)
+    tasks = reader.get(TASKS)
+    if not reader.given(STEP_ID) and len(tasks) == len(hosts):
+        reader.note(SLOTS.value, settings.show(tasks), reader.source(TASKS))
+        return tasks
+    reader.get(SLOTS)
+    if any(re.fullmatch("(nvidia|davinci)[0-9]+", name) for name in reader.files.names("/dev")):
+        reader.warn(
+            f"/dev has accelerators, but none of {', '.join((*SLOTS.names[1:], *GPU_IDS.names, *GPUS_PER_NODE.names))} gives the job any; "
+            "--slots says how many processes a node has"
+        )
+    return (0,) * len(hosts)
+
+
+def _name(reader: Reader) -> str:
+    """With the ids that no other job and no other step has: the nodes know each other by it."""
+    if reader.given(JOB_NAME):
+        return reader.get(JOB_NAME)
+    name = f"{reader.get(SLURM_NAME) or NAME}-{_id(reader)}"
+    reader.note(JOB_NAME.value, name, ", ".join(v.names[0] for v in (JOB_ID, STEP_ID) if reader.given(v)))
+    return name
+
+
+def _id(reader: Reader) -> str:
+    step = reader.get(STEP_ID)
+    return reader.get(JOB_ID) + (f".{step}" if step else "")
+
+
+def _log_dir(job: Job, reader: Reader) -> str:
+    """The disk is shared as a rule, by the nodes and by jobs that start in one folder: each has a folder of its own below."""
+    own = () if reader.given(LOG_DIR) else (f"job_{re.sub('[^A-Za-z0-9._-]', '_', _id(reader))}",)
+    folder = job.log_dir
+    for name in (*own, *((f"node_{job.node_index}",) if len(job.nodes) > 1 else ())):
+        folder = join(folder, name)
+    return folder

@@ -1,0 +1,271 @@
+"""Slurm's environment: host lists with ranges, one ranklaunch on each node, and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import helpers
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ranklaunch.adapters.platforms import hostlist, slurm
+from ranklaunch.errors import ConfigError
+from ranklaunch.plan import Plan
+
+STEP = {
+    "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_STEP_NODELIST": "n[1-3]",
+    "SLURM_STEP_NUM_NODES": "3", "SLURM_NNODES": "3", "SLURM_NODEID": "1", "SLURMD_NODENAME": "n2", "SLURM_STEP_TASKS_PER_NODE": "1(x3)",
+    "SLURM_TASKS_PER_NODE": "1(x3)", "SLURM_GPUS_ON_NODE": "2",
+}  # fmt: skip
+BATCH = {
+    "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1", "SLURM_NODEID": "0",
+    "SLURMD_NODENAME": "n1", "SLURM_TASKS_PER_NODE": "4",
+}  # fmt: skip
+
+
+def plan(base: dict[str, str] = STEP, without: tuple[str, ...] = (), files: dict[str, str] | None = None, **env: str) -> Plan:
+    whole = {name: value for name, value in {**base, **env}.items() if name not in without}
+    return helpers.plan(whole, files=files, method="spawn")
+
+
+def refused(**how: Any) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        plan(**how)
+    return list(caught.value.problems)
+
+
+def source(found: Plan, name: str) -> str:
+    return next(reading.source for reading in found.values if reading.name == name)
+
+
+# Host lists
+
+LISTS = [
+    ("node1", ["node1"]),
+    ("node1,node2", ["node1", "node2"]),
+    ("node[001-003,7]", ["node001", "node002", "node003", "node7"]),
+    ("gpu-a[1-2]b[3-4]", ["gpu-a1b3", "gpu-a1b4", "gpu-a2b3", "gpu-a2b4"]),
+    ("node[001-003,7],gpu-a[1-2]b[3-4]", ["node001", "node002", "node003", "node7", "gpu-a1b3", "gpu-a1b4", "gpu-a2b3", "gpu-a2b4"]),
+    ("n[9-11]", ["n9", "n10", "n11"]),
+    ("n[09-11]", ["n09", "n10", "n11"]),
+    ("n[99-101]", ["n99", "n100", "n101"]),
+    ("a-[00,1]", ["a-00", "a-1"]),
+    ("a[1-02]", ["a1", "a2"]),
+    ("a[1-2],a[2-3]", ["a1", "a2", "a2", "a3"]),
+    ("[1-2]", ["1", "2"]),
+    ("a[1-2][3-4]x[01-2]", ["a13x01", "a13x02", "a23x01", "a23x02", "a14x01", "a14x02", "a24x01", "a24x02"]),
+    ("rack[1-2]-ib", ["rack1-ib", "rack2-ib"]),
+    (" n1 ", ["n1"]),
+]
+
+
+@pytest.mark.parametrize(("text", "names"), LISTS, ids=[text for text, _ in LISTS])
+def test_host_list(text: str, names: list[str]) -> None:
+    assert list(hostlist.hosts(text)) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["n[3-1]", "n[1", "n1]", "n[]", "n[1,]", "n[a-b]", "n[1-2-3]", "n[[1]]", "a,,b", "a,", ",a", "", "a b", "n[-1]", "n[1-2]é", "n[ 1]"],
+)
+def test_host_list_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="as Slurm writes them"):
+        hostlist.hosts(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node[1-1000000000]", "n[0-999999999999999999]", "n[1-60000],m[1-60000]", "a[1-1000][1-1000]", "a[1-999][1-999][1-999][1-999]",
+        "n[1-65537]", "[1-1000000000]", ",".join(["n[1-9999]"] * 7),
+    ],
+)  # fmt: skip
+def test_too_many_hosts_are_refused_before_they_are_made(text: str) -> None:
+    with pytest.raises(ValueError, match="at most 65536"):
+        hostlist.hosts(text)
+
+
+def test_as_many_hosts_as_slurm_expands() -> None:
+    assert len(hostlist.hosts("n[0-65535]")) == 65_536
+
+
+numbers = st.integers(0, 120)
+ranges = st.builds(
+    lambda low, more, width: f"{low:0{width}}" + (f"-{low + more:0{width}}" if more else ""), numbers, st.integers(0, 4), st.integers(1, 4)
+)
+brackets = st.lists(ranges, min_size=1, max_size=3).map(lambda parts: f"[{','.join(parts)}]")
+prefixes = st.text("abz-", min_size=1, max_size=3).filter(lambda text: text[0] != "-")
+items = st.builds(
+    lambda first, rest: first + "".join(rest), prefixes, st.lists(st.one_of(brackets, brackets, prefixes), max_size=3)
+).map(lambda text: text if text.endswith("]") or text[-1] != "-" else f"{text}x")  # fmt: skip
+lists = st.lists(items.filter(lambda text: "]" not in text or text.endswith("]")), min_size=1, max_size=3).map(",".join)
+
+
+@pytest.fixture(scope="module")
+def slurm_conf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("slurm") / "slurm.conf"
+    path.write_text("ClusterName=none\nSlurmctldHost=localhost\nNodeName=localhost\nPartitionName=all Nodes=ALL\n")
+    return path
+
+
+@pytest.mark.processes
+@settings(max_examples=60, derandomize=True, database=None)
+@given(text=lists)
+def test_host_lists_are_expanded_as_scontrol_does(slurm_conf: Path, text: str) -> None:
+    scontrol = shutil.which("scontrol")
+    if not scontrol:
+        pytest.skip("Slurm is not installed")
+    command = [scontrol, "show", "hostnames", text]
+    done = subprocess.run(command, env={"SLURM_CONF": str(slurm_conf)}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert list(hostlist.hosts(text)) == done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"), [("2(x3),1", (2, 2, 2, 1)), ("1", (1,)), ("4(x2)", (4, 4)), ("1,2,3", (1, 2, 3)), ("72(x1),36", (72, 36))]
+)
+def test_numbers_per_node(text: str, counts: tuple[int, ...]) -> None:
+    assert hostlist.counts(text) == counts
+
+
+@pytest.mark.parametrize("text", ["", "x", "2(x)", "2x3", "(x3)", "2(x3", "-1", "1,,2", "1(x1000000000)", "99999", "1(x60000),1(x60000)"])
+def test_numbers_per_node_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        hostlist.counts(text)
+
+
+# A job
+
+
+def test_a_step_is_the_job() -> None:
+    job = plan().job
+    assert (job.platform, job.name, job.attempt, job.node_index, job.accelerator) == ("slurm", "slurm-7.0", 1, 1, "gpu")
+    assert [(node.host, node.slots) for node in job.nodes] == [("n1", 2), ("n2", 2), ("n3", 2)]
+    assert job.log_dir == f"{helpers.CWD}/ranklaunch-logs/job_7.0/node_1"
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ({"SLURM_JOB_NAME": "my job"}, "my job-7.0"),
+        ({"SLURM_JOB_NAME": "x", "RANKLAUNCH_JOB_NAME": "own"}, "own"),
+        ({"SLURM_STEP_ID": "3"}, "slurm-7.3"),
+    ],
+)
+def test_name(env: dict[str, str], name: str) -> None:
+    assert plan(**env).job.name == name
+
+
+@pytest.mark.parametrize(
+    ("env", "attempt"),
+    [
+        ({}, 1),
+        ({"SLURM_RESTART_COUNT": "0"}, 1),
+        ({"SLURM_RESTART_COUNT": "2"}, 3),
+        ({"SLURM_RESTART_COUNT": "2", "RANKLAUNCH_ATTEMPT": "9"}, 9),
+    ],
+)
+def test_attempt(env: dict[str, str], attempt: int) -> None:
+    assert plan(**env).job.attempt == attempt
+
+
+@pytest.mark.parametrize(
+    ("env", "slots", "expected"),
+    [
+        ({}, 2, "SLURM_GPUS_ON_NODE"),
+        ({"RANKLAUNCH_SLOTS": "5"}, 5, "RANKLAUNCH_SLOTS"),
+        ({"SLURM_GPUS_ON_NODE": "", "SLURM_STEP_GPUS": "0,1,2"}, 3, "SLURM_STEP_GPUS"),
+        ({"SLURM_GPUS_ON_NODE": "", "SLURM_JOB_GPUS": "3"}, 1, "SLURM_JOB_GPUS"),
+        ({"SLURM_GPUS_ON_NODE": "", "SLURM_GPUS_PER_NODE": "4"}, 4, "SLURM_GPUS_PER_NODE"),
+        ({"SLURM_GPUS_ON_NODE": "", "SLURM_GPUS_PER_NODE": "a100:4"}, 4, "SLURM_GPUS_PER_NODE"),
+        ({"SLURM_GPUS_ON_NODE": "", "SLURM_GPUS_PER_NODE": "a100:2,v100:1"}, 3, "SLURM_GPUS_PER_NODE"),
+        ({"SLURM_GPUS_ON_NODE": ""}, 1, "default"),
+        ({"SLURM_GPUS_ON_NODE": "0"}, 1, "SLURM_GPUS_ON_NODE"),
+    ],
+)
+def test_slots(env: dict[str, str], slots: int, expected: str) -> None:
+    found = plan(**env)
+    assert [node.slots for node in found.job.nodes] == [slots] * 3
+    assert source(found, "slots") == expected
+
+
+def test_accelerators_that_slurm_does_not_give_are_not_taken() -> None:
+    found = plan(without=("SLURM_GPUS_ON_NODE",), files={"/dev/nvidia0": "", "/dev/nvidiactl": ""})
+    assert found.job.node.slots == 1
+    assert any("SLURM_GPUS_ON_NODE" in warning and "--slots" in warning for warning in found.warnings)
+
+
+def test_a_script_on_one_node_has_its_tasks_for_slots() -> None:
+    job = plan(BATCH).job
+    assert (job.name, [(node.host, node.slots) for node in job.nodes], job.accelerator) == ("slurm-7", [("n1", 4)], "cpu")
+    assert job.log_dir == f"{helpers.CWD}/ranklaunch-logs/job_7"
+
+
+def test_uneven_tasks_without_srun_are_the_slots_where_the_node_is_said() -> None:
+    env = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_NUM_NODES": "3", "SLURM_NNODES": "3", "SLURM_TASKS_PER_NODE": "2(x2),1"}
+    job = plan(BATCH, RANKLAUNCH_NODE="2", **env).job
+    assert ([node.slots for node in job.nodes], job.node_index) == ([2, 2, 1], 2)
+
+
+def test_a_given_log_folder_is_shared_by_nodes_only() -> None:
+    assert plan(RANKLAUNCH_LOG_DIR="/logs").job.log_dir == "/logs/node_1"
+    assert plan(BATCH, RANKLAUNCH_LOG_DIR="/logs").job.log_dir == "/logs"
+
+
+def test_ranklaunch_variables_come_first() -> None:
+    job = plan(RANKLAUNCH_HOSTS="a,b", RANKLAUNCH_NODE="0", RANKLAUNCH_SLOTS="1,3", RANKLAUNCH_MASTER_ADDR="m").job
+    assert ([node.host for node in job.nodes], job.node_index, [node.slots for node in job.nodes]) == (["m", "b"], 0, [1, 3])
+
+
+def test_a_step_on_some_of_the_nodes_is_said() -> None:
+    found = plan(SLURM_JOB_NODELIST="n[1-8]")
+    assert any("3 of the 8 nodes" in warning for warning in found.warnings)
+    assert not plan().warnings
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(x3)"}, ["SLURM_STEP_TASKS_PER_NODE=2(x3)", "--ntasks-per-node=1", "--slots 2 "]),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(x2),1"}, ["--slots 2,2,1"]),
+        ({"without": ("SLURM_STEP_ID", "SLURM_STEP_NODELIST")}, ["no SLURM_STEP_ID", "srun --ntasks-per-node=1"]),
+        ({"SLURM_STEP_NUM_NODES": "4"}, ["SLURM_STEP_NODELIST names 3 hosts", "SLURM_STEP_NUM_NODES=4"]),
+        ({"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "0 to 2"]),
+        ({"SLURMD_NODENAME": "n3"}, ["SLURM_NODEID=1 is n2", "SLURMD_NODENAME=n3", "RANKLAUNCH_NODE"]),
+        ({"SLURM_STEP_NODELIST": "m[1-3]", "SLURMD_NODENAME": "m2"}, ["names m1", "SLURM_JOB_NODELIST=n[1-3]"]),
+        ({"SLURM_HET_SIZE": "2"}, ["SLURM_HET_SIZE=2", "RANKLAUNCH_HOSTS"]),
+        ({"SLURM_STEP_NODELIST": "n[1-"}, ["SLURM_STEP_NODELIST='n[1-'", "as Slurm writes them"]),
+        ({"SLURM_STEP_NODELIST": "n[1-1000000000]"}, ["SLURM_STEP_NODELIST='n[1-1000000000]'", "at most 65536"]),
+        ({"SLURM_GPUS_ON_NODE": "", "SLURM_GPUS_PER_NODE": "a100"}, ["SLURM_GPUS_PER_NODE='a100'"]),
+        ({"without": ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")}, ["3 nodes", "SLURM_STEP_NODELIST", "RANKLAUNCH_HOSTS"]),
+        ({"RANKLAUNCH_NODES": "5"}, ["RANKLAUNCH_NODES=5", "3 hosts"]),
+        ({"SLURM_RESTART_COUNT": "x"}, ["SLURM_RESTART_COUNT='x'"]),
+    ],
+)  # fmt: skip
+def test_refused(how: dict[str, Any], words: list[str]) -> None:
+    problems = refused(**how)
+    assert len(problems) == 1, problems
+    assert all(word in problems[0] for word in words), problems
+
+
+def test_a_heterogeneous_job_that_is_described_is_planned() -> None:
+    job = plan(SLURM_HET_SIZE="2", RANKLAUNCH_HOSTS="a,b,c", RANKLAUNCH_NODE="2", RANKLAUNCH_SLOTS="4,4,1").job
+    assert (len(job.nodes), job.node_index) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("env", "is_slurm"),
+    [
+        ({}, False),
+        ({"SLURM_JOB_ID": "7"}, False),
+        ({"SLURM_JOB_ID": "7", "SLURM_NNODES": "1"}, True),
+        ({"SLURM_CONF": "x"}, False),
+        (STEP, True),
+    ],
+)
+def test_detection(env: dict[str, str], is_slurm: bool) -> None:
+    assert slurm.detect(helpers.reader(env)) is is_slurm

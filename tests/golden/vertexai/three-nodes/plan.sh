@@ -1,0 +1,13 @@
+#!/bin/sh
+# 4711472013981974528, node 2 of 3, method torchrun (no method asked for, no rank table, 6 ranks)
+# first: wait for muster 3 nodes at cmle-training-workerpool0-ab-0:18889
+# the ranks write below /workspace/ranklaunch-logs/attempt_1/torchrun
+(
+set -eu
+mkdir -p /workspace/ranklaunch-logs/attempt_1
+exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
+  TORCHELASTIC_ERROR_FILE=/workspace/ranklaunch-logs/attempt_1/torchrun_error.json \
+  PET_LOG_DIR=/workspace/ranklaunch-logs/attempt_1/torchrun PET_REDIRECTS=3 torchrun --nnodes=3 \
+  --nproc_per_node=2 --node_rank=2 --master_addr=cmle-training-workerpool0-ab-0 --master_port=18888 \
+  --rdzv_id=4711472013981974528 --rdzv_backend=static train.py --epochs=3
+)

@@ -1,0 +1,154 @@
+"""Real Slurm on two hosts: one ranklaunch on each, by srun."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import slurm_cluster
+from cluster_hosts import Hosts, wait_until
+from slurm_cluster import Slurm
+from supervise_helpers import RANKLAUNCH, checked_verdict
+
+pytestmark = pytest.mark.launchers
+
+LONG_S = 240.0
+ONE_EACH = ("-N2", "--ntasks-per-node=1")
+
+ALL_REDUCE = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+sum_of_ranks = torch.tensor(float(dist.get_rank()))
+dist.all_reduce(sum_of_ranks)
+print("sum", int(sum_of_ranks), "of", dist.get_world_size(), "on", os.environ["SLURMD_NODENAME"], flush=True)
+dist.destroy_process_group()
+"""
+FAILS = """
+import os, sys, time
+print("ready", flush=True)
+if os.environ["RANK"] == "2":
+    sys.exit(3)
+time.sleep(600)
+"""
+WAITS = "import time; print('ready', flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def slurm(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Slurm]:
+    reason = slurm_cluster.missing()
+    if reason:
+        pytest.skip(reason)
+    with Slurm(hosts(2), tmp_path / "slurm") as cluster:
+        yield cluster
+
+
+def program(slurm: Slurm, text: str) -> Path:
+    path = slurm.folder / "train.py"
+    path.write_text(text)
+    return path
+
+
+def srun(slurm: Slurm, *words: object, options: tuple[str, ...] = ONE_EACH) -> subprocess.CompletedProcess[str]:
+    with start(slurm, *words, options=options) as job:
+        out, err = job.communicate(timeout=LONG_S)
+    return subprocess.CompletedProcess(job.args, job.returncode, out, err)
+
+
+def start(slurm: Slurm, *words: object, options: tuple[str, ...] = ONE_EACH) -> subprocess.Popen[str]:
+    return slurm.popen("srun", *options, *RANKLAUNCH, "run", "--python", sys.executable, *words)
+
+
+def verdicts(slurm: Slurm, job: str = "job_1.0") -> list[dict[str, Any]]:
+    folder = slurm.folder / "ranklaunch-logs" / job
+    return [checked_verdict(folder / f"node_{i}" / "attempt_1" / "verdict.json") for i in range(2)]
+
+
+def ends_as(slurm: Slurm, state: str) -> None:
+    """The first job; for a moment it is COMPLETING."""
+    wait_until(lambda: slurm.state(1) not in ("RUNNING", "COMPLETING"), "the job's end", LONG_S)
+    assert slurm.state(1) == state
+
+
+def test_slots_are_the_gpus_that_slurm_gives(slurm: Slurm) -> None:
+    done = srun(slurm, "--method", "torchrun", program(slurm, ALL_REDUCE), options=(*ONE_EACH, "--gpus-per-node=2"))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = sorted(line.partition("sum ")[2] for line in done.stdout.splitlines() if "sum " in line)
+    assert said == ["6 of 4 on h0"] * 2 + ["6 of 4 on h1"] * 2
+    ends_as(slurm, "COMPLETED")
+    assert [verdict["outcome"] for verdict in verdicts(slurm)] == ["succeeded"] * 2
+    plan = json.loads((slurm.folder / "ranklaunch-logs/job_1.0/node_1/attempt_1/plan.json").read_text())
+    assert (plan["platform"], plan["job"]["name"], plan["job"]["node_index"]) == ("slurm", f"{Path(sys.executable).name}-1.0", 1)
+
+
+def test_a_failing_rank_gives_the_job_its_exit_code(slurm: Slurm) -> None:
+    done = srun(slurm, "--method", "spawn", "--slots", "2", program(slurm, FAILS))
+
+    assert done.returncode == 3, done.stdout + done.stderr
+    ends_as(slurm, "FAILED")
+    assert [(each["exit_code"], each["culprit"]["rank"], each["culprit"]["node"]) for each in verdicts(slurm)] == [(3, 2, 1)] * 2
+
+
+def test_scancel_stops_every_rank(slurm: Slurm) -> None:
+    with start(slurm, "--method", "spawn", "--slots", "2", program(slurm, WAITS)) as job:
+        logs = [slurm.folder / f"ranklaunch-logs/job_1.0/node_{rank // 2}/attempt_1/rank_{rank}.log" for rank in range(4)]
+        wait_until(lambda: job.poll() is not None or all(log.exists() and "ready" in log.read_text() for log in logs), "ranks", LONG_S)
+        assert job.poll() is None, job.communicate()
+        slurm.run("scancel", "1", check=True)
+        out, err = job.communicate(timeout=LONG_S)
+
+    # Slurm signals the ranks too. Whether a rank's end or the request to stop is noticed first is open, so the outcome is; the code is not.
+    assert [each["exit_code"] for each in verdicts(slurm)] == [143] * 2, out + err
+    assert all("SIGTERM" in each["reason"] for each in verdicts(slurm))
+    ends_as(slurm, "CANCELLED")
+    for host in slurm.hosts:
+        wait_until(lambda host=host: not ranks_on(slurm, host), f"ranks on {host.name}", LONG_S)
+
+
+def ranks_on(slurm: Slurm, host: Any) -> list[int]:
+    name = f"{slurm.folder}/train.py".encode()
+    return [pid for pid in host.pids() if name in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_a_requeued_job_counts_its_starts(slurm: Slurm) -> None:
+    """One script that is submitted, as people do; its second start is the second attempt."""
+    script = slurm.folder / "job.sh"
+    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", str(program(slurm, "print('trained')"))])
+    again = '[ -n "$SLURM_RESTART_COUNT" ] || scontrol requeue $SLURM_JOB_ID'
+    script.write_text(f"#!/bin/sh\nsrun {words}\ncode=$?\n{again}\nexit $code\n")
+    slurm.run("sbatch", "--requeue", *ONE_EACH, script, check=True)
+    folder = slurm.folder / "ranklaunch-logs"
+
+    def ended() -> list[Path]:
+        return sorted(folder.glob("job_1.*/node_*/attempt_2/verdict.json"))
+
+    # After a requeue Slurm holds a job back for two minutes.
+    wait_until(lambda: slurm.state(1) == "PENDING" and "Restarts=1" in slurm.run("scontrol", "show", "job", 1).stdout, "requeue", LONG_S)
+    slurm.run("scontrol", "update", "JobId=1", "StartTime=now", check=True)
+    wait_until(lambda: len(ended()) == 2, "the second attempt", LONG_S)
+    ends_as(slurm, "COMPLETED")
+    assert [checked_verdict(path)["outcome"] for path in ended()] == ["succeeded"] * 2
+    assert len(list(folder.glob("job_1.*/node_*/attempt_1/verdict.json"))) == 2
+
+
+def test_one_ranklaunch_for_each_rank_is_refused(slurm: Slurm) -> None:
+    done = srun(slurm, program(slurm, WAITS), options=("-N2", "--ntasks-per-node=2"))
+
+    assert done.returncode == 78
+    assert "SLURM_STEP_TASKS_PER_NODE=2(x2)" in done.stderr
+    assert "srun --ntasks-per-node=1 ranklaunch run ..., with --slots 2" in done.stderr
+
+
+def test_a_script_on_several_nodes_without_srun_is_refused(slurm: Slurm) -> None:
+    script = slurm.folder / "job.sh"
+    words = " ".join([*RANKLAUNCH, "run", str(program(slurm, WAITS))])
+    script.write_text(f"#!/bin/sh\n{words}\n")
+    done = slurm.run("sbatch", "--wait", "--output=out", *ONE_EACH, script)
+
+    assert done.returncode == 78, done
+    assert "srun did not start this ranklaunch" in (slurm.folder / "out").read_text()
