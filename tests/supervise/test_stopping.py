@@ -158,6 +158,18 @@ def test_after_a_failure_the_failure_stands(ranklaunch: Starter) -> None:
     check_end(job, "failed", 42, culprit={"rank": 1, "exit_code": 42}, victims={0: "SIGKILL"})
 
 
+def test_whoever_stops_the_ranks_too_stops_the_job(ranklaunch: Starter) -> None:
+    """Slurm signals every process of a job. A rank's end may be seen first; it is no failure all the same."""
+    job = ranklaunch.spawn(3, child("sleeper.py"))
+    job.out.wait_for("ready", 3)
+    for rank in children_of(job.supervisor):
+        os.kill(rank, signal.SIGTERM)
+    job.send(signal.SIGTERM)
+    verdict = check_end(job, "stopped", 143)
+    assert verdict["reason"] == "stopped by SIGTERM"
+    assert verdict["culprit"] is None
+
+
 def test_after_success_the_success_stands(ranklaunch: Starter) -> None:
     """What the program had finished before the signal stays finished."""
     job = ranklaunch.run(child("family.py"), "--stubborn", "--exit", 0, options=("--method", "plain"), grace_s=2)

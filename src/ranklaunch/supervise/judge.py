@@ -23,6 +23,7 @@ Explain = Callable[[Process, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
 _RANK_PREFIX = re.compile(r"^\[rank ?[0-9]+\]:? ?")  # of PyTorch, on each line of a traceback
+TOGETHER_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
 CANNOT_SAVE = 0.001  # share of a file system below which it counts as full
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
@@ -44,7 +45,8 @@ class Ending(Value):
 class Evidence(Value):
     """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
     explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen and was not well.
-    told: what a process that is itself a ranklaunch has found. wall: monotonic seconds to those since 1970, by node 0's clock."""
+    told: what a process that is itself a ranklaunch has found. wall: monotonic seconds to those since 1970, by node 0's clock. stop: the
+    signal of the first stop request, and when it came, in monotonic seconds."""
 
     memory: Memory
     explain: Explain
@@ -52,6 +54,7 @@ class Evidence(Value):
     end_of_rank: Callable[[Child, int], Failure | None]
     last_lines_of_rank: Callable[[int], tuple[str, ...]]
     wall: Callable[[float], float]
+    stop: tuple[int, float] | None = None
 
 
 def judgement(
@@ -107,7 +110,19 @@ def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evide
     found = _with_memory(found, evidence.memory)
     if not found and not plan.processes and evidence.memory.kills:
         found.append(_unseen(plan, evidence.memory, evidence.wall(ending.at)))
-    return found
+    return _without_stopped(plan, found, evidence) if evidence.stop else found
+
+
+def _without_stopped(plan: Plan, found: list[Suspect], evidence: Evidence) -> list[Suspect]:
+    """Who stops ranklaunch may stop its ranks too, as Slurm does: a rank that died of the same signal at the same time was stopped,
+    and did not fail, although its end was seen first."""
+    assert evidence.stop
+    number, at = evidence.stop[0], evidence.wall(evidence.stop[1])
+    stopped = [s for s in found if s.culprit and s.culprit.signal == name_of(number) and abs(s.at - at) < TOGETHER_S]
+    if not stopped:
+        return found
+    request = Suspect(plan.job.node_index, min(at, *(s.at for s in stopped)), "stopped", 128 + number, stopped_by(number))
+    return [request, *(s for s in found if s not in stopped and s.outcome != "stopped")]
 
 
 def _unseen(plan: Plan, memory: Memory, at: float) -> Suspect:
@@ -127,6 +142,10 @@ def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Su
     failure = Failure(child.process.rank, child.failure_code, child.signal, child.identity.pid)
     culprit = _culprit(plan, child, failure, (), None, wall(child.ended_at))
     return Suspect(culprit.node, wall(child.ended_at), ending.outcome, ending.exit_code, "", culprit)
+
+
+def stopped_by(number: int) -> str:
+    return f"stopped by {name_of(number)}"
 
 
 def full_disks(plan: Plan) -> Iterable[str]:

@@ -32,7 +32,7 @@ from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.output import Output, PipeReader, hold_up, make_pipe
 from ranklaunch.supervise.record import Record, copied, make_private, now, offered, write_file
-from ranklaunch.supervise.signals import PASSED_ON, Signals, name_of
+from ranklaunch.supervise.signals import PASSED_ON, STOPPING, Signals, name_of
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure, Verdict
@@ -90,6 +90,7 @@ class Supervisor:
         self._said: Mapping[int, tuple[str, ...]] = {}
         self._unshown = 0
         self._stop_by = math.inf
+        self._asked: tuple[int, float] | None = None
         self._reaping = False
         self._loop = Loop()
         self._console = Console(1, self._loop, on_room=self._resume)
@@ -120,6 +121,7 @@ class Supervisor:
             self._end(Ending("failed", DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
         self._stop()
         assert self.ending is not None
+        self._hear_of_stop()
         evidence = self._evidence()
         verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._ended, evidence, self._started)
         self._report(verdict)
@@ -276,6 +278,14 @@ class Supervisor:
         if self._follower:
             self._follower.finish()
 
+    def _hear_of_stop(self) -> None:
+        """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""
+        if any(child.signal in STOPPING and child.signal not in child.signalled for child in self._ended):
+            until = self._loop.clock() + ASKED_S
+            timer = self._loop.after(ASKED_S, lambda: None)
+            self._loop.run_until(lambda: self._asked is not None or self._loop.clock() >= until)
+            timer.cancel()
+
     # What happens
 
     def _on_signals(self) -> None:
@@ -298,6 +308,7 @@ class Supervisor:
         name = name_of(number)
         self._record.event("signal", signal=name)
         self._stop_by = min(self._stop_by, self._loop.clock() + self.plan.limits.grace_s)
+        self._asked = self._asked or (number, self._loop.clock())
         if self.ending is None and self._finished and self._nodes.may_leave:
             self._nodes.leave()
             self._end(
@@ -305,7 +316,7 @@ class Supervisor:
             )
         elif self.ending is None:
             self.say(f"{name}: stopping, at most {self.plan.limits.grace_s:g} s")
-            self._end(Ending("stopped", 128 + number, f"stopped by {name}"))
+            self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
             self._stopper.begin(number)
         elif number == signal.SIGINT:
             self._nodes.hurry()
@@ -554,6 +565,7 @@ class Supervisor:
             told=self._told,
             wall=self._nodes.wall,
             last_lines_of_rank=self._last_lines_of_rank,
+            stop=self._asked,
         )
 
     def _explained(self, process: Process, tail: str) -> Failure | None:
