@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 LEAST_FLUSH_S = 1.0
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
+ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
 FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
 
 
