@@ -119,9 +119,9 @@ class Security:
 
 @dataclass(frozen=True)
 class Mpi:
+    """The launcher is node 0 and has ranks; keys are the run's own."""
+
     slots: int = whole(0, 0, 4096, "ranks of each node (mpijob); 0: devicesPerNode")
-    launcher_as_worker: bool = flag(True, "the launcher is node 0 and has ranks; false: one pod without devices starts mpirun alone (mpijob)")
-    ssh_secret_name: str = text("", "Secret of type kubernetes.io/ssh-auth with the job's key, where the engine makes none", pattern=keys.LABEL)
 
 
 @dataclass(frozen=True)
