@@ -16,6 +16,8 @@ METHODS = (
 MODES = ("auto", *METHODS, "mpi", "horovod")
 BY_MPI = ("mpirun", "mpi", "horovod")
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
+CHIP = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+NAMES = rf"{keys.LABEL}(?:\.{keys.LABEL})*"
 DAY = 24 * 3600
 
 Objects = tuple[Mapping[str, object], ...]
@@ -55,7 +57,7 @@ class Shm:
 
 @dataclass(frozen=True)
 class Rdma:
-    resource: str = text("", "resource of RDMA devices, such as rdma/hca_shared_devices_a; adds the capability IPC_LOCK", pattern=keys.RESOURCE)
+    resource: str = text("", "resource of RDMA devices, as rdma/hca; adds the capability IPC_LOCK", pattern=keys.RESOURCE)
     count: int = whole(1, 1, 64, "how many of them each pod asks for")
 
 
@@ -73,25 +75,30 @@ class Network:
 class RankTable:
     source: str = text("none", "who writes the rank table of Ascend devices", "none", "ascend-operator", "cce", "file")
     config_map_name: str = text(
-        "", "ConfigMap with the table; empty: rings-config-NAME for ascend-operator; required for cce", pattern=rf"{keys.LABEL}(?:\.{keys.LABEL})*"
-    )
+        "", "ConfigMap with the table; rings-config-NAME with ascend-operator, which is made; required with cce",
+        pattern=NAMES,
+    )  # fmt: skip
     mount_path: str = text(
         "", "folder of the table, or with source file the file itself, which a volume must bring; empty: "
         "/user/serverid/devindex/config for ascend-operator, /user/config for cce", pattern=keys.PATH,
     )  # fmt: skip
-    label: str = text("", "chip, for the label ring-controller.atlas or .cce; empty: ascend-910b, or ascend-1980 with cce", pattern=r"[A-Za-z0-9]([-A-Za-z0-9_.{}]*[A-Za-z0-9])?")
+    label: str = text(
+        "",
+        "chip, for the label ring-controller.atlas or .cce; empty: ascend-910b, or ascend-1980 with cce",
+        pattern=r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?",
+    )
 
 
 @dataclass(frozen=True)
 class Scheduling:
-    scheduler_name: str = text("", "scheduler of the pods; empty: volcano for volcano and acjob, else the cluster's default", pattern=keys.LABEL)
+    scheduler_name: str = text("", "scheduler; empty: volcano for volcano and acjob, else the cluster's own", pattern=keys.LABEL)
     queue: str = text("", "queue of the engine's scheduler (volcano, acjob, mpijob, trainjob)", pattern=keys.LABEL)
-    priority_class: str = text("", "PriorityClass of the pods", pattern=rf"{keys.LABEL}(?:\.{keys.LABEL})*")
+    priority_class: str = text("", "PriorityClass of the pods", pattern=NAMES)
     min_available: int = whole(0, 0, 1_000_000, "pods without which none starts (volcano, acjob, mpijob); 0: all of them")
     node_selector: Pairs = pairs("labels that a node must have")
     tolerations: Objects = objects("tolerations, as Kubernetes has them")
     affinity: Mapping[str, object] = keys.an_object("affinity, as Kubernetes has it")
-    topology: str = text("", "label of nodes within one value of which all pods must stand, such as topology.kubernetes.io/zone", pattern=keys.RESOURCE)
+    topology: str = text("", "label of nodes within one value of which all pods must stand", pattern=keys.RESOURCE)
     kueue_queue: str = text("", "Kueue's LocalQueue (job, jobset, trainjob, mpijob)", pattern=keys.LABEL)
 
 
@@ -158,7 +165,7 @@ class Slurm:
     partition: str = text("", "partition", pattern=r"[A-Za-z0-9_.,+-]+")
     account: str = text("", "account", pattern=r"[A-Za-z0-9_.-]+")
     qos: str = text("", "quality of service", pattern=r"[A-Za-z0-9_.,-]+")
-    devices: str = text("", "how devices are asked for; empty: gpus-per-node for gpu, gres for npu, none for cpu", "", "gpus-per-node", "gres", "none")
+    devices: str = text("", "how devices are asked for; empty: gpus-per-node for gpu, else gres", "", "gpus-per-node", "gres", "none")
     container: str = text("none", "how the image is used; none: the program runs on the host", "none", "pyxis", "apptainer")
     directives: tuple[str, ...] = texts("further options of sbatch, such as --exclusive", pattern=r"--[a-z][A-Za-z0-9-]*(?:=[!-~]*)?")
 
@@ -192,8 +199,8 @@ class JobSpec:
     mpi: Mpi = group(Mpi)
     tf: Tf = group(Tf)
     trainer: Trainer = group(Trainer)
-    service_account_name: str = text("", "ServiceAccount of the pods; its token is never mounted", pattern=rf"{keys.LABEL}(?:\.{keys.LABEL})*")
-    name_suffix: str = text("", "chart only. revision: the release's revision follows the name, so that an upgrade is a new run", "", "revision")
+    service_account_name: str = text("", "ServiceAccount of the pods; its token is never mounted", pattern=NAMES)
+    name_suffix: str = text("", "chart only. revision: the release's revision follows, so that an upgrade is a new run", "", "revision")
     labels: Pairs = pairs("further labels of all objects and pods")
     annotations: Pairs = pairs("further annotations of all objects and pods")
     modelarts: ModelArts = group(ModelArts)
