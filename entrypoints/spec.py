@@ -62,7 +62,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     _warn(spec)
     text = rendered(spec, Templates(_folders(given, env)))
     _write(text)
-    return _submitted(spec, text) if given["submit"] else 0
+    return _submitted(spec, text, env) if given["submit"] else 0
 
 
 def _parser() -> options.Parser:
@@ -206,7 +206,7 @@ def _write(text: str) -> None:
         sys.stdout.write(text)
 
 
-def _submitted(spec: JobSpec, text: str) -> int:
+def _submitted(spec: JobSpec, text: str, env: Mapping[str, str]) -> int:
     from ranklaunch.supervise import submit
 
-    return submit.send(spec.engine, text)
+    return submit.send(spec.engine, text, env)

@@ -156,6 +156,7 @@ def third_party(modules: str) -> set[str]:
         "ranklaunch.adapters.launchers, ranklaunch.adapters.platforms, ranklaunch.planning",
         "ranklaunch.entrypoints.launch",
         "ranklaunch.entrypoints.plan",
+        "ranklaunch.entrypoints.spec",
     ],
 )
 def test_jinja_is_the_only_dependency_and_comes_when_a_template_needs_it(modules: str) -> None:

@@ -228,7 +228,16 @@ def _code_limit(spec: JobSpec) -> Iterator[str]:
         yield f"restart.noRetryExitCodes={list(codes)}: expected each code once"
 
 
-OF_EACH_KUBERNETES = (_name, _labels, _ports, _volumes, _rank_table, _pods, _code_limit)
+def _affinity(spec: JobSpec) -> Iterator[str]:
+    """Terms are added to what the user gives: that must be what Kubernetes has there."""
+    for name in ("podAffinity", "podAntiAffinity"):
+        given = spec.scheduling.affinity.get(name) or {}
+        required = given.get("requiredDuringSchedulingIgnoredDuringExecution") or [] if isinstance(given, Mapping) else None
+        if not isinstance(required, list):
+            yield f"scheduling.affinity.{name}: expected an object, with lists of terms"
+
+
+OF_EACH_KUBERNETES = (_affinity, _name, _labels, _ports, _volumes, _rank_table, _pods, _code_limit)
 
 
 # One engine each

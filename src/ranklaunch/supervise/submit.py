@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess  # noqa: TID251 - this is where commands other than run start a process
+from collections.abc import Mapping
 
 from ranklaunch.errors import ConfigError, MissingProgramError
 
@@ -16,13 +18,13 @@ BY_SDK = (
 )
 
 
-def send(engine: str, text: str) -> int:
+def send(engine: str, text: str, env: Mapping[str, str]) -> int:
     """The exit code of the program that sent it; what it prints goes to the terminal."""
     if engine == "modelarts":
         raise ConfigError(BY_SDK)
     argv = COMMANDS.get(engine, OF_KUBERNETES)
-    program = shutil.which(argv[0])
+    program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
     if not program:
         msg = f"{argv[0]}: not found on PATH, and --submit needs it; without --submit the specification is shown alone"
         raise MissingProgramError(msg)
-    return subprocess.run([program, *argv[1:]], input=text.encode(), check=False).returncode
+    return subprocess.run([program, *argv[1:]], input=text.encode(), env=dict(env), check=False).returncode
