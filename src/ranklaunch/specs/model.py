@@ -126,9 +126,10 @@ class Security:
 
 @dataclass(frozen=True)
 class Mpi:
-    """The launcher is node 0 and has ranks; keys are the run's own."""
+    """Keys for ssh are the run's own."""
 
     slots: int = whole(0, 0, 4096, "ranks of each node (mpijob); 0: devicesPerNode")
+    launcher_as_worker: bool = flag(True, "the launcher is a node with ranks; false: a pod without devices beside the nodes (mpijob)")
 
 
 @dataclass(frozen=True)

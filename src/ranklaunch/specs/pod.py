@@ -27,16 +27,15 @@ DERIVED: Mapping[str, str] = {
     "RANKLAUNCH_SSHD_PORT": "network.sshPort",
     "RANKLAUNCH_RANK_TABLE": "rankTable.mountPath",
     "RANKLAUNCH_TASK": "tf.ps",
-    "JOBSET_RESTART_ATTEMPT": "the pod",
-    "VOLCANO_JOB_RETRY_COUNT": "the pod",
-    "ASCEND_JOB_VERSION": "the pod",
+    "RANKLAUNCH_RESTARTS": "the pod",
+    "RANKLAUNCH_LAUNCHER_AS_WORKER": "mpi.launcherAsWorker",
 }
-# From where the number of this start is read, in the names of the downward API.
-ATTEMPTS: Mapping[str, tuple[str, str]] = {
-    "volcano": ("VOLCANO_JOB_RETRY_COUNT", "metadata.annotations['volcano.sh/job-retry-count']"),
-    "jobset": ("JOBSET_RESTART_ATTEMPT", "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"),
-    "trainjob": ("JOBSET_RESTART_ATTEMPT", "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"),
-    "acjob": ("ASCEND_JOB_VERSION", "metadata.labels['version']"),
+# Where the engine counts restarts, in the names of the downward API.
+RESTARTS: Mapping[str, str] = {
+    "volcano": "metadata.annotations['volcano.sh/job-retry-count']",
+    "jobset": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
+    "trainjob": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
+    "acjob": "metadata.labels['version']",
 }
 
 
@@ -51,9 +50,8 @@ def slots(spec: JobSpec) -> int:
 def environment(spec: JobSpec, task: str = "") -> list[dict[str, str]]:
     """In order; each has name and value, or name and field, which the downward API fills."""
     made = [{"name": name, "value": value} for name, value in _made(spec, task) if value]
-    if spec.engine in ATTEMPTS:
-        name, field = ATTEMPTS[spec.engine]
-        made.append({"name": name, "field": field})
+    if spec.engine in RESTARTS:
+        made.append({"name": "RANKLAUNCH_RESTARTS", "field": RESTARTS[spec.engine]})
     return made + [{"name": name, "value": spec.env[name]} for name in sorted(spec.env)]
 
 
@@ -61,7 +59,7 @@ def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
     """Names with their texts, "" for what is not set."""
     if spec.engine in OF_KUBERNETES:
         yield "RANKLAUNCH_JOB_NAME", spec.name
-        yield "RANKLAUNCH_NODES", str(spec.nodes)
+        yield "RANKLAUNCH_NODES", str(spec.nodes + launchers_alone(spec))
     if spec.engine != "modelarts":  # which knows its flavors itself
         yield "RANKLAUNCH_SLOTS", str(slots(spec))
     yield "RANKLAUNCH_ACCELERATOR", spec.device.kind
@@ -74,6 +72,7 @@ def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
     yield "RANKLAUNCH_SSHD_PORT", str(spec.network.ssh_port or "")
     yield "RANKLAUNCH_RANK_TABLE", table_path(spec)
     yield "RANKLAUNCH_TASK", task
+    yield "RANKLAUNCH_LAUNCHER_AS_WORKER", str(spec.mpi.launcher_as_worker).lower() if spec.engine == "mpijob" else ""
 
 
 def grace(spec: JobSpec) -> str:
@@ -81,6 +80,11 @@ def grace(spec: JobSpec) -> str:
     period = spec.lifecycle.grace_period_seconds
     known = spec.engine in OF_KUBERNETES or period != Lifecycle().grace_period_seconds
     return str(period - GRACE_LEFT_S) if known and "RANKLAUNCH_GRACE_S" not in spec.env else ""
+
+
+def launchers_alone(spec: JobSpec) -> int:
+    """Pods that have no ranks."""
+    return int(spec.engine == "mpijob" and not spec.mpi.launcher_as_worker)
 
 
 def hosts(spec: JobSpec) -> list[str]:

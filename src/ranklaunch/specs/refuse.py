@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ranklaunch.settings import seconds
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import BY_MPI, OF_KUBERNETES, JobSpec
-from ranklaunch.specs.pod import DERIVED, OWN_VOLUMES, environment, flavor
+from ranklaunch.specs.pod import DERIVED, OWN_VOLUMES, environment, flavor, launchers_alone
 
 # What an engine has no place for, by the beginning of the values' paths.
 FOREIGN: Mapping[str, tuple[str, ...]] = {
@@ -215,7 +215,7 @@ def _rank_table(spec: JobSpec) -> Iterator[str]:
 
 
 def _pods(spec: JobSpec) -> Iterator[str]:
-    pods = spec.nodes + spec.tf.ps
+    pods = spec.nodes + spec.tf.ps + launchers_alone(spec)
     if spec.scheduling.min_available > pods:
         yield f"scheduling.minAvailable={spec.scheduling.min_available}: expected at most {pods}, the number of pods"
     if spec.scheduling.min_available and spec.tf.ps:

@@ -144,12 +144,15 @@ def _policy(spec: JobSpec) -> Shape:
     scheduling = spec.scheduling
     queue = {"queue": scheduling.queue} if scheduling.queue else {}
     priority = {"priorityClass": scheduling.priority_class} if scheduling.priority_class else {}
-    return {"minAvailable": scheduling.min_available or spec.nodes, **queue, **priority}
+    return {"minAvailable": scheduling.min_available or spec.nodes + common.launchers_alone(spec), **queue, **priority}
 
 
 def _roles(spec: JobSpec, first: str) -> list[Shape]:
-    workers = [{"name": "Worker", "replicas": spec.nodes - 1}] if spec.nodes > 1 else []
-    return [{"name": first, "replicas": 1}, *workers]
+    alone = common.launchers_alone(spec)
+    count = spec.nodes - 1 + alone
+    leader = pod(spec, resources=common.resources(spec, with_devices=False)) if alone else pod(spec)
+    workers = [{"name": "Worker", "replicas": count, "pod": pod(spec)}] if count else []
+    return [{"name": first, "replicas": 1, "pod": leader}, *workers]
 
 
 def _mpijob(spec: JobSpec) -> Shape:
