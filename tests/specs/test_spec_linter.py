@@ -103,7 +103,7 @@ MUTATIONS: dict[str, tuple[str, Callable[[Object], object]]] = {
     "JobSet: unknown reason": JOBSET(lambda spec: spec["failurePolicy"]["rules"][0].update(onJobFailureReasons=["ExitCode"])),
     "JobSet: rule targets": JOBSET(lambda spec: spec["failurePolicy"]["rules"][0].update(targetReplicatedJobs=["x"])),
     "JobSet: dependsOn": NODE(lambda job: job.update(dependsOn=[{"name": "x", "status": "Ready"}])),
-    "JobSet job node: podFailurePolicy needs": NODE(
+    "JobSet job worker: podFailurePolicy needs": NODE(
         lambda job: job["template"]["spec"]["template"]["spec"].update(restartPolicy="OnFailure")
     ),
     "JobSet: pod's name": NODE(lambda job: job.update(name="n" * 60)),

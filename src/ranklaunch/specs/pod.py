@@ -89,7 +89,7 @@ def launchers_alone(spec: JobSpec) -> int:
 
 def hosts(spec: JobSpec) -> list[str]:
     """Where they follow from the name and no platform tells them."""
-    form = {"job": "{name}-{i}.{name}", "jobset": "{name}-node-0-{i}.{name}", "trainjob": "{name}-node-0-{i}.{name}"}.get(spec.engine, "")
+    form = {"job": "{name}-{i}.{name}", "jobset": "{name}-worker-0-{i}.{name}", "trainjob": "{name}-node-0-{i}.{name}"}.get(spec.engine, "")
     return [form.format(name=spec.name, i=i) for i in range(spec.nodes)] if form else []
 
 

@@ -41,7 +41,7 @@ WHY: Mapping[str, str] = {
 # The longest name that an engine makes from the job's, without it. Each must fit a DNS label.
 SUFFIXES: Mapping[str, str] = {
     "volcano": "-worker-{last}",
-    "jobset": "-node-0-{last}-xxxxx",
+    "jobset": "-worker-0-{last}-xxxxx",
     "job": "-{last}-xxxxx",
     "trainjob": "-node-0-{last}-xxxxx",
     "mpijob": "-launcher-xxxxx",
