@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from ranklaunch.entrypoints import options
 from ranklaunch.entrypoints.disk import DiskFiles
@@ -65,15 +66,37 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     return _submitted(spec, text, env) if given["submit"] else 0
 
 
-def _parser() -> options.Parser:
-    parser = options.Parser("spec", f"{__doc__} KIND: {', '.join(KINDS)}.", USAGE)
+class _Parser(argparse.ArgumentParser):
+    """Options, of which some may be repeated, then PROGRAM and everything after it, untouched."""
+
+    def error(self, message: str) -> NoReturn:
+        msg = f"{message}\n{self.format_usage().strip()}"
+        raise UsageError(msg)
+
+    def split(self, argv: list[str]) -> tuple[list[str], list[str]]:
+        """(options, program and its arguments)."""
+        at = 0
+        while at < len(argv) and argv[at].startswith("-") and argv[at] not in ("-", "--", "-m"):
+            at += 2 if "=" not in argv[at] and self._takes_value(argv[at]) else 1
+        return argv[:at], argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
+
+    def _takes_value(self, word: str) -> bool:
+        action = self._option_string_actions.get(word)
+        if action is None:
+            self.error(f"unknown option {word!r}{nearest(word, self._option_string_actions)}")
+        return action.nargs is None and action.const is None
+
+
+def _parser() -> _Parser:
+    about = f"{__doc__} KIND: {', '.join(KINDS)}."
+    parser = _Parser(prog="ranklaunch spec", description=about.replace("%", "%%"), usage=USAGE, allow_abbrev=False)
     parser.add_argument("--values", metavar="FILE", help="values as YAML or JSON (docs/spec-values.md); options come before them")
     parser.add_argument("--image", metavar="X", help="image of the container, with tag or digest [image]")
     for option, path in OPTIONS.items():
         parser.add_argument(option, dest=path, metavar="X", help=f"{KEYS[path].meaning} [{path}]".replace("%", "%%"))
     parser.add_argument("--env", action="append", metavar="NAME=VALUE", help="a variable of the environment; may be repeated [env]")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="any other value, lists and maps as JSON; may be repeated")
-    parser.add_argument(TEMPLATES.option, dest="templates", metavar="X", help=options.help_of(TEMPLATES))
+    parser.add_argument(TEMPLATES.option, dest="templates", metavar="X", help=f"{TEMPLATES.meaning} [{TEMPLATES.names[0]}]")
     parser.add_argument("--submit", action="store_const", const=True, help="send it with kubectl or sbatch, after it was shown")
     return parser
 
