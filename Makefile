@@ -46,7 +46,7 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help run test test-launchers bench lint golden hosts pythons test-pythons
+.PHONY: help run test test-launchers bench lint golden examples hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -62,7 +62,7 @@ run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second
 # Most tests wait most of the time, so WORKERS of them run at once on two cores.
 PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
-test: .venv/.installed-examples .venv/.installed-test ## run the tests, about five minutes
+test: .venv/.installed-examples .venv/.installed-test .venv/.installed-specs-test ## run the tests, about five minutes
 	$(PYTEST) -m "not chaos and not launchers"
 
 test-launchers: WORKERS = 3
@@ -81,7 +81,10 @@ lint: .venv/.installed-lint ## check style and types of Python, and shell script
 	shellcheck .ci/run $(shell find . -path './.?*' -prune -o -path ./tests/golden -prune -o -name '*.sh' -print)
 
 golden: .venv/.installed-examples .venv/.installed-test ## write the golden files anew: read their diff before you commit it
-	$(VENV)/pytest --update-golden tests/test_golden.py
+	$(VENV)/pytest --update-golden tests/test_golden.py tests/specs/test_spec_golden.py
+
+examples: .venv/.installed-test ## write the examples of specifications for platforms anew
+	$(VENV)/python tools/render_examples.py
 
 hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2
 	@$(VENV)/python tests/cluster_hosts.py $(N)
@@ -136,7 +139,7 @@ test-pythons: ## run the tests on each of them
 
 .PRECIOUS: .venv-3.%/.installed
 test-3.%: .venv-3.%/.installed ## run the tests on one of them
-	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal -m "not training and not chaos and not launchers"
+	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal -m "not training and not chaos and not launchers and not specs"
 
 .venv-3.%/.installed: pyproject.toml
 	@[ -n "$(call find-python,$*)" ] || { echo "no python3.$* on PATH or in pyenv" >&2; exit 1; }

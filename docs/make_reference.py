@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +20,8 @@ from ranklaunch.catalogue import FAMILIES
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.planning import every_variable
 from ranklaunch.settings import Variable
+from ranklaunch.specs import keys
+from ranklaunch.specs.model import JobSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIABLES_PAGE = "docs/variables.md"
@@ -210,8 +213,22 @@ def _meaning(variable: Variable[object]) -> str:
     return variable.meaning + ("; *must agree*" if variable.agree else "")
 
 
+def _spec_values() -> str:
+    return _table(
+        ("key", "type", "default", "meaning"),
+        ((f"`{name}`", _spec_type(key), f"`{json.dumps(key.default)}`", key.meaning) for name, key in keys.every(JobSpec)),
+    )
+
+
+def _spec_type(key: keys.Key) -> str:
+    if key.legal:
+        return ("list of: " if key.kind == keys.TEXTS else "one of: ") + ", ".join(word or '""' for word in key.legal)
+    return f"{key.kind} from {key.low} to {key.high}" if key.high else key.kind
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "exit codes": _exit_codes,
+    "spec values": _spec_values,
     **{f"platform {name.replace('_', ' ')}": _platform(name) for name in PLATFORMS},
 }
 

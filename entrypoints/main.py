@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "launch this node's part of the job: the container ENTRYPOINT"),
     "plan": ("plan", "show what run would do, and why; starts and writes nothing"),
     "simulate": ("simulate", "a whole job on this machine, one run per node on 127.0.0.x"),
+    "spec": ("spec", "a platform's job spec that runs this program"),
     "ranktable": ("ranktable", "show, validate, convert, make and compare rank tables"),
 }
 

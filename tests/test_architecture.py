@@ -13,7 +13,7 @@ import pytest
 
 CORE = helpers.ROOT / "src" / "ranklaunch"
 LINKED = ("adapters", "entrypoints", "templates")
-PURE_FOLDERS = [CORE, *(CORE / name for name in ("ranktable", "muster", "catalogue"))]
+PURE_FOLDERS = [CORE, *(CORE / name for name in ("ranktable", "muster", "catalogue", "specs"))]
 PURE = sorted([*(path for folder in PURE_FOLDERS for path in folder.glob("*.py")), *(helpers.ROOT / "adapters").rglob("*.py")])
 EVERYTHING = sorted([*PURE, *(CORE / "supervise").glob("*.py"), *(helpers.ROOT / "entrypoints").glob("*.py")])
 
@@ -156,6 +156,7 @@ def third_party(modules: str) -> set[str]:
         "ranklaunch.adapters.launchers, ranklaunch.adapters.platforms, ranklaunch.planning",
         "ranklaunch.entrypoints.launch",
         "ranklaunch.entrypoints.plan",
+        "ranklaunch.entrypoints.spec",
     ],
 )
 def test_jinja_is_the_only_dependency_and_comes_when_a_template_needs_it(modules: str) -> None:

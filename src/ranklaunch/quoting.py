@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -32,8 +33,31 @@ def line(value: object) -> Quoted:
 
 
 def as_json(value: object) -> Quoted:
-    """Any value; YAML reads it too."""
+    """Any value."""
     return Quoted(json.dumps(value, ensure_ascii=True))
+
+
+def pretty(value: object) -> Quoted:
+    """Any value, on several lines of JSON."""
+    return Quoted(json.dumps(value, ensure_ascii=True, indent=2))
+
+
+def yaml(value: object) -> Quoted:
+    """Any value, as JSON but for the characters beyond 16 bits, which YAML does not know as pairs of escapes."""
+    text = json.dumps(value, ensure_ascii=False)
+    return Quoted(re.sub(r"[^\x20-\x7e]", lambda found: _escaped(ord(found[0])), text))
+
+
+def _escaped(code: int) -> str:
+    if 0xD800 <= code <= 0xDFFF:
+        msg = "half a character cannot stand in YAML"
+        raise ValueError(msg)
+    return f"\\U{code:08x}" if code > 0xFFFF else f"\\u{code:04x}"
+
+
+def sh(value: object) -> Quoted:
+    """One word of a shell."""
+    return Quoted(shlex.quote(str(value)))
 
 
 def _plain(value: object, pattern: str, where: str) -> Quoted:
@@ -45,5 +69,5 @@ def _plain(value: object, pattern: str, where: str) -> Quoted:
 
 
 FILTERS: Mapping[str, Callable[[object], Quoted]] = MappingProxyType(
-    {"hostfile": hostfile, "sshd": sshd, "line": line, "json": as_json, "yaml": as_json}
+    {"hostfile": hostfile, "sshd": sshd, "line": line, "json": as_json, "pretty": pretty, "yaml": yaml, "sh": sh}
 )

@@ -49,7 +49,8 @@ GIVEN: dict[str, Any] = {
 
 def test_shipped_templates_are_known_here() -> None:
     """A new template must go through the tests below: give it the values that it needs."""
-    assert {*COMMANDS, *OTHERS} == SHIPPED_TEMPLATES
+    of_specifications = {name for name in SHIPPED_TEMPLATES if name.startswith("jobs/")}  # tests/specs
+    assert {*COMMANDS, *OTHERS} == SHIPPED_TEMPLATES - of_specifications
 
 
 @pytest.mark.parametrize("name", COMMANDS)

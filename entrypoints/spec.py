@@ -1,0 +1,235 @@
+"""ranklaunch spec: a platform's job spec that runs this program, on standard output; or, with --submit, sent to the platform."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from ranklaunch.entrypoints import options
+from ranklaunch.entrypoints.disk import DiskFiles
+from ranklaunch.errors import ConfigError, UsageError, nearest
+from ranklaunch.reading import TEMPLATES
+from ranklaunch.redact import is_secret
+from ranklaunch.render import Templates
+from ranklaunch.settings import Reader
+from ranklaunch.specs import keys, refuse, rendered
+from ranklaunch.specs.image import parts_of_image
+from ranklaunch.specs.model import KINDS, JobSpec
+from ranklaunch.specs.values import Problem, Values, parsed
+
+USAGE = "ranklaunch spec KIND [OPTIONS] [--] [PROGRAM [ARGS...]]"
+MOST_BYTES = 4 * 1024 * 1024
+
+# Options for values that are given most often; --set gives any.
+OPTIONS: dict[str, str] = {
+    "--name": "name",
+    "--namespace": "namespace",
+    "--nodes": "nodes",
+    "--devices": "devicesPerNode",
+    "--device-kind": "device.kind",
+    "--method": "mode",
+    "--cpu": "resources.cpu",
+    "--memory": "resources.memory",
+    "--shm": "shm.sizeLimit",
+    "--working-dir": "workingDir",
+    "--queue": "scheduling.queue",
+    "--max-restarts": "restart.maxRestarts",
+    "--deadline-s": "lifecycle.deadlineSeconds",
+    "--service-account": "serviceAccountName",
+    "--flavor": "modelarts.flavor",
+    "--pool-id": "modelarts.poolId",
+    "--partition": "slurm.partition",
+}
+KEYS = dict(keys.every(JobSpec))
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
+    parser = _parser()
+    if argv[:1] in (["-h"], ["--help"]):
+        parser.print_help()
+        return 0
+    kind = _kind(argv)
+    words, program = parser.split(argv[1:])
+    given = vars(parser.parse_args(words))
+    values, sources, problems = _values(kind, given, program)
+    reading = Values(sources)
+    spec = reading.spec(values)
+    _check([*problems, *reading.problems], spec)
+    _warn(spec)
+    text = rendered(spec, Templates(_folders(given, env)))
+    _write(text)
+    return _submitted(spec, text, env) if given["submit"] else 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Options, of which some may be repeated, then PROGRAM and everything after it, untouched."""
+
+    def error(self, message: str) -> NoReturn:
+        msg = f"{message}\n{self.format_usage().strip()}"
+        raise UsageError(msg)
+
+    def split(self, argv: list[str]) -> tuple[list[str], list[str]]:
+        """(options, program and its arguments)."""
+        at = 0
+        while at < len(argv) and argv[at].startswith("-") and argv[at] not in ("-", "--", "-m"):
+            at += 2 if "=" not in argv[at] and self._takes_value(argv[at]) else 1
+        return argv[:at], argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
+
+    def _takes_value(self, word: str) -> bool:
+        action = self._option_string_actions.get(word)
+        if action is None:
+            self.error(f"unknown option {word!r}{nearest(word, self._option_string_actions)}")
+        return action.nargs is None and action.const is None
+
+
+def _parser() -> _Parser:
+    about = f"{__doc__} KIND: {', '.join(KINDS)}."
+    parser = _Parser(prog="ranklaunch spec", description=about.replace("%", "%%"), usage=USAGE, allow_abbrev=False)
+    parser.add_argument("--values", metavar="FILE", help="values as YAML or JSON (docs/spec-values.md); options come before them")
+    parser.add_argument("--image", metavar="X", help="image of the container, with tag or digest [image]")
+    for option, path in OPTIONS.items():
+        parser.add_argument(option, dest=path, metavar="X", help=f"{KEYS[path].meaning} [{path}]".replace("%", "%%"))
+    parser.add_argument("--env", action="append", metavar="NAME=VALUE", help="a variable of the environment; may be repeated [env]")
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="any other value, lists and maps as JSON; may be repeated")
+    parser.add_argument(TEMPLATES.option, dest="templates", metavar="X", help=f"{TEMPLATES.meaning} [{TEMPLATES.names[0]}]")
+    parser.add_argument("--submit", action="store_const", const=True, help="send it with kubectl or sbatch, after it was shown")
+    return parser
+
+
+def _kind(argv: list[str]) -> str:
+    if not argv or argv[0] not in KINDS:
+        found = f"unknown kind {argv[0]!r}" if argv else "no KIND given"
+        msg = f"{found}: expected one of {', '.join(KINDS)}{nearest(argv[0], KINDS) if argv else ''}\nusage: {USAGE}"
+        raise UsageError(msg)
+    return argv[0]
+
+
+def _values(kind: str, given: Mapping[str, Any], program: list[str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
+    """(nested values, who said those that are the command line's, what is wrong with it)."""
+    values = _read(given["values"]) if given["values"] else {}
+    sources: dict[str, str] = {}
+    problems: list[Problem] = []
+    pairs = [(f"option {option}", path, given[path]) for option, path in OPTIONS.items() if given[path] is not None]
+    if given["image"] is not None:
+        pairs += [("option --image", f"image.{name}", part) for name, part in parts_of_image(given["image"]).items()]
+    for word in given["set"] or ():
+        path, equals, text = word.partition("=")
+        if not equals or path not in KEYS:
+            hint = nearest(path, KEYS) or ": docs/spec-values.md has them all"
+            problems.append(Problem(f"option --set {word!r}: " + (f"unknown key{hint}" if equals else "expected KEY=VALUE"), True))
+        else:
+            pairs.append((f"option --set {path}", path, text))
+    for source, path, text in pairs:
+        _put(values, path, parsed(KEYS[path], text))
+        sources[path] = source
+    _put_env(values, given["env"] or (), problems)
+    if program:
+        _put_program(values, program)
+    values["engine"] = kind
+    return values, sources, problems
+
+
+def _put(values: dict[str, Any], path: str, value: object) -> None:
+    group, _, name = path.rpartition(".")
+    for each in group.split(".") if group else ():
+        below = values.get(each)
+        if not isinstance(below, dict):
+            below = values[each] = {} if below is None else below
+        if not isinstance(below, dict):
+            return  # what the file has there is no map, which is told when it is read
+        values = below
+    values[name] = value
+
+
+def _put_env(values: dict[str, Any], words: tuple[str, ...] | list[str], problems: list[Problem]) -> None:
+    env = dict(values.get("env") or {}) if isinstance(values.get("env"), (dict, type(None))) else None
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            problems.append(Problem(f"option --env {word!r}: expected NAME=VALUE", True))
+        elif env is not None:
+            env[name] = text
+    if words and env is not None:
+        values["env"] = env
+
+
+def _put_program(values: dict[str, Any], words: list[str]) -> None:
+    program = options.program_of(words)
+    values.update(script="" if program.module else program.path, module=program.path if program.module else "", args=list(program.args))
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        text = DiskFiles().text(path, MOST_BYTES)
+    except (ValueError, UnicodeError) as error:
+        msg = f"--values {path}: {error}"
+        raise ConfigError(msg) from None
+    if text is None:
+        msg = f"--values {path}: no such file, or it cannot be read"
+        raise UsageError(msg)
+    data = _parsed(path, text)
+    if not isinstance(data, dict):
+        msg = f"--values {path}: expected a map of values, found {type(data).__name__}"
+        raise ConfigError(msg)
+    return data
+
+
+def _parsed(path: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        msg = f"--values {path}: nested too deeply"
+        raise ConfigError(msg) from None
+    except ValueError as error:
+        if path.endswith(".json"):
+            msg = f"--values {path}: not JSON: {error}"
+            raise ConfigError(msg) from None
+    try:
+        yaml: Any = importlib.import_module("yaml")
+    except ImportError:
+        msg = f"--values {path}: YAML is read by PyYAML, which is not installed: pip install 'ranklaunch[spec]', or write JSON"
+        raise ConfigError(msg) from None
+    try:
+        return {} if (data := yaml.safe_load(text)) is None else data
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        msg = f"--values {path}: not YAML: {error}"
+        raise ConfigError(msg) from None
+
+
+def _folders(given: Mapping[str, Any], env: Mapping[str, str]) -> tuple[str, ...]:
+    reader = Reader(env, DiskFiles(), {TEMPLATES.value: given["templates"]} if given["templates"] else {})
+    return tuple(os.path.abspath(folder) for folder in reader.get(TEMPLATES).split(":") if folder)
+
+
+def _check(found: list[Problem], spec: JobSpec) -> None:
+    if found and all(problem.on_command_line for problem in found):
+        raise UsageError("\n".join(problem.text for problem in found))
+    texts = [problem.text for problem in found] or refuse.problems(spec)
+    if texts:
+        raise ConfigError(list(dict.fromkeys(texts)))
+
+
+def _warn(spec: JobSpec) -> None:
+    for name in sorted(filter(is_secret, spec.env)):
+        sys.stderr.write(f"ranklaunch: warning: env.{name} stands in the specification for all to read; a Secret in envFrom does not\n")
+
+
+def _write(text: str) -> None:
+    """UTF-8, whatever the locale is."""
+    if hasattr(sys.stdout, "buffer"):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.flush()
+    else:  # replaced by something that takes text alone
+        sys.stdout.write(text)
+
+
+def _submitted(spec: JobSpec, text: str, env: Mapping[str, str]) -> int:
+    from ranklaunch.supervise import submit
+
+    return submit.send(spec.engine, text, env)

@@ -1,0 +1,11 @@
+"""Names of container images."""
+
+from __future__ import annotations
+
+
+def parts_of_image(reference: str) -> dict[str, str]:
+    """repository, and tag or digest where the reference has them: a colon after the last slash begins the tag."""
+    repository, at, digest = reference.partition("@")
+    folder, slash, last = repository.rpartition("/")
+    name, colon, tag = last.partition(":")
+    return {"repository": f"{folder}{slash}{name}", **({"tag": tag} if colon else {}), **({"digest": digest} if at else {})}

@@ -1,0 +1,208 @@
+"""The specification of a job: what every engine's own form is made from. Its keys are those of the Helm chart's values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ranklaunch.specs import keys
+from ranklaunch.specs.keys import flag, group, objects, pairs, text, texts, whole, wholes
+
+OF_KUBERNETES = ("volcano", "jobset", "job", "trainjob", "mpijob", "acjob")
+KINDS = ("modelarts", *OF_KUBERNETES, "slurm")
+METHODS = (
+    "ranktable", "torchrun", "msrun", "pytorch", "tensorflow", "mpirun", "deepspeed", "accelerate", "megatron", "spawn", "plain",
+)  # fmt: skip
+MODES = ("auto", *METHODS, "mpi", "horovod")
+BY_MPI = ("mpirun", "mpi", "horovod")
+VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
+CHIP = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+NAMES = rf"{keys.LABEL}(?:\.{keys.LABEL})*"
+DAY = 24 * 3600
+
+Objects = tuple[Mapping[str, object], ...]
+Pairs = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Device:
+    kind: str = text("gpu", "what the ranks compute on", "gpu", "npu", "cpu")
+    resource_name: str = text(
+        "", "resource that a node's devices are asked for by; empty: nvidia.com/gpu, huawei.com/Ascend910 or none, by kind",
+        pattern=keys.RESOURCE,
+    )  # fmt: skip
+    extra: Pairs = pairs("further resources of each pod, name: quantity; requested and limited alike", pattern=keys.RESOURCE)
+
+
+@dataclass(frozen=True)
+class Resources:
+    cpu: str = text("", "CPUs that each pod asks for; no limit is set", pattern=keys.QUANTITY)
+    memory: str = text("", "memory that each pod asks for and is limited to; shm counts against it", pattern=keys.QUANTITY)
+
+
+@dataclass(frozen=True)
+class Image:
+    repository: str = text("", "image without tag, such as registry.example.com/team/train; required but for slurm without container")
+    tag: str = text("", "tag of the image", pattern=r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+    digest: str = text("", "digest of the image, before any tag", pattern=r"sha256:[0-9a-f]{64}")
+    pull_policy: str = text("IfNotPresent", "when the image is pulled", "IfNotPresent", "Always", "Never")
+    pull_secrets: tuple[str, ...] = texts("names of Secrets to pull with")
+
+
+@dataclass(frozen=True)
+class Shm:
+    enabled: bool = flag(True, "memory at /dev/shm, for loaders and collectives, in place of the runtime's 64 MiB")
+    size_limit: str = text("", "its size; empty: what the pod's memory allows", pattern=keys.QUANTITY)
+
+
+@dataclass(frozen=True)
+class Rdma:
+    resource: str = text("", "resource of RDMA devices, as rdma/hca; adds the capability IPC_LOCK", pattern=keys.RESOURCE)
+    count: int = whole(1, 1, 64, "how many of them each pod asks for")
+
+
+@dataclass(frozen=True)
+class Network:
+    host_network: bool = flag(False, "use the hosts' network; their ports are then shared by all jobs")
+    rdma: Rdma = group(Rdma)
+    interface: str = text("", "network interface between nodes, as RANKLAUNCH_INTERFACE", pattern=r"[A-Za-z0-9_.:-]{1,15}")
+    master_port: int = whole(0, 0, 65535, "port of the rendezvous, as RANKLAUNCH_MASTER_PORT; 0: the method's own")
+    muster_port: int = whole(0, 0, 65535, "port at which nodes meet, as RANKLAUNCH_MUSTER_PORT; 0: 18889")
+    ssh_port: int = whole(0, 0, 65535, "port of sshd for MPI, as RANKLAUNCH_SSHD_PORT; 0: 36666")
+
+
+@dataclass(frozen=True)
+class RankTable:
+    source: str = text("none", "who writes the rank table of Ascend devices", "none", "ascend-operator", "cce", "file")
+    config_map_name: str = text(
+        "", "ConfigMap with the table; rings-config-NAME with ascend-operator, which is made; required with cce",
+        pattern=NAMES,
+    )  # fmt: skip
+    mount_path: str = text(
+        "", "folder of the table, or with source file the file itself, which a volume must bring; empty: "
+        "/user/serverid/devindex/config for ascend-operator, /user/config for cce", pattern=keys.PATH,
+    )  # fmt: skip
+    label: str = text(
+        "",
+        "chip, for the label ring-controller.atlas or .cce; empty: ascend-910b, or ascend-1980 with cce",
+        pattern=r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?",
+    )
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    scheduler_name: str = text("", "scheduler; empty: volcano for volcano and acjob, else the cluster's own", pattern=keys.LABEL)
+    queue: str = text("", "queue of the engine's scheduler (volcano, acjob, mpijob, trainjob)", pattern=keys.LABEL)
+    priority_class: str = text("", "PriorityClass of the pods", pattern=NAMES)
+    min_available: int = whole(0, 0, 1_000_000, "pods without which none starts (volcano, acjob, mpijob); 0: all of them")
+    node_selector: Pairs = pairs("labels that a node must have")
+    tolerations: Objects = objects("tolerations, as Kubernetes has them")
+    affinity: Mapping[str, object] = keys.an_object("affinity, as Kubernetes has it")
+    topology: str = text("", "label of nodes within one value of which all pods must stand", pattern=keys.RESOURCE)
+    kueue_queue: str = text("", "Kueue's LocalQueue (job, jobset, trainjob, mpijob)", pattern=keys.LABEL)
+
+
+@dataclass(frozen=True)
+class Restart:
+    max_restarts: int = whole(0, 0, 1000, "how often the whole job is started anew after a failure; 0: never")
+    no_retry_exit_codes: tuple[int, ...] = wholes((2, 69, 78), 1, 255, "exit codes after which it never is")
+    on_eviction: str = text("fail", "what the loss of a pod to the cluster does; restart: the whole job", "restart", "fail")
+
+
+@dataclass(frozen=True)
+class Lifecycle:
+    ttl_seconds: int = whole(DAY, 0, 10_000_000, "a finished job is deleted after so long; 0: never")
+    deadline_seconds: int = whole(0, 0, 10_000_000, "the job is ended after so long; 0: never")
+    grace_period_seconds: int = whole(60, 10, 86400, "from SIGTERM to SIGKILL of a pod; RANKLAUNCH_GRACE_S is 5 less")
+    clean_pod_policy: str = text("Running", "pods that are deleted once the job is done (mpijob, acjob)", "Running", "All", "None")
+
+
+@dataclass(frozen=True)
+class Security:
+    run_as_user: int = whole(1000, 0, 2_147_483_647, "user id of the container; 0, which is root, drops runAsNonRoot")
+    fs_group: int = whole(100, 0, 2_147_483_647, "group of volumes")
+    capabilities: tuple[str, ...] = texts("capabilities to add; all others are dropped", pattern="[A-Z_]+")
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """Keys for ssh are the run's own."""
+
+    slots: int = whole(0, 0, 4096, "ranks of each node (mpijob); 0: devicesPerNode")
+    launcher_as_worker: bool = flag(True, "the launcher is a node with ranks; false: a pod without devices beside the nodes (mpijob)")
+
+
+@dataclass(frozen=True)
+class Tf:
+    ps: int = whole(0, 0, 10_000, "parameter servers, beside nodes workers (volcano); needs mode tensorflow")
+
+
+@dataclass(frozen=True)
+class Trainer:
+    runtime: str = text("", "name of a (Cluster)TrainingRuntime that is there; empty: one is made for this job", pattern=keys.LABEL)
+    runtime_kind: str = text("TrainingRuntime", "its kind", "TrainingRuntime", "ClusterTrainingRuntime")
+
+
+@dataclass(frozen=True)
+class ModelArts:
+    """Of modelarts alone; the chart has none of these."""
+
+    flavor: str = text("", "flavor id; empty: that of a dedicated pool with devicesPerNode devices")
+    pool_id: str = text("", "dedicated resource pool")
+    workspace_id: str = text("", "workspace")
+    code_dir: str = text("", "OBS folder with the code, such as /bucket/code/", pattern=r"(?:obs:/)?/[^\0]*/")
+    local_code_dir: str = text("", "where the code is put, below /home", pattern=r"/home/[^\0]+")
+    inputs: Objects = objects("data that is copied in: name, obsUrl, and as an option localDir")
+    outputs: Objects = objects("folders that are copied out: name, obsUrl, and as an option localDir")
+    log_url: str = text("", "OBS folder for logs, such as /bucket/log/", pattern=r"(?:obs:/)?/[^\0]*/")
+    priority: int = whole(0, 0, 3, "1 to 3; 0: the platform's default")
+    volumes: Objects = objects("volumes, as the API has them: nfs, pfs or obs")
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """Of slurm alone; the chart has none of these."""
+
+    partition: str = text("", "partition", pattern=r"[A-Za-z0-9_.,+-]+")
+    account: str = text("", "account", pattern=r"[A-Za-z0-9_.-]+")
+    qos: str = text("", "quality of service", pattern=r"[A-Za-z0-9_.,-]+")
+    devices: str = text("", "how devices are asked for; empty: gpus-per-node for gpu, else gres", "", "gpus-per-node", "gres", "none")
+    container: str = text("none", "how the image is used; none: the program runs on the host", "none", "pyxis", "apptainer")
+    directives: tuple[str, ...] = texts("further options of sbatch, such as --exclusive", pattern=r"--[a-z][A-Za-z0-9-]*(?:=[!-~]*)?")
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    engine: str = text("volcano", "what runs the job; ranklaunch spec KIND overrides it, and has modelarts and slurm besides", *KINDS)
+    name: str = text("", "name of the job; in the chart empty: that of the release")
+    namespace: str = text("", "namespace; the chart takes that of the release", pattern=keys.LABEL)
+    mode: str = text("auto", "how ranks are started, as RANKLAUNCH_METHOD; auto: by what is there", *MODES)
+    nodes: int = whole(1, 1, 100_000, "number of nodes; one pod each")
+    devices_per_node: int = whole(1, 0, 1024, "devices of each node, and ranks on it; with cpu ranks alone, 0: one")
+    device: Device = group(Device)
+    resources: Resources = group(Resources)
+    image: Image = group(Image)
+    script: str = text("", "program: a .py or .sh file or an executable, as it is called in the container; this or module is required")
+    module: str = text("", "Python module in place of script, as by python -m", pattern=r"[A-Za-z_][A-Za-z0-9_.]*")
+    args: tuple[str, ...] = texts("arguments of the program")
+    env: Pairs = pairs("environment, name: text", pattern=VARIABLE)
+    env_from: Objects = objects("ConfigMaps and Secrets that become environment, as Kubernetes' envFrom")
+    working_dir: str = text("", "folder that the program starts in; empty: the image's", pattern=keys.PATH)
+    volumes: Objects = objects("volumes of the pods, as Kubernetes has them")
+    volume_mounts: Objects = objects("where they are mounted, as Kubernetes has it")
+    shm: Shm = group(Shm)
+    network: Network = group(Network)
+    rank_table: RankTable = group(RankTable)
+    scheduling: Scheduling = group(Scheduling)
+    restart: Restart = group(Restart)
+    lifecycle: Lifecycle = group(Lifecycle)
+    security: Security = group(Security)
+    mpi: Mpi = group(Mpi)
+    tf: Tf = group(Tf)
+    trainer: Trainer = group(Trainer)
+    service_account_name: str = text("", "ServiceAccount of the pods; its token is never mounted", pattern=NAMES)
+    name_suffix: str = text("", "chart only. revision: the release's revision follows, so that an upgrade is a new run", "", "revision")
+    labels: Pairs = pairs("further labels of all objects and pods")
+    annotations: Pairs = pairs("further annotations of all objects and pods")
+    modelarts: ModelArts = group(ModelArts)
+    slurm: Slurm = group(Slurm)

@@ -1,0 +1,184 @@
+"""What is the same for every engine: the program's command, environment, devices, volumes, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ranklaunch.specs.model import OF_KUBERNETES, JobSpec, Lifecycle
+
+GRACE_LEFT_S = 5  # of a pod's grace period, for ranklaunch itself to end
+OWN_VOLUMES = ("shm", "rank-table")
+DEFAULT_RESOURCES = {"gpu": "nvidia.com/gpu", "npu": "huawei.com/Ascend910", "cpu": ""}
+TABLE_FOLDERS = {"ascend-operator": "/user/serverid/devindex/config", "cce": "/user/config", "file": "", "none": ""}
+POOL_FLAVORS = {1: "xlarge", 2: "2xlarge", 4: "4xlarge", 8: "8xlarge", 16: "16xlarge"}
+
+# Variables of ranklaunch that follow from a value of the specification.
+DERIVED: Mapping[str, str] = {
+    "RANKLAUNCH_JOB_NAME": "name",
+    "RANKLAUNCH_NODES": "nodes",
+    "RANKLAUNCH_SLOTS": "devicesPerNode",
+    "RANKLAUNCH_ACCELERATOR": "device.kind",
+    "RANKLAUNCH_METHOD": "mode",
+    "RANKLAUNCH_HOSTS": "name and nodes",
+    "RANKLAUNCH_INTERFACE": "network.interface",
+    "RANKLAUNCH_MASTER_PORT": "network.masterPort",
+    "RANKLAUNCH_MUSTER_PORT": "network.musterPort",
+    "RANKLAUNCH_SSHD_PORT": "network.sshPort",
+    "RANKLAUNCH_RANK_TABLE": "rankTable.mountPath",
+    "RANKLAUNCH_TASK": "tf.ps",
+    "RANKLAUNCH_RESTARTS": "the pod",
+    "RANKLAUNCH_LAUNCHER_AS_WORKER": "mpi.launcherAsWorker",
+}
+# Where the engine counts restarts, in the names of the downward API.
+RESTARTS: Mapping[str, str] = {
+    "volcano": "metadata.annotations['volcano.sh/job-retry-count']",
+    "jobset": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
+    "trainjob": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
+    "acjob": "metadata.labels['version']",
+}
+
+
+def program(spec: JobSpec) -> list[str]:
+    return [*(["-m", spec.module] if spec.module else [spec.script]), *spec.args]
+
+
+def slots(spec: JobSpec) -> int:
+    return (spec.mpi.slots if spec.engine == "mpijob" else 0) or spec.devices_per_node
+
+
+def environment(spec: JobSpec, task: str = "") -> list[dict[str, str]]:
+    """In order; each has name and value, or name and field, which the downward API fills."""
+    made = [{"name": name, "value": value} for name, value in _made(spec, task) if value]
+    if spec.engine in RESTARTS:
+        made.append({"name": "RANKLAUNCH_RESTARTS", "field": RESTARTS[spec.engine]})
+    return made + [{"name": name, "value": spec.env[name]} for name in sorted(spec.env)]
+
+
+def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
+    """Names with their texts, "" for what is not set."""
+    if spec.engine in OF_KUBERNETES:
+        yield "RANKLAUNCH_JOB_NAME", spec.name
+        yield "RANKLAUNCH_NODES", str(spec.nodes + launchers_alone(spec))
+    if spec.engine != "modelarts":  # which knows its flavors itself
+        yield "RANKLAUNCH_SLOTS", str(slots(spec))
+    yield "RANKLAUNCH_ACCELERATOR", spec.device.kind
+    yield "RANKLAUNCH_GRACE_S", grace(spec)
+    yield "RANKLAUNCH_METHOD", "" if spec.mode == "auto" else spec.mode
+    yield "RANKLAUNCH_HOSTS", ",".join(hosts(spec)) if spec.nodes > 1 else ""
+    yield "RANKLAUNCH_INTERFACE", spec.network.interface
+    yield "RANKLAUNCH_MASTER_PORT", str(spec.network.master_port or "")
+    yield "RANKLAUNCH_MUSTER_PORT", str(spec.network.muster_port or "")
+    yield "RANKLAUNCH_SSHD_PORT", str(spec.network.ssh_port or "")
+    yield "RANKLAUNCH_RANK_TABLE", table_path(spec)
+    yield "RANKLAUNCH_TASK", task
+    yield "RANKLAUNCH_LAUNCHER_AS_WORKER", str(spec.mpi.launcher_as_worker).lower() if spec.engine == "mpijob" else ""
+
+
+def grace(spec: JobSpec) -> str:
+    """Where the platform's own period is not made from the specification, it is only told when it is given."""
+    period = spec.lifecycle.grace_period_seconds
+    known = spec.engine in OF_KUBERNETES or period != Lifecycle().grace_period_seconds
+    return str(period - GRACE_LEFT_S) if known and "RANKLAUNCH_GRACE_S" not in spec.env else ""
+
+
+def launchers_alone(spec: JobSpec) -> int:
+    """Pods that have no ranks."""
+    return int(spec.engine == "mpijob" and not spec.mpi.launcher_as_worker)
+
+
+def hosts(spec: JobSpec) -> list[str]:
+    """Where they follow from the name and no platform tells them."""
+    form = {"job": "{name}-{i}.{name}", "jobset": "{name}-worker-0-{i}.{name}", "trainjob": "{name}-node-0-{i}.{name}"}.get(spec.engine, "")
+    return [form.format(name=spec.name, i=i) for i in range(spec.nodes)] if form else []
+
+
+def table_path(spec: JobSpec) -> str:
+    return spec.rank_table.mount_path or TABLE_FOLDERS[spec.rank_table.source]
+
+
+def image(spec: JobSpec) -> str:
+    if spec.image.digest:
+        return f"{spec.image.repository}@{spec.image.digest}"
+    return f"{spec.image.repository}:{spec.image.tag}" if spec.image.tag else spec.image.repository
+
+
+def literal(text: str) -> str:
+    """As Kubernetes must read it in an argument or a variable, where $(NAME) stands for another one and $$ for $."""
+    return text.replace("$", "$$") if "$(" in text or "$$" in text else text
+
+
+def devices(spec: JobSpec) -> dict[str, str]:
+    """Resources that are requested and limited alike."""
+    name = spec.device.resource_name or DEFAULT_RESOURCES[spec.device.kind]
+    found = {name: str(spec.devices_per_node)} if name and spec.devices_per_node else {}
+    if spec.network.rdma.resource:
+        found[spec.network.rdma.resource] = str(spec.network.rdma.count)
+    return {**found, **dict(sorted(spec.device.extra.items()))}
+
+
+def resources(spec: JobSpec, with_devices: bool = True) -> dict[str, dict[str, str]]:
+    memory = {"memory": spec.resources.memory} if spec.resources.memory else {}
+    alike = {**memory, **(devices(spec) if with_devices else {})}
+    cpu = {"cpu": spec.resources.cpu} if spec.resources.cpu else {}
+    found = {"requests": {**cpu, **alike}, "limits": alike}
+    return {name: each for name, each in found.items() if each}
+
+
+def flavor(spec: JobSpec) -> str:
+    """Of ModelArts."""
+    size = POOL_FLAVORS.get(spec.devices_per_node, "")
+    return spec.modelarts.flavor or (f"modelarts.pool.visual.{size}" if spec.modelarts.pool_id and size else "")
+
+
+def labels(spec: JobSpec) -> dict[str, str]:
+    return {"app.kubernetes.io/name": "ranklaunch", "app.kubernetes.io/instance": spec.name, **dict(sorted(spec.labels.items()))}
+
+
+def volumes(spec: JobSpec) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    if spec.shm.enabled:
+        limit = {"sizeLimit": spec.shm.size_limit} if spec.shm.size_limit else {}
+        found.append({"name": "shm", "emptyDir": {"medium": "Memory", **limit}})
+    if config_map(spec):
+        found.append({"name": "rank-table", "configMap": {"name": config_map(spec)}})
+    return [*found, *spec.volumes]
+
+
+def mounts(spec: JobSpec) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}] if spec.shm.enabled else []
+    if config_map(spec):  # the folder: a file of a ConfigMap that is mounted alone is never brought up to date
+        found.append({"name": "rank-table", "mountPath": table_path(spec)})
+    return [*found, *spec.volume_mounts]
+
+
+def config_map(spec: JobSpec) -> str:
+    """With the rank table, to be mounted; "" where there is none."""
+    made = f"rings-config-{spec.name}" if spec.rank_table.source == "ascend-operator" else ""
+    return "" if spec.rank_table.source in ("none", "file") else spec.rank_table.config_map_name or made
+
+
+def capabilities(spec: JobSpec) -> dict[str, list[str]]:
+    added = sorted({*spec.security.capabilities, *(["IPC_LOCK"] if spec.network.rdma.resource else [])})
+    return {"drop": ["ALL"], **({"add": added} if added else {})}
+
+
+def affinity(spec: JobSpec) -> dict[str, Any]:
+    """The user's, and that all pods stand within one value of a label, and none beside another whose ports it would take."""
+    given: dict[str, Any] = dict(spec.scheduling.affinity)
+    if spec.scheduling.topology:
+        own = {"app.kubernetes.io/instance": spec.name}
+        given["podAffinity"] = _with_term(given.get("podAffinity"), _term(spec.scheduling.topology, own))
+    if spec.network.host_network:
+        every = {"app.kubernetes.io/name": "ranklaunch"}
+        given["podAntiAffinity"] = _with_term(given.get("podAntiAffinity"), _term("kubernetes.io/hostname", every))
+    return given
+
+
+def _term(topology: str, chosen: Mapping[str, str]) -> dict[str, Any]:
+    return {"labelSelector": {"matchLabels": dict(chosen)}, "topologyKey": topology}
+
+
+def _with_term(given: Any, term: Mapping[str, Any]) -> dict[str, Any]:
+    name = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {**(given or {}), name: [*(given or {}).get(name, []), term]}

@@ -1,0 +1,280 @@
+"""What the template of each engine is given."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ranklaunch.specs import pod as common
+from ranklaunch.specs.model import JobSpec
+
+Shape = dict[str, Any]
+COMMAND = ["ranklaunch", "run", "--"]
+CONTAINERS = {"acjob": "ascend", "trainjob": "node"}
+SECONDS_OF_HOUR = 3600
+
+
+def shape(spec: JobSpec) -> Shape:
+    return {"spec": spec, "exit_codes": sorted(spec.restart.no_retry_exit_codes), "slots": common.slots(spec), **SHAPES[spec.engine](spec)}
+
+
+def pod(spec: JobSpec, task: str = "", **more: Any) -> Shape:
+    return {
+        "labels": {**common.labels(spec), **_ring_label(spec), **({"framework": "pytorch"} if spec.engine == "acjob" else {})},
+        "annotations": _sorted(spec.annotations),
+        "fields": [(name, value) for name, value in _fields(spec) if value],
+        "container": CONTAINERS.get(spec.engine, "train"),
+        "image": common.image(spec),
+        "command": COMMAND,
+        "args": [common.literal(word) for word in common.program(spec)],
+        "env": [_variable(each) for each in common.environment(spec, task)],
+        "ports": [{"name": "ascendjob-port", "containerPort": 2222}] if spec.engine == "acjob" else [],
+        "resources": common.resources(spec),
+        "capabilities": common.capabilities(spec),
+        "mounts": common.mounts(spec),
+        "volumes": common.volumes(spec),
+        **more,
+    }
+
+
+def _variable(variable: Mapping[str, str]) -> Shape:
+    if "field" in variable:
+        return {"name": variable["name"], "valueFrom": {"fieldRef": {"fieldPath": variable["field"]}}}
+    return {"name": variable["name"], "value": common.literal(variable["value"])}
+
+
+def _fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
+    """Of the pod's spec, where they are given."""
+    scheduling = spec.scheduling
+    yield "subdomain", spec.name if spec.engine == "job" else ""
+    yield "schedulerName", scheduling.scheduler_name or ("volcano" if spec.engine == "acjob" else "")
+    yield "priorityClassName", scheduling.priority_class
+    yield "serviceAccountName", spec.service_account_name
+    yield "imagePullSecrets", [{"name": name} for name in spec.image.pull_secrets]
+    yield "hostNetwork", spec.network.host_network
+    yield "dnsPolicy", "ClusterFirstWithHostNet" if spec.network.host_network else ""
+    yield "activeDeadlineSeconds", spec.lifecycle.deadline_seconds if spec.engine == "volcano" else 0
+    yield "nodeSelector", _sorted(scheduling.node_selector)
+    yield "tolerations", list(scheduling.tolerations)
+    yield "affinity", common.affinity(spec)
+
+
+def _sorted(names: Mapping[str, str]) -> dict[str, str]:
+    return dict(sorted(names.items()))
+
+
+def _ring_label(spec: JobSpec) -> dict[str, str]:
+    source = "ascend-operator" if spec.engine == "acjob" else spec.rank_table.source
+    names = {"ascend-operator": ("ring-controller.atlas", "ascend-910b"), "cce": ("ring-controller.cce", "ascend-1980")}
+    if source not in names:
+        return {}
+    name, chip = names[source]
+    return {name: spec.rank_table.label or chip}
+
+
+# Kubernetes
+
+
+def _objects(spec: JobSpec) -> Shape:
+    """What every object of Kubernetes has."""
+    queue = {"kueue.x-k8s.io/queue-name": spec.scheduling.kueue_queue} if spec.scheduling.kueue_queue else {}
+    return {
+        "object_labels": {**common.labels(spec), **queue, **_ring_label(spec)},
+        "object_annotations": _sorted(spec.annotations),
+        "pod": pod(spec),
+        "config_map": common.config_map(spec),
+        "makes_table": spec.rank_table.source == "ascend-operator",
+        "table_labels": {**common.labels(spec), **_ring_label(spec)},
+    }
+
+
+def _job(spec: JobSpec) -> Shape:
+    return {
+        **_objects(spec),
+        "rules_of_pods": _rules_of_pods(spec),
+        "deadline_of_job": spec.lifecycle.deadline_seconds,
+        "ancestor_step": spec.engine == "trainjob",
+    }
+
+
+def _rules_of_pods(spec: JobSpec) -> list[Shape]:
+    """A Job that one of these ends has the reason PodFailurePolicy, after which a JobSet is not started anew."""
+    rules: list[Shape] = []
+    codes = sorted(spec.restart.no_retry_exit_codes)
+    if codes:
+        container = CONTAINERS.get(spec.engine, "train")
+        rules.append({"action": "FailJob", "onExitCodes": {"containerName": container, "operator": "In", "values": codes}})
+    if spec.restart.on_eviction == "fail":
+        rules.append({"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]})
+    return rules
+
+
+def _trainjob(spec: JobSpec) -> Shape:
+    own = not spec.trainer.runtime
+    return {
+        **_job(spec),
+        "deadline_of_job": 0,
+        "runtime": spec.name if own else spec.trainer.runtime,
+        "runtime_kind": "TrainingRuntime" if own else spec.trainer.runtime_kind,
+    }
+
+
+def _volcano(spec: JobSpec) -> Shape:
+    again = "RestartJob" if spec.restart.max_restarts else "TerminateJob"
+    least = spec.scheduling.min_available
+    ps = [_task(spec, "ps", spec.tf.ps, spec.tf.ps)] if spec.tf.ps else []
+    return {
+        **_objects(spec),
+        "scheduler": spec.scheduling.scheduler_name or "volcano",
+        "min_available": least or spec.nodes + spec.tf.ps,
+        "on_failure": again,
+        "on_eviction": again if spec.restart.on_eviction == "restart" else "TerminateJob",
+        "tasks": [*ps, _task(spec, "worker", spec.nodes, least or spec.nodes)],
+    }
+
+
+def _task(spec: JobSpec, name: str, replicas: int, least: int) -> Shape:
+    found = pod(spec, name if spec.tf.ps else "", resources=common.resources(spec, with_devices=name != "ps"))
+    return {"name": name, "replicas": replicas, "min_available": least, "decides": bool(spec.tf.ps) and name == "worker", "pod": found}
+
+
+def _policy(spec: JobSpec) -> Shape:
+    scheduling = spec.scheduling
+    queue = {"queue": scheduling.queue} if scheduling.queue else {}
+    priority = {"priorityClass": scheduling.priority_class} if scheduling.priority_class else {}
+    return {"minAvailable": scheduling.min_available or spec.nodes + common.launchers_alone(spec), **queue, **priority}
+
+
+def _roles(spec: JobSpec, first: str) -> list[Shape]:
+    alone = common.launchers_alone(spec)
+    count = spec.nodes - 1 + alone
+    leader = pod(spec, resources=common.resources(spec, with_devices=False)) if alone else pod(spec)
+    workers = [{"name": "Worker", "replicas": count, "pod": pod(spec)}] if count else []
+    return [{"name": first, "replicas": 1, "pod": leader}, *workers]
+
+
+def _mpijob(spec: JobSpec) -> Shape:
+    return {**_objects(spec), "scheduling_policy": _policy(spec), "roles": _roles(spec, "Launcher")}
+
+
+def _acjob(spec: JobSpec) -> Shape:
+    found = _objects(spec)
+    retries = {"fault-retry-times": str(spec.restart.max_restarts)} if spec.restart.max_restarts else {}
+    faults = {"fault-scheduling": "force" if spec.restart.on_eviction == "restart" else "off"}
+    again = retries if spec.restart.on_eviction == "restart" else {}
+    again = retries if spec.restart.on_eviction == "restart" else {}
+    found["object_labels"] = {**found["object_labels"], "framework": "pytorch", **faults, **again}
+    return {
+        **found,
+        "scheduler": spec.scheduling.scheduler_name or "volcano",
+        "scheduling_policy": _policy(spec),
+        "roles": _roles(spec, "Master"),
+    }
+
+
+# Others
+
+
+def _modelarts(spec: JobSpec) -> Shape:
+    return {"body": {"kind": "job", "metadata": _metadata(spec), "algorithm": _algorithm(spec), "spec": _placed(spec)}}
+
+
+def _metadata(spec: JobSpec) -> Shape:
+    retries = spec.restart.max_restarts
+    annotations = {"annotations": {"fault-tolerance/job-retry-num": str(retries)}} if retries else {}
+    return {"name": spec.name, **_given(workspace_id=spec.modelarts.workspace_id), **annotations}
+
+
+def _algorithm(spec: JobSpec) -> Shape:
+    own = spec.modelarts
+    return {
+        "engine": {"image_url": common.image(spec)},
+        "command": shlex.join([*COMMAND, *common.program(spec)]),
+        **_given(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
+        "environments": {each["name"]: each["value"] for each in common.environment(spec)},
+        **_given(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
+    }
+
+
+def _channel(channel: Mapping[str, Any]) -> Shape:
+    return {"name": channel["name"], **_given(local_dir=channel.get("localDir")), "remote": {"obs": {"obs_url": channel["obsUrl"]}}}
+
+
+def _placed(spec: JobSpec) -> Shape:
+    own = spec.modelarts
+    hours = math.ceil(spec.lifecycle.deadline_seconds / SECONDS_OF_HOUR)
+    return {
+        "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **_given(pool_id=own.pool_id)},
+        **_given(
+            volumes=list(own.volumes),
+            log_export_path={"obs_url": own.log_url} if own.log_url else None,
+            auto_stop={"time_unit": "HOURS", "duration": hours} if hours else None,
+            schedule_policy={"priority": own.priority} if own.priority else None,
+        ),
+    }
+
+
+def _given(**values: Any) -> Shape:
+    return {name: value for name, value in values.items() if value}
+
+
+def _slurm(spec: JobSpec) -> Shape:
+    return {
+        "directives": list(_directives(spec)),
+        "environment": common.environment(spec),
+        "command": [*_container(spec), *COMMAND, *common.program(spec)],
+    }
+
+
+def _directives(spec: JobSpec) -> Iterator[str]:
+    own = spec.slurm
+    yield f"--job-name={spec.name}"
+    yield f"--nodes={spec.nodes}"
+    yield "--ntasks-per-node=1"
+    yield from (f"--{name}={value}" for name, value in (("partition", own.partition), ("account", own.account), ("qos", own.qos)) if value)
+    yield from _devices(spec)
+    yield from (f"--cpus-per-task={spec.resources.cpu}" for _ in [1] if spec.resources.cpu)
+    yield from (f"--mem={_megabytes(spec.resources.memory)}M" for _ in [1] if spec.resources.memory)
+    if spec.lifecycle.deadline_seconds:
+        yield f"--time={math.ceil(spec.lifecycle.deadline_seconds / 60)}"
+        yield f"--signal=TERM@{min(spec.lifecycle.grace_period_seconds, 65535)}"
+    yield "--requeue" if spec.restart.max_restarts else "--no-requeue"
+    yield from own.directives
+
+
+def _devices(spec: JobSpec) -> Iterator[str]:
+    how = spec.slurm.devices or {"gpu": "gpus-per-node", "npu": "gres", "cpu": "none"}[spec.device.kind]
+    if spec.devices_per_node and how == "gpus-per-node":
+        yield f"--gpus-per-node={spec.devices_per_node}"
+    elif spec.devices_per_node and how == "gres":
+        yield f"--gres={spec.device.resource_name or spec.device.kind}:{spec.devices_per_node}"
+
+
+_FACTORS = {
+    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "m": 1e-3,
+}  # fmt: skip
+
+
+def _megabytes(quantity: str) -> int:
+    number = quantity.rstrip("kKMGTPim")
+    return max(1, math.ceil(float(number) * _FACTORS.get(quantity[len(number) :], 1) / 2**20))
+
+
+def _container(spec: JobSpec) -> list[str]:
+    image = common.image(spec)
+    if spec.slurm.container == "pyxis":  # in whose names # ends the registry
+        host, slash, path = image.partition("/")
+        named = f"{host}#{path}" if slash and ("." in host or ":" in host) else image
+        return [f"--container-image={named}"]
+    if spec.slurm.container == "apptainer":
+        return ["apptainer", "exec", *(["--nv"] if spec.device.kind == "gpu" else []), f"docker://{image}"]
+    return []
+
+
+SHAPES: Mapping[str, Callable[[JobSpec], Shape]] = {
+    "volcano": _volcano, "jobset": _job, "job": _job, "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
+    "modelarts": _modelarts, "slurm": _slurm,
+}  # fmt: skip

@@ -1,0 +1,175 @@
+"""From nested values, as a file and options give them, to a JobSpec; every mistake is told by the key's path."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from ranklaunch.errors import nearest
+from ranklaunch.settings import flag, shown
+from ranklaunch.specs import keys
+from ranklaunch.specs.keys import Key
+from ranklaunch.specs.model import JobSpec
+
+T = TypeVar("T")
+
+
+class Problem(NamedTuple):
+    text: str
+    on_command_line: bool = False
+
+
+class Values:
+    """sources: who said a value, by its path, where that was not the file."""
+
+    def __init__(self, sources: Mapping[str, str] | None = None) -> None:
+        self.problems: list[Problem] = []
+        self._sources = dict(sources or {})
+
+    def spec(self, values: object) -> JobSpec:
+        return self._group(JobSpec, values, "")
+
+    def _group(self, kind: type[T], values: object, place: str) -> T:
+        if values is None:
+            return kind()
+        if not isinstance(values, Mapping):
+            self._wrong(place.rstrip(".") or "values", values, f"expected a map with keys of {', '.join(keys.fields(kind))}")
+            return kind()
+        known = keys.fields(kind)
+        for name in values:
+            if name not in known:
+                hint = nearest(str(name), known) or f": expected one of {', '.join(known)}"
+                self.problems.append(Problem(f"{place}{name}: unknown key{hint}"))
+        given: dict[str, Any] = {}
+        for name, field in known.items():
+            if name not in values:
+                continue
+            if "group" in field.metadata:
+                given[field.name] = self._group(field.metadata["group"], values[name], f"{place}{name}.")
+            else:
+                given[field.name] = self._value(f"{place}{name}", field.metadata["key"], values[name])
+        return kind(**given)
+
+    def _value(self, place: str, key: Key, value: object) -> object:
+        if value is None:  # YAML's way to write nothing
+            return key.default
+        try:
+            return CHECKS[key.kind](key, value)
+        except ValueError as error:
+            self._wrong(place, value, str(error))
+            return key.default
+
+    def _wrong(self, place: str, value: object, expected: str) -> None:
+        source = self._sources.get(place, place)
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        self.problems.append(Problem(f"{source}={shown(place, text)!r}: {expected}", source.startswith("option ")))
+
+
+def parsed(key: Key, text: str) -> object:
+    """What an option's text stands for: numbers and flags as such, lists and maps as JSON. What is malformed stays for the check."""
+    if key.kind == keys.WHOLE:
+        return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else text
+    if key.kind == keys.FLAG:
+        try:
+            return flag(text)
+        except ValueError:
+            return text
+    if key.kind == keys.TEXT:
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _text(key: Key, value: object) -> str:
+    if not isinstance(value, str):
+        _refuse("expected text; a number or true needs quotes around it")
+    if key.legal and value not in key.legal:
+        _refuse(f"expected one of {', '.join(word or repr(word) for word in key.legal)}{nearest(value, key.legal)}")
+    if value and key.pattern and not re.fullmatch(key.pattern, value):
+        _refuse(f"expected text of the form {key.pattern}")
+    return _plain(value)
+
+
+def _plain(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        _refuse("expected text that UTF-8 can say")
+    if "\0" in value:
+        _refuse("expected text without NUL")
+    return value
+
+
+def _whole(key: Key, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not key.low <= value <= key.high:
+        _refuse(f"expected a whole number from {key.low} to {key.high}")
+    return value
+
+
+def _flag(key: Key, value: object) -> bool:
+    if not isinstance(value, bool):
+        _refuse("expected true or false")
+    return value
+
+
+def _list(item: Callable[[Key, object], T], what: str) -> Callable[[Key, object], tuple[T, ...]]:
+    def check(key: Key, value: object) -> tuple[T, ...]:
+        if not isinstance(value, (list, tuple)):
+            _refuse(f"expected a list of {what}")
+        return tuple(item(key, each) for each in value)
+
+    return check
+
+
+def _pairs(key: Key, value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        _refuse("expected a map of texts")
+    for name, text in value.items():
+        if not isinstance(name, str) or (key.pattern and not re.fullmatch(key.pattern, name)):
+            _refuse(f"name {str(name)[:60]!r}: expected the form {key.pattern}")
+        if not isinstance(text, str):
+            _refuse(f"{name}: expected text; a number or true needs quotes around it")
+        _plain(name)
+        _plain(text)
+    return dict(value)
+
+
+def _object(key: Key, value: object) -> dict[str, object]:
+    if not isinstance(value, Mapping):
+        _refuse("expected an object")
+    try:
+        text = json.dumps(value, allow_nan=False, sort_keys=True)
+    except (TypeError, ValueError):  # YAML knows dates and others that no object of Kubernetes has
+        _refuse("expected texts, numbers, true, false, lists and maps alone")
+    if re.search(r"(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])", text) and not _encodable(value):
+        _refuse("expected text that UTF-8 can say, without NUL")
+    copied: dict[str, object] = json.loads(text)
+    return copied
+
+
+def _encodable(value: object) -> bool:
+    try:
+        text = json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return b"\\u0000" not in text
+
+
+def _refuse(expected: str) -> NoReturn:
+    raise ValueError(expected)
+
+
+CHECKS: Mapping[str, Callable[[Key, Any], object]] = {
+    keys.TEXT: _text,
+    keys.WHOLE: _whole,
+    keys.FLAG: _flag,
+    keys.TEXTS: _list(_text, "texts"),
+    keys.WHOLES: _list(_whole, "whole numbers"),
+    keys.PAIRS: _pairs,
+    keys.OBJECT: _object,
+    keys.OBJECTS: _list(_object, "objects"),
+}

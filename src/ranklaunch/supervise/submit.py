@@ -1,0 +1,30 @@
+"""Sends a job's specification to its platform, with the program that people use for it there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess  # noqa: TID251 - this is where commands other than run start a process
+from collections.abc import Mapping
+
+from ranklaunch.errors import ConfigError, MissingProgramError
+
+COMMANDS = {"slurm": ["sbatch"]}
+# Applying it a second time would ask for a change of what engines do not let change; creating says that it is there.
+OF_KUBERNETES = ["kubectl", "create", "-f", "-"]
+BY_SDK = (
+    "modelarts: ranklaunch handles no credentials. Send this body as POST /v2/{project_id}/training-jobs, with the SDK: "
+    "ModelArtsClient.create_training_job of huaweicloudsdkmodelarts.v1"
+)
+
+
+def send(engine: str, text: str, env: Mapping[str, str]) -> int:
+    """The exit code of the program that sent it; what it prints goes to the terminal."""
+    if engine == "modelarts":
+        raise ConfigError(BY_SDK)
+    argv = COMMANDS.get(engine, OF_KUBERNETES)
+    program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
+    if not program:
+        msg = f"{argv[0]}: not found on PATH, and --submit needs it; without --submit the specification is shown alone"
+        raise MissingProgramError(msg)
+    return subprocess.run([program, *argv[1:]], input=text.encode(), env=dict(env), check=False).returncode

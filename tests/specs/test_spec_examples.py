@@ -1,0 +1,33 @@
+"""The examples for platforms are what ranklaunch renders today."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import helpers
+import pytest
+
+
+@pytest.fixture
+def examples() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("render_examples", helpers.ROOT / "tools" / "render_examples.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_examples_are_fresh(examples: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert examples.main(["--check"]) == 0, capsys.readouterr().err
+    folders = [helpers.ROOT / "examples" / name for name in ("k8s", "modelarts", "slurm")]
+    assert {str(path.relative_to(helpers.ROOT)) for folder in folders for path in folder.iterdir()} == set(examples.COMMANDS)
+
+
+def test_stale_examples_are_named(examples: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert examples.main(["--check"], tmp_path) == 1
+    assert "examples/k8s/job-cpu.yaml is stale" in capsys.readouterr().err
+    assert examples.main([], tmp_path) == 0
+    assert examples.main(["--check"], tmp_path) == 0
