@@ -1,7 +1,7 @@
 """What Kubernetes and the engines say of the shape of their objects.
 
-Schemas of kinds of Kubernetes come with kubernetes-validate. Those of custom resources are no package: they are looked for as
-CustomResourceDefinitions, in the folder that CRDS names, else in one named crds that stands beside the repository or in a folder there.
+Schemas of kinds of Kubernetes come with kubernetes-validate. Those of custom resources are in no package: they are looked for as
+CustomResourceDefinitions, in the folder that SPEC_CRDS names, else in one named crds beside the repository or in a folder there.
 """
 
 from __future__ import annotations
@@ -19,13 +19,21 @@ KUBERNETES = "1.35"
 CORE = {("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Pod"), ("batch/v1", "Job")}
 
 
-def misfits(thing: Object) -> list[str]:
-    """What is wrong with the object's shape. A custom resource whose schemas are not here counts as right."""
-    if (thing["apiVersion"], thing["kind"]) in CORE:
-        return list(_core(thing))
-    return [text for schema in schemas_of(thing["apiVersion"], thing["kind"]) for text in _custom(thing, schema)] + [
-        text for template in pod_templates(thing) for text in _core(as_pod(template))
-    ]
+def is_core(thing: Object) -> bool:
+    return (thing["apiVersion"], thing["kind"]) in CORE
+
+
+def misfits_of_core(thing: Object) -> list[str]:
+    """What is wrong with the shape of the object, or of the pods of a custom resource."""
+    things = [thing] if is_core(thing) else [as_pod(template) for template in pod_templates(thing)]
+    return [text for each in things for text in _core(each)]
+
+
+def misfits_of_custom(thing: Object) -> list[str]:
+    """What is wrong with the shape of a custom resource, in any of the engine's versions."""
+    schemas = schemas_of(thing["apiVersion"], thing["kind"])
+    assert schemas, f"{folder()} has no definition of {thing['kind']}"
+    return [text for schema in schemas for text in _custom(thing, schema)]
 
 
 def _core(thing: Object) -> Iterator[str]:
@@ -77,7 +85,7 @@ def schemas_of(api_version: str, kind: str) -> list[Object]:
 
 @functools.cache
 def folder() -> Path | None:
-    named = [Path(os.environ["CRDS"])] if os.environ.get("CRDS") else []
+    named = [Path(os.environ["SPEC_CRDS"])] if os.environ.get("SPEC_CRDS") else []
     return next((path for path in [*named, ROOT.parent / "crds", *sorted(ROOT.parent.glob("*/crds"))] if path.is_dir()), None)
 
 

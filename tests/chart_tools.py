@@ -30,6 +30,10 @@ def case_id(path: Path) -> str:
     return path.name.replace("-values.yaml", "")
 
 
+def case(name: str) -> Path:
+    return next(path for path in CASES if case_id(path) == name)
+
+
 every_helm = pytest.mark.parametrize("major", HELMS)
 every_case = pytest.mark.parametrize("values", CASES, ids=case_id)
 
@@ -44,21 +48,22 @@ def helm(major: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
 @functools.cache
 def program(major: str) -> Path:
     try:
-        found: Path = tool().helm(major)
+        found: Path = module("tools/helm.py").helm(major)
     except SystemExit as error:
         pytest.skip(str(error))
     return found
 
 
 @functools.cache
-def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ranklaunch_tools_helm", ROOT / "tools" / "helm.py")
+def module(place: str) -> ModuleType:
+    """A Python file of the repository that is in no package."""
+    spec = importlib.util.spec_from_file_location(Path(place).stem, ROOT / place)
     assert spec
     assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = found  # where dataclasses look their module up
+    spec.loader.exec_module(found)
+    return found
 
 
 @functools.cache

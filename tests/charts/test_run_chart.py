@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
-from chart_schemas import misfits, pod_templates
-from chart_tools import CASES, HELMS, RUN, Object, case_id, every_case, every_helm, helm, load, of_kind, parse, rendered
+from chart_schemas import folder, is_core, misfits_of_core, misfits_of_custom, pod_templates
+from chart_tools import CASES, HELMS, RUN, Object, case, case_id, every_case, every_helm, helm, load, of_kind, parse, rendered
 
 ENGINES = ("volcano", "jobset", "job", "trainjob", "mpijob", "acjob")
 KINDS = {
@@ -66,8 +67,23 @@ def test_objects_are_those_of_the_engine(values: Path) -> None:
 
 
 @every_case
-def test_objects_fit_the_schemas(values: Path) -> None:
-    assert [misfit for each in parse(rendered("4", values)) for misfit in misfits(each)] == []
+def test_objects_and_pods_fit_kubernetes(values: Path) -> None:
+    assert [misfit for each in parse(rendered("4", values)) for misfit in misfits_of_core(each)] == []
+
+
+if folder() or not os.environ.get("CI"):  # they are no part of the repository
+
+    @every_case
+    def test_custom_resources_fit_their_definitions(values: Path) -> None:
+        if not folder():
+            pytest.skip("there are no CustomResourceDefinitions beside the repository, and SPEC_CRDS names no folder with them")
+        assert [misfit for each in parse(rendered("4", values)) if not is_core(each) for misfit in misfits_of_custom(each)] == []
+
+
+@every_case
+def test_nothing_is_wrong_that_only_controllers_see(values: Path) -> None:
+    linter = pytest.importorskip("spec_linter")
+    assert linter.lint(parse(rendered("4", values))) == []
 
 
 @every_helm
@@ -88,8 +104,7 @@ def test_old_kubernetes_is_refused(major: str) -> None:
 
 @pytest.mark.parametrize("suffix", ["", "revision"])
 def test_an_upgrade_is_a_new_run_where_that_is_asked_for(suffix: str) -> None:
-    values = next(path for path in CASES if case_id(path) == "job-torchrun-gpu")
-    text = rendered("4", values, RUN, "--is-upgrade", "--set", f"nameSuffix={suffix}")
+    text = rendered("4", case("job-torchrun-gpu"), RUN, "--is-upgrade", "--set", f"nameSuffix={suffix}")
     name = of_kind(parse(text), "Job")["metadata"]["name"]
     assert name == ("demo-r1" if suffix else "demo")
 
@@ -155,10 +170,6 @@ def test_jobset_fails_for_good_on_these_codes(name: str) -> None:
     (policy,) = found_under(parse(rendered("4", case(name))), "failurePolicy")
     assert policy["rules"][0]["action"] == "FailJobSet"
     assert "PodFailurePolicy" in policy["rules"][0]["onJobFailureReasons"]
-
-
-def case(name: str) -> Path:
-    return next(path for path in CASES if case_id(path) == name)
 
 
 def found_under(thing: object, name: str) -> list[Object]:

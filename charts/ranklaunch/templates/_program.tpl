@@ -28,11 +28,9 @@ args:
 
 {{/* Kubernetes replaces $(NAME) by a variable, and $$ by $. */}}
 {{- define "ranklaunch.literal" -}}
-{{- if or (contains "$(" .) (contains "$$" .) -}}
-{{- . | replace "$" "$$" | toJson -}}
-{{- else -}}
-{{- . | toJson -}}
-{{- end -}}
+{{- $text := ternary (replace "$" "$$" .) . (or (contains "$(" .) (contains "$$" .)) -}}
+{{- /* JSON leaves these two as they are, for which YAML has another meaning or none. */ -}}
+{{- $text | toJson | replace "\u0085" `\u0085` | replace "\u007f" `\u007f` -}}
 {{- end -}}
 
 {{- define "ranklaunch.env" -}}
