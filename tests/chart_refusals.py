@@ -111,6 +111,8 @@ BY_TEMPLATE = [
     set_to(60, "lifecycle.deadlineSeconds"),
     set_to("All", "lifecycle.cleanPodPolicy", "job-torchrun-gpu"),
     set_to(2, "mpi.slots"),
+    set_to(False, "mpi.launcherAsWorker"),
+    set_to("near", "scheduling.affinity.podAffinity"),
     set_to("ranklaunch-gpu", "trainer.runtime"),
     Bad("workingDir", {"workingDir": "/x"}, "trainjob-auto-gpu"),
     set_to("Train", "name"),

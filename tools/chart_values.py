@@ -1,5 +1,7 @@
-"""Writes values.yaml and values.schema.json of charts/ranklaunch from the table of a job's specification, so that the chart and
-`ranklaunch spec` have the same keys: `python tools/chart_values.py`, or with --check to be told of what is stale.
+"""Writes values.yaml, values.schema.json and the table in README.md of charts/ranklaunch.
+
+They come from the table of a job's specification, so that the chart and `ranklaunch spec` have the same keys:
+`python tools/chart_values.py`, or with --check to be told of what is stale.
 """
 
 from __future__ import annotations
@@ -148,8 +150,32 @@ RULES: list[Schema] = [
 ]
 
 
+# README.md
+
+
+def with_table(page: str) -> str:
+    start, end = "<!-- values (tools/chart_values.py writes them) -->\n", "<!-- end of values -->\n"
+    head, _, rest = page.partition(start)
+    return f"{head}{start}{table()}{end}{rest.partition(end)[2]}"
+
+
+def table() -> str:
+    rows = [f"| `{path}` | {_shown(_default(key))} | {_meaning(key)} |\n" for path, key in keys.every(model.JobSpec) if not _foreign(path)]
+    return "| value | default | meaning |\n| --- | --- | --- |\n" + "".join(rows)
+
+
+def _foreign(path: str) -> bool:
+    return path.partition(".")[0] in LEFT_OUT
+
+
+def _shown(default: object) -> str:
+    return "" if default == "" else f"`{json.dumps(default)}`"
+
+
 def made() -> dict[Path, str]:
+    readme = CHART / "README.md"
     return {
+        readme: with_table(readme.read_text(encoding="utf-8")),
         CHART / "values.yaml": HEADER + "\n" + "\n".join(values(model.JobSpec)).rstrip("\n") + "\n",
         CHART / "values.schema.json": json.dumps(schema(), indent=2, ensure_ascii=False) + "\n",
     }

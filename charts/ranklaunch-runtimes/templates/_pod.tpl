@@ -84,7 +84,7 @@ spec:
 - name: {{ $name }}
   value: {{ $value | toJson }}
 {{- end }}
-- name: JOBSET_RESTART_ATTEMPT
+- name: RANKLAUNCH_RESTARTS
   valueFrom:
     fieldRef:
       fieldPath: metadata.labels['jobset.sigs.k8s.io/restart-attempt']

@@ -78,6 +78,11 @@ fault-scheduling: "off"
 {{- int64 ($other | default .Values.devicesPerNode) -}}
 {{- end -}}
 
+{{/* Pods that have no ranks. */}}
+{{- define "ranklaunch.launchersAlone" -}}
+{{- ternary 1 0 (and (eq .Values.engine "mpijob") (not .Values.mpi.launcherAsWorker)) -}}
+{{- end -}}
+
 {{- define "ranklaunch.ttl" -}}
 {{- with .Values.lifecycle.ttlSeconds -}}
 ttlSecondsAfterFinished: {{ int64 . }}

@@ -65,7 +65,7 @@ failurePolicy:
       onJobFailureReasons: [PodFailurePolicy, DeadlineExceeded]
   {{- end }}
 replicatedJobs:
-  - name: node
+  - name: {{ ternary "node" "worker" (eq .Values.engine "trainjob") }}
     replicas: 1
     template:
       {{- if eq .Values.engine "trainjob" }}
@@ -80,7 +80,7 @@ replicatedJobs:
 {{/* The gang of an operator that has a field for it. */}}
 {{- define "ranklaunch.schedulingPolicy" -}}
 {{- with .Values.scheduling -}}
-minAvailable: {{ int64 (.minAvailable | default $.Values.nodes) }}
+minAvailable: {{ int64 (.minAvailable | default (add $.Values.nodes (include "ranklaunch.launchersAlone" $))) }}
 {{- with .queue }}
 queue: {{ . | quote }}
 {{- end }}

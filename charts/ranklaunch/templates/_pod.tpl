@@ -2,6 +2,7 @@
 The one pod template of all engines. Called with a dict:
   root  the chart's context
   task  worker or ps, where the job has both; empty elsewhere
+  alone whether it is a launcher without ranks
 */}}
 {{- define "ranklaunch.pod" -}}
 {{- $values := .root.Values -}}

@@ -47,7 +47,7 @@ args:
 - name: RANKLAUNCH_JOB_NAME
   value: {{ include "ranklaunch.name" .root | quote }}
 - name: RANKLAUNCH_NODES
-  value: {{ int64 $values.nodes | quote }}
+  value: {{ add $values.nodes (include "ranklaunch.launchersAlone" .root) | quote }}
 - name: RANKLAUNCH_SLOTS
   value: {{ include "ranklaunch.slots" .root | quote }}
 - name: RANKLAUNCH_ACCELERATOR
@@ -89,14 +89,18 @@ args:
 - name: RANKLAUNCH_TASK
   value: {{ . }}
 {{- end }}
-{{- with include "ranklaunch.attempt" .root | trim }}
+{{- if eq $values.engine "mpijob" }}
+- name: RANKLAUNCH_LAUNCHER_AS_WORKER
+  value: {{ $values.mpi.launcherAsWorker | quote }}
+{{- end }}
+{{- with include "ranklaunch.restarts" .root | trim }}
 {{ . }}
 {{- end }}
 {{- end -}}
 
 {{/* Where no engine tells the names of the pods, but they follow from the job's. */}}
 {{- define "ranklaunch.hosts" -}}
-{{- $form := get (dict "job" "%[1]s-%[2]d.%[1]s" "jobset" "%[1]s-node-0-%[2]d.%[1]s" "trainjob" "%[1]s-node-0-%[2]d.%[1]s") .Values.engine -}}
+{{- $form := get (dict "job" "%[1]s-%[2]d.%[1]s" "jobset" "%[1]s-worker-0-%[2]d.%[1]s" "trainjob" "%[1]s-node-0-%[2]d.%[1]s") .Values.engine -}}
 {{- if and $form (gt (int .Values.nodes) 1) -}}
 {{- $name := include "ranklaunch.name" . -}}
 {{- range $index := until (int .Values.nodes) -}}
@@ -105,24 +109,23 @@ args:
 {{- end -}}
 {{- end -}}
 
-{{/* The number of this start of the job, from where the engine writes it on the pod. */}}
-{{- define "ranklaunch.attempt" -}}
-{{- $jobset := list "JOBSET_RESTART_ATTEMPT" "metadata.labels['jobset.sigs.k8s.io/restart-attempt']" -}}
-{{- $volcano := list "VOLCANO_JOB_RETRY_COUNT" "metadata.annotations['volcano.sh/job-retry-count']" -}}
-{{- $acjob := list "ASCEND_JOB_VERSION" "metadata.labels['version']" -}}
-{{- with get (dict "volcano" $volcano "jobset" $jobset "trainjob" $jobset "acjob" $acjob) .Values.engine }}
-- name: {{ index . 0 }}
+{{/* Where the engine counts restarts. */}}
+{{- define "ranklaunch.restarts" -}}
+{{- $jobset := "metadata.labels['jobset.sigs.k8s.io/restart-attempt']" -}}
+{{- $volcano := "metadata.annotations['volcano.sh/job-retry-count']" -}}
+{{- with get (dict "volcano" $volcano "jobset" $jobset "trainjob" $jobset "acjob" "metadata.labels['version']") .Values.engine }}
+- name: RANKLAUNCH_RESTARTS
   valueFrom:
     fieldRef:
-      fieldPath: {{ index . 1 }}
+      fieldPath: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* A ps has no devices. */}}
+{{/* Neither a ps nor a launcher alone has devices. */}}
 {{- define "ranklaunch.resources" -}}
 {{- $values := .root.Values -}}
 {{- $limits := dict -}}
-{{- if ne .task "ps" -}}
+{{- if not (or (eq .task "ps") .alone) -}}
 {{- $device := include "ranklaunch.device" .root -}}
 {{- if and $device $values.devicesPerNode }}{{ $_ := set $limits $device (int64 $values.devicesPerNode | toString) }}{{ end -}}
 {{- with $values.network.rdma }}{{ if .resource }}{{ $_ := set $limits .resource (int64 .count | toString) }}{{ end }}{{ end -}}

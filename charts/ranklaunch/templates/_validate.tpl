@@ -27,7 +27,7 @@
 {{/* What follows the job's name in that of its last pod. */}}
 {{- define "ranklaunch.lastSuffix" -}}
 {{- $last := sub (max .Values.nodes .Values.tf.ps) 1 -}}
-{{- $forms := dict "volcano" "-worker-%d" "jobset" "-node-0-%d-xxxxx" "job" "-%d-xxxxx" "trainjob" "-node-0-%d-xxxxx" "acjob" "-worker-%d" -}}
+{{- $forms := dict "volcano" "-worker-%d" "jobset" "-worker-0-%d-xxxxx" "job" "-%d-xxxxx" "trainjob" "-node-0-%d-xxxxx" "acjob" "-worker-%d" -}}
 {{- if eq .Values.engine "mpijob" -}}
 {{- /* The longer of the two. */ -}}
 {{- ternary "-launcher-xxxxx" (printf "-worker-%d" $last) (lt (len (printf "-worker-%d" $last)) 15) -}}
@@ -47,6 +47,7 @@
   "restart.maxRestarts" (list (list "volcano" "jobset" "trainjob" "acjob") $values.restart.maxRestarts)
   "restart.onEviction" (list (list "volcano" "jobset" "trainjob" "acjob") (eq $values.restart.onEviction "restart"))
   "mpi.slots" (list (list "mpijob") $values.mpi.slots)
+  "mpi.launcherAsWorker" (list (list "mpijob") (not $values.mpi.launcherAsWorker))
   "trainer.runtime" (list (list "trainjob") $values.trainer.runtime)
   "trainer.runtimeKind" (list (list "trainjob") (ne $values.trainer.runtimeKind "TrainingRuntime"))
 -}}
@@ -153,10 +154,18 @@
 {{- end -}}
 
 {{- define "ranklaunch.validate.scheduling" -}}
-{{- $pods := add .Values.nodes .Values.tf.ps -}}
+{{- $pods := add .Values.nodes .Values.tf.ps (include "ranklaunch.launchersAlone" .) -}}
 {{- with .Values.scheduling -}}
 {{- if gt (int .minAvailable) (int $pods) }}
 - {{ printf "scheduling.minAvailable: %d: expected at most %d, the number of pods" (int64 .minAvailable) $pods | toJson }}
+{{- end }}
+{{- range $name := list "podAffinity" "podAntiAffinity" }}
+{{- $given := get $.Values.scheduling.affinity $name | default dict }}
+{{- if not (kindIs "map" $given) }}
+- {{ printf "scheduling.affinity.%s: expected an object, with lists of terms" $name | toJson }}
+{{- else if not (kindIs "slice" (get $given "requiredDuringSchedulingIgnoredDuringExecution" | default list)) }}
+- {{ printf "scheduling.affinity.%s: expected an object, with lists of terms" $name | toJson }}
+{{- end }}
 {{- end }}
 {{- if and .minAvailable $.Values.tf.ps }}
 - "scheduling.minAvailable: with tf.ps every pod is needed"
