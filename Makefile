@@ -46,7 +46,7 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help run test test-launchers bench lint golden examples hosts pythons test-pythons
+.PHONY: help run test test-launchers bench test-charts lint golden examples hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -62,8 +62,8 @@ run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second
 # Most tests wait most of the time, so WORKERS of them run at once on two cores.
 PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
-test: .venv/.installed-examples .venv/.installed-test .venv/.installed-specs-test ## run the tests, about five minutes
-	$(PYTEST) -m "not chaos and not launchers"
+test: .venv/.installed-examples .venv/.installed-test ## run the tests, about five minutes
+	$(PYTEST) -m "not chaos and not launchers and not charts and not specs"
 
 test-launchers: WORKERS = 3
 test-launchers: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
@@ -73,6 +73,9 @@ test-launchers: ## run the others: every launcher for real, and failures on seve
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
 	$(VENV)/python benchmarks/bench.py $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS))
+
+test-charts: .venv/.installed-charts .venv/.installed-test ## render the Helm charts and specifications, and judge what comes out
+	$(PYTEST) -m "charts or specs"
 
 lint: .venv/.installed-lint ## check style and types of Python, and shell scripts
 	$(VENV)/ruff check
@@ -139,7 +142,8 @@ test-pythons: ## run the tests on each of them
 
 .PRECIOUS: .venv-3.%/.installed
 test-3.%: .venv-3.%/.installed ## run the tests on one of them
-	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal -m "not training and not chaos and not launchers and not specs"
+	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal \
+	  -m "not training and not chaos and not launchers and not charts and not specs"
 
 .venv-3.%/.installed: pyproject.toml
 	@[ -n "$(call find-python,$*)" ] || { echo "no python3.$* on PATH or in pyenv" >&2; exit 1; }

@@ -13,7 +13,9 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 # Tests of these folders start processes by their nature.
-WITH_PROCESSES = ("supervise", "cluster", "launchers")
+WITH_PROCESSES = ("supervise", "cluster", "launchers", "charts")
+# Of these, the folder is the name of a marker too: what they need is installed only where they are asked for.
+MARKED = ("launchers", "charts")
 STARTERS = ((subprocess, "Popen"), (os, "fork"), (os, "forkpty"), (os, "posix_spawn"), (os, "posix_spawnp"), (os, "system"))
 
 # How long an example takes says something of the machine, not of the code.
@@ -42,8 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(HERE).parts[0] if HERE in item.path.parents else ""
         if folder in WITH_PROCESSES:
             item.add_marker("processes")
-        if folder == "launchers":
-            item.add_marker("launchers")
+        if folder in MARKED:
+            item.add_marker(folder)
 
 
 @pytest.fixture(autouse=True)

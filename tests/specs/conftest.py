@@ -11,4 +11,4 @@ JUDGES = ("yaml", "kubernetes_validate", "jsonschema", "celpy", "huaweicloudsdkc
 def judges(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("specs"):
         for name in JUDGES:
-            pytest.importorskip(name, reason=f"{name} is not installed: make test installs the extra specs-test")
+            pytest.importorskip(name, reason=f"{name} is not installed: make test-charts installs it")

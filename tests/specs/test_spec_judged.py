@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import warnings
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import chart_schemas
 import pytest
 import spec_cases
 
@@ -18,7 +18,7 @@ from ranklaunch.specs.model import OF_KUBERNETES
 
 pytestmark = pytest.mark.specs
 
-CRDS = Path(os.environ.get("SPEC_CRDS", "/nonexistent"))
+CRDS = chart_schemas.folder()
 RENDERED = spec_cases.accepted(*OF_KUBERNETES)
 by_case = pytest.mark.parametrize("case", RENDERED, ids=spec_cases.case_id)
 
@@ -67,7 +67,7 @@ def test_a_field_that_does_not_exist_is_noticed() -> None:
     validate(service)
 
 
-if CRDS.is_dir():  # no part of the repository: CONTRIBUTING.md
+if CRDS:  # no part of the repository: CONTRIBUTING.md
 
     def versions() -> Iterator[tuple[str, str, str, Object]]:
         """(file, kind, apiVersion, schema)."""

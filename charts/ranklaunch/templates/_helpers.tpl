@@ -1,0 +1,96 @@
+{{/* Names, labels and small values. */}}
+
+{{/* The run's name: that of the release, which is never cut, so that two runs never meet. */}}
+{{- define "ranklaunch.name" -}}
+{{- .Values.name | default .Release.Name -}}{{- if eq .Values.nameSuffix "revision" -}}-r{{ .Release.Revision }}{{- end -}}
+{{- end -}}
+
+{{/* The chart's version stays out of it: labels of pods cannot change in a job that runs. */}}
+{{- define "ranklaunch.labels" -}}
+app.kubernetes.io/name: ranklaunch
+app.kubernetes.io/instance: {{ include "ranklaunch.name" . }}
+{{- with .Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.podLabels" -}}
+{{ include "ranklaunch.labels" . }}
+{{- with include "ranklaunch.ringLabel" . }}
+{{ . }}
+{{- end }}
+{{- if eq .Values.engine "acjob" }}
+framework: pytorch
+{{- end }}
+{{- end -}}
+
+{{/* Who writes a rank table looks for its chip. */}}
+{{- define "ranklaunch.ringLabel" -}}
+{{- $source := ternary "ascend-operator" .Values.rankTable.source (eq .Values.engine "acjob") -}}
+{{- if eq $source "ascend-operator" -}}
+ring-controller.atlas: {{ .Values.rankTable.label | default "ascend-910b" | quote }}
+{{- else if eq $source "cce" -}}
+ring-controller.cce: {{ .Values.rankTable.label | default "ascend-1980" | quote }}
+{{- end -}}
+{{- end -}}
+
+{{/* Of every object but the rank table's. */}}
+{{- define "ranklaunch.metadata" -}}
+name: {{ include "ranklaunch.name" . }}
+{{- with .Values.namespace }}
+namespace: {{ . | quote }}
+{{- end }}
+labels:
+  {{- include "ranklaunch.labels" . | trim | nindent 2 }}
+  {{- with .Values.scheduling.kueueQueue }}
+  kueue.x-k8s.io/queue-name: {{ . | quote }}
+  {{- end }}
+  {{- with include "ranklaunch.ringLabel" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- if eq .Values.engine "acjob" }}
+  {{- include "ranklaunch.acjobLabels" . | trim | nindent 2 }}
+  {{- end }}
+{{- with .Values.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.acjobLabels" -}}
+framework: pytorch
+{{- if eq .Values.restart.onEviction "restart" }}
+fault-scheduling: force
+fault-retry-times: {{ int64 .Values.restart.maxRestarts | quote }}
+{{- else }}
+fault-scheduling: "off"
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.device" -}}
+{{- $default := dict "gpu" "nvidia.com/gpu" "npu" "huawei.com/Ascend910" "cpu" "" -}}
+{{- .Values.device.resourceName | default (get $default .Values.device.kind) -}}
+{{- end -}}
+
+{{/* Ranks of a node. */}}
+{{- define "ranklaunch.slots" -}}
+{{- $other := ternary .Values.mpi.slots 0 (eq .Values.engine "mpijob") -}}
+{{- int64 ($other | default .Values.devicesPerNode) -}}
+{{- end -}}
+
+{{/* Pods that have no ranks. */}}
+{{- define "ranklaunch.launchersAlone" -}}
+{{- ternary 1 0 (and (eq .Values.engine "mpijob") (not .Values.mpi.launcherAsWorker)) -}}
+{{- end -}}
+
+{{- define "ranklaunch.ttl" -}}
+{{- with .Values.lifecycle.ttlSeconds -}}
+ttlSecondsAfterFinished: {{ int64 . }}
+{{- end -}}
+{{- end -}}
+
+{{- define "ranklaunch.deadline" -}}
+{{- with .Values.lifecycle.deadlineSeconds -}}
+activeDeadlineSeconds: {{ int64 . }}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,91 @@
+{{/* What several engines have above the pod. */}}
+
+{{/* An Indexed Job of all nodes. A pod that fails is never replaced alone: the others would wait for it. */}}
+{{- define "ranklaunch.indexedJob" -}}
+completionMode: Indexed
+completions: {{ int64 .Values.nodes }}
+parallelism: {{ int64 .Values.nodes }}
+backoffLimit: 0
+podReplacementPolicy: Failed
+{{- if ne .Values.engine "trainjob" }}
+{{- with include "ranklaunch.deadline" . }}
+{{ . }}
+{{- end }}
+{{- end }}
+{{- with include "ranklaunch.podFailureRules" . | trim }}
+podFailurePolicy:
+  rules:
+    {{- . | nindent 4 }}
+{{- end }}
+template:
+  {{- include "ranklaunch.pod" (dict "root" . "task" "") | trim | nindent 2 }}
+{{- end -}}
+
+{{/* A Job that one of these ends has the reason PodFailurePolicy, after which a JobSet is not started anew. */}}
+{{- define "ranklaunch.podFailureRules" -}}
+{{- with .Values.restart.noRetryExitCodes }}
+- action: FailJob
+  onExitCodes:
+    containerName: {{ include "ranklaunch.container" $ }}
+    operator: In
+    values: {{ include "ranklaunch.noRetryCodes" $ }}
+{{- end }}
+{{- if eq .Values.restart.onEviction "fail" }}
+- action: FailJob
+  onPodConditions:
+    - type: DisruptionTarget
+      status: "True"
+{{- end }}
+{{- end -}}
+
+{{/* In order, as the API server asks for. */}}
+{{- define "ranklaunch.noRetryCodes" -}}
+{{- $words := list -}}
+{{- range .Values.restart.noRetryExitCodes }}{{ $words = append $words (printf "%03d" (int .)) }}{{ end -}}
+[{{ range $index, $word := sortAlpha $words }}{{ if $index }}, {{ end }}{{ $word | trimPrefix "0" | trimPrefix "0" }}{{ end }}]
+{{- end -}}
+
+{{/* A JobSet with one Job in it, which is started anew whole. */}}
+{{- define "ranklaunch.jobsetSpec" -}}
+{{- with include "ranklaunch.ttl" . }}
+{{ . }}
+{{- end }}
+network:
+  enableDNSHostnames: true
+  publishNotReadyAddresses: true
+successPolicy:
+  operator: All
+failurePolicy:
+  maxRestarts: {{ int64 .Values.restart.maxRestarts }}
+  {{- if .Values.restart.maxRestarts }}
+  restartStrategy: BlockingRecreate
+  rules:
+    - name: neverAgain
+      action: FailJobSet
+      onJobFailureReasons: [PodFailurePolicy, DeadlineExceeded]
+  {{- end }}
+replicatedJobs:
+  - name: {{ ternary "node" "worker" (eq .Values.engine "trainjob") }}
+    replicas: 1
+    template:
+      {{- if eq .Values.engine "trainjob" }}
+      metadata:
+        labels:
+          trainer.kubeflow.org/trainjob-ancestor-step: trainer
+      {{- end }}
+      spec:
+        {{- include "ranklaunch.indexedJob" . | trim | nindent 8 }}
+{{- end -}}
+
+{{/* The gang of an operator that has a field for it. */}}
+{{- define "ranklaunch.schedulingPolicy" -}}
+{{- with .Values.scheduling -}}
+minAvailable: {{ int64 (.minAvailable | default (add $.Values.nodes (include "ranklaunch.launchersAlone" $))) }}
+{{- with .queue }}
+queue: {{ . | quote }}
+{{- end }}
+{{- with .priorityClass }}
+priorityClass: {{ . | quote }}
+{{- end }}
+{{- end -}}
+{{- end -}}

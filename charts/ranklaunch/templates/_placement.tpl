@@ -1,0 +1,51 @@
+{{/* Where a pod may stand. */}}
+
+{{- define "ranklaunch.placement" -}}
+{{- $default := ternary "volcano" "" (eq .Values.engine "acjob") -}}
+{{- with .Values.scheduling.schedulerName | default $default }}
+schedulerName: {{ . | quote }}
+{{- end }}
+{{- with .Values.scheduling.priorityClass }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.scheduling.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.scheduling.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with include "ranklaunch.affinity" . | fromYaml }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Of the whole job, where an engine asks for one. */}}
+{{- define "ranklaunch.scheduler" -}}
+{{- .Values.scheduling.schedulerName | default "volcano" | quote -}}
+{{- end -}}
+
+{{/* Beside what the user says: all pods within one value of the topology's label, and none beside another whose ports it would take. */}}
+{{- define "ranklaunch.affinity" -}}
+{{- $affinity := deepCopy .Values.scheduling.affinity -}}
+{{- with .Values.scheduling.topology -}}
+{{- $chosen := dict "app.kubernetes.io/instance" (include "ranklaunch.name" $) -}}
+{{- include "ranklaunch.addTerm" (dict "affinity" $affinity "kind" "podAffinity" "topology" . "chosen" $chosen) -}}
+{{- end -}}
+{{- if .Values.network.hostNetwork -}}
+{{- $chosen := dict "app.kubernetes.io/name" "ranklaunch" -}}
+{{- include "ranklaunch.addTerm" (dict "affinity" $affinity "kind" "podAntiAffinity" "topology" "kubernetes.io/hostname" "chosen" $chosen) -}}
+{{- end -}}
+{{- toYaml $affinity -}}
+{{- end -}}
+
+{{/* Changes the affinity that it is given. */}}
+{{- define "ranklaunch.addTerm" -}}
+{{- $required := "requiredDuringSchedulingIgnoredDuringExecution" -}}
+{{- $given := get .affinity .kind | default dict -}}
+{{- $term := dict "topologyKey" .topology "labelSelector" (dict "matchLabels" .chosen) -}}
+{{- $_ := set $given $required (append (get $given $required | default list) $term) -}}
+{{- $_ := set .affinity .kind $given -}}
+{{- end -}}

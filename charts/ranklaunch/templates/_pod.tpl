@@ -1,0 +1,85 @@
+{{/*
+The one pod template of all engines. Called with a dict:
+  root  the chart's context
+  task  worker or ps, where the job has both; empty elsewhere
+  alone whether it is a launcher without ranks
+*/}}
+{{- define "ranklaunch.pod" -}}
+{{- $values := .root.Values -}}
+metadata:
+  labels:
+    {{- include "ranklaunch.podLabels" .root | trim | nindent 4 }}
+  {{- with $values.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  restartPolicy: Never
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ int64 $values.lifecycle.gracePeriodSeconds }}
+  {{- if eq $values.engine "job" }}
+  subdomain: {{ include "ranklaunch.name" .root }}
+  {{- end }}
+  {{- if eq $values.engine "volcano" }}
+  {{- with include "ranklaunch.deadline" .root }}
+  {{- . | trim | nindent 2 }}
+  {{- end }}
+  {{- end }}
+  {{- with $values.serviceAccountName }}
+  serviceAccountName: {{ . | quote }}
+  {{- end }}
+  {{- with $values.image.pullSecrets }}
+  imagePullSecrets:
+    {{- range . }}
+    - name: {{ . | quote }}
+    {{- end }}
+  {{- end }}
+  {{- if $values.network.hostNetwork }}
+  hostNetwork: true
+  dnsPolicy: ClusterFirstWithHostNet
+  {{- end }}
+  {{- with include "ranklaunch.placement" .root | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  securityContext:
+    {{- include "ranklaunch.podSecurity" .root | trim | nindent 4 }}
+  containers:
+    - name: {{ include "ranklaunch.container" .root }}
+      {{- include "ranklaunch.program" .root | trim | nindent 6 }}
+      {{- with $values.workingDir }}
+      workingDir: {{ . | quote }}
+      {{- end }}
+      {{- with $values.envFrom }}
+      envFrom:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      env:
+        {{- include "ranklaunch.env" . | trim | nindent 8 }}
+      {{- if eq $values.engine "acjob" }}
+      ports:
+        - name: ascendjob-port
+          containerPort: 2222
+      {{- end }}
+      {{- with include "ranklaunch.resources" . | trim }}
+      resources:
+        {{- . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        {{- include "ranklaunch.containerSecurity" .root | trim | nindent 8 }}
+      terminationMessagePath: /dev/termination-log
+      terminationMessagePolicy: FallbackToLogsOnError
+      {{- with include "ranklaunch.mounts" .root | trim }}
+      volumeMounts:
+        {{- . | nindent 8 }}
+      {{- end }}
+  {{- with include "ranklaunch.volumes" .root | trim }}
+  volumes:
+    {{- . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
+{{/* The operators of these two look for the container by its name. */}}
+{{- define "ranklaunch.container" -}}
+{{- get (dict "acjob" "ascend" "trainjob" "node") .Values.engine | default "train" -}}
+{{- end -}}

@@ -1,0 +1,145 @@
+{{/* What runs in a container: image, command, environment, devices. */}}
+
+{{- define "ranklaunch.program" -}}
+image: {{ include "ranklaunch.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{ include "ranklaunch.command" . }}
+{{- end -}}
+
+{{- define "ranklaunch.command" -}}
+command: [ranklaunch, run, --]
+args:
+  {{- if .Values.module }}
+  - "-m"
+  - {{ .Values.module | quote }}
+  {{- else }}
+  - {{ include "ranklaunch.literal" .Values.script }}
+  {{- end }}
+  {{- range .Values.args }}
+  - {{ include "ranklaunch.literal" . }}
+  {{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}{{ with .tag }}:{{ . }}{{ end }}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Kubernetes replaces $(NAME) by a variable, and $$ by $. */}}
+{{- define "ranklaunch.literal" -}}
+{{- $text := ternary (replace "$" "$$" .) . (or (contains "$(" .) (contains "$$" .)) -}}
+{{- /* JSON leaves these two as they are, for which YAML has another meaning or none. */ -}}
+{{- $text | toJson | replace "\u0085" `\u0085` | replace "\u007f" `\u007f` -}}
+{{- end -}}
+
+{{- define "ranklaunch.env" -}}
+{{- $values := .root.Values -}}
+{{- include "ranklaunch.ownEnv" . -}}
+{{- range $name, $value := $values.env }}
+- name: {{ $name | quote }}
+  value: {{ include "ranklaunch.literal" $value }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.ownEnv" -}}
+{{- $values := .root.Values -}}
+- name: RANKLAUNCH_JOB_NAME
+  value: {{ include "ranklaunch.name" .root | quote }}
+- name: RANKLAUNCH_NODES
+  value: {{ add $values.nodes (include "ranklaunch.launchersAlone" .root) | quote }}
+- name: RANKLAUNCH_SLOTS
+  value: {{ include "ranklaunch.slots" .root | quote }}
+- name: RANKLAUNCH_ACCELERATOR
+  value: {{ $values.device.kind | quote }}
+{{- if not (hasKey $values.env "RANKLAUNCH_GRACE_S") }}
+{{- /* The rest is for ranklaunch itself to end in. */}}
+- name: RANKLAUNCH_GRACE_S
+  value: {{ sub $values.lifecycle.gracePeriodSeconds 5 | quote }}
+{{- end }}
+{{- if ne $values.mode "auto" }}
+- name: RANKLAUNCH_METHOD
+  value: {{ $values.mode | quote }}
+{{- end }}
+{{- with include "ranklaunch.hosts" .root }}
+- name: RANKLAUNCH_HOSTS
+  value: {{ . | quote }}
+{{- end }}
+{{- with $values.network.interface }}
+- name: RANKLAUNCH_INTERFACE
+  value: {{ . | quote }}
+{{- end }}
+{{- with $values.network.masterPort }}
+- name: RANKLAUNCH_MASTER_PORT
+  value: {{ int64 . | quote }}
+{{- end }}
+{{- with $values.network.musterPort }}
+- name: RANKLAUNCH_MUSTER_PORT
+  value: {{ int64 . | quote }}
+{{- end }}
+{{- with $values.network.sshPort }}
+- name: RANKLAUNCH_SSHD_PORT
+  value: {{ int64 . | quote }}
+{{- end }}
+{{- with include "ranklaunch.rankTablePath" .root }}
+- name: RANKLAUNCH_RANK_TABLE
+  value: {{ . | quote }}
+{{- end }}
+{{- with .task }}
+- name: RANKLAUNCH_TASK
+  value: {{ . }}
+{{- end }}
+{{- if eq $values.engine "mpijob" }}
+- name: RANKLAUNCH_LAUNCHER_AS_WORKER
+  value: {{ $values.mpi.launcherAsWorker | quote }}
+{{- end }}
+{{- with include "ranklaunch.restarts" .root | trim }}
+{{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Where no engine tells the names of the pods, but they follow from the job's. */}}
+{{- define "ranklaunch.hosts" -}}
+{{- $form := get (dict "job" "%[1]s-%[2]d.%[1]s" "jobset" "%[1]s-worker-0-%[2]d.%[1]s" "trainjob" "%[1]s-node-0-%[2]d.%[1]s") .Values.engine -}}
+{{- if and $form (gt (int .Values.nodes) 1) -}}
+{{- $name := include "ranklaunch.name" . -}}
+{{- range $index := until (int .Values.nodes) -}}
+{{- if $index }},{{ end }}{{ printf $form $name $index }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Where the engine counts restarts. */}}
+{{- define "ranklaunch.restarts" -}}
+{{- $jobset := "metadata.labels['jobset.sigs.k8s.io/restart-attempt']" -}}
+{{- $volcano := "metadata.annotations['volcano.sh/job-retry-count']" -}}
+{{- with get (dict "volcano" $volcano "jobset" $jobset "trainjob" $jobset "acjob" "metadata.labels['version']") .Values.engine }}
+- name: RANKLAUNCH_RESTARTS
+  valueFrom:
+    fieldRef:
+      fieldPath: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Neither a ps nor a launcher alone has devices. */}}
+{{- define "ranklaunch.resources" -}}
+{{- $values := .root.Values -}}
+{{- $limits := dict -}}
+{{- if not (or (eq .task "ps") .alone) -}}
+{{- $device := include "ranklaunch.device" .root -}}
+{{- if and $device $values.devicesPerNode }}{{ $_ := set $limits $device (int64 $values.devicesPerNode | toString) }}{{ end -}}
+{{- with $values.network.rdma }}{{ if .resource }}{{ $_ := set $limits .resource (int64 .count | toString) }}{{ end }}{{ end -}}
+{{- range $name, $quantity := $values.device.extra }}{{ $_ := set $limits $name $quantity }}{{ end -}}
+{{- end -}}
+{{- with $values.resources.memory }}{{ $_ := set $limits "memory" . }}{{ end -}}
+{{- $requests := merge dict $limits -}}
+{{- with $values.resources.cpu }}{{ $_ := set $requests "cpu" . }}{{ end -}}
+{{- if $limits }}
+limits:
+  {{- toYaml $limits | nindent 2 }}
+{{- end }}
+{{- if $requests }}
+requests:
+  {{- toYaml $requests | nindent 2 }}
+{{- end }}
+{{- end -}}

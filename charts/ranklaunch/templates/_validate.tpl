@@ -1,0 +1,294 @@
+{{/* What values.schema.json cannot say. Each message begins with the value's name, and all of them are told at once. */}}
+
+{{- define "ranklaunch.validate" -}}
+{{- $problems := list -}}
+{{- range list "name" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "volumes" "labels" "engine" -}}
+{{- $problems = concat $problems (include (printf "ranklaunch.validate.%s" .) $ | fromYamlArray) -}}
+{{- end -}}
+{{- if $problems -}}
+{{- printf "the values do not fit:\n  %s" (join "\n  " $problems) | fail -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "ranklaunch.validate.name" -}}
+{{- $name := include "ranklaunch.name" . -}}
+{{- $suffix := include "ranklaunch.lastSuffix" . -}}
+{{- $most := sub 63 (len $suffix) -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) }}
+- {{ printf "name: %s: expected small letters, digits and dashes, beginning with a letter; it is the release's, or name" $name | toJson }}
+{{- else if gt (len $name) (int $most) }}
+- {{ printf "name: %s has %d characters, expected at most %d, for pods are called NAME%s" $name (len $name) $most $suffix | toJson }}
+{{- end }}
+{{- if and .Values.namespace (ne .Values.namespace .Release.Namespace) }}
+- {{ printf "namespace: %s, but the release is in %s: leave it out, or use helm's --namespace" .Values.namespace .Release.Namespace | toJson }}
+{{- end }}
+{{- end -}}
+
+{{/* What follows the job's name in that of its last pod. */}}
+{{- define "ranklaunch.lastSuffix" -}}
+{{- $last := sub (max .Values.nodes .Values.tf.ps) 1 -}}
+{{- $forms := dict "volcano" "-worker-%d" "jobset" "-worker-0-%d-xxxxx" "job" "-%d-xxxxx" "trainjob" "-node-0-%d-xxxxx" "acjob" "-worker-%d" -}}
+{{- if eq .Values.engine "mpijob" -}}
+{{- /* The longer of the two. */ -}}
+{{- ternary "-launcher-xxxxx" (printf "-worker-%d" $last) (lt (len (printf "-worker-%d" $last)) 15) -}}
+{{- else -}}
+{{- printf (get $forms .Values.engine) $last -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the engine has no place for would be lost without a word. */}}
+{{- define "ranklaunch.validate.foreign" -}}
+{{- $values := .Values -}}
+{{- $alone := dict
+  "scheduling.queue" (list (list "volcano" "trainjob" "mpijob" "acjob") $values.scheduling.queue)
+  "scheduling.kueueQueue" (list (list "job" "jobset" "trainjob" "mpijob") $values.scheduling.kueueQueue)
+  "scheduling.minAvailable" (list (list "volcano" "mpijob" "acjob") $values.scheduling.minAvailable)
+  "lifecycle.cleanPodPolicy" (list (list "mpijob" "acjob") (ne $values.lifecycle.cleanPodPolicy "Running"))
+  "restart.maxRestarts" (list (list "volcano" "jobset" "trainjob" "acjob") $values.restart.maxRestarts)
+  "restart.onEviction" (list (list "volcano" "jobset" "trainjob" "acjob") (eq $values.restart.onEviction "restart"))
+  "mpi.slots" (list (list "mpijob") $values.mpi.slots)
+  "mpi.launcherAsWorker" (list (list "mpijob") (not $values.mpi.launcherAsWorker))
+  "trainer.runtime" (list (list "trainjob") $values.trainer.runtime)
+  "trainer.runtimeKind" (list (list "trainjob") (ne $values.trainer.runtimeKind "TrainingRuntime"))
+-}}
+{{- range $path, $rule := $alone }}
+{{- if and (index $rule 1) (not (has $values.engine (index $rule 0))) }}
+- {{ printf "%s: engine %s has no place for it; %s have" $path $values.engine (index $rule 0 | join ", ") | toJson }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.validate.program" -}}
+{{- if eq (empty .Values.script) (empty .Values.module) }}
+- "script: expected one of script and module"
+{{- end }}
+{{- if hasPrefix "-" .Values.script }}
+- {{ printf "script: %s begins with a dash; ./%s is a file of that name" .Values.script .Values.script | toJson }}
+{{- end }}
+{{- if regexMatch "\\s|^-" .Values.image.repository }}
+- {{ printf "image.repository: %s is not the name of an image" .Values.image.repository | toJson }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.validate.devices" -}}
+{{- if and (eq .Values.device.kind "cpu") .Values.device.resourceName }}
+- "device.resourceName: with device.kind cpu there are no devices; put other resources into device.extra"
+{{- end }}
+{{- range $name, $quantity := .Values.device.extra }}
+{{- $pattern := ternary "^[0-9]+$" "^[0-9]+([.][0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$" (contains "/" $name) -}}
+{{- if not (regexMatch $pattern $quantity) }}
+- {{ printf "device.extra.%s: %s: expected %s" $name $quantity (ternary "a whole number" "a quantity such as 4 or 16Gi" (contains "/" $name)) | toJson }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Two of one name are refused by the API server, or one is lost. */}}
+{{- define "ranklaunch.validate.env" -}}
+{{- $env := .Values.env -}}
+{{- range include "ranklaunch.ownEnv" (dict "root" . "task" (ternary "worker" "" (gt (int .Values.tf.ps) 0))) | fromYamlArray }}
+{{- if hasKey $env .name }}
+- {{ printf "env.%s: it follows from other values; set those" .name | toJson }}
+{{- end }}
+{{- end }}
+{{- with $env.RANKLAUNCH_GRACE_S }}
+{{- if or (not (regexMatch "^[0-9]+([.][0-9]*)?$" .)) (ge (float64 .) (float64 $.Values.lifecycle.gracePeriodSeconds)) }}
+- {{ printf "env.RANKLAUNCH_GRACE_S: %s: expected seconds below lifecycle.gracePeriodSeconds, after which the pod is killed" . | toJson }}
+{{- end }}
+{{- end }}
+{{- if eq .Values.engine "trainjob" }}
+{{- range list "PET_NNODES" "PET_NPROC_PER_NODE" "PET_NODE_RANK" "PET_MASTER_ADDR" "PET_MASTER_PORT" }}
+{{- if hasKey $env . }}
+- {{ printf "env.%s: Kubeflow Trainer's own" . | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.validate.mode" -}}
+{{- if and (eq .Values.mode "ranktable") (eq .Values.rankTable.source "none") }}
+- "mode: ranktable: expected a rankTable.source"
+{{- end }}
+{{- if .Values.tf.ps }}
+{{- if ne .Values.engine "volcano" }}
+- {{ printf "tf.ps: %s has one kind of pod; use engine volcano" .Values.engine | toJson }}
+{{- end }}
+{{- if ne .Values.mode "tensorflow" }}
+- {{ printf "tf.ps: expected mode tensorflow, found %s" .Values.mode | toJson }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.validate.restart" -}}
+{{- with .Values.restart -}}
+{{- if and (eq .onEviction "restart") (not .maxRestarts) (not (has $.Values.engine (list "job" "mpijob"))) }}
+- "restart.onEviction: restart counts as one: expected restart.maxRestarts above 0"
+{{- end }}
+{{- if ne (len .noRetryExitCodes) (len (uniq .noRetryExitCodes)) }}
+- "restart.noRetryExitCodes: expected each code once"
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "ranklaunch.validate.rankTable" -}}
+{{- with .Values.rankTable -}}
+{{- if and (ne .source "none") (ne $.Values.device.kind "npu") }}
+- {{ printf "rankTable.source: %s: expected device.kind npu, found %s" .source $.Values.device.kind | toJson }}
+{{- end }}
+{{- if and (eq .source "ascend-operator") (not (has $.Values.engine (list "acjob" "volcano"))) }}
+- {{ printf "rankTable.source: the Ascend Operator writes none for %s; use acjob or volcano" $.Values.engine | toJson }}
+{{- end }}
+{{- if and (eq .source "cce") (ne $.Values.engine "volcano") }}
+- {{ printf "rankTable.source: the plugin of cce writes none for %s; use volcano" $.Values.engine | toJson }}
+{{- end }}
+{{- if and (eq .source "cce") (not .configMapName) }}
+- "rankTable.configMapName: required with rankTable.source cce, for clusters call it differently"
+{{- end }}
+{{- $own := printf "rings-config-%s" (include "ranklaunch.name" $) -}}
+{{- if and (eq .source "ascend-operator") .configMapName (ne .configMapName $own) }}
+- {{ printf "rankTable.configMapName: the Ascend Operator writes %s alone" $own | toJson }}
+{{- end }}
+{{- if and (eq .source "file") (not .mountPath) }}
+- "rankTable.mountPath: required with rankTable.source file"
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "ranklaunch.validate.scheduling" -}}
+{{- $pods := add .Values.nodes .Values.tf.ps (include "ranklaunch.launchersAlone" .) -}}
+{{- with .Values.scheduling -}}
+{{- if gt (int .minAvailable) (int $pods) }}
+- {{ printf "scheduling.minAvailable: %d: expected at most %d, the number of pods" (int64 .minAvailable) $pods | toJson }}
+{{- end }}
+{{- range $name := list "podAffinity" "podAntiAffinity" }}
+{{- $given := get $.Values.scheduling.affinity $name | default dict }}
+{{- if not (kindIs "map" $given) }}
+- {{ printf "scheduling.affinity.%s: expected an object, with lists of terms" $name | toJson }}
+{{- else if not (kindIs "slice" (get $given "requiredDuringSchedulingIgnoredDuringExecution" | default list)) }}
+- {{ printf "scheduling.affinity.%s: expected an object, with lists of terms" $name | toJson }}
+{{- end }}
+{{- end }}
+{{- if and .minAvailable $.Values.tf.ps }}
+- "scheduling.minAvailable: with tf.ps every pod is needed"
+{{- end }}
+{{- range $name, $value := .nodeSelector }}
+{{- if not (regexMatch (include "ranklaunch.labelPattern" $) $value) }}
+- {{ printf "scheduling.nodeSelector.%s: %s is no label of a node" $name $value | toJson }}
+{{- end }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "ranklaunch.validate.network" -}}
+{{- with .Values.network -}}
+{{- if and .hostNetwork (eq (int .sshPort) 22) }}
+- "network.sshPort: the host's own sshd listens at 22, with network.hostNetwork"
+{{- end }}
+{{- $ports := list -}}
+{{- range $name := list "masterPort" "musterPort" "sshPort" }}
+{{- $port := int (get $.Values.network $name) }}
+{{- if $port }}{{ $ports = append $ports $port }}{{ end }}
+{{- if and $port (lt $port 1024) $.Values.security.runAsUser }}
+- {{ printf "network.%s: %d: expected 1024 or more, for security.runAsUser is not root" $name $port | toJson }}
+{{- end }}
+{{- end }}
+{{- if ne (len $ports) (len (uniq $ports)) }}
+- "network.masterPort, network.musterPort, network.sshPort: expected different ports"
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "ranklaunch.validate.volumes" -}}
+{{- $names := list -}}
+{{- range .Values.volumes }}
+{{- $names = append $names (.name | toString) }}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (.name | toString)) }}
+- {{ printf "volumes: name %v: expected small letters, digits and dashes" .name | toJson }}
+{{- else if has .name (list "shm" "rank-table") }}
+- {{ printf "volumes: name %s: ranklaunch's own" .name | toJson }}
+{{- end }}
+{{- end }}
+{{- if ne (len $names) (len (uniq $names)) }}
+- "volumes: expected different names"
+{{- end }}
+{{- $paths := ternary (list "/dev/shm") list .Values.shm.enabled -}}
+{{- range .Values.volumeMounts }}
+{{- if not (has .name $names) }}
+- {{ printf "volumeMounts: name %v: no volume of this name in volumes" .name | toJson }}
+{{- end }}
+{{- if not (hasPrefix "/" (.mountPath | toString)) }}
+- {{ printf "volumeMounts: mountPath %v: expected a path from the root" .mountPath | toJson }}
+{{- end }}
+{{- $paths = append $paths (.mountPath | toString) }}
+{{- end }}
+{{- if ne (len $paths) (len (uniq $paths)) }}
+- "volumeMounts: expected different mountPaths; shm.enabled takes /dev/shm"
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.labelPattern" -}}
+^([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$
+{{- end -}}
+
+{{- define "ranklaunch.validate.labels" -}}
+{{- $own := "^(app[.]kubernetes[.]io|kueue[.]x-k8s[.]io|batch[.]kubernetes[.]io)/|^ring-controller[.]" -}}
+{{- range $place := list "labels" "annotations" }}
+{{- range $name, $value := get $.Values $place }}
+{{- if regexMatch $own $name }}
+- {{ printf "%s.%s: the engine's or ranklaunch's own" $place $name | toJson }}
+{{- end }}
+{{- if and (eq $place "labels") (not (regexMatch (include "ranklaunch.labelPattern" $) $value)) }}
+- {{ printf "labels.%s: %s: expected at most 63 letters, digits, dashes, dots and underscores" $name $value | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch.validate.engine" -}}
+{{- if and (eq .Values.engine "volcano") .Values.lifecycle.deadlineSeconds .Values.restart.maxRestarts }}
+- "lifecycle.deadlineSeconds: volcano would start a job anew that is ended by it; leave it or restart.maxRestarts out"
+{{- end }}
+{{- if and (eq .Values.engine "acjob") .Values.restart.maxRestarts }}
+{{- range .Values.restart.noRetryExitCodes }}
+{{- if ge (int .) 128 }}
+- {{ printf "restart.noRetryExitCodes: an AscendJob starts anew after every code from 128: %d" (int64 .) | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and (eq .Values.engine "trainjob") .Values.trainer.runtime -}}
+{{- range $path, $given := include "ranklaunch.ofTheRuntime" . | fromYaml }}
+{{- if $given }}
+- {{ printf "%s: that of the runtime %s holds; leave one of the two out" $path $.Values.trainer.runtime | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* What is about the pod of a runtime, and whether it is given. A runtime that is there has its own. */}}
+{{- define "ranklaunch.ofTheRuntime" -}}
+{{- with .Values -}}
+envFrom: {{ not (empty .envFrom) }}
+workingDir: {{ not (empty .workingDir) }}
+volumes: {{ not (empty .volumes) }}
+volumeMounts: {{ not (empty .volumeMounts) }}
+shm.enabled: {{ not .shm.enabled }}
+shm.sizeLimit: {{ not (empty .shm.sizeLimit) }}
+network.hostNetwork: {{ .network.hostNetwork }}
+scheduling.schedulerName: {{ not (empty .scheduling.schedulerName) }}
+scheduling.queue: {{ not (empty .scheduling.queue) }}
+scheduling.priorityClass: {{ not (empty .scheduling.priorityClass) }}
+scheduling.nodeSelector: {{ not (empty .scheduling.nodeSelector) }}
+scheduling.tolerations: {{ not (empty .scheduling.tolerations) }}
+scheduling.affinity: {{ not (empty .scheduling.affinity) }}
+scheduling.topology: {{ not (empty .scheduling.topology) }}
+restart.maxRestarts: {{ gt (int .restart.maxRestarts) 0 }}
+restart.noRetryExitCodes: {{ ne (toJson .restart.noRetryExitCodes) "[2,69,78]" }}
+restart.onEviction: {{ ne .restart.onEviction "fail" }}
+security.runAsUser: {{ ne (int .security.runAsUser) 1000 }}
+security.fsGroup: {{ ne (int .security.fsGroup) 100 }}
+security.capabilities: {{ not (empty .security.capabilities) }}
+serviceAccountName: {{ not (empty .serviceAccountName) }}
+image.pullPolicy: {{ ne .image.pullPolicy "IfNotPresent" }}
+image.pullSecrets: {{ not (empty .image.pullSecrets) }}
+lifecycle.ttlSeconds: {{ ne (int .lifecycle.ttlSeconds) 86400 }}
+{{- end -}}
+{{- end -}}

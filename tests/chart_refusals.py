@@ -1,0 +1,126 @@
+"""Values that the chart ranklaunch must refuse, each with the name that the message must have."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from chart_tools import Object
+
+GPU, NPU, CPU = "volcano-torchrun-gpu", "volcano-ranktable-npu", "job-plain-cpu"
+
+
+class Bad(NamedTuple):
+    name: str
+    changes: Object
+    case: str = GPU
+
+
+def set_to(value: Any, path: str, case: str = GPU) -> Bad:
+    changes = value
+    for part in reversed(path.split(".")):
+        changes = {part: changes}
+    return Bad(path, changes, case)
+
+
+BY_SCHEMA = [
+    set_to("slurm", "engine"),
+    set_to("torchrn", "mode"),
+    set_to(0, "nodes"),
+    set_to("2", "nodes"),
+    set_to(1.5, "devicesPerNode"),
+    set_to(0, "devicesPerNode"),
+    set_to("tpu", "device.kind"),
+    set_to("a b", "device.resourceName"),
+    set_to({"hugepages-2Mi": 4}, "device.extra"),
+    set_to("lots", "resources.memory"),
+    set_to("", "image.repository"),
+    set_to("a:b", "image.tag"),
+    set_to("sha256:12", "image.digest"),
+    set_to("Sometimes", "image.pullPolicy"),
+    set_to([1, 2], "args"),
+    set_to({"A": 1}, "env"),
+    set_to({"A B": "x"}, "env"),
+    set_to("here", "workingDir"),
+    set_to(True, "shm.sizeLimit"),
+    set_to("yes", "network.hostNetwork"),
+    set_to(65536, "network.masterPort"),
+    set_to(0, "network.rdma.count"),
+    set_to("operator", "rankTable.source", NPU),
+    set_to("Research", "scheduling.queue"),
+    set_to([], "scheduling.affinity"),
+    set_to(-1, "restart.maxRestarts"),
+    set_to([0], "restart.noRetryExitCodes"),
+    set_to([256], "restart.noRetryExitCodes"),
+    set_to("ignore", "restart.onEviction"),
+    set_to(9, "lifecycle.gracePeriodSeconds"),
+    set_to("Some", "lifecycle.cleanPodPolicy", "mpijob-mpi-gpu"),
+    set_to(-1, "security.runAsUser"),
+    set_to(["net_raw"], "security.capabilities"),
+    set_to("random", "nameSuffix"),
+    Bad("replicas", {"replicas": 2}),
+    Bad("maxRestart", {"restart": {"maxRestart": 2}}),
+    Bad("privileged", {"security": {"privileged": True}}),
+    Bad("slurm", {"slurm": {"partition": "a"}}),
+]
+BY_ENGINE = [
+    set_to(1, "restart.maxRestarts", "job-torchrun-gpu"),
+    set_to("restart", "restart.onEviction", "job-torchrun-gpu"),
+    set_to("mpi", "mode", "job-torchrun-gpu"),
+    set_to("mpi", "mode", "acjob-msrun-npu"),
+    set_to("cpu", "device.kind", "acjob-msrun-npu"),
+    set_to("torchrun", "mode", "mpijob-mpi-gpu"),
+    set_to(1, "restart.maxRestarts", "mpijob-mpi-gpu"),
+    set_to("msrun", "mode"),
+    set_to("ranktable", "mode"),
+]
+BY_TEMPLATE = [
+    set_to("", "script"),
+    Bad("script", {"module": "trainer.main"}),
+    set_to("-c", "script"),
+    set_to("-x", "image.repository"),
+    set_to({"vendor.example/nic": "half"}, "device.extra"),
+    set_to("nvidia.com/gpu", "device.resourceName", CPU),
+    Bad("RANKLAUNCH_NODES", {"env": {"RANKLAUNCH_NODES": "3"}}),
+    Bad("RANKLAUNCH_GRACE_S", {"env": {"RANKLAUNCH_GRACE_S": "60"}}),
+    Bad("PET_NNODES", {"env": {"PET_NNODES": "3"}}, "trainjob-torchrun-gpu"),
+    Bad("mode", {"mode": "ranktable", "rankTable": {"source": "none"}}, "volcano-msrun-npu"),
+    Bad("tf.ps", {"tf": {"ps": 1}, "mode": "tensorflow"}, "jobset-torchrun-gpu"),
+    set_to(1, "tf.ps"),
+    set_to(0, "restart.maxRestarts")._replace(name="restart.onEviction"),
+    set_to([2, 2], "restart.noRetryExitCodes"),
+    Bad("restart.noRetryExitCodes", {"restart": {"maxRestarts": 1, "noRetryExitCodes": [137]}}, "acjob-msrun-npu"),
+    set_to("ascend-operator", "rankTable.source"),
+    set_to("ascend-operator", "rankTable.source", "trainjob-msrun-npu"),
+    set_to("cce", "rankTable.source", "acjob-msrun-npu"),
+    set_to("", "rankTable.configMapName", "volcano-msrun-npu"),
+    set_to("rings-config-other", "rankTable.configMapName", NPU),
+    set_to("file", "rankTable.source", NPU)._replace(name="rankTable.mountPath"),
+    set_to(3, "scheduling.minAvailable"),
+    set_to(2, "scheduling.minAvailable", "job-torchrun-gpu"),
+    set_to("research", "scheduling.queue", "job-torchrun-gpu"),
+    set_to("research", "scheduling.kueueQueue"),
+    set_to({"pool": "a b"}, "scheduling.nodeSelector"),
+    Bad("network.sshPort", {"network": {"hostNetwork": True, "sshPort": 22}}),
+    set_to(80, "network.masterPort"),
+    Bad("network.musterPort", {"network": {"masterPort": 29500, "musterPort": 29500}}),
+    Bad("volumes", {"volumes": [{"name": "shm", "emptyDir": {}}], "volumeMounts": []}),
+    Bad("volumeMounts", {"volumeMounts": [{"name": "nope", "mountPath": "/x"}]}),
+    Bad("volumeMounts", {"volumeMounts": [{"name": "data", "mountPath": "/dev/shm"}]}),
+    Bad("labels", {"labels": {"app.kubernetes.io/name": "x"}}),
+    Bad("labels", {"labels": {"team": "a b"}}),
+    set_to(60, "lifecycle.deadlineSeconds"),
+    set_to("All", "lifecycle.cleanPodPolicy", "job-torchrun-gpu"),
+    set_to(2, "mpi.slots"),
+    set_to(False, "mpi.launcherAsWorker"),
+    set_to("near", "scheduling.affinity.podAffinity"),
+    set_to("ranklaunch-gpu", "trainer.runtime"),
+    Bad("workingDir", {"workingDir": "/x"}, "trainjob-auto-gpu"),
+    set_to("Train", "name"),
+    set_to("a" * 60, "name"),
+    set_to("other", "namespace"),
+]
+EVERY = [*BY_SCHEMA, *BY_ENGINE, *BY_TEMPLATE]
+
+
+def bad_id(bad: Bad) -> str:
+    return f"{bad.case} {bad.changes}"[:100]

@@ -1,0 +1,134 @@
+"""charts/ranklaunch-runtimes with Helm 3 and 4."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from chart_schemas import folder, misfits_of_core, misfits_of_custom, pod_templates
+from chart_tools import HELMS, RUNTIME_CASES, RUNTIMES, Object, case_id, every_helm, helm, load, parse, rendered
+
+every_case = pytest.mark.parametrize("values", RUNTIME_CASES, ids=case_id)
+BAD: list[tuple[str, Object]] = [
+    ("replicas", {"replicas": 2}),
+    ("namePrefix", {"namePrefix": "Ranklaunch"}),
+    ("enabled", {"gpu": {"enabled": "yes"}}),
+    ("resourceName", {"npu": {"resourceName": "npu"}}),
+    ("devicesPerNode", {"npu": {"devicesPerNode": 0}}),
+    ("jax", {"runtimes": {"jax": True}}),
+    ("env", {"env": {"A": 1}}),
+    ("sizeLimit", {"shm": {"sizeLimit": "much"}}),
+    ("maxRestarts", {"restart": {"onEviction": "restart"}}),
+    ("noRetryExitCodes", {"restart": {"noRetryExitCodes": [0]}}),
+    ("gracePeriodSeconds", {"lifecycle": {"gracePeriodSeconds": 1}}),
+    ("capabilities", {"security": {"capabilities": ["all"]}}),
+]
+
+
+@every_helm
+@every_case
+def test_lint(major: str, values: Path) -> None:
+    done = helm(major, "lint", "--strict", RUNTIMES, "--values", values)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@every_helm
+@every_case
+def test_two_renderings_are_the_same(major: str, values: Path) -> None:
+    again = helm(major, "template", "demo", RUNTIMES, "--namespace", "team", "--values", values)
+    assert again.stdout == rendered(major, values, RUNTIMES)
+
+
+@every_case
+def test_both_helms_render_the_same_objects(values: Path) -> None:
+    texts = [rendered(major, values, RUNTIMES) for major in HELMS]
+    assert parse(texts[0]) == parse(texts[1])
+
+
+@every_case
+def test_runtimes_are_those_asked_for(values: Path) -> None:
+    found = load(values)
+    devices = [device for device in ("gpu", "npu") if found.get(device, {}).get("enabled", True)]
+    policies = [policy for policy in ("plain", "torch", "mpi") if found.get("runtimes", {}).get(policy, True)]
+    wanted = {f"ranklaunch-{device}{'' if policy == 'plain' else f'-{policy}'}" for device in devices for policy in policies}
+    objects = parse(rendered("4", values, RUNTIMES))
+    assert {each["kind"] for each in objects} == {"ClusterTrainingRuntime"}
+    assert {each["metadata"]["name"] for each in objects} == wanted
+
+
+@every_case
+def test_trainer_finds_the_container(values: Path) -> None:
+    """Its webhook asks for these; no schema does."""
+    for runtime in parse(rendered("4", values, RUNTIMES)):
+        (job,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+        assert job["replicas"] == 1
+        assert job["template"]["metadata"]["labels"] == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+        (pod,) = pod_templates(runtime)
+        (container,) = pod["spec"]["containers"]
+        assert container["name"] == "node"
+        assert pod["spec"]["restartPolicy"] == "Never"
+        assert container["resources"]["requests"] == container["resources"]["limits"]
+        names = [variable["name"] for variable in container["env"]]
+        assert len(set(names)) == len(names)
+
+
+def test_each_policy_has_its_method() -> None:
+    (values,) = [path for path in RUNTIME_CASES if case_id(path) == "default"]
+    runtimes = {each["metadata"]["name"]: each for each in parse(rendered("4", values, RUNTIMES))}
+    for device in ("gpu", "npu"):
+        env = {name: environment(runtime) for name, runtime in runtimes.items()}
+        assert "RANKLAUNCH_METHOD" not in env[f"ranklaunch-{device}"]
+        assert env[f"ranklaunch-{device}-torch"]["RANKLAUNCH_METHOD"] == "torchrun"
+        assert env[f"ranklaunch-{device}-mpi"]["RANKLAUNCH_METHOD"] == "mpirun"
+        assert runtimes[f"ranklaunch-{device}-torch"]["spec"]["mlPolicy"] == {"numNodes": 1, "torch": {}}
+        assert runtimes[f"ranklaunch-{device}"]["spec"]["mlPolicy"] == {"numNodes": 1}
+        assert env[f"ranklaunch-{device}"]["RANKLAUNCH_ACCELERATOR"] == device
+
+
+def environment(runtime: Object) -> dict[str, str]:
+    (pod,) = pod_templates(runtime)
+    return {variable["name"]: variable.get("value", "") for variable in pod["spec"]["containers"][0]["env"]}
+
+
+@every_case
+def test_pods_fit_kubernetes(values: Path) -> None:
+    assert [misfit for each in parse(rendered("4", values, RUNTIMES)) for misfit in misfits_of_core(each)] == []
+
+
+if folder() or not os.environ.get("CI"):  # they are no part of the repository
+
+    @every_case
+    def test_runtimes_fit_their_definition(values: Path) -> None:
+        if not folder():
+            pytest.skip("there are no CustomResourceDefinitions beside the repository, and SPEC_CRDS names no folder with them")
+        assert [misfit for each in parse(rendered("4", values, RUNTIMES)) for misfit in misfits_of_custom(each)] == []
+
+
+@every_helm
+@pytest.mark.parametrize(("name", "changes"), BAD, ids=[name for name, _ in BAD])
+def test_refused_by_name(major: str, name: str, changes: Object, tmp_path: Path) -> None:
+    changed = tmp_path / "changes.yaml"
+    changed.write_text(json.dumps(changes), encoding="utf-8")
+    done = helm(major, "template", "demo", RUNTIMES, "--values", changed)
+    assert done.returncode
+    assert re.search(rf"\b{name}\b", done.stderr), done.stderr
+
+
+@every_helm
+def test_package(major: str, tmp_path: Path) -> None:
+    done = helm(major, "package", RUNTIMES, "--destination", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (archive,) = tmp_path.glob("ranklaunch-runtimes-*.tgz")
+    again = helm(major, "template", "demo", archive, "--namespace", "team", "--values", RUNTIME_CASES[0])
+    assert parse(again.stdout) == parse(rendered(major, RUNTIME_CASES[0], RUNTIMES))
+
+
+def test_notes_name_a_runtime_that_is_made() -> None:
+    for values in RUNTIME_CASES:
+        done = helm("4", "install", "demo", RUNTIMES, "--values", values, "--dry-run=client")
+        assert done.returncode == 0, done.stderr
+        (named,) = re.findall(r"--set trainer\.runtime=(\S+)", done.stdout)
+        assert named in {each["metadata"]["name"] for each in parse(rendered("4", values, RUNTIMES))}
