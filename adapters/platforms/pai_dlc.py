@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import settings
 from ranklaunch.adapters.platforms import base
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import HOSTS, JOB_NAME, devices, make_job, spread
+from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.reading import NODES as ANY_NODES
 from ranklaunch.reading import SLOTS as ANY_SLOTS
@@ -24,7 +24,7 @@ NODES = ANY_NODES.also("WORLD_SIZE")
 # Not by the node in the table: elsewhere RANK may be anything, and it is removed from what every rank inherits.
 NODE_INDEX = replace(ANY_NODE_INDEX.also("RANK"), per_node=False)
 SLOTS = ANY_SLOTS.also("NPROC_PER_NODE")
-MASTER = Variable("dlc_master", ("MASTER_ADDR",), settings.host, "", "host of node 0, called after the job", "platform")
+MASTER = ANY_MASTER_ADDR.also("MASTER_ADDR")
 
 VARIABLES: tuple[Variable[object], ...] = (NODES, NODE_INDEX, SLOTS, MASTER)
 
@@ -32,8 +32,11 @@ _MASTER = re.compile(r"(dlc[0-9a-z]+)-master-0(?:\..+)?")
 
 
 def detect(reader: Reader) -> bool:
-    named = _MASTER.fullmatch(reader.env.get(MASTER.names[0], "").strip())
-    return bool(named) and all(reader.env.get(name, "").strip() for name in (*NODES.names[1:], *NODE_INDEX.names[1:]))
+    return bool(_named(reader)) and all(reader.env.get(name, "").strip() for name in (*NODES.names[1:], *NODE_INDEX.names[1:]))
+
+
+def _named(reader: Reader) -> re.Match[str] | None:
+    return _MASTER.fullmatch(reader.env.get(MASTER.names[-1], "").strip())
 
 
 def attempt(reader: Reader) -> int:
@@ -66,7 +69,7 @@ def _hosts(reader: Reader, nodes: int) -> tuple[str, ...]:
 
 def _name(reader: Reader) -> str:
     name = reader.get(JOB_NAME)
-    found = _MASTER.fullmatch(reader.get(MASTER))
+    found = _named(reader)
     if not name and found:
-        reader.note(JOB_NAME.value, found[1], MASTER.names[0])
+        reader.note(JOB_NAME.value, found[1], MASTER.names[-1])
     return name or (found[1] if found else NAME)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import os
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -201,6 +202,7 @@ def hold_up(readers: Iterable[PipeReader], paused: bool) -> None:
         reader.pause(paused)
 
 
+@functools.cache  # once: a second piece would come from the heap, and be cleared
 def keep_heap() -> None:
     """Lets glibc keep the memory of one block for the next. Without this it gives it back to the kernel each time, which then clears and
     maps it anew, page by page: more work than everything else that is done with the block. Whoever frees a large piece teaches it so
