@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ranklaunch import megatron, redact
+from ranklaunch import redact
 from ranklaunch.job import Job, Node
 from ranklaunch.settings import Candidate, Reading
 from ranklaunch.values import NOTHING, Value, as_dict
+
+if TYPE_CHECKING:
+    from ranklaunch.megatron import Layout
 
 SCHEMA = "ranklaunch.plan/1"
 
@@ -155,7 +158,7 @@ class Plan(Value):
     followers: int = 0
     shows: tuple[str, ...] = ()
     muster: Muster | None = None
-    layout: megatron.Layout | None = None
+    layout: Layout | None = None
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -185,7 +188,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "prepare": [_process(step) for step in plan.prepare],
         "processes": [_process(process) for process in plan.processes],
         "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
-        "layout": megatron.as_json(plan.layout) if plan.layout else None,
+        "layout": _layout(plan.layout) if plan.layout else None,
         "limits": as_dict(plan.limits),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
@@ -196,6 +199,12 @@ def _node(node: Node) -> dict[str, Any]:
     """What tells tasks apart only where there are any: a job may have 10,000 nodes."""
     values = node._asdict()
     return values if node.task else {name: values[name] for name in ("index", "host", "slots", "first_rank")}
+
+
+def _layout(layout: Layout) -> dict[str, Any]:
+    from ranklaunch import megatron
+
+    return megatron.as_json(layout)
 
 
 def _muster(muster: Muster) -> dict[str, Any]:

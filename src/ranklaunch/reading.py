@@ -9,7 +9,6 @@ from typing import TypeVar
 from ranklaunch import ranktable, settings
 from ranklaunch.files import absolute, which
 from ranklaunch.job import ACCELERATORS, Job, Program, make_nodes
-from ranklaunch.muster import facts
 from ranklaunch.settings import Reader, Variable
 from ranklaunch.tasks import VARIABLES as OF_TASKS
 from ranklaunch.tasks import Tasks
@@ -89,9 +88,10 @@ SECRET = Variable(
 SECRET_FILE = Variable(
     "secret_file", ("RANKLAUNCH_SECRET_FILE",), settings.text, "", "file with the key of this job's muster, such as a mounted Secret",
 )  # fmt: skip
+CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann", "/usr/local/Ascend/nnae/latest")
 CANN_FOLDER = Variable(
     "cann_folder", ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH"), settings.text, "", "where CANN is installed", "image",
-    default_text=" or ".join(facts.CANN_FOLDERS),
+    default_text=" or ".join(CANN_FOLDERS),
 )  # fmt: skip
 ACCELERATOR = Variable(
     "accelerator", ("RANKLAUNCH_ACCELERATOR",), settings.one_of(*ACCELERATORS), "", "npu, gpu or cpu", option="--accelerator",

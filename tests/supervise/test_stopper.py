@@ -21,7 +21,7 @@ class World:
         self.loop = Loop(lambda: self.now)
         monkeypatch.setattr(tree, "descendants", lambda root: self._looks.pop(0) if len(self._looks) > 1 else self._looks[0])
         monkeypatch.setattr(tree, "send", lambda target, number: self.sent.append((round(self.now, 1), target.pid, number)) or True)
-        monkeypatch.setattr(stop, "_children", lambda: True)
+        monkeypatch.setattr(stop.tree, "has_children", lambda: True)
         self.stopper = stop.Stopper(self.loop, GRACE_S, list, self.said.append)
 
     def pass_time(self, until: float) -> None:

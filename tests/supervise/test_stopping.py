@@ -160,13 +160,13 @@ def test_after_a_failure_the_failure_stands(ranklaunch: Starter) -> None:
 
 def test_whoever_stops_the_ranks_too_stops_the_job(ranklaunch: Starter) -> None:
     """Slurm signals every process of a job. A rank's end may be seen first; it is no failure all the same."""
-    job = ranklaunch.spawn(3, child("sleeper.py"))
+    job = ranklaunch.spawn(3, child("saves_on_term.py"), "--takes", 3)
     job.out.wait_for("ready", 3)
-    for rank in children_of(job.supervisor):
-        os.kill(rank, signal.SIGTERM)
-    job.send(signal.SIGTERM)
-    verdict = check_end(job, "stopped", 143)
-    assert verdict["reason"] == "stopped by SIGTERM"
+    os.kill(children_of(job.supervisor)[1], signal.SIGHUP)
+    job.wait_for_event("exit")
+    job.send(signal.SIGHUP)
+    verdict = check_end(job, "stopped", 129)
+    assert verdict["reason"] == "stopped by SIGHUP"
     assert verdict["culprit"] is None
 
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 from ranklaunch.files import Files, absolute, folder_of, join, which
 from ranklaunch.job import Job
+from ranklaunch.reading import CANN_FOLDERS
 
 PACKAGES = (
     "torch", "torch_npu", "mindspore", "tensorflow", "tensorflow_cpu", "tensorflow_gpu", "tensorflow_intel", "tensorflow_cpu_aws",
     "tf_nightly", "deepspeed", "accelerate", "horovod", "mpi4py",
 )  # fmt: skip
-CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann", "/usr/local/Ascend/nnae/latest")
 MOST_PROGRAM_BYTES = 16 * 1024 * 1024
 MOST_VERSION_BYTES = 64 * 1024
 LONGEST = 200  # characters of a fact; a longer one is compared by its digest

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan import Plan, Process
 from ranklaunch.settings import clipped
 from ranklaunch.supervise import tree
-from ranklaunch.supervise.below import Below
 from ranklaunch.supervise.output import PipeReader
-from ranklaunch.supervise.ranks import Announced
 from ranklaunch.supervise.signals import Signals, block, unblock
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.below import Below
+    from ranklaunch.supervise.ranks import Announced
 
 CANNOT_EXECUTE = 126  # as shells say it
 # Of open files: what ranks get, whatever ranklaunch needs for itself.

@@ -70,10 +70,8 @@ def _reap(inner: int) -> int | None:
 def _sweep() -> None:
     """Ends what the supervisor left, which it does only when it was killed itself."""
     deadline = time.monotonic() + SWEEP_S
-    while time.monotonic() < deadline:
+    while tree.has_children() and time.monotonic() < deadline:
         left = tree.descendants(os.getpid())
-        if not left:
-            return
         for process in left:
             tree.send(process, signal.SIGKILL)
         _reap(-1)

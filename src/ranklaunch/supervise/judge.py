@@ -6,18 +6,20 @@ import os
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.plan import Plan, Process
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.memory import Memory
-from ranklaunch.supervise.ranks import Watched
 from ranklaunch.supervise.record import now
 from ranklaunch.supervise.signals import name_of
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict import Culprit, Failure, Known, Verdict, Victim
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks import Watched
 
 Explain = Callable[[Process, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]

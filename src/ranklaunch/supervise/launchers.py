@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.blame import Finish
 from ranklaunch.errors import WaitError
 from ranklaunch.plan import Plan
 from ranklaunch.supervise import judge, tree
-from ranklaunch.supervise.below import Below
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
-from ranklaunch.supervise.ranks import Announced, Watched
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.signals import name_of
 from ranklaunch.supervise.stop import LEADERS_SHARE
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks import Watched
 
 LOOK_AT_LAUNCHER_S = 0.25
 ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
@@ -66,10 +67,14 @@ class Launchers:
         process, plan = child.process, self._host.plan
         told = lambda: child.ends_ranks or self._host.stopping  # noqa: E731
         if process.spawned:
+            from ranklaunch.supervise.ranks import Announced
+
             child.announced = Announced(
                 process.spawned, plan.job.node.ranks, self._loop, lambda rank: self._on_announced_end(child, rank), told
             )  # fmt: skip
         elif process.ranks_below and plan.outputs:
+            from ranklaunch.supervise.below import Below
+
             child.below = Below(
                 child.identity, process.ranks_below, plan.outputs, self._loop, self._on_start(child),
                 lambda rank: self._on_end(child, rank), told,

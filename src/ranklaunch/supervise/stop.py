@@ -122,7 +122,7 @@ class Stopper:
             return True
         if any(True for _ in self._leaders()):
             return False
-        if not _children():
+        if not tree.has_children():
             return True
         if self._carrying and not self._told_all:
             return False
@@ -143,12 +143,3 @@ def _signal(child: Child, number: int) -> None:
             tree.send(rank, number)
     else:
         os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
-
-
-def _children() -> bool:
-    """Whether this process has any child, dead or alive: it is the subreaper, so whatever lives below it hangs from a child."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True

@@ -25,7 +25,6 @@ from ranklaunch.supervise import child as children
 from ranklaunch.supervise import judge, memory, report, tree
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.console import Console
-from ranklaunch.supervise.follow import Follower
 from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.launchers import Launchers
 from ranklaunch.supervise.loop import Loop
@@ -39,6 +38,7 @@ from ranklaunch.verdict import Failure, Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.demux import Demux
+    from ranklaunch.supervise.follow import Follower
     from ranklaunch.supervise.waits import Condition
 
 LEAST_FLUSH_S = 1.0
@@ -522,6 +522,8 @@ class Supervisor:
     def _follow(self) -> None:
         assert self.plan.outputs
         outputs = {log.key: self._output_of(log) for log in self.plan.outputs.logs}
+        from ranklaunch.supervise.follow import Follower
+
         self._follower = Follower(self.plan.outputs.folder, self.plan.outputs.pattern, outputs, self._loop, self._launchers.expect_ranks)
 
     def _on_trouble(self, text: str) -> None:

@@ -61,6 +61,15 @@ def identify(pid: int) -> Identity:
     return Identity(pid, found.start if found else 0)
 
 
+def has_children() -> bool:
+    """Whether this process has any child, dead or alive. It is the subreaper, so whatever lives below it hangs from a child."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def descendants(root: int) -> list[Identity]:
     """Every living process below root, zombies left out: those are dead already and only wait to be reaped."""
     below = _by_parent()
