@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -75,15 +74,3 @@ def idle(command: Command, seconds: float) -> Sample:
             job.go()
             job.launcher.wait(ways.START_S)
         return found
-
-
-def main() -> None:
-    rows = measure("--quick" in sys.argv)
-    for each in rows:
-        print(f"{each.case} | {each.way} | {', '.join(f'{unit} {value:.4g}' for unit, value in each.values.items())} | {each.note}")
-    for target in targets(rows):
-        print(f"{'met' if target.met else 'MISSED'}: {target.text}: {target.value} ({target.limit})")
-
-
-if __name__ == "__main__":
-    main()

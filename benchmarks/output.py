@@ -259,15 +259,3 @@ def _program(folder: Path, ranks: int, blocks: int) -> list[str]:
 def _did(folder: Path, ranks: int) -> list[tuple[float, float]]:
     found = [(folder / f"did-{rank}").read_text().split() for rank in range(ranks)]
     return [(float(longest), float(cpu_s)) for longest, cpu_s in found]
-
-
-def main() -> None:
-    rows = measure("--quick" in sys.argv)
-    for each in rows:
-        print(f"{each.case} | {each.way} | {', '.join(f'{unit} {value:.4g}' for unit, value in each.values.items())} | {each.note}")
-    for target in targets(rows):
-        print(f"{'met' if target.met else 'MISSED'}: {target.text}: {target.value} ({target.limit})")
-
-
-if __name__ == "__main__":
-    main()

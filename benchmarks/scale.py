@@ -204,15 +204,3 @@ def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("", 0))
         return int(sock.getsockname()[1])
-
-
-def main() -> None:
-    rows = measure("--quick" in sys.argv)
-    for each in rows:
-        print(f"{each.case} | {each.way} | {', '.join(f'{unit} {value:.4g}' for unit, value in each.values.items())} | {each.note}")
-    for target in targets(rows):
-        print(f"{'met' if target.met else 'MISSED'}: {target.text}: {target.value} ({target.limit})")
-
-
-if __name__ == "__main__":
-    main()
