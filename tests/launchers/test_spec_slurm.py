@@ -1,0 +1,125 @@
+"""What `ranklaunch spec slurm` writes, on real Slurm: two nodes, by --submit."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import slurm_cluster
+from cluster_hosts import Hosts, wait_until
+from slurm_cluster import Slurm
+from supervise_helpers import RANKLAUNCH, checked_verdict
+
+pytestmark = pytest.mark.launchers
+
+LONG_S = 240.0
+ALL_REDUCE = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+sum_of_ranks = torch.tensor(float(dist.get_rank()))
+dist.all_reduce(sum_of_ranks)
+print("sum", int(sum_of_ranks), "of", dist.get_world_size(), "on", os.environ["SLURMD_NODENAME"], flush=True)
+dist.destroy_process_group()
+"""
+FAILS = """
+import os, sys, time
+if os.environ["RANK"] == "2":
+    sys.exit(int(sys.argv[1]))
+time.sleep(600)
+"""
+WAITS = "import time; print('ready', flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def slurm(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Slurm]:
+    reason = slurm_cluster.missing()
+    if reason:
+        pytest.skip(reason)
+    with Slurm(hosts(2), tmp_path / "slurm") as cluster:
+        yield cluster
+
+
+def submitted(slurm: Slurm, *options: str, text: str, method: str = "spawn", args: tuple[str, ...] = ()) -> int:
+    """The job's number. In a folder on PATH is the command ranklaunch, as it is where it is installed."""
+    command = slurm.folder / "bin" / "ranklaunch"
+    command.parent.mkdir(exist_ok=True)
+    command.write_text(f'#!/bin/sh\nexec {" ".join(RANKLAUNCH)} "$@"\n')
+    command.chmod(0o755)
+    (slurm.folder / "train.py").write_text(text)
+    asked = ("--name", "llm", "--nodes", "2", "--devices", "2", "--device-kind", "cpu", "--method", method, "--set", "slurm.container=none")
+    asked += ("--set", "lifecycle.gracePeriodSeconds=10", "--env", f"RANKLAUNCH_PYTHON={sys.executable}")
+    path = {"PATH": f"{command.parent}:{slurm.environment['PATH']}"}
+    words = (command, "spec", "slurm", *asked, *options, "--submit", "--", "train.py", *args)
+    with slurm.popen(*words, env=path) as job:
+        out, err = job.communicate(timeout=LONG_S)
+    assert job.returncode == 0, out + err
+    assert "\nsrun --ntasks-per-node=1 " in out
+    return int(re.findall(r"^Submitted batch job (\d+)$", out, re.MULTILINE)[0])
+
+
+def facts(slurm: Slurm, job: int) -> dict[str, str]:
+    words = slurm.run("scontrol", "--oneliner", "show", "job", job).stdout.split()
+    return dict(word.partition("=")[::2] for word in words)
+
+
+def ended(slurm: Slurm, job: int) -> tuple[str, str, str]:
+    """(state, exit code and signal, starts after the first)."""
+    wait_until(lambda: slurm.state(job) not in ("PENDING", "RUNNING", "COMPLETING"), f"the end of job {job}", LONG_S)
+    found = facts(slurm, job)
+    return found["JobState"], found["ExitCode"], found["Restarts"]
+
+
+def verdicts(slurm: Slurm, job: int, attempt: int = 1) -> list[tuple[str, int]]:
+    found = sorted((slurm.folder / "ranklaunch-logs").glob(f"job_{job}.*/node_*/attempt_{attempt}/verdict.json"))
+    return [(verdict["outcome"], verdict["exit_code"]) for verdict in map(checked_verdict, found)]
+
+
+def said(slurm: Slurm, job: int) -> str:
+    path = slurm.folder / f"slurm-{job}.out"
+    return path.read_text() if path.exists() else ""
+
+
+def test_it_trains(slurm: Slurm) -> None:
+    job = submitted(slurm, text=ALL_REDUCE, method="torchrun")
+    assert ended(slurm, job) == ("COMPLETED", "0:0", "0"), said(slurm, job)
+    sums = sorted(line.partition("sum ")[2] for line in said(slurm, job).splitlines() if "sum " in line)
+    assert sums == ["6 of 4 on h0"] * 2 + ["6 of 4 on h1"] * 2
+    assert verdicts(slurm, job) == [("succeeded", 0)] * 2
+
+
+def test_exit_codes_are_the_jobs_and_some_are_started_anew(slurm: Slurm) -> None:
+    job = submitted(slurm, text=FAILS, args=("5",))
+    assert ended(slurm, job) == ("FAILED", "5:0", "0"), said(slurm, job)
+    assert verdicts(slurm, job) == [("failed", 5)] * 2
+
+    job = submitted(slurm, "--max-restarts", "1", text=FAILS, args=("78",))
+    assert ended(slurm, job) == ("FAILED", "78:0", "0"), said(slurm, job)
+    assert verdicts(slurm, job) == [("failed", 78)] * 2
+
+    job = submitted(slurm, "--max-restarts", "1", text=FAILS, args=("5",))
+    # After a requeue Slurm holds a job back for two minutes.
+    wait_until(lambda: slurm.state(job) == "PENDING" and facts(slurm, job)["Restarts"] == "1", "the requeue", LONG_S)
+    assert verdicts(slurm, job) == [("failed", 5)] * 2
+    slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=True)
+    wait_until(lambda: len(verdicts(slurm, job, attempt=2)) == 2, "the second attempt", LONG_S)
+    assert ended(slurm, job) == ("FAILED", "5:0", "1"), said(slurm, job)
+    assert verdicts(slurm, job, attempt=2) == [("failed", 5)] * 2
+
+
+def test_scancel_leaves_nothing(slurm: Slurm) -> None:
+    before = set(processes(slurm))
+    job = submitted(slurm, "--max-restarts", "3", text=WAITS)
+    wait_until(lambda: said(slurm, job).count("ready") == 4, "four ranks", LONG_S)
+    assert set(processes(slurm)) - before
+    slurm.run("scancel", job, check=True)
+    assert ended(slurm, job)[::2] == ("CANCELLED", "0")
+    wait_until(lambda: len(verdicts(slurm, job)) == 2, "verdicts", LONG_S)
+    assert verdicts(slurm, job) == [("stopped", 143)] * 2, said(slurm, job)
+    wait_until(lambda: not set(processes(slurm)) - before, "processes are left", LONG_S)
+
+
+def processes(slurm: Slurm) -> list[int]:
+    return [pid for host in slurm.hosts for pid in host.pids()]
