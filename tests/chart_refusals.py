@@ -82,6 +82,8 @@ BY_TEMPLATE = [
     set_to("nvidia.com/gpu", "device.resourceName", CPU),
     Bad("RANKLAUNCH_NODES", {"env": {"RANKLAUNCH_NODES": "3"}}),
     Bad("RANKLAUNCH_GRACE_S", {"env": {"RANKLAUNCH_GRACE_S": "60"}}),
+    Bad("LONG", {"env": {"LONG": "x" * 131072}}),
+    Bad("nodes", {"nodes": 10000, "mode": "deepspeed", "network": {"hostNetwork": True}}, "jobset-torchrun-gpu"),
     Bad("PET_NNODES", {"env": {"PET_NNODES": "3"}}, "trainjob-torchrun-gpu"),
     Bad("mode", {"mode": "ranktable", "rankTable": {"source": "none"}}, "volcano-msrun-npu"),
     Bad("tf.ps", {"tf": {"ps": 1}, "mode": "tensorflow"}, "jobset-torchrun-gpu"),

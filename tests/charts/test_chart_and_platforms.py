@@ -88,6 +88,8 @@ def test_ranklaunch_reads_the_job_of_the_values(values: Path, tmp_path: Path) ->
     for index, (template, added) in enumerate(containers(found, objects)):
         root = tmp_path / str(index)
         (root / "etc" / "mpi").mkdir(parents=True)
+        pod = added["HOSTNAME"]
+        (root / "etc" / "hosts").write_text(f"10.0.0.2 {pod}.demo.team.svc.cluster.local {pod}\n", encoding="utf-8")
         if found["engine"] == "mpijob" and not index:
             (root / "etc" / "mpi" / "hostfile").write_text(host_file(found), encoding="utf-8")
         words = template["spec"]["containers"][0]["args"]

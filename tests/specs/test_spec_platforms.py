@@ -11,6 +11,8 @@ import helpers
 import pytest
 import spec_cases
 
+from ranklaunch.specs.model import OF_KUBERNETES
+
 pytestmark = pytest.mark.specs
 
 ASKED = ("--name", "llm", "--image", "train:1", "--nodes", "2", "--devices", "4")
@@ -47,12 +49,14 @@ def containers(kind: str, *options: str) -> list[dict[str, Any]]:
     return found
 
 
-def planned(folder: Path, container: dict[str, Any], added: Mapping[str, str], pod: str, mpi_hosts: str = "") -> dict[str, Any]:
+def planned(
+    folder: Path, container: dict[str, Any], added: Mapping[str, str], pod: str, mpi_hosts: str = "", hosts_file: str = HOSTS_FILE
+) -> dict[str, Any]:
     env = {variable["name"]: variable.get("value", "2") for variable in container["env"]}  # the other ones are counts of restarts
     env.update(added, HOSTNAME=pod, PATH="/usr/bin:/bin")
     root = folder / "root"
     (root / "etc" / "mpi").mkdir(parents=True, exist_ok=True)
-    (root / "etc" / "hosts").write_text(HOSTS_FILE.format(pod=pod), encoding="utf-8")
+    (root / "etc" / "hosts").write_text(hosts_file.format(pod=pod), encoding="utf-8")
     (root / "etc" / "mpi" / "hostfile").write_text(mpi_hosts, encoding="utf-8")
     path = folder / "env.json"
     path.write_text(json.dumps(env), encoding="utf-8")
@@ -70,6 +74,33 @@ def test_node_finds_its_job(kind: str, tmp_path: Path) -> None:
         assert (plan["platform"], plan["method"], job["name"], job["attempt"]) == (platform, "torchrun", "llm", attempt)
         assert [(node["host"], node["slots"]) for node in job["nodes"]] == [(host, 4) for host in hosts]
         assert (job["node_index"], job["accelerator"]) == (1, "npu" if kind == "acjob" else "gpu")
+
+
+@pytest.mark.parametrize("kind", ["job", "jobset", "trainjob"])
+@pytest.mark.parametrize(("method", "everyone"), [("torchrun", False), ("deepspeed", True)])
+def test_pod_on_the_hosts_network_finds_its_job(kind: str, method: str, everyone: bool, tmp_path: Path) -> None:
+    """Its HOSTNAME is the machine's there, and /etc/hosts too."""
+    _, _, added, _, hosts, attempt = WORLDS[kind]
+    options = ("--method", method, "--set", "network.hostNetwork=true")
+    for container in containers(kind, *options):
+        job = planned(tmp_path, container, added, "machine-7", hosts_file="10.0.0.7 machine-7\n")["job"]
+        assert [node["host"] for node in job["nodes"]] == (hosts if everyone else [hosts[0], ""])
+        assert (job["name"], job["attempt"], job["node_index"]) == ("llm", attempt, 1)
+
+
+@pytest.mark.parametrize("kind", OF_KUBERNETES)
+def test_no_variable_is_longer_than_linux_allows(kind: str) -> None:
+    options = {"mpijob": ("--method", "mpirun"), "acjob": ("--device-kind", "npu")}.get(kind, ())
+    for container in containers(kind, *options, "--nodes", "100000"):
+        assert max(len(variable.get("value", "")) for variable in container["env"]) < 100
+
+
+def test_too_many_names_for_one_variable_are_refused() -> None:
+    options = ("--nodes", "10000", "--method", "deepspeed", "--set", "network.hostNetwork=true", "--env", f"LONG={'x' * 131072}")
+    result = helpers.call("spec", "jobset", *ASKED, *options, "--", "train.py")
+    assert result.code == 78
+    assert "nodes=10000: RANKLAUNCH_HOSTS: " in result.err
+    assert "env.LONG: 131077 bytes, expected fewer than 131072" in result.err
 
 
 @pytest.mark.parametrize("with_ranks", [True, False])

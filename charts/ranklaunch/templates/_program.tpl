@@ -61,9 +61,8 @@ args:
 - name: RANKLAUNCH_METHOD
   value: {{ $values.mode | quote }}
 {{- end }}
-{{- with include "ranklaunch.hosts" .root }}
-- name: RANKLAUNCH_HOSTS
-  value: {{ . | quote }}
+{{- with include "ranklaunch.onTheHostsNetwork" .root | trim }}
+{{ . }}
 {{- end }}
 {{- with $values.network.interface }}
 - name: RANKLAUNCH_INTERFACE
@@ -98,13 +97,17 @@ args:
 {{- end }}
 {{- end -}}
 
-{{/* Where no engine tells the names of the pods, but they follow from the job's. */}}
-{{- define "ranklaunch.hosts" -}}
+{{/* There no pod finds its own name in a Service, from which it makes those of the others. */}}
+{{- define "ranklaunch.onTheHostsNetwork" -}}
 {{- $form := get (dict "job" "%[1]s-%[2]d.%[1]s" "jobset" "%[1]s-worker-0-%[2]d.%[1]s" "trainjob" "%[1]s-node-0-%[2]d.%[1]s") .Values.engine -}}
-{{- if and $form (gt (int .Values.nodes) 1) -}}
+{{- if and $form (gt (int .Values.nodes) 1) .Values.network.hostNetwork -}}
 {{- $name := include "ranklaunch.name" . -}}
-{{- range $index := until (int .Values.nodes) -}}
-{{- if $index }},{{ end }}{{ printf $form $name $index }}
+{{- if has .Values.mode (list "mpirun" "mpi" "horovod" "deepspeed" "tensorflow") -}}
+- name: RANKLAUNCH_HOSTS
+  value: "{{ range $index := until (int .Values.nodes) }}{{ if $index }},{{ end }}{{ printf $form $name $index }}{{ end }}"
+{{- else -}}
+- name: RANKLAUNCH_MASTER_ADDR
+  value: {{ printf $form $name 0 | quote }}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -89,6 +89,14 @@
 {{- if hasKey $env .name }}
 - {{ printf "env.%s: it follows from other values; set those" .name | toJson }}
 {{- end }}
+{{- if ge (len (printf "%s=%s" .name (.value | default ""))) 131072 }}
+- {{ printf "nodes: %d: %s has more bytes than Linux starts a program with, 131072" (int64 $.Values.nodes) .name | toJson }}
+{{- end }}
+{{- end }}
+{{- range $name, $value := $env }}
+{{- if ge (len (printf "%s=%s" $name $value)) 131072 }}
+- {{ printf "env.%s: it has more bytes than Linux starts a program with, 131072" $name | toJson }}
+{{- end }}
 {{- end }}
 {{- with $env.RANKLAUNCH_GRACE_S }}
 {{- if or (not (regexMatch "^[0-9]+([.][0-9]*)?$" .)) (ge (float64 .) (float64 $.Values.lifecycle.gracePeriodSeconds)) }}

@@ -15,6 +15,7 @@ METHODS = (
 )  # fmt: skip
 MODES = ("auto", *METHODS, "mpi", "horovod")
 BY_MPI = ("mpirun", "mpi", "horovod")
+BY_NAMES = (*BY_MPI, "deepspeed", "tensorflow")  # nodes other than node 0 are reached by their names
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
 CHIP = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 NAMES = rf"{keys.LABEL}(?:\.{keys.LABEL})*"

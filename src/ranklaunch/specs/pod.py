@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ranklaunch.specs.model import OF_KUBERNETES, JobSpec, Lifecycle
+from ranklaunch.specs.model import BY_NAMES, OF_KUBERNETES, JobSpec, Lifecycle
 
 GRACE_LEFT_S = 5  # of a pod's grace period, for ranklaunch itself to end
 OWN_VOLUMES = ("shm", "rank-table")
@@ -20,7 +20,8 @@ DERIVED: Mapping[str, str] = {
     "RANKLAUNCH_SLOTS": "devicesPerNode",
     "RANKLAUNCH_ACCELERATOR": "device.kind",
     "RANKLAUNCH_METHOD": "mode",
-    "RANKLAUNCH_HOSTS": "name and nodes",
+    "RANKLAUNCH_HOSTS": "name, nodes and network.hostNetwork",
+    "RANKLAUNCH_MASTER_ADDR": "name and network.hostNetwork",
     "RANKLAUNCH_INTERFACE": "network.interface",
     "RANKLAUNCH_MASTER_PORT": "network.masterPort",
     "RANKLAUNCH_MUSTER_PORT": "network.musterPort",
@@ -65,7 +66,7 @@ def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
     yield "RANKLAUNCH_ACCELERATOR", spec.device.kind
     yield "RANKLAUNCH_GRACE_S", grace(spec)
     yield "RANKLAUNCH_METHOD", "" if spec.mode == "auto" else spec.mode
-    yield "RANKLAUNCH_HOSTS", ",".join(hosts(spec)) if spec.nodes > 1 else ""
+    yield from _nodes_on_the_hosts_network(spec)
     yield "RANKLAUNCH_INTERFACE", spec.network.interface
     yield "RANKLAUNCH_MASTER_PORT", str(spec.network.master_port or "")
     yield "RANKLAUNCH_MUSTER_PORT", str(spec.network.muster_port or "")
@@ -87,10 +88,16 @@ def launchers_alone(spec: JobSpec) -> int:
     return int(spec.engine == "mpijob" and not spec.mpi.launcher_as_worker)
 
 
-def hosts(spec: JobSpec) -> list[str]:
-    """Where they follow from the name and no platform tells them."""
+def _nodes_on_the_hosts_network(spec: JobSpec) -> Iterator[tuple[str, str]]:
+    """There no pod finds its own name in a Service. Elsewhere it does, and makes those of the others from it: one variable that has
+    the names of some 4,000 nodes is more than Linux starts a program with."""
     form = {"job": "{name}-{i}.{name}", "jobset": "{name}-worker-0-{i}.{name}", "trainjob": "{name}-node-0-{i}.{name}"}.get(spec.engine, "")
-    return [form.format(name=spec.name, i=i) for i in range(spec.nodes)] if form else []
+    if not form or spec.nodes == 1 or not spec.network.host_network:
+        return
+    if spec.mode in BY_NAMES:
+        yield "RANKLAUNCH_HOSTS", ",".join(form.format(name=spec.name, i=i) for i in range(spec.nodes))
+    else:
+        yield "RANKLAUNCH_MASTER_ADDR", form.format(name=spec.name, i=0)
 
 
 def table_path(spec: JobSpec) -> str:

@@ -49,12 +49,12 @@ SUFFIXES: Mapping[str, str] = {
 }
 RESERVED_BY_TRAINER = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 LABEL_VALUE = r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?"
+MOST_BYTES_OF_VARIABLE = 128 * 1024
 MOST_MODELARTS_VARIABLES, MOST_MODELARTS_NAME, MOST_MODELARTS_VALUE = 100, 8192, 4096
 
 
 def problems(spec: JobSpec) -> list[str]:
     """Every one, each with the path of the value that is wrong."""
-    of_kind = OF_EACH_KUBERNETES if spec.engine in OF_KUBERNETES else ()
     of_kind = OF_EACH_KUBERNETES if spec.engine in OF_KUBERNETES else ()
     return [problem for rule in (*COMMON, *of_kind, OF_ENGINE[spec.engine]) for problem in rule(spec)]
 
@@ -108,6 +108,15 @@ def _environment(spec: JobSpec) -> Iterator[str]:
         yield from _grace(grace, spec.lifecycle.grace_period_seconds)
 
 
+def _size(spec: JobSpec) -> Iterator[str]:
+    """Linux starts no program with a longer one."""
+    for variable in environment(spec):
+        size = len(f"{variable['name']}={variable.get('value', '')}".encode())
+        if size >= MOST_BYTES_OF_VARIABLE:
+            path = f"env.{variable['name']}" if variable["name"] in spec.env else f"nodes={spec.nodes}: {variable['name']}"
+            yield f"{path}: {size} bytes, expected fewer than {MOST_BYTES_OF_VARIABLE}, the most that Linux starts a program with"
+
+
 def _grace(text: str, period: int) -> Iterator[str]:
     try:
         if seconds(text) < period:
@@ -133,7 +142,7 @@ def _restart(spec: JobSpec) -> Iterator[str]:
         yield "restart.onEviction=restart: expected restart.maxRestarts above 0"
 
 
-COMMON = (_foreign, _program, _devices, _environment, _method, _restart)
+COMMON = (_foreign, _program, _devices, _environment, _size, _method, _restart)
 
 
 # Kubernetes

@@ -164,7 +164,6 @@ def _acjob(spec: JobSpec) -> Shape:
     retries = {"fault-retry-times": str(spec.restart.max_restarts)} if spec.restart.max_restarts else {}
     faults = {"fault-scheduling": "force" if spec.restart.on_eviction == "restart" else "off"}
     again = retries if spec.restart.on_eviction == "restart" else {}
-    again = retries if spec.restart.on_eviction == "restart" else {}
     found["object_labels"] = {**found["object_labels"], "framework": "pytorch", **faults, **again}
     return {
         **found,
