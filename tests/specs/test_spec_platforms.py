@@ -88,6 +88,17 @@ def test_pod_on_the_hosts_network_finds_its_job(kind: str, method: str, everyone
         assert (job["name"], job["attempt"], job["node_index"]) == ("llm", attempt, 1)
 
 
+@pytest.mark.parametrize("given", [{}, {"masterPort": "3333", "musterPort": "4444"}])
+def test_leaders_service_of_an_acjob_lets_through_what_node_0_listens_at(given: dict[str, str], tmp_path: Path) -> None:
+    options = [word for name, port in given.items() for word in ("--set", f"network.{name}={port}")]
+    for container in containers("acjob", "--device-kind", "npu", "--method", "torchrun", *options):
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        added = {**ASCEND, "MASTER_PORT": str(ports["ascendjob-port"])}  # the operator looks for it by its name
+        muster = planned(tmp_path, container, added, "llm-worker-0")["muster"]
+        assert {int(muster["facts"]["master_port"]), muster["port"]} == set(ports.values())
+        assert set(ports.values()) == (set(map(int, given.values())) or {2222, 18889})
+
+
 @pytest.mark.parametrize("kind", OF_KUBERNETES)
 def test_no_variable_is_longer_than_linux_allows(kind: str) -> None:
     options = {"mpijob": ("--method", "mpirun"), "acjob": ("--device-kind", "npu")}.get(kind, ())

@@ -57,9 +57,12 @@ spec:
       env:
         {{- include "ranklaunch.env" . | trim | nindent 8 }}
       {{- if eq $values.engine "acjob" }}
+      {{- /* The leader's Service lets these through alone. */}}
       ports:
         - name: ascendjob-port
-          containerPort: 2222
+          containerPort: {{ int64 ($values.network.masterPort | default 2222) }}
+        - name: muster
+          containerPort: {{ int64 ($values.network.musterPort | default 18889) }}
       {{- end }}
       {{- with include "ranklaunch.resources" . | trim }}
       resources:

@@ -252,6 +252,10 @@
 {{- end -}}
 
 {{- define "ranklaunch.validate.engine" -}}
+{{- $ports := list (.Values.network.masterPort | default 2222 | int64) (.Values.network.musterPort | default 18889 | int64) -}}
+{{- if and (eq .Values.engine "acjob") (eq (len (uniq $ports)) 1) }}
+- {{ printf "network.masterPort, network.musterPort: expected different ports, found %d for both" (index $ports 0) | toJson }}
+{{- end }}
 {{- if and (eq .Values.engine "volcano") .Values.lifecycle.deadlineSeconds .Values.restart.maxRestarts }}
 - "lifecycle.deadlineSeconds: volcano would start a job anew that is ended by it; leave it or restart.maxRestarts out"
 {{- end }}

@@ -8,6 +8,7 @@ from typing import Any
 from ranklaunch.specs.model import BY_NAMES, OF_KUBERNETES, JobSpec, Lifecycle
 
 GRACE_LEFT_S = 5  # of a pod's grace period, for ranklaunch itself to end
+MUSTER_PORT, ASCEND_PORT = 18889, 2222  # where none is given: ranklaunch's, and the Ascend Operator's for the rendezvous
 OWN_VOLUMES = ("shm", "rank-table")
 DEFAULT_RESOURCES = {"gpu": "nvidia.com/gpu", "npu": "huawei.com/Ascend910", "cpu": ""}
 TABLE_FOLDERS = {"ascend-operator": "/user/serverid/devindex/config", "cce": "/user/config", "file": "", "none": ""}
@@ -98,6 +99,13 @@ def _nodes_on_the_hosts_network(spec: JobSpec) -> Iterator[tuple[str, str]]:
         yield "RANKLAUNCH_HOSTS", ",".join(form.format(name=spec.name, i=i) for i in range(spec.nodes))
     else:
         yield "RANKLAUNCH_MASTER_ADDR", form.format(name=spec.name, i=0)
+
+
+def ports(spec: JobSpec) -> dict[str, int]:
+    """An AscendJob's leader is behind a Service that lets these through alone. The operator knows that of the rendezvous by its name."""
+    network = spec.network
+    muster = network.muster_port or MUSTER_PORT
+    return {"ascendjob-port": network.master_port or ASCEND_PORT, "muster": muster} if spec.engine == "acjob" else {}
 
 
 def table_path(spec: JobSpec) -> str:

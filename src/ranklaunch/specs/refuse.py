@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ranklaunch.settings import seconds
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import BY_MPI, OF_KUBERNETES, JobSpec
-from ranklaunch.specs.pod import DERIVED, OWN_VOLUMES, environment, flavor, launchers_alone
+from ranklaunch.specs.pod import DERIVED, OWN_VOLUMES, environment, flavor, launchers_alone, ports
 
 # What an engine has no place for, by the beginning of the values' paths.
 FOREIGN: Mapping[str, tuple[str, ...]] = {
@@ -296,6 +296,11 @@ def _acjob(spec: JobSpec) -> Iterator[str]:
         yield f"device.kind={spec.device.kind}: expected npu with acjob"
     if spec.mode in BY_MPI:
         yield f"mode={spec.mode}: an AscendJob's workers have no names by which MPI could reach them; use volcano or mpijob"
+    if spec.mode == "tensorflow":
+        yield "mode=tensorflow: an AscendJob's workers have no names by which they could reach each other; use volcano"
+    if len(set(ports(spec).values())) < len(ports(spec)):
+        taken = " and ".join(f"{port} ({name})" for name, port in ports(spec).items())
+        yield f"network.masterPort, network.musterPort: expected different ports, found {taken}"
     late = [code for code in spec.restart.no_retry_exit_codes if code >= 128]
     if spec.restart.max_restarts and late:
         yield f"restart.noRetryExitCodes={late}: an AscendJob starts anew after every code from 128; expected codes below"

@@ -30,7 +30,7 @@ def pod(spec: JobSpec, task: str = "", **more: Any) -> Shape:
         "command": COMMAND,
         "args": [common.literal(word) for word in common.program(spec)],
         "env": [_variable(each) for each in common.environment(spec, task)],
-        "ports": [{"name": "ascendjob-port", "containerPort": 2222}] if spec.engine == "acjob" else [],
+        "ports": [{"name": name, "containerPort": port} for name, port in common.ports(spec).items()],
         "resources": common.resources(spec),
         "capabilities": common.capabilities(spec),
         "mounts": common.mounts(spec),
