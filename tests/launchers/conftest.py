@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from cluster_fixtures import hosts
 from leftovers import pytest_runtest_makereport
+from pod_jobs import pods
 
-__all__ = ["hosts", "pytest_runtest_makereport"]
+__all__ = ["hosts", "pods", "pytest_runtest_makereport"]

@@ -3,61 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import engine_pods
 import helpers
 import pytest
 import spec_cases
+from engine_pods import Asked
 
 from ranklaunch.specs.model import OF_KUBERNETES
 
 pytestmark = pytest.mark.specs
 
 ASKED = ("--name", "llm", "--image", "train:1", "--nodes", "2", "--devices", "4")
-HOSTS_FILE = "10.0.0.2 {pod}.llm.ns.svc.cluster.local {pod}\n"
-VOLCANO = {"VC_TASK_INDEX": "1", "VK_TASK_INDEX": "1", "VC_WORKER_NUM": "2", "VC_WORKER_HOSTS": "llm-worker-0.llm,llm-worker-1.llm"}
-ASCEND = {
-    "MINDX_TASK_ID": "1", "MINDX_SERVER_IP": "10.0.0.2", "RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "LOCAL_RANK": "0,1,2,3",
-    "MASTER_ADDR": "10.9.9.9", "MASTER_PORT": "2222", "REPLICA_TYPE": "Worker",
-}  # fmt: skip
-INDEX = {"JOB_COMPLETION_INDEX": "1"}
-
-# kind: (options, pod of node 1, what the engine adds, platform, hosts in node order, attempt after two restarts)
-WORLDS: dict[str, tuple[tuple[str, ...], str, Mapping[str, str], str, list[str], int]] = {
-    "job": ((), "llm-1", INDEX, "indexed_job", ["llm-0.llm", "llm-1.llm"], 1),
-    "jobset": ((), "llm-worker-0-1", INDEX, "jobset", ["llm-worker-0-0.llm", "llm-worker-0-1.llm"], 3),
-    "trainjob": ((), "llm-node-0-1", INDEX, "kubeflow_trainer", ["llm-node-0-0.llm", "llm-node-0-1.llm"], 3),
-    "volcano": ((), "llm-worker-1", VOLCANO, "volcano", ["llm-worker-0.llm", "llm-worker-1.llm"], 3),
-    "acjob": (("--device-kind", "npu"), "llm-worker-0", ASCEND, "ascend_operator", ["10.9.9.9", ""], 3),
-}
+MACHINES_HOSTS_FILE = "10.0.0.7 machine-7\n"
+ATTEMPTS = {"job": 1}  # after two restarts; the others say which start it is
+PLATFORMS = {"job": "indexed_job", "trainjob": "kubeflow_trainer", "acjob": "ascend_operator"}  # the others are called as their kind
+OPTIONS = {"mpijob": ("--method", "mpirun"), "acjob": ("--device-kind", "npu")}
 
 
 def containers(kind: str, *options: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-
-    def look(value: Any) -> None:
-        if isinstance(value, dict):
-            found.extend([value] if {"command", "args", "env"} <= value.keys() else [])
-        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-            look(each)
-
     result = helpers.call("spec", kind, *ASKED, *options, "--", "train.py")
     assert result.code == 0, result.err
-    look(spec_cases.objects_in(result.out))
-    return found
+    return list(engine_pods.every_container(spec_cases.objects_in(result.out)))
 
 
-def planned(
-    folder: Path, container: dict[str, Any], added: Mapping[str, str], pod: str, mpi_hosts: str = "", hosts_file: str = HOSTS_FILE
-) -> dict[str, Any]:
+def planned(folder: Path, container: dict[str, Any], job: Asked, index: int, hosts_file: str = "", **given: str) -> dict[str, Any]:
     env = {variable["name"]: variable.get("value", "2") for variable in container["env"]}  # the other ones are counts of restarts
-    env.update(added, HOSTNAME=pod, PATH="/usr/bin:/bin")
+    env.update(engine_pods.added(job, index), PATH="/usr/bin:/bin", **given)
     root = folder / "root"
     (root / "etc" / "mpi").mkdir(parents=True, exist_ok=True)
-    (root / "etc" / "hosts").write_text(hosts_file.format(pod=pod), encoding="utf-8")
-    (root / "etc" / "mpi" / "hostfile").write_text(mpi_hosts, encoding="utf-8")
+    hosts = hosts_file or engine_pods.hosts_file(engine_pods.known_as(job, index))
+    (root / "etc" / "hosts").write_text(hosts, encoding="utf-8")
+    (root / "etc" / "mpi" / "hostfile").write_text("" if index else engine_pods.mpi_host_file(job), encoding="utf-8")
     path = folder / "env.json"
     path.write_text(json.dumps(env), encoding="utf-8")
     plan = helpers.call("plan", "--format", "json", "--env-file", str(path), "--root", str(root), *container["args"]).json
@@ -65,14 +44,19 @@ def planned(
     return dict(plan)
 
 
-@pytest.mark.parametrize("kind", WORLDS)
+def host_names(job: Asked) -> list[str]:
+    return [job.master, ""] if job.engine == "acjob" else [engine_pods.known_as(job, index) for index in range(job.pods)]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OF_KUBERNETES if kind != "mpijob"])
 def test_node_finds_its_job(kind: str, tmp_path: Path) -> None:
-    options, pod, added, platform, hosts, attempt = WORLDS[kind]
-    for container in containers(kind, *options, "--method", "torchrun"):
-        plan = planned(tmp_path, container, added, pod)
+    for container in containers(kind, *OPTIONS.get(kind, ()), "--method", "torchrun"):
+        asked = Asked(kind, "llm", 2, 4)
+        plan = planned(tmp_path, container, asked, 1)
         job = plan["job"]
-        assert (plan["platform"], plan["method"], job["name"], job["attempt"]) == (platform, "torchrun", "llm", attempt)
-        assert [(node["host"], node["slots"]) for node in job["nodes"]] == [(host, 4) for host in hosts]
+        found = (plan["platform"], plan["method"], job["name"], job["attempt"])
+        assert found == (PLATFORMS.get(kind, kind), "torchrun", "llm", ATTEMPTS.get(kind, 3))
+        assert [(node["host"], node["slots"]) for node in job["nodes"]] == [(host, 4) for host in host_names(asked)]
         assert (job["node_index"], job["accelerator"]) == (1, "npu" if kind == "acjob" else "gpu")
 
 
@@ -80,12 +64,12 @@ def test_node_finds_its_job(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("method", "everyone"), [("torchrun", False), ("deepspeed", True)])
 def test_pod_on_the_hosts_network_finds_its_job(kind: str, method: str, everyone: bool, tmp_path: Path) -> None:
     """Its HOSTNAME is the machine's there, and /etc/hosts too."""
-    _, _, added, _, hosts, attempt = WORLDS[kind]
-    options = ("--method", method, "--set", "network.hostNetwork=true")
-    for container in containers(kind, *options):
-        job = planned(tmp_path, container, added, "machine-7", hosts_file="10.0.0.7 machine-7\n")["job"]
+    asked = Asked(kind, "llm", 2, 4)
+    hosts = host_names(asked)
+    for container in containers(kind, "--method", method, "--set", "network.hostNetwork=true"):
+        job = planned(tmp_path, container, asked, 1, MACHINES_HOSTS_FILE, HOSTNAME="machine-7")["job"]
         assert [node["host"] for node in job["nodes"]] == (hosts if everyone else [hosts[0], ""])
-        assert (job["name"], job["attempt"], job["node_index"]) == ("llm", attempt, 1)
+        assert (job["name"], job["attempt"], job["node_index"]) == ("llm", ATTEMPTS.get(kind, 3), 1)
 
 
 @pytest.mark.parametrize("given", [{}, {"masterPort": "3333", "musterPort": "4444"}])
@@ -93,16 +77,15 @@ def test_leaders_service_of_an_acjob_lets_through_what_node_0_listens_at(given: 
     options = [word for name, port in given.items() for word in ("--set", f"network.{name}={port}")]
     for container in containers("acjob", "--device-kind", "npu", "--method", "torchrun", *options):
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        added = {**ASCEND, "MASTER_PORT": str(ports["ascendjob-port"])}  # the operator looks for it by its name
-        muster = planned(tmp_path, container, added, "llm-worker-0")["muster"]
+        by_name = str(ports["ascendjob-port"])  # as the operator looks for it
+        muster = planned(tmp_path, container, Asked("acjob", "llm", 2, 4), 1, MASTER_PORT=by_name)["muster"]
         assert {int(muster["facts"]["master_port"]), muster["port"]} == set(ports.values())
         assert set(ports.values()) == (set(map(int, given.values())) or {2222, 18889})
 
 
 @pytest.mark.parametrize("kind", OF_KUBERNETES)
 def test_no_variable_is_longer_than_linux_allows(kind: str) -> None:
-    options = {"mpijob": ("--method", "mpirun"), "acjob": ("--device-kind", "npu")}.get(kind, ())
-    for container in containers(kind, *options, "--nodes", "100000"):
+    for container in containers(kind, *OPTIONS.get(kind, ()), "--nodes", "100000"):
         assert max(len(variable.get("value", "")) for variable in container["env"]) < 100
 
 
@@ -118,12 +101,9 @@ def test_too_many_names_for_one_variable_are_refused() -> None:
 def test_launcher_and_worker_of_an_mpijob_agree(with_ranks: bool, tmp_path: Path) -> None:
     option = f"mpi.launcherAsWorker={str(with_ranks).lower()}"
     pods = containers("mpijob", "--method", "mpirun", "--set", option)
-    workers = ["worker-0"] if with_ranks else ["worker-0", "worker-1"]
-    listed = ["launcher", *workers] if with_ranks else workers
-    file = "".join(f"llm-{name}.llm.ns.svc slots=4\n" for name in listed)
-    launcher = planned(tmp_path, pods[0], {"K_MPI_JOB_ROLE": "launcher"}, "llm-launcher", file)
-    worker = planned(tmp_path, pods[1], {"K_MPI_JOB_ROLE": "worker"}, "llm-worker-0")
+    asked = Asked("mpijob", "llm", 2, 4, with_ranks)
+    launcher, worker = (planned(tmp_path, pods[index], asked, index) for index in (0, 1))
     assert launcher["job"]["nodes"] == worker["job"]["nodes"]
-    assert [node["host"] for node in worker["job"]["nodes"]] == [f"llm-{name}.llm" for name in ("launcher", *workers)]
+    assert [node["host"] for node in worker["job"]["nodes"]] == host_names(asked)
     assert [plan["job"]["node_index"] for plan in (launcher, worker)] == [0, 1]
     assert launcher["job"]["world_size"] == 8

@@ -1,0 +1,115 @@
+"""What each engine's controller adds to the pods of a job that is rendered: their names, variables and files. A model of what is documented
+and seen of them, for these tests have no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Object = dict[str, Any]
+
+
+class Asked(NamedTuple):
+    """master: the address of an AscendJob's leader. torch: the runtime of a TrainJob has mlPolicy torch."""
+
+    engine: str
+    name: str
+    nodes: int
+    slots: int
+    launcher_has_ranks: bool = True
+    ps: int = 0
+    master: str = "10.9.9.9"
+    torch: bool = False
+
+    @property
+    def pods(self) -> int:
+        return self.nodes + (self.engine == "mpijob" and not self.launcher_has_ranks)
+
+
+def of_pods(objects: Sequence[Object], asked: Asked) -> list[Object]:
+    """What each pod's container is made from, in node order."""
+    found = list(every_container(objects))
+    leader = found[0] if asked.engine in ("mpijob", "acjob") else found[-1]  # of a TrainJob and its runtime, the former's counts
+    return [found[-1] if index else leader for index in range(asked.pods)]
+
+
+def every_container(value: object) -> Iterator[Object]:
+    if isinstance(value, dict) and {"command", "args", "env"} <= value.keys():
+        yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
+        yield from every_container(each)
+
+
+_OF_LATER = {
+    "volcano": "{name}-worker-{i}", "jobset": "{name}-worker-0-{i}", "job": "{name}-{i}", "trainjob": "{name}-node-0-{i}",
+    "mpijob": "{name}-worker-{before}", "acjob": "{name}-worker-{before}",
+}  # fmt: skip
+_OF_FIRST = {"mpijob": "{name}-launcher", "acjob": "{name}-master-0"}
+
+
+def host_name(asked: Asked, index: int) -> str:
+    """Of a pod, in node order."""
+    form = _OF_LATER[asked.engine] if index else _OF_FIRST.get(asked.engine, _OF_LATER[asked.engine])
+    return form.format(name=asked.name, i=index, before=index - 1)
+
+
+def known_as(asked: Asked, index: int) -> str:
+    """By the pods of its namespace; an AscendJob's are known to nobody."""
+    name = host_name(asked, index)
+    return name if asked.engine == "acjob" else f"{name}.{asked.name}"
+
+
+def added(asked: Asked, index: int) -> dict[str, str]:
+    """To the environment of a pod's container."""
+    own = {
+        "volcano": _volcano, "jobset": _indexed, "job": _indexed, "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
+    }[asked.engine]  # fmt: skip
+    return {"HOSTNAME": host_name(asked, index), **own(asked, index)}
+
+
+def _volcano(asked: Asked, index: int) -> Mapping[str, str]:
+    """By its plugins env and svc."""
+    tasks = {task: count for task, count in (("worker", asked.nodes), ("ps", asked.ps)) if count}
+    hosts = {task: [f"{asked.name}-{task}-{i}.{asked.name}" for i in range(count)] for task, count in tasks.items()}
+    lists = {f"VC_{task.upper()}_HOSTS": ",".join(names) for task, names in hosts.items()}
+    counts = {f"VC_{task.upper()}_NUM": str(len(names)) for task, names in hosts.items()}
+    return {"VC_TASK_INDEX": str(index), "VK_TASK_INDEX": str(index), **lists, **counts}
+
+
+def _indexed(asked: Asked, index: int) -> Mapping[str, str]:
+    return {"JOB_COMPLETION_INDEX": str(index)}
+
+
+def _trainjob(asked: Asked, index: int) -> Mapping[str, str]:
+    place = {"JOB_COMPLETION_INDEX": str(index)}
+    if not asked.torch:
+        return place
+    master = {"PET_MASTER_ADDR": known_as(asked, 0), "PET_MASTER_PORT": "29500"}
+    counts = {"PET_NNODES": str(asked.nodes), "PET_NPROC_PER_NODE": str(asked.slots)}
+    return {**place, **master, **counts, "PET_NODE_RANK": str(index)}
+
+
+def _mpijob(asked: Asked, index: int) -> Mapping[str, str]:
+    if index:
+        return {"K_MPI_JOB_ROLE": "worker"}
+    mpi = {"keep_fqdn_hostnames": "true", "default_hostfile": "/etc/mpi/hostfile", "set_default_slots": str(asked.slots)}
+    return {"K_MPI_JOB_ROLE": "launcher", **{f"OMPI_MCA_orte_{name}": value for name, value in mpi.items()}}
+
+
+def mpi_host_file(asked: Asked, namespace: str = "default") -> str:
+    """/etc/mpi/hostfile of an MPIJob's launcher."""
+    names = [known_as(asked, index) for index in range(asked.pods)][asked.pods - asked.nodes :]
+    return "".join(f"{name}.{namespace}.svc slots={asked.slots}\n" for name in names)
+
+
+def hosts_file(host: str, namespace: str = "default") -> str:
+    """The line that kubelet writes into a pod's /etc/hosts. host: as known_as has it."""
+    return f"10.0.0.2\t{host}.{namespace}.svc.cluster.local\t{host.partition('.')[0]}\n"
+
+
+def _acjob(asked: Asked, index: int) -> Mapping[str, str]:
+    """To a job of framework pytorch, as what is rendered is."""
+    devices = ",".join(map(str, range(asked.slots)))
+    world = {"WORLD_SIZE": str(asked.nodes * asked.slots), "LOCAL_WORLD_SIZE": str(asked.slots), "LOCAL_RANK": devices}
+    task = {"MINDX_TASK_ID": "6f1f0c52", "MINDX_SERVER_IP": "10.0.0.2", "REPLICA_TYPE": "Worker" if index else "Master"}
+    return {**world, **task, "RANK": str(index), "MASTER_ADDR": asked.master, "MASTER_PORT": "2222"}

@@ -1,0 +1,154 @@
+"""What `ranklaunch spec` writes, for real: each pod's container with what its engine adds, as ranklaunch on a host, and what the engine
+would do after its end."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import engine_pods
+import helpers
+import pytest
+import spec_cases
+from engine_pods import Asked, Object
+from pod_jobs import MakePods, Pods, needs_mpi
+
+pytestmark = pytest.mark.launchers
+
+BY_TORCH = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+one = torch.ones(1)
+dist.all_reduce(one)
+print("place", os.environ["RANK"], "sum", int(one), flush=True)
+dist.destroy_process_group()
+"""
+BY_MPI = """
+from mpi4py import MPI
+print("place", MPI.COMM_WORLD.rank, "sum", MPI.COMM_WORLD.allreduce(1), flush=True)
+"""
+BY_MINDSPORE = """
+import mindspore as ms, numpy as np
+from mindspore import ops
+from mindspore.communication import get_rank, init, release
+ms.set_device("CPU")
+ms.set_context(mode=ms.PYNATIVE_MODE)
+init("mccl")
+total = ops.AllReduce()(ms.Tensor(np.ones(1, np.float32)))
+print("place", get_rank(), "sum", int(total.asnumpy()[0]), flush=True)
+release()
+"""
+FAILS = """
+import os, sys, time
+if os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK")) == "3":
+    sys.exit(int(sys.argv[1]))
+time.sleep(600)
+"""
+CPU = ("--device-kind", "cpu")
+RETRIES = ("--max-restarts", "2")
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "volcano": (*CPU, *RETRIES), "jobset": (*CPU, *RETRIES), "job": CPU, "trainjob": (*CPU, *RETRIES),
+    "trainjob-torch": (*CPU, "--set", "trainer.runtime=torch-distributed"), "mpijob": CPU, "acjob": ("--device-kind", "npu", *RETRIES),
+}  # fmt: skip
+METHODS = {"volcano": "torchrun", "jobset": "torchrun", "job": "spawn", "trainjob": "spawn", "trainjob-torch": "auto", "acjob": "msrun"}
+# Whether the whole job starts anew after an exit code, as docs/specs.md has it.
+AGAIN = {
+    "volcano": {5: True, 78: False, 143: True}, "jobset": {5: True, 78: False, 143: True}, "job": {5: False, 78: False, 143: False},
+    "trainjob": {5: True, 78: False, 143: True}, "mpijob": {5: False, 78: False, 143: False}, "acjob": {5: False, 78: False, 143: True},
+}  # fmt: skip
+needs_msrun = pytest.mark.skipif(not shutil.which("msrun", path=str(Path(sys.executable).parent)), reason="needs MindSpore")
+MARKS = {"mpijob": [needs_mpi], "acjob": [needs_msrun]}
+every_kind = pytest.mark.parametrize("kind", [pytest.param(kind, marks=MARKS.get(kind, [])) for kind in OPTIONS])
+
+
+def rendered(kind: str, method: str, *program: object) -> list[Object]:
+    options = ("--name", "llm", "--image", "train:1", "--nodes", "2", "--devices", "2", "--method", method, *OPTIONS[kind])
+    result = helpers.call("spec", kind.partition("-")[0], *options, "--", *map(str, program))
+    assert result.code == 0, result.err
+    return spec_cases.objects_in(result.out)
+
+
+def asked(kind: str) -> Asked:
+    return Asked(kind.partition("-")[0], "llm", 2, 2, torch=kind == "trainjob-torch")
+
+
+def started(make: MakePods, kind: str, objects: list[Object]) -> Pods:
+    """Each pod's container, on a host that is called as the pod is. An AscendJob's leader has its own address in place of a Service's."""
+    job_asked = asked(kind)
+    job = make(*(engine_pods.known_as(job_asked, index) for index in range(job_asked.pods)))
+    job_asked = job_asked._replace(master=job.hosts[0].address)
+    if job_asked.engine == "mpijob":
+        job.has_file(0, "etc/mpi/hostfile", engine_pods.mpi_host_file(job_asked))
+    containers = engine_pods.of_pods(objects, job_asked)
+    assert all(container["command"] == ["ranklaunch", "run", "--"] for container in containers)
+    assert len({tuple(container["args"]) for container in containers}) == 1
+    envs = [{**told(container), **engine_pods.added(job_asked, index)} for index, container in enumerate(containers)]
+    job.launch(envs, *containers[0]["args"])
+    return job
+
+
+def told(container: Object) -> dict[str, str]:
+    """As kubelet makes it; a count that a fieldRef reads is 0 at the first start."""
+    return {each["name"]: each.get("value", "0") for each in container["env"]}
+
+
+@every_kind
+def test_pods_train_together(pods: MakePods, tmp_path: Path, kind: str) -> None:
+    program = tmp_path / "train.py"
+    program.write_text({"mpijob": BY_MPI, "acjob": BY_MINDSPORE}.get(kind, BY_TORCH))
+    job = started(pods, kind, rendered(kind, METHODS.get(kind, "mpirun"), program))
+    job.end(0)
+    assert job.places() == [f"{rank} sum 4" for rank in range(4)]
+
+
+@every_kind
+@pytest.mark.parametrize("code", [5, 78])
+def test_pods_end_as_the_first_failing_rank_does(pods: MakePods, tmp_path: Path, kind: str, code: int) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(FAILS)
+    objects = rendered(kind, "mpirun" if kind == "mpijob" else "spawn", program, code)
+    culprit = started(pods, kind, objects).end(code)["culprit"]
+    assert (culprit["node"], culprit["rank"]) == (1, 3)
+
+
+@pytest.mark.parametrize("kind", AGAIN)
+def test_engine_starts_anew_after_the_codes_that_the_page_says(kind: str) -> None:
+    objects = rendered(kind, "mpirun" if kind == "mpijob" else "spawn", "train.py")
+    assert {code: starts_anew(kind, objects, code) for code in AGAIN[kind]} == AGAIN[kind]
+
+
+def starts_anew(kind: str, objects: list[Object], code: int) -> bool:
+    """Whether the engine starts all pods anew after one of them has ended with this code. Pods never start alone: each says Never."""
+    spec = objects[-1]["spec"]
+    assert set(re.findall("'restartPolicy': '([A-Za-z]+)'", str(objects))) <= {"Never", "ExitCode"}
+    if kind == "volcano":  # the first policy that fits; a failing pod is event and code in one
+        fitting = (each for each in spec["policies"] if each.get("exitCode") == code or each.get("event") == "PodFailed")
+        return bool(next(fitting)["action"] == "RestartJob" and spec["maxRetry"] > 1)
+    if kind == "acjob":
+        by_code = {role["restartPolicy"] for role in spec["replicaSpecs"].values()} == {"ExitCode"}
+        return bool(by_code and code >= 128 and spec["runPolicy"]["backoffLimit"])
+    if kind == "mpijob":
+        return bool(spec["runPolicy"]["backoffLimit"])
+    if kind == "job":
+        return not failed(spec, code)
+    return jobset_again(spec if kind == "jobset" else objects[0]["spec"]["template"]["spec"], code)
+
+
+def failed(job: Object, code: int) -> str:
+    """The reason with which the Job ends: a rule's, or that it may fail no more often."""
+    rules = [rule for rule in job["podFailurePolicy"]["rules"] if code in rule.get("onExitCodes", {}).get("values", [])]
+    names = {each["name"] for each in job["template"]["spec"]["containers"]}
+    if rules and rules[0]["action"] == "FailJob" and rules[0]["onExitCodes"]["containerName"] in names:
+        return "PodFailurePolicy"
+    return "" if job["backoffLimit"] else "BackoffLimitExceeded"
+
+
+def jobset_again(jobset: Mapping[str, Any], code: int) -> bool:
+    reason = failed(jobset["replicatedJobs"][0]["template"]["spec"], code)
+    policy = jobset["failurePolicy"]
+    rule = next((rule for rule in policy.get("rules", []) if reason in rule["onJobFailureReasons"]), {"action": "RestartJobSet"})
+    return bool(rule["action"] == "RestartJobSet" and policy["maxRestarts"])

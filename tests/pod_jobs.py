@@ -1,0 +1,71 @@
+"""Jobs of Kubernetes' engines on several hosts: each host is a pod, with the name and the files that its engine gives it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from cluster_hosts import Hosts
+from launcher_jobs import LauncherJob, Node
+from supervise_helpers import RANKLAUNCH
+
+needs_mpi = pytest.mark.skipif(
+    not shutil.which("mpirun") or not shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin"),
+    reason="needs mpirun of Open MPI, and OpenSSH's server",
+)
+
+
+class Pods(LauncherJob):
+    """A job of which each host is a pod: it has a name in the cluster's DNS, and files of its own below a folder."""
+
+    def __init__(self, made: Hosts, folder: Path, names: Sequence[str]) -> None:
+        super().__init__(made, folder, "")
+        self.hosts, self.names = list(made), list(names)
+        for host, name in zip(self.hosts, names):
+            made.name(None, name, host)
+            full = f"{name}.default.svc.cluster.local"
+            self.has_file(host.index, "etc/hosts", f"127.0.0.1\tlocalhost\n{host.address}\t{full}\t{name.partition('.')[0]}\n")
+
+    def has_file(self, node: int, path: str, text: str) -> None:
+        file = self.folder / f"root{node}" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def launch(self, envs: Sequence[Mapping[str, str]], *words: object) -> None:
+        (self.folder / "run").mkdir(exist_ok=True)
+        for host, name, env in zip(self.hosts, self.names, envs):
+            logs = self.folder / host.name
+            logs.mkdir(exist_ok=True)
+            given = self._environment(host)
+            for of_nobody in ("RANKLAUNCH_HOSTS", "RANKLAUNCH_NODE"):
+                del given[of_nobody]
+            given.update({"HOSTNAME": name.partition(".")[0], "RANKLAUNCH_RUN_DIR": str(self.folder / "run"), **env})
+            options = ("--root", self.folder / f"root{host.index}", "--python", sys.executable, "--grace-s", 5, "--log-dir", logs)
+            with open(logs / "out", "wb") as out, open(logs / "err", "wb") as err:
+                popen = host.popen(
+                    [*RANKLAUNCH, "run", *options, "--", *words],
+                    env=given,
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                )
+            self.nodes.append(Node(host, popen, logs))
+
+    def places(self) -> list[str]:
+        """What all ranks have said, in the order of the ranks."""
+        lines = [line for node in self.nodes for line in node.out.splitlines() if "place " in line]
+        return sorted(line[line.index("place ") + len("place ") :] for line in lines)
+
+
+MakePods = Callable[..., Pods]
+
+
+@pytest.fixture
+def pods(hosts: Callable[..., Hosts], tmp_path: Path) -> MakePods:
+    return lambda *names: Pods(hosts(len(names)), tmp_path, names)
