@@ -106,6 +106,7 @@ BY_TEMPLATE = [
     Bad("network.sshPort", {"network": {"hostNetwork": True, "sshPort": 22}}),
     set_to(80, "network.masterPort"),
     Bad("network.musterPort", {"network": {"masterPort": 29500, "musterPort": 29500}}),
+    set_to(True, "network.hostNetwork", "mpijob-mpi-gpu"),
     set_to(2222, "network.musterPort", "acjob-msrun-npu"),
     set_to(18889, "network.masterPort", "acjob-msrun-npu"),
     Bad("volumes", {"volumes": [{"name": "shm", "emptyDir": {}}], "volumeMounts": []}),

@@ -42,6 +42,7 @@ VARIATIONS: list[tuple[str, Object]] = [
     ("trainjob-torchrun-gpu", {"scheduling": {"queue": "research"}, "lifecycle": {"deadlineSeconds": 60}}),
     ("trainjob-auto-gpu", {"mode": "spawn", "scheduling": {"kueueQueue": "research"}}),
     ("mpijob-mpi-gpu", {"nodes": 1, "scheduling": {"queue": "research", "priorityClass": "high", "kueueQueue": "a"}}),
+    ("mpijob-mpi-gpu", {"nodes": 1, "mpi": {"launcherAsWorker": True}, "network": {"hostNetwork": True}}),
     ("mpijob-mpi-gpu", {"device": {"kind": "cpu"}, "devicesPerNode": 0, "mode": "horovod"}),
     ("acjob-msrun-npu", {"nodes": 1, "restart": {"onEviction": "restart"}, "lifecycle": {"ttlSeconds": 0, "deadlineSeconds": 60}}),
     ("acjob-ranktable-npu", {"rankTable": {"configMapName": "rings-config-demo"}, "scheduling": {"minAvailable": 1}}),

@@ -72,6 +72,14 @@ def test_pod_on_the_hosts_network_finds_its_job(kind: str, method: str, everyone
         assert (job["name"], job["attempt"], job["node_index"]) == ("llm", ATTEMPTS.get(kind, 3), 1)
 
 
+@pytest.mark.parametrize(("kind", "index"), [("volcano", 0), ("volcano", 1), ("acjob", 0), ("acjob", 1)])
+def test_engine_tells_a_pod_on_the_hosts_network_its_job(kind: str, index: int, tmp_path: Path) -> None:
+    asked = Asked(kind, "llm", 2, 4)
+    for container in containers(kind, *OPTIONS.get(kind, ()), "--method", "torchrun", "--set", "network.hostNetwork=true"):
+        job = planned(tmp_path, container, asked, index, MACHINES_HOSTS_FILE, HOSTNAME="machine-7")["job"]
+        assert ([node["host"] for node in job["nodes"]], job["node_index"]) == (host_names(asked), index)
+
+
 @pytest.mark.parametrize("given", [{}, {"masterPort": "3333", "musterPort": "4444"}])
 def test_leaders_service_of_an_acjob_lets_through_what_node_0_listens_at(given: dict[str, str], tmp_path: Path) -> None:
     options = [word for name, port in given.items() for word in ("--set", f"network.{name}={port}")]

@@ -256,6 +256,10 @@
 {{- if and (eq .Values.engine "acjob") (eq (len (uniq $ports)) 1) }}
 - {{ printf "network.masterPort, network.musterPort: expected different ports, found %d for both" (index $ports 0) | toJson }}
 {{- end }}
+{{- $pods := add .Values.nodes (include "ranklaunch.launchersAlone" .) -}}
+{{- if and (eq .Values.engine "mpijob") .Values.network.hostNetwork (gt (int $pods) 1) }}
+- "network.hostNetwork: there an MPIJob's worker has no name, by which alone it knows which one it is; use engine volcano or jobset"
+{{- end }}
 {{- if and (eq .Values.engine "volcano") .Values.lifecycle.deadlineSeconds .Values.restart.maxRestarts }}
 - "lifecycle.deadlineSeconds: volcano would start a job anew that is ended by it; leave it or restart.maxRestarts out"
 {{- end }}
