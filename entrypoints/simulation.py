@@ -215,10 +215,12 @@ def rank_table(cluster: Cluster) -> str:
 
 
 def _self() -> tuple[str, ...]:
-    """This very program. By its script where there is one: -m would let modules in the user's folder hide those of Python."""
+    """This very program. By its script where there is one: -m would let modules in the user's folder hide those of Python. Where this
+    one is kept from PYTHONPATH and the like, so are those."""
+    python = (sys.executable, "-I") if sys.flags.isolated else (sys.executable,)
     script = os.path.abspath(sys.argv[0])
     by_script = os.path.basename(script) == "ranklaunch" and os.path.isfile(script)
-    return (sys.executable, script) if by_script else (sys.executable, "-m", "ranklaunch")
+    return (*python, script) if by_script else (*python, "-m", "ranklaunch")
 
 
 def _passed_on(given: options.Given) -> list[str]:
