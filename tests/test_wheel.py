@@ -258,6 +258,8 @@ def test_source_distribution_holds_the_tests_and_no_link(sdist: Path, unpacked: 
         there = {path.relative_to(unpacked) for path in (unpacked / folder).rglob("*") if path.is_file()}
         here = {path.relative_to(helpers.ROOT) for path in (helpers.ROOT / folder).rglob("*") if path.is_file()}
         assert {path for path in here if "__pycache__" not in path.parts} == there
+    containers = {path.name for path in (unpacked / "containers").iterdir()}
+    assert containers == {"README.md", "ascend.Dockerfile", "cpu.Dockerfile", "gpu.Dockerfile", "install.sh"}
 
 
 def test_wheel_runs_where_nothing_else_of_ours_is(wheel: Path, tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+# ranklaunch in an image that trains on NVIDIA GPUs. README.md in this folder says how to build it:
+#
+#     docker build -f containers/gpu.Dockerfile -t train:gpu containers
+#
+# BASE is yours to choose: the image that has your program's packages, such as one of pytorch/pytorch (x86_64). This one has CUDA and cuDNN
+# alone, for x86_64 and aarch64. The driver is the host's; NVIDIA's container runtime brings it in.
+ARG BASE=nvidia/cuda:12.8.0-cudnn-runtime-ubuntu22.04
+FROM ${BASE}
+
+# The Python that ranklaunch's own environment is made of: 3.9 or newer, of this image, with venv.
+ARG PYTHON=python3
+
+# Some images end as another user.
+USER root
+
+# sshd and ssh: for method mpirun, and for deepspeed where its runner is asked for. Nothing starts sshd but ranklaunch, for a job, with keys
+# and settings of that job's own. So no host key stays: whoever had the image would have it. numactl: for binding ranks to memory; optional.
+# python3-venv: Ubuntu's Python, where BASE has none or one that lacks venv. If your program has its own, that one stays first on PATH.
+RUN apt-get update \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends openssh-client openssh-server numactl python3-venv \
+ && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*
+
+# The user that ModelArts expects: ma-user, uid 1000, gid 100. Ubuntu 24.04 has another user of that number. The password `*` fits nothing;
+# a locked account (`!`) would be refused by sshd even with the right key.
+RUN if taken=$(getent passwd 1000); then userdel "${taken%%:*}"; fi \
+ && useradd --create-home --home-dir /home/ma-user --shell /bin/bash --uid 1000 --gid 100 --password '*' ma-user
+
+COPY install.sh wheels /tmp/ranklaunch/
+RUN sh /tmp/ranklaunch/install.sh --python "$PYTHON" /tmp/ranklaunch \
+ && rm -rf /tmp/ranklaunch
+
+# A number: Kubernetes cannot see that a name is not root's. Without a group, so that all groups of the user count.
+USER 1000
+WORKDIR /home/ma-user
+
+# ranklaunch is PID 1: it passes signals on, reaps what is left to it, and when it ends the kernel ends the rest. An init such as tini
+# in front of it would only hide its signals and exit code.
+ENTRYPOINT ["ranklaunch", "run"]

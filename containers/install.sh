@@ -1,0 +1,102 @@
+#!/bin/sh
+# Installs ranklaunch into an environment of its own and puts its command on PATH. Every Dockerfile here runs it; any image's may.
+#
+#     sh install.sh [--python PYTHON] [--prefix FOLDER] [--bin FOLDER] SOURCE
+#
+# SOURCE: ranklaunch's wheel, a folder with it, or a checkout. Where wheels of Jinja2 and MarkupSafe lie beside ranklaunch's, no network is
+# needed; else pip gets these two from its index. PYTHON (python3) is 3.9 or newer and can make virtual environments. Without root rights,
+# give folders that you may write.
+set -eu
+
+PYTHON=python3
+PREFIX=/opt/ranklaunch
+BIN=/usr/local/bin
+
+main() {
+    read_words "$@"
+    check_python
+    check_folders
+    make_environment
+    write_command
+    try_it
+}
+
+stop() {
+    echo "install.sh: $1" >&2
+    exit 1
+}
+
+read_words() {
+    while [ $# -gt 1 ]; do
+        case $1 in
+        --python) PYTHON=$2 ;;
+        --prefix) PREFIX=$2 ;;
+        --bin) BIN=$2 ;;
+        *) stop "$1: expected --python, --prefix or --bin, and then a wheel or a folder" ;;
+        esac
+        shift 2
+    done
+    [ $# -eq 1 ] || stop "expected a wheel of ranklaunch, a folder with one, or a checkout"
+    find_source "$1"
+}
+
+find_source() {
+    [ -e "$1" ] || stop "$1: there is no such file or folder"
+    case $1 in
+    *.whl) SOURCE=$1 ;;
+    *) SOURCE=$(first_of "$1"/ranklaunch-*.whl) || SOURCE=$1 ;;
+    esac
+    [ -f "$SOURCE" ] || [ -f "$SOURCE/pyproject.toml" ] || stop "$1: expected ranklaunch-*.whl or pyproject.toml in it"
+    BESIDE=$(dirname "$SOURCE")
+}
+
+first_of() {
+    [ -e "$1" ] && echo "$1"
+}
+
+check_python() {
+    command -v "$PYTHON" >/dev/null || stop "$PYTHON: not found; name the Python by --python"
+    "$PYTHON" -I -c 'import sys; sys.exit(sys.version_info < (3, 9))' ||
+        stop "$PYTHON: too old, or broken; ranklaunch needs Python 3.9 or newer"
+    "$PYTHON" -I -c 'import ensurepip, venv' 2>/dev/null ||
+        stop "$PYTHON cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv"
+}
+
+check_folders() {
+    case $PREFIX in /*) ;; *) stop "--prefix $PREFIX: expected an absolute path" ;; esac
+    case $PREFIX in *[!A-Za-z0-9/._+-]*) stop "--prefix $PREFIX: only letters, digits and /._+- can stand in a script's first line" ;; esac
+    mkdir -p "$PREFIX" "$BIN" || stop "choose folders that you may write: --prefix, --bin"
+}
+
+# Everyone may read it, whatever the umask is: the container's user is rarely the one that installs. -I: variables and folders that are
+# meant for the training program's Python are not for this one. Settings of pip's index and proxies count, those of its target do not.
+make_environment() {
+    umask 022
+    unset PIP_TARGET PIP_PREFIX PIP_ROOT
+    "$PYTHON" -I -m venv --clear "$PREFIX"
+    set -- "$SOURCE"
+    if first_of "$BESIDE"/[Jj]inja2-*.whl >/dev/null && first_of "$BESIDE"/[Mm]arkup[Ss]afe-*.whl >/dev/null; then
+        set -- --no-index --find-links "$BESIDE" "$@"
+    fi
+    PIP_USER=0 "$PREFIX/bin/python" -I -m pip install --no-cache-dir --disable-pip-version-check --quiet "$@"
+}
+
+# Not the script that pip makes: that one would follow PYTHONPATH and PYTHONHOME, in which a program's packages hide ranklaunch's. The
+# variables themselves stay in the environment, for the ranks. The kernel starts Python by this first line: no shell stands between.
+write_command() {
+    printf '#!%s/bin/python -I\n' "$PREFIX" >"$PREFIX/bin/ranklaunch"
+    cat >>"$PREFIX/bin/ranklaunch" <<'END'
+from ranklaunch.entrypoints.main import script
+
+script()
+END
+    chmod 755 "$PREFIX/bin/ranklaunch"
+    ln -sf "$PREFIX/bin/ranklaunch" "$BIN/ranklaunch"
+}
+
+try_it() {
+    "$PREFIX/bin/python" -I -c 'import jinja2' || stop "Jinja2 does not load in $PREFIX: see above"
+    "$BIN/ranklaunch" --version || stop "$BIN/ranklaunch does not start: see above"
+}
+
+main "$@"

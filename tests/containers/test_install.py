@@ -1,0 +1,54 @@
+"""containers/install.sh by itself: without root's folders, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import container_images
+import container_roots
+import pytest
+
+from ranklaunch import __version__
+
+pytestmark = [pytest.mark.processes, pytest.mark.launchers]
+
+
+def install(*words: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = ["sh", str(container_images.CONTAINERS / "install.sh"), *map(str, words)]
+    return subprocess.run(command, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=600, check=False)
+
+
+def test_installs_where_it_is_told(tmp_path: Path) -> None:
+    """Two times: the second takes the first one's place. What pip and Python are told for others changes nothing."""
+    container_roots.own_wheel(tmp_path)
+    folders = ("--python", sys.executable, "--prefix", tmp_path / "own", "--bin", tmp_path / "bin")
+    others = {"PIP_TARGET": str(tmp_path / "elsewhere"), "PIP_USER": "1", "PYTHONPATH": str(tmp_path)}
+    (tmp_path / "venv.py").write_text("raise SystemExit('venv of PYTHONPATH')\n")
+    for _ in range(2):
+        done = install(*folders, tmp_path, env=others)
+        assert (done.returncode, done.stdout) == (0, f"ranklaunch {__version__}\n"), done.stderr
+    assert (tmp_path / "bin/ranklaunch").resolve() == tmp_path / "own/bin/ranklaunch"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "expected a wheel"),
+        (("/nowhere",), "/nowhere: there is no such file or folder"),
+        (("/usr",), "/usr: expected ranklaunch-*.whl or pyproject.toml in it"),
+        (("--pyton", "python3", "."), "--pyton: expected --python, --prefix or --bin"),
+        (("--python", "no-python", container_images.CONTAINERS.parent), "no-python: not found"),
+        (("--python", "false", container_images.CONTAINERS.parent), "false: too old, or broken"),
+        (("--python", sys.executable, "--prefix", "own", container_images.CONTAINERS.parent), "--prefix own: expected an absolute path"),
+        (("--python", sys.executable, "--prefix", "/a b", container_images.CONTAINERS.parent), "--prefix /a b: only letters"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_says_what_is_wrong(words: tuple[object, ...], said: str) -> None:
+    done = install(*words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr
