@@ -4,6 +4,7 @@ with a read-only root, uid 1000 and no capabilities, in the layout of ModelArts.
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Callable
 
@@ -15,7 +16,8 @@ from supervise_helpers import check_end, needs_root
 
 from ranklaunch import __version__
 
-pytestmark = [pytest.mark.processes, pytest.mark.launchers, needs_root]
+needs_debootstrap = pytest.mark.skipif(not shutil.which("debootstrap"), reason="needs debootstrap, which is a package of Debian and Ubuntu")
+pytestmark = [pytest.mark.processes, pytest.mark.launchers, needs_root, needs_debootstrap]
 
 AT_WORK = """
 import os, sys, time
