@@ -42,6 +42,10 @@ class Host(Protocol):
         """Whether the ranks have been told to end."""
         ...
 
+    def carried(self) -> list[tree.Identity]:
+        """Ranks that came here through a service."""
+        ...
+
     def fail(self, ending: Ending) -> None: ...
     def on_finish(self, finish: Finish) -> None: ...
 
@@ -177,9 +181,10 @@ class Launchers:
             self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child, alone_since))
 
     def _tell_ranks(self, child: Child) -> None:
-        """DeepSpeed tells one after the other, and waits 30 s for each."""
+        """DeepSpeed tells one after the other, and waits 30 s for each; from node 0 it waits for the other nodes' without a word."""
         if child.alive and not self._host.ending:
-            for target in tree.generation(child.identity.pid, child.process.ranks_below):
+            ranks = self._host.carried() if child.process.carriers else tree.generation(child.identity.pid, child.process.ranks_below)
+            for target in ranks:
                 tree.send(target, signal.SIGTERM)
 
     def _kill_ranks(self, child: Child) -> None:

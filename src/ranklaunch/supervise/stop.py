@@ -53,7 +53,7 @@ class Stopper:
         self.begun = True
         for child in self._leaders():
             _signal(child, number)
-        for rank in self._carried():
+        for rank in self.carried():
             tree.send(rank, number)
         self._look_at_deaf()
         self._timers.append(self._loop.after(self._grace_s * LEADERS_SHARE, self.tell_all))
@@ -102,7 +102,7 @@ class Stopper:
         if deaf or self._carrying:
             self._timers.append(self._loop.after(DEAF_S, self._look_at_deaf))
 
-    def _carried(self) -> list[tree.Identity]:
+    def carried(self) -> list[tree.Identity]:
         """Ranks that came here through a service: another node's mpirun has started them."""
         carriers = [name for child in self._helpers() for name in child.process.carriers]
         leaders = {child.identity for child in self._leaders()}

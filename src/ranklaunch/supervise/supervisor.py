@@ -416,6 +416,9 @@ class Supervisor:
     def stopping(self) -> bool:
         return self._stopper.begun
 
+    def carried(self) -> list[tree.Identity]:
+        return self._stopper.carried()
+
     def on_finish(self, finish: Finish) -> None:
         self._finishes.append(finish)
 
