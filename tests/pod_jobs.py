@@ -45,7 +45,16 @@ class Pods(LauncherJob):
             for of_nobody in ("RANKLAUNCH_HOSTS", "RANKLAUNCH_NODE"):
                 del given[of_nobody]
             given.update({"HOSTNAME": name.partition(".")[0], "RANKLAUNCH_RUN_DIR": str(self.folder / "run"), **env})
-            options = ("--root", self.folder / f"root{host.index}", "--python", sys.executable, "--grace-s", 5, "--log-dir", logs)
+            options = (
+                "--root",
+                self.folder / f"root{host.index}",
+                "--python",
+                Path(sys.executable).with_name("python"),
+                "--grace-s",
+                5,
+                "--log-dir",
+                logs,
+            )
             with open(logs / "out", "wb") as out, open(logs / "err", "wb") as err:
                 popen = host.popen(
                     [*RANKLAUNCH, "run", *options, "--", *words],
