@@ -19,6 +19,8 @@ needs_mpi = pytest.mark.skipif(
     reason="needs mpirun of Open MPI, and OpenSSH's server",
 )
 
+PYTHON = Path(sys.executable).with_name("python")  # msrun knows it by this name
+
 
 class Pods(LauncherJob):
     """A job of which each host is a pod: it has a name in the cluster's DNS, and files of its own below a folder."""
