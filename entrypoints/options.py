@@ -94,7 +94,8 @@ class Given(Value):
     own: Reader
 
 
-def read(parser: Parser, argv: list[str], env: Mapping[str, str]) -> Given:
+def read(parser: Parser, argv: list[str], env: Mapping[str, str], default: Program | None = None) -> Given:
+    """default: the program where none is given, which is otherwise a wrong command line."""
     values, words = parser.split(argv)
     own = Reader(env, NoFiles(), values)
     env_file, root = own.get(reading.ENV_FILE), own.get(reading.ROOT)
@@ -104,7 +105,7 @@ def read(parser: Parser, argv: list[str], env: Mapping[str, str]) -> Given:
     used = read_env_file(env_file) if env_file else dict(env)
     account = recorded_account(used) if env_file else own_account()
     files, cwd = DiskFiles(root), _cwd()
-    program = platforms.program(Reader(used, files, values, cwd), words) or program_of(words)
+    program = platforms.program(Reader(used, files, values, cwd), words) or (program_of(words) if words or not default else default)
     return Given(Request(program, used, files, values, cwd, account=account), own)
 
 

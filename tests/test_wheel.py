@@ -102,6 +102,7 @@ WHEEL = {
     "ranklaunch/adapters/platforms/volcano.py",
     "ranklaunch/adapters/platforms/volcengine.py",
     "ranklaunch/entrypoints/__init__.py",
+    "ranklaunch/entrypoints/check.py",
     "ranklaunch/entrypoints/disk.py",
     "ranklaunch/entrypoints/launch.py",
     "ranklaunch/entrypoints/main.py",

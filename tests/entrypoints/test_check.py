@@ -1,0 +1,81 @@
+"""What would make run fail is told beforehand, all of it, with the exit code that run would have."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import helpers
+import pytest
+
+OWN = ("--python", sys.executable, "--method", "spawn")
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Path:
+    program = tmp_path / "train.py"
+    program.write_text("")
+    return program
+
+
+def test_nothing_is_wrong(train: Path, tmp_path: Path) -> None:
+    found = helpers.call("check", *OWN, "--slots", "2", "--log-dir", str(tmp_path / "logs"), "--", str(train), env={"PATH": os.environ["PATH"]})
+    assert (found.code, found.err) == (0, "")
+    assert found.out.splitlines()[0] == "spawn (option --method spawn): node 0 of 1, 2 ranks here"
+    assert found.out.splitlines()[-1] == "0 things would make run fail"
+    assert not (tmp_path / "logs").exists()
+
+
+def test_without_a_program(tmp_path: Path) -> None:
+    found = helpers.call("check", "--log-dir", str(tmp_path), env={"PATH": os.environ["PATH"]})
+    assert (found.code, found.err) == (0, "")
+
+
+def test_every_problem_of_the_environment() -> None:
+    env = {"MA_NUM_HOSTS": "two", "MA_NUM_GPUS": "x", "PATH": os.environ["PATH"]}
+    found = helpers.call("check", "--method", "torch", "--", "train.py", env=env)
+    assert found.code == 78
+    assert sum(line.startswith("wrong: ") for line in found.out.splitlines()) == 3
+    assert all(word in found.out for word in ("MA_NUM_HOSTS='two'", "MA_NUM_GPUS='x'", "'torch'", "3 things"))
+
+
+def test_programs_that_are_missing(tmp_path: Path) -> None:
+    words = ("--python", "python-not-there", "--method", "spawn", "--log-dir", str(tmp_path), "--", "gone.py")
+    found = helpers.call("check", *words, env={"PATH": os.environ["PATH"]})
+    assert found.code == 69
+    assert "wrong: program 'gone.py': no such file" in found.out
+    assert "program 'python-not-there' not found on PATH" in found.out
+    assert "2 things" in found.out
+
+
+@pytest.mark.parametrize("folder", ["file/logs", "file"])
+def test_a_log_directory_that_cannot_be_made(folder: str, train: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = helpers.call("check", *OWN, "--log-dir", str(tmp_path / folder), "--", str(train), env={"PATH": os.environ["PATH"]})
+    assert found.code == 78
+    assert f"{tmp_path}/file cannot be written" in found.out
+
+
+def test_ports_that_are_taken(train: Path, tmp_path: Path) -> None:
+    with socket.create_server(("", 0)) as server:
+        port = str(server.getsockname()[1])
+        words = ("--nodes", "2", "--hosts", "a,b", "--muster-port", port, "--log-dir", str(tmp_path), "--", str(train))
+        found = helpers.call("check", *OWN, "--node", "0", *words, env={"PATH": os.environ["PATH"]})
+        other = helpers.call("check", *OWN, "--node", "1", *words, env={"PATH": os.environ["PATH"]})
+    assert (found.code, other.code) == (75, 0)
+    assert f"wrong: port {port} of the muster is taken on this node" in found.out
+
+
+def test_what_would_be_waited_for_is_no_failure(train: Path, tmp_path: Path) -> None:
+    table = ("--rank-table", str(tmp_path / "table.json"), "--log-dir", str(tmp_path), "--method", "ranktable")
+    found = helpers.call("check", "--python", sys.executable, *table, "--", str(train), env={"PATH": os.environ["PATH"]})
+    assert found.code == 0
+    assert f"note: run would wait for rank table {tmp_path / 'table.json'}" in found.out
+
+
+def test_a_wrong_command_line() -> None:
+    found = helpers.call("check", "--metod", "spawn")
+    assert found.code == 2
+    assert "did you mean '--method'?" in found.err
