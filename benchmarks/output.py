@@ -28,7 +28,7 @@ from ways import Command, Job
 
 NAME = "output"
 RANKS = (4, 8)
-TOTAL = 1_000_000_000  # bytes of all ranks together
+TOTAL = 240_000_000  # bytes of all ranks together
 TOTAL_QUICK = 4_000_000
 SLOW_TOTAL = 40_000_000
 SLOW_TOTAL_QUICK = 2_000_000

@@ -38,7 +38,7 @@ def test_no_command_is_a_wrong_command_line() -> None:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["plna", "x.py"], ["unknown command 'plna'", "run, plan, simulate", "did you mean 'plan'?"]),
+        (["plna", "x.py"], ["unknown command 'plna'", "run, plan, check, simulate", "did you mean 'plan'?"]),
         (["train.py"], ["unknown command 'train.py'"]),
         ([""], ["unknown command ''"]),
         (["--method", "spawn", "x.py"], ["unknown command '--method'"]),
