@@ -6,7 +6,7 @@ import ctypes
 import functools
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 NAME_BYTES = 15
@@ -72,15 +72,7 @@ def has_children() -> bool:
 
 def descendants(root: int) -> list[Identity]:
     """Every living process below root, zombies left out: those are dead already and only wait to be reaped."""
-    below = _by_parent()
-    result: list[Identity] = []
-    parents = [root]
-    while parents:
-        for pid, found in below.get(parents.pop(), ()):
-            parents.append(pid)
-            if found.state not in "ZX":
-                result.append(Identity(pid, found.start))
-    return result
+    return [Identity(pid, found.start) for pid, found in _below(root)]
 
 
 def generation(root: int, number: int) -> list[Identity]:
@@ -96,15 +88,7 @@ def generation(root: int, number: int) -> list[Identity]:
 
 def names_below(root: int) -> list[str]:
     """Of the programs of all living processes below root."""
-    below = _by_parent()
-    names: list[str] = []
-    parents = [root]
-    while parents:
-        for pid, found in below.get(parents.pop(), ()):
-            parents.append(pid)
-            if found.state not in "ZX":
-                names.append(found.name)
-    return names
+    return [found.name for _, found in _below(root)]
 
 
 def carried(root: int, carriers: Collection[str]) -> list[Identity]:
@@ -122,6 +106,17 @@ def carried(root: int, carriers: Collection[str]) -> list[Identity]:
             elif found.state not in "ZX":
                 result.append(Identity(pid, found.start))
     return result
+
+
+def _below(root: int) -> Iterator[tuple[int, Entry]]:
+    """All that live, also below those that do not."""
+    below = _by_parent()
+    parents = [root]
+    while parents:
+        for pid, found in below.get(parents.pop(), ()):
+            parents.append(pid)
+            if found.state not in "ZX":
+                yield pid, found
 
 
 def _by_parent() -> dict[int, list[tuple[int, Entry]]]:
