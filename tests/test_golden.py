@@ -153,7 +153,7 @@ given = open("/proc/self/environ", "rb").read().split(b"\\0")[:-1]
 env = dict(pair.decode(errors="surrogateescape").split("=", 1) for pair in given)
 record = "{folder}/%d" % os.getpid()
 with open(record, "w") as file:
-    json.dump({{"argv": sys.argv, "env": env}}, file)
+    json.dump({{"argv": sys.argv, "env": env, "cwd": os.getcwd()}}, file)
 os.rename(record, record + ".json")
 """
 OF_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")  # which shells set themselves, whatever they are given
@@ -175,12 +175,15 @@ def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path:
     env["RANKLAUNCH_RUN_DIR"] = str(work)
     texts = (planned(case, f"--format={form}", cwd=str(work), argv=argv, env=env).out for form in ("json", "sh"))
     # What is in a folder of the system, or of the container, is in the test's own here.
-    text, script = (re.sub(r"(?<![\w.])/(usr/sbin|root/\.ssh)/", rf"{work}/\1/", each) for each in texts)
+    text, script = (re.sub(r"(?<![\w.])/(usr/sbin/|root/\.ssh/|opt/ml/code\b)", rf"{work}/\1", each) for each in texts)
     plan = json.loads(text)
     for source in filter(None, (file["source"] for file in plan["files"])):
         Path(source).parent.mkdir(parents=True, exist_ok=True)
         Path(source).touch()
     processes = [*plan["prepare"], *plan["services"], *plan["processes"]]
+    for process in processes:
+        process["cwd"] = process["cwd"] or str(work)
+        Path(process["cwd"]).mkdir(parents=True, exist_ok=True)
     written = [*(file["path"] for file in plan["files"]), *(process["log"] for process in processes)]
     assert all(path.startswith(f"{work}/") for path in written), "this would write outside the test's own folder"
     for program in {process["argv"][0] for process in processes}:
@@ -214,11 +217,11 @@ def put_stub(stub: Path, program: str, stubs: Path, work: Path) -> None:
 
 def told_by(record: Path) -> dict[str, Any]:
     told = json.loads(record.read_text(encoding="utf-8"))
-    return {"argv": told["argv"], "env": {name: value for name, value in told["env"].items() if name not in OF_SHELLS}}
+    return {**told, "env": {name: value for name, value in told["env"].items() if name not in OF_SHELLS}}
 
 
 def expected_of(process: dict[str, Any], inherited: dict[str, str]) -> dict[str, Any]:
     """What a stub tells when it is started as the plan says: its argv[0] is the path at which it was found."""
     env = {name: value for name, value in inherited.items() if name not in process["unset"]}
     env.update(process["env"])
-    return {"argv": [shutil.which(process["argv"][0], path=env["PATH"]), *process["argv"][1:]], "env": env}
+    return {"argv": [shutil.which(process["argv"][0], path=env["PATH"]), *process["argv"][1:]], "env": env, "cwd": process["cwd"]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +47,7 @@ VARIABLES: tuple[Variable[object], ...] = (BASE, HOSTS, CURRENT_HOST, SLOTS, JOB
 # Of SageMaker and its SDK, besides all that begin with sagemaker_: no arguments of the program.
 _NOT_ARGUMENTS = ("sagemaker_", "_tuning_objective_metric")
 _DEFAULT_COMMAND = ("train",)  # with which SageMaker starts an image whose entry point is not said
+_CPUS = "/sys/devices/system/cpu"
 _MOST_BYTES = 16 * 1024 * 1024
 
 
@@ -61,7 +63,7 @@ def program(reader: Reader, words: Sequence[str]) -> Program | None:
     """What SageMaker's hyperparameters say should run, where the command line does not. What is wrong with them, `read` says."""
     if tuple(words) not in ((), _DEFAULT_COMMAND):
         return None
-    name = reader.get(PROGRAM) or str(_hyperparameters(reader).get("sagemaker_program", ""))
+    name = _named(reader)
     return Program(join(_code_folder(reader, name), name), tuple(arguments(_own_hyperparameters(reader)))) if name else None
 
 
@@ -75,7 +77,8 @@ def read(reader: Reader, program: Program) -> Job:
     hosts = _hosts(reader, resources)
     index = _index(reader, hosts, resources)
     _refuse_unfit(reader)
-    _refuse_missing_code(reader, program)
+    code = _code_of(reader, program)
+    _refuse_missing_code(reader, program, code)
     slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
     return make_job(
         reader,
@@ -94,6 +97,7 @@ def read(reader: Reader, program: Program) -> Job:
                 ).items()
             )
         ),
+        folder=code,
     )
 
 
@@ -150,6 +154,17 @@ def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) ->
 # The program
 
 
+def _named(reader: Reader) -> str:
+    return reader.get(PROGRAM) or str(_hyperparameters(reader).get("sagemaker_program", ""))
+
+
+def _code_of(reader: Reader, program: Program) -> str:
+    """The folder of the program that SageMaker itself names, in which its toolkit runs it; "" for any other program."""
+    name = _named(reader)
+    folder = _code_folder(reader, name) if name else ""
+    return folder if folder and program.path == join(folder, name) else ""
+
+
 def _code_folder(reader: Reader, name: str) -> str:
     """The first that has it, else where it should be."""
     told = str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
@@ -158,12 +173,12 @@ def _code_folder(reader: Reader, name: str) -> str:
     return next((place for place in places if reader.files.exists(join(place, name))), places[0])
 
 
-def _refuse_missing_code(reader: Reader, program: Program) -> None:
+def _refuse_missing_code(reader: Reader, program: Program, code: str) -> None:
     """Where it is SageMaker that says what to run."""
-    told = str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
-    name = reader.get(PROGRAM) or str(_hyperparameters(reader).get("sagemaker_program", ""))
-    if not name or program.path != join(_code_folder(reader, name), name):
+    if not code:
         return
+    told = str(_hyperparameters(reader).get("sagemaker_submit_directory") or "") or reader.get(CODE)
+    name = _named(reader)
     if name.startswith("-") or ".." in name.split("/"):
         reader.problem(
             f"sagemaker_program={settings.clipped(name)!r}: expected the path of a file in the folder of the code, such as train.py"
@@ -225,6 +240,7 @@ def _environment(
     """Less what this module cannot know, or nobody could use with several processes. A variable that is set already stays."""
     base, channels = reader.get(BASE), _object(reader, "inputdataconfig")
     own = _own_hyperparameters(reader)
+    cpus = sum(bool(re.fullmatch("cpu[0-9]+", name)) for name in reader.files.names(_CPUS))
     values: dict[str, Any] = {
         "HOSTS": list(hosts),
         "CURRENT_HOST": hosts[index],
@@ -241,6 +257,7 @@ def _environment(
         "OUTPUT_INTERMEDIATE_DIR": join(base, "output/intermediate"),
         "CHANNELS": sorted(channels),
         "NUM_GPUS": gpus,
+        **({"NUM_CPUS": cpus} if cpus else {}),
         "USER_ENTRY_POINT": posixpath.basename(program.path),
         "MODULE_NAME": posixpath.basename(program.path).removesuffix(".py"),
         "MODULE_DIR": posixpath.dirname(program.path) or join(base, "code"),

@@ -79,6 +79,8 @@ class Job(Value):
     host_ip: str = ""  # of the physical host, where the platform tells it
     # What the platform's own way to start a program gives it in variables, beside what every program inherits.
     env: tuple[tuple[str, str], ...] = ()
+    # Where the platform runs a program that it has named itself; "" for the folder that ranklaunch is started in.
+    folder: str = ""
 
     @property
     def node(self) -> Node:

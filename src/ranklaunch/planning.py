@@ -50,9 +50,16 @@ def make_plan(request: Request) -> Plan:
         raise
     _say_unused(plan, reader)
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
-    plan = _mustered(plan, job, reader)
+    plan = _mustered(_in_folder(plan), job, reader)
     reader.check()
     return replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
+
+
+def _in_folder(plan: Plan) -> Plan:
+    """With each process in the folder where the platform runs the program."""
+    if not plan.job.folder:
+        return plan
+    return replace(plan, processes=tuple(replace(process, cwd=process.cwd or plan.job.folder) for process in plan.processes))
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:

@@ -188,11 +188,12 @@ def make_job(
     host_ip: str = "",
     only_launches: bool = False,
     env: tuple[tuple[str, str], ...] = (),
+    folder: str = "",
 ) -> Job:
     """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
 
     accelerator: kind and source to assume where nothing in the container tells. tasks: of the hosts, where they differ.
-    only_launches: node 0 starts the ranks of the others and has none of its own.
+    only_launches: node 0 starts the ranks of the others and has none of its own. folder: where the platform runs the program, if it says.
     """
     rank_table = _rank_table(reader)
     master = reader.get(MASTER_ADDR)
@@ -209,13 +210,14 @@ def make_job(
         node_index=node_index,
         accelerator=reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator),
         program=program,
-        python=_python(reader),
+        python=_python(reader, folder),
         log_dir=absolute(reader.get(LOG_DIR), reader.cwd),
         rank_table=rank_table,
         instance_name=instance_name,
         host_ips=host_ips,
         host_ip=host_ip,
         env=env,
+        folder=folder,
     )
 
 
@@ -281,10 +283,10 @@ def find_accelerator(reader: Reader, slots: int, table: bool, otherwise: tuple[s
     return kind
 
 
-def _python(reader: Reader) -> str:
+def _python(reader: Reader, folder: str) -> str:
     given = reader.get(PYTHON)
     if given:
-        return given
+        return absolute(given, reader.cwd) if folder and "/" in given else given
     search = reader.env.get("PATH", "")
     name = "python3" if not which("python", search, reader.files) and which("python3", search, reader.files) else "python"
     reader.note(PYTHON.value, name, "PATH")

@@ -104,7 +104,7 @@ def _started(processes: tuple[Process, ...]) -> Iterator[str]:
 
 
 def _command(process: Process) -> str:
-    words = ["env"]
+    words = ["env", *(("-C", process.cwd) if process.cwd else ())]
     for name in process.unset:
         words += ["-u", name]
     words += [f"{name}={value}" for name, value in redact.environment(process.env).items()]
@@ -128,7 +128,7 @@ def _content(file: File) -> str:
 
 
 def _shown(process: Process) -> Iterator[str]:
-    yield f"{process.name}, log {process.log}"
+    yield f"{process.name}, log {process.log}" + (f", in {process.cwd}" if process.cwd else "")
     env = " ".join(f"{name}={shlex.quote(_head(name, value))}" for name, value in redact.environment(process.env).items())
     yield f"  {env}"
     first, *others = _wrapped(redact.argv(process.argv))

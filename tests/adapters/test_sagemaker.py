@@ -120,7 +120,7 @@ RECORDED_ENVIRONMENT = {
     "SM_INPUT_CONFIG_DIR": "/opt/ml/input/config", "SM_INPUT_DATA_CONFIG": '{"train":{"TrainingInputMode":"File"}}',
     "SM_INPUT_DIR": "/opt/ml/input", "SM_MODEL_DIR": "/opt/ml/model", "SM_MODULE_DIR": "/opt/ml/code", "SM_MODULE_NAME": "train",
     "SM_NETWORK_INTERFACE_NAME": "eth0", "SM_NUM_GPUS": "0", "SM_OUTPUT_DATA_DIR": "/opt/ml/output/data",
-    "SM_OUTPUT_DIR": "/opt/ml/output", "SM_USER_ENTRY_POINT": "train.py",
+    "SM_OUTPUT_DIR": "/opt/ml/output", "SM_USER_ENTRY_POINT": "train.py", "SM_NUM_CPUS": "2",
 }  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def test_program_of_the_hyperparameters(words: tuple[str, ...]) -> None:
 
 
 def test_environment_is_that_of_the_toolkit() -> None:
-    given = files(hosts=["algo-1"], gpus=0, **GIVEN)
+    given = {**files(hosts=["algo-1"], gpus=0, **GIVEN), **{f"/sys/devices/system/cpu/{name}": "" for name in ("cpu0", "cpu1", "cpuidle")}}
     found = dict(job(given, "/opt/ml/code/train.py").env)
     assert {name: found[name] for name in RECORDED_ENVIRONMENT} == RECORDED_ENVIRONMENT
 
@@ -156,6 +156,16 @@ def test_variables_that_are_set_stay() -> None:
 )  # fmt: skip
 def test_program(given: dict[str, str], words: tuple[str, ...], env: dict[str, str], expected: Program | None) -> None:
     assert program(given, *words, **env) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"), [("/opt/ml/code/train.py", "/opt/ml/code"), ("train.py", None), ("/opt/ml/code/other.py", None)]
+)
+def test_the_program_that_it_names_runs_in_its_folder(path: str, folder: str | None) -> None:
+    """As with the toolkit; any other program runs where the image says, which is where a relative path starts from."""
+    plan = helpers.plan({}, program=path, files=files(**GIVEN), method="spawn", python="venv/bin/python")
+    assert [process.cwd for process in plan.processes] == [folder, folder]
+    assert {process.argv[0] for process in plan.processes} == {f"{helpers.CWD}/venv/bin/python" if folder else "venv/bin/python"}
 
 
 def test_arguments_of_one_letter() -> None:

@@ -5,9 +5,9 @@
 (
 set -eu
 mkdir -p /workspace/ranklaunch-logs/attempt_1
-exec env 'SM_CHANNELS=["train"]' SM_CHANNEL_TRAIN=/opt/ml/input/data/train SM_CURRENT_HOST=algo-2 \
-  SM_CURRENT_INSTANCE_GROUP=homogeneousCluster SM_CURRENT_INSTANCE_TYPE=ml.p4d.24xlarge \
-  'SM_HOSTS=["algo-1","algo-2"]' \
+exec env -C /opt/ml/code 'SM_CHANNELS=["train"]' SM_CHANNEL_TRAIN=/opt/ml/input/data/train \
+  SM_CURRENT_HOST=algo-2 SM_CURRENT_INSTANCE_GROUP=homogeneousCluster \
+  SM_CURRENT_INSTANCE_TYPE=ml.p4d.24xlarge 'SM_HOSTS=["algo-1","algo-2"]' \
   'SM_HPS={"batch-size":128,"fp16":true,"layers":[64,32],"lr":0.1,"optimizer":"adam","x":1}' \
   SM_HP_BATCH-SIZE=128 SM_HP_FP16=true 'SM_HP_LAYERS=[64,32]' SM_HP_LR=0.1 SM_HP_OPTIMIZER=adam \
   SM_HP_X=1 SM_INPUT_CONFIG_DIR=/opt/ml/input/config \
