@@ -37,7 +37,7 @@ class Request(Value):
 
 def make_plan(request: Request) -> Plan:
     """Raises ConfigError with every problem found."""
-    reader = Reader(request.env, request.files, request.options, request.cwd, request.known, request.account, _per_node)
+    reader = _reader(request)
     templates = Templates(_folders(reader))
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
@@ -53,6 +53,10 @@ def make_plan(request: Request) -> Plan:
     plan = _mustered(_in_folder(plan), job, reader)
     reader.check()
     return replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
+
+
+def _reader(request: Request) -> Reader:
+    return Reader(request.env, request.files, request.options, request.cwd, request.known, request.account, _per_node)
 
 
 def _in_folder(plan: Plan) -> Plan:
@@ -72,7 +76,13 @@ def for_node(request: Request, node: int, task: str = "") -> Request:
             if variable.ends_with_index and value:
                 env[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
     told = {reading.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
-    return replace(request, env=env, options={**request.options, **told})
+    seen = replace(request, env=env, options={**request.options, **told})
+    # By what is known of one node alone, the platform may have been recognised.
+    reader = _reader(request)
+    platform = platforms.detected(reader)
+    if reader.given(reading.PLATFORM) or platforms.detected(_reader(seen)) == platform:
+        return seen
+    return replace(seen, options={**seen.options, reading.PLATFORM.value: platform})
 
 
 def _per_node() -> frozenset[str]:

@@ -76,6 +76,15 @@ def test_names_of_hosts_do_not_end_with_the_index() -> None:
     assert planning.make_plan(planning.for_node(request, 0)).job.node_index == 0
 
 
+def test_other_nodes_are_of_the_same_platform() -> None:
+    """Which Volcano's index of this pod alone tells."""
+    env = {"VC_TASK_INDEX": "1", "RANKLAUNCH_HOSTS": "a,b"}
+    request = Request(Program("train.py"), env, helpers.MemoryFiles(), {}, "/")
+    assert [planning.make_plan(planning.for_node(request, i)).job.platform for i in (0, 1)] == ["volcano", "volcano"]
+    for given in (replace(request, options={"platform": "local"}), replace(request, env={**env, "RANKLAUNCH_PLATFORM": "local"})):
+        assert planning.make_plan(planning.for_node(given, 0)).job.platform == "local"
+
+
 def test_every_variable_gives_one_value() -> None:
     variables = planning.every_variable()
     assert len(set(variables)) == len(variables)
