@@ -86,9 +86,10 @@ def written(stream: io.TextIOWrapper) -> str:
 
 
 class MemoryFiles:
-    """A view of files given as path: text. An unreadable one raises what its ValueError says."""
+    """A view of files given as path: text. One of a strange form raises what its ValueError says; None: there, but not for
+    this user."""
 
-    def __init__(self, files: Mapping[str, str | ValueError] | None = None) -> None:
+    def __init__(self, files: Mapping[str, str | ValueError | None] | None = None) -> None:
         self.files = dict(files or {})
 
     def text(self, path: str, limit: int) -> str | None:
@@ -120,7 +121,7 @@ def plan(
     *args: str,
     program: str = "train.py",
     module: bool = False,
-    files: Mapping[str, str | ValueError] | None = None,
+    files: Mapping[str, str | ValueError | None] | None = None,
     **options: str,
 ) -> Plan:
     """The plan of one node. options: by the name of their value (method="spawn")."""

@@ -133,7 +133,8 @@ def _given_keys(reader: Reader) -> tuple[str, str]:
             return folder, key
     if given:
         reader.problem(
-            f"{reader.source(KEYS)}={given}: expected authorized_keys there and one of {', '.join(PRIVATE_KEYS)} that it lets in"
+            f"{reader.source(KEYS)}={given}: expected authorized_keys there and one of {', '.join(PRIVATE_KEYS)} that it lets in, "
+            "which this user can read"
         )
     else:
         reader.note(KEYS.value, NEW, "default")
@@ -145,9 +146,23 @@ def _letting_in(reader: Reader, folder: str) -> str:
     allowed = _text(reader, join(folder, "authorized_keys"))
     for name in PRIVATE_KEYS if allowed.strip() else ():
         public = _text(reader, join(folder, f"{name}.pub")).split()
-        if reader.files.exists(join(folder, name)) and (len(public) < 2 or public[1] in allowed):
+        if reader.files.exists(join(folder, name)) and (len(public) < 2 or public[1] in allowed) and not _withheld(reader, folder, name):
             return name
+    if not allowed:
+        _withheld(reader, folder, "authorized_keys")
     return ""
+
+
+def _withheld(reader: Reader, folder: str, name: str) -> bool:
+    """Whether it is there but not for this user: engines mount keys for root alone, or with an owner that is not the container's."""
+    path = join(folder, name)
+    try:
+        withheld = reader.files.exists(path) and reader.files.text(path, _MOST_KEYS_BYTES) is None
+    except ValueError:  # it could be read, and is of a strange form
+        return False
+    if withheld:
+        reader.warn(f"{path} is there, but this user cannot read it: the keys of that folder are not used")
+    return withheld
 
 
 def _text(reader: Reader, path: str) -> str:

@@ -253,6 +253,15 @@ def test_keys_that_are_there_are_used_where_they_let_one_in(files: dict[str, str
     assert "ssh user key" in plan(files={f"/root/.ssh/{name}": text for name, text in files.items()}, RANKLAUNCH_SSH_KEYS="new").offers
 
 
+@pytest.mark.parametrize("withheld", ["id_rsa", "authorized_keys"])
+def test_keys_that_this_user_cannot_read(withheld: str) -> None:
+    """As engines mount them for root alone: a key of this run's own does the same, which is better than an end by a refused copy."""
+    files = {"/root/.ssh/id_rsa": "k", "/root/.ssh/id_rsa.pub": KEY, "/root/.ssh/authorized_keys": KEY, f"/root/.ssh/{withheld}": None}
+    found = plan(files=files)
+    assert "ssh user key" in found.offers
+    assert f"/root/.ssh/{withheld} is there, but this user cannot read it" in "".join(found.warnings)
+
+
 def test_a_folder_without_keys_is_refused() -> None:
     with pytest.raises(ConfigError, match="RANKLAUNCH_SSH_KEYS=/keys: expected authorized_keys"):
         plan(RANKLAUNCH_SSH_KEYS="/keys", files={"/keys/id_rsa": "k"})
