@@ -10,11 +10,9 @@ from ranklaunch import planning
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.base import attempt_dir
-from ranklaunch.adapters.platforms import PLATFORMS, detected
 from ranklaunch.entrypoints import options
 from ranklaunch.errors import RanklaunchError
-from ranklaunch.files import absolute, join
-from ranklaunch.reading import ATTEMPT, LOG_DIR, TERMINATION_LOG
+from ranklaunch.reading import ATTEMPT, TERMINATION_LOG
 from ranklaunch.settings import Reader
 from ranklaunch.supervise.record import Record, now
 from ranklaunch.supervise.signals import Signals
@@ -68,10 +66,7 @@ def _recorded(request: planning.Request) -> Iterator[None]:
     try:
         yield
     except RanklaunchError as error:
-        reader = _reader(request)
-        attempt = PLATFORMS[detected(reader)].attempt(reader)
-        folder = join(absolute(reader.get(LOG_DIR), request.cwd), f"attempt_{attempt}")
-        record = _record(request, folder)
+        record = _record(request, platforms.attempt_dir(_reader(request)))
         with contextlib.suppress(OSError, ValueError):
             record.verdict(Verdict("failed", error.exit_code, str(error), None, (), started, now()))
         raise

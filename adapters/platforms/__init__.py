@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ranklaunch.errors import ConfigError, nearest
+from ranklaunch.files import absolute, join
 from ranklaunch.job import Job, Program
 from ranklaunch.modules import Modules
-from ranklaunch.reading import PLATFORM
+from ranklaunch.reading import LOG_DIR, PLATFORM
 from ranklaunch.settings import Reader, Variable
 
 
@@ -38,6 +39,12 @@ class WithFolders(Platform, Protocol):
     def failure_file(self, reader: Reader) -> str: ...
 
 
+class WithLogs(Platform, Protocol):
+    """One that has a log folder of its own for each job and node."""
+
+    def log_dir(self, reader: Reader) -> str: ...
+
+
 # How the names of variables begin, or a folder, without one of which an environment is not the platform's: it is not even imported then.
 SIGNS: dict[str, tuple[str, ...]] = {
     # Its containers may have anything in them: a job of ModelArts is a Volcano job with more, and has its variables and files too.
@@ -64,6 +71,7 @@ SIGNS: dict[str, tuple[str, ...]] = {
 }
 PLATFORMS: Modules[Platform] = Modules(__name__, tuple(SIGNS))
 _WITH_FOLDERS: Modules[WithFolders] = Modules(__name__, ("sagemaker",))
+_WITH_LOGS: Modules[WithLogs] = Modules(__name__, ("slurm",))
 
 
 def may_be(name: str, reader: Reader) -> bool:
@@ -83,6 +91,13 @@ def failure_file(reader: Reader) -> str:
     """Where the platform looks for the reason of a failure, "" where it does not."""
     name = _recognised(reader)
     return _WITH_FOLDERS[name].failure_file(reader) if name in _WITH_FOLDERS else ""
+
+
+def attempt_dir(reader: Reader) -> str:
+    """Folder of this attempt's logs, of a job that cannot be made out."""
+    name = _recognised(reader)
+    folder = _WITH_LOGS[name].log_dir(reader) if name in _WITH_LOGS else absolute(reader.get(LOG_DIR), reader.cwd)
+    return join(folder, f"attempt_{PLATFORMS[name if name in PLATFORMS else 'local'].attempt(reader)}")
 
 
 def _recognised(reader: Reader) -> str:

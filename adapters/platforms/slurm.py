@@ -9,7 +9,7 @@ import re
 
 from ranklaunch import settings
 from ranklaunch.adapters.platforms import hostlist
-from ranklaunch.files import join
+from ranklaunch.files import absolute, join
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, by_user, make_job, spread
 from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
@@ -89,7 +89,7 @@ def read(reader: Reader, program: Program) -> Job:
         node_index=index,
         accelerator=("gpu", reader.source(SLOTS)) if "GPU" in reader.source(SLOTS) else ("cpu", "default"),
     )
-    return replace(job, log_dir=_log_dir(job, reader))
+    return replace(job, log_dir=_log_dir(reader, len(hosts), index))
 
 
 def attempt(reader: Reader) -> int:
@@ -98,6 +98,12 @@ def attempt(reader: Reader) -> int:
     number = reader.get(RESTARTS) + 1
     reader.note(ATTEMPT.value, str(number), f"{RESTARTS.names[0]} + 1" if reader.given(RESTARTS) else "default")
     return number
+
+
+def log_dir(reader: Reader) -> str:
+    """The same folder, also where the job cannot be made out."""
+    hosts = reader.get(HOSTS) or reader.get(NODE_NAMES)
+    return _log_dir(reader, len(hosts) or reader.get(NODES), reader.get(NODE_INDEX))
 
 
 def _hosts(reader: Reader) -> tuple[str, ...]:
@@ -232,10 +238,10 @@ def _id(reader: Reader) -> str:
     return reader.get(JOB_ID) + (f".{step}" if step else "")
 
 
-def _log_dir(job: Job, reader: Reader) -> str:
+def _log_dir(reader: Reader, nodes: int, index: int) -> str:
     """The disk is shared as a rule, by the nodes and by jobs that start in one folder: each has a folder of its own below."""
     own = () if reader.given(LOG_DIR) else (f"job_{re.sub('[^A-Za-z0-9._-]', '_', _id(reader))}",)
-    folder = job.log_dir
-    for name in (*own, *((f"node_{job.node_index}",) if len(job.nodes) > 1 else ())):
+    folder = absolute(reader.get(LOG_DIR), reader.cwd)
+    for name in (*own, *((f"node_{index}",) if nodes > 1 else ())):
         folder = join(folder, name)
     return folder

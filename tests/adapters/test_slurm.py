@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import hostlist, slurm
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import Plan
@@ -25,6 +26,9 @@ BATCH = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1", "SLURM_NODEID": "0",
     "SLURMD_NODENAME": "n1", "SLURM_TASKS_PER_NODE": "4",
 }  # fmt: skip
+
+
+LOGS = f"{helpers.CWD}/ranklaunch-logs"
 
 
 def plan(base: dict[str, str] = STEP, without: tuple[str, ...] = (), files: dict[str, str] | None = None, **env: str) -> Plan:
@@ -214,6 +218,19 @@ def test_uneven_tasks_without_srun_are_the_slots_where_the_node_is_said() -> Non
 def test_a_given_log_folder_is_shared_by_nodes_only() -> None:
     assert plan(RANKLAUNCH_LOG_DIR="/logs").job.log_dir == "/logs/node_1"
     assert plan(BATCH, RANKLAUNCH_LOG_DIR="/logs").job.log_dir == "/logs"
+
+
+def test_the_folder_of_what_ends_before_there_is_a_job() -> None:
+    """On a shared disk the nodes would write over each other's verdicts."""
+
+    def folder(base: dict[str, str], **env: str) -> str:
+        return platforms.attempt_dir(helpers.reader({**base, **env}))
+
+    for base in (STEP, BATCH):
+        job = plan(base).job
+        assert folder(base, RANKLAUNCH_SLOTS="many") == f"{job.log_dir}/attempt_1"
+    assert folder(STEP, SLURM_RESTART_COUNT="2", RANKLAUNCH_LOG_DIR="/logs") == "/logs/node_1/attempt_3"
+    assert folder(STEP, RANKLAUNCH_PLATFORM="local") == folder(STEP, RANKLAUNCH_PLATFORM="lokal") == f"{LOGS}/attempt_1"
 
 
 def test_ranklaunch_variables_come_first() -> None:
