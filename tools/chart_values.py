@@ -141,7 +141,7 @@ def _not(path: str, *values: object) -> Schema:
 RULES: list[Schema] = [
     {"properties": {"image": {"properties": {"repository": {"minLength": 1}}}}},
     _when(_is("engine", "job", "mpijob"), then=_is("restart.maxRestarts", 0)),
-    _when(_is("engine", "job", "mpijob"), then=_is("restart.onEviction", "fail")),
+    _when(_is("engine", "job", "mpijob"), then=_is("restart.onEviction", "", "fail")),
     _when(_is("engine", "acjob"), then=_is("device.kind", "npu")),
     _when(_is("engine", "mpijob"), then=_is("mode", *model.BY_MPI)),
     _when(_is("engine", "job"), then=_not("mode", *model.BY_MPI)),

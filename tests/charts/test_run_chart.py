@@ -168,8 +168,9 @@ def test_jobset_fails_for_good_on_these_codes(name: str) -> None:
     (rules,) = found_under(parse(rendered("4", case(name))), "podFailurePolicy")
     assert rules["rules"][0]["onExitCodes"]["values"] == RETRIED_NEVER
     (policy,) = found_under(parse(rendered("4", case(name))), "failurePolicy")
-    assert policy["rules"][0]["action"] == "FailJobSet"
-    assert "PodFailurePolicy" in policy["rules"][0]["onJobFailureReasons"]
+    assert [rule["name"] for rule in policy["rules"]] == ["evicted", "neverAgain"]
+    assert policy["rules"][1]["action"] == "FailJobSet"
+    assert "PodFailurePolicy" in policy["rules"][1]["onJobFailureReasons"]
 
 
 def found_under(thing: object, name: str) -> list[Object]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,11 @@ if os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK")) == "3":
     sys.exit(int(sys.argv[1]))
 time.sleep(600)
 """
+SLEEPS = """
+import os, time
+print("place", os.environ["RANK"], "ready", flush=True)
+time.sleep(600)
+"""
 CPU = ("--device-kind", "cpu")
 RETRIES = ("--max-restarts", "2")
 OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -65,8 +71,9 @@ MARKS = {"mpijob": [needs_mpi], "acjob": [needs_msrun]}
 every_kind = pytest.mark.parametrize("kind", [pytest.param(kind, marks=MARKS.get(kind, [])) for kind in OPTIONS])
 
 
-def rendered(kind: str, method: str, *program: object) -> list[Object]:
-    options = ("--name", "llm", "--image", "train:1", "--nodes", "2", "--devices", "2", "--method", method, *OPTIONS[kind])
+def rendered(kind: str, method: str, *program: object, set_: Sequence[str] = ()) -> list[Object]:
+    more = [word for each in set_ for word in ("--set", each)]
+    options = ("--name", "llm", "--image", "train:1", "--nodes", "2", "--devices", "2", "--method", method, *OPTIONS[kind], *more)
     result = helpers.call("spec", kind.partition("-")[0], *options, "--", *map(str, program))
     assert result.code == 0, result.err
     return spec_cases.objects_in(result.out)
@@ -115,18 +122,42 @@ def test_pods_end_as_the_first_failing_rank_does(pods: MakePods, tmp_path: Path,
     assert (culprit["node"], culprit["rank"]) == (1, 3)
 
 
+def test_pods_of_which_one_is_taken_away(pods: MakePods, tmp_path: Path) -> None:
+    """All end as it does, so that the engine knows what happened whichever it sees first."""
+    program = tmp_path / "train.py"
+    program.write_text(SLEEPS)
+    job = started(pods, "jobset", rendered("jobset", "spawn", program))
+    for node in (0, 1):
+        job.said(node, "ready", 2)
+    job.nodes[1].popen.send_signal(signal.SIGTERM)
+    assert job.end(143)["outcome"] == "stopped"
+
+
+@pytest.mark.parametrize("kind", ["volcano", "jobset", "trainjob"])
+@pytest.mark.parametrize("on_eviction", ["", "restart", "fail"])
+def test_after_an_eviction(kind: str, on_eviction: str) -> None:
+    """Whichever pod is seen first: the one that is gone, killed or in time, or one of the others, which were told to stop."""
+    objects = rendered(kind, "spawn", "train.py", set_=[f"restart.onEviction={on_eviction}"])
+    seen = [starts_anew(kind, objects, code, evicted) for code, evicted in ((143, True), (143, False), (137, True))]
+    assert seen == [on_eviction != "fail"] * 3
+    if kind != "volcano":
+        spec = objects[-1]["spec"] if kind == "jobset" else objects[0]["spec"]["template"]["spec"]
+        assert bool(jobset_rule(spec, 143, evicted=True)["action"] == "RestartJobSetAndIgnoreMaxRestarts") == (on_eviction != "fail")
+
+
 @pytest.mark.parametrize("kind", AGAIN)
 def test_engine_starts_anew_after_the_codes_that_the_page_says(kind: str) -> None:
     objects = rendered(kind, "mpirun" if kind == "mpijob" else "spawn", "train.py")
     assert {code: starts_anew(kind, objects, code) for code in AGAIN[kind]} == AGAIN[kind]
 
 
-def starts_anew(kind: str, objects: list[Object], code: int) -> bool:
+def starts_anew(kind: str, objects: list[Object], code: int, evicted: bool = False) -> bool:
     """Whether the engine starts all pods anew after one of them has ended with this code. Pods never start alone: each says Never."""
     spec = objects[-1]["spec"]
     assert set(re.findall("'restartPolicy': '([A-Za-z]+)'", str(objects))) <= {"Never", "ExitCode"}
     if kind == "volcano":  # the first policy that fits; a failing pod is event and code in one
-        fitting = (each for each in spec["policies"] if each.get("exitCode") == code or each.get("event") == "PodFailed")
+        event = "PodEvicted" if evicted else "PodFailed"
+        fitting = (each for each in spec["policies"] if each.get("exitCode") == code or each.get("event") == event)
         return bool(next(fitting)["action"] == "RestartJob" and spec["maxRetry"] > 1)
     if kind == "acjob":
         by_code = {role["restartPolicy"] for role in spec["replicaSpecs"].values()} == {"ExitCode"}
@@ -134,21 +165,33 @@ def starts_anew(kind: str, objects: list[Object], code: int) -> bool:
     if kind == "mpijob":
         return bool(spec["runPolicy"]["backoffLimit"])
     if kind == "job":
-        return not failed(spec, code)
-    return jobset_again(spec if kind == "jobset" else objects[0]["spec"]["template"]["spec"], code)
+        return not failed(spec, code, evicted)[0]
+    jobset = spec if kind == "jobset" else objects[0]["spec"]["template"]["spec"]
+    action = jobset_rule(jobset, code, evicted)["action"]
+    return bool(action == "RestartJobSetAndIgnoreMaxRestarts" or (action == "RestartJobSet" and jobset["failurePolicy"]["maxRestarts"]))
 
 
-def failed(job: Object, code: int) -> str:
-    """The reason with which the Job ends: a rule's, or that it may fail no more often."""
-    rules = [rule for rule in job["podFailurePolicy"]["rules"] if code in rule.get("onExitCodes", {}).get("values", [])]
+def failed(job: Object, code: int, evicted: bool) -> tuple[str, str]:
+    """Reason and message with which the Job ends: by the first rule that fits, or because it may fail no more often. The messages are
+    those of Kubernetes' Job controller."""
     names = {each["name"] for each in job["template"]["spec"]["containers"]}
-    if rules and rules[0]["action"] == "FailJob" and rules[0]["onExitCodes"]["containerName"] in names:
-        return "PodFailurePolicy"
-    return "" if job["backoffLimit"] else "BackoffLimitExceeded"
+    for index, rule in enumerate(job["podFailurePolicy"]["rules"]):
+        assert rule["action"] == "FailJob"
+        end = f"matching FailJob rule at index {index}"
+        if "onExitCodes" in rule and code in rule["onExitCodes"]["values"]:
+            assert rule["onExitCodes"]["containerName"] in names
+            return "PodFailurePolicy", f"Container {min(names)} for pod ns/llm-0 failed with exit code {code} {end}"
+        if evicted and {"type": "DisruptionTarget", "status": "True"} in rule.get("onPodConditions", []):
+            return "PodFailurePolicy", f"Pod ns/llm-0 has condition DisruptionTarget {end}"
+    assert job["backoffLimit"] == 0
+    return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
 
 
-def jobset_again(jobset: Mapping[str, Any], code: int) -> bool:
-    reason = failed(jobset["replicatedJobs"][0]["template"]["spec"], code)
-    policy = jobset["failurePolicy"]
-    rule = next((rule for rule in policy.get("rules", []) if reason in rule["onJobFailureReasons"]), {"action": "RestartJobSet"})
-    return bool(rule["action"] == "RestartJobSet" and policy["maxRestarts"])
+def jobset_rule(jobset: Mapping[str, Any], code: int, evicted: bool) -> Object:
+    """The first of the rules that fits reason and message; the controller's own where none does."""
+    reason, message = failed(jobset["replicatedJobs"][0]["template"]["spec"], code, evicted)
+    for rule in jobset["failurePolicy"].get("rules", []):
+        patterns = rule.get("onJobFailureMessagePatterns", [""])
+        if reason in rule["onJobFailureReasons"] and any(re.search(pattern, message) for pattern in patterns):
+            return dict(rule)
+    return {"action": "RestartJobSet"}

@@ -42,6 +42,16 @@ spec:
         {{- if $values.restart.maxRestarts }}
         restartStrategy: BlockingRecreate
         rules:
+          {{- if ne $values.restart.onEviction "fail" }}
+          - name: evicted
+            action: RestartJobSetAndIgnoreMaxRestarts
+            onJobFailureReasons: [PodFailurePolicy]
+            onJobFailureMessagePatterns:
+              {{- with include "ranklaunch-runtimes.evictedCode" $values.restart }}
+              - "failed with exit code {{ . }} "
+              {{- end }}
+              - "has condition DisruptionTarget "
+          {{- end }}
           - name: neverAgain
             action: FailJobSet
             onJobFailureReasons: [PodFailurePolicy, DeadlineExceeded]
@@ -57,16 +67,14 @@ spec:
               completionMode: Indexed
               backoffLimit: 0
               podReplacementPolicy: Failed
-              {{- with include "ranklaunch-runtimes.rules" $values.restart | trim }}
               podFailurePolicy:
                 rules:
-                  {{- . | nindent 18 }}
-              {{- end }}
+                  {{- include "ranklaunch-runtimes.rules" $values.restart | trim | nindent 18 }}
               template:
                 {{- include "ranklaunch-runtimes.pod" . | trim | nindent 16 }}
 {{- end -}}
 
-{{/* A Job that one of these ends has the reason PodFailurePolicy, after which it is not started anew. */}}
+{{/* A Job that one of these ends has the reason PodFailurePolicy, and a message that says which. */}}
 {{- define "ranklaunch-runtimes.rules" -}}
 {{- $codes := list -}}
 {{- range .noRetryExitCodes }}{{ $codes = append $codes (printf "%03d" (int .)) }}{{ end -}}
@@ -77,10 +85,22 @@ spec:
     operator: In
     values: [{{ range $index, $code := sortAlpha $codes }}{{ if $index }}, {{ end }}{{ $code | trimPrefix "0" | trimPrefix "0" }}{{ end }}]
 {{- end }}
-{{- if eq .onEviction "fail" }}
+{{- with include "ranklaunch-runtimes.evictedCode" . }}
+- action: FailJob
+  onExitCodes:
+    containerName: node
+    operator: In
+    values: [{{ . }}]
+{{- end }}
 - action: FailJob
   onPodConditions:
     - type: DisruptionTarget
       status: "True"
-{{- end }}
+{{- end -}}
+
+{{/* With which the pods end that were told to stop, as all do when one is taken away; empty where it says nothing. */}}
+{{- define "ranklaunch-runtimes.evictedCode" -}}
+{{- $named := false -}}
+{{- range .noRetryExitCodes }}{{ if eq (int .) 143 }}{{ $named = true }}{{ end }}{{ end -}}
+{{- if and .maxRestarts (not $named) }}143{{ end -}}
 {{- end -}}

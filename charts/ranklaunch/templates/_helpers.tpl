@@ -57,9 +57,19 @@ annotations:
 {{- end }}
 {{- end -}}
 
+{{/* Whether the whole job is started anew when the cluster takes a pod away. */}}
+{{- define "ranklaunch.afterEviction" -}}
+{{- if and .Values.restart.maxRestarts (ne .Values.restart.onEviction "fail") }}true{{ end -}}
+{{- end -}}
+
+{{/* With which the pods end that were told to stop, as all do when one is taken away; empty where it says nothing. */}}
+{{- define "ranklaunch.evictedCode" -}}
+{{- if and .Values.restart.maxRestarts (not (has 143 (include "ranklaunch.noRetryCodes" . | fromYamlArray))) }}143{{ end -}}
+{{- end -}}
+
 {{- define "ranklaunch.acjobLabels" -}}
 framework: pytorch
-{{- if eq .Values.restart.onEviction "restart" }}
+{{- if include "ranklaunch.afterEviction" . }}
 fault-scheduling: force
 fault-retry-times: {{ int64 .Values.restart.maxRestarts | quote }}
 {{- else }}

@@ -12,16 +12,14 @@ podReplacementPolicy: Failed
 {{ . }}
 {{- end }}
 {{- end }}
-{{- with include "ranklaunch.podFailureRules" . | trim }}
 podFailurePolicy:
   rules:
-    {{- . | nindent 4 }}
-{{- end }}
+    {{- include "ranklaunch.podFailureRules" . | trim | nindent 4 }}
 template:
   {{- include "ranklaunch.pod" (dict "root" . "task" "") | trim | nindent 2 }}
 {{- end -}}
 
-{{/* A Job that one of these ends has the reason PodFailurePolicy, after which a JobSet is not started anew. */}}
+{{/* A Job that one of these ends has the reason PodFailurePolicy, and a message that says which. */}}
 {{- define "ranklaunch.podFailureRules" -}}
 {{- with .Values.restart.noRetryExitCodes }}
 - action: FailJob
@@ -30,12 +28,17 @@ template:
     operator: In
     values: {{ include "ranklaunch.noRetryCodes" $ }}
 {{- end }}
-{{- if eq .Values.restart.onEviction "fail" }}
+{{- with include "ranklaunch.evictedCode" . }}
+- action: FailJob
+  onExitCodes:
+    containerName: {{ include "ranklaunch.container" $ }}
+    operator: In
+    values: [{{ . }}]
+{{- end }}
 - action: FailJob
   onPodConditions:
     - type: DisruptionTarget
       status: "True"
-{{- end }}
 {{- end -}}
 
 {{/* In order, as the API server asks for. */}}
@@ -60,6 +63,16 @@ failurePolicy:
   {{- if .Values.restart.maxRestarts }}
   restartStrategy: BlockingRecreate
   rules:
+    {{- if include "ranklaunch.afterEviction" . }}
+    - name: evicted
+      action: RestartJobSetAndIgnoreMaxRestarts
+      onJobFailureReasons: [PodFailurePolicy]
+      onJobFailureMessagePatterns:
+        {{- with include "ranklaunch.evictedCode" . }}
+        - "failed with exit code {{ . }} "
+        {{- end }}
+        - "has condition DisruptionTarget "
+    {{- end }}
     - name: neverAgain
       action: FailJobSet
       onJobFailureReasons: [PodFailurePolicy, DeadlineExceeded]

@@ -129,7 +129,7 @@
 {{- define "ranklaunch.validate.restart" -}}
 {{- with .Values.restart -}}
 {{- if and (eq .onEviction "restart") (not .maxRestarts) (not (has $.Values.engine (list "job" "mpijob"))) }}
-- "restart.onEviction: restart counts as one: expected restart.maxRestarts above 0"
+- "restart.onEviction: restart: expected restart.maxRestarts above 0"
 {{- end }}
 {{- if ne (len .noRetryExitCodes) (len (uniq .noRetryExitCodes)) }}
 - "restart.noRetryExitCodes: expected each code once"
@@ -298,7 +298,7 @@ scheduling.affinity: {{ not (empty .scheduling.affinity) }}
 scheduling.topology: {{ not (empty .scheduling.topology) }}
 restart.maxRestarts: {{ gt (int .restart.maxRestarts) 0 }}
 restart.noRetryExitCodes: {{ ne (toJson .restart.noRetryExitCodes) "[2,69,78]" }}
-restart.onEviction: {{ ne .restart.onEviction "fail" }}
+restart.onEviction: {{ not (empty .restart.onEviction) }}
 security.runAsUser: {{ ne (int .security.runAsUser) 1000 }}
 security.fsGroup: {{ ne (int .security.fsGroup) 100 }}
 security.capabilities: {{ not (empty .security.capabilities) }}

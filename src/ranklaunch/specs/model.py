@@ -107,7 +107,15 @@ class Scheduling:
 class Restart:
     max_restarts: int = whole(0, 0, 1000, "how often the whole job is started anew after a failure; 0: never")
     no_retry_exit_codes: tuple[int, ...] = wholes((2, 69, 78), 1, 255, "exit codes after which it never is")
-    on_eviction: str = text("fail", "what the loss of a pod to the cluster does; restart: the whole job", "restart", "fail")
+    on_eviction: str = text(
+        "", "what the loss of a pod to the cluster does; restart: the whole job; empty: restart where maxRestarts is above 0",
+        "", "restart", "fail",
+    )  # fmt: skip
+
+    @property
+    def after_eviction(self) -> bool:
+        """Whether the whole job is then started anew."""
+        return bool(self.max_restarts) and self.on_eviction != "fail"
 
 
 @dataclass(frozen=True)

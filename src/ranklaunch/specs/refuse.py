@@ -26,17 +26,14 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
     "jobset": ("scheduling.queue", "scheduling.minAvailable", "mpi.", "trainer.", "lifecycle.cleanPodPolicy"),
     "job": (
         "scheduling.queue", "scheduling.minAvailable", "mpi.", "trainer.", "lifecycle.cleanPodPolicy", "restart.maxRestarts",
-        "restart.onEviction",
     ),
     "trainjob": ("scheduling.minAvailable", "mpi.", "lifecycle.cleanPodPolicy"),
-    "mpijob": ("restart.maxRestarts", "restart.onEviction", "trainer."),
+    "mpijob": ("restart.maxRestarts", "trainer."),
     "acjob": ("scheduling.kueueQueue", "mpi.", "trainer."),
 }  # fmt: skip
 WHY: Mapping[str, str] = {
     "job restart.maxRestarts": "a Job starts single pods anew while the others wait for it; use jobset or volcano",
-    "job restart.onEviction": "a Job starts single pods anew while the others wait for it; use jobset or volcano",
     "mpijob restart.maxRestarts": "an MPIJob starts the launcher alone anew, whatever its exit code; use jobset or volcano",
-    "mpijob restart.onEviction": "an MPIJob starts the launcher alone anew, whatever its exit code; use jobset or volcano",
 }
 # The longest name that an engine makes from the job's, without it. Each must fit a DNS label.
 SUFFIXES: Mapping[str, str] = {
@@ -138,8 +135,9 @@ def _method(spec: JobSpec) -> Iterator[str]:
 
 
 def _restart(spec: JobSpec) -> Iterator[str]:
-    if spec.restart.on_eviction == "restart" and not spec.restart.max_restarts and spec.engine not in ("job", "mpijob"):
-        yield "restart.onEviction=restart: expected restart.maxRestarts above 0"
+    why = WHY.get(f"{spec.engine} restart.maxRestarts") or ("" if spec.restart.max_restarts else "expected restart.maxRestarts above 0")
+    if spec.restart.on_eviction == "restart" and why:
+        yield f"restart.onEviction=restart: {why}"
 
 
 COMMON = (_foreign, _program, _devices, _environment, _size, _method, _restart)

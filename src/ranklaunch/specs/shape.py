@@ -14,6 +14,7 @@ Shape = dict[str, Any]
 COMMAND = ["ranklaunch", "run", "--"]
 CONTAINERS = {"acjob": "ascend", "trainjob": "node"}
 SECONDS_OF_HOUR = 3600
+STOPPED = 143  # with which ranklaunch ends when it is told to, on all nodes
 
 
 def shape(spec: JobSpec) -> Shape:
@@ -94,21 +95,39 @@ def _job(spec: JobSpec) -> Shape:
     return {
         **_objects(spec),
         "rules_of_pods": _rules_of_pods(spec),
+        "rules_of_jobs": _rules_of_jobs(spec),
         "deadline_of_job": spec.lifecycle.deadline_seconds,
         "ancestor_step": spec.engine == "trainjob",
     }
 
 
 def _rules_of_pods(spec: JobSpec) -> list[Shape]:
-    """A Job that one of these ends has the reason PodFailurePolicy, after which a JobSet is not started anew."""
-    rules: list[Shape] = []
-    codes = sorted(spec.restart.no_retry_exit_codes)
-    if codes:
-        container = CONTAINERS.get(spec.engine, "train")
-        rules.append({"action": "FailJob", "onExitCodes": {"containerName": container, "operator": "In", "values": codes}})
-    if spec.restart.on_eviction == "fail":
-        rules.append({"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]})
-    return rules
+    """A Job that one of these ends has the reason PodFailurePolicy, and a message that says which."""
+    container = CONTAINERS.get(spec.engine, "train")
+    by_code = [
+        {"action": "FailJob", "onExitCodes": {"containerName": container, "operator": "In", "values": codes}}
+        for codes in (sorted(spec.restart.no_retry_exit_codes), _evicted_codes(spec))
+        if codes
+    ]
+    return [*by_code, {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+
+
+def _evicted_codes(spec: JobSpec) -> list[int]:
+    """The pods of a job of which one is taken away all end as those that were told to stop, and only that one has the condition."""
+    return [STOPPED] if spec.restart.max_restarts and STOPPED not in spec.restart.no_retry_exit_codes else []
+
+
+def _rules_of_jobs(spec: JobSpec) -> list[Shape]:
+    """What becomes of a JobSet whose Job has failed, by its reason and message: the first rule that fits. Where none does, it is started
+    anew."""
+    evicted = {
+        "name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"],
+        "onJobFailureMessagePatterns": [
+            *(f"failed with exit code {code} " for code in _evicted_codes(spec)), "has condition DisruptionTarget ",
+        ],
+    }  # fmt: skip
+    never = {"name": "neverAgain", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}
+    return [*([evicted] if spec.restart.after_eviction else []), never]
 
 
 def _trainjob(spec: JobSpec) -> Shape:
@@ -130,7 +149,8 @@ def _volcano(spec: JobSpec) -> Shape:
         "scheduler": spec.scheduling.scheduler_name or "volcano",
         "min_available": least or spec.nodes + spec.tf.ps,
         "on_failure": again,
-        "on_eviction": again if spec.restart.on_eviction == "restart" else "TerminateJob",
+        "on_eviction": "RestartJob" if spec.restart.after_eviction else "TerminateJob",
+        "exit_codes": [*sorted(spec.restart.no_retry_exit_codes), *([] if spec.restart.after_eviction else _evicted_codes(spec))],
         "tasks": [*ps, _task(spec, "worker", spec.nodes, least or spec.nodes)],
     }
 
@@ -162,8 +182,8 @@ def _mpijob(spec: JobSpec) -> Shape:
 def _acjob(spec: JobSpec) -> Shape:
     found = _objects(spec)
     retries = {"fault-retry-times": str(spec.restart.max_restarts)} if spec.restart.max_restarts else {}
-    faults = {"fault-scheduling": "force" if spec.restart.on_eviction == "restart" else "off"}
-    again = retries if spec.restart.on_eviction == "restart" else {}
+    faults = {"fault-scheduling": "force" if spec.restart.after_eviction else "off"}
+    again = retries if spec.restart.after_eviction else {}
     found["object_labels"] = {**found["object_labels"], "framework": "pytorch", **faults, **again}
     return {
         **found,
