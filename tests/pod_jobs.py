@@ -38,7 +38,8 @@ class Pods(LauncherJob):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def launch(self, envs: Sequence[Mapping[str, str]], *words: object) -> None:
+    def launch(self, envs: Sequence[Mapping[str, str]], *words: object, log_dir: Path | None = None) -> None:
+        """log_dir: a volume that all pods have."""
         (self.folder / "run").mkdir(exist_ok=True)
         for host, name, env in zip(self.hosts, self.names, envs):
             logs = self.folder / host.name
@@ -55,7 +56,7 @@ class Pods(LauncherJob):
                 "--grace-s",
                 5,
                 "--log-dir",
-                logs,
+                log_dir or logs,
             )
             with open(logs / "out", "wb") as out, open(logs / "err", "wb") as err:
                 popen = host.popen(
@@ -66,7 +67,7 @@ class Pods(LauncherJob):
                     stdout=out,
                     stderr=err,
                 )
-            self.nodes.append(Node(host, popen, logs))
+            self.nodes.append(Node(host, popen, logs, log_dir))
 
     def places(self) -> list[str]:
         """What all ranks have said, in the order of the ranks."""

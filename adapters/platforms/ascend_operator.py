@@ -105,6 +105,7 @@ def read(reader: Reader, program: Program) -> Job:
         platform=NAME,
         name=kubernetes.name(reader, found[1] if found else reader.env.get(SIGNS.names[0], ""), _source_of_name(found), NAME),
         attempt=attempt(reader),
+        shared_logs=True,
         hosts=kubernetes.hosts(reader, nodes, (), "", "the Ascend Operator has set no address", master),
         slots=kubernetes.slots(reader, slots, nodes),
         node_index=_index(reader, index, nodes),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from ranklaunch import ranktable, settings
-from ranklaunch.files import absolute, which
+from ranklaunch.files import absolute, join, which
 from ranklaunch.job import ACCELERATORS, Job, Program, make_nodes
 from ranklaunch.settings import Reader, Variable
 from ranklaunch.tasks import VARIABLES as OF_TASKS
@@ -189,11 +189,13 @@ def make_job(
     only_launches: bool = False,
     env: tuple[tuple[str, str], ...] = (),
     folder: str = "",
+    shared_logs: bool = False,
 ) -> Job:
     """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
 
     accelerator: kind and source to assume where nothing in the container tells. tasks: of the hosts, where they differ.
     only_launches: node 0 starts the ranks of the others and has none of its own. folder: where the platform runs the program, if it says.
+    shared_logs: the log folder may be one volume of all nodes, so that each has a folder of its own in it.
     """
     rank_table = _rank_table(reader)
     master = reader.get(MASTER_ADDR)
@@ -211,7 +213,7 @@ def make_job(
         accelerator=reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator),
         program=program,
         python=_python(reader, folder),
-        log_dir=absolute(reader.get(LOG_DIR), reader.cwd),
+        log_dir=_log_dir(reader, node_index if shared_logs and len(hosts) > 1 else None),
         rank_table=rank_table,
         instance_name=instance_name,
         host_ips=host_ips,
@@ -219,6 +221,11 @@ def make_job(
         env=env,
         folder=folder,
     )
+
+
+def _log_dir(reader: Reader, node_index: int | None) -> str:
+    folder = absolute(reader.get(LOG_DIR), reader.cwd)
+    return folder if node_index is None else join(folder, f"node_{node_index}")
 
 
 def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int, ...], nodes: int) -> tuple[int, ...]:

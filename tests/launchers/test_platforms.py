@@ -61,6 +61,20 @@ def test_indexed_job_fails_as_its_first_failing_rank_does(pods: MakePods) -> Non
     assert (culprit["node"], culprit["rank"]) == (1, 2)
 
 
+def test_pods_with_one_volume_for_their_logs(pods: MakePods) -> None:
+    """torchrun's own files are told apart by their paths, which two nodes have alike."""
+    job = pods("train-0.svc", "train-1.svc")
+    program = job.folder / "train.py"
+    program.write_text(SUM)
+    envs = [{"RANKLAUNCH_METHOD": "torchrun", "JOB_COMPLETION_INDEX": str(i), "RANKLAUNCH_NODES": "2"} for i in (0, 1)]
+    job.launch([{**env, "RANKLAUNCH_SLOTS": "2"} for env in envs], program, log_dir=job.folder / "logs")
+    job.end(0)
+    assert [place.split()[0] for place in job.places()] == ["0", "1", "2", "3"]
+    for node in job.nodes:
+        ranks = [2 * node.host.index, 2 * node.host.index + 1]
+        assert [f"[rank {rank}] place {rank} " in node.out for rank in range(4)] == [rank in ranks for rank in range(4)]
+
+
 def test_trainer_with_torch_policy(pods: MakePods) -> None:
     job = pods("t-node-0-0.t", "t-node-0-1.t")
     program = job.folder / "train.py"

@@ -1,13 +1,13 @@
 #!/bin/sh
 # train, node 1 of 2, method torchrun (no method asked for, no rank table, 2 ranks)
 # first: wait for muster 2 nodes at train-0.train-hosts:18889
-# the ranks write below /workspace/ranklaunch-logs/attempt_1/torchrun
+# the ranks write below /workspace/ranklaunch-logs/node_1/attempt_1/torchrun
 (
 set -eu
-mkdir -p /workspace/ranklaunch-logs/attempt_1
+mkdir -p /workspace/ranklaunch-logs/node_1/attempt_1
 exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  TORCHELASTIC_ERROR_FILE=/workspace/ranklaunch-logs/attempt_1/torchrun_error.json \
-  PET_LOG_DIR=/workspace/ranklaunch-logs/attempt_1/torchrun PET_REDIRECTS=3 torchrun --nnodes=2 \
+  TORCHELASTIC_ERROR_FILE=/workspace/ranklaunch-logs/node_1/attempt_1/torchrun_error.json \
+  PET_LOG_DIR=/workspace/ranklaunch-logs/node_1/attempt_1/torchrun PET_REDIRECTS=3 torchrun --nnodes=2 \
   --nproc_per_node=1 --node_rank=1 --master_addr=train-0.train-hosts --master_port=18888 \
   --rdzv_id=train --rdzv_backend=static train.py --epochs 3
 )

@@ -1,13 +1,13 @@
 #!/bin/sh
 # llm-ft, node 2 of 3, method torchrun (no method asked for, no rank table, 6 ranks)
 # first: wait for muster 3 nodes at llm-ft-worker-0.llm-ft:18889
-# the ranks write below /workspace/ranklaunch-logs/attempt_1/torchrun
+# the ranks write below /workspace/ranklaunch-logs/node_2/attempt_1/torchrun
 (
 set -eu
-mkdir -p /workspace/ranklaunch-logs/attempt_1
+mkdir -p /workspace/ranklaunch-logs/node_2/attempt_1
 exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
-  TORCHELASTIC_ERROR_FILE=/workspace/ranklaunch-logs/attempt_1/torchrun_error.json \
-  PET_LOG_DIR=/workspace/ranklaunch-logs/attempt_1/torchrun PET_REDIRECTS=3 torchrun --nnodes=3 \
+  TORCHELASTIC_ERROR_FILE=/workspace/ranklaunch-logs/node_2/attempt_1/torchrun_error.json \
+  PET_LOG_DIR=/workspace/ranklaunch-logs/node_2/attempt_1/torchrun PET_REDIRECTS=3 torchrun --nnodes=3 \
   --nproc_per_node=2 --node_rank=2 --master_addr=llm-ft-worker-0.llm-ft --master_port=18888 \
   --rdzv_id=llm-ft --rdzv_backend=static train.py --epochs 3
 )
