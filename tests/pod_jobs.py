@@ -6,11 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from cluster_hosts import Hosts
+from cluster_hosts import Entered, Hosts
 from launcher_jobs import LauncherJob, Node
 from supervise_helpers import RANKLAUNCH
 
@@ -19,6 +19,7 @@ needs_mpi = pytest.mark.skipif(
     reason="needs mpirun of Open MPI, and OpenSSH's server",
 )
 
+CHILDREN = Path(__file__).with_name("children")
 PYTHON = Path(sys.executable).with_name("python")  # msrun knows it by this name
 
 
@@ -28,6 +29,7 @@ class Pods(LauncherJob):
     def __init__(self, made: Hosts, folder: Path, names: Sequence[str]) -> None:
         super().__init__(made, folder, "")
         self.hosts, self.names = list(made), list(names)
+        self.services: list[Entered] = []
         for host, name in zip(self.hosts, names):
             made.name(None, name, host)
             full = f"{name}.default.svc.cluster.local"
@@ -74,10 +76,31 @@ class Pods(LauncherJob):
         lines = [line for node in self.nodes for line in node.out.splitlines() if "place " in line]
         return sorted(line[line.index("place ") + len("place ") :] for line in lines)
 
+    def serve(self, service: int, node: int, ports: Sequence[int]) -> None:
+        """One host is a Service of these ports of another, until the test ends: others reach it at an address that is not its own."""
+        argv = (sys.executable, CHILDREN / "forwards.py", self.hosts[node].address, *ports)
+        started = self.hosts[service].popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        self.services.append(started)
+        assert started.stdout
+        assert started.stdout.readline() == b"ready\n"
+
+    def close(self) -> None:
+        for service in self.services:
+            with service:
+                service.kill()
+
 
 MakePods = Callable[..., Pods]
 
 
 @pytest.fixture
-def pods(hosts: Callable[..., Hosts], tmp_path: Path) -> MakePods:
-    return lambda *names: Pods(hosts(len(names)), tmp_path, names)
+def pods(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[MakePods]:
+    made: list[Pods] = []
+
+    def make(*names: str) -> Pods:
+        made.append(Pods(hosts(len(names)), tmp_path, names))
+        return made[-1]
+
+    yield make
+    for job in made:
+        job.close()

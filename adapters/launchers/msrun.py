@@ -90,7 +90,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     extra = reader.get(EXTRA)
     _lint(job, reader, extra)
     table = _table(job, reader)
-    master = reader.get(SCHEDULER) if reader.given(SCHEDULER) else job.master
+    master = reader.get(SCHEDULER) if reader.given(SCHEDULER) else job.own_address or job.master
     log_dir = _log_dir(job, reader)
     outputs = None if _given(extra, _OUTPUT) else _outputs(job, reader, templates, log_dir)
     argv = templates.command(

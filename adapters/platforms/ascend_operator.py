@@ -13,7 +13,7 @@ from ranklaunch import settings
 from ranklaunch.adapters.platforms import kubernetes
 from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.job import Job, Program
-from ranklaunch.reading import HOSTS, make_job
+from ranklaunch.reading import HOSTS, by_user, make_job
 from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.reading import NODES as ANY_NODES
@@ -60,8 +60,9 @@ HOST_IP = Variable(
     "host_ip", ("XDL_IP",), settings.text, "", "address of the physical host: a rank table's server_id", "platform", per_node=True,
 )  # fmt: skip
 POD_IP = Variable(
-    "pod_ip", ("POD_IP", "CM_WORKER_IP"), settings.text, "", "address of this pod, used only to find its place in a rank table", "platform",
-    per_node=True,
+    "pod_ip", ("POD_IP", "CM_WORKER_IP"), settings.text, "",
+    "address of this pod, by which its place in a rank table is found, and where node 0's msrun starts its scheduler", "platform",
+    per_node=True, default_text="that of its name in /etc/hosts",
 )  # fmt: skip
 SIGNS = Variable(
     "acjob_signs", ("MINDX_TASK_ID", "MINDX_SERVER_IP", "NPU_POD"), settings.text, "",
@@ -116,7 +117,11 @@ def read(reader: Reader, program: Program) -> Job:
     )
     if nodes > 1 and not reader.given(HOSTS):
         reader.get(master)  # who said it
-    return job
+    return replace(job, own_address=_own_address(reader)) if nodes > 1 and job.node_index == 0 and not by_user(reader, master) else job
+
+
+def _own_address(reader: Reader) -> str:
+    return reader.get(POD_IP) or kubernetes.own_address(reader)
 
 
 def _framework(reader: Reader) -> Framework:

@@ -194,12 +194,23 @@ def service(reader: Reader) -> str:
     return ""
 
 
+def own_address(reader: Reader) -> str:
+    """Of this pod, as kubelet writes it beside its name into /etc/hosts; "" where it is not there."""
+    own = own_name(reader)
+    return next((address for address, *names in _hosts_here(reader) if own and own in names), "")
+
+
 def _names_here(reader: Reader) -> list[str]:
+    return [name for _, *names in _hosts_here(reader) for name in names]
+
+
+def _hosts_here(reader: Reader) -> list[list[str]]:
+    """Each an address and its names."""
     try:
         text = reader.files.text("/etc/hosts", _MOST_NAMES_BYTES) or ""
     except ValueError:
         return []
-    return [word for line in text.splitlines() for word in line.partition("#")[0].split()[1:]]
+    return [words for words in (line.partition("#")[0].split() for line in text.splitlines()) if words]
 
 
 def relative(host: str) -> str:

@@ -77,6 +77,8 @@ class Job(Value):
     instance_name: str = ""
     host_ips: tuple[str, ...] = ()
     host_ip: str = ""  # of the physical host, where the platform tells it
+    # Of node 0 itself, where its host, by which the others know it, is that of a Service; known on node 0 alone.
+    own_address: str = ""
     # What the platform's own way to start a program gives it in variables, beside what every program inherits.
     env: tuple[tuple[str, str], ...] = ()
     # Where the platform runs a program that it has named itself; "" for the folder that ranklaunch is started in.

@@ -68,6 +68,22 @@ def test_name(pod: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("env", "files", "address"),
+    [
+        ({"RANK": "0", "POD_IP": "10.1.0.5"}, {}, "10.1.0.5"),
+        ({"RANK": "0", "HOSTNAME": "llm-master-0"}, {"/etc/hosts": "127.0.0.1 localhost\n10.1.0.6\tllm-master-0\n"}, "10.1.0.6"),
+        ({"RANK": "0"}, {}, PYTORCH["MASTER_ADDR"]),
+        ({"RANK": "0", "POD_IP": "10.1.0.5", "RANKLAUNCH_MASTER_ADDR": "m"}, {}, "m"),
+        ({"RANK": "1", "POD_IP": "10.1.0.7"}, {}, PYTORCH["MASTER_ADDR"]),
+    ],
+)
+def test_msrun_of_node_0_is_told_its_own_address(env: dict[str, str], files: dict[str, str], address: str) -> None:
+    """It starts its scheduler where it finds the address, and nobody finds that of a Service."""
+    found = helpers.plan({**PYTORCH, **env}, files=files, method="msrun")
+    assert f"--master_addr={address}" in found.processes[0].argv
+
+
+@pytest.mark.parametrize(
     ("env", "words"),
     [
         ({"WORLD_SIZE": "12"}, ["WORLD_SIZE=12", "LOCAL_WORLD_SIZE=8", "multiple"]),

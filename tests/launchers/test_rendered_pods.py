@@ -84,13 +84,16 @@ def asked(kind: str) -> Asked:
 
 
 def started(make: MakePods, kind: str, objects: list[Object]) -> Pods:
-    """Each pod's container, on a host that is called as the pod is. An AscendJob's leader has its own address in place of a Service's."""
+    """Each pod's container, on a host that is called as the pod is. An AscendJob's leader is behind a Service of its declared ports."""
     job_asked = asked(kind)
-    job = make(*(engine_pods.known_as(job_asked, index) for index in range(job_asked.pods)))
-    job_asked = job_asked._replace(master=job.hosts[0].address)
+    services = ["service"] if job_asked.engine == "acjob" else []
+    job = make(*(engine_pods.known_as(job_asked, index) for index in range(job_asked.pods)), *services)
+    containers = engine_pods.of_pods(objects, job_asked)
     if job_asked.engine == "mpijob":
         job.has_file(0, "etc/mpi/hostfile", engine_pods.mpi_host_file(job_asked))
-    containers = engine_pods.of_pods(objects, job_asked)
+    if services:
+        job_asked = job_asked._replace(master=job.hosts[-1].address)
+        job.serve(len(job.hosts) - 1, 0, [port["containerPort"] for port in containers[0]["ports"]])
     assert all(container["command"] == ["ranklaunch", "run", "--"] for container in containers)
     assert len({tuple(container["args"]) for container in containers}) == 1
     envs = [{**told(container), **engine_pods.added(job_asked, index)} for index, container in enumerate(containers)]
