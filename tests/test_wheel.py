@@ -42,6 +42,7 @@ WHEEL = {
     "ranklaunch/jinja.py",
     "ranklaunch/job.py",
     "ranklaunch/modules.py",
+    "ranklaunch/parse.py",
     "ranklaunch/plan.py",
     "ranklaunch/planning.py",
     "ranklaunch/py.typed",
