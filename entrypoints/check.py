@@ -30,7 +30,7 @@ class Finding(Value):
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    parser = options.Parser("check", __doc__ or "", "ranklaunch check [OPTIONS] [--] [PROGRAM [ARGS...]]")
+    parser = options.JobParser("check", __doc__ or "", "ranklaunch check [OPTIONS] [--] [PROGRAM [ARGS...]]")
     given = options.read(parser, argv, env, WITHOUT_PROGRAM)
     try:
         plan = make_plan(given.request)

@@ -24,7 +24,7 @@ DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
-    parser = options.Parser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
+    parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
     given = options.read(parser, argv, env)
     # Whatever the environment says of another account: sshd goes by the one that the process has.
     given = replace(given, request=replace(given.request, account=options.own_account()))

@@ -24,53 +24,67 @@ MOST_ENV_BYTES = 64 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z_][^=\s]*")  # shells export functions as BASH_FUNC_x%%
 
 
-class Parser:
-    """Options of one command, each of one variable: --name VALUE, --name=VALUE, or --name alone for a switch. No abbreviations: options
-    of later versions must not change a meaning. Those that only methods and platforms read come when one is asked for, since to know
-    them is to import all of these."""
+class Option(Value):
+    """value: the name of what it gives. takes: what help calls the text after it; "" for a switch, which takes none and gives "true"."""
 
-    def __init__(self, command: str, description: str, usage: str, own: Iterable[Variable[object]] = ()) -> None:
+    name: str
+    value: str
+    meaning: str
+    takes: str = "X"
+
+
+def of_variable(variable: Variable[object]) -> Option:
+    meaning = f"{variable.meaning} [{', '.join(variable.names)}]"
+    return Option(variable.option, variable.value, meaning, "" if variable.is_switch else "X")
+
+
+class Parser:
+    """Options of one command: --name VALUE, --name=VALUE, or --name alone for a switch. No abbreviations: options of later versions
+    must not change a meaning."""
+
+    def __init__(self, command: str, description: str, usage: str, known: Iterable[Option] = ()) -> None:
         self._command, self._description, self._usage = command, description, usage
-        self._own = {variable.option: variable for variable in own}
-        self._shared = {v.option: v for v in reading.VARIABLES if v.option}
+        self._known = known
 
     @functools.cached_property
-    def options(self) -> dict[str, Variable[object]]:
-        of_others = {v.option: v for v in every_variable() if v.option and v not in reading.PLAN_VARIABLES}
-        return {**of_others, **self._shared, **self._own}
+    def options(self) -> dict[str, Option]:
+        """By name, in the order of the help."""
+        return {option.name: option for option in self._known}
 
-    def split(self, argv: list[str]) -> tuple[dict[str, str], list[str]]:
-        """(values of options by the name of the variable, program and its arguments)."""
-        values: dict[str, str] = {}
+    def find(self, name: str) -> Option | None:
+        return self.options.get(name)
+
+    def split(self, argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+        """(name and text of each value in the order given, program and its arguments). What is given twice is there twice."""
+        given = []
         at = 0
         while at < len(argv) and argv[at].startswith("-") and argv[at] not in ("-", "--", "-m"):
-            option, equals, value = argv[at].partition("=")
+            name, equals, text = argv[at].partition("=")
             at += 1
-            variable = self._variable(option, argv[at - 1])
-            if variable.is_switch:
-                value = self._switched(option, equals, value)
+            option = self._option(name, argv[at - 1])
+            if not option.takes:
+                text = self._switched(name, equals, text)
             elif not equals:
-                value = self._next(option, argv[at : at + 1])
+                text = self._next(name, argv[at : at + 1])
                 at += 1
-            values[variable.value] = value
-        return values, argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
+            given.append((option.value, text))
+        return given, argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
 
-    def _variable(self, option: str, word: str) -> Variable[object]:
-        if option in ("-h", "--help"):
+    def _option(self, name: str, word: str) -> Option:
+        if name in ("-h", "--help"):
             print(self.help())
             raise SystemExit(0)
-        known = self._own.get(option) or self._shared.get(option) or self.options.get(option)
-        return known or self._refuse(f"unknown option {word!r}{nearest(option, self.options)}")
+        return self.find(name) or self._refuse(f"unknown option {word!r}{nearest(name, (*self.options, '--help'))}")
 
-    def _next(self, option: str, words: list[str]) -> str:
+    def _next(self, name: str, words: list[str]) -> str:
         if not words or words[0].startswith("--") or words[0] == "-m":
-            found = f", and found {words[0]!r}: write {option}={words[0]} if that is one" if words else ""
-            self._refuse(f"option {option}: expected a value{found}")
+            found = f", and found {words[0]!r}: write {name}={words[0]} if that is one" if words else ""
+            self._refuse(f"option {name}: expected a value{found}")
         return words[0]
 
-    def _switched(self, option: str, equals: str, value: str) -> str:
+    def _switched(self, name: str, equals: str, text: str) -> str:
         if equals:
-            self._refuse(f"option {option}={value}: expected no value")
+            self._refuse(f"option {name}={text}: expected no value")
         return "true"
 
     def _refuse(self, text: str) -> NoReturn:
@@ -81,10 +95,27 @@ class Parser:
         import argparse  # for its layout; it is slow to import, and asked for an option slower
 
         made = argparse.ArgumentParser(prog=f"ranklaunch {self._command}", description=self._description, usage=self._usage)
-        for option, variable in sorted(self.options.items()):
-            how: dict[str, Any] = {"action": "store_true"} if variable.is_switch else {"metavar": "X"}
-            made.add_argument(option, help=f"{variable.meaning} [{', '.join(variable.names)}]".replace("%", "%%"), **how)
+        for option in self.options.values():
+            how: dict[str, Any] = {"metavar": option.takes} if option.takes else {"action": "store_true"}
+            made.add_argument(option.name, help=option.meaning.replace("%", "%%"), **how)
         return made.format_help().rstrip()
+
+
+class JobParser(Parser):
+    """Of a command that reads a job: an option for each variable that has one. Those that only methods and platforms read come when one
+    is asked for, since to know them is to import all of these. own: variables of this command alone."""
+
+    def __init__(self, command: str, description: str, usage: str, own: Iterable[Variable[object]] = ()) -> None:
+        super().__init__(command, description, usage)
+        self._near = {variable.option: variable for variable in (*reading.VARIABLES, *own) if variable.option}
+
+    @functools.cached_property
+    def options(self) -> dict[str, Option]:
+        of_others = {v.option: v for v in every_variable() if v.option and v not in reading.PLAN_VARIABLES}
+        return {name: of_variable(variable) for name, variable in sorted({**of_others, **self._near}.items())}
+
+    def find(self, name: str) -> Option | None:
+        return of_variable(self._near[name]) if name in self._near else super().find(name)
 
 
 class Given(Value):
@@ -94,9 +125,10 @@ class Given(Value):
     own: Reader
 
 
-def read(parser: Parser, argv: list[str], env: Mapping[str, str], default: Program | None = None) -> Given:
+def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Program | None = None) -> Given:
     """default: the program where none is given, which is otherwise a wrong command line."""
-    values, words = parser.split(argv)
+    given, words = parser.split(argv)
+    values = dict(given)
     own = Reader(env, NoFiles(), values)
     env_file, root = own.get(reading.ENV_FILE), own.get(reading.ROOT)
     if root and not os.path.isdir(root):

@@ -16,7 +16,7 @@ from ranklaunch.reading import ALL_NODES, FORMAT, NODE_INDEX, PLAN_VARIABLES
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    parser = options.Parser("plan", __doc__ or "", "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]", PLAN_VARIABLES)
+    parser = options.JobParser("plan", __doc__ or "", "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]", PLAN_VARIABLES)
     given = options.read(parser, argv, env)
     form, all_nodes = given.own.get(FORMAT), given.own.get(ALL_NODES)
     given.own.check()

@@ -7,7 +7,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
-from ranklaunch import ranktable, settings
+from ranklaunch import parse, ranktable
 from ranklaunch.entrypoints.disk import DiskFiles
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.ranktable import RankTable, make, show
@@ -74,7 +74,7 @@ def _make(parser: argparse.ArgumentParser, argv: list[str]) -> int:
     parser.add_argument("--to", default="1.0", choices=("0.1", "1.0"))
     parser.add_argument("--output")
     given = parser.parse_args(argv)
-    hosts = tuple(make.addresses(given.hosts)) if "/" in given.hosts else _parsed("--hosts", settings.hosts, given.hosts)
+    hosts = tuple(make.addresses(given.hosts)) if "/" in given.hosts else _parsed("--hosts", parse.hosts, given.hosts)
     devices = _hccn(given, hosts) if given.hccn else _counted(given, hosts)
     _write(make.text_of(make.make(hosts, devices), given.to), given.output)
     return 0
@@ -138,7 +138,7 @@ def _counted(given: argparse.Namespace, hosts: tuple[str, ...]) -> list[list[tup
     if not given.devices:
         msg = "either --devices or --hccn must say which devices the servers have"
         raise UsageError(msg)
-    counts = _parsed("--devices", settings.counts, given.devices)
+    counts = _parsed("--devices", parse.counts, given.devices)
     counts = counts * len(hosts) if len(counts) == 1 else counts
     if len(counts) != len(hosts):
         msg = f"--devices has {len(counts)} numbers for {len(hosts)} hosts: expected one, or one for each"
@@ -151,9 +151,9 @@ def _counted(given: argparse.Namespace, hosts: tuple[str, ...]) -> list[list[tup
     return devices
 
 
-def _parsed(option: str, parse: Callable[[str], tuple[object, ...]], text: str):  # type: ignore[no-untyped-def]
+def _parsed(option: str, kind: Callable[[str], tuple[object, ...]], text: str):  # type: ignore[no-untyped-def]
     try:
-        return parse(text)
+        return kind(text)
     except ValueError as error:
         msg = f"{option} {text!r}: {error}"
         raise UsageError(msg) from None
@@ -161,7 +161,7 @@ def _parsed(option: str, parse: Callable[[str], tuple[object, ...]], text: str):
 
 def _number(text: str) -> int:
     try:
-        return settings.positive(text)
+        return parse.positive(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -49,7 +49,7 @@ NODE_GRACE_S = 5.0  # more than its nodes have: each ends its own ranks first
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
-    parser = options.Parser(
+    parser = options.JobParser(
         "simulate",
         "A whole job on this machine.",
         "ranklaunch simulate --nodes N --slots M[,M...] [OPTIONS] -- PROGRAM [ARGS...]",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from ranklaunch.entrypoints import options
 from ranklaunch.entrypoints.disk import DiskFiles
+from ranklaunch.entrypoints.options import Option
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.reading import TEMPLATES
 from ranklaunch.redact import is_secret
@@ -26,7 +26,7 @@ USAGE = "ranklaunch spec KIND [OPTIONS] [--] [PROGRAM [ARGS...]]"
 MOST_BYTES = 4 * 1024 * 1024
 
 # Options for values that are given most often; --set gives any.
-OPTIONS: dict[str, str] = {
+PATHS: dict[str, str] = {
     "--name": "name",
     "--namespace": "namespace",
     "--nodes": "nodes",
@@ -46,59 +46,32 @@ OPTIONS: dict[str, str] = {
     "--partition": "slurm.partition",
 }
 KEYS = dict(keys.every(JobSpec))
+VALUES = Option("--values", "values", "values as YAML or JSON (docs/spec-values.md); options come before them", "FILE")
+IMAGE = Option("--image", "image", "image of the container, with tag or digest [image]")
+ENV = Option("--env", "env", "a variable of the environment; may be repeated [env]", "NAME=VALUE")
+SET = Option("--set", "set", "any other value, lists and maps as JSON; may be repeated", "KEY=VALUE")
+SUBMIT = Option("--submit", "submit", "send it with kubectl or sbatch, after it was shown", "")
+OPTIONS = (
+    VALUES, IMAGE, *(Option(name, path, f"{KEYS[path].meaning} [{path}]") for name, path in PATHS.items()), ENV, SET,
+    options.of_variable(TEMPLATES), SUBMIT,
+)  # fmt: skip
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    parser = _parser()
+    parser = options.Parser("spec", f"{__doc__} KIND: {', '.join(KINDS)}.", USAGE, OPTIONS)
     if argv[:1] in (["-h"], ["--help"]):
-        parser.print_help()
+        print(parser.help())
         return 0
     kind = _kind(argv)
-    words, program = parser.split(argv[1:])
-    given = vars(parser.parse_args(words))
+    given, program = parser.split(argv[1:])
     values, sources, problems = _values(kind, given, program)
     reading = Values(sources)
     spec = reading.spec(values)
     _check([*problems, *reading.problems], spec)
     _warn(spec)
-    text = rendered(spec, Templates(_folders(given, env)))
+    text = rendered(spec, Templates(_folders(dict(given), env)))
     _write(text)
-    return _submitted(spec, text, env) if given["submit"] else 0
-
-
-class _Parser(argparse.ArgumentParser):
-    """Options, of which some may be repeated, then PROGRAM and everything after it, untouched."""
-
-    def error(self, message: str) -> NoReturn:
-        msg = f"{message}\n{self.format_usage().strip()}"
-        raise UsageError(msg)
-
-    def split(self, argv: list[str]) -> tuple[list[str], list[str]]:
-        """(options, program and its arguments)."""
-        at = 0
-        while at < len(argv) and argv[at].startswith("-") and argv[at] not in ("-", "--", "-m"):
-            at += 2 if "=" not in argv[at] and self._takes_value(argv[at]) else 1
-        return argv[:at], argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
-
-    def _takes_value(self, word: str) -> bool:
-        action = self._option_string_actions.get(word)
-        if action is None:
-            self.error(f"unknown option {word!r}{nearest(word, self._option_string_actions)}")
-        return action.nargs is None and action.const is None
-
-
-def _parser() -> _Parser:
-    about = f"{__doc__} KIND: {', '.join(KINDS)}."
-    parser = _Parser(prog="ranklaunch spec", description=about.replace("%", "%%"), usage=USAGE, allow_abbrev=False)
-    parser.add_argument("--values", metavar="FILE", help="values as YAML or JSON (docs/spec-values.md); options come before them")
-    parser.add_argument("--image", metavar="X", help="image of the container, with tag or digest [image]")
-    for option, path in OPTIONS.items():
-        parser.add_argument(option, dest=path, metavar="X", help=f"{KEYS[path].meaning} [{path}]".replace("%", "%%"))
-    parser.add_argument("--env", action="append", metavar="NAME=VALUE", help="a variable of the environment; may be repeated [env]")
-    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="any other value, lists and maps as JSON; may be repeated")
-    parser.add_argument(TEMPLATES.option, dest="templates", metavar="X", help=f"{TEMPLATES.meaning} [{TEMPLATES.names[0]}]")
-    parser.add_argument("--submit", action="store_const", const=True, help="send it with kubectl or sbatch, after it was shown")
-    return parser
+    return _submitted(spec, text, env) if SUBMIT.value in dict(given) else 0
 
 
 def _kind(argv: list[str]) -> str:
@@ -109,15 +82,16 @@ def _kind(argv: list[str]) -> str:
     return argv[0]
 
 
-def _values(kind: str, given: Mapping[str, Any], program: list[str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
+def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
     """(nested values, who said those that are the command line's, what is wrong with it)."""
-    values = _read(given["values"]) if given["values"] else {}
+    last = dict(given)
+    values = _read(last[VALUES.value]) if last.get(VALUES.value) else {}
     sources: dict[str, str] = {}
     problems: list[Problem] = []
-    pairs = [(f"option {option}", path, given[path]) for option, path in OPTIONS.items() if given[path] is not None]
-    if given["image"] is not None:
-        pairs += [("option --image", f"image.{name}", part) for name, part in parts_of_image(given["image"]).items()]
-    for word in given["set"] or ():
+    pairs = [(f"option {name}", path, last[path]) for name, path in PATHS.items() if path in last]
+    if IMAGE.value in last:
+        pairs += [("option --image", f"image.{name}", part) for name, part in parts_of_image(last[IMAGE.value]).items()]
+    for word in _every(SET, given):
         path, equals, text = word.partition("=")
         if not equals or path not in KEYS:
             hint = nearest(path, KEYS) or ": docs/spec-values.md has them all"
@@ -127,11 +101,15 @@ def _values(kind: str, given: Mapping[str, Any], program: list[str]) -> tuple[di
     for source, path, text in pairs:
         _put(values, path, parsed(KEYS[path], text))
         sources[path] = source
-    _put_env(values, given["env"] or (), problems)
+    _put_env(values, _every(ENV, given), problems)
     if program:
         _put_program(values, program)
     values["engine"] = kind
     return values, sources, problems
+
+
+def _every(option: Option, given: list[tuple[str, str]]) -> list[str]:
+    return [text for value, text in given if value == option.value]
 
 
 def _put(values: dict[str, Any], path: str, value: object) -> None:
@@ -146,7 +124,7 @@ def _put(values: dict[str, Any], path: str, value: object) -> None:
     values[name] = value
 
 
-def _put_env(values: dict[str, Any], words: tuple[str, ...] | list[str], problems: list[Problem]) -> None:
+def _put_env(values: dict[str, Any], words: list[str], problems: list[Problem]) -> None:
     env = dict(values.get("env") or {}) if isinstance(values.get("env"), (dict, type(None))) else None
     for word in words:
         name, equals, text = word.partition("=")
@@ -201,8 +179,8 @@ def _parsed(path: str, text: str) -> object:
         raise ConfigError(msg) from None
 
 
-def _folders(given: Mapping[str, Any], env: Mapping[str, str]) -> tuple[str, ...]:
-    reader = Reader(env, DiskFiles(), {TEMPLATES.value: given["templates"]} if given["templates"] else {})
+def _folders(given: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, ...]:
+    reader = Reader(env, DiskFiles(), given)
     return tuple(os.path.abspath(folder) for folder in reader.get(TEMPLATES).split(":") if folder)
 
 

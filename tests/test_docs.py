@@ -293,8 +293,8 @@ def test_command_lines_parse(page: Path) -> None:
             assert program or line in spans(page), f"{page_id(page)} has no program: {line}"  # prose may name options alone
 
 
-def parser_of(command: str) -> options.Parser:
-    return options.Parser(command, "", "", PLAN_VARIABLES if command == "plan" else ())
+def parser_of(command: str) -> options.JobParser:
+    return options.JobParser(command, "", "", PLAN_VARIABLES if command == "plan" else ())
 
 
 # What is shown comes out

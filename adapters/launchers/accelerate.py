@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.base import MASTER_PORT, address, attempt_dir, launcher_process, limits, master_waits
 from ranklaunch.files import join
@@ -17,11 +17,11 @@ from ranklaunch.settings import Reader, Variable
 NAME = "accelerate"
 
 EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_accelerate_params", ("RANKLAUNCH_EXTRA_ACCELERATE_PARAMS",), settings.words, (),
+    "extra_accelerate_params", ("RANKLAUNCH_EXTRA_ACCELERATE_PARAMS",), parse.words, (),
     "further options of accelerate launch, such as --use_fsdp; the last of two equal options wins",
 )  # fmt: skip
 MIXED_PRECISION = Variable(
-    "mixed_precision", ("RANKLAUNCH_MIXED_PRECISION",), settings.one_of("no", "fp16", "bf16", "fp8"), "",
+    "mixed_precision", ("RANKLAUNCH_MIXED_PRECISION",), parse.one_of("no", "fp16", "bf16", "fp8"), "",
     "precision in which the model computes: no, fp16, bf16 or fp8", option="--mixed-precision",
     default_text="what the program says, else no",
 )  # fmt: skip

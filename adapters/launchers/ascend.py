@@ -5,25 +5,23 @@ Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITEL
 
 from __future__ import annotations
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.job import Job
 from ranklaunch.settings import Reader, Variable
 
 INTERFACE = Variable(
-    "interface", ("RANKLAUNCH_INTERFACE",), settings.text, "", "network interface of all communication between nodes",
+    "interface", ("RANKLAUNCH_INTERFACE",), parse.text, "", "network interface of all communication between nodes",
     option="--interface", default_text="on Ascend, that of the default route where there are several nodes",
 )  # fmt: skip
-CONNECT_TIMEOUT = Variable("hccl_connect_timeout", ("HCCL_CONNECT_TIMEOUT",), settings.count, 1800, "seconds that HCCL waits for its peers")
-WHITELIST_DISABLE = Variable(
-    "hccl_whitelist_disable", ("HCCL_WHITELIST_DISABLE",), settings.text, "1", "1: HCCL checks no list of addresses"
-)
+CONNECT_TIMEOUT = Variable("hccl_connect_timeout", ("HCCL_CONNECT_TIMEOUT",), parse.count, 1800, "seconds that HCCL waits for its peers")
+WHITELIST_DISABLE = Variable("hccl_whitelist_disable", ("HCCL_WHITELIST_DISABLE",), parse.text, "1", "1: HCCL checks no list of addresses")
 HCCL_INTERFACE = Variable(
-    "hccl_socket_ifname", ("HCCL_IF_IP", "HCCL_SOCKET_IFNAME"), settings.text, "", "address or interface of HCCL's host network"
+    "hccl_socket_ifname", ("HCCL_IF_IP", "HCCL_SOCKET_IFNAME"), parse.text, "", "address or interface of HCCL's host network"
 )
-GLOO_INTERFACE = Variable("gloo_socket_ifname", ("GLOO_SOCKET_IFNAME",), settings.text, "", "interface of gloo: one exact name")
-TP_INTERFACE = Variable("tp_socket_ifname", ("TP_SOCKET_IFNAME",), settings.text, "", "interface of TensorPipe: one exact name")
+GLOO_INTERFACE = Variable("gloo_socket_ifname", ("GLOO_SOCKET_IFNAME",), parse.text, "", "interface of gloo: one exact name")
+TP_INTERFACE = Variable("tp_socket_ifname", ("TP_SOCKET_IFNAME",), parse.text, "", "interface of TensorPipe: one exact name")
 PROCESS_LOG_PATH = Variable(
-    "ascend_process_log_path", ("ASCEND_PROCESS_LOG_PATH",), settings.text, "", "folder of CANN's own logs",
+    "ascend_process_log_path", ("ASCEND_PROCESS_LOG_PATH",), parse.text, "", "folder of CANN's own logs",
     default_text="one below the log directory for each rank, with method ranktable",
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.adapters.launchers import ascend
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import absolute, folder_of, join
@@ -39,14 +39,14 @@ def nothing_to_explain(tail: str) -> Failure | None:
 MASTER_PORT = Variable(
     "master_port",
     ("RANKLAUNCH_MASTER_PORT",),
-    settings.port,
+    parse.port,
     29500,
     "port of the rendezvous on node 0",
     option="--master-port",
 )
 
 # Of those that can; others say that it has no effect.
-ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), settings.flag, False, "ranks follow the network's topology")
+ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks follow the network's topology")
 
 
 def attempt_dir(job: Job) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from ranklaunch import settings
+from ranklaunch import parse, settings
 from ranklaunch.adapters.launchers import deepspeed_remote as remote
 from ranklaunch.adapters.launchers import ssh
 from ranklaunch.adapters.launchers.base import MASTER_PORT, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
@@ -20,7 +20,7 @@ from ranklaunch.verdict import Failure
 NAME = "deepspeed"
 
 EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_deepspeed_params", ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",), settings.words, (),
+    "extra_deepspeed_params", ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS",), parse.words, (),
     "further options of deepspeed; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from ranklaunch import redact, settings
+from ranklaunch import parse, redact, settings
 from ranklaunch.adapters.launchers import ssh
 from ranklaunch.adapters.launchers.base import attempt_dir
 from ranklaunch.adapters.launchers.inherited import misleading
@@ -25,7 +25,7 @@ PDSH, SLURM = "pdsh", "slurm"
 BY = Variable(
     "deepspeed_launcher",
     ("RANKLAUNCH_DEEPSPEED_LAUNCHER",),
-    settings.one_of(OWN_NODE, PDSH, "openmpi", "mpich", "impi", "mvapich", SLURM),
+    parse.one_of(OWN_NODE, PDSH, "openmpi", "mpich", "impi", "mvapich", SLURM),
     OWN_NODE,
     "how DeepSpeed starts the ranks of several nodes: its launcher on each node, or one on node 0 that reaches the others so",
 )

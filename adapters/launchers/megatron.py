@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch import settings
+from ranklaunch import parse, settings
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.job import Job
 from ranklaunch.megatron import ORDER, ORDER_DP_LAST, Layout
@@ -13,12 +13,12 @@ from ranklaunch.values import replace
 
 NAME = "megatron"
 
-TP = Variable("tp", ("RANKLAUNCH_TP",), settings.positive, 1, "tensor parallelism: ranks that share each layer", option="--tp")
-PP = Variable("pp", ("RANKLAUNCH_PP",), settings.positive, 1, "pipeline parallelism: ranks that divide the layers", option="--pp")
-CP = Variable("cp", ("RANKLAUNCH_CP",), settings.positive, 1, "context parallelism: ranks that share each sequence", option="--cp")
-EP = Variable("ep", ("RANKLAUNCH_EP",), settings.positive, 1, "expert parallelism: ranks that divide the experts", option="--ep")
+TP = Variable("tp", ("RANKLAUNCH_TP",), parse.positive, 1, "tensor parallelism: ranks that share each layer", option="--tp")
+PP = Variable("pp", ("RANKLAUNCH_PP",), parse.positive, 1, "pipeline parallelism: ranks that divide the layers", option="--pp")
+CP = Variable("cp", ("RANKLAUNCH_CP",), parse.positive, 1, "context parallelism: ranks that share each sequence", option="--cp")
+EP = Variable("ep", ("RANKLAUNCH_EP",), parse.positive, 1, "expert parallelism: ranks that divide the experts", option="--ep")
 CONNECTIONS = Variable(
-    "cuda_device_max_connections", ("CUDA_DEVICE_MAX_CONNECTIONS",), settings.text, "1", "hardware queues of a GPU",
+    "cuda_device_max_connections", ("CUDA_DEVICE_MAX_CONNECTIONS",), parse.text, "1", "hardware queues of a GPU",
     default_text="1 where a layer or a sequence is shared on GPUs, which Megatron-LM requires before Blackwell; unset with its FSDP",
 )  # fmt: skip
 
@@ -86,7 +86,7 @@ def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
     if not texts:
         return None
     try:
-        return settings.positive(texts[-1])
+        return parse.positive(texts[-1])
     except ValueError as error:
         reader.problem(f"the program's own {flag} {settings.clipped(texts[-1])!r}: {error}")
         return 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.adapters.launchers import ssh
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env, launcher_process, limits, rank_log, rank_tag
 from ranklaunch.adapters.launchers.inherited import misleading
@@ -24,18 +24,18 @@ from ranklaunch.verdict import Failure
 NAME = "mpirun"
 
 EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_mpirun_params", ("RANKLAUNCH_EXTRA_MPIRUN_PARAMS",), settings.words, (), "further options of mpirun, after ranklaunch's own",
+    "extra_mpirun_params", ("RANKLAUNCH_EXTRA_MPIRUN_PARAMS",), parse.words, (), "further options of mpirun, after ranklaunch's own",
 )  # fmt: skip
 INTERFACES: Variable[tuple[str, ...]] = Variable(
-    "mpi_interfaces", ("RANKLAUNCH_MPI_INTERFACES", "MY_MPI_BTL_TCP_IF"), settings.names, ("eth0", "bond0"),
+    "mpi_interfaces", ("RANKLAUNCH_MPI_INTERFACES", "MY_MPI_BTL_TCP_IF"), parse.names, ("eth0", "bond0"),
     "network interfaces of MPI and NCCL; those that node 0 lacks are left out",
 )  # fmt: skip
 VERSION = Variable(
-    "openmpi", ("RANKLAUNCH_OPENMPI",), settings.one_of("4", "5"), "4", "main version of Open MPI",
+    "openmpi", ("RANKLAUNCH_OPENMPI",), parse.one_of("4", "5"), "4", "main version of Open MPI",
     default_text="5 where prterun is beside mpirun, else 4",
 )  # fmt: skip
 MPI_SLOTS: Variable[tuple[int, ...]] = Variable(
-    "mpi_slots", ("MY_MPI_SLOTS",), settings.counts, (), "processes per node, for this method only", default_text="the slots",
+    "mpi_slots", ("MY_MPI_SLOTS",), parse.counts, (), "processes per node, for this method only", default_text="the slots",
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (EXTRA, INTERFACES, VERSION, MPI_SLOTS, *ssh.VARIABLES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ranklaunch import ranktable, settings
+from ranklaunch import parse, ranktable, settings
 from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.base import address, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
 from ranklaunch.adapters.launchers.table import own_entry, own_path
@@ -27,13 +27,13 @@ GROUP_LIST = "0.1"  # the form that ModelArts writes, which MindSpore does not r
 
 
 def _port(value: str) -> int:
-    return settings.whole(value, LOWEST_PORT, 65535)
+    return parse.whole(value, LOWEST_PORT, 65535)
 
 
 def _cluster_seconds(value: str) -> int:
     """msrun takes whole seconds, and a negative number for no end."""
     number = value.strip(" \t")
-    return -settings.positive(number[1:]) if number.startswith("-") else settings.positive(number)
+    return -parse.positive(number[1:]) if number.startswith("-") else parse.positive(number)
 
 
 MASTER_PORT = Variable(
@@ -41,15 +41,15 @@ MASTER_PORT = Variable(
     "port of the scheduler on node 0", option=ANY_MASTER_PORT.option,
 )  # fmt: skip
 WORKER_NUM = Variable(
-    "worker_num", ("MSRUN_WORKER_NUM",), settings.positive, 0, "number of ranks of the whole job", default_text="the sum of all slots",
+    "worker_num", ("MSRUN_WORKER_NUM",), parse.positive, 0, "number of ranks of the whole job", default_text="the sum of all slots",
 )  # fmt: skip
 SCHEDULER = Variable(
-    MASTER_ADDR.value, (*MASTER_ADDR.names, "MSRUN_MASTER_ADDR"), settings.host, "",
+    MASTER_ADDR.value, (*MASTER_ADDR.names, "MSRUN_MASTER_ADDR"), parse.host, "",
     "host name or address of node 0, where the scheduler runs",
     option=MASTER_ADDR.option, default_text=MASTER_ADDR.default_text,
 )  # fmt: skip
 LOGS = Variable(
-    "msrun_log_dir", ("MSRUN_LOG_DIR",), settings.text, "", "folder of msrun's own log files; attempts after the first have one each in it",
+    "msrun_log_dir", ("MSRUN_LOG_DIR",), parse.text, "", "folder of msrun's own log files; attempts after the first have one each in it",
     default_text="msrun in the attempt's folder",
 )  # fmt: skip
 CLUSTER_TIME_OUT = Variable(
@@ -57,14 +57,14 @@ CLUSTER_TIME_OUT = Variable(
     "seconds that MindSpore waits until all ranks have joined; a negative number: without end",
 )  # fmt: skip
 OWN_TABLE = Variable(
-    "msrun_rank_table", ("MSRUN_RANK_TABLE_FILE",), settings.text, "", "rank table (version 1.x) that msrun gives to the ranks",
+    "msrun_rank_table", ("MSRUN_RANK_TABLE_FILE",), parse.text, "", "rank table (version 1.x) that msrun gives to the ranks",
     default_text="with MS_RANKTABLE_ENABLE=true the job's rank table, else none",
 )  # fmt: skip
 TABLE_WANTED = Variable(
-    "ms_ranktable_enable", ("MS_RANKTABLE_ENABLE",), settings.text, "", "true: msrun is given the job's rank table; no other word is",
+    "ms_ranktable_enable", ("MS_RANKTABLE_ENABLE",), parse.text, "", "true: msrun is given the job's rank table; no other word is",
 )  # fmt: skip
 EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_msrun_params", ("RANKLAUNCH_EXTRA_MSRUN_PARAMS",), settings.words, (),
+    "extra_msrun_params", ("RANKLAUNCH_EXTRA_MSRUN_PARAMS",), parse.words, (),
     "further options of msrun; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
 

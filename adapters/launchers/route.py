@@ -14,7 +14,7 @@ import os.path
 import zlib
 
 import ranklaunch
-from ranklaunch import ranktable, settings
+from ranklaunch import parse, ranktable
 from ranklaunch.adapters.launchers.base import ROUTE_PLAN, attempt_dir, common_env
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
@@ -28,13 +28,13 @@ from ranklaunch.values import Value
 TOPOLOGY = Variable(
     "topology",
     ("TOPO_FILE_PATH",),
-    settings.text,
+    parse.text,
     "/user/config/ranktable_tor.json",
     "the network's topology, from the platform",
     "platform",
 )
-TOPOLOGY_WAIT_S = Variable("topology_wait_s", ("ROUTE_TOPO_WAIT_TIME",), settings.seconds, 300.0, "seconds to wait for the topology")
-LIBRARY = Variable("route_library", ("RANKLAUNCH_ROUTE_LIBRARY",), settings.text, "/usr/local/route", "folder of the route_plan library")
+TOPOLOGY_WAIT_S = Variable("topology_wait_s", ("ROUTE_TOPO_WAIT_TIME",), parse.seconds, 300.0, "seconds to wait for the topology")
+LIBRARY = Variable("route_library", ("RANKLAUNCH_ROUTE_LIBRARY",), parse.text, "/usr/local/route", "folder of the route_plan library")
 
 VARIABLES: tuple[Variable[object], ...] = (ROUTE_PLAN, TOPOLOGY, TOPOLOGY_WAIT_S, LIBRARY)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import absolute, join, which
@@ -23,16 +23,16 @@ from ranklaunch.settings import Reader, Variable
 from ranklaunch.values import Value, replace
 
 PORT = Variable(
-    "sshd_port", ("RANKLAUNCH_SSHD_PORT", "MY_SSHD_PORT"), settings.port, 36666, "port of the job's own sshd on every node",
+    "sshd_port", ("RANKLAUNCH_SSHD_PORT", "MY_SSHD_PORT"), parse.port, 36666, "port of the job's own sshd on every node",
     option="--sshd-port",
 )  # fmt: skip
 KEYS = Variable(
-    "ssh_keys", ("RANKLAUNCH_SSH_KEYS",), settings.text, "",
+    "ssh_keys", ("RANKLAUNCH_SSH_KEYS",), parse.text, "",
     "folder with a private key and the authorized_keys that let it in, or new for a key of this run's own",
     default_text="~/.ssh or /root/.ssh where such keys are, else new",
 )  # fmt: skip
 RUN_DIR = Variable(
-    "run_dir", ("RANKLAUNCH_RUN_DIR",), settings.text, "/tmp", "folder for a private folder with the keys of this run",
+    "run_dir", ("RANKLAUNCH_RUN_DIR",), parse.text, "/tmp", "folder for a private folder with the keys of this run",
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 
-from ranklaunch import settings
+from ranklaunch import parse, settings
 from ranklaunch.adapters.launchers.base import address, attempt_dir, limits, master_waits, nothing_to_explain, rank_process
 from ranklaunch.files import join
 from ranklaunch.job import Job, Node
@@ -22,7 +22,7 @@ from ranklaunch.values import replace
 NAME = "tensorflow"
 
 PORT = Variable(
-    "tensorflow_port", ("RANKLAUNCH_TENSORFLOW_PORT",), settings.port, 2222,
+    "tensorflow_port", ("RANKLAUNCH_TENSORFLOW_PORT",), parse.port, 2222,
     "port at which each ps and each worker listens, where the platform tells none", option="--tensorflow-port",
 )  # fmt: skip
 

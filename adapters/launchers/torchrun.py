@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.base import ROUTE_PLAN, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
 from ranklaunch.files import join
@@ -20,17 +20,17 @@ from ranklaunch.verdict import Failure
 NAME = "torchrun"
 
 MASTER_PORT = Variable(
-    ANY_MASTER_PORT.value, (*ANY_MASTER_PORT.names, "MA_TORCHRUN_MASTER_PORT"), settings.port, 18888,
+    ANY_MASTER_PORT.value, (*ANY_MASTER_PORT.names, "MA_TORCHRUN_MASTER_PORT"), parse.port, 18888,
     ANY_MASTER_PORT.meaning, option=ANY_MASTER_PORT.option,
 )  # fmt: skip
 EXTRA: Variable[tuple[str, ...]] = Variable(
-    "extra_torchrun_params", ("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS", "MA_EXTRA_TORCHRUN_PARAMS"), settings.words, (),
+    "extra_torchrun_params", ("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS", "MA_EXTRA_TORCHRUN_PARAMS"), parse.words, (),
     "further options of torchrun; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
 RANK_AFTER_ACC = Variable(
     "rank_after_acc",
     ("RANK_AFTER_ACC",),
-    settings.count,
+    parse.count,
     0,
     "node rank after route planning",
     "platform",
@@ -39,7 +39,7 @@ RANK_AFTER_ACC = Variable(
 MASTER_INDEX = Variable(
     "master_index",
     ("MA_MASTER_INDEX",),
-    settings.count,
+    parse.count,
     0,
     "index of the node that has rank 0 after route planning",
     "platform",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.adapters.platforms import kubernetes
 from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.job import Job, Program
@@ -48,24 +48,24 @@ NODES = replace(
 SLOTS = ANY_SLOTS.also(*(f.local for f in FRAMEWORKS))
 MASTER_ADDR = ANY_MASTER_ADDR.also(*(f.host for f in FRAMEWORKS))
 PORT = Variable(
-    "master_port", tuple(f.port for f in FRAMEWORKS), settings.port, 2222,
+    "master_port", tuple(f.port for f in FRAMEWORKS), parse.port, 2222,
     "port of the rendezvous on node 0, which its Service lets through", "platform",
 )  # fmt: skip
-MS_ROLE = Variable("ms_role", ("MS_ROLE",), settings.text, "", "MS_SCHED or MS_WORKER: what this pod is in a MindSpore job", "platform")
+MS_ROLE = Variable("ms_role", ("MS_ROLE",), parse.text, "", "MS_SCHED or MS_WORKER: what this pod is in a MindSpore job", "platform")
 NPU_POD = Variable(
-    "npu_pod", ("NPU_POD",), settings.flag, True, "whether this pod of a MindSpore job has NPUs: a scheduler's may have none", "platform",
+    "npu_pod", ("NPU_POD",), parse.flag, True, "whether this pod of a MindSpore job has NPUs: a scheduler's may have none", "platform",
 )  # fmt: skip
-REPLICA_TYPE = Variable("replica_type", ("REPLICA_TYPE",), settings.text, "", "Master, Scheduler, Chief or Worker", "platform")
+REPLICA_TYPE = Variable("replica_type", ("REPLICA_TYPE",), parse.text, "", "Master, Scheduler, Chief or Worker", "platform")
 HOST_IP = Variable(
-    "host_ip", ("XDL_IP",), settings.text, "", "address of the physical host: a rank table's server_id", "platform", per_node=True,
+    "host_ip", ("XDL_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform", per_node=True,
 )  # fmt: skip
 POD_IP = Variable(
-    "pod_ip", ("POD_IP", "CM_WORKER_IP"), settings.text, "",
+    "pod_ip", ("POD_IP", "CM_WORKER_IP"), parse.text, "",
     "address of this pod, by which its place in a rank table is found, and where node 0's msrun starts its scheduler", "platform",
     per_node=True, default_text="that of its name in /etc/hosts",
 )  # fmt: skip
 SIGNS = Variable(
-    "acjob_signs", ("MINDX_TASK_ID", "MINDX_SERVER_IP", "NPU_POD"), settings.text, "",
+    "acjob_signs", ("MINDX_TASK_ID", "MINDX_SERVER_IP", "NPU_POD"), parse.text, "",
     "set by the Ascend Operator alone: any of them says that this is the platform", "platform",
 )  # fmt: skip
 
@@ -74,8 +74,8 @@ VARIABLES: tuple[Variable[object], ...] = (
 )  # fmt: skip
 
 # As they are read, each by the name that one framework has for it.
-WORLD = Variable("framework_world", (), settings.count, 0, "number of the job's processes", "platform")
-LOCAL = Variable("framework_local", (), settings.count, 0, "number of this node's processes", "platform")
+WORLD = Variable("framework_world", (), parse.count, 0, "number of the job's processes", "platform")
+LOCAL = Variable("framework_local", (), parse.count, 0, "number of this node's processes", "platform")
 
 attempt = kubernetes.attempt
 

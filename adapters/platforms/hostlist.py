@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from ranklaunch import settings
+from ranklaunch import parse
 
 MOST = 65_536  # hosts: as many as Slurm itself expands of one range
 _ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
@@ -22,7 +22,7 @@ def hosts(value: str) -> tuple[str, ...]:
     """The names, in Slurm's order. Raises ValueError before more than MOST are made."""
     try:
         found = tuple(itertools.islice(_names(value.strip()), MOST + 1))
-        checked = tuple(settings.host(name) for name in found)
+        checked = tuple(parse.host(name) for name in found)
     except ValueError:
         msg = "expected host names as Slurm writes them, such as node[001-003,7],gpu-a1"
         raise ValueError(msg) from None
@@ -91,8 +91,8 @@ def counts(value: str) -> tuple[int, ...]:
     """A number for each node: 2(x3),1 is 2,2,2,1."""
     matches = [_REPEATED.fullmatch(part) for part in value.strip().split(",")]
     pairs = [(int(match[1]), int(match[2] or 1)) for match in matches if match]
-    if len(pairs) != len(matches) or any(number > settings.MOST_SLOTS for number, _ in pairs):
-        msg = f"expected a number for each node as Slurm writes them, such as 2(x3),1, at most {settings.MOST_SLOTS}"
+    if len(pairs) != len(matches) or any(number > parse.MOST_SLOTS for number, _ in pairs):
+        msg = f"expected a number for each node as Slurm writes them, such as 2(x3),1, at most {parse.MOST_SLOTS}"
         raise ValueError(msg)
     if sum(times for _, times in pairs) > MOST:
         msg = f"expected numbers of at most {MOST} nodes"

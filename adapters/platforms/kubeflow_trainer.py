@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.adapters.platforms import kubernetes
 from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.job import Job, Program
@@ -24,7 +24,7 @@ NAME = "kubeflow_trainer"
 
 def _per_node(value: str) -> tuple[int, ...]:
     """Words in place of a number leave it to the devices of the container."""
-    return () if value.strip().lower() in ("auto", "gpu", "cpu") else settings.counts(value)
+    return () if value.strip().lower() in ("auto", "gpu", "cpu") else parse.counts(value)
 
 
 NODES = ANY_NODES.also("PET_NNODES")
@@ -33,7 +33,7 @@ SLOTS: Variable[tuple[int, ...]] = replace(ANY_SLOTS.also("PET_NPROC_PER_NODE"),
 NODE_INDEX = replace(ANY_NODE_INDEX.also("PET_NODE_RANK", "JOB_COMPLETION_INDEX", agree=True), per_node=False)
 MASTER_ADDR = ANY_MASTER_ADDR.also("PET_MASTER_ADDR")
 MASTER_PORT = Variable(
-    "master_port", ("PET_MASTER_PORT",), settings.port, 29500, "port of the rendezvous on node 0, where the method's own is not set",
+    "master_port", ("PET_MASTER_PORT",), parse.port, 29500, "port of the rendezvous on node 0, where the method's own is not set",
     "platform",
 )  # fmt: skip
 

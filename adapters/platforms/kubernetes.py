@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from ranklaunch import settings
+from ranklaunch import parse, settings
 from ranklaunch.reading import ATTEMPT, HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, devices, spread
 from ranklaunch.settings import Candidate, Reader, Variable
 from ranklaunch.values import replace
@@ -15,15 +15,15 @@ from ranklaunch.values import replace
 T = TypeVar("T")
 
 HOSTNAME = Variable(
-    "hostname", ("HOSTNAME",), settings.text, "", "name of this pod, as the engine numbers it", "platform", per_node=True,
+    "hostname", ("HOSTNAME",), parse.text, "", "name of this pod, as the engine numbers it", "platform", per_node=True,
     ends_with_index=True,
 )  # fmt: skip
 RESTARTS = Variable(
-    "restarts", ("RANKLAUNCH_RESTARTS",), settings.count, 0,
+    "restarts", ("RANKLAUNCH_RESTARTS",), parse.count, 0,
     "how often the job was restarted, from 0, as labels and annotations count it; the attempt is one more",
 )  # fmt: skip
 LAUNCHER_AS_WORKER = Variable(
-    "launcher_as_worker", ("RANKLAUNCH_LAUNCHER_AS_WORKER",), settings.flag, True,
+    "launcher_as_worker", ("RANKLAUNCH_LAUNCHER_AS_WORKER",), parse.flag, True,
     "whether node 0, where mpirun starts the ranks of all, has ranks of its own; the same on every node",
 )  # fmt: skip
 # It says what platform this is, too, so it stays where a plan is made for another node, whose index is then told.
@@ -111,7 +111,7 @@ def counted(reader: Reader, found: Sequence[str], source: str, nodes: int, said:
 def checked(reader: Reader, host: str, source: str) -> None:
     """A name that is put together from the engine's own."""
     try:
-        settings.host(host)
+        parse.host(host)
     except ValueError as error:
         reader.problem(f"{source}: {settings.clipped(host)!r}: {error}")
 
@@ -272,7 +272,7 @@ def host_file(reader: Reader, path: str, variable: Variable[T]) -> tuple[str, ..
     """A host on each line; none where there is no such file."""
     try:
         text = reader.files.text(path, _MOST_HOST_BYTES)
-        found = settings.hosts(",".join(text.split())) if text and text.strip() else ()
+        found = parse.hosts(",".join(text.split())) if text and text.strip() else ()
     except ValueError as error:
         reader.problem(f"{path}: {error}")
         return ()
@@ -301,7 +301,7 @@ def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
 
 def _is_host(text: str) -> bool:
     try:
-        settings.host(text)
+        parse.host(text)
     except ValueError:
         return False
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ranklaunch import tasks
 from ranklaunch.adapters.platforms import base
 from ranklaunch.job import Job, Program
+from ranklaunch.parse import Endpoint
 from ranklaunch.reading import (
     HOSTS,
     JOB_NAME,
@@ -16,7 +17,7 @@ from ranklaunch.reading import (
     make_job,
     spread,
 )
-from ranklaunch.settings import Endpoint, Reader, Variable
+from ranklaunch.settings import Reader, Variable
 from ranklaunch.tasks import Tasks
 from ranklaunch.values import replace
 

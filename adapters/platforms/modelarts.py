@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from typing import TypeVar
 
-from ranklaunch import settings, tasks
+from ranklaunch import parse, settings, tasks
 from ranklaunch.adapters.platforms.kubernetes import by_user, host_file, suffix
 from ranklaunch.job import Job, Program
+from ranklaunch.parse import Endpoint
 from ranklaunch.reading import ATTEMPT as ANY_ATTEMPT
 from ranklaunch.reading import HOSTS as ANY_HOSTS
 from ranklaunch.reading import JOB_NAME as ANY_JOB_NAME
@@ -18,7 +19,7 @@ from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.reading import NODES as ANY_NODES
 from ranklaunch.reading import SLOTS as ANY_SLOTS
 from ranklaunch.reading import make_job, spread
-from ranklaunch.settings import Candidate, Endpoint, Reader, Variable
+from ranklaunch.settings import Candidate, Reader, Variable
 from ranklaunch.tasks import Tasks
 from ranklaunch.values import replace
 
@@ -35,35 +36,35 @@ JOB_NAME = ANY_JOB_NAME.also("MA_VJ_NAME", "BATCH_JOB_ID")
 SCHEDULED = Variable(
     "scheduled",
     ("MA_SCHEDULE_CNT",),
-    settings.positive,
+    parse.positive,
     1,
     "how often the pod of this node was scheduled, from 1",
     "platform",
 )
 TASK = tasks.TASK.also("MA_TASK_NAME")
 PS_HOSTS = tasks.PS_HOSTS.also("TF_PS_HOSTS", "VC_PS_HOSTS")
-PS_COUNT = Variable("ps_count", ("VC_PS_NUM",), settings.count, 0, "number of parameter servers (ps)", "platform")
+PS_COUNT = Variable("ps_count", ("VC_PS_NUM",), parse.count, 0, "number of parameter servers (ps)", "platform")
 WORKER_HOSTS = tasks.WORKER_HOSTS.also("TF_WORKER_HOSTS")
 INSTANCE = Variable(
-    "instance_name", ("MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"), settings.text, "",
+    "instance_name", ("MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"), parse.text, "",
     "name of this pod; ends with the node's index", "platform", per_node=True, ends_with_index=True,
 )  # fmt: skip
 HOSTNAME = Variable(
-    "hostname", ("HOSTNAME",), settings.text, "", "pod name, where the platform gives no other; ends with the node's index",
+    "hostname", ("HOSTNAME",), parse.text, "", "pod name, where the platform gives no other; ends with the node's index",
     "platform", per_node=True, ends_with_index=True,
 )  # fmt: skip
 HOST_IP = Variable(
-    "host_ip", ("MA_CURRENT_HOST_IP",), settings.text, "", "address of the physical host: a rank table's server_id", "platform",
+    "host_ip", ("MA_CURRENT_HOST_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform",
     per_node=True,
 )  # fmt: skip
 CURRENT_IP = Variable(
-    "current_ip", ("MA_CURRENT_IP",), settings.text, "",
+    "current_ip", ("MA_CURRENT_IP",), parse.text, "",
     "address of the host or, on newer platforms, of the container: used only to find a rank table's server", "platform", per_node=True,
 )  # fmt: skip
 SIGNS = Variable(
     "modelarts_signs",
     ("MA_NUM_HOSTS", "MA_NUM_GPUS", "MA_VJ_NAME", "MA_JOB_DIR", "MA_MOUNT_PATH", "MA_CURRENT_INSTANCE_NAME", "DLS_TASK_NUMBER"),
-    settings.text, "", "set by ModelArts alone: any of them says that this is the platform", "platform",
+    parse.text, "", "set by ModelArts alone: any of them says that this is the platform", "platform",
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (
@@ -213,7 +214,7 @@ def _made_hosts(reader: Reader, task: str, nodes: int, variable: Variable[T]) ->
         return ("",) * nodes
     hosts = tuple(f"{job}-{task}-{i}.{job}" for i in range(nodes))
     try:
-        settings.host(hosts[0])
+        parse.host(hosts[0])
     except ValueError as error:
         reader.problem(f"MA_VJ_NAME={settings.clipped(job)!r}, MA_TASK_NAME={settings.clipped(task)!r}: {error}")
     reader.note(variable.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")

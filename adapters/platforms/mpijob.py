@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import settings
+from ranklaunch import parse, settings
 from ranklaunch.adapters.platforms import kubernetes
 from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.job import Job, Program
@@ -21,7 +21,7 @@ HOST_FILE = "/etc/mpi/hostfile"
 LAUNCHER, WORKER = "launcher", "worker"
 
 ROLE = Variable(
-    "mpi_role", ("K_MPI_JOB_ROLE",), settings.one_of(LAUNCHER, WORKER), WORKER, "launcher or worker: what this pod is in its MPIJob",
+    "mpi_role", ("K_MPI_JOB_ROLE",), parse.one_of(LAUNCHER, WORKER), WORKER, "launcher or worker: what this pod is in its MPIJob",
     "platform",
 )  # fmt: skip
 AS_WORKER = replace(

@@ -6,7 +6,7 @@ Port Reservation". Names of variables end with the role's name.
 
 from __future__ import annotations
 
-from ranklaunch import settings
+from ranklaunch import parse, settings
 from ranklaunch.adapters.platforms import base
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import HOSTS, NODES, make_job, spread
@@ -17,9 +17,9 @@ from ranklaunch.settings import Reader, Variable
 
 NAME = "openpai"
 
-ROLE = Variable("task_role", ("PAI_CURRENT_TASK_ROLE_NAME",), settings.text, "", "role of this container", "platform")
+ROLE = Variable("task_role", ("PAI_CURRENT_TASK_ROLE_NAME",), parse.text, "", "role of this container", "platform")
 ROLES: Variable[tuple[str, ...]] = Variable(
-    "task_roles", ("PAI_TASK_ROLE_LIST",), settings.names, (), "roles of the job: one, unless hosts are given", "platform",
+    "task_roles", ("PAI_TASK_ROLE_LIST",), parse.names, (), "roles of the job: one, unless hosts are given", "platform",
 )  # fmt: skip
 NODE_INDEX = ANY_NODE_INDEX.also("PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "PAI_TASK_INDEX", agree=True)
 JOB_NAME = ANY_JOB_NAME.also("PAI_JOB_NAME")
@@ -68,13 +68,13 @@ def _hosts(reader: Reader, role: str) -> tuple[str, ...]:
 
 
 def _count(reader: Reader, role: str) -> int:
-    variable = Variable(NODES.value, (*NODES.names, _COUNT.format(role)), settings.positive, 1, NODES.meaning, "platform", NODES.option)
+    variable = Variable(NODES.value, (*NODES.names, _COUNT.format(role)), parse.positive, 1, NODES.meaning, "platform", NODES.option)
     return reader.get(variable)
 
 
 def _host(reader: Reader, name: str) -> str:
     try:
-        return settings.host(reader.env.get(name, ""))
+        return parse.host(reader.env.get(name, ""))
     except ValueError as error:
         reader.problem(f"{name}={settings.clipped(reader.env.get(name, ''))!r}: {error}")
         return ""
@@ -88,7 +88,7 @@ def _slots(reader: Reader, role: str, nodes: int) -> tuple[int, ...]:
         return spread(reader, ANY_SLOTS, reader.get(ANY_SLOTS), nodes)
     first = text.partition(",")[0]
     try:
-        number = settings.whole(first, 0, settings.MOST_SLOTS)
+        number = parse.whole(first, 0, parse.MOST_SLOTS)
     except ValueError as error:
         reader.problem(f"{name}={settings.clipped(text)!r}: {error}, before the first comma: the GPUs of a task")
         number = 0

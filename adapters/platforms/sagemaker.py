@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ranklaunch import settings
+from ranklaunch import parse, settings
 from ranklaunch.adapters.platforms import base
 from ranklaunch.files import join
 from ranklaunch.job import Job, Program
@@ -25,20 +25,20 @@ from ranklaunch.settings import Reader, Variable
 
 NAME = "sagemaker"
 
-BASE = Variable("sagemaker_base", ("SAGEMAKER_BASE_DIR",), settings.text, "/opt/ml", "folder of the job's files", "image")
+BASE = Variable("sagemaker_base", ("SAGEMAKER_BASE_DIR",), parse.text, "/opt/ml", "folder of the job's files", "image")
 HOSTS = ANY_HOSTS.also("SM_HOSTS")
 CURRENT_HOST = Variable(
-    "current_host", ("SM_CURRENT_HOST",), settings.text, "", "name of this host", "platform", per_node=True,
+    "current_host", ("SM_CURRENT_HOST",), parse.text, "", "name of this host", "platform", per_node=True,
     default_text="current_host of resourceconfig.json",
 )  # fmt: skip
 SLOTS = ANY_SLOTS.also("SM_NUM_GPUS")
 JOB_NAME = ANY_JOB_NAME.also("TRAINING_JOB_NAME")
 PROGRAM = Variable(
-    "sagemaker_program", ("SAGEMAKER_PROGRAM",), settings.text, "", "program, where the command line names none; in the folder of the code",
+    "sagemaker_program", ("SAGEMAKER_PROGRAM",), parse.text, "", "program, where the command line names none; in the folder of the code",
     "image", default_text="hyperparameter sagemaker_program",
 )  # fmt: skip
 CODE = Variable(
-    "sagemaker_code", ("SAGEMAKER_SUBMIT_DIRECTORY",), settings.text, "", "folder of the code", "image",
+    "sagemaker_code", ("SAGEMAKER_SUBMIT_DIRECTORY",), parse.text, "", "folder of the code", "image",
     default_text="hyperparameter sagemaker_submit_directory, else code below the folder of the job's files",
 )  # fmt: skip
 
@@ -122,7 +122,7 @@ def _listed(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
     try:
         if not isinstance(found, list) or (resources and not found):
             raise ValueError
-        return tuple(settings.host(host if isinstance(host, str) else "") for host in found)
+        return tuple(parse.host(host if isinstance(host, str) else "") for host in found)
     except ValueError:
         shown = settings.clipped(json.dumps(found))
         reader.problem(f"{_config_file(reader, 'resourceconfig')}: hosts is {shown}: expected a list of host names")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import settings
+from ranklaunch import parse, settings
 from ranklaunch.adapters.platforms import hostlist
 from ranklaunch.files import absolute, join
 from ranklaunch.job import Job, Program
@@ -23,7 +23,7 @@ NAME = "slurm"
 
 def _gpus(value: str) -> int:
     """4, a100:4, or a100:2,v100:2."""
-    matches = [re.fullmatch(r"(?:[^:,]+:)*([0-9]{1,4})", part.strip()) for part in settings.text(value).split(",")]
+    matches = [re.fullmatch(r"(?:[^:,]+:)*([0-9]{1,4})", part.strip()) for part in parse.text(value).split(",")]
     found = [int(match[1]) for match in matches if match]
     if len(found) != len(matches):
         msg = "expected a number of GPUs, such as 4 or a100:4"
@@ -31,8 +31,8 @@ def _gpus(value: str) -> int:
     return sum(found)
 
 
-JOB_ID = Variable("slurm_job", ("SLURM_JOB_ID", "SLURM_JOBID"), settings.text, "", "id of the job", "platform", agree=True)
-STEP_ID = Variable("slurm_step", ("SLURM_STEP_ID", "SLURM_STEPID"), settings.text, "", "id of srun's step", "platform", agree=True)
+JOB_ID = Variable("slurm_job", ("SLURM_JOB_ID", "SLURM_JOBID"), parse.text, "", "id of the job", "platform", agree=True)
+STEP_ID = Variable("slurm_step", ("SLURM_STEP_ID", "SLURM_STEPID"), parse.text, "", "id of srun's step", "platform", agree=True)
 NODE_NAMES: Variable[tuple[str, ...]] = Variable(
     "node_names", ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"), hostlist.hosts, (),
     "nodes of srun's step, else of the job, with Slurm's ranges", "platform",
@@ -40,7 +40,7 @@ NODE_NAMES: Variable[tuple[str, ...]] = Variable(
 NODES = ANY_NODES.also("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 NODE_INDEX = ANY_NODE_INDEX.also("SLURM_NODEID")
 NODE_NAME = Variable(
-    "node_name", ("SLURMD_NODENAME",), settings.text, "", "name of this node: its place among the names must be its index", "platform",
+    "node_name", ("SLURMD_NODENAME",), parse.text, "", "name of this node: its place among the names must be its index", "platform",
     per_node=True,
 )  # fmt: skip
 TASKS: Variable[tuple[int, ...]] = Variable(
@@ -49,16 +49,14 @@ TASKS: Variable[tuple[int, ...]] = Variable(
 )  # fmt: skip
 SLOTS = ANY_SLOTS.also("SLURM_GPUS_ON_NODE")
 GPU_IDS: Variable[tuple[str, ...]] = Variable(
-    "gpu_ids", ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), settings.names, (), "GPUs of this node, where their number is not said", "platform",
+    "gpu_ids", ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), parse.names, (), "GPUs of this node, where their number is not said", "platform",
 )  # fmt: skip
 GPUS_PER_NODE = Variable(
     "gpus_per_node", ("SLURM_GPUS_PER_NODE",), _gpus, 0, "GPUs that were asked for, where nothing says which there are", "platform",
 )  # fmt: skip
 SLURM_NAME = JOB_NAME.also("SLURM_JOB_NAME")
-RESTARTS = Variable("restarts", ("SLURM_RESTART_COUNT",), settings.count, 0, "how often the job was requeued", "platform")
-COMPONENTS = Variable(
-    "components", ("SLURM_HET_SIZE",), settings.count, 0, "components of a heterogeneous job, which is refused", "platform"
-)
+RESTARTS = Variable("restarts", ("SLURM_RESTART_COUNT",), parse.count, 0, "how often the job was requeued", "platform")
+COMPONENTS = Variable("components", ("SLURM_HET_SIZE",), parse.count, 0, "components of a heterogeneous job, which is refused", "platform")
 
 VARIABLES: tuple[Variable[object], ...] = (
     JOB_ID, STEP_ID, NODE_NAMES, NODES, NODE_INDEX, NODE_NAME, TASKS, SLOTS, GPU_IDS, GPUS_PER_NODE, SLURM_NAME,

@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.adapters.platforms import base
 from ranklaunch.job import Job, Program
+from ranklaunch.parse import Endpoint
 from ranklaunch.reading import HOSTS, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, by_user, devices, make_job, spread
 from ranklaunch.reading import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.settings import Endpoint, Reader, Variable
+from ranklaunch.settings import Reader, Variable
 
 NAME = "vertexai"
 
 CLUSTER = Variable(
-    "cluster_spec", ("CLUSTER_SPEC",), settings.text, "", "worker pools and this container's place in them, as JSON", "platform"
+    "cluster_spec", ("CLUSTER_SPEC",), parse.text, "", "worker pools and this container's place in them, as JSON", "platform"
 )
 JOB_NAME = ANY_JOB_NAME.also("CLOUD_ML_JOB_ID")
 
@@ -72,8 +73,8 @@ def _parsed(reader: Reader) -> tuple[Pools, str, int]:
         return ((), ()), "", 0
     try:
         found: Any = json.loads(reader.get(CLUSTER))
-        pools = tuple(tuple(e for item in found["cluster"].get(name, ()) for e in settings.endpoints(item)) for name in (_PRIMARY, _OTHERS))
-        return pools, str(found["task"]["type"]), settings.count(str(found["task"]["index"]))
+        pools = tuple(tuple(e for item in found["cluster"].get(name, ()) for e in parse.endpoints(item)) for name in (_PRIMARY, _OTHERS))
+        return pools, str(found["task"]["type"]), parse.count(str(found["task"]["index"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         reader.problem(f"{reader.told(CLUSTER)} is not understood: expected {_EXPECTED}")
         return ((), ()), "", 0

@@ -9,16 +9,17 @@ import itertools
 import re
 from typing import NamedTuple
 
-from ranklaunch import settings, tasks
+from ranklaunch import parse, tasks
 from ranklaunch.adapters.platforms import kubernetes
 from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, LAUNCHER_AS_WORKER, RESTARTS
 from ranklaunch.job import Job, Program
+from ranklaunch.parse import Endpoint
 from ranklaunch.reading import HOSTS as ANY_HOSTS
 from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.reading import NODES as ANY_NODES
 from ranklaunch.reading import SLOTS, make_job
-from ranklaunch.settings import Endpoint, Reader, Variable
+from ranklaunch.settings import Reader, Variable
 from ranklaunch.tasks import PS, WORKER, Tasks
 from ranklaunch.values import replace
 
@@ -41,11 +42,11 @@ HOSTS = replace(
 )
 MASTER_ADDR = ANY_MASTER_ADDR.also("MASTER_ADDR")
 MASTER_PORT = Variable(
-    "master_port", ("MASTER_PORT",), settings.port, 23456, "port of the rendezvous on node 0, by plugin pytorch", "platform",
+    "master_port", ("MASTER_PORT",), parse.port, 23456, "port of the rendezvous on node 0, by plugin pytorch", "platform",
 )  # fmt: skip
 TASK = tasks.TASK
 PS_HOSTS = tasks.PS_HOSTS.also("VC_PS_HOSTS")
-PS_COUNT = Variable("ps_count", ("VC_PS_NUM",), settings.count, 0, "number of parameter servers (ps)", "platform")
+PS_COUNT = Variable("ps_count", ("VC_PS_NUM",), parse.count, 0, "number of parameter servers (ps)", "platform")
 
 VARIABLES: tuple[Variable[object], ...] = (
     NODE_INDEX, NODES, HOSTS, MASTER_ADDR, MASTER_PORT, PS_HOSTS, PS_COUNT, LAUNCHER_AS_WORKER, HOSTNAME, RESTARTS,
@@ -53,13 +54,13 @@ VARIABLES: tuple[Variable[object], ...] = (
 
 # As they are read: what each of them says alone.
 TASK_INDEX = Variable(
-    "task_index", ("VC_TASK_INDEX", "VK_TASK_INDEX"), settings.count, 0, "index of this pod in its task", "platform", agree=True,
+    "task_index", ("VC_TASK_INDEX", "VK_TASK_INDEX"), parse.count, 0, "index of this pod in its task", "platform", agree=True,
 )  # fmt: skip
-RANK = Variable("plugin_rank", ("RANK",), settings.count, 0, "index of this node, by plugin pytorch", "platform")
-SIZE = Variable("plugin_nodes", ("WORLD_SIZE",), settings.positive, 1, "number of nodes, by plugin pytorch", "platform")
-LEADER = Variable("plugin_master", ("MASTER_ADDR",), settings.host, "", "host of node 0, by plugin pytorch", "platform")
-LISTED: Variable[tuple[str, ...]] = Variable("task_hosts", (), settings.hosts, (), "hosts of a task, by plugin svc", "platform")
-NUMBER = Variable("task_count", (), settings.count, 0, "number of a task's pods, by plugin svc", "platform")
+RANK = Variable("plugin_rank", ("RANK",), parse.count, 0, "index of this node, by plugin pytorch", "platform")
+SIZE = Variable("plugin_nodes", ("WORLD_SIZE",), parse.positive, 1, "number of nodes, by plugin pytorch", "platform")
+LEADER = Variable("plugin_master", ("MASTER_ADDR",), parse.host, "", "host of node 0, by plugin pytorch", "platform")
+LISTED: Variable[tuple[str, ...]] = Variable("task_hosts", (), parse.hosts, (), "hosts of a task, by plugin svc", "platform")
+NUMBER = Variable("task_count", (), parse.count, 0, "number of a task's pods, by plugin svc", "platform")
 
 attempt = kubernetes.attempt
 

@@ -5,7 +5,7 @@ Source: https://www.volcengine.com/docs/6459/75329 and https://docs.byteplus.com
 
 from __future__ import annotations
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.adapters.platforms import base
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import HOSTS as ANY_HOSTS
@@ -21,9 +21,9 @@ NAME = "volcengine"
 NODES = ANY_NODES.also("MLP_WORKER_NUM")
 SLOTS = ANY_SLOTS.also("MLP_WORKER_GPU")
 HOSTS = ANY_HOSTS.also("MLP_WORKER_ALL_HOSTS")
-FIRST_HOST = Variable("first_host", ("MLP_WORKER_0_HOST",), settings.host, "", "host of worker 0", "platform")
+FIRST_HOST = Variable("first_host", ("MLP_WORKER_0_HOST",), parse.host, "", "host of worker 0", "platform")
 NODE_INDEX = ANY_NODE_INDEX.also("MLP_ROLE_INDEX")
-ROLE = Variable("role", ("MLP_ROLE",), settings.text, "WORKER", "role of this container: WORKER", "platform")
+ROLE = Variable("role", ("MLP_ROLE",), parse.text, "WORKER", "role of this container: WORKER", "platform")
 JOB_NAME = ANY_JOB_NAME.also("MLP_TASK_ID")
 
 VARIABLES: tuple[Variable[object], ...] = (NODES, SLOTS, HOSTS, FIRST_HOST, NODE_INDEX, ROLE, JOB_NAME)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ranklaunch import ranktable, settings
+from ranklaunch import parse, ranktable
 from ranklaunch.files import absolute, join, which
 from ranklaunch.job import ACCELERATORS, Job, Program, make_nodes
 from ranklaunch.settings import Reader, Variable
@@ -16,104 +16,104 @@ from ranklaunch.tasks import Tasks
 T = TypeVar("T")
 
 METHOD = Variable(
-    "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), settings.text, "", "how the ranks are started", option="--method",
+    "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), parse.text, "", "how the ranks are started", option="--method",
     default_text="by what is there: ranktable, else tensorflow where ps are given, else torchrun for more than one rank, else plain",
 )  # fmt: skip
 PLATFORM = Variable(
-    "platform", ("RANKLAUNCH_PLATFORM",), settings.text, "", "which platform's environment is read", option="--platform",
+    "platform", ("RANKLAUNCH_PLATFORM",), parse.text, "", "which platform's environment is read", option="--platform",
     default_text="the first that recognises the environment",
 )  # fmt: skip
 PYTHON = Variable(
-    "python", ("RANKLAUNCH_PYTHON", "MA_SCRIPT_INTERPRETER"), settings.text, "",
+    "python", ("RANKLAUNCH_PYTHON", "MA_SCRIPT_INTERPRETER"), parse.text, "",
     "interpreter of the user's program", "platform", option="--python", default_text="python, else python3, on PATH",
 )  # fmt: skip
 LOG_DIR = Variable(
-    "log_dir", ("RANKLAUNCH_LOG_DIR", "MA_LOG_DIR"), settings.text, "./ranklaunch-logs",
+    "log_dir", ("RANKLAUNCH_LOG_DIR", "MA_LOG_DIR"), parse.text, "./ranklaunch-logs",
     "folder of logs, plan, events and verdict", option="--log-dir", set_by="platform",
 )  # fmt: skip
 TEMPLATES = Variable(
-    "templates", ("RANKLAUNCH_TEMPLATES",), settings.text, "", "folders with templates of your own, with colons between them",
+    "templates", ("RANKLAUNCH_TEMPLATES",), parse.text, "", "folders with templates of your own, with colons between them",
     option="--templates",
 )  # fmt: skip
 LOG_TAG = Variable(
-    "log_tag", ("RANKLAUNCH_LOG_TAG",), settings.text, "[rank {{ rank }}] ",
+    "log_tag", ("RANKLAUNCH_LOG_TAG",), parse.text, "[rank {{ rank }}] ",
     "template of what stands before each console line; knows rank, local_rank, node and host; none for plain",
     option="--log-tag",
 )  # fmt: skip
 PRE_START = Variable(
-    "pre_start", ("RANKLAUNCH_PRE_START",), settings.flag, True,
+    "pre_start", ("RANKLAUNCH_PRE_START",), parse.flag, True,
     "run ma-pre-start.sh and install pip-requirements.txt found beside the program, once per node, before launch",
     option="--pre-start",
 )  # fmt: skip
 WAIT_S = Variable(
     "wait_s",
     ("RANKLAUNCH_WAIT_S",),
-    settings.seconds,
+    parse.seconds,
     600.0,
     "seconds: deadline of each wait before launch",
     option="--wait-s",
 )
 GRACE_S = Variable(
-    "grace_s", ("RANKLAUNCH_GRACE_S",), settings.seconds, 25.0, "seconds from the first signal to SIGKILL, for all ranks together",
+    "grace_s", ("RANKLAUNCH_GRACE_S",), parse.seconds, 25.0, "seconds from the first signal to SIGKILL, for all ranks together",
     option="--grace-s",
 )  # fmt: skip
 MUSTER = Variable(
-    "muster", ("RANKLAUNCH_MUSTER",), settings.flag, True,
+    "muster", ("RANKLAUNCH_MUSTER",), parse.flag, True,
     "let the nodes of a job meet before launch and tell each other of the first failure; the same on every node", option="--muster",
 )  # fmt: skip
 MUSTER_PORT = Variable(
-    "muster_port", ("RANKLAUNCH_MUSTER_PORT",), settings.port, 18889, "port on node 0 at which the nodes meet", option="--muster-port",
+    "muster_port", ("RANKLAUNCH_MUSTER_PORT",), parse.port, 18889, "port on node 0 at which the nodes meet", option="--muster-port",
 )  # fmt: skip
 MUSTER_TIMEOUT_S = Variable(
-    "muster_timeout_s", ("RANKLAUNCH_MUSTER_TIMEOUT_S",), settings.seconds, 600.0,
+    "muster_timeout_s", ("RANKLAUNCH_MUSTER_TIMEOUT_S",), parse.seconds, 600.0,
     "seconds that the nodes wait for each other before launch, from when the first is ready", option="--muster-timeout-s",
 )  # fmt: skip
 MUSTER_ALLOW: Variable[tuple[str, ...]] = Variable(
-    "muster_allow", ("RANKLAUNCH_MUSTER_ALLOW",), settings.names, (),
+    "muster_allow", ("RANKLAUNCH_MUSTER_ALLOW",), parse.names, (),
     "what may differ between the nodes, by the names that the refusal gives, with commas between them; all: everything",
     option="--muster-allow",
 )  # fmt: skip
 LOST_AFTER_S = Variable(
-    "lost_after_s", ("RANKLAUNCH_LOST_AFTER_S",), settings.seconds_from(1), 20.0,
+    "lost_after_s", ("RANKLAUNCH_LOST_AFTER_S",), parse.seconds_from(1), 20.0,
     "seconds without an answer from a node's host after which the node counts as lost, at least 1", option="--lost-after-s",
 )  # fmt: skip
 END_TIMEOUT_S = Variable(
-    "end_timeout_s", ("RANKLAUNCH_END_TIMEOUT_S",), settings.seconds, 600.0,
+    "end_timeout_s", ("RANKLAUNCH_END_TIMEOUT_S",), parse.seconds, 600.0,
     "seconds that a node whose ranks have succeeded waits for those of the others", option="--end-timeout-s",
 )  # fmt: skip
 SECRET = Variable(
-    "secret", ("RANKLAUNCH_SECRET",), settings.text, "", "key of this job's muster, the same on every node",
+    "secret", ("RANKLAUNCH_SECRET",), parse.text, "", "key of this job's muster, the same on every node",
     default_text="derived from the job's name",
 )  # fmt: skip
 SECRET_FILE = Variable(
-    "secret_file", ("RANKLAUNCH_SECRET_FILE",), settings.text, "", "file with the key of this job's muster, such as a mounted Secret",
+    "secret_file", ("RANKLAUNCH_SECRET_FILE",), parse.text, "", "file with the key of this job's muster, such as a mounted Secret",
 )  # fmt: skip
 CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann", "/usr/local/Ascend/nnae/latest")
 CANN_FOLDER = Variable(
-    "cann_folder", ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH"), settings.text, "", "where CANN is installed", "image",
+    "cann_folder", ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH"), parse.text, "", "where CANN is installed", "image",
     default_text=" or ".join(CANN_FOLDERS),
 )  # fmt: skip
 ACCELERATOR = Variable(
-    "accelerator", ("RANKLAUNCH_ACCELERATOR",), settings.one_of(*ACCELERATORS), "", "npu, gpu or cpu", option="--accelerator",
+    "accelerator", ("RANKLAUNCH_ACCELERATOR",), parse.one_of(*ACCELERATORS), "", "npu, gpu or cpu", option="--accelerator",
     default_text="by the variables and device files of the container",
 )  # fmt: skip
 MASTER_ADDR = Variable(
-    "master_addr", ("RANKLAUNCH_MASTER_ADDR",), settings.host, "", "host name or address of node 0, where the platform tells none",
+    "master_addr", ("RANKLAUNCH_MASTER_ADDR",), parse.host, "", "host name or address of node 0, where the platform tells none",
     option="--master-addr", default_text="the host of node 0",
 )  # fmt: skip
-NODES = Variable("nodes", ("RANKLAUNCH_NODES",), settings.positive, 1, "number of nodes", option="--nodes")
+NODES = Variable("nodes", ("RANKLAUNCH_NODES",), parse.positive, 1, "number of nodes", option="--nodes")
 SLOTS: Variable[tuple[int, ...]] = Variable(
-    "slots", ("RANKLAUNCH_SLOTS",), settings.counts, (0,), "processes per node: one number, or one for each node (2,3); 0: one, on the CPU",
+    "slots", ("RANKLAUNCH_SLOTS",), parse.counts, (0,), "processes per node: one number, or one for each node (2,3); 0: one, on the CPU",
     option="--slots",
 )  # fmt: skip
 HOSTS: Variable[tuple[str, ...]] = Variable(
-    "hosts", ("RANKLAUNCH_HOSTS",), settings.hosts, (), "host names or addresses of all nodes, in node order", option="--hosts",
+    "hosts", ("RANKLAUNCH_HOSTS",), parse.hosts, (), "host names or addresses of all nodes, in node order", option="--hosts",
 )  # fmt: skip
-NODE_INDEX = Variable("node_index", ("RANKLAUNCH_NODE",), settings.count, 0, "index of this node, from 0", option="--node", per_node=True)
+NODE_INDEX = Variable("node_index", ("RANKLAUNCH_NODE",), parse.count, 0, "index of this node, from 0", option="--node", per_node=True)
 ATTEMPT = Variable(
     "attempt",
     ("RANKLAUNCH_ATTEMPT",),
-    settings.positive,
+    parse.positive,
     1,
     "which start of this job on this node it is, from 1",
     option="--attempt",
@@ -121,43 +121,43 @@ ATTEMPT = Variable(
 JOB_NAME = Variable(
     "job_name",
     ("RANKLAUNCH_JOB_NAME",),
-    settings.text,
+    parse.text,
     "",
     "name of the job, the same on every node",
     option="--job-name",
 )
 
 RANK_TABLE = Variable(
-    "rank_table", ("RANKLAUNCH_RANK_TABLE", "RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"), settings.text, "",
+    "rank_table", ("RANKLAUNCH_RANK_TABLE", "RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"), parse.text, "",
     "the rank table, or the folder in which the platform puts it", "platform", option="--rank-table",
     default_text=f"{' or '.join(ranktable.DEFAULT_PATHS)}, where it exists",
 )  # fmt: skip
 
 TERMINATION_LOG = Variable(
-    "termination_log", ("RANKLAUNCH_TERMINATION_LOG",), settings.text, "/dev/termination-log",
+    "termination_log", ("RANKLAUNCH_TERMINATION_LOG",), parse.text, "/dev/termination-log",
     "file that Kubernetes shows as the container's last words; written only where it exists",
 )  # fmt: skip
 
 NPU_SIGNS = Variable(
-    "npu_signs", ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"), settings.text, "",
+    "npu_signs", ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"), parse.text, "",
     "set in containers with Ascend NPUs; only whether they are set counts", "image",
 )  # fmt: skip
 GPU_SIGNS = Variable(
-    "gpu_signs", ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION", "NCCL_VERSION"), settings.text, "",
+    "gpu_signs", ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION", "NCCL_VERSION"), parse.text, "",
     "set in containers with GPUs; only whether they are set counts", "image",
 )  # fmt: skip
 ENV_FILE = Variable(
-    "env_file", ("RANKLAUNCH_ENV_FILE",), settings.text, "",
+    "env_file", ("RANKLAUNCH_ENV_FILE",), parse.text, "",
     "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
 )  # fmt: skip
-ROOT = Variable("root", ("RANKLAUNCH_ROOT",), settings.text, "", "folder below which absolute paths are looked up", option="--root")
+ROOT = Variable("root", ("RANKLAUNCH_ROOT",), parse.text, "", "folder below which absolute paths are looked up", option="--root")
 FORMATS = ("text", "json", "sh")
 FORMAT = Variable(
-    "format", ("RANKLAUNCH_FORMAT",), settings.one_of(*FORMATS), "text",
+    "format", ("RANKLAUNCH_FORMAT",), parse.one_of(*FORMATS), "text",
     "how plan shows: text for people, json for tools, sh to paste into a shell", option="--format",
 )  # fmt: skip
 ALL_NODES = Variable(
-    "all_nodes", ("RANKLAUNCH_ALL_NODES",), settings.flag, False, "plan every node, in node order", option="--all-nodes", is_switch=True,
+    "all_nodes", ("RANKLAUNCH_ALL_NODES",), parse.flag, False, "plan every node, in node order", option="--all-nodes", is_switch=True,
 )  # fmt: skip
 
 PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES)  # of the command plan alone

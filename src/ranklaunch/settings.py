@@ -7,14 +7,11 @@ provenance in plans, the reference page in docs/ and the tests all come from the
 from __future__ import annotations
 
 import functools
-import math
-import re
-import shlex
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from ranklaunch import redact
-from ranklaunch.errors import ConfigError, UsageError, nearest
+from ranklaunch.errors import ConfigError, UsageError
 from ranklaunch.files import Files
 from ranklaunch.values import NOTHING, Value, replace
 
@@ -23,17 +20,15 @@ T_co = TypeVar("T_co", covariant=True)
 
 SHOWN = 120  # characters of a value that an error or a plan's provenance shows
 LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
-MOST_NODES = 1_000_000
-MOST_SLOTS = 4096  # processes of one node
 
 
 class Variable(Value, Generic[T_co]):
     """One value of the job and where it may come from.
 
     value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes
-    before all of them. parse: text to value; raises ValueError with what was expected. agree: variables that are set must say
-    the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to node of one job; ends_with_index: by
-    nothing but the node's index at its end. is_switch: its option takes no value, and means true.
+    before all of them. parse: text to value, as the functions of ranklaunch.parse; raises ValueError with what was expected. agree:
+    variables that are set must say the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to
+    node of one job; ends_with_index: by nothing but the node's index at its end. is_switch: its option takes no value, and means true.
     """
 
     value: str
@@ -257,161 +252,3 @@ def hidden(candidate: Candidate) -> Candidate:
 
 def quoted(candidate: Candidate) -> str:
     return repr(shown(candidate.source, candidate.value))
-
-
-# Parsers: text to value, ValueError with what was expected
-
-
-def text(value: str) -> str:
-    if "\0" in value:
-        msg = "expected text without NUL"
-        raise ValueError(msg)
-    return value
-
-
-def whole(value: str, low: int, high: int) -> int:
-    # int() alone takes "1_0", "٣" and " 1 "; platforms never write these, so they are damage.
-    if not re.fullmatch(r"[0-9]{1,9}", value.strip(" \t")) or not low <= int(value) <= high:
-        msg = f"expected a whole number from {low} to {high}"
-        raise ValueError(msg)
-    return int(value)
-
-
-def count(value: str) -> int:
-    return whole(value, 0, MOST_NODES)
-
-
-def positive(value: str) -> int:
-    return whole(value, 1, MOST_NODES)
-
-
-def port(value: str) -> int:
-    return whole(value, 1, 65535)
-
-
-_SECONDS = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(?:[eE][+-]?[0-9]{1,2})?")
-
-
-def seconds(value: str) -> float:
-    number = float(value) if _SECONDS.fullmatch(value.strip(" \t")) else math.nan
-    if not 0 <= number <= 10_000_000:
-        msg = "expected seconds, a number from 0 to 10000000"
-        raise ValueError(msg)
-    return number
-
-
-def seconds_from(least: float) -> Callable[[str], float]:
-    def parse(value: str) -> float:
-        number = seconds(value)
-        if number < least:
-            msg = f"expected seconds, at least {least:g}"
-            raise ValueError(msg)
-        return number
-
-    return parse
-
-
-def names(value: str) -> tuple[str, ...]:
-    """Names with commas between them."""
-    return tuple(name.strip() for name in text(value).split(",") if name.strip())
-
-
-def flag(value: str) -> bool:
-    words = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
-    word = value.strip().lower()
-    if word not in words:
-        msg = "expected true or false"
-        raise ValueError(msg)
-    return words[word]
-
-
-def words(value: str) -> tuple[str, ...]:
-    """Shell words. Raises where a quote is not closed."""
-    try:
-        return tuple(shlex.split(text(value)))
-    except ValueError as error:
-        msg = f"expected shell words ({error})"
-        raise ValueError(msg) from None
-
-
-def counts(value: str) -> tuple[int, ...]:
-    """One whole number, or several with commas: 8 or 2,3."""
-    try:
-        return tuple(whole(item, 0, MOST_SLOTS) for item in value.split(","))
-    except ValueError:
-        msg = f"expected a whole number, or one for each node, such as 8 or 2,3, at most {MOST_SLOTS}"
-        raise ValueError(msg) from None
-
-
-_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
-
-
-def host(value: str) -> str:
-    name = value.strip()
-    if not _HOST.fullmatch(name) and not _is_ipv6(name):
-        msg = "expected a host name or an IP address"
-        raise ValueError(msg)
-    return name
-
-
-def _is_ipv6(text: str) -> bool:
-    if ":" not in text:
-        return False
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(text.partition("%")[0]).version == 6
-    except ValueError:
-        return False
-
-
-def hosts(value: str) -> tuple[str, ...]:
-    """Host names with commas; surrounding brackets and quotes, as some platforms write them, are dropped."""
-    bare = value.strip().strip("[]").replace('"', "").replace("'", "")
-    try:
-        return tuple(host(item) for item in bare.split(","))
-    except ValueError:
-        msg = "expected host names or IP addresses with commas between them"
-        raise ValueError(msg) from None
-
-
-class Endpoint(NamedTuple):
-    """port: 0 where none is said."""
-
-    host: str
-    port: int = 0
-
-
-_LISTED = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")  # an array; not two IPv6 addresses, each in its brackets
-_WITH_PORT = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::([0-9]{1,9}))?")
-
-
-def endpoints(value: str) -> tuple[Endpoint, ...]:
-    """HOST or HOST:PORT with commas; brackets around all and quotes, as platforms write arrays, are dropped. An IPv6 address with a
-    port has brackets of its own. An empty array has none."""
-    bare = value.replace('"', "").replace("'", "").strip()
-    array = _LISTED.fullmatch(bare)
-    items = (array[1] if array else bare).split(",")
-    try:
-        return tuple(_endpoint(item.strip()) for item in items) if not array or array[1].strip() else ()
-    except ValueError:
-        msg = "expected HOST:PORT with commas between them"
-        raise ValueError(msg) from None
-
-
-def _endpoint(item: str) -> Endpoint:
-    match = _WITH_PORT.fullmatch(item)
-    if not match:
-        return Endpoint(host(item))  # an IPv6 address alone, or nothing that could be one
-    return Endpoint(host(match[1] or match[2]), port(match[3]) if match[3] else 0)
-
-
-def one_of(*legal: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        word = value.strip().lower()
-        if word not in legal:
-            msg = f"expected one of {', '.join(legal)}{nearest(word, legal)}"
-            raise ValueError(msg)
-        return word
-
-    return parse

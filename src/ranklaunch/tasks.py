@@ -10,28 +10,29 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.job import Node
-from ranklaunch.settings import Endpoint, Reader, Variable
+from ranklaunch.parse import Endpoint
+from ranklaunch.settings import Reader, Variable
 from ranklaunch.values import Value, replace
 
 PS, WORKER = "ps", "worker"
 STAND_IN = Endpoint("localhost")  # where a list is malformed, which is said already
 
 TASK = Variable(
-    "task", ("RANKLAUNCH_TASK",), settings.text, WORKER, "what this container does, where those of a job differ: ps or worker",
+    "task", ("RANKLAUNCH_TASK",), parse.text, WORKER, "what this container does, where those of a job differ: ps or worker",
     option="--task",
 )  # fmt: skip
 PS_HOSTS: Variable[tuple[Endpoint, ...]] = Variable(
-    "ps_hosts", ("RANKLAUNCH_PS_HOSTS",), settings.endpoints, (),
+    "ps_hosts", ("RANKLAUNCH_PS_HOSTS",), parse.endpoints, (),
     "HOST or HOST:PORT of each parameter server (ps), in index order; given: the job has ps and workers", option="--ps-hosts",
 )  # fmt: skip
 WORKER_HOSTS: Variable[tuple[Endpoint, ...]] = Variable(
-    "worker_hosts", ("RANKLAUNCH_WORKER_HOSTS",), settings.endpoints, (), "HOST or HOST:PORT of each worker, beside the ps",
+    "worker_hosts", ("RANKLAUNCH_WORKER_HOSTS",), parse.endpoints, (), "HOST or HOST:PORT of each worker, beside the ps",
     option="--worker-hosts", default_text="the hosts of the job",
 )  # fmt: skip
 CONFIG = Variable(
-    "tf_config", ("TF_CONFIG",), settings.text, "",
+    "tf_config", ("TF_CONFIG",), parse.text, "",
     "cluster and task by Volcano's tensorflow plugin or Kubeflow; read where nothing else tells of ps", "platform",
 )  # fmt: skip
 
@@ -109,8 +110,8 @@ def by_config(reader: Reader, task: Variable[str], index: Variable[int]) -> Task
         cluster, own = found["cluster"], found["task"]
         if not cluster.get(PS) or cluster.keys() - {PS, WORKER}:
             return None
-        ps, workers = ([e for item in cluster.get(name, ()) for e in settings.endpoints(item)] for name in (PS, WORKER))
-        result = Tasks(tuple(workers), tuple(ps), str(own["type"]), settings.count(str(own["index"])))
+        ps, workers = ([e for item in cluster.get(name, ()) for e in parse.endpoints(item)] for name in (PS, WORKER))
+        result = Tasks(tuple(workers), tuple(ps), str(own["type"]), parse.count(str(own["index"])))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         expected = '{"cluster": {"ps": [...], "worker": [...]}, "task": {"type": "worker", "index": 0}}'
         reader.warn(f"{reader.told(CONFIG)} is not understood: expected {expected}")

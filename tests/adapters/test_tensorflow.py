@@ -9,12 +9,12 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch import planning, settings
+from ranklaunch import parse, planning
 from ranklaunch.errors import ConfigError
 from ranklaunch.job import Job, Program
+from ranklaunch.parse import Endpoint
 from ranklaunch.plan import Plan
 from ranklaunch.planning import Request
-from ranklaunch.settings import Endpoint
 from ranklaunch.values import replace
 
 JOB = helpers.JOB
@@ -189,7 +189,7 @@ def test_another_tf_config_is_replaced_and_this_is_said() -> None:
     ],
 )
 def test_lists_in_every_form(value: str, expected: list[tuple[str, int]]) -> None:
-    assert settings.endpoints(value) == tuple(Endpoint(*each) for each in expected)
+    assert parse.endpoints(value) == tuple(Endpoint(*each) for each in expected)
 
 
 @pytest.mark.parametrize(
@@ -216,14 +216,14 @@ def test_lists_in_every_form(value: str, expected: list[tuple[str, int]]) -> Non
 )
 def test_lists_that_are_none(value: str) -> None:
     with pytest.raises(ValueError, match="expected HOST:PORT"):
-        settings.endpoints(value)
+        parse.endpoints(value)
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "[a" * 100_000, "a," * 100_000 + "[", "[" + "[a]," * 50_000])
 def test_hostile_lists_are_refused_at_once(text: str) -> None:
     began = time.process_time()
     with pytest.raises(ValueError, match="expected HOST:PORT"):
-        settings.endpoints(text)
+        parse.endpoints(text)
     assert time.process_time() - began < 5
 
 

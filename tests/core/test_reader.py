@@ -7,18 +7,16 @@ import time
 import helpers
 import pytest
 
-from ranklaunch import settings
+from ranklaunch import parse
 from ranklaunch.errors import ConfigError, UsageError
 from ranklaunch.settings import Candidate, Reading, Variable
 
 NODES = Variable(
-    "nodes", ("RANKLAUNCH_NODES", "MA_NUM_HOSTS", "VC_WORKER_NUM"), settings.positive, 1, "number of nodes", "platform", "--nodes"
+    "nodes", ("RANKLAUNCH_NODES", "MA_NUM_HOSTS", "VC_WORKER_NUM"), parse.positive, 1, "number of nodes", "platform", "--nodes"
 )
-INDEX = Variable(
-    "index", ("RANKLAUNCH_NODE", "MA_TASK_INDEX", "VC_TASK_INDEX"), settings.count, 0, "index", "platform", "--node", agree=True
-)
-PLAIN = Variable("plain", ("PLAIN",), settings.text, "fallback", "any text", default_text="what is there")
-TOKEN = Variable("token", ("RANKLAUNCH_API_TOKEN",), settings.text, "", "a secret")
+INDEX = Variable("index", ("RANKLAUNCH_NODE", "MA_TASK_INDEX", "VC_TASK_INDEX"), parse.count, 0, "index", "platform", "--node", agree=True)
+PLAIN = Variable("plain", ("PLAIN",), parse.text, "fallback", "any text", default_text="what is there")
+TOKEN = Variable("token", ("RANKLAUNCH_API_TOKEN",), parse.text, "", "a secret")
 
 ALL = {"RANKLAUNCH_NODES": "3", "MA_NUM_HOSTS": "2", "VC_WORKER_NUM": "1"}
 

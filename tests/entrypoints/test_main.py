@@ -97,9 +97,9 @@ def test_an_unknown_name_in_an_option(argv: list[str], words: list[str]) -> None
     ],
 )
 def test_everything_after_the_program_is_the_programs(words: list[str], expected: Program) -> None:
-    values, after = options.Parser("plan", "", "usage", reading.PLAN_VARIABLES).split(words)
+    values, after = options.JobParser("plan", "", "usage", reading.PLAN_VARIABLES).split(words)
     assert options.program_of(after) == expected
-    assert values in ({}, {"method": "spawn"}, {"all_nodes": "true"})
+    assert values in ([], [("method", "spawn")], [("all_nodes", "true")])
 
 
 def shown_in_help(variables: Iterable[Variable[object]]) -> bool:

@@ -33,6 +33,13 @@ def test_options_come_before_the_file_and_the_last_set_wins(tmp_path: Path) -> N
     assert "kind: Job" in found.out
 
 
+def test_of_an_option_given_twice_the_last_counts_and_those_after_the_program_are_the_programs() -> None:
+    found = helpers.call("spec", *JOB, "--name", "other", "--env", "A=1", "--env=B=2", "train.py", "--name", "third", "--", "x")
+    assert found.code == 0, found.err
+    for text in ('name: "other"', '"A"', '"B"', 'args: ["train.py", "--name", "third", "--", "x"]'):
+        assert text in found.out
+
+
 def test_program_may_stand_in_the_file_alone(tmp_path: Path) -> None:
     path = write(tmp_path / "values.json", json.dumps({"module": "pkg.train", "args": ["--x"]}))
     assert 'args: ["-m", "pkg.train", "--x"]' in helpers.call("spec", *JOB, "--values", path).out
@@ -78,6 +85,12 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
         (["vulcano"], 2, "unknown kind 'vulcano': expected one of modelarts, volcano, jobset, job, trainjob, mpijob, acjob, slurm, did"),
         ([*JOB, "--nodes", "0", "--", "x"], 2, "option --nodes='0': expected a whole number from 1"),
         ([*JOB, "--nodez", "1", "--", "x"], 2, "unknown option '--nodez', did you mean '--nodes'?"),
+        ([*JOB, "--nodez=1", "--", "x"], 2, "unknown option '--nodez=1', did you mean '--nodes'?"),
+        ([*JOB, "--log-dir", "logs", "--", "x"], 2, "unknown option '--log-dir'"),
+        ([*JOB, "--hepl"], 2, "unknown option '--hepl', did you mean '--help'?"),
+        ([*JOB, "--nodes"], 2, "option --nodes: expected a value"),
+        ([*JOB, "--nodes", "--", "x"], 2, "option --nodes: expected a value, and found '--': write --nodes=-- if that is one"),
+        ([*JOB, "--submit=yes", "--", "x"], 2, "option --submit=yes: expected no value"),
         ([*JOB, "--values", "/nowhere/x.json", "--", "x"], 2, "--values /nowhere/x.json: no such file"),
         ([*JOB, "--set", "shm.enabled=maybe", "--", "x"], 2, "option --set shm.enabled='maybe': expected true or false"),
         ([*JOB, "--set", "args=[1]", "--set", "tolerations", "--", "x"], 2, "option --set 'tolerations': expected KEY=VALUE"),
@@ -125,8 +138,9 @@ def test_secrets_in_env_are_warned_of() -> None:
 def test_help_names_every_option() -> None:
     found = helpers.call("spec", "--help")
     assert found.code == 0
-    for option in ("--name", "--values", "--set", "--submit", "--device-kind"):
+    for option in ("--name X", "--values FILE", "--set KEY=VALUE", "--submit ", "--device-kind X", "[RANKLAUNCH_TEMPLATES]"):
         assert option in found.out
+    assert helpers.call("spec", "job", "--nodes", "2", "--help") == found
 
 
 def test_templates_of_ones_own_come_first(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_node_is_killed(ranklaunch: Starter) -> None:
 
 def of_nodes(env: dict[str, str], *words: str) -> list[dict[str, str]]:
     """What the runs of the nodes find in their environments."""
-    parser = options.Parser("simulate", "", "")
+    parser = options.JobParser("simulate", "", "")
     plan = simulation.make_plan(options.read(parser, ["--nodes", "2", "--slots", "1", *words, "--", "train.py"], env))
     return [
         {**{name: value for name, value in env.items() if name not in process.unset}, **process.env} for process in plan.processes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from ranklaunch.settings import seconds
+from ranklaunch.parse import seconds
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import BY_MPI, OF_KUBERNETES, JobSpec
 from ranklaunch.specs.pod import DERIVED, OWN_VOLUMES, environment, flavor, launchers_alone, ports

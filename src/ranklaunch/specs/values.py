@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ranklaunch.errors import nearest
-from ranklaunch.settings import flag, shown
+from ranklaunch.parse import flag
+from ranklaunch.settings import shown
 from ranklaunch.specs import keys
 from ranklaunch.specs.keys import Key
 from ranklaunch.specs.model import JobSpec

@@ -1,0 +1,63 @@
+"""What must hold of the servers of a table: in every version, and in several."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Iterable
+
+from ranklaunch.ranktable.document import SHOWN, Document
+from ranklaunch.ranktable.model import Server
+
+MOST_RANKS = 4_000_000
+
+
+def every_version(document: Document, servers: list[Server]) -> None:
+    ranks = list(itertools.chain.from_iterable(server.ranks for server in servers))
+    if not ranks:
+        document.problem("", "no device is in it")
+    if len(ranks) > MOST_RANKS:
+        document.problem("", f"{len(ranks)} ranks, more than {MOST_RANKS}")
+    if ranks != list(range(len(ranks))) and sorted(ranks) != list(range(len(ranks))):
+        _check_ranks(document, ranks)
+    _check_devices(document, servers)
+    for server in servers:
+        if not server.ranks and ranks:
+            document.problem("", f"server '{server.server_id}' has no devices")
+
+
+def once(document: Document, what: str, names: Iterable[str]) -> None:
+    counted = collections.Counter(filter(None, names))
+    for name in sorted(name for name, number in counted.items() if number > 1):
+        document.problem("", f"{what} '{name}' is in it {counted[name]} times")
+
+
+def addresses(document: Document, servers: list[Server]) -> None:
+    """HCCL reaches devices of other servers by device_ip; on one server, and inside a super pod, it does without."""
+    if len({server.server_id for server in servers}) < 2:
+        return
+    bare = sorted({server.server_id for server in servers if "" in server.device_ips})
+    if bare:
+        named = ", ".join(bare[:SHOWN])
+        document.warnings.append(f"no device_ip for some devices of {named}: devices of several servers reach each other by it")
+
+
+def _check_ranks(document: Document, ranks: list[int]) -> None:
+    counted = collections.Counter(rank for rank in ranks if rank >= 0)
+    for rank in sorted(rank for rank, number in counted.items() if number > 1):
+        document.problem("", f"rank {rank} is given {counted[rank]} times")
+    missing = sorted(set(range(len(ranks))) - counted.keys())
+    if missing:
+        named = ", ".join(map(str, missing[:SHOWN])) + (", ..." if len(missing) > SHOWN else "")
+        document.problem("", f"ranks are not 0 to {len(ranks) - 1}, each once: {named} missing")
+
+
+def _check_devices(document: Document, servers: list[Server]) -> None:
+    of_server: dict[str, list[str]] = {}
+    for n, server in enumerate(servers):
+        of_server.setdefault(server.server_id or f"node {n}", []).extend(server.device_ids)
+    for name, devices in of_server.items():
+        if len(set(devices)) < len(devices):
+            counted = collections.Counter(devices)
+            twice = ", ".join(sorted(device for device, number in counted.items() if number > 1)[:SHOWN])
+            document.problem("", f"server '{name}' has devices more than once: {twice}")

@@ -1,0 +1,148 @@
+"""A table's JSON while it is read: its parts as columns and checked texts, and what is wrong with them."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import json
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.ranktable.model import RankTable, Server, SuperPod
+
+SHOWN = 20  # problems of one kind that are listed one by one
+
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+
+
+class Kind:
+    """What a scalar must look like. few: the same few values come again and again."""
+
+    def __init__(self, pattern: str, expected: str, few: bool = False) -> None:
+        self.few = few
+        self.match = re.compile(pattern).fullmatch
+        self.match_or_none = re.compile(rf"(?:{pattern})?").fullmatch
+        self.expected = expected
+
+
+NUMBER = Kind(r"[0-9]{1,9}", "a whole number")
+DEVICE = Kind(r"0|[1-9][0-9]{0,8}", "a device's number", few=True)
+LARGE = Kind(r"[0-9]{1,19}", "a whole number")
+NAME = Kind(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:-]{0,251}[A-Za-z0-9_])?", "a name or an address")
+ADDRESS = Kind(rf"{_OCTET}(?:\.{_OCTET}){{3}}", "an IP address")
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+class Document:
+    """One table; collects defects and oddities."""
+
+    def __init__(self, path: str, version: str, data: Json, text: str) -> None:
+        self.path = path
+        self.version = version
+        self.data = data
+        self.text = text
+        self.warnings: list[str] = []
+        self._problems: list[str] = []
+        self._kinds: collections.Counter[str] = collections.Counter()
+
+    def problem(self, where: str, what: str) -> None:
+        """One defect. Of one kind (the same `what` up to its first value) only the first few are listed."""
+        kind = re.split(r"[0-9'\"\[{]", what)[0]
+        self._kinds[kind] += 1
+        if self._kinds[kind] <= SHOWN:
+            self._problems.append(f"rank table {self.path}: {where}{': ' if where else ''}{what}")
+
+    def finish(self, servers: list[Server], super_pods: Sequence[SuperPod] = ()) -> RankTable:
+        more = sum(max(0, number - SHOWN) for number in self._kinds.values())
+        if more:
+            self._problems.append(f"rank table {self.path}: and {more} more of these")
+        if self._problems:
+            raise ConfigError(self._problems)
+        return RankTable(self.version, tuple(servers), tuple(super_pods), self.data, self.text, tuple(self.warnings))
+
+    def objects(self, holder: Json, key: str, where: str) -> list[Json]:
+        value = holder.get(key)
+        if isinstance(value, list) and set(map(type, value)) <= {dict}:
+            return value
+        self.problem(where, f"{key} must be a list of objects, found {shown(value)}")
+        return []
+
+    def lists(self, holders: Sequence[Json], key: str, where: Callable[[int], str]) -> list[list[Json]]:
+        """objects() of every holder, checked at once."""
+        found = [holder.get(key) for holder in holders]
+        if set(map(type, found)) <= {list} and set(map(type, itertools.chain.from_iterable(found))) <= {dict}:  # type: ignore[arg-type]
+            return found  # type: ignore[return-value]
+        return [self.objects(holder, key, where(n)) for n, holder in enumerate(holders)]
+
+    def columns(
+        self, devices: Sequence[list[Json]], where: Callable[[int], str], key: str, kind: Kind, optional: bool = False
+    ) -> list[tuple[str, ...]]:
+        """One key of every device of every server, as text. The whole column is checked at once; only when that fails is each value
+        looked at, to say which is wrong. where: place of the n-th server's devices."""
+        get = operator.methodcaller("get", key, "") if optional else operator.itemgetter(key)
+        match = kind.match_or_none if optional else kind.match
+        try:
+            values = list(map(get, itertools.chain.from_iterable(devices)))
+            if all(map(match, set(values) if kind.few else values)):
+                return split(values, devices)
+        except (KeyError, TypeError):  # one lacks the key, or is not text
+            pass
+        return [
+            tuple(self.scalar(item.get(key), f"{where(n)}[{i}].{key}", kind, optional) for i, item in enumerate(own))
+            for n, own in enumerate(devices)
+        ]
+
+    def names(self, items: Sequence[Json], key: str, where: Callable[[int], str]) -> list[str]:
+        """One key of every server or pod."""
+        values = [item.get(key) for item in items]
+        try:
+            if all(map(NAME.match, values)):  # type: ignore[arg-type]
+                return values  # type: ignore[return-value]
+        except TypeError:
+            pass
+        return [self.scalar(value, where(n), NAME) for n, value in enumerate(values)]
+
+    def scalar(self, value: object, where: str, kind: Kind, optional: bool = False) -> str:
+        """A scalar as text: platforms write numbers as text, people write them as numbers."""
+        if optional and value in ("", None):
+            return ""
+        text = str(value) if type(value) in (str, int) else ""
+        if kind.match(text) or (kind is ADDRESS and _is_ipv6(text)):
+            return text
+        self.problem(where, f"must be {kind.expected}, found {shown(value)}")
+        return ""
+
+    def count(self, holder: Json, key: str, found: int, where: str, what: str) -> None:
+        stated = holder.get(key)
+        if stated is not None and str(stated) != str(found):
+            self.problem(where, f"{key} is {shown(stated)}, but {found} {what} are listed")
+
+
+def split(values: Sequence[T], lists: Sequence[Sequence[object]]) -> list[tuple[T, ...]]:
+    """A flat column in pieces as long as the lists."""
+    ends = list(itertools.accumulate(map(len, lists)))
+    return [tuple(values[start:end]) for start, end in zip([0, *ends], ends)]
+
+
+def _is_ipv6(text: str) -> bool:
+    if ":" not in text:
+        return False
+    import ipaddress  # few tables need it
+
+    try:
+        return ipaddress.ip_address(text).version == 6
+    except ValueError:
+        return False
+
+
+def shown(value: object) -> str:
+    try:
+        text = json.dumps(value, default=str)
+    except RecursionError:
+        text = f"a deeply nested {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:60]}..."
