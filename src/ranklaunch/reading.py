@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import TypeVar
@@ -146,6 +147,14 @@ GPU_SIGNS = Variable(
     "gpu_signs", ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION", "NCCL_VERSION"), parse.text, "",
     "set in containers with GPUs; only whether they are set counts", "image",
 )  # fmt: skip
+VISIBLE_NPUS = Variable(
+    "visible_npus", ("ASCEND_RT_VISIBLE_DEVICES",), parse.text, "", "NPUs that processes may use, of those in /dev; empty: none", "image",
+    default_text="all",
+)  # fmt: skip
+VISIBLE_GPUS = Variable(
+    "visible_gpus", ("CUDA_VISIBLE_DEVICES",), parse.text, "", "GPUs that processes may use, of those in /dev; empty: none", "image",
+    default_text="all",
+)  # fmt: skip
 ENV_FILE = Variable(
     "env_file", ("RANKLAUNCH_ENV_FILE",), parse.text, "",
     "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
@@ -166,7 +175,7 @@ VARIABLES: tuple[Variable[object], ...] = (
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS, NODE_INDEX,
     MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
     MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE,
-    NPU_SIGNS, GPU_SIGNS, CANN_FOLDER,
+    NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
     *OF_TASKS,
 )  # fmt: skip
 
@@ -239,12 +248,26 @@ def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int
 
 
 def devices(reader: Reader) -> int:
-    """Accelerators that the container can see: one slot for each."""
+    """Accelerators that processes of the container can use: one slot for each."""
     names = reader.files.names("/dev")
-    found = [[n for n in names if re.fullmatch(kind + "[0-9]+", n)] for kind in ("davinci", "nvidia")]
-    number = len(found[0] or found[1])
-    reader.note(SLOTS.value, str(number), "device files" if number else "default")
+    number, source = 0, "default"
+    for kind, chosen in ((r"davinci[0-9]+", VISIBLE_NPUS), (r"nvidia[0-9]+", VISIBLE_GPUS)):
+        there = sum(bool(re.fullmatch(kind, name)) for name in names)
+        if there and not number:
+            visible = _visible(reader, chosen)
+            number, source = (there, "device files") if visible is None or visible >= there else (visible, chosen.names[0])
+    reader.note(SLOTS.value, str(number), source)
     return number
+
+
+def _visible(reader: Reader, variable: Variable[str]) -> int | None:
+    """How many devices a process may see; None where nobody has chosen. As CUDA reads it: set and empty is none, and the first entry that
+    names no device ends the list."""
+    value = reader.env.get(variable.names[0])
+    if value is None:
+        return None
+    entries = (entry.strip() for entry in value.split(","))
+    return sum(1 for _ in itertools.takewhile(re.compile(r"[0-9]+|(?:GPU|MIG)-.+").fullmatch, entries))
 
 
 def by_user(reader: Reader, variable: Variable[T]) -> bool:

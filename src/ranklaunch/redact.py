@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 HIDDEN = "***"
 
@@ -63,7 +64,7 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
         name, equals, _ = word.partition("=")
         secret = is_secret(name) and (word.startswith("-") or bool(equals))
         hide_next = secret and not equals
-        result.append(f"{name}={HIDDEN}" if secret and equals else url(word))
+        result.append(f"{name}={HIDDEN}" if secret and equals else _inside(word))
     return tuple(result)
 
 
@@ -82,4 +83,27 @@ def text(value: str) -> str:
 
 
 def environment(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: HIDDEN if is_secret(name) else url(value) for name, value in env.items()}
+    return {name: HIDDEN if is_secret(name) else _inside(value) for name, value in env.items()}
+
+
+def _inside(value: str) -> str:
+    """A value with what it holds hidden: members of JSON that are called like secrets, passwords of URLs."""
+    if value.startswith(("{", "[")):
+        import json  # most environments have none
+
+        try:
+            found = json.loads(value)
+            hidden = _members(found)
+        except (ValueError, RecursionError):
+            return url(value)
+        return url(value) if hidden == found else json.dumps(hidden, separators=(",", ":"))
+    return url(value)
+
+
+def _members(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {name: HIDDEN if is_secret(name) and isinstance(each, str) else _members(each) for name, each in found.items()}
+    if isinstance(found, list):
+        texts = all(isinstance(each, str) for each in found)
+        return list(argv(found)) if texts else [_members(each) for each in found]
+    return url(found) if isinstance(found, str) else found

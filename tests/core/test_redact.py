@@ -87,6 +87,23 @@ def test_environment() -> None:
     assert redact.environment(env) == {"HF_TOKEN": "***", "MA_PIP_URL": "https://u:***@host/simple", "PATH": "/bin", "EMPTY": ""}
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ('{"hf_token": "hunter2", "lr": 0.1}', '{"hf_token":"***","lr":0.1}'),
+        ('["--hf_token", "hunter2", "--lr", "0.1"]', '["--hf_token","***","--lr","0.1"]'),
+        ('[{"env": {"url": "https://u:hunter2@host/", "api_key": "hunter2"}}, 1]', '[{"env":{"url":"https://u:***@host/","api_key":"***"}},1]'),
+        ('{"lr": 0.1,  "max_tokens": 7}', '{"lr": 0.1,  "max_tokens": 7}'),
+        ('{"a": https://u:hunter2@host/', '{"a": https://u:***@host/'),
+        ("[" * 100_000, "[" * 100_000),
+    ],
+    ids=["object", "words", "nested", "nothing", "no JSON", "deep"],
+)
+def test_json(value: str, shown: str) -> None:
+    assert redact.environment({"SM_HPS": value}) == {"SM_HPS": shown}
+    assert redact.argv(["--config", value]) == ("--config", shown)
+
+
 def test_hiding_takes_no_long_time() -> None:
     """A pattern that backtracks would hang on words like these."""
     for word in ("://" * 100_000, "://" + ":" * 100_000, "://" + "a:" * 50_000, "-" * 100_000, "_" * 100_000):
