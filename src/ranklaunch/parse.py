@@ -98,8 +98,14 @@ def counts(value: str) -> tuple[int, ...]:
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 
 
+_LISTED = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")  # an array; not two IPv6 addresses, each in its brackets
+
+
 def host(value: str) -> str:
+    """A name or an address; brackets around an IPv6 address are dropped."""
     name = value.strip()
+    if name.startswith("[") and name.endswith("]") and _is_ipv6(name[1:-1]):
+        return name[1:-1]
     if not _HOST.fullmatch(name) and not _is_ipv6(name):
         msg = "expected a host name or an IP address"
         raise ValueError(msg)
@@ -118,10 +124,11 @@ def _is_ipv6(text: str) -> bool:
 
 
 def hosts(value: str) -> tuple[str, ...]:
-    """Host names with commas; surrounding brackets and quotes, as some platforms write them, are dropped."""
-    bare = value.strip().strip("[]").replace('"', "").replace("'", "")
+    """Host names with commas; brackets around all and quotes, as some platforms write arrays, are dropped."""
+    bare = value.replace('"', "").replace("'", "").strip()
+    array = _LISTED.fullmatch(bare)
     try:
-        return tuple(host(item) for item in bare.split(","))
+        return tuple(host(item) for item in (array[1] if array else bare).split(","))
     except ValueError:
         msg = "expected host names or IP addresses with commas between them"
         raise ValueError(msg) from None
@@ -134,7 +141,6 @@ class Endpoint(NamedTuple):
     port: int = 0
 
 
-_LISTED = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")  # an array; not two IPv6 addresses, each in its brackets
 _WITH_PORT = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::([0-9]{1,9}))?")
 
 

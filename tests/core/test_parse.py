@@ -51,6 +51,7 @@ GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
     (parse.host, "::1", "::1"),
     (parse.host, "2001:db8::1", "2001:db8::1"),
     (parse.host, "fe80::1%eth0", "fe80::1%eth0"),
+    (parse.host, " [2001:db8::1] ", "2001:db8::1"),
     (parse.host, LONG_HOST, LONG_HOST),
     (parse.hosts, "a", ("a",)),
     (parse.hosts, "a-0.a,a-1.a", ("a-0.a", "a-1.a")),
@@ -59,6 +60,9 @@ GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
     (parse.hosts, '["a", "b"]', ("a", "b")),
     (parse.hosts, "['a','b']", ("a", "b")),
     (parse.hosts, "2001:db8::1,2001:db8::2", ("2001:db8::1", "2001:db8::2")),
+    (parse.hosts, "[2001:db8::1],[2001:db8::2]", ("2001:db8::1", "2001:db8::2")),
+    (parse.hosts, "[[2001:db8::1],b]", ("2001:db8::1", "b")),
+    (parse.hosts, "[2001:db8::1]", ("2001:db8::1",)),
     (parse.one_of("npu", "gpu"), " NPU ", "npu"),
 ]
 
