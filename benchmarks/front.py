@@ -8,7 +8,7 @@ from pathlib import Path
 
 import launchers
 from jobs import timed
-from launchers import PEERS, Ranks
+from launchers import PEERS, Command, Ranks
 from rows import Row, Sample, Target, in_turn, value
 
 NAME = "front"
@@ -29,12 +29,11 @@ def case(peer: str) -> str:
 
 def _rows(peer: str, runs: int) -> list[Row]:
     """The difference of two numbers that vary more than it: each run is compared with the one right before it."""
-    makers = {"alone": PEERS[peer], "with ranklaunch": partial(launchers.ranklaunch, peer)}
+    makers: dict[str, Command] = {"alone": PEERS[peer], "with ranklaunch": partial(launchers.ranklaunch, peer)}
     return in_turn(case(peer), {way: partial(_start, make) for way, make in makers.items()}, runs, against="alone")
 
 
-def _start(make: object) -> Sample:
-    assert callable(make)
+def _start(make: Command) -> Sample:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "empty.py").touch()

@@ -1,5 +1,5 @@
-"""What the benchmarks start: how long it takes, what it costs, and whether anything of it is left. All of it carries a mark in its
-environment, by which it is found and, where a benchmark has had enough, ended."""
+"""What the benchmarks start: when its ranks are up, how long it takes, what it costs, and whether anything of it is left. All of it
+carries a mark in its environment, by which it is found and, where a benchmark has had enough, ended."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar
+
+import processes
 
 MARK = "BENCHMARK_JOB"
 SHOWN = 300  # characters of the output of what has failed
 CLEAR_S = 30.0
+START_S = 180.0  # until all ranks are up
 # What another job or a developer may have left in this environment, which would mislead or slow a launcher.
 FOREIGN = (
     *("RANKLAUNCH_", "MA_", "VC_", "PET_", "OMPI_", "PMIX_", "MS_", "SLURM_", "HOROVOD_", "ACCELERATE_"),
@@ -25,6 +28,7 @@ FOREIGN = (
     "PYTHONDONTWRITEBYTECODE",  # what is installed was compiled
 )
 TOOLS = Path(sys.executable).parent  # the launchers of the same installation
+RANK = Path(__file__).resolve().with_name("rank.py")  # what ranks do
 
 
 class Failed(Exception):
@@ -51,11 +55,20 @@ class Started:
         """Whether it has ended within the limit. CPU: its own, and of all its descendants that were waited for."""
         if not self.ended_at and select.select([self._pidfd], [], [], max(0.0, limit_s))[0]:
             self.ended_at = time.monotonic()
-            _, status, usage = os.wait4(self.popen.pid, 0)
-            self.popen.returncode = os.waitstatus_to_exitcode(status)
-            self.cpu_s = usage.ru_utime + usage.ru_stime
+            if self.popen.returncode is None:  # a host that was stopped has reaped its processes
+                _, status, usage = os.wait4(self.popen.pid, 0)
+                self.popen.returncode = os.waitstatus_to_exitcode(status)
+                self.cpu_s = usage.ru_utime + usage.ru_stime
             os.close(self._pidfd)
         return self.ended_at > 0
+
+    def succeed(self, limit_s: float) -> None:
+        if not self.wait(limit_s):
+            msg = f"not done after {limit_s:g} s: {self.words()}"
+            raise Failed(msg)
+        if self.code:
+            msg = f"exit code {self.code}: {self.words()}"
+            raise Failed(msg)
 
     def words(self) -> str:
         return self._output.read_text(errors="replace").strip()[-SHOWN:]
@@ -67,76 +80,85 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PATH": path, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", **more}
 
 
-@contextlib.contextmanager
-def job(folder: Path) -> Iterator[Callable[..., Started]]:
-    """Gives what starts a command as part of one job. Nothing of the job is left behind it."""
-    mark = uuid.uuid4().hex
-    started: list[Started] = []
+_Job = TypeVar("_Job", bound="Job")
 
-    def start(command: Sequence[object], popen: Callable[..., Any] = subprocess.Popen, **more: str) -> Started:
-        output = folder / f"console-{len(started)}"
+
+class Job:
+    """What is started together in one folder. Nothing of it is left behind the block."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._mark = uuid.uuid4().hex
+        self._started: list[Started] = []
+
+    def __enter__(self: _Job) -> _Job:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._clear()
+
+    def start(
+        self,
+        command: Sequence[object],
+        popen: Callable[..., Any] = subprocess.Popen,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int | IO[bytes] | None = None,
+        **more: str,
+    ) -> Started:
+        """stdout: instead of the console, which is a file. more: variables of the environment."""
+        output = self.folder / f"console-{len(self._started)}"
         with output.open("wb") as file:
-            words, env = [str(word) for word in command], environment(**more, **{MARK: mark})
-            how = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file, "start_new_session": True}
-            started.append(Started(popen(words, env=env, cwd=str(folder), **how), output))
-        return started[-1]
+            words, env = [str(word) for word in command], environment(**more, **{MARK: self._mark})
+            how = {"stdin": stdin, "stdout": file if stdout is None else stdout, "stderr": file, "start_new_session": True}
+            self._started.append(Started(popen(words, env=env, cwd=str(self.folder), **how), output))
+        return self._started[-1]
 
-    start.mark = mark  # type: ignore[attr-defined]
-    try:
-        yield start
-    finally:
-        clear(mark, started)
+    def wait_until_up(self, ranks: int) -> list[int]:
+        """The pids of the ranks, as rank.py says them."""
+        files = [self.folder / f"up-{rank}" for rank in range(ranks)]
+        deadline = time.monotonic() + START_S
+        while not all(file.exists() for file in files):
+            over = [one for one in self._started if one.wait(0.0)]
+            if over or time.monotonic() > deadline:
+                msg = "not up: " + " | ".join(one.words() for one in over or self._started)
+                raise Failed(msg)
+            time.sleep(0.01)
+        return [int(file.read_text()) for file in files]
 
+    def go(self) -> None:
+        """For ranks that wait for it."""
+        (self.folder / "go").touch()
 
-def marked(mark: str) -> list[int]:
-    """The processes of a job that have not ended. A zombie has no environment any more."""
-    wanted = f"{MARK}={mark}".encode()
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and wanted in _environ(name)]
+    def left(self) -> list[int]:
+        """The processes that have not ended."""
+        return processes.having(MARK, self._mark)
 
+    def _clear(self) -> None:
+        deadline = time.monotonic() + CLEAR_S
+        while time.monotonic() < deadline:
+            left = self.left()
+            for pid in left:
+                self._kill(pid)
+            gone = all([one.wait(0.0) for one in self._started])  # noqa: C419 - each is reaped
+            if gone and not left:
+                break
+            time.sleep(0.01)
 
-def _environ(pid: object) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def clear(mark: str, started: Sequence[Started]) -> int:
-    """Ends what is left of a job; how many processes that were."""
-    found: set[int] = set()
-    deadline = time.monotonic() + CLEAR_S
-    while time.monotonic() < deadline:
-        left = marked(mark)
-        found.update(left)
-        for pid in left:
-            _kill(pid, mark)
-        gone = all([one.wait(0.0) for one in started])  # noqa: C419 - each is reaped
-        if gone and not left:
-            break
-        time.sleep(0.01)
-    return len(found)
-
-
-def _kill(pid: int, mark: str) -> None:
-    """Through a descriptor that was checked: the number may be another's by now."""
-    with contextlib.suppress(OSError):
-        pidfd = os.pidfd_open(pid)
-        try:
-            if f"{MARK}={mark}".encode() in _environ(pid):
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        finally:
-            os.close(pidfd)
+    def _kill(self, pid: int) -> None:
+        """Through a descriptor that was checked: the number may be another's by now."""
+        with contextlib.suppress(OSError):
+            pidfd = os.pidfd_open(pid)
+            try:
+                if processes.has(pid, MARK, self._mark):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            finally:
+                os.close(pidfd)
 
 
 def timed(command: Sequence[object], folder: Path, limit_s: float, **more: str) -> dict[str, float]:
     """From the start of a command that succeeds to its end."""
-    with job(folder) as start:
+    with Job(folder) as job:
         began = time.monotonic()
-        one = start(command, **more)
-        if not one.wait(limit_s):
-            msg = f"not done after {limit_s:g} s: {one.words()}"
-            raise Failed(msg)
-    if one.code:
-        msg = f"exit code {one.code}: {one.words()}"
-        raise Failed(msg)
+        one = job.start(command, **more)
+        one.succeed(limit_s)
     return {"wall s": one.ended_at - began, "cpu s": one.cpu_s}

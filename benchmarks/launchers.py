@@ -14,38 +14,70 @@ from rows import Row
 
 PYTHON = (sys.executable, "-u")
 RANKLAUNCH = TOOLS / "ranklaunch"
+PORT = 29500  # where the ranks of several nodes meet
 
 
 class Ranks(NamedTuple):
-    """folder: for logs and files of this start."""
+    """count: of this node, and of each of the others. folder: for logs and files of this start. nodes: of the job, which are the hosts
+    h0, h1, ... where there are several. node: which of them this is."""
 
     count: int
     program: tuple[str, ...]
     folder: Path
-    options: tuple[str, ...] = ()  # of ranklaunch
+    nodes: int = 1
+    node: int = 0
+
+    @property
+    def logs(self) -> str:
+        return str(self.folder / "logs")
+
+
+Command = Callable[[Ranks], list[str]]
 
 
 def bare(ranks: Ranks) -> list[str]:
     return ["bash", "-c", f"for i in $(seq {ranks.count}); do {shlex.join([*PYTHON, *ranks.program])} & done; wait"]
 
 
-def ranklaunch(method: str, ranks: Ranks) -> list[str]:
-    options = ("--method", method, "--slots", str(ranks.count), "--python", sys.executable, "--log-dir", str(ranks.folder / "logs"))
-    return [str(RANKLAUNCH), "run", *options, *ranks.options, "--", *ranks.program]
+def ranklaunch(method: str, ranks: Ranks, *options: str) -> list[str]:
+    shape = ["--method", method, "--slots", str(ranks.count), "--python", sys.executable, "--log-dir", ranks.logs]
+    if ranks.nodes > 1:
+        shape += ["--hosts", ",".join(f"h{node}" for node in range(ranks.nodes)), "--node", str(ranks.node)]
+    return [str(RANKLAUNCH), "run", *shape, *options, "--", *ranks.program]
+
+
+def spawn(ranks: Ranks) -> list[str]:
+    return ranklaunch("spawn", ranks)
 
 
 def ranktable(ranks: Ranks) -> list[str]:
     """The table, table-N.json, is there already: a platform makes it."""
-    table = str(ranks.folder / f"table-{ranks.count}.json")
-    return ranklaunch("ranktable", ranks._replace(options=(*ranks.options, "--rank-table", table)))
+    return ranklaunch("ranktable", ranks, "--rank-table", str(ranks.folder / f"table-{ranks.count}.json"))
 
 
-def mpirun(ranks: Ranks) -> list[str]:
-    return ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", str(ranks.count), *PYTHON, *ranks.program]
+def mpirun(ranks: Ranks, *options: str) -> list[str]:
+    return ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n", str(ranks.count), *options, *PYTHON, *ranks.program]
+
+
+def mpirun_with_logs(ranks: Ranks) -> list[str]:
+    """As ranklaunch does: to a file for each rank, and with tags to the console. Open MPI 4.1."""
+    return mpirun(ranks, "--bind-to", "none", "--tag-output", "--output-filename", ranks.logs)
 
 
 def torchrun(ranks: Ranks) -> list[str]:
-    return ["torchrun", "--standalone", f"--nproc_per_node={ranks.count}", *ranks.program]
+    if ranks.nodes == 1:
+        return _torchrun(ranks, "--standalone")
+    where = (f"--nnodes={ranks.nodes}", f"--node_rank={ranks.node}", "--master_addr=h0", f"--master_port={PORT}")
+    return _torchrun(ranks, *where, "--rdzv_backend=static")
+
+
+def torchrun_with_logs(ranks: Ranks) -> list[str]:
+    """As ranklaunch does: to a file for each rank, and with tags to the console."""
+    return _torchrun(ranks, "--nnodes=1", "--master_port=0", "--tee", "3", "--log-dir", ranks.logs)
+
+
+def _torchrun(ranks: Ranks, *options: str) -> list[str]:
+    return ["torchrun", f"--nproc_per_node={ranks.count}", *options, *ranks.program]
 
 
 def accelerate(ranks: Ranks) -> list[str]:
@@ -68,7 +100,7 @@ def msrun(ranks: Ranks) -> list[str]:
     return ["msrun", *counts, "--join=True", f"--log_dir={ranks.folder / 'msrun'}", *ranks.program]
 
 
-PEERS: Mapping[str, Callable[[Ranks], list[str]]] = {
+PEERS: Mapping[str, Command] = {
     "mpirun": mpirun,
     "torchrun": torchrun,
     "accelerate": accelerate,

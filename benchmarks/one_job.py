@@ -17,100 +17,51 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from cluster_hosts import Entered, Host, Hosts
+import launchers
+import processes
+from cluster_hosts import Host, Hosts
+from jobs import RANK, Job, Started
+from launchers import PORT, Ranks
 
 NODES = 3
 SLOTS = 2
-PORT = 29500
-START_S = 90.0
 WORK_S = 40.0  # after which the ranks have done their work and end with 0
 MEMORY = 1 << 30  # of a host that is to run out of it
-LOST_AFTER_S = 4
-
-# Tells that it runs, does what a file asks for, and else sleeps or communicates.
-PROGRAM = """
-import os, sys, time
-folder, kind = sys.argv[1], sys.argv[2]
-rank = os.environ["RANK"]
-if kind == "communicates":
-    import torch, torch.distributed as dist
-    dist.init_process_group("gloo")
-    ones = torch.ones(1000)
-open(os.path.join(folder, "ready-" + rank), "w").close()
-held = []
-end = time.monotonic() + float(sys.argv[3])
-while time.monotonic() < end:
-    if os.path.exists(os.path.join(folder, "exit-" + rank)):
-        print("rank", rank, "exits with 42", flush=True)
-        os._exit(42)
-    if os.path.exists(os.path.join(folder, "eat-" + rank)):
-        held.append(bytearray(os.urandom(1 << 20)) * 32)
-    elif kind == "communicates":
-        dist.all_reduce(ones)
-        time.sleep(0.05)
-    else:
-        time.sleep(0.05)
-"""
+LIMITS = ("--lost-after-s", "4", "--muster-timeout-s", "20", "--master-port", str(PORT))
 
 
-class Job:
+class Nodes(Job):
     """One job on its hosts. nodes: what was started on each."""
 
     def __init__(self, hosts: Hosts, folder: Path, way: str, kind: str) -> None:
+        super().__init__(folder)
         self.hosts = hosts
-        self.folder = folder
         self.way = way
         self.kind = kind
-        self.nodes: dict[int, Entered] = {}
-        (folder / "program.py").write_text(PROGRAM)
+        self.nodes: dict[int, Started] = {}
 
-    def start(self, *indices: int) -> None:
+    def start_nodes(self, *indices: int) -> None:
         for index in indices:
-            output = (self.folder / f"console-{index}").open("wb")
-            env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
-            self.nodes[index] = self.hosts[index].popen(
-                self._command(index), env=env, cwd=str(self.folder), stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
+            self.nodes[index] = self.start(self._command(index), self.hosts[index].popen)
 
-    def _command(self, index: int) -> Sequence[str]:
-        program = (str(self.folder / "program.py"), str(self.folder), self.kind, str(WORK_S))
-        if self.way == "torchrun":
-            layout = (f"--nnodes={NODES}", f"--nproc_per_node={SLOTS}", f"--node_rank={index}", "--rdzv_backend=static")
-            return (sys.executable, "-m", "torch.distributed.run", *layout, "--master_addr=h0", f"--master_port={PORT}", *program)
-        shape = ("--hosts", ",".join(f"h{i}" for i in range(NODES)), "--node", str(index), "--slots", str(SLOTS))
-        limits = ("--lost-after-s", str(LOST_AFTER_S), "--muster-timeout-s", "20", "--master-port", str(PORT))
-        log_dir = str(self.folder / f"logs-{index}")
-        words = ("run", "--method", "torchrun", "--python", sys.executable, "--log-dir", log_dir, *shape, *limits)
-        return (sys.executable, "-m", "ranklaunch", *words, "--", *program)
-
-    def wait_until_ready(self) -> None:
-        wanted = [self.folder / f"ready-{rank}" for rank in range(NODES * SLOTS)]
-        deadline = time.monotonic() + START_S
-        while not all(path.exists() for path in wanted):
-            if time.monotonic() > deadline:
-                consoles = "\n".join(path.read_text(errors="replace")[-1000:] for path in self.folder.glob("console-*"))
-                msg = f"not ready after {START_S:g} s:\n{consoles}"
-                raise TimeoutError(msg)
-            time.sleep(0.05)
+    def _command(self, index: int) -> list[str]:
+        program = (str(RANK), "works", str(self.folder), self.kind, str(WORK_S))
+        ranks = Ranks(SLOTS, program, self.folder / f"node-{index}", NODES, index)
+        return launchers.torchrun(ranks) if self.way == "torchrun" else launchers.ranklaunch("torchrun", ranks, *LIMITS)
 
     def rank(self, host: Host, rank: int) -> int:
         """The pid of a rank, seen from here."""
-        for pid in host.pids():
-            try:
-                env = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            except OSError:
-                continue
-            if f"RANK={rank}".encode() in env and b"program.py" in command:
-                return pid
-        msg = f"no rank {rank} on {host.name}"
-        raise LookupError(msg)
+        found = [pid for pid in _with_program(host) if processes.has(pid, "RANK", str(rank))]
+        if not found:
+            msg = f"no rank {rank} on {host.name}"
+            raise LookupError(msg)
+        return found[0]
 
     def ask(self, what: str) -> None:
         (self.folder / what).touch()
@@ -121,14 +72,14 @@ class Failure(NamedTuple):
     gone: nodes that the failure itself ends."""
 
     name: str
-    act: Callable[[Job], None]
+    act: Callable[[Nodes], None]
     before: Callable[[Hosts], None] = lambda hosts: None
     runs: bool = True
     gone: tuple[int, ...] = ()
 
 
-def kill(node: int, number: int) -> Callable[[Job], None]:
-    return lambda job: job.nodes[node].send_signal(number)
+def kill(node: int, number: int) -> Callable[[Nodes], None]:
+    return lambda job: job.nodes[node].popen.send_signal(number)
 
 
 def take_port(hosts: Hosts) -> None:
@@ -141,7 +92,7 @@ def take_port(hosts: Hosts) -> None:
     assert taker.stdout.readline().strip() == b"taken"
 
 
-def power_off(job: Job) -> None:
+def power_off(job: Nodes) -> None:
     job.hosts[0].cut()
     job.hosts[0].stop()
 
@@ -163,29 +114,27 @@ FAILURES = (
 
 def measure(failure: Failure, way: str, kind: str, limit_s: float) -> str:
     """How each node ended, as cells of a table."""
-    with tempfile.TemporaryDirectory() as name, Hosts(NODES, Path(name)) as hosts:
+    with tempfile.TemporaryDirectory() as name, Hosts(NODES, Path(name)) as hosts, Nodes(hosts, Path(name), way, kind) as job:
         failure.before(hosts)
-        job = Job(hosts, Path(name), way, kind)
-        job.start(*(range(NODES) if "never comes" not in failure.name else (0, 1)))
+        job.start_nodes(*(range(NODES) if "never comes" not in failure.name else (0, 1)))
         if failure.runs:
-            job.wait_until_ready()
+            job.wait_until_up(NODES * SLOTS)
         began = time.monotonic()
         failure.act(job)
         ends: dict[int, str] = {}
         while len(ends) < len(job.nodes) and time.monotonic() - began < limit_s:
             for index, node in job.nodes.items():
-                code = node.poll()
-                if index not in ends and code is not None:
-                    ends[index] = f"{128 - code if code < 0 else code} after {time.monotonic() - began:.1f} s"
+                if node.wait(0.0):
+                    ends[index] = f"{node.code} after {node.ended_at - began:.1f} s"
             time.sleep(0.02)
-        left = [str(index) for index in job.nodes if index in ends and _left(hosts[index])]
-        hosts.close()
+        left = [str(index) for index in job.nodes if index in ends and hosts[index].pid and _with_program(hosts[index])]
     cells = ["-" if index in failure.gone or index not in job.nodes else ends.get(index, "runs") for index in range(NODES)]
     return " | ".join([*cells, f"ranks left on {', '.join(left)}" if left else ""])
 
 
-def _left(host: Host) -> bool:
-    return host.pid != 0 and any(b"program.py" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in host.pids())
+def _with_program(host: Host) -> list[int]:
+    """What has the ranks' program on its command line: ranks and launchers."""
+    return [pid for pid in host.pids() if str(RANK) in processes.command(pid)]
 
 
 def main() -> None:

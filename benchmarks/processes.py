@@ -1,4 +1,4 @@
-"""What the benchmarks ask the kernel of other processes: which there are below one, and what they use."""
+"""What the benchmarks ask the kernel of other processes: which there are, what they were started with, and what they use."""
 
 from __future__ import annotations
 
@@ -18,13 +18,27 @@ def read(path: str) -> str:
         return ""
 
 
+def having(name: str, value: str) -> list[int]:
+    """Those that have this variable."""
+    return [pid for pid in _pids() if has(pid, name, value)]
+
+
+def has(pid: int, name: str, value: str) -> bool:
+    """Whether the process was started with this variable. A zombie has no environment any more."""
+    return f"{name}={value}" in read(f"/proc/{pid}/environ").split("\0")
+
+
+def command(pid: int) -> list[str]:
+    return read(f"/proc/{pid}/cmdline").split("\0")
+
+
 def below(pid: int, without: Collection[int] = ()) -> list[int]:
     """The process and all that it or its children have started, but for `without` and what these have."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        fields = _stat(int(name)) if name.isdigit() else []
+    for other in _pids():
+        fields = _stat(other)
         if fields:
-            children.setdefault(int(fields[1]), []).append(int(name))
+            children.setdefault(int(fields[1]), []).append(other)
     found = [pid]
     for each in found:
         found += [child for child in children.get(each, ()) if child not in without]
@@ -53,6 +67,10 @@ def peak_kb(pid: int) -> int:
 def proportional_kb(pid: int) -> int:
     """Resident memory with what several processes share divided among them."""
     return _number(read(f"/proc/{pid}/smaps_rollup"), "Pss")
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _stat(pid: int) -> list[str]:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-import ways
-from rows import Row, Sample, Target, in_turn, row
+import jobs
+from rows import Row, Sample, Target, in_turn, ratio, value
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -65,29 +65,29 @@ def measure(quick: bool) -> list[Row]:
 
 def targets(rows: Sequence[Row]) -> list[Target]:
     most, fewer = RANKS[-1], RANKS[-2]
-    table, parsed = (_value(rows, plan_case(most), way, "CPU s") for way in ("rank table", "json.loads"))
     return [
-        Target(f"plan from a rank table of {most:,} ranks, times the CPU seconds of json.loads", _over(table, parsed), 4.0),
+        Target(
+            f"plan from a rank table of {most:,} ranks, times the CPU seconds of json.loads",
+            ratio(rows, plan_case(most), "CPU s", "rank table", "json.loads"),
+            4.0,
+        ),
         *(
             Target(
                 f"CPU seconds per rank of a plan ({way}), {most:,} ranks against {fewer:,}",
-                _over(_value(rows, plan_case(most), way, "CPU s"), _value(rows, plan_case(fewer), way, "CPU s"), fewer / most),
+                _growth(rows, way, fewer, most),
                 1.5,
             )
             for way in PLANS[1:]
         ),
-        Target(f"seconds of a muster of {NODES[-1]:,} nodes", _value(rows, muster_case(NODES[-1]), "ranklaunch", "s"), 5.0),
-        Target(f"{NAMES:,} names, times one answer", _value(rows, names_case(NAMES), "ranklaunch", "times one answer"), 10.0),
+        Target(f"seconds of a muster of {NODES[-1]:,} nodes", value(rows, muster_case(NODES[-1]), "s", "ranklaunch"), 5.0),
+        Target(f"{NAMES:,} names, times one answer", value(rows, names_case(NAMES), "times one answer", "ranklaunch"), 10.0),
     ]
 
 
-def _value(rows: Sequence[Row], case: str, way: str, unit: str) -> float | None:
-    found = row(rows, case, way)
-    return found.values[unit] if found else None
-
-
-def _over(one: float | None, other: float | None, times: float = 1.0) -> float | None:
-    return None if one is None or other is None else one / other * times
+def _growth(rows: Sequence[Row], way: str, fewer: int, most: int) -> float | None:
+    """Of the CPU seconds per rank."""
+    before, after = (value(rows, plan_case(ranks), "CPU s", way) for ranks in (fewer, most))
+    return None if before is None or after is None else after / most / (before / fewer)
 
 
 def plan_case(ranks: int) -> str:
@@ -159,7 +159,7 @@ class Step:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by end()
         self._process: subprocess.Popen[str] = place.popen(
             [sys.executable, STEPS, name, *map(str, numbers)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=ways.environment(),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=jobs.environment(),
         )  # fmt: skip
 
     def __enter__(self) -> Step:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import launchers
 from jobs import timed
-from launchers import PEERS, RANKLAUNCH, Ranks
+from launchers import PEERS, RANKLAUNCH, Command, Ranks
 from rows import Row, Sample, Target, in_turn, ratio
 
 NAME = "start"
 LIMIT_S = 300.0
-WAYS: dict[str, Callable[[Ranks], list[str]]] = {
+WAYS: dict[str, Command] = {
     "bare loop": launchers.bare,
-    "ranklaunch spawn": partial(launchers.ranklaunch, "spawn"),
+    "ranklaunch spawn": launchers.spawn,
     "ranklaunch ranktable": launchers.ranktable,
 }
 
@@ -45,7 +44,7 @@ def _make_table(count: int, folder: Path) -> None:
     subprocess.run([RANKLAUNCH, *words], check=True, stdout=subprocess.DEVNULL)
 
 
-def _start(make: Callable[[Ranks], list[str]], count: int, folder: Path) -> Sample:
+def _start(make: Command, count: int, folder: Path) -> Sample:
     """In a folder of its own, as every start has: a folder with logs in it is another case."""
     with tempfile.TemporaryDirectory(dir=folder) as own:
         (Path(own) / f"table-{count}.json").symlink_to(folder / f"table-{count}.json")
