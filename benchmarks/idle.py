@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,13 +21,14 @@ SECONDS_QUICK = 2.0
 END_S = 120.0
 SETTLE_S = 1.0  # after the last rank is up: what starting needed is over
 CASE = f"{RANKS} ranks that sleep"
-WAYS: dict[str, Command] = {"ranklaunch": launchers.spawn, "torchrun": launchers.torchrun_with_logs, "deepspeed": launchers.deepspeed}
+PEERS: dict[str, Command] = {"torchrun": launchers.torchrun_with_logs, "deepspeed": launchers.deepspeed}
 
 
 def measure(quick: bool) -> list[Row]:
     seconds = SECONDS_QUICK if quick else SECONDS
-    each = {way: partial(idle, make, seconds) for way, make in WAYS.items()}
-    return [dataclasses.replace(made, note=f"over {seconds:g} s") for made in in_turn(CASE, each, 1)]
+    makers = {"ranklaunch": launchers.spawn, **{way: PEERS[way] for way in launchers.here(*PEERS)}}
+    rows = in_turn(CASE, {way: partial(idle, make, seconds) for way, make in makers.items()}, 1)
+    return [*(made.noted(f"over {seconds:g} s") for made in rows), *launchers.absent(CASE, *PEERS)]
 
 
 def targets(rows: Sequence[Row]) -> list[Target]:

@@ -121,10 +121,14 @@ def path(name: str) -> str | None:
     return shutil.which(name, path=str(TOOLS)) or shutil.which(name)
 
 
-def here(*names: str) -> list[str]:
-    """Of these peers, the ones that are chosen and installed."""
-    return [name for name in names if name in _chosen and path(name)]
+def here(*ways: str) -> list[str]:
+    """Of these ways, whose first words are peers, those whose peer is chosen and installed."""
+    return [way for way in _with_chosen(ways) if path(way.split()[0])]
 
 
-def absent(case: str, *names: str) -> list[Row]:
-    return [Row(case, name, {}, 0, "not installed") for name in names if name in _chosen and not path(name)]
+def absent(case: str, *ways: str) -> list[Row]:
+    return [Row(case, way, {}, 0, "not installed") for way in _with_chosen(ways) if not path(way.split()[0])]
+
+
+def _with_chosen(ways: Sequence[str]) -> list[str]:
+    return [way for way in ways if way.split()[0] in _chosen]

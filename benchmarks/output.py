@@ -8,8 +8,8 @@ to one file, which nobody who copies each byte once can undercut.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
+import math
 import os
 import sys
 import tempfile
@@ -39,11 +39,7 @@ LOOK_AGAIN_S = 0.05
 END_S = 600.0
 F_SETPIPE_SZ = 1031
 PIPE = 1 << 20
-WAYS: dict[str, Command] = {
-    "ranklaunch": launchers.spawn,
-    "torchrun --tee 3": launchers.torchrun_with_logs,
-    "mpirun --tag-output": launchers.mpirun_with_logs,
-}
+PEERS: dict[str, Command] = {"torchrun --tee 3": launchers.torchrun_with_logs, "mpirun --tag-output": launchers.mpirun_with_logs}
 
 
 def measure(quick: bool) -> list[Row]:
@@ -71,14 +67,15 @@ def fast_case(ranks: int) -> str:
 
 def _fast(ranks: int, total: int, runs: int) -> list[Row]:
     blocks = max(1, total // BLOCK // ranks)
-    each = {way: partial(through, make, ranks, blocks) for way, make in WAYS.items()}
-    rows = in_turn(fast_case(ranks), {**each, "cat": partial(_through_cat, ranks, blocks)}, runs)
-    size = f"{ranks * blocks * BLOCK / 1e6:.0f} MB"
-    return [dataclasses.replace(made, note=size if made.way == "cat" else f"{size}; {_verdict(made)}") for made in rows]
+    case, makers = fast_case(ranks), {"ranklaunch": launchers.spawn, **{way: PEERS[way] for way in launchers.here(*PEERS)}}
+    each = {way: partial(through, make, ranks, blocks) for way, make in makers.items()}
+    rows = in_turn(case, {**each, "cat": partial(_through_cat, ranks, blocks)}, runs)
+    return [*(_noted(made, ranks * blocks) for made in rows), *launchers.absent(case, *PEERS)]
 
 
-def _verdict(made: Row) -> str:
-    return f"lines lost, torn or out of order: {made.values['wrong lines']:.0f}"
+def _noted(made: Row, blocks: int) -> Row:
+    wrong = f"; lines lost, torn or out of order: {made.values.get('wrong lines', math.nan):.0f}" if made.way != "cat" else ""
+    return made.noted(f"{blocks * BLOCK / 1e6:.0f} MB{wrong}")
 
 
 def through(make: Command, ranks: int, blocks: int) -> Sample:
@@ -122,7 +119,7 @@ def _speed(ranks: int, blocks: int, wall_s: float, cpu_s: float, wrong: float) -
 def _slow(ranks: int, total: int) -> list[Row]:
     blocks = max(1, total // BLOCK // ranks)
     rows = in_turn(f"{ranks} ranks, a reader of 2 MB/s", {"ranklaunch": partial(to_slow_reader, ranks, blocks)}, 1)
-    return [dataclasses.replace(made, note=f"{ranks * blocks * BLOCK / 1e6:.0f} MB; {_verdict(made)}") for made in rows]
+    return [_noted(made, ranks * blocks) for made in rows]
 
 
 def to_slow_reader(ranks: int, blocks: int) -> Sample:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,10 @@ class Row:
     @property
     def failed(self) -> bool:
         return self.note.startswith(FAILED)
+
+    def noted(self, note: str) -> Row:
+        """One that failed says why already."""
+        return self if self.failed else dataclasses.replace(self, note=note)
 
 
 @dataclass(frozen=True)

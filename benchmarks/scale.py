@@ -8,7 +8,6 @@ banners of SSH servers, that answer 20 ms after they were asked, each by itself.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import socket
 import subprocess
@@ -105,7 +104,7 @@ def names_case(names: int) -> str:
 def _plans(ranks: int, runs: int) -> list[Row]:
     each: dict[str, Callable[[], Sample]] = {way: lambda way=way: _step(way, ranks) for way in PLANS}  # type: ignore[misc]
     rows = in_turn(plan_case(ranks), each, runs)
-    return [dataclasses.replace(made, note="the same table as text" if made.way == PLANS[0] else "") for made in rows]
+    return [made.noted("the same table as text") if made.way == PLANS[0] else made for made in rows]
 
 
 def muster(nodes: int) -> Sample:

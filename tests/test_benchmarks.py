@@ -14,6 +14,7 @@ from typing import Any
 
 import bench
 import cluster_hosts
+import launchers
 import pytest
 import tables
 from rows import Row, Target, in_turn, ratio, value
@@ -60,6 +61,8 @@ def test_a_way_that_fails_is_a_row_that_says_so(capsys: pytest.CaptureFixture[st
     bad, good = in_turn("case", {"bad": fails, "good": lambda: {"s": 1.0}}, 2, against="bad")
     assert bad == Row("case", "bad", {}, 0, "failed: exit code 7")
     assert bad.failed
+    assert bad.noted("over 60 s") == bad
+    assert good.noted("over 60 s").note == "over 60 s"
     assert good == Row("case", "good", {"s": 1.0}, 2)
     assert not good.failed
     assert len(calls) == 1
@@ -144,6 +147,17 @@ def test_results_go_between_the_marks() -> None:
 
 def test_the_page_has_a_place_for_results() -> None:
     assert "| new |" in tables.filled((ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"), "| new |")
+
+
+# Launchers
+
+
+def test_ways_of_launchers_that_are_not_chosen_or_not_installed_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launchers, "_chosen", {"torchrun", "mpirun"})
+    monkeypatch.setattr(launchers, "path", lambda name: "" if name == "mpirun" else f"/bin/{name}")
+    ways = ("torchrun --tee 3", "mpirun --tag-output", "deepspeed")
+    assert launchers.here(*ways) == ["torchrun --tee 3"]
+    assert launchers.absent("case", *ways) == [Row("case", "mpirun --tag-output", {}, 0, "not installed")]
 
 
 # The command
