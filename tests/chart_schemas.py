@@ -33,7 +33,7 @@ def misfits_of_custom(thing: Object) -> list[str]:
     """What is wrong with the shape of a custom resource, in any of the engine's versions."""
     schemas = schemas_of(thing["apiVersion"], thing["kind"])
     assert schemas, f"{folder()} has no definition of {thing['kind']}"
-    return [text for schema in schemas for text in _custom(thing, schema)]
+    return [text for schema in schemas for text in misfits(thing, schema)]
 
 
 def _core(thing: Object) -> Iterator[str]:
@@ -45,7 +45,7 @@ def _core(thing: Object) -> Iterator[str]:
         yield f"{thing['kind']} {'.'.join(map(str, error.path))}: {error.message}"
 
 
-def _custom(thing: Object, schema: Object) -> Iterator[str]:
+def misfits(thing: Object, schema: Object) -> Iterator[str]:
     import jsonschema  # of the extra `charts`
 
     for error in jsonschema.Draft7Validator(schema).iter_errors(thing):
@@ -95,14 +95,17 @@ def strict(schema: Any) -> Any:
         return [strict(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: strict(each) for name, each in schema.items() if name not in {"format", "nullable"}}
+    made = {
+        key: {name: strict(each) for name, each in value.items()} if key == "properties" else strict(value) for key, value in schema.items()
+    }
     if schema.get("x-kubernetes-int-or-string"):
-        return {**{name: each for name, each in made.items() if name != "type"}, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+        made["type"] = ["integer", "string"]
     if _closed(schema):
         made["additionalProperties"] = False
     return made
 
 
 def _closed(schema: Object) -> bool:
+    """Those in anyOf and the like have no type: they say something of fields that are named elsewhere."""
     opened = schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema
-    return schema.get("type") == "object" and isinstance(schema.get("properties"), dict) and not opened
+    return schema.get("type") == "object" and "properties" in schema and not opened
