@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import helpers
 import pytest
 from helpers import ROOT
 
@@ -48,21 +46,9 @@ def helm(major: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
 @functools.cache
 def program(major: str) -> Path:
     try:
-        found: Path = module("tools/helm.py").helm(major)
+        found: Path = helpers.module("tools/helm.py").helm(major)
     except SystemExit as error:
         pytest.skip(str(error))
-    return found
-
-
-@functools.cache
-def module(place: str) -> ModuleType:
-    """A Python file of the repository that is in no package."""
-    spec = importlib.util.spec_from_file_location(Path(place).stem, ROOT / place)
-    assert spec
-    assert spec.loader
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = found  # where dataclasses look their module up
-    spec.loader.exec_module(found)
     return found
 
 

@@ -1,13 +1,18 @@
-"""What several test files share: calling ranklaunch in process, files that exist only in memory, and environments to start from."""
+"""What several test files share: calling ranklaunch in process, files that exist only in memory, environments to start from, and modules
+that are in no package."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
 import io
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ranklaunch.entrypoints import main as entrypoint
@@ -73,6 +78,18 @@ def call(*argv: str, env: Mapping[str, str] | None = None) -> Result:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = entrypoint.main(list(argv), env or {})
     return Result(code, written(out), written(err))
+
+
+@functools.cache
+def module(place: str) -> ModuleType:
+    """A Python file of the repository that is in no package."""
+    spec = importlib.util.spec_from_file_location(Path(place).stem, ROOT / place)
+    assert spec
+    assert spec.loader
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = found  # where dataclasses look their module up
+    spec.loader.exec_module(found)
+    return found
 
 
 def console() -> io.TextIOWrapper:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import re
 import shlex
 import subprocess
@@ -68,12 +67,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=page_id)
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_reference", DOCS / "make_reference.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return helpers.module("docs/make_reference.py")
 
 
 def test_made_pages_are_fresh(reference: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

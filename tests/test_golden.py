@@ -22,33 +22,15 @@ from typing import Any
 
 import helpers
 import pytest
+from golden_cases import CASES, GOLDEN, argv_of, case_id, env_of
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
 
-GOLDEN = helpers.TESTS / "golden"
-CASES = sorted(path for path in GOLDEN.glob("*/*") if path.is_dir() and path.parent.name != "specs")  # test_spec_golden.py
 INPUTS = {"env", "env.json", "argv", "argv.json", "root"}
 OUTPUTS = {"plan.json": ("--format=json", "--all-nodes"), "plan.txt": ("--format=text",), "plan.sh": ("--format=sh",)}
 
 Planned = Callable[..., helpers.Result]
-
-
-def case_id(case: Path) -> str:
-    return f"{case.parent.name}/{case.name}"
-
-
-def env_of(case: Path) -> dict[str, str]:
-    if (case / "env.json").exists():
-        return dict(json.loads((case / "env.json").read_text(encoding="utf-8")))
-    lines = (case / "env").read_text(encoding="utf-8").split("\n")
-    return dict(line.split("=", 1) for line in lines if line)
-
-
-def argv_of(case: Path) -> list[str]:
-    if (case / "argv.json").exists():
-        return list(json.loads((case / "argv.json").read_text(encoding="utf-8")))
-    return (case / "argv").read_text(encoding="utf-8").split("\n")[:-1]
 
 
 @pytest.fixture

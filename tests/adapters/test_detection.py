@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import helpers
 import pytest
+from golden_cases import GOLDEN, case_id, env_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +15,6 @@ from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import PLATFORMS, may_be
 from ranklaunch.settings import Reader
 
-GOLDEN = helpers.TESTS / "golden"
 # Cases that are about another platform than that of their folder, or about none.
 ELSEWHERE = {"modelarts/unknown-platform", "modelarts/no-program"}
 CASES = sorted(path for name in PLATFORMS for path in (GOLDEN / name).glob("*") if path.is_dir())
@@ -25,17 +24,6 @@ NESTED = {
     "kubeflow_trainer": {"jobset", "indexed_job", "local"},
     "jobset": {"indexed_job", "local"},
 }
-
-
-def case_id(case: Path) -> str:
-    return f"{case.parent.name}/{case.name}"
-
-
-def env_of(case: Path) -> dict[str, str]:
-    if (case / "env.json").exists():
-        return dict(json.loads((case / "env.json").read_text(encoding="utf-8")))
-    lines = (case / "env").read_text(encoding="utf-8").split("\n")
-    return dict(line.split("=", 1) for line in lines if line)
 
 
 def reader_of(case: Path) -> Reader:

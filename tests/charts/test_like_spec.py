@@ -9,7 +9,7 @@ from typing import Any
 import helpers
 import pytest
 from chart_refusals import EVERY, Bad, bad_id
-from chart_tools import RELEASE, RUN, Object, case, every_case, every_helm, helm, load, module, parse, rendered, rendered_with
+from chart_tools import RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
 
 from ranklaunch.entrypoints.main import COMMANDS
 
@@ -104,7 +104,7 @@ def test_both_refuse(bad: Bad, tmp_path: Path) -> None:
 
 
 def test_values_are_made_from_the_same_table() -> None:
-    made = module("tools/chart_values.py")
+    made = helpers.module("tools/chart_values.py")
     assert [str(path.relative_to(RUN)) for path, text in made.made().items() if path.read_text(encoding="utf-8") != text] == []
 
 

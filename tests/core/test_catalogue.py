@@ -7,7 +7,6 @@ excerpt have a line below that is made after the source or the documentation of 
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import time
 from pathlib import Path
@@ -446,12 +445,7 @@ def test_very_long_line_is_cut_around_what_matched() -> None:
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_reference", helpers.ROOT / "docs" / "make_reference.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return helpers.module("docs/make_reference.py")
 
 
 def test_page_is_fresh_and_has_every_entry(reference: ModuleType) -> None:

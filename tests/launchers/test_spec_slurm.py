@@ -4,42 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-import slurm_cluster
-from cluster_hosts import Hosts, wait_until
+from cluster_hosts import wait_until
 from slurm_cluster import Slurm
+from slurm_jobs import ALL_REDUCE, LONG_S, WAITS
 from supervise_helpers import RANKLAUNCH, checked_verdict
 
 pytestmark = pytest.mark.launchers
 
-LONG_S = 240.0
-ALL_REDUCE = """
-import os, torch, torch.distributed as dist
-dist.init_process_group("gloo")
-sum_of_ranks = torch.tensor(float(dist.get_rank()))
-dist.all_reduce(sum_of_ranks)
-print("sum", int(sum_of_ranks), "of", dist.get_world_size(), "on", os.environ["SLURMD_NODENAME"], flush=True)
-dist.destroy_process_group()
-"""
 FAILS = """
 import os, sys, time
 if os.environ["RANK"] == "2":
     sys.exit(int(sys.argv[1]))
 time.sleep(600)
 """
-WAITS = "import time; print('ready', flush=True); time.sleep(600)"
-
-
-@pytest.fixture
-def slurm(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Slurm]:
-    reason = slurm_cluster.missing()
-    if reason:
-        pytest.skip(reason)
-    with Slurm(hosts(2), tmp_path / "slurm") as cluster:
-        yield cluster
 
 
 def submitted(slurm: Slurm, *options: str, text: str, method: str = "spawn", args: tuple[str, ...] = ()) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
@@ -12,12 +11,7 @@ import pytest
 
 @pytest.fixture
 def examples() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("render_examples", helpers.ROOT / "tools" / "render_examples.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return helpers.module("tools/render_examples.py")
 
 
 def test_examples_are_fresh(examples: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
