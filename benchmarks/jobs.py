@@ -114,7 +114,7 @@ class Job:
         return self._started[-1]
 
     def wait_until_up(self, ranks: int) -> list[int]:
-        """The pids of the ranks, as rank.py says them."""
+        """The pids of the ranks, as they know them: another host numbers its own."""
         files = [self.folder / f"up-{rank}" for rank in range(ranks)]
         deadline = time.monotonic() + START_S
         while not all(file.exists() for file in files):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import math
 import os
 import sys
 import tempfile
@@ -74,7 +73,7 @@ def _fast(ranks: int, total: int, runs: int) -> list[Row]:
 
 
 def _noted(made: Row, blocks: int) -> Row:
-    wrong = f"; lines lost, torn or out of order: {made.values.get('wrong lines', math.nan):.0f}" if made.way != "cat" else ""
+    wrong = "" if made.way == "cat" or made.failed else f"; lines lost, torn or out of order: {made.values['wrong lines']:.0f}"
     return made.noted(f"{blocks * BLOCK / 1e6:.0f} MB{wrong}")
 
 
