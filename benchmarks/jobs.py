@@ -120,7 +120,8 @@ class Job:
         while not all(file.exists() for file in files):
             over = [one for one in self._started if one.wait(0.0)]
             if over or time.monotonic() > deadline:
-                msg = "not up: " + " | ".join(one.words() for one in over or self._started)
+                said = [f"exit code {one.code}: {one.words()}" for one in over] or [one.words() for one in self._started]
+                msg = f"not up: {' | '.join(said)}"
                 raise Failed(msg)
             time.sleep(0.01)
         return [int(file.read_text()) for file in files]
