@@ -92,7 +92,10 @@ def test_environment() -> None:
     [
         ('{"hf_token": "hunter2", "lr": 0.1}', '{"hf_token":"***","lr":0.1}'),
         ('["--hf_token", "hunter2", "--lr", "0.1"]', '["--hf_token","***","--lr","0.1"]'),
-        ('[{"env": {"url": "https://u:hunter2@host/", "api_key": "hunter2"}}, 1]', '[{"env":{"url":"https://u:***@host/","api_key":"***"}},1]'),
+        (
+            '[{"env": {"url": "https://u:hunter2@host/", "api_key": "hunter2"}}, 1]',
+            '[{"env":{"url":"https://u:***@host/","api_key":"***"}},1]',
+        ),
         ('{"lr": 0.1,  "max_tokens": 7}', '{"lr": 0.1,  "max_tokens": 7}'),
         ('{"a": https://u:hunter2@host/', '{"a": https://u:***@host/'),
         ("[" * 100_000, "[" * 100_000),
