@@ -64,7 +64,8 @@ annotations:
 
 {{/* With which the pods end that were told to stop, as all do when one is taken away; empty where it says nothing. */}}
 {{- define "ranklaunch.evictedCode" -}}
-{{- if and .Values.restart.maxRestarts (not (has 143 (include "ranklaunch.noRetryCodes" . | fromYamlArray))) }}143{{ end -}}
+{{- /* In text: numbers of YAML are no integers here, which `has` would tell apart. */ -}}
+{{- if and .Values.restart.maxRestarts (not (regexMatch "\\b143\\b" (include "ranklaunch.noRetryCodes" .))) }}143{{ end -}}
 {{- end -}}
 
 {{- define "ranklaunch.acjobLabels" -}}
