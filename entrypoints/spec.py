@@ -14,13 +14,13 @@ from ranklaunch.entrypoints.disk import DiskFiles
 from ranklaunch.entrypoints.options import Option
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.reading import TEMPLATES
-from ranklaunch.redact import is_secret
 from ranklaunch.render import Templates
 from ranklaunch.settings import Reader
 from ranklaunch.specs import keys, refuse, rendered
 from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.model import KINDS, JobSpec
 from ranklaunch.specs.values import Problem, Values, parsed
+from ranklaunch.specs.warn import warnings
 
 USAGE = "ranklaunch spec KIND [OPTIONS] [--] [PROGRAM [ARGS...]]"
 MOST_BYTES = 4 * 1024 * 1024
@@ -170,7 +170,10 @@ def _parsed(path: str, text: str) -> object:
     try:
         yaml: Any = importlib.import_module("yaml")
     except ImportError:
-        msg = f"--values {path}: YAML is read by PyYAML, which is not installed: pip install 'ranklaunch[spec]', or write JSON"
+        msg = (
+            f"--values {path}: YAML is read by PyYAML, which is not installed: pip install PyYAML, in ranklaunch's own environment, "
+            "or write JSON"
+        )
         raise ConfigError(msg) from None
     try:
         return {} if (data := yaml.safe_load(text)) is None else data
@@ -193,8 +196,8 @@ def _check(found: list[Problem], spec: JobSpec) -> None:
 
 
 def _warn(spec: JobSpec) -> None:
-    for name in sorted(filter(is_secret, spec.env)):
-        sys.stderr.write(f"ranklaunch: warning: env.{name} stands in the specification for all to read; a Secret in envFrom does not\n")
+    for text in warnings(spec):
+        sys.stderr.write(f"ranklaunch: warning: {text}\n")
 
 
 def _write(text: str) -> None:

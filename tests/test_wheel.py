@@ -61,6 +61,7 @@ WHEEL = {
     "ranklaunch/specs/refuse.py",
     "ranklaunch/specs/shape.py",
     "ranklaunch/specs/values.py",
+    "ranklaunch/specs/warn.py",
     "ranklaunch/tasks.py",
     "ranklaunch/values.py",
     "ranklaunch/verdict.py",

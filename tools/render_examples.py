@@ -33,7 +33,7 @@ COMMANDS: dict[str, str] = {
         "modelarts --nodes 2 --devices 8 --device-kind npu --method torchrun --pool-id POOL_ID --max-restarts 3 "
         "--set modelarts.logUrl=/bucket/log/"
     ),
-    "examples/slurm/torchrun-gpu.sh": "slurm --nodes 2 --devices 8 --method torchrun --partition gpu --deadline-s 14400",
+    "examples/slurm/torchrun-gpu.sh": "slurm --nodes 2 --devices 8 --cpu 64 --method torchrun --partition gpu --deadline-s 14400",
 }
 
 

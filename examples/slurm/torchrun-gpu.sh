@@ -4,6 +4,7 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --partition=gpu
 #SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=64
 #SBATCH --time=240
 #SBATCH --signal=TERM@60
 #SBATCH --no-requeue

@@ -73,7 +73,7 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
     path = write(tmp_path / "values.yaml", "nodes: 3\n")
     found = helpers.call("spec", *JOB, "--values", path, "--", "train.py")
     assert found.code == 78
-    assert "pip install 'ranklaunch[spec]'" in found.err
+    assert "pip install PyYAML, in ranklaunch's own environment" in found.err
     path = write(tmp_path / "values.yaml", '{"nodes": 3}')
     assert helpers.call("spec", *JOB, "--values", path, "--", "train.py").code == 0
 
@@ -133,6 +133,25 @@ def test_secrets_in_env_are_warned_of() -> None:
     assert found.code == 0
     assert "env.WANDB_API_KEY stands in the specification for all to read" in found.err
     assert "abc" not in found.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "warned"),
+    [
+        ("slurm", ("--devices", "8"), True),
+        ("slurm", ("--devices", "8", "--set", 'slurm.directives=["--comment=--exclusive"]'), True),
+        ("slurm", ("--devices", "8", "--cpu", "32"), False),
+        ("slurm", ("--devices", "8", "--set", 'slurm.directives=["--exclusive"]'), False),
+        ("slurm", ("--devices", "8", "--set", 'slurm.directives=["--comment=a", "--cpus-per-gpu=4"]'), False),
+        ("slurm", ("--devices", "1"), False),
+        ("job", ("--devices", "8"), False),
+    ],
+)
+def test_ranks_that_would_share_one_cpu_on_slurm_are_warned_of(kind: str, words: tuple[str, ...], warned: bool) -> None:
+    found = helpers.call("spec", kind, *JOB[1:], *words, "--", "x")
+    assert found.code == 0, found.err
+    lines = found.err.splitlines()
+    assert [("resources.cpu is not set" in line, "all 8 ranks" in line) for line in lines] == [(True, True)] * warned
 
 
 def test_help_names_every_option() -> None:

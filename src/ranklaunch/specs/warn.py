@@ -1,0 +1,25 @@
+"""What a specification may say and what its author should know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ranklaunch.redact import is_secret
+from ranklaunch.specs.model import JobSpec
+
+# Options of sbatch by which a task gets more CPUs than one.
+MORE_CPUS = ("--cpus-per-task", "--cpus-per-gpu", "--tres-per-task", "--exclusive")
+
+
+def warnings(spec: JobSpec) -> Iterator[str]:
+    for name in sorted(filter(is_secret, spec.env)):
+        yield f"env.{name} stands in the specification for all to read; a Secret in envFrom does not"
+    if spec.engine == "slurm" and spec.devices_per_node > 1 and not _asks_for_cpus(spec):
+        yield (
+            f"resources.cpu is not set: Slurm gives a task, here all {spec.devices_per_node} ranks of a node, one CPU, unless the cluster "
+            'gives more by itself; set it (--cpu), or slurm.directives=["--exclusive"]'
+        )
+
+
+def _asks_for_cpus(spec: JobSpec) -> bool:
+    return bool(spec.resources.cpu) or any(directive.partition("=")[0] in MORE_CPUS for directive in spec.slurm.directives)
