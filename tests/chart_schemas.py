@@ -15,7 +15,7 @@ from typing import Any
 from chart_tools import Object, parse
 from helpers import ROOT
 
-KUBERNETES = "1.35"
+OLDEST, NEWEST = "1.29", "1.35"  # Kubernetes: the oldest that the charts allow, and one with fields that are new
 CORE = {("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Pod"), ("batch/v1", "Job")}
 
 
@@ -39,10 +39,11 @@ def misfits_of_custom(thing: Object) -> list[str]:
 def _core(thing: Object) -> Iterator[str]:
     import kubernetes_validate  # of the extra `charts`
 
-    try:
-        kubernetes_validate.validate(thing, KUBERNETES, strict=True)
-    except kubernetes_validate.ValidationError as error:
-        yield f"{thing['kind']} {'.'.join(map(str, error.path))}: {error.message}"
+    for version in (OLDEST, NEWEST):
+        try:
+            kubernetes_validate.validate(thing, version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            yield f"{thing['kind']} {'.'.join(map(str, error.path))}: {error.message} (Kubernetes {version})"
 
 
 def misfits(thing: Object, schema: Object) -> Iterator[str]:

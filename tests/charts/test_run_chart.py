@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from chart_schemas import folder, is_core, misfits_of_core, misfits_of_custom, pod_templates
-from chart_tools import CASES, HELMS, RUN, Object, case, case_id, every_case, every_helm, helm, load, of_kind, parse, rendered
+from chart_schemas import OLDEST, folder, is_core, misfits_of_core, misfits_of_custom, pod_templates
+from chart_tools import CASES, CHARTS, HELMS, RUN, Object, case, case_id, every_case, every_helm, helm, load, of_kind, parse, rendered
+from helpers import ROOT
 
 ENGINES = ("volcano", "jobset", "job", "trainjob", "mpijob", "acjob")
 KINDS = {
@@ -97,9 +98,16 @@ def test_package(major: str, tmp_path: Path) -> None:
 
 @every_helm
 def test_old_kubernetes_is_refused(major: str) -> None:
-    done = helm(major, "template", "demo", RUN, "--values", CASES[0], "--kube-version", "1.26.0")
-    assert done.returncode
-    assert "1.27" in done.stderr
+    command = ("template", "demo", RUN, "--values", CASES[0], "--kube-version")
+    before, oldest = helm(major, *command, "1.28.0"), helm(major, *command, f"{OLDEST}.0")
+    assert before.returncode
+    assert OLDEST in before.stderr
+    assert oldest.returncode == 0, oldest.stderr
+
+
+def test_charts_and_page_allow_the_same_kubernetes() -> None:
+    assert {load(chart)["kubeVersion"] for chart in CHARTS.glob("*/Chart.yaml")} == {f">={OLDEST}.0-0"}
+    assert f"Kubernetes {OLDEST} or newer" in (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("suffix", ["", "revision"])
@@ -122,6 +130,27 @@ def test_notes_have_the_next_commands(values: Path) -> None:
     commands = [line.strip() for line in notes.splitlines() if line.startswith("  ")]
     assert all(line.startswith(("kubectl -n team ", "helm -n team ")) for line in commands)
     assert {f"kubectl -n team get {plural} demo", f"kubectl -n team describe {plural} demo", "helm -n team uninstall demo"} <= set(commands)
+    assert all("--tail=-1" in line for line in commands if " logs " in line and " -l " in line)  # which alone shows but ten lines
+    tested = [each["metadata"]["name"] for each in objects if each["kind"] == "Pod"]
+    assert [line for line in commands if " delete " in line] == [f"kubectl -n team delete pod {name}" for name in tested]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("jobset-torchrun-gpu", (), True),
+        ("trainjob-torchrun-gpu", (), True),
+        ("volcano-torchrun-gpu", (), False),
+        ("jobset-torchrun-gpu", ("restart.onEviction=fail",), False),
+        ("jobset-torchrun-gpu", ("restart.noRetryExitCodes={143}",), False),
+    ],
+)
+def test_notes_say_where_an_eviction_is_not_counted(name: str, changes: tuple[str, ...], said: bool) -> None:
+    words = [word for change in changes for word in ("--set", change)]
+    done = helm("4", "install", "demo", RUN, "--values", case(name), *words, "--dry-run=client")
+    assert done.returncode == 0, done.stderr
+    assert " at most" in done.stdout
+    assert ("(a pod that the cluster takes away is not counted)" in done.stdout) is said
 
 
 @every_case

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from chart_schemas import folder, misfits_of_core, misfits_of_custom, pod_templates
 from chart_tools import HELMS, RUNTIME_CASES, RUNTIMES, Object, case_id, every_helm, helm, load, parse, rendered
+from helpers import ROOT
 
 every_case = pytest.mark.parametrize("values", RUNTIME_CASES, ids=case_id)
 BAD: list[tuple[str, Object]] = [
@@ -126,9 +128,15 @@ def test_package(major: str, tmp_path: Path) -> None:
     assert parse(again.stdout) == parse(rendered(major, RUNTIME_CASES[0], RUNTIMES))
 
 
-def test_notes_name_a_runtime_that_is_made() -> None:
-    for values in RUNTIME_CASES:
-        done = helm("4", "install", "demo", RUNTIMES, "--values", values, "--dry-run=client")
-        assert done.returncode == 0, done.stderr
-        (named,) = re.findall(r"--set trainer\.runtime=(\S+)", done.stdout)
-        assert named in {each["metadata"]["name"] for each in parse(rendered("4", values, RUNTIMES))}
+@every_case
+def test_notes_name_a_runtime_that_is_made(values: Path) -> None:
+    done = helm("4", "install", "demo", RUNTIMES, "--values", values, "--dry-run=client")
+    assert done.returncode == 0, done.stderr
+    (command,) = re.findall(r"^  helm install RUN (charts/ranklaunch --set .*) \.\.\.$", done.stdout, re.MULTILINE)
+    chart, *options = shlex.split(command)
+    (named,) = [word.partition("=")[2] for word in options if word.startswith("trainer.runtime=")]
+    runtimes = {each["metadata"]["name"]: each for each in parse(rendered("4", values, RUNTIMES))}
+    run = helm("4", "template", "run", ROOT / chart, *options, "--set", "image.repository=train", "--set", "script=train.py")
+    assert run.returncode == 0, run.stderr
+    (device,) = re.findall(r"name: RANKLAUNCH_ACCELERATOR\n *value: \"(.*)\"", run.stdout)
+    assert environment(runtimes[named])["RANKLAUNCH_ACCELERATOR"] == device
