@@ -29,7 +29,7 @@ from ranklaunch.values import fields
 
 ROOT = helpers.ROOT
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md"), ROOT / "containers" / "README.md"])
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md"), ROOT / "containers" / "README.md", *ROOT.glob("charts/*/README.md")])
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 EVERYTHING = "\n".join(TEXTS.values())
 
