@@ -44,10 +44,18 @@ find_source() {
     [ -e "$1" ] || stop "$1: there is no such file or folder"
     case $1 in
     *.whl) SOURCE=$1 ;;
-    *) SOURCE=$(first_of "$1"/ranklaunch-*.whl) || SOURCE=$1 ;;
+    *) find_wheel "$1" ;;
     esac
     [ -f "$SOURCE" ] || [ -f "$SOURCE/pyproject.toml" ] || stop "$1: expected ranklaunch-*.whl or pyproject.toml in it"
     BESIDE=$(dirname "$SOURCE")
+}
+
+# The wheel in a folder, else the folder itself, which may be a checkout. Of several, the first by its name may be the oldest.
+find_wheel() {
+    SOURCE=$1
+    set -- "$1"/ranklaunch-*.whl
+    [ $# -eq 1 ] || stop "$SOURCE: $# wheels of ranklaunch; expected one, so remove the others or name it: $*"
+    [ ! -e "$1" ] || SOURCE=$1
 }
 
 first_of() {

@@ -34,6 +34,17 @@ def test_installs_where_it_is_told(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_of_several_wheels_none_is_taken(tmp_path: Path) -> None:
+    wheels = [tmp_path / f"ranklaunch-{version}-py3-none-any.whl" for version in ("0.10.0", "0.9.0")]
+    for wheel in wheels:
+        wheel.write_text("")
+    done = install("--prefix", tmp_path / "own", "--bin", tmp_path / "bin", tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{tmp_path}: 2 wheels of ranklaunch" in done.stderr
+    assert all(str(wheel) in done.stderr for wheel in wheels)
+    assert sorted(tmp_path.iterdir()) == sorted(wheels)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
