@@ -49,11 +49,12 @@ class Layout(Value):
 
     def problems(self) -> Iterator[str]:
         """Why Megatron would refuse it, in words; nothing where it would not."""
+        ranks = f"{self.world_size} {'rank' if self.world_size == 1 else 'ranks'}"
         if self.world_size % (self.tp * self.pp * self.cp):
-            yield f"{self.world_size} ranks cannot be divided by {product({'tp': self.tp, 'pp': self.pp, 'cp': self.cp})}"
+            yield f"{ranks} cannot be divided by {product({'tp': self.tp, 'pp': self.pp, 'cp': self.cp})}"
         elif self.world_size % (self.expert_tp * self.ep * self.pp):
             sizes = product({"tp of experts" if self.etp else "tp": self.expert_tp, "ep": self.ep, "pp": self.pp})
-            yield f"{self.world_size} ranks cannot be divided by {sizes}, so the experts do not fit"
+            yield f"{ranks} cannot be divided by {sizes}, so the experts do not fit"
         elif self.pp > 1 and self.dp != self.expert_dp and not self.order.endswith("pp"):
             yield f"with the order {self.order}, dp of experts must be that of the rest: {self.expert_dp} is not {self.dp}"
         elif self.pp > 1 and self._stride("pp", self._sizes()) != self._stride("pp", self._expert_sizes()):

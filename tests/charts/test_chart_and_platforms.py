@@ -10,8 +10,10 @@ import engine_pods
 import helpers
 import pytest
 from chart_schemas import pod_templates
-from chart_tools import CASES, Object, case_id, load, parse, rendered
+from chart_tools import CASES, Object, case, case_id, load, of_kind, parse, rendered, rendered_with
 from engine_pods import Asked
+
+from ranklaunch.errors import ConfigError, MissingProgramError
 
 WITH_RUNTIME = "trainjob-auto-gpu"  # its pod is the runtime's
 HERE = [path for path in CASES if case_id(path) != WITH_RUNTIME]
@@ -43,6 +45,41 @@ def environment(template: Object, added: Mapping[str, str]) -> dict[str, str]:
     variables = template["spec"]["containers"][0]["env"]
     told = {each["name"]: each["value"].replace("$$", "$") if "value" in each else "0" for each in variables}
     return {"PATH": "/usr/bin:/bin", **told, **added}
+
+
+def checked(objects: list[Object], folder: Path) -> tuple[str, helpers.Result]:
+    """(the number of ranks that the pod of `helm test` is told, what `ranklaunch check` says in it)."""
+    pod = of_kind(objects, "Pod")
+    command, *words = pod["spec"]["containers"][0]["args"]
+    result = helpers.call(command, "--log-dir", str(folder), *words, env=environment(pod, {}))
+    return words[words.index("--slots") + 1], result
+
+
+@pytest.mark.parametrize("values", HERE, ids=case_id)
+def test_the_pod_of_helm_test_checks_as_many_ranks_as_the_run_has(values: Path, tmp_path: Path) -> None:
+    """On one node; programs are missing here, and nothing else is wrong."""
+    found = load(values)
+    slots, result = checked(parse(rendered("4", values)), tmp_path)
+    assert slots == str(found["nodes"] * asked(found).slots)
+    assert result.code in (0, MissingProgramError.exit_code), result.out + result.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "slots", "wrong"),
+    [
+        ({"env": {"RANKLAUNCH_TP": "8"}}, "16", ""),
+        ({"env": {"RANKLAUNCH_TP": "4", "RANKLAUNCH_PP": "4"}}, "16", ""),
+        ({"env": {"RANKLAUNCH_TP": "3"}}, "16", "16 ranks cannot be divided by tp 3"),
+        ({"nodes": 2000, "env": {"RANKLAUNCH_TP": "8"}}, "4096", ""),  # no node has more
+    ],
+)
+def test_the_pod_of_helm_test_knows_right_layouts_from_wrong_ones(changes: Object, slots: str, wrong: str, tmp_path: Path) -> None:
+    done = rendered_with("4", tmp_path, case("job-torchrun-gpu"), {"mode": "megatron", **changes})
+    assert done.returncode == 0, done.stderr
+    told, result = checked(parse(done.stdout), tmp_path)
+    assert told == slots
+    assert result.code == (ConfigError if wrong else MissingProgramError).exit_code, result.out + result.err
+    assert wrong in result.out
 
 
 @pytest.mark.parametrize("values", HERE, ids=case_id)

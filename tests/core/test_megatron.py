@@ -57,6 +57,7 @@ def test_another_order() -> None:
 @pytest.mark.parametrize(
     ("layout", "words"),
     [
+        (Layout(1, tp=2), ["1 rank cannot be divided by tp 2 x pp 1 x cp 1 = 2"]),
         (Layout(16, tp=3), ["16 ranks cannot be divided by tp 3 x pp 1 x cp 1 = 3"]),
         (Layout(16, tp=2, pp=4, cp=4), ["16 ranks cannot be divided by tp 2 x pp 4 x cp 4 = 32"]),
         (Layout(16, tp=2, pp=2, ep=3), ["16 ranks cannot be divided by tp 2 x ep 3 x pp 2 = 12", "experts"]),
