@@ -65,7 +65,6 @@ BY_SCHEMA = [
 BY_ENGINE = [
     set_to(1, "restart.maxRestarts", "job-torchrun-gpu"),
     set_to("restart", "restart.onEviction", "job-torchrun-gpu"),
-    set_to("mpi", "mode", "job-torchrun-gpu"),
     set_to("mpi", "mode", "acjob-msrun-npu"),
     set_to("tensorflow", "mode", "acjob-msrun-npu"),
     set_to("cpu", "device.kind", "acjob-msrun-npu"),
@@ -87,6 +86,7 @@ BY_TEMPLATE = [
     Bad("nodes", {"nodes": 10000, "mode": "deepspeed", "network": {"hostNetwork": True}}, "jobset-torchrun-gpu"),
     Bad("PET_NNODES", {"env": {"PET_NNODES": "3"}}, "trainjob-torchrun-gpu"),
     Bad("mode", {"mode": "ranktable", "rankTable": {"source": "none"}}, "volcano-msrun-npu"),
+    set_to("mpi", "mode", "job-torchrun-gpu"),
     Bad("tf.ps", {"tf": {"ps": 1}, "mode": "tensorflow"}, "jobset-torchrun-gpu"),
     set_to(1, "tf.ps"),
     set_to(0, "restart.maxRestarts")._replace(name="restart.onEviction"),

@@ -144,7 +144,6 @@ RULES: list[Schema] = [
     _when(_is("engine", "job", "mpijob"), then=_is("restart.onEviction", "", "fail")),
     _when(_is("engine", "acjob"), then=_is("device.kind", "npu")),
     _when(_is("engine", "mpijob"), then=_is("mode", *model.BY_MPI)),
-    _when(_is("engine", "job"), then=_not("mode", *model.BY_MPI)),
     _when(_is("engine", "acjob"), then=_not("mode", *model.BY_MPI, "tensorflow")),
     _when(_is("device.kind", "gpu"), then=_not("mode", "ranktable", "msrun")),
     _when(_is("device.kind", "gpu", "npu"), then={"properties": {"devicesPerNode": {"minimum": 1}}}),

@@ -12,6 +12,7 @@ from chart_refusals import EVERY, Bad, bad_id
 from chart_tools import RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
 
 from ranklaunch.entrypoints.main import COMMANDS
+from ranklaunch.specs.model import BY_MPI
 
 pytestmark = [
     pytest.mark.skipif("spec" not in COMMANDS, reason="ranklaunch has no command spec"),
@@ -104,6 +105,13 @@ def test_both_refuse(bad: Bad, tmp_path: Path) -> None:
     found = spec(tmp_path, merged(load(case(bad.case)), bad.changes))
     assert found.code != 0, found.out
     assert bad.name.rpartition(".")[2] in found.err
+
+
+@pytest.mark.parametrize("mode", BY_MPI)
+def test_both_say_why_a_job_has_no_mpi(mode: str, tmp_path: Path) -> None:
+    changes, why = {"mode": mode}, "expected a method without SSH for engine job; use jobset, volcano or mpijob"
+    assert f"mode: {mode}: {why}" in rendered_with("4", tmp_path, case("job-torchrun-gpu"), changes).stderr
+    assert f"mode={mode}: {why}" in spec(tmp_path, merged(load(case("job-torchrun-gpu")), changes)).err
 
 
 def test_values_are_made_from_the_same_table() -> None:

@@ -116,6 +116,9 @@
 {{- if and (eq .Values.mode "ranktable") (eq .Values.rankTable.source "none") }}
 - "mode: ranktable: expected a rankTable.source"
 {{- end }}
+{{- if and (eq .Values.engine "job") (has .Values.mode (list "mpirun" "mpi" "horovod")) }}
+- {{ printf "mode: %s: expected a method without SSH for engine job; use jobset, volcano or mpijob" .Values.mode | toJson }}
+{{- end }}
 {{- if .Values.tf.ps }}
 {{- if ne .Values.engine "volcano" }}
 - {{ printf "tf.ps: %s has one kind of pod; use engine volcano" .Values.engine | toJson }}

@@ -263,7 +263,7 @@ def _jobset(spec: JobSpec) -> Iterator[str]:
 
 def _job(spec: JobSpec) -> Iterator[str]:
     if spec.mode in BY_MPI:
-        yield f"mode={spec.mode}: a Job has no keys for MPI; use mpijob, volcano or jobset"
+        yield f"mode={spec.mode}: expected a method without SSH for engine job; use jobset, volcano or mpijob"
 
 
 def _trainjob(spec: JobSpec) -> Iterator[str]:
@@ -321,7 +321,7 @@ def _modelarts(spec: JobSpec) -> Iterator[str]:
             yield f"env.{name[:60]}: expected at most {MOST_MODELARTS_NAME} characters of name and {MOST_MODELARTS_VALUE} of text"
     for place, channels in (("inputs", spec.modelarts.inputs), ("outputs", spec.modelarts.outputs)):
         if not all(map(_channel, channels)):
-            yield f"modelarts.{place}: expected texts name and obsUrl, and localDir or nothing"
+            yield f"modelarts.{place}: expected strings name and obsUrl, and localDir or nothing"
 
 
 def _channel(channel: Mapping[str, object]) -> bool:
