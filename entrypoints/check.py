@@ -37,7 +37,9 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     except ConfigError as error:
         found = [Finding(problem, error.exit_code) for problem in error.problems]
     else:
-        print(f"{plan.method} ({plan.why}): node {plan.job.node_index} of {len(plan.job.nodes)}, {plan.job.node.slots} ranks here")
+        slots = plan.job.node.slots
+        ranks = f"{slots} {'rank' if slots == 1 else 'ranks'}"
+        print(f"{plan.method} ({plan.why}): node {plan.job.node_index} of {len(plan.job.nodes)}, {ranks} here")
         found = list(findings(plan, given.request.env))
     for finding in found:
         print(f"{'wrong' if finding.code else 'note'}: {finding.text}")

@@ -20,12 +20,13 @@ def train(tmp_path: Path) -> Path:
     return program
 
 
-def test_nothing_is_wrong(train: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("slots", "ranks"), [("1", "1 rank"), ("2", "2 ranks")])
+def test_nothing_is_wrong(slots: str, ranks: str, train: Path, tmp_path: Path) -> None:
     found = helpers.call(
-        "check", *OWN, "--slots", "2", "--log-dir", str(tmp_path / "logs"), "--", str(train), env={"PATH": os.environ["PATH"]}
+        "check", *OWN, "--slots", slots, "--log-dir", str(tmp_path / "logs"), "--", str(train), env={"PATH": os.environ["PATH"]}
     )
     assert (found.code, found.err) == (0, "")
-    assert found.out.splitlines()[0] == "spawn (option --method spawn): node 0 of 1, 2 ranks here"
+    assert found.out.splitlines()[0] == f"spawn (option --method spawn): node 0 of 1, {ranks} here"
     assert found.out.splitlines()[-1] == "0 things would make run fail"
     assert not (tmp_path / "logs").exists()
 
