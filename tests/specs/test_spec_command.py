@@ -55,7 +55,7 @@ def test_yaml_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "typed.yaml", "env:\n  A: yes\nworkingDir: 2026-01-01\n")
     found = helpers.call("spec", *JOB, "--values", path, "--", "train.py")
     assert found.code == 78
-    assert "A: expected text; a number or true needs quotes" in found.err
+    assert "A: expected a string; a number or true needs quotes" in found.err
     assert "workingDir" in found.err
 
 
@@ -83,7 +83,7 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
     [
         ([], 2, "no KIND given: expected one of modelarts, volcano"),
         (["vulcano"], 2, "unknown kind 'vulcano': expected one of modelarts, volcano, jobset, job, trainjob, mpijob, acjob, slurm, did"),
-        ([*JOB, "--nodes", "0", "--", "x"], 2, "option --nodes='0': expected a whole number from 1"),
+        ([*JOB, "--nodes", "0", "--", "x"], 2, "option --nodes='0': expected an integer from 1"),
         ([*JOB, "--nodez", "1", "--", "x"], 2, "unknown option '--nodez', did you mean '--nodes'?"),
         ([*JOB, "--nodez=1", "--", "x"], 2, "unknown option '--nodez=1', did you mean '--nodes'?"),
         ([*JOB, "--log-dir", "logs", "--", "x"], 2, "unknown option '--log-dir'"),

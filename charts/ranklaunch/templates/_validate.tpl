@@ -77,7 +77,7 @@
 {{- range $name, $quantity := .Values.device.extra }}
 {{- $pattern := ternary "^[0-9]+$" "^[0-9]+([.][0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$" (contains "/" $name) -}}
 {{- if not (regexMatch $pattern $quantity) }}
-- {{ printf "device.extra.%s: %s: expected %s" $name $quantity (ternary "a whole number" "a quantity such as 4 or 16Gi" (contains "/" $name)) | toJson }}
+- {{ printf "device.extra.%s: %s: expected %s" $name $quantity (ternary "an integer" "a quantity such as 4 or 16Gi" (contains "/" $name)) | toJson }}
 {{- end }}
 {{- end }}
 {{- end -}}

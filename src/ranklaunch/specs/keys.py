@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 TEXT, WHOLE, FLAG, TEXTS, WHOLES, PAIRS, OBJECT, OBJECTS = (
-    "text", "whole number", "true or false", "list of texts", "list of whole numbers", "map of texts", "object", "list of objects",
+    "string", "integer", "true or false", "list of strings", "list of integers", "map of strings", "object", "list of objects",
 )  # fmt: skip
 LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 QUANTITY = r"[0-9]+(?:\.[0-9]+)?(?:m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?"
@@ -17,7 +17,7 @@ PATH = r"/[^\0]*"
 
 
 class Key(NamedTuple):
-    """kind: of the value. legal: where only these are right. pattern: of a text that is not empty. low, high: of a whole number."""
+    """kind: of the value. legal: where only these are right. pattern: of a string that is not empty. low, high: of an integer."""
 
     kind: str
     default: object

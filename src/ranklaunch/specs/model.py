@@ -194,7 +194,7 @@ class JobSpec:
     script: str = text("", "program: a .py or .sh file or an executable, as it is called in the container; this or module is required")
     module: str = text("", "Python module in place of script, as by python -m", pattern=r"[A-Za-z_][A-Za-z0-9_.]*")
     args: tuple[str, ...] = texts("arguments of the program")
-    env: Pairs = pairs("environment, name: text", pattern=VARIABLE)
+    env: Pairs = pairs("environment, name: string", pattern=VARIABLE)
     env_from: Objects = objects("ConfigMaps and Secrets that become environment, as Kubernetes' envFrom")
     working_dir: str = text("", "folder that the program starts in; empty: the image's", pattern=keys.PATH)
     volumes: Objects = objects("volumes of the pods, as Kubernetes has them")

@@ -93,7 +93,7 @@ def _devices(spec: JobSpec) -> Iterator[str]:
     for name, quantity in spec.device.extra.items():
         pattern = "[0-9]+" if "/" in name else keys.QUANTITY
         if not re.fullmatch(pattern, quantity):
-            yield f"device.extra.{name}={quantity!r}: expected {'a whole number' if '/' in name else 'a quantity such as 4 or 16Gi'}"
+            yield f"device.extra.{name}={quantity!r}: expected {'an integer' if '/' in name else 'a quantity such as 4 or 16Gi'}"
 
 
 def _environment(spec: JobSpec) -> Iterator[str]:
@@ -340,7 +340,7 @@ def _slurm(spec: JobSpec) -> Iterator[str]:
         yield f"name={spec.name!r}: expected 1 to 128 letters, digits, dots, dashes and underscores"
     yield from _names_of_variables(spec)
     if not re.fullmatch("[0-9]*", spec.resources.cpu):
-        yield f"resources.cpu={spec.resources.cpu!r}: expected a whole number with slurm"
+        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer with slurm"
     if re.search(r"[\"'\\\s]", spec.working_dir):
         yield f"workingDir={spec.working_dir!r}: expected a path without quotes, backslashes and spaces"
 

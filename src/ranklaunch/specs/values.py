@@ -87,7 +87,7 @@ def parsed(key: Key, text: str) -> object:
 
 def _text(key: Key, value: object) -> str:
     if not isinstance(value, str):
-        _refuse("expected text; a number or true needs quotes around it")
+        _refuse("expected a string; a number or true needs quotes around it")
     if key.legal and value not in key.legal:
         _refuse(f"expected one of {', '.join(word or repr(word) for word in key.legal)}{nearest(value, key.legal)}")
     if value and key.pattern and not re.fullmatch(key.pattern, value):
@@ -107,7 +107,7 @@ def _plain(value: str) -> str:
 
 def _whole(key: Key, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not key.low <= value <= key.high:
-        _refuse(f"expected a whole number from {key.low} to {key.high}")
+        _refuse(f"expected an integer from {key.low} to {key.high}")
     return value
 
 
@@ -128,12 +128,12 @@ def _list(item: Callable[[Key, object], T], what: str) -> Callable[[Key, object]
 
 def _pairs(key: Key, value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        _refuse("expected a map of texts")
+        _refuse("expected a map of strings")
     for name, text in value.items():
         if not isinstance(name, str) or (key.pattern and not re.fullmatch(key.pattern, name)):
             _refuse(f"name {str(name)[:60]!r}: expected the form {key.pattern}")
         if not isinstance(text, str):
-            _refuse(f"{name}: expected text; a number or true needs quotes around it")
+            _refuse(f"{name}: expected a string; a number or true needs quotes around it")
         _plain(name)
         _plain(text)
     return dict(value)
@@ -145,7 +145,7 @@ def _object(key: Key, value: object) -> dict[str, object]:
     try:
         text = json.dumps(value, allow_nan=False, sort_keys=True)
     except (TypeError, ValueError):  # YAML knows dates and others that no object of Kubernetes has
-        _refuse("expected texts, numbers, true, false, lists and maps alone")
+        _refuse("expected strings, numbers, true, false, lists and maps alone")
     if re.search(r"(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])", text) and not _encodable(value):
         _refuse("expected text that UTF-8 can say, without NUL")
     copied: dict[str, object] = json.loads(text)
@@ -168,8 +168,8 @@ CHECKS: Mapping[str, Callable[[Key, Any], object]] = {
     keys.TEXT: _text,
     keys.WHOLE: _whole,
     keys.FLAG: _flag,
-    keys.TEXTS: _list(_text, "texts"),
-    keys.WHOLES: _list(_whole, "whole numbers"),
+    keys.TEXTS: _list(_text, "strings"),
+    keys.WHOLES: _list(_whole, "integers"),
     keys.PAIRS: _pairs,
     keys.OBJECT: _object,
     keys.OBJECTS: _list(_object, "objects"),
