@@ -29,6 +29,7 @@ MUNGE_FILES = {
 }  # fmt: skip
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full")  # Slurm wants devices, and counts them
 
+BINDS = "task/affinity\nTaskPluginParam=autobind=cores"
 CONFIGURATION = """\
 ClusterName=ranklaunch
 SlurmctldHost={controller}
@@ -43,7 +44,7 @@ SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin={task}
 SelectType=select/cons_tres
 MpiDefault=none
 ReturnToService=2
@@ -61,12 +62,13 @@ def missing() -> str:
 
 
 class Slurm:
-    """gpus: that each node is said to have; there is nothing behind them."""
+    """gpus: that each node is said to have; there is nothing behind them. binds: a task to a core, unless it is told not to."""
 
-    def __init__(self, hosts: Hosts, folder: Path, gpus: int = 2) -> None:
+    def __init__(self, hosts: Hosts, folder: Path, gpus: int = 2, binds: bool = False) -> None:
         self.hosts = hosts
         self.folder = folder
         self._gpus = gpus
+        self._task = BINDS if binds else "task/none"
         self._daemons: list[Entered] = []
 
     def __enter__(self) -> Slurm:
@@ -140,7 +142,8 @@ class Slurm:
     def _write_files(self) -> None:
         self.folder.chmod(0o755)
         lines = "\n".join(f"NodeName={h.name} NodeAddr={h.address} CPUs=4 State=UNKNOWN Gres=gpu:{self._gpus}" for h in self.hosts)
-        text = CONFIGURATION.format(controller=f"{self.hosts[0].name}({self.hosts[0].address})", folder=self.folder, nodes=lines)
+        controller = f"{self.hosts[0].name}({self.hosts[0].address})"
+        text = CONFIGURATION.format(controller=controller, folder=self.folder, nodes=lines, task=self._task)
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "gres.conf").write_text("".join(f"Name=gpu File={device}\n" for device in DEVICES[: self._gpus]))
         key = self.folder / "munge.key"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from cluster_hosts import wait_until
+import slurm_cluster
+from cluster_hosts import Hosts, wait_until
 from slurm_cluster import Slurm
 from slurm_jobs import ALL_REDUCE, LONG_S, WAITS
 from supervise_helpers import RANKLAUNCH, checked_verdict
@@ -19,6 +23,7 @@ if os.environ["RANK"] == "2":
     sys.exit(int(sys.argv[1]))
 time.sleep(600)
 """
+TELLS_CPUS = "import os; print('CPUs', len(os.sched_getaffinity(0)), flush=True)"
 
 
 def submitted(slurm: Slurm, *options: str, text: str, method: str = "spawn", args: tuple[str, ...] = ()) -> int:
@@ -67,6 +72,16 @@ def test_it_trains(slurm: Slurm) -> None:
     sums = sorted(line.partition("sum ")[2] for line in said(slurm, job).splitlines() if "sum " in line)
     assert sums == ["6 of 4 on h0"] * 2 + ["6 of 4 on h1"] * 2
     assert verdicts(slurm, job) == [("succeeded", 0)] * 2
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU, which is every task's")
+def test_ranks_have_all_cpus_of_the_job_where_slurm_binds_tasks(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
+    if reason := slurm_cluster.missing():
+        pytest.skip(reason)
+    with Slurm(hosts(2), tmp_path / "slurm", binds=True) as cluster:
+        job = submitted(cluster, "--cpu", "2", text=TELLS_CPUS)
+        assert ended(cluster, job) == ("COMPLETED", "0:0", "0"), said(cluster, job)
+        assert said(cluster, job).count("CPUs 2\n") == 4, said(cluster, job)
 
 
 def test_exit_codes_are_the_jobs_and_some_are_started_anew(slurm: Slurm) -> None:

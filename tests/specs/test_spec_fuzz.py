@@ -112,7 +112,10 @@ def test_slurm_is_told_exactly_what_was_given(data: st.DataObject) -> None:
     assert {f"{name}={value}" for name, value in wanted["env"].items()} <= set(words)
     command = shlex.split(rest[rest.index("\nsrun ") :])
     given_words = ["ranklaunch", "run", "--", wanted["script"], *wanted["args"], "code=$?"]
-    assert command[4 : 4 + len(given_words)] == given_words
+    first = command.index("ranklaunch")  # before it are srun's own options
+    assert command[:1] == ["srun"]
+    assert all(word.startswith("--") for word in command[1:first])
+    assert command[first : first + len(given_words)] == given_words
 
 
 def text_of(wanted: Mapping[str, Any]) -> str:
