@@ -19,9 +19,9 @@ from supervise_helpers import DEADLINE_S
 from ranklaunch.blame import Judgement
 from ranklaunch.muster import wire
 from ranklaunch.muster.wire import Codec
+from ranklaunch.supervise import door, gathering, gone, lookup, stream
 from ranklaunch.supervise import hub as hub_module
 from ranklaunch.supervise import member as member_module
-from ranklaunch.supervise import stream
 from ranklaunch.supervise.hub import ENDING, GATHERING, OVER, RUNNING, Hub
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.member import Events, Member
@@ -147,8 +147,8 @@ def test_garbage_hurts_nobody(bench: Callable[..., Bench]) -> None:
 
 @pytest.mark.parametrize("sent", [0, 1, 15, 16, 17, 19, 20, 52, 53, 80])
 def test_half_a_greeting_or_frame_hurts_nobody(bench: Callable[..., Bench], sent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "RETURN_S", 0.1)
-    monkeypatch.setattr(hub_module, "RESET_S", 0.1)
+    monkeypatch.setattr(gone, "RETURN_S", 0.1)
+    monkeypatch.setattr(gone, "RESET_S", 0.1)
     b = bench(2)
     genuine = b.client()
     genuine.on_codec = lambda client: client.send(type="hello", node=0, instance="x", host="h", doing="")
@@ -171,7 +171,7 @@ def test_a_thousand_that_say_nothing_hurt_nobody(bench: Callable[..., Bench]) ->
     idle = [b.client() for _ in range(1000)]
     for client in idle:
         client.raw += b"silent"
-    b.run(lambda: len(b.hub._unknown) == 1000, "they are there")
+    b.run(lambda: len(b.hub._door._unknown) == 1000, "they are there")
     works(b)
     assert not any(client.closed for client in idle)
 
@@ -184,13 +184,13 @@ def test_of_too_many_the_newest_are_kept(bench: Callable[..., Bench]) -> None:
         for client in idle:
             client.raw += b"silent"
         b.run(lambda: sum(len(c.raw) > 40 for c in idle) == count, "each has its greeting")  # noqa: B023
-    b.run(lambda: sum(c.closed for c in idle) == 1500 - hub_module.UNKNOWN_MOST - 2, "the oldest are closed")
-    assert len(b.hub._unknown) <= hub_module.UNKNOWN_MOST + 2
+    b.run(lambda: sum(c.closed for c in idle) == 1500 - door.UNKNOWN_MOST - 2, "the oldest are closed")
+    assert len(b.hub._door._unknown) <= door.UNKNOWN_MOST + 2
     works(b, 2)
 
 
 def test_those_who_say_nothing_are_closed_in_time(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "UNKNOWN_S", 0.3)
+    monkeypatch.setattr(door, "UNKNOWN_S", 0.3)
     b = bench(2)
     silent, slow = b.client(), b.client()
     silent.raw += b"silent"
@@ -211,7 +211,7 @@ def test_connections_that_are_closed_at_once_hurt_nobody(bench: Callable[..., Be
         if number % 3:
             b.turn()
         client.cut()
-    b.run(lambda: not b.hub._unknown, "all are gone")
+    b.run(lambda: not b.hub._door._unknown, "all are gone")
     before = len(os.listdir("/proc/self/fd"))
     works(b, 2)
     assert len(os.listdir("/proc/self/fd")) <= before + 4
@@ -240,8 +240,8 @@ def test_a_member_may_be_slow(bench: Callable[..., Bench]) -> None:
 
 def test_one_that_never_reads_is_dropped(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MOST_QUEUED", 64 * 1024)
-    monkeypatch.setattr(hub_module, "RETURN_S", 0.1)
-    monkeypatch.setattr(hub_module, "RESET_S", 0.1)
+    monkeypatch.setattr(gone, "RETURN_S", 0.1)
+    monkeypatch.setattr(gone, "RESET_S", 0.1)
     b = bench(2)
     greedy = b.member(1, "greedy", facts=None)
     b.run(lambda: greedy.of("welcome"), "the welcome")
@@ -265,8 +265,8 @@ def test_one_that_never_reads_is_dropped(bench: Callable[..., Bench], monkeypatc
 
 
 def test_a_wrong_key_is_said_once_for_each_of_ten_addresses(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "RETURN_S", 0.1)
-    monkeypatch.setattr(hub_module, "RESET_S", 0.1)
+    monkeypatch.setattr(gone, "RETURN_S", 0.1)
+    monkeypatch.setattr(gone, "RESET_S", 0.1)
     monkeypatch.setattr(hub_module, "FIRST_STATUS_S", 0.3)
     b = bench(2)
     strangers = [b.client(b"another", f"127.0.1.{1 + n % 15}") for n in range(45)]
@@ -274,7 +274,7 @@ def test_a_wrong_key_is_said_once_for_each_of_ten_addresses(bench: Callable[...,
         client.on_codec = lambda client: client.send(type="hello", node=1, instance="x", host="h", doing="")
     b.run(lambda: all(client.closed for client in strangers), "they are closed")
     told = [line for line in b.said if "has another key" in line]
-    assert len(told) == len(set(told)) == hub_module.REFUSED_SAID
+    assert len(told) == len(set(told)) == door.REFUSED_SAID
     assert all(line.startswith("muster: 127.0.1.") for line in told)
     member = b.member(0)
     b.run(lambda: member.of("status"), "what is waited for")
@@ -324,7 +324,7 @@ def test_its_own_connection_may_take_as_long_as_this_process_is_held_up(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A dead file system may hold node 0 between the opening of its own connection and the first look at it."""
-    monkeypatch.setattr(hub_module, "UNKNOWN_S", 0.0)
+    monkeypatch.setattr(door, "UNKNOWN_S", 0.0)
     b = bench(2)
     ours, theirs = socket.socketpair()
     b.hub.adopt(theirs)
@@ -341,21 +341,21 @@ def test_its_own_connection_may_take_as_long_as_this_process_is_held_up(
 def test_a_hub_that_rests_can_be_closed() -> None:
     """It takes no connection for a moment when there is no descriptor left."""
     b = Bench(2)
-    b.hub._rest()
+    b.hub._door._rest()
     b.close()
 
 
-@pytest.mark.parametrize(("limit", "room"), [(600, 600 - 2 - hub_module.SPARE_FDS), (100, hub_module.LEAST_UNKNOWN)])
+@pytest.mark.parametrize(("limit", "room"), [(600, 600 - 2 - door.SPARE_FDS), (100, door.LEAST_UNKNOWN)])
 def test_who_has_not_signed_leaves_room_for_those_who_need_it(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, limit: int, room: int
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
     monkeypatch.setattr(resource, "setrlimit", lambda which, limits: None)
-    assert bench(2).hub._most_unknown == room
+    assert bench(2).hub._door._most_unknown == room
 
 
 def test_without_descriptors_the_hub_lives(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module.lookup, "numeric", lambda host: False)  # the hosts of real jobs have names
+    monkeypatch.setattr(lookup, "numeric", lambda host: False)  # the hosts of real jobs have names
     b = bench(2)
     highest = max(map(int, os.listdir("/proc/self/fd")))
     filled = [os.dup(0)]  # what the limit counts is the number of a descriptor, and there are gaps below the highest
@@ -381,7 +381,7 @@ def test_without_descriptors_the_hub_lives(bench: Callable[..., Bench], monkeypa
 def test_thousands_of_members(bench: Callable[..., Bench], record_property: Callable[[str, object], None]) -> None:
     wanted = 4096
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    spare = hub_module.UNKNOWN_MOST + hub_module.SPARE_FDS + 500
+    spare = door.UNKNOWN_MOST + door.SPARE_FDS + 500
     nodes = wanted if hard == resource.RLIM_INFINITY else min(wanted, (hard - spare) // 2)
     if nodes < wanted and conftest.in_ci():
         pytest.fail(f"{hard} descriptors are not enough for {wanted} nodes")
@@ -426,7 +426,7 @@ def test_all_may_come_at_the_same_moment(bench: Callable[..., Bench]) -> None:
     """As they do where all containers start at once and the way to node 0 is long: all are there before the first has answered."""
     b = bench(1500)
     members = b.members(range(1500))
-    while len(b.hub._unknown) < hub_module.UNKNOWN_MOST:
+    while len(b.hub._door._unknown) < door.UNKNOWN_MOST:
         b.loop.after(0, lambda: None)
         b.loop.step()
     for _ in range(5):
@@ -502,7 +502,7 @@ def test_nonsense_in_the_first_message_hurts_nobody(bench: Callable[..., Bench])
         client.on_codec = lambda client, message=message: client.send(**message)
     b.run(lambda: all(client.closed for client in clients), lambda: [w for w, c in zip(wrong, clients) if not c.closed])
     assert not b.hub._nodes
-    assert not b.hub._unknown
+    assert not b.hub._door._unknown
     works(b, 2)
 
 
@@ -532,8 +532,8 @@ def test_nonsense_of_a_node_hurts_no_other(bench: Callable[..., Bench]) -> None:
 
 
 def test_nonsense_after_the_release_ends_at_most_who_sends_it(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "RETURN_S", 0.0)
-    monkeypatch.setattr(hub_module, "RESET_S", 0.0)
+    monkeypatch.setattr(gone, "RETURN_S", 0.0)
+    monkeypatch.setattr(gone, "RESET_S", 0.0)
     for number, message in enumerate(odd_messages(random.Random(3))):
         if number % 8 or message.get("type") == "done":  # see the next test
             continue
@@ -675,7 +675,7 @@ def test_a_connection_that_breaks_and_is_opened_again_is_nothing(bench: Callable
         b.run(lambda: b.hub._nodes["i1"].gone_at is not None, "the hub has noticed")
         members[1] = b.member(1)
         b.run(lambda: members[1].of("welcome"), "the welcome")
-    b.run_for(hub_module.RETURN_S + 0.3)
+    b.run_for(gone.RETURN_S + 0.3)
     assert b.hub.state == RUNNING
     assert b.said == []
     fails(b, members)
@@ -697,7 +697,7 @@ def test_one_that_does_not_come_back_was_killed(bench: Callable[..., Bench]) -> 
     began = time.monotonic()
     members[2].cut()
     b.run(lambda: all(m.of("stop") for m in members[:2]), "the order to stop")
-    assert time.monotonic() - began >= hub_module.RETURN_S
+    assert time.monotonic() - began >= gone.RETURN_S
     for m in members[:2]:
         m.send(type="report", suspects=[], finishes=[])
     judgement = b.judged(members[:2])
@@ -711,7 +711,7 @@ def test_one_that_goes_after_its_success_is_not_needed(bench: Callable[..., Benc
     members[1].send(type="done", finish=finish(1))
     b.run(lambda: b.hub._nodes["i1"].done, "its success")
     members[1].cut()
-    b.run_for(hub_module.RETURN_S + 0.3)
+    b.run_for(gone.RETURN_S + 0.3)
     assert b.hub.state == RUNNING
     members[0].send(type="done", finish=finish(0))
     assert b.judged(members[:1])["exit_code"] == 0
@@ -733,8 +733,8 @@ def test_one_that_comes_back_when_all_is_over_hears_it(bench: Callable[..., Benc
 
 
 def test_one_that_goes_while_all_gather_may_come_again(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "RETURN_S", 0.1)
-    monkeypatch.setattr(hub_module, "RESET_S", 0.1)
+    monkeypatch.setattr(gone, "RETURN_S", 0.1)
+    monkeypatch.setattr(gone, "RESET_S", 0.1)
     b = bench(2)
     b.member(1, "first").cut()
     first = b.member(1, "second")
@@ -767,13 +767,13 @@ def test_each_break_has_a_second_of_its_own(bench: Callable[..., Bench]) -> None
     assert first
     again = b.member(1)
     b.run(lambda: again.of("welcome"), "the welcome")
-    b.run(lambda: b.loop.clock() > first + 0.8 * hub_module.RETURN_S, "most of a second")
+    b.run(lambda: b.loop.clock() > first + 0.8 * gone.RETURN_S, "most of a second")
     again.cut()
     b.run(lambda: b.hub._nodes["i1"].gone_at is not None, "the hub has noticed")
     second = b.hub._nodes["i1"].gone_at
     assert second
     b.run(lambda: b.hub.state == ENDING, "the end")
-    assert b.loop.clock() - second >= 0.9 * hub_module.RETURN_S
+    assert b.loop.clock() - second >= 0.9 * gone.RETURN_S
 
 
 def test_one_that_hangs_is_not_to_blame_for_the_failure_of_another(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -817,7 +817,7 @@ def test_one_that_never_reports_is_waited_for_no_longer_than_the_others_wait(
 
 
 def test_two_that_are_the_same_node_are_refused(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "SETTLE_S", 0.5)
+    monkeypatch.setattr(gathering, "SETTLE_S", 0.5)
     b = bench(2, lost_after_s=1.0)
     members = [b.member(0), b.member(1, "a", host="one"), b.member(1, "b", host="two")]
     judgement = b.judged(members)
@@ -896,9 +896,9 @@ def test_a_port_that_is_taken_is_said_and_tried_again(bench: Callable[..., Bench
         taken.listen()
         loop, said = Loop(), []
         hub = Hub(plan, KEY, loop, said.append, 1.0, "")
-        assert f"port {plan.port} of this node is in use by another process" in hub.trouble
+        assert f"port {plan.port} of this node is in use by another process" in hub._door.trouble
     until = time.monotonic() + DEADLINE_S
-    while hub.trouble:
+    while hub._door.trouble:
         assert time.monotonic() < until
         loop.step()
     hub.close()

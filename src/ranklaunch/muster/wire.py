@@ -38,6 +38,10 @@ class WrongKeyError(WireError):
     """A frame whose signature is not right: another job's key, or damage."""
 
 
+# What is raised for bytes that are no message, and for a message that makes no sense.
+NOT_UNDERSTOOD = (WireError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+
+
 class Codec:
     """One end of a connection. hub: whether it is node 0's. most: bytes of a body that is received."""
 
@@ -99,6 +103,24 @@ def texts(value: object) -> dict[str, str]:
         msg = f"expected texts by name, not {value!r:.80}"
         raise ValueError(msg)
     return {name: text[:MOST_TEXT] for name, text in itertools.islice(value.items(), MOST_TEXTS)}
+
+
+def text(message: Message, key: str) -> str:
+    """Raises ValueError where it is something else."""
+    value = message.get(key)
+    if not isinstance(value, str):
+        msg = f"{key} is {value!r:.80}"
+        raise ValueError(msg)
+    return value
+
+
+def number(message: Message, key: str) -> int:
+    """Raises ValueError where it is something else."""
+    value = message.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        msg = f"{key} is {value!r:.80}"
+        raise ValueError(msg)
+    return value
 
 
 def job_key(secret: bytes, job: str) -> bytes:

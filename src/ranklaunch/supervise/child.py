@@ -1,21 +1,23 @@
-"""Starting one process, and what is known of it while it lives and after."""
+"""Starting processes, and what is known of each while it lives and after."""
 
 from __future__ import annotations
 
 import os
-import resource
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import resource  # os.wait4, too, imports it at its first call, for which there may be no descriptor left by then
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.errors import MissingProgramError
-from ranklaunch.plan import Plan, Process
+from ranklaunch.plan import Plan, Process, RankOutputs
 from ranklaunch.settings import clipped
 from ranklaunch.supervise import tree
-from ranklaunch.supervise.output import PipeReader
+from ranklaunch.supervise.loop import Loop
+from ranklaunch.supervise.output import PipeReader, make_pipe
 from ranklaunch.supervise.signals import Signals, block, unblock
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.below import Below
+    from ranklaunch.supervise.logs import Logs
     from ranklaunch.supervise.ranks import Announced
 
 CANNOT_EXECUTE = 126  # as shells say it
@@ -68,6 +70,90 @@ class Child:
         """Its own exit code; where it ended with 0 although a rank had failed, that of the rank, or 1 where it is not known."""
         failed = next((rank.code or 0 for rank in self.announced.failed), 0) if self.announced else 0
         return self.code or failed or int(self.ends_ranks)
+
+
+class Parent(Protocol):
+    """What hears of the processes that it has started."""
+
+    def on_start(self, child: Child) -> None: ...
+    def on_output(self, child: Child) -> None: ...
+    def on_exit(self, child: Child) -> None: ...
+
+
+class Children:
+    """Those that ranklaunch itself has started. running: by pid. ended: in that order."""
+
+    def __init__(self, parent: Parent, env: Mapping[str, str], signals: Signals, loop: Loop, logs: Logs) -> None:
+        self.running: dict[int, Child] = {}
+        self.ended: list[Child] = []
+        self._parent = parent
+        self._env = env
+        self._signals = signals
+        self._loop = loop
+        self._logs = logs
+        self._reaping = False
+
+    def require(self, processes: Sequence[Process]) -> None:
+        """Raises MissingProgramError where one could not be started."""
+        for process in processes:
+            self._program(process)
+
+    def start(self, processes: Sequence[Process], outputs: RankOutputs | None = None) -> None:
+        """All of them, or none where one could not be. outputs: of ranks that they start."""
+        for process, (path, env) in [(process, self._program(process)) for process in processes]:
+            self._start(process, path, env, outputs)
+
+    def reap(self) -> None:
+        """Those whose end SIGCHLD tells: behind the pidfds of this step, whose order says who died first."""
+        if not self._reaping:
+            self._reaping = True
+            self._loop.after(0, self._reap)
+
+    def _program(self, process: Process) -> tuple[str, dict[str, str]]:
+        env = environment(process, self._env)
+        return executable(process, env), env
+
+    def _start(self, process: Process, path: str, env: dict[str, str], outputs: RankOutputs | None) -> None:
+        sink = self._logs.sink(process, outputs)
+        readable, writable = make_pipe()
+        try:
+            child = start(process, path, env, writable, self._signals)
+        finally:
+            os.close(writable)
+        child.reader = self._logs.read(readable, sink, lambda: self._parent.on_output(child))
+        self.running[child.identity.pid] = child
+        if child.pidfd >= 0:
+            self._loop.on_readable(child.pidfd, lambda: self._reap_one(child.identity.pid))
+        self._parent.on_start(child)
+
+    def _reap(self) -> None:
+        """Every child that has ended; most of them are orphans that this process inherited."""
+        self._reaping = False
+        while self._reap_one(-1):
+            pass
+
+    def _reap_one(self, which: int) -> bool:
+        """Whether there was one. which: a pid; -1: any."""
+        try:
+            pid, status, usage = os.wait4(which, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid:
+            self._on_exit(pid, status, usage.ru_maxrss)
+        return bool(pid)
+
+    def _on_exit(self, pid: int, status: int, max_rss_kb: int) -> None:
+        child = self.running.pop(pid, None)
+        if child is None:
+            return
+        child.status, child.max_rss_kb, child.ended_at = status, max_rss_kb, self._loop.clock()
+        self.ended.append(child)
+        if child.pidfd >= 0:
+            self._loop.forget(child.pidfd)
+            os.close(child.pidfd)
+        if child.reader:
+            child.reader.drain()
+        self._parent.on_exit(child)
 
 
 def environment(process: Process, inherited: Mapping[str, str]) -> dict[str, str]:

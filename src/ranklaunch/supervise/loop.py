@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import selectors
 import time
 from collections.abc import Callable
@@ -49,10 +50,14 @@ class Loop:
         heapq.heappush(self._timers, (self.clock() + seconds, next(self._order), timer))
         return timer
 
-    def step(self) -> None:
+    def wall(self, clock: float) -> float:
+        """A time of `clock` as seconds since 1970, by this machine's clock."""
+        return time.time() - (self.clock() - clock)
+
+    def step(self, most_s: float = math.inf) -> None:
         """Waits for the next thing to happen and calls back for it. Descriptors come in the order in which they became ready: for
-        pidfds that is the order of the deaths."""
-        for key, events in self._selector.select(self._timeout()):
+        pidfds that is the order of the deaths. most_s: seconds that it waits at most."""
+        for key, events in self._selector.select(self._timeout(most_s)):
             for event, callback in zip((selectors.EVENT_READ, selectors.EVENT_WRITE), key.data):
                 # An earlier callback of this round may have forgotten the descriptor, or given its number to another.
                 if callback and events & event and self._selector.get_map().get(key.fileobj) is key:
@@ -63,11 +68,13 @@ class Loop:
             if callback:
                 callback()
 
-    def run_until(self, done: Callable[[], bool]) -> None:
-        while not done():
-            self.step()
+    def run_until(self, done: Callable[[], bool], deadline: float = math.inf) -> None:
+        """deadline: by `clock`."""
+        while not done() and self.clock() < deadline:
+            self.step(deadline - self.clock())
 
-    def _timeout(self) -> float | None:
+    def _timeout(self, most_s: float) -> float | None:
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
-        return max(0.0, self._timers[0][0] - self.clock()) if self._timers else None
+        seconds = min(most_s, self._timers[0][0] - self.clock()) if self._timers else most_s
+        return max(0.0, seconds) if seconds < math.inf else None

@@ -5,15 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import time
 from collections.abc import Callable, Iterable, Mapping
 
 from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.muster import wire
-from ranklaunch.muster.wire import Codec, Message, WireError
+from ranklaunch.muster.wire import Codec, Message
 from ranklaunch.plan import Muster
-from ranklaunch.supervise import hub, lookup
+from ranklaunch.supervise import gone, lookup
 from ranklaunch.supervise.loop import Loop, Timer
 from ranklaunch.supervise.stream import Stream, keep_alive
 from ranklaunch.values import Value
@@ -142,7 +141,7 @@ class Member:
         """A time of this node's monotonic clock as seconds since 1970 by node 0's clock."""
         if self._offset:
             return clock + self._offset[2]
-        return time.time() - (self._loop.clock() - clock)
+        return self._loop.wall(clock)
 
     @property
     def missing(self) -> str:
@@ -227,7 +226,7 @@ class Member:
         self._addresses = list(again)
         if self._broken_since is not None and self._started:
             waited = self._loop.clock() - self._broken_since
-            if waited >= hub.RETURN_S or hub._silence(self._broken_by):
+            if waited >= gone.RETURN_S or gone.silence(self._broken_by):
                 self._lose()
                 return
         self._tries += 1
@@ -265,7 +264,7 @@ class Member:
         try:
             for message in self._codec.feed(data):
                 self._on_message(message)
-        except (WireError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        except wire.NOT_UNDERSTOOD as error:
             self._on_end(OSError(errno.EPROTO, f"what answers there is not understood: {error!s:.200}"))
 
     def _on_end(self, error: OSError | None) -> None:
@@ -301,7 +300,7 @@ class Member:
         self.over = True
         since = self._broken_since or self._loop.clock()
         # Without the time, which each node has seen another moment of: the others, too, are to say this.
-        self._call(self._events.lost, hub.lost(0, self._muster.hosts[0], hub._silence(self._broken_by), self.wall(since)))
+        self._call(self._events.lost, gone.suspect(0, self._muster.hosts[0], gone.silence(self._broken_by), self.wall(since)))
 
     # What node 0 says
 

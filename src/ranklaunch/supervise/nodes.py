@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -94,9 +93,7 @@ class Nodes:
                 waited = f"waited {plan.muster.timeout_s:g} s in vain for {self._member.missing}"
                 msg = f"{waited}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
                 raise WaitError(msg)
-            timer = self._loop.after(min(left, 1.0), lambda: None)
-            self._loop.step()
-            timer.cancel()
+            self._loop.step(min(left, 1.0))
         return self._loop.clock() - began
 
     @property
@@ -142,7 +139,7 @@ class Nodes:
 
     def wall(self, clock: float) -> float:
         """Monotonic seconds of this node as seconds since 1970, by node 0's clock where it is known."""
-        return self._member.wall(clock) if self._member else time.time() - (self._loop.clock() - clock)
+        return self._member.wall(clock) if self._member else self._loop.wall(clock)
 
     def agree(
         self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[str], ending: Ending
@@ -183,10 +180,8 @@ class Nodes:
         return 0.0 if waited_enough else JOIN_S
 
     def _run(self, done: Callable[[], bool], deadline: Callable[[], float]) -> None:
-        while not done() and not self._hurry and self._loop.clock() < deadline():
-            timer = self._loop.after(min(0.5, max(0.0, deadline() - self._loop.clock())), lambda: None)
-            self._loop.step()
-            timer.cancel()
+        while not done() and not self._hurry and (left := deadline() - self._loop.clock()) > 0:
+            self._loop.step(min(left, 0.5))
 
     def _wait_for_others(self, ends: float) -> None:
         assert self._plan.muster

@@ -13,6 +13,7 @@ from ranklaunch.verdict import Verdict, as_json
 RESERVED = 128 * 1024  # bytes
 MOST_OFFERED = 4096  # characters
 MOST_COPIED = 1024 * 1024
+MOST_SHOWN = 64 * 1024  # bytes
 TERMINATION_BYTES = 4096  # what Kubernetes reads of the file
 
 
@@ -144,6 +145,17 @@ def copied(path: str) -> str:
     except OSError as error:
         msg = f"{path}: {error.strerror}; user id {os.getuid()} needs it"
         raise ConfigError(msg) from None
+
+
+def made_since(path: str, began: float) -> list[bytes] | None:
+    """The lines of a file that the job has made; None of one that an earlier job has left. began: seconds since 1970."""
+    try:
+        if os.stat(path).st_mtime < began:
+            return None
+        with open(path, "rb") as file:
+            return file.read(MOST_SHOWN).splitlines()
+    except OSError:
+        return None
 
 
 def write_file(path: str, text: str, mode: int) -> None:

@@ -7,45 +7,35 @@ died of is then said by node 0 for all nodes, once all have stopped.
 
 from __future__ import annotations
 
-import math
-import os
-import resource  # noqa: F401 - os.wait4 imports it at its first call, for which there may be no descriptor left by then
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import DEFECT, ConfigError, RanklaunchError, WaitError
 from ranklaunch.files import Files
-from ranklaunch.plan import File, Plan, Process, RankLog, Wait, as_json
+from ranklaunch.plan import File, Plan, Process, Wait, as_json
 from ranklaunch.settings import Known
-from ranklaunch.supervise import child as children
-from ranklaunch.supervise import judge, memory, report, tree
-from ranklaunch.supervise.child import Child
-from ranklaunch.supervise.console import Console
+from ranklaunch.supervise import judge, memory, tree
+from ranklaunch.supervise.child import Child, Children, lift_limit, require_program
 from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.launchers import Launchers
+from ranklaunch.supervise.logs import Logs
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
-from ranklaunch.supervise.output import Output, PipeReader, hold_up, make_pipe
-from ranklaunch.supervise.record import Record, copied, make_private, now, offered, write_file
+from ranklaunch.supervise.record import Record, copied, made_since, make_private, now, offered, write_file
 from ranklaunch.supervise.signals import PASSED_ON, STOPPING, Signals, name_of
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure, Verdict
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.demux import Demux
-    from ranklaunch.supervise.follow import Follower
     from ranklaunch.supervise.waits import Condition
 
-LEAST_FLUSH_S = 1.0
-LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
-FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
 
 
 class Supervisor:
@@ -67,7 +57,6 @@ class Supervisor:
     ) -> None:
         self.plan = plan
         self.ending: Ending | None = None
-        self._env = env
         self._files = files
         self._signals = signals
         self._record = record
@@ -77,29 +66,20 @@ class Supervisor:
         self._started = now()
         self._began = time.time()
         self._memory_before = memory.look()
-        self._running: dict[int, Child] = {}
         self._known = Known()
         self._private = ""  # the folder of that name that this run has made
         self._waited: set[tuple[str, str]] = set()
         self._finishes: list[Finish] = []
         self._finished = False  # this node's ranks have succeeded
-        self._ended: list[Child] = []
-        self._readers: list[PipeReader] = []
-        self._follower: Follower | None = None
-        self._demux: Demux | None = None
-        self._trouble: list[str] = []
-        self._said: Mapping[int, tuple[str, ...]] = {}
-        self._unshown = 0
-        self._stop_by = math.inf
         self._asked: tuple[int, float] | None = None
-        self._reaping = False
         self._loop = Loop()
-        self._console = Console(1, self._loop, on_room=self._resume)
-        self._own = Console(2, self._loop)
-        self._stopper = Stopper(self._loop, plan.limits.grace_s, self._leaders, self.say, self._helpers)
-        self._nodes = Nodes(plan, env, self._loop, self.say, self)
-        self._launchers = Launchers(self, self._running, self._loop, record, self._nodes)
-        self._loop.on_readable(signals.fd, self._on_signals)
+        self._logs = Logs(self._loop, record)
+        self._say = self._logs.say
+        self._children = Children(self, env, signals, self._loop, self._logs)
+        self._stopper = Stopper(self._loop, plan.limits.grace_s, self._leaders, self._say, self._helpers)
+        self._nodes = Nodes(plan, env, self._loop, self._say, self)
+        self._launchers = Launchers(self, self._children.running, self._loop, record, self._nodes)
+        self._loop.on_readable(signals.fd, self._take_signals)
         if guard >= 0:
             self._loop.on_readable(guard, lambda: self._on_guard(guard))
 
@@ -118,13 +98,13 @@ class Supervisor:
         except Exception as error:  # ours; the ranks must end in good order all the same
             import traceback
 
-            self.say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
+            self._say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
             self._end(Ending("failed", DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
         self._stop()
         assert self.ending is not None
         self._hear_of_stop()
         evidence = self._evidence()
-        verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._ended, evidence, self._started)
+        verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._children.ended, evidence, self._started)
         self._report(verdict)
         self._nodes.finish()
         if self._private:
@@ -132,9 +112,6 @@ class Supervisor:
 
             shutil.rmtree(self._private, ignore_errors=True)
         return verdict
-
-    def say(self, text: str) -> None:
-        self._own.write(f"ranklaunch: {text}\n".encode(errors="backslashreplace"))
 
     # Phases
 
@@ -148,38 +125,46 @@ class Supervisor:
             self._require()
 
     def _require(self) -> None:
-        children.require_program(self.plan)
-        for process in self._all():
-            children.executable(process, children.environment(process, self._env))
+        require_program(self.plan)
+        self._children.require((*self.plan.services, *self.plan.processes))
 
     def _wait(self) -> None:
         """For what must be there before the muster; after it, for the rest but ports, which come once the services have started."""
-        while not self.ending:
-            wait = next((wait for wait in self.plan.waits if (wait.kind, wait.what) not in self._waited), None)
-            if not wait or wait.kind in ("muster", "port"):
-                break
-            from ranklaunch.supervise import waits  # sockets and threads, which most starts do not need
-
+        for wait in iter(self._next_wait, None):
             self._waited.add((wait.kind, wait.what))
             self._nodes.busy(f"waiting for {wait.kind} {wait.what}")
             if wait.kind == "hosts":
-                names = waits.HostsResolve(wait.what.split(","), self._loop)
-                self._wait_for(wait, names)
-                self._known = replace(self._known, addresses={**self._known.addresses, **names.addresses})
-                if self.plan.by_address:
-                    self.plan = self._anew()
-                    if any(kind == "muster" for kind, _ in self._waited):  # before it nothing has been written yet
-                        self._write(self.plan.files)
+                self._wait_for_hosts(wait)
             else:
-                planned = waits.Planned(wait, self._files, self._loop, self._anew)
-                self._wait_for(wait, planned)
-                self.plan = planned.plan or self.plan
+                self._wait_for_file(wait)
+
+    def _next_wait(self) -> Wait | None:
+        wait = next((wait for wait in self.plan.waits if (wait.kind, wait.what) not in self._waited), None)
+        return wait if wait and wait.kind not in ("muster", "port") and not self.ending else None
+
+    def _wait_for_hosts(self, wait: Wait) -> None:
+        from ranklaunch.supervise.waits import HostsResolve  # sockets and threads, which most starts do not need
+
+        names = HostsResolve(wait.what.split(","), self._loop)
+        self._wait_for(wait, names)
+        self._known = replace(self._known, addresses={**self._known.addresses, **names.addresses})
+        if self.plan.by_address:
+            self.plan = self._anew()
+            if any(kind == "muster" for kind, _ in self._waited):  # before it nothing has been written yet
+                self._write(self.plan.files)
+
+    def _wait_for_file(self, wait: Wait) -> None:
+        from ranklaunch.supervise.waits import Planned
+
+        planned = Planned(wait, self._files, self._loop, self._anew)
+        self._wait_for(wait, planned)
+        self.plan = planned.plan or self.plan
 
     def _wait_for(self, wait: Wait, condition: Condition) -> None:
-        from ranklaunch.supervise import waits
+        from ranklaunch.supervise.waits import perform
 
         self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
-        seconds = waits.perform(wait, condition, self._loop, self.say, lambda: self.ending is not None)
+        seconds = perform(wait, condition, self._loop, self._say, lambda: self.ending is not None)
         self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
 
     def _anew(self) -> Plan:
@@ -202,7 +187,7 @@ class Supervisor:
     def _write_files(self) -> None:
         self._record.plan(as_json(self.plan))
         for warning in self.plan.warnings:
-            self.say(f"warning: {warning}")
+            self._say(f"warning: {warning}")
         if self.plan.private:
             make_private(self.plan.private)
             self._private = self.plan.private
@@ -219,8 +204,8 @@ class Supervisor:
     def _run_steps(self, steps: tuple[Process, ...]) -> None:
         for step in steps:
             self._nodes.busy(step.name)
-            self._start(step)
-            self._loop.run_until(lambda: self.ending is not None or not self._running)
+            self._children.start((step,))
+            self._loop.run_until(lambda: self.ending is not None or not self._children.running)
             if self.ending:
                 return
 
@@ -246,22 +231,17 @@ class Supervisor:
         """Services first: what the processes need of them, on this node and the others, is waited for."""
         self._require()
         if self.plan.outputs:
-            children.lift_limit(len(self.plan.outputs.logs))
+            lift_limit(len(self.plan.outputs.logs))
         if self.plan.outputs and self.plan.outputs.folder:
-            self._follow()
-        self._start_all(self.plan.services)
+            self._logs.follow(self.plan.outputs, self._launchers.expect_ranks)
+        self._children.start(self.plan.services)
         for wait in self.plan.waits:
             if wait.kind == "port" and not self.ending:
                 from ranklaunch.supervise.banners import Banners
 
                 self._wait_for(wait, Banners(wait.what.split(","), self._loop))
         if not self.ending:
-            self._start_all(self.plan.processes)
-
-    def _start_all(self, processes: tuple[Process, ...]) -> None:
-        ready = [(p, env, children.executable(p, env)) for p in processes for env in (children.environment(p, self._env),)]
-        for process, env, path in ready:
-            self._start(process, env, path)
+            self._children.start(self.plan.processes, self.plan.outputs)
 
     def _watch(self) -> None:
         self._loop.run_until(lambda: self.ending is not None)
@@ -272,33 +252,21 @@ class Supervisor:
         self._loop.run_until(self._stopper.done)
         self._stopper.finish()
         for process in self._stopper.stuck:
-            self._trouble.append(f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device?)")
-        for reader in self._readers:
-            reader.drain()
-            reader.close()
-        if self._follower:
-            self._follower.finish()
+            text = f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device?)"
+            self._logs.say_at_end(text)
+        self._logs.finish()
 
     def _hear_of_stop(self) -> None:
         """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""
-        if any(child.signal in STOPPING and child.signal not in child.signalled for child in self._ended):
-            until = self._loop.clock() + ASKED_S
-            timer = self._loop.after(ASKED_S, lambda: None)
-            self._loop.run_until(lambda: self._asked is not None or self._loop.clock() >= until)
-            timer.cancel()
+        if any(child.signal in STOPPING and child.signal not in child.signalled for child in self._children.ended):
+            self._loop.run_until(lambda: self._asked is not None, self._loop.clock() + ASKED_S)
 
     # What happens
-
-    def _on_signals(self) -> None:
-        self._take_signals()
 
     def _take_signals(self) -> None:
         for number in self._signals.take():
             if number == signal.SIGCHLD:
-                if not self._reaping:
-                    # Behind the pidfds of this step, whose order says who died first.
-                    self._reaping = True
-                    self._loop.after(0, self._reap)
+                self._children.reap()
             elif number in PASSED_ON:
                 for target in self._ranks():
                     tree.send(target, number)
@@ -308,7 +276,7 @@ class Supervisor:
     def _on_stop_request(self, number: int) -> None:
         name = name_of(number)
         self._record.event("signal", signal=name)
-        self._stop_by = min(self._stop_by, self._loop.clock() + self.plan.limits.grace_s)
+        self._logs.hurry(self.plan.limits.grace_s)
         self._asked = self._asked or (number, self._loop.clock())
         if self.ending is None and self._finished and self._nodes.may_leave:
             self._nodes.leave()
@@ -316,12 +284,12 @@ class Supervisor:
                 Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded; {name} came while the other nodes were still running")
             )
         elif self.ending is None:
-            self.say(f"{name}: stopping, at most {self.plan.limits.grace_s:g} s")
+            self._say(f"{name}: stopping, at most {self.plan.limits.grace_s:g} s")
             self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
             self._stopper.begin(number)
         elif number == signal.SIGINT:
             self._nodes.hurry()
-            self.say("SIGINT again: ending everything now")
+            self._say("SIGINT again: ending everything now")
             self._stopper.kill_all()
 
     def _on_guard(self, guard: int) -> None:
@@ -331,41 +299,18 @@ class Supervisor:
         self._stopper.begin(signal.SIGKILL)
         self._stopper.kill_all()
 
-    def _reap(self) -> None:
-        """Every child that has ended; most of them are orphans that this process inherited."""
-        self._reaping = False
-        while True:
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            self._on_exit(pid, status, usage.ru_maxrss)
+    def on_start(self, child: Child) -> None:
+        self._launchers.watch(child)
+        self._record.event("spawn", name=child.process.name, rank=child.process.rank, pid=child.identity.pid)
 
-    def _on_pidfd(self, pid: int) -> None:
-        try:
-            found, status, usage = os.wait4(pid, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if found:
-            self._on_exit(pid, status, usage.ru_maxrss)
+    def on_output(self, child: Child) -> None:
+        self._launchers.on_output(child)
 
-    def _on_exit(self, pid: int, status: int, max_rss_kb: int) -> None:
-        child = self._running.pop(pid, None)
-        if child is None:
-            return
-        child.status, child.max_rss_kb, child.ended_at = status, max_rss_kb, self._loop.clock()
-        self._ended.append(child)
-        if child.pidfd >= 0:
-            self._loop.forget(child.pidfd)
-            os.close(child.pidfd)
-        if child.reader:
-            child.reader.drain()
+    def on_exit(self, child: Child) -> None:
         self._launchers.on_exit(child)
         self._record.event(
-            "exit", name=child.process.name, rank=child.process.rank, pid=pid, exit_code=child.code,
-            signal=name_of(child.signal) if child.signal else None, max_rss_kb=max_rss_kb,
+            "exit", name=child.process.name, rank=child.process.rank, pid=child.identity.pid, exit_code=child.code,
+            signal=name_of(child.signal) if child.signal else None, max_rss_kb=child.max_rss_kb,
         )  # fmt: skip
         self._judge(child)
 
@@ -385,7 +330,7 @@ class Supervisor:
             return
         elif child.process in self.plan.services:
             self.fail(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it"))
-        elif not any(other.process in self.plan.processes for other in self._running.values()):
+        elif not any(other.process in self.plan.processes for other in self._children.running.values()):
             self._succeed()
 
     def _succeed(self) -> None:
@@ -407,10 +352,10 @@ class Supervisor:
         return found
 
     def _leaders(self) -> list[Child]:
-        return [child for child in self._running.values() if child.process not in self.plan.services]
+        return [child for child in self._children.running.values() if child.process not in self.plan.services]
 
     def _helpers(self) -> list[Child]:
-        return [child for child in self._running.values() if child.process in self.plan.services]
+        return [child for child in self._children.running.values() if child.process in self.plan.services]
 
     @property
     def stopping(self) -> bool:
@@ -432,23 +377,22 @@ class Supervisor:
             self.ending = ending = replace(ending, at=self._loop.clock())
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
-            self._resume()
+            self._logs.let_go()
             self._loop.after(OWN_WORDS_S, self._remember)
             self._record.event("ending", outcome=ending.outcome, by=ending.child.process.name if ending.child else ending.reason)
 
     def _remember(self) -> None:
         """What those who are still there had written by now: what they write later is about being ended."""
-        for child in self._running.values():
+        for child in self._children.running.values():
             if child.reader:
                 child.said = child.reader.output.tail
-        if self.plan.outputs:
-            self._said = {rank: self._last_lines_of_rank(rank) for rank in self.plan.outputs.keys}
+        self._logs.remember()
 
     # What other nodes say
 
     def on_released(self, text: str) -> None:
         self._record.event("released", late=text)
-        self.say(text)
+        self._say(text)
 
     def on_stop(self, judgement: Judgement) -> None:
         """Another node has failed. Where a rank of this one has too, its launcher is about to say more."""
@@ -459,7 +403,7 @@ class Supervisor:
         if silent_s:
             self._loop.after(silent_s, lambda: self.on_stop(judgement))
         else:
-            self.say(f"stopping, at most {self.plan.limits.grace_s:g} s: {judgement.reason}")
+            self._say(f"stopping, at most {self.plan.limits.grace_s:g} s: {judgement.reason}")
             self._end_by(judgement)
 
     def on_judged(self, judgement: Judgement) -> None:
@@ -475,90 +419,12 @@ class Supervisor:
         if judgement.outcome != "succeeded":
             self._stopper.begin(signal.SIGTERM)
 
-    # Starting
-
-    def _all(self) -> tuple[Process, ...]:
-        return (*self.plan.services, *self.plan.processes)
-
-    def _start(self, process: Process, env: dict[str, str] | None = None, path: str = "") -> None:
-        env = env if env is not None else children.environment(process, self._env)
-        path = path or children.executable(process, env)
-        paths = (process.log, *process.copies)
-        output = self._demuxed(process, self._output(paths, process.tag, process.name, show=_nowhere if process.quiet else self._show))
-        readable, writable = make_pipe()
-        try:
-            started = children.start(process, path, env, writable, self._signals)
-        finally:
-            os.close(writable)
-        started.reader = PipeReader(readable, output, self._loop, lambda: self._launchers.on_output(started))
-        self._readers.append(started.reader)
-        self._running[started.identity.pid] = started
-        if started.pidfd >= 0:
-            self._loop.on_readable(started.pidfd, lambda: self._on_pidfd(started.identity.pid))
-        self._launchers.watch(started)
-        self._record.event("spawn", name=process.name, rank=process.rank, pid=started.identity.pid)
-
-    def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[[bytes], None] | None = None) -> Output:
-        for path in paths:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-        first = lambda: self._record.event("first output", name=name)  # noqa: E731
-        return Output(paths, tag, show or self._show, self._loop.clock, self._on_trouble, first)
-
-    def _demuxed(self, process: Process, own: Output) -> Output | Demux:
-        outputs = self.plan.outputs
-        if not outputs or outputs.folder or process not in self.plan.processes:
-            return own
-        from ranklaunch.supervise.demux import Demux
-
-        logs = {log.key: log for log in outputs.logs}
-        self._demux = Demux(outputs.pattern, own, lambda key: self._output_of(logs[key]) if key in logs else None)
-        return self._demux
-
-    def _output_of(self, log: RankLog) -> Output:
-        name = log.key if log.rank is None else f"rank {log.rank}"
-        try:
-            return self._output((log.log,), log.tag, name)
-        except OSError as error:  # no descriptor left, for one of very many ranks
-            self._on_trouble(f"cannot write {log.log}: {error.strerror}; its lines go to the console only")
-            return self._output((), log.tag, name)
-
-    def _follow(self) -> None:
-        assert self.plan.outputs
-        outputs = {log.key: self._output_of(log) for log in self.plan.outputs.logs}
-        from ranklaunch.supervise.follow import Follower
-
-        self._follower = Follower(self.plan.outputs.folder, self.plan.outputs.pattern, outputs, self._loop, self._launchers.expect_ranks)
-
-    def _on_trouble(self, text: str) -> None:
-        self._trouble.append(text)
-        self._record.event("trouble", text=text)
-        self.say(text)
-
-    # A console that cannot keep up
-
-    def _show(self, lines: bytes) -> None:
-        if self.ending and self._console.pending > LAST_WORDS:
-            # Ranks that save a checkpoint on the way out must not wait for a reader; their files have every line.
-            self._unshown += lines.count(b"\n")
-            return
-        self._console.write(lines)
-        if self._console.full and not self.ending:
-            self._pause(True)
-
-    def _resume(self) -> None:
-        self._pause(False)
-
-    def _pause(self, paused: bool) -> None:
-        hold_up(self._readers, paused)
-        if self._follower:
-            self._follower.pause(paused)
-
     # The end
 
     def _agree(self, evidence: judge.Evidence) -> Judgement:
         """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""
         assert self.ending
-        suspects = judge.suspects(self.plan, self.ending, self._ended, evidence)
+        suspects = judge.suspects(self.plan, self.ending, self._children.ended, evidence)
         seen = judge.notes(self.plan, self.ending)
         own = judge.judgement(self.ending, suspects, self._finishes, seen, evidence)
         return self._nodes.agree(own, suspects, self._finishes, seen, self.ending)
@@ -570,7 +436,7 @@ class Supervisor:
             end_of_rank=lambda child, rank: child.below.failure(rank) if child.below else None,
             told=self._told,
             wall=self._nodes.wall,
-            last_lines_of_rank=self._last_lines_of_rank,
+            last_lines_of_rank=self._logs.last_lines,
             stop=self._asked,
         )
 
@@ -579,50 +445,29 @@ class Supervisor:
         if process not in self.plan.processes:
             return None
         failure = self._explain(process, tail)
-        child = next(child for child in self._ended if child.process is process)
+        child = next(child for child in self._children.ended if child.process is process)
         return child.below.complete(failure) if child.below and not child.signalled else failure
 
-    def _last_lines_of_rank(self, rank: int) -> tuple[str, ...]:
-        """Of a rank that a launcher started: from the files that it wrote."""
-        if rank in self._said:
-            return self._said[rank]
-        key = self.plan.outputs.keys.get(rank, "") if self.plan.outputs else ""
-        if self._demux:
-            return self._demux.of(key)
-        return self._follower.last_lines(key) if self._follower else ()
-
     def _report(self, verdict: Verdict) -> None:
-        self._flush(self._console)  # our words come after the ranks'
-        if self._unshown:
-            self.say(f"the console was too slow for the last {self._unshown} lines; the logs have them")
-        for text in self._trouble:
-            self.say(text)
+        self._logs.end()
         if verdict.culprit and verdict.culprit.last_lines:
-            self.say(f"last lines of {blame.name(verdict.culprit)}:")
-            for line in verdict.culprit.last_lines:
-                self._own.write(f"  {line}\n".encode(errors="backslashreplace"))
+            lines = [line.encode(errors="backslashreplace") for line in verdict.culprit.last_lines]
+            self._say(f"last lines of {blame.name(verdict.culprit)}:", lines)
         for path in self.plan.shows if verdict.outcome == "succeeded" else ():
-            self._own.write(report.shown(path, self._began))
+            made = made_since(path, self._began)
+            if made is not None:
+                self._say(f"{path}:", made)
         self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
         path = self._record.verdict(verdict)
-        self.say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
-        for text in (*report.advice(verdict), *verdict.notes):
-            self.say(text)
-        self.say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
-        self._flush(self._own)
-
-    def _flush(self, console: Console) -> None:
-        """Waits while the reader takes something: not for one that has stopped reading, and inside the grace after a stop request."""
-        while console.pending:
-            before, now = console.pending, self._loop.clock()
-            deadline = min(now + FLUSH_S, max(self._stop_by, now + LEAST_FLUSH_S))
-            timer = self._loop.after(deadline - now, lambda: None)
-            self._loop.run_until(lambda: console.pending < before or self._loop.clock() >= deadline)  # noqa: B023
-            timer.cancel()
-            if console.pending == before or self._loop.clock() > self._stop_by + LEAST_FLUSH_S:
-                break
-        self._unshown += console.give_up() if console.pending else 0
+        self._say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
+        for text in (*_advice(verdict), *verdict.notes):
+            self._say(text)
+        self._say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
+        self._logs.flush()
 
 
-def _nowhere(lines: bytes) -> None:
-    """What is in a log and needs not be on the console."""
+def _advice(verdict: Verdict) -> Iterable[str]:
+    error = verdict.culprit.error if verdict.culprit else None
+    if error and error.meaning:
+        yield f"meaning: {error.meaning}"
+        yield f"remedy: {error.remedy} ({error.source})"
