@@ -1,4 +1,4 @@
-"""ranklaunch check: every thing that would make run fail, at once. Starts nothing; run it in the container that is to train."""
+"""ranklaunch check: what would make run fail, all of it at once. Starts nothing; run it in the container that is to train."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch.adapters.launchers.base import MASTER_PORT, attempt_dir
+from ranklaunch.adapters.launchers.ssh import NAME as SSHD
+from ranklaunch.adapters.launchers.ssh import PORT as SSHD_PORT
 from ranklaunch.entrypoints import options
 from ranklaunch.errors import ConfigError, MissingProgramError, RanklaunchError, WaitError
 from ranklaunch.job import Program
 from ranklaunch.plan import Plan, Process
 from ranklaunch.planning import make_plan
 from ranklaunch.supervise import child, judge
+from ranklaunch.supervise.nodes import secret
 from ranklaunch.values import Value
 
 WITHOUT_PROGRAM = Program("true")  # is everywhere, so what is wrong is the job's or the image's
@@ -51,7 +54,11 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 def findings(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
     yield from (Finding(warning) for warning in plan.warnings)
     yield from _programs(plan, env)
-    yield from _log_dir(attempt_dir(plan.job))
+    yield from _folder("log directory", attempt_dir(plan.job), "--log-dir or RANKLAUNCH_LOG_DIR")
+    if plan.private:
+        yield from _folder("folder for keys", plan.private, "RANKLAUNCH_RUN_DIR")
+    if plan.muster:
+        yield from _tried(functools.partial(secret, plan.muster, env))
     yield from (Finding(text, WaitError.exit_code) for text in judge.full_disks(plan))
     yield from _ports(plan)
     for wait in plan.waits:
@@ -77,22 +84,22 @@ def _tried(look: Callable[[], object]) -> Iterator[Finding]:
         yield Finding(str(error), error.exit_code)
 
 
-def _log_dir(folder: str) -> Iterator[Finding]:
+def _folder(what: str, folder: str, setting: str) -> Iterator[Finding]:
     """The nearest folder that is there must let the rest be made."""
     there = os.path.abspath(folder)
     while not os.path.exists(there):
         there = os.path.dirname(there)
     if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
-        text = f"log directory {folder}: {there} cannot be written by uid {os.getuid()}; name another with --log-dir or RANKLAUNCH_LOG_DIR"
+        text = f"{what} {folder}: {there} cannot be written by uid {os.getuid()}; name another with {setting}"
         yield Finding(text, ConfigError.exit_code)
 
 
 def _ports(plan: Plan) -> Iterator[Finding]:
     """Those that this node would open, where another program has them."""
-    if plan.job.node_index:
-        return
     values = {reading.name: reading.value for reading in plan.values}
-    ports = {values.get(MASTER_PORT.value, ""): "of the rendezvous", str(plan.muster.port) if plan.muster else "": "of the muster"}
+    ports = {values.get(SSHD_PORT.value, ""): "of the job's sshd"} if any(service.name == SSHD for service in plan.services) else {}
+    if not plan.job.node_index:
+        ports |= {values.get(MASTER_PORT.value, ""): "of the rendezvous", str(plan.muster.port) if plan.muster else "": "of the muster"}
     for port, what in ports.items():
         if port.isdigit() and len(plan.job.nodes) > 1 and _taken(int(port)):
             yield Finding(f"port {port} {what} is taken on this node", WaitError.exit_code)

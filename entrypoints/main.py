@@ -13,7 +13,7 @@ from ranklaunch import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "launch this node's part of the job: the container ENTRYPOINT"),
     "plan": ("plan", "show what run would do, and why; starts and writes nothing"),
-    "check": ("check", "every thing that would make run fail, at once; starts nothing"),
+    "check": ("check", "what would make run fail, all of it at once; starts nothing"),
     "simulate": ("simulate", "a whole job on this machine, one run per node on 127.0.0.x"),
     "spec": ("spec", "a platform's job spec that runs this program"),
     "ranktable": ("ranktable", "show, validate, convert, make and compare rank tables"),

@@ -14,6 +14,7 @@ import re
 from ranklaunch import parse
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env
 from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.errors import WaitError
 from ranklaunch.files import absolute, join, which
 from ranklaunch.job import Job
 from ranklaunch.plan import File, Plan, Process, Wait
@@ -37,6 +38,7 @@ RUN_DIR = Variable(
 
 VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR)
 
+NAME = "sshd"
 NEW = "new"
 PRIVATE_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 USER_KEY, HOST_KEY = "ssh user key", "ssh host key"  # as nodes offer them
@@ -204,7 +206,8 @@ def _service(job: Job, reader: Reader, templates: Templates, config: str) -> Pro
     path = which("sshd", f"{reader.env.get('PATH', '')}:{_SBIN}", reader.files) or "/usr/sbin/sshd"
     argv = templates.command("ssh/sshd.j2", sshd=path, config=config)
     log = join(attempt_dir(job), "sshd.log")
-    return Process(name="sshd", argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", quiet=True, carriers=CARRIERS)
+    own = Process(name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", quiet=True, carriers=CARRIERS)
+    return replace(own, fails_as=WaitError.exit_code)  # its own 255 is said of everything, mostly of a port that is taken
 
 
 def _keygen(job: Job, reader: Reader, what: str, path: str) -> Process:

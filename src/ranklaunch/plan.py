@@ -52,7 +52,7 @@ class Process(Value):
     it is not needed for knowing which rank has ended how. impatient: it kills all its ranks as soon as one has ended, so it is halted
     while they are being ended. repeats: what it writes to its standard output is in the files of its ranks too, and goes nowhere.
     may_end: a service that may end with 0 before the processes do. quiet: its lines go to its log only. alone_s: how long a launcher may
-    go on after the last of its ranks has ended; 0: for ever.
+    go on after the last of its ranks has ended; 0: for ever. fails_as: exit code of the job that its failure makes fail; 0: its own.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Process(Value):
     may_end: bool = False
     quiet: bool = False
     alone_s: float = 0.0
+    fails_as: int = 0
 
 
 class RankLog(NamedTuple):

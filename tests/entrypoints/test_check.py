@@ -71,6 +71,24 @@ def test_ports_that_are_taken(train: Path, tmp_path: Path) -> None:
     assert f"wrong: port {port} of the muster is taken on this node" in found.out
 
 
+def test_the_port_of_the_jobs_sshd(train: Path, tmp_path: Path) -> None:
+    with socket.create_server(("", 0)) as server:
+        port = str(server.getsockname()[1])
+        words = ("--nodes", "2", "--hosts", "a,b", "--method", "mpirun", "--sshd-port", port, "--log-dir", str(tmp_path), "--", str(train))
+        found = helpers.call("check", *OWN[:2], "--node", "1", *words, env={"PATH": os.environ["PATH"]})
+    assert f"wrong: port {port} of the job's sshd is taken on this node" in found.out
+
+
+def test_the_key_and_the_folder_for_keys(train: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    env = {"PATH": os.environ["PATH"], "RANKLAUNCH_SECRET_FILE": str(tmp_path / "gone"), "RANKLAUNCH_RUN_DIR": str(tmp_path / "file")}
+    words = ("--nodes", "2", "--hosts", "a,b", "--method", "mpirun", "--log-dir", str(tmp_path), "--", str(train))
+    found = helpers.call("check", *OWN[:2], "--node", "1", *words, env=env)
+    assert found.code == 78
+    assert f"wrong: RANKLAUNCH_SECRET_FILE={tmp_path}/gone: No such file or directory" in found.out
+    assert "name another with RANKLAUNCH_RUN_DIR" in found.out
+
+
 def test_what_would_be_waited_for_is_no_failure(train: Path, tmp_path: Path) -> None:
     table = ("--rank-table", str(tmp_path / "table.json"), "--log-dir", str(tmp_path), "--method", "ranktable")
     found = helpers.call("check", "--python", sys.executable, *table, "--", str(train), env={"PATH": os.environ["PATH"]})

@@ -55,6 +55,36 @@ def check_no_keys_left(job: LauncherJob, *secrets: str) -> None:
         assert not any(secret.encode() in text for secret in ("PRIVATE KEY", *secrets)), path
 
 
+TAKES = """
+import socket, time
+held = socket.create_server(("::", 36666), family=socket.AF_INET6, dualstack_ipv6=True)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_port_of_sshd_is_taken_on_one_host(job: MakeJob) -> None:
+    """sshd's own 255 says nothing; another program may end, so that trying again may help."""
+    started = job()
+    with started.popen_on(1, sys.executable, "-c", TAKES) as other:
+        try:
+            started.start("sh", "-c", "true", env=own(started))
+            for node in started.nodes:
+                assert node.popen.wait(ATTEMPT_S) == 75, started.words()
+        finally:
+            other.kill()
+    verdict = started.end(75)
+    assert verdict["culprit"]["error"]["name"] == "ssh-port-taken"
+    assert (verdict["culprit"]["node"], verdict["culprit"]["exit_code"]) == (1, 255)
+
+
+def test_a_place_for_keys_that_cannot_be_written(job: MakeJob) -> None:
+    started = job()
+    (started.folder / "file").write_text("")
+    started.start("sh", "-c", "true", env=own(started, RANKLAUNCH_RUN_DIR=str(started.folder / "file" / "run")))
+    assert "RANKLAUNCH_RUN_DIR names another place" in started.end(78)["reason"]
+
+
 def test_values_reach_another_host_unchanged(job: MakeJob) -> None:
     started = job()
     values = {f"X_{number}": value for number, value in enumerate([*helpers.HOSTILE.values(), "z" * 5000, "$(touch pwned)\\\n\"';é"])}

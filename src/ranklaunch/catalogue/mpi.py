@@ -14,6 +14,14 @@ ERRORS: tuple[KnownError, ...] = (
         "https://github.com/kubeflow/mpi-operator/issues/424",
     ),
     KnownError(
+        "ssh-port-taken",
+        r"Bind to port \d{1,5} on \S{1,64} failed: Address already in use",
+        CAUSE,
+        "Another program on this node listens at the port of the job's own sshd.",
+        "RANKLAUNCH_SSHD_PORT names another, the same on every node; on the hosts' network, one that no other job has.",
+        "https://github.com/openssh/openssh-portable/blob/V_9_2_P1/sshd.c",
+    ),
+    KnownError(
         "mpi-program-missing",
         (
             r"orted: (?:command )?not found|prted: (?:command )?not found|was unable to (?:find the specified executable|"

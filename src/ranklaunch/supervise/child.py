@@ -71,6 +71,11 @@ class Child:
         failed = next((rank.code or 0 for rank in self.announced.failed), 0) if self.announced else 0
         return self.code or failed or int(self.ends_ranks)
 
+    @property
+    def code_of_job(self) -> int:
+        """With which the job ends where this was its first failure."""
+        return self.failure_code if self.signal else self.process.fails_as or self.failure_code
+
 
 class Parent(Protocol):
     """What hears of the processes that it has started."""

@@ -200,7 +200,7 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     lines = words or output.last_lines()
     if not child.signalled or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
-        yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
+        yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, "", culprit)
     if plan.outputs and child.process in plan.processes:
         yield from _below(plan, child, failure.exit_code, {failure.rank}, evidence)
 

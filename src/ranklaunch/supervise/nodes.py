@@ -59,7 +59,7 @@ class Nodes:
         from ranklaunch.supervise.hub import Hub
         from ranklaunch.supervise.member import Events, Member
 
-        key = wire.job_key(_secret(muster, self._env), self._plan.job.name)
+        key = wire.job_key(secret(muster, self._env), self._plan.job.name)
         if muster.node == 0:
             success = f"{everything(self._plan, of_job=True)} succeeded"
             self._hub = Hub(muster, key, self._loop, self._say, self._plan.limits.grace_s, success)
@@ -217,16 +217,17 @@ class Nodes:
             self._listener.on_judged(Judgement("succeeded", 0, self._finished))
 
 
-def _secret(muster: Muster, env: Mapping[str, str]) -> bytes:
+def secret(muster: Muster, env: Mapping[str, str]) -> bytes:
+    """Raises ConfigError where it is in a file that is not there or says nothing."""
     if not muster.secret.startswith("/"):
         return env.get(muster.secret, "").encode(errors="surrogateescape")
     try:
         with open(muster.secret, "rb") as file:
-            secret = file.read(MOST_SECRET_BYTES).strip()
+            text = file.read(MOST_SECRET_BYTES).strip()
     except OSError as error:
         msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: {error.strerror}"
         raise ConfigError(msg) from None
-    if not secret:
+    if not text:
         msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: it is empty"
         raise ConfigError(msg)
-    return secret
+    return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -118,8 +119,12 @@ class Record:
 
 
 def make_private(path: str) -> None:
-    """An empty folder that nobody else can enter. Raises OSError where another's is in its place."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    """An empty folder that nobody else can enter. Raises ConfigError where it cannot be made."""
+    parent = os.path.dirname(path)
+    try:
+        os.makedirs(parent, exist_ok=True)
+    except OSError as error:
+        raise _no_place(parent, error) from None
     if os.path.lexists(path):
         owner = os.lstat(path).st_uid
         if owner != os.geteuid() or os.path.islink(path):
@@ -128,7 +133,16 @@ def make_private(path: str) -> None:
         import shutil  # large
 
         shutil.rmtree(path)
-    os.mkdir(path, 0o700)
+    try:
+        os.mkdir(path, 0o700)
+    except OSError as error:
+        raise _no_place(parent, error) from None
+
+
+def _no_place(folder: str, error: OSError) -> ConfigError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):  # may pass
+        raise error
+    return ConfigError(f"{folder}: {error.strerror} for user id {os.geteuid()}: RANKLAUNCH_RUN_DIR names another place for the job's keys")
 
 
 def offered(path: str) -> str:

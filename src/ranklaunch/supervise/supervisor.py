@@ -321,7 +321,7 @@ class Supervisor:
         if self.ending:
             return
         if child.failure_code:
-            self.fail(Ending("failed", child.failure_code, "", child))
+            self.fail(Ending("failed", child.code_of_job, "", child))
         elif child.announced and child.announced.alive:
             numbers = ", ".join(str(rank.rank) for rank in child.announced.alive)
             reason = f"{child.process.name} ended with 0 while rank {numbers} was still running: what held them was killed, most likely"
