@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ranklaunch import parse
 from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
+from ranklaunch.adapters.platforms.kubernetes import HOST_IP, HOSTNAME, RESTARTS
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import HOSTS, by_user, make_job
 from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
@@ -56,9 +56,6 @@ NPU_POD = Variable(
     "npu_pod", ("NPU_POD",), parse.flag, True, "whether this pod of a MindSpore job has NPUs: a scheduler's may have none", "platform",
 )  # fmt: skip
 REPLICA_TYPE = Variable("replica_type", ("REPLICA_TYPE",), parse.text, "", "Master, Scheduler, Chief or Worker", "platform")
-HOST_IP = Variable(
-    "host_ip", ("XDL_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform", per_node=True,
-)  # fmt: skip
 POD_IP = Variable(
     "pod_ip", ("POD_IP", "CM_WORKER_IP"), parse.text, "",
     "address of this pod, by which its place in a rank table is found, and where node 0's msrun starts its scheduler", "platform",

@@ -26,6 +26,13 @@ LAUNCHER_AS_WORKER = Variable(
     "launcher_as_worker", ("RANKLAUNCH_LAUNCHER_AS_WORKER",), parse.flag, True,
     "whether node 0, where mpirun starts the ranks of all, has ranks of its own; the same on every node",
 )  # fmt: skip
+HOST_IP = Variable(
+    "host_ip", ("XDL_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform", per_node=True,
+)  # fmt: skip
+POD_IP = Variable(
+    "pod_ip", ("POD_IP",), parse.text, "", "address of this pod, by which its place in a rank table is found", "platform",
+    per_node=True, default_text="that of its name in /etc/hosts",
+)  # fmt: skip
 # It says what platform this is, too, so it stays where a plan is made for another node, whose index is then told.
 POD_INDEX = replace(NODE_INDEX.also("JOB_COMPLETION_INDEX"), per_node=False)
 

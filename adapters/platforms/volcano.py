@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from ranklaunch import parse, tasks
 from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, LAUNCHER_AS_WORKER, RESTARTS
+from ranklaunch.adapters.platforms.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP, RESTARTS
 from ranklaunch.job import Job, Program
 from ranklaunch.parse import Endpoint
 from ranklaunch.reading import HOSTS as ANY_HOSTS
 from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.reading import NODES as ANY_NODES
-from ranklaunch.reading import SLOTS, make_job
+from ranklaunch.reading import SLOTS, by_user, make_job
 from ranklaunch.settings import Reader, Variable
 from ranklaunch.tasks import PS, WORKER, Tasks
 from ranklaunch.values import replace
@@ -49,7 +49,8 @@ PS_HOSTS = tasks.PS_HOSTS.also("VC_PS_HOSTS")
 PS_COUNT = Variable("ps_count", ("VC_PS_NUM",), parse.count, 0, "number of parameter servers (ps)", "platform")
 
 VARIABLES: tuple[Variable[object], ...] = (
-    NODE_INDEX, NODES, HOSTS, MASTER_ADDR, MASTER_PORT, PS_HOSTS, PS_COUNT, LAUNCHER_AS_WORKER, HOSTNAME, RESTARTS,
+    NODE_INDEX, NODES, HOSTS, MASTER_ADDR, MASTER_PORT, PS_HOSTS, PS_COUNT, LAUNCHER_AS_WORKER, HOST_IP, POD_IP, HOSTNAME,
+    RESTARTS,
 )  # fmt: skip
 
 # As they are read: what each of them says alone.
@@ -110,8 +111,21 @@ def read(reader: Reader, program: Program) -> Job:
         slots=kubernetes.slots(reader, SLOTS, nodes),
         node_index=kubernetes.index(reader, ANY_NODE_INDEX, nodes, _places(reader, parts, own, listed, plugin), TASK_INDEX.names),
         instance_name=kubernetes.own_name(reader),
+        host_ips=_addresses(reader),
+        host_ip=reader.get(HOST_IP),
+        # The Ascend Operator numbers a vcjob's pods as it finds them, unless plugin hcclrank has.
+        table_in_order=by_user(reader, ANY_NODE_INDEX),
         only_launches=only_launches,
     )
+
+
+def _addresses(reader: Reader) -> tuple[str, ...]:
+    """The pod's and its host's. Where the user says which node it is, it need not be the one whose files these are."""
+    own = reader.get(POD_IP)
+    if not own and not by_user(reader, ANY_NODE_INDEX):
+        own = kubernetes.own_address(reader)
+        reader.note(POD_IP.value, own, "/etc/hosts" if own else "default")
+    return tuple(ip for ip in (own, reader.get(HOST_IP)) if ip)
 
 
 _REMEDY = "plugin svc, which names the hosts, is off"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import helpers
 import pytest
 
@@ -93,6 +95,55 @@ def test_refused(env: dict[str, str], words: list[str]) -> None:
 
 def test_a_broken_host_file_is_refused() -> None:
     assert FILE in refused({FILE: "a;b\n"}, VC_TASK_INDEX="0")
+
+
+# The Ascend Operator's rank table
+
+TABLE = json.dumps(
+    {
+        "status": "completed", "version": "1.0", "server_count": "2",
+        "server_list": [
+            {
+                "server_id": f"10.0.0.{i + 1}", "container_ip": f"172.16.0.{i + 1}",
+                "device": [{"device_id": str(d), "device_ip": f"29.0.{i}.{d}", "rank_id": str(2 * i + d)} for d in (0, 1)],
+            }
+            for i in (0, 1)
+        ],
+    }
+)  # fmt: skip
+# The operator has found the pods in another order than that of their names.
+ENTRY = {0: 1, 1: 0}
+
+
+def with_table(index: int, *names: str, **more: str) -> Plan:
+    """On node `index`, which knows its addresses by the variables called names, or by its hosts file."""
+    address = {"POD_IP": f"172.16.0.{ENTRY[index] + 1}", "XDL_IP": f"10.0.0.{ENTRY[index] + 1}"}
+    own = f"j-worker-{index}"
+    files = {"/user/serverid/devindex/config/hccl.json": TABLE}
+    if "/etc/hosts" in names:
+        files["/etc/hosts"] = f"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n{address['POD_IP']}\t{own}.j.ns.svc\t{own}\n"
+    told = {name: address[name] for name in names if name in address}
+    return plan(files, "ranktable", **WORKERS, **told, HOSTNAME=own, VC_TASK_INDEX=str(index), RANKLAUNCH_SLOTS="2", **more)
+
+
+@pytest.mark.parametrize("names", [("POD_IP",), ("XDL_IP",), ("POD_IP", "XDL_IP"), ("/etc/hosts",)])
+def test_ranks_follow_the_operators_order(names: tuple[str, ...]) -> None:
+    plans = [with_table(index, *names) for index in (0, 1)]
+    assert [[process.rank for process in found.processes] for found in plans] == [[2, 3], [0, 1]]
+    assert [found.job.node_index for found in plans] == [1, 0]
+    assert plans[0].job.nodes == plans[1].job.nodes
+    assert plans[0].muster
+    assert plans[1].muster
+    assert plans[0].muster.facts == plans[1].muster.facts
+    # The nodes meet where their names say, before anybody knows the table of the others.
+    assert [found.muster.node for found in plans if found.muster] == [0, 1]
+
+
+def test_a_place_in_the_operators_order_is_never_guessed() -> None:
+    with pytest.raises(ConfigError, match=r"POD_IP.*status\.podIP"):
+        with_table(0)
+    with pytest.raises(ConfigError, match="disagree"):
+        with_table(0, "POD_IP", RANKLAUNCH_NODE="0")
 
 
 # Parameter servers
