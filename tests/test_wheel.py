@@ -100,6 +100,7 @@ WHEEL = {
     "ranklaunch/adapters/platforms/pai_dlc.py",
     "ranklaunch/adapters/platforms/sagemaker.py",
     "ranklaunch/adapters/platforms/slurm.py",
+    "ranklaunch/adapters/platforms/unrecognised.py",
     "ranklaunch/adapters/platforms/vertexai.py",
     "ranklaunch/adapters/platforms/volcano.py",
     "ranklaunch/adapters/platforms/volcengine.py",

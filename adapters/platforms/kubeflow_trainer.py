@@ -38,6 +38,8 @@ def _nodes(value: str) -> int:
 
 NODES: Variable[int] = replace(ANY_NODES.also("PET_NNODES"), parse=_nodes)
 SLOTS: Variable[tuple[int, ...]] = replace(ANY_SLOTS.also("PET_NPROC_PER_NODE"), parse=_per_node)
+# As they are read: what each of them says alone.
+PROCESSES = Variable("operator_processes", ("WORLD_SIZE",), parse.positive, 1, "processes of the job, by the operator", "platform")
 PER_NODE = Variable("operator_slots", ("PET_NPROC_PER_NODE",), parse.text, "", "processes per node, by the operator", "platform")
 # Both say what platform this is, too, so they stay where a plan is made for another node, whose index is then told.
 NODE_INDEX = replace(ANY_NODE_INDEX.also("PET_NODE_RANK", "JOB_COMPLETION_INDEX", agree=True), per_node=False)
@@ -46,13 +48,10 @@ MASTER_PORT = Variable(
     "master_port", ("PET_MASTER_PORT",), parse.port, 29500, "port of the rendezvous on node 0, where the method's own is not set",
     "platform",
 )  # fmt: skip
-PROCESSES = Variable(
-    "operator_processes", ("WORLD_SIZE",), parse.positive, 1,
-    "processes of a PyTorchJob, by the training operator; read only beside a PET_NNODES of the form N:N, which leaves out the master",
-    "platform",
-)  # fmt: skip
+# As it is listed for people: beside N:N, which leaves out the master, the processes are counted too.
+ALL_NODES = replace(NODES.also("WORLD_SIZE"), meaning=f"{ANY_NODES.meaning}; beside PET_NNODES=N:N the number of processes must agree")
 
-VARIABLES: tuple[Variable[object], ...] = (NODES, SLOTS, NODE_INDEX, MASTER_ADDR, MASTER_PORT, PROCESSES, HOSTNAME, RESTARTS)
+VARIABLES: tuple[Variable[object], ...] = (ALL_NODES, SLOTS, NODE_INDEX, MASTER_ADDR, MASTER_PORT, HOSTNAME, RESTARTS)
 
 attempt = kubernetes.attempt
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import helpers
 import pytest
 
+from ranklaunch.adapters import platforms
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import Plan
 
@@ -137,4 +138,4 @@ def test_refused(env: dict[str, str], words: list[str]) -> None:
 @pytest.mark.parametrize("without", ["PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR"])
 def test_one_variable_of_an_image_is_no_sign(without: str) -> None:
     env = {name: value for name, value in PET.items() if name.startswith("PET_") and name != without}
-    assert helpers.plan(env).job.platform == "local"
+    assert platforms.choose(helpers.reader(env)).NAME == "local"
