@@ -61,13 +61,17 @@ POD_IP = Variable(
     "address of this pod, by which its place in a rank table is found, and where node 0's msrun starts its scheduler", "platform",
     per_node=True, default_text="that of its name in /etc/hosts",
 )  # fmt: skip
+HOST_NETWORK = Variable(
+    "host_network", ("HostNetwork",), parse.text, "", "true: the pods are on the host's network, where HOSTNAME is the machine's name",
+    "platform",
+)  # fmt: skip
 SIGNS = Variable(
     "acjob_signs", ("MINDX_TASK_ID", "MINDX_SERVER_IP", "NPU_POD"), parse.text, "",
     "set by the Ascend Operator alone: any of them says that this is the platform", "platform",
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (
-    NODE_INDEX, NODES, SLOTS, MASTER_ADDR, PORT, MS_ROLE, NPU_POD, REPLICA_TYPE, HOST_IP, POD_IP, SIGNS, HOSTNAME, RESTARTS,
+    NODE_INDEX, NODES, SLOTS, MASTER_ADDR, PORT, MS_ROLE, NPU_POD, REPLICA_TYPE, HOST_IP, POD_IP, HOST_NETWORK, SIGNS, HOSTNAME, RESTARTS,
 )  # fmt: skip
 
 # As they are read, each by the name that one framework has for it.
@@ -95,7 +99,7 @@ def read(reader: Reader, program: Program) -> Job:
     port = [candidate for candidate in reader.candidates(PORT) if candidate.source == names.port]
     if nodes > 1 and port:
         reader.offer(PORT.value, *port)
-    pod = kubernetes.own_name(reader)
+    pod = _pod(reader)
     found = _POD.fullmatch(pod)
     job = make_job(
         reader,
@@ -115,6 +119,12 @@ def read(reader: Reader, program: Program) -> Job:
     if nodes > 1 and not reader.given(HOSTS):
         reader.get(master)  # who said it
     return replace(job, own_address=_own_address(reader)) if nodes > 1 and job.node_index == 0 and not by_user(reader, master) else job
+
+
+def _pod(reader: Reader) -> str:
+    """Its name; "" on the host's network, where HOSTNAME is the machine's."""
+    by_operator = kubernetes.seen(reader, HOST_NETWORK).lower() == "true"
+    return "" if by_operator or kubernetes.on_host_network(reader) else kubernetes.own_name(reader)
 
 
 def _own_address(reader: Reader) -> str:

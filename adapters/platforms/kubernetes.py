@@ -38,6 +38,7 @@ POD_INDEX = replace(NODE_INDEX.also("JOB_COMPLETION_INDEX"), per_node=False)
 
 _MOST_HOST_BYTES = 16 * 1024 * 1024
 _MOST_NAMES_BYTES = 1024 * 1024
+_OF_HOST_NETWORK = "# Kubernetes-managed hosts file (host network)."
 _OF_CLUSTER = re.compile(r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.]+)\.svc(\..*)?")
 
 
@@ -185,6 +186,18 @@ def own_name(reader: Reader) -> str:
     return seen(reader, HOSTNAME).partition(".")[0]
 
 
+def on_host_network(reader: Reader) -> bool:
+    """Where kubelet gives no name to a pod, so that HOSTNAME is the machine's: it says so where it makes the pod's hosts file."""
+    return _hosts_text(reader).startswith(_OF_HOST_NETWORK)
+
+
+def job_of_pod(reader: Reader) -> str:
+    """The Indexed Job whose pod this is, by its name; "" where HOSTNAME is the machine's, which differs from node to node by more."""
+    pod = "" if on_host_network(reader) else own_name(reader)
+    numbered = any(pod.endswith(f"-{candidate.value.strip()}") for candidate in reader.candidates(POD_INDEX))
+    return stem(pod) if numbered or (pod and service(reader)) else ""
+
+
 def told_name(reader: Reader) -> str:
     """This pod's, for messages."""
     return f"{HOSTNAME.names[0]}={settings.clipped(own_name(reader))}"
@@ -213,11 +226,15 @@ def _names_here(reader: Reader) -> list[str]:
 
 def _hosts_here(reader: Reader) -> list[list[str]]:
     """Each an address and its names."""
+    lines = _hosts_text(reader).splitlines()
+    return [words for words in (line.partition("#")[0].split() for line in lines) if words]
+
+
+def _hosts_text(reader: Reader) -> str:
     try:
-        text = reader.files.text("/etc/hosts", _MOST_NAMES_BYTES) or ""
+        return reader.files.text("/etc/hosts", _MOST_NAMES_BYTES) or ""
     except ValueError:
-        return []
-    return [words for words in (line.partition("#")[0].split() for line in text.splitlines()) if words]
+        return ""
 
 
 def relative(host: str) -> str:
@@ -249,7 +266,7 @@ def has_pod_index(reader: Reader) -> bool:
 
 def replicated(reader: Reader) -> Pod | None:
     """What a set's pod's name tells, where it begins with the name of the set: the Service's, or the one that the user gives."""
-    own, found = own_name(reader), service(reader)
+    own, found = "" if on_host_network(reader) else own_name(reader), service(reader)
     for set_ in (found, seen(reader, JOB_NAME)):
         rest = re.fullmatch(r"(.+)-([0-9]{1,7})-[0-9]{1,7}", own[len(set_) + 1 :]) if set_ and own.startswith(f"{set_}-") else None
         if rest:

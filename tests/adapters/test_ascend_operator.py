@@ -68,6 +68,15 @@ def test_name(pod: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("env", "files"),
+    [({"HostNetwork": "true"}, {}), ({}, {"/etc/hosts": "# Kubernetes-managed hosts file (host network).\n10.0.0.7 npu-a-worker-1\n"})],
+)
+def test_a_machine_may_be_called_like_a_pod(env: dict[str, str], files: dict[str, str]) -> None:
+    job = plan(files, **{**PYTORCH, **env, "HOSTNAME": "npu-a-worker-1"}).job
+    assert (job.name, job.instance_name) == ("6f1f0c52", "")
+
+
+@pytest.mark.parametrize(
     ("env", "files", "address"),
     [
         ({"RANK": "0", "POD_IP": "10.1.0.5"}, {}, "10.1.0.5"),

@@ -98,3 +98,21 @@ def test_the_index_is_no_variable_of_the_ranks_of_mpirun() -> None:
     env = {"HOSTNAME": "train-0", "JOB_COMPLETION_INDEX": "0", "RANKLAUNCH_NODES": "2"}
     found = helpers.plan(env, files=names("train-0.svc.ns.svc"), method="mpirun")
     assert "JOB_COMPLETION_INDEX" not in found.processes[0].argv
+
+
+# On the host's network, where HOSTNAME is the machine's
+
+KUBELETS = {"/etc/hosts": "# Kubernetes-managed hosts file (host network).\n127.0.0.1\tlocalhost\n10.0.0.7 gpu-0 gpu-1 gpu-a\n"}
+
+
+@pytest.mark.parametrize(("machines", "files"), [(("gpu-a", "gpu-b"), {}), (("gpu-a", "gpu-b"), KUBELETS), (("gpu-0", "gpu-7"), KUBELETS)])
+@pytest.mark.parametrize("told", ["", "mine"])
+def test_a_machines_name_names_no_job(machines: tuple[str, str], files: dict[str, str], told: str) -> None:
+    common = {"RANKLAUNCH_MASTER_ADDR": "j-0.j", "RANKLAUNCH_JOB_NAME": told}
+    jobs = [plan(machine, str(i), files, **common).job for i, machine in enumerate(machines)]
+    assert [(job.node_index, job.name) for job in jobs] == [(i, told or "indexed_job") for i in (0, 1)]
+
+
+def test_a_machine_that_is_called_like_a_sets_pod() -> None:
+    job = plan("gpu-rack-1-3", "1", KUBELETS, RANKLAUNCH_MASTER_ADDR="j-0.j", RANKLAUNCH_JOB_NAME="gpu").job
+    assert (job.platform, job.node_index) == ("indexed_job", 1)
