@@ -103,6 +103,7 @@ WHEEL = {
     "ranklaunch/adapters/platforms/unrecognised.py",
     "ranklaunch/adapters/platforms/vertexai.py",
     "ranklaunch/adapters/platforms/volcano.py",
+    "ranklaunch/adapters/platforms/volcano_roles.py",
     "ranklaunch/adapters/platforms/volcengine.py",
     "ranklaunch/entrypoints/__init__.py",
     "ranklaunch/entrypoints/check.py",
