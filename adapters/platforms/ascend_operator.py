@@ -133,7 +133,12 @@ def _own_address(reader: Reader) -> str:
 
 def _framework(reader: Reader) -> Framework:
     """Whose variables are there: those of another may be an image's."""
-    return max(FRAMEWORKS, key=lambda names: sum(bool(reader.env.get(name, "").strip()) for name in names))
+    return max(FRAMEWORKS, key=lambda names: _told(reader, names))
+
+
+def _told(reader: Reader, names: Framework) -> int:
+    """How many of its variables are there."""
+    return sum(bool(reader.env.get(name, "").strip()) for name in names)
 
 
 def _one(variable: Variable[int], name: str) -> Variable[int]:
@@ -143,6 +148,9 @@ def _one(variable: Variable[int], name: str) -> Variable[int]:
 def _count(reader: Reader, names: Framework) -> int:
     """The operator counts processes: those of the job by those of this node."""
     world, local = reader.get(_one(WORLD, names.world)), reader.get(_one(LOCAL, names.local))
+    if not (reader.given(ANY_NODES) or reader.given(HOSTS) or _told(reader, names)):
+        reader.note(ANY_NODES.value, "1", "no variable of a framework")  # as the operator leaves a MindSpore job of one Worker alone
+        return 1
     if reader.given(ANY_NODES) or not (world and local):
         remedy = f"set RANKLAUNCH_NODES to the replicas of the job, since {names.world} and {names.local} do not count them"
         return kubernetes.count(reader, ANY_NODES, remedy)

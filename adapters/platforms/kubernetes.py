@@ -285,7 +285,8 @@ def refuse_other_jobs(reader: Reader, pod: Pod) -> None:
     if pod.job_index and not reader.given(HOSTS):
         reader.problem(
             f"{told_name(reader)} is a pod of Job {pod.job_index} of {pod.job}: expected all nodes in one Job "
-            "(replicas: 1, and parallelism: as many as nodes); else set RANKLAUNCH_HOSTS and RANKLAUNCH_NODE"
+            "(replicas: 1, and parallelism: as many as nodes); else set RANKLAUNCH_HOSTS and RANKLAUNCH_NODE, or, where it is a pod of the "
+            f"Indexed Job {stem(own_name(reader))}, RANKLAUNCH_PLATFORM=indexed_job"
         )
 
 

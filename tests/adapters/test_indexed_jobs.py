@@ -78,6 +78,26 @@ def test_pods_of_several_jobs_need_the_users_word() -> None:
     assert (job.node_index, job.node.host) == (1, "q")
 
 
+def test_an_indexed_job_whose_name_begins_like_its_services() -> None:
+    files = names("train-run-3-1.train.ns.svc.cluster.local")
+    with pytest.raises(ConfigError, match="Indexed Job train-run-3, RANKLAUNCH_PLATFORM=indexed_job"):
+        plan("train-run-3-1", "1", files)
+    job = plan("train-run-3-1", "1", files, RANKLAUNCH_PLATFORM="indexed_job").job
+    assert (job.name, job.node_index) == ("train-run-3", 1)
+    assert [node.host for node in job.nodes] == ["train-run-3-0.train", "train-run-3-1.train"]
+
+
+@pytest.mark.parametrize("nodes", ["", "2"])
+def test_the_launcher_of_a_trainjobs_mpi_policy_is_refused(nodes: str) -> None:
+    files = {**names("tj-launcher-0-0.tj.ns.svc"), "/etc/mpi/hostfile": "tj-node-0-0.tj slots=1\ntj-node-0-1.tj slots=1\n"}
+    with pytest.raises(ConfigError) as caught:
+        plan("tj-launcher-0-0", "0", files, RANKLAUNCH_NODES=nodes)
+    (problem,) = caught.value.problems
+    assert all(word in problem for word in ("HOSTNAME=tj-launcher-0-0", "mlPolicy.mpi", "ranklaunch-gpu-mpi")), problem
+    job = plan("tj-launcher-0-0", "0", files, RANKLAUNCH_NODES=nodes, RANKLAUNCH_HOSTS="tj-launcher-0-0.tj,b").job
+    assert [node.host for node in job.nodes] == ["tj-launcher-0-0.tj", "b"]
+
+
 @pytest.mark.parametrize("index", ["0", "7"])
 def test_the_only_node_has_index_0(index: str) -> None:
     assert plan("train-0", index, RANKLAUNCH_NODES="1").job.node_index == 0
