@@ -79,8 +79,16 @@ def _placed(job: Job, reader: Reader, table: RankTable, index: int) -> Job:
         reader.warn(f"the rank table has {table.size} devices, the node and device counts say {job.world_size}: the table counts")
     firsts = [server.ranks[0] for server in table.servers]
     sizes = [server.size for server in table.servers]
-    if firsts == [node.first_rank for node in job.nodes] and sizes == [node.slots for node in job.nodes]:
+    alike = firsts == [node.first_rank for node in job.nodes] and sizes == [node.slots for node in job.nodes]
+    if alike and _hosts(job, table) == [node.host for node in job.nodes]:
         return replace(job, node_index=index)
-    known = [node.host for node in job.nodes] if len(job.nodes) == len(table.servers) else [server.server_id for server in table.servers]
-    nodes = tuple(Node(i, *row) for i, row in enumerate(zip(known, sizes, firsts)))
+    nodes = tuple(Node(i, *row) for i, row in enumerate(zip(_hosts(job, table), sizes, firsts)))
     return replace(job, nodes=nodes, node_index=index)
+
+
+def _hosts(job: Job, table: RankTable) -> list[str]:
+    """Of the table's entries, as the platform calls them where that is known."""
+    addresses = [server.container_ip for server in table.servers]
+    if not job.table_in_order and all(addresses):
+        return addresses
+    return [node.host for node in job.nodes] if len(job.nodes) == len(table.servers) else [server.server_id for server in table.servers]

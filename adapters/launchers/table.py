@@ -14,7 +14,7 @@ from ranklaunch.settings import Reader
 def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
     """The table, and which of its entries this container is."""
     table = ranktable.load(job.rank_table, reader.files)
-    me = ranktable.Container(job.instance_name, job.host_ips, job.node_index, job.node.slots)
+    me = ranktable.Container(job.instance_name, job.host_ips, job.node_index, job.node.slots, job.table_in_order)
     try:
         index = ranktable.find(table, me)
         _refuse_other_host(job, table.servers[index])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ranklaunch import parse
 from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
+from ranklaunch.adapters.platforms.kubernetes import HOST_IP, HOSTNAME, RESTARTS
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import HOSTS, by_user, make_job
 from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
@@ -56,13 +56,14 @@ NPU_POD = Variable(
     "npu_pod", ("NPU_POD",), parse.flag, True, "whether this pod of a MindSpore job has NPUs: a scheduler's may have none", "platform",
 )  # fmt: skip
 REPLICA_TYPE = Variable("replica_type", ("REPLICA_TYPE",), parse.text, "", "Master, Scheduler, Chief or Worker", "platform")
-HOST_IP = Variable(
-    "host_ip", ("XDL_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform", per_node=True,
-)  # fmt: skip
 POD_IP = Variable(
     "pod_ip", ("POD_IP", "CM_WORKER_IP"), parse.text, "",
     "address of this pod, by which its place in a rank table is found, and where node 0's msrun starts its scheduler", "platform",
     per_node=True, default_text="that of its name in /etc/hosts",
+)  # fmt: skip
+HOST_NETWORK = Variable(
+    "host_network", ("HostNetwork",), parse.text, "", "true: the pods are on the host's network, where HOSTNAME is the machine's name",
+    "platform",
 )  # fmt: skip
 SIGNS = Variable(
     "acjob_signs", ("MINDX_TASK_ID", "MINDX_SERVER_IP", "NPU_POD"), parse.text, "",
@@ -70,7 +71,7 @@ SIGNS = Variable(
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (
-    NODE_INDEX, NODES, SLOTS, MASTER_ADDR, PORT, MS_ROLE, NPU_POD, REPLICA_TYPE, HOST_IP, POD_IP, SIGNS, HOSTNAME, RESTARTS,
+    NODE_INDEX, NODES, SLOTS, MASTER_ADDR, PORT, MS_ROLE, NPU_POD, REPLICA_TYPE, HOST_IP, POD_IP, HOST_NETWORK, SIGNS, HOSTNAME, RESTARTS,
 )  # fmt: skip
 
 # As they are read, each by the name that one framework has for it.
@@ -98,7 +99,7 @@ def read(reader: Reader, program: Program) -> Job:
     port = [candidate for candidate in reader.candidates(PORT) if candidate.source == names.port]
     if nodes > 1 and port:
         reader.offer(PORT.value, *port)
-    pod = kubernetes.own_name(reader)
+    pod = _pod(reader)
     found = _POD.fullmatch(pod)
     job = make_job(
         reader,
@@ -120,13 +121,24 @@ def read(reader: Reader, program: Program) -> Job:
     return replace(job, own_address=_own_address(reader)) if nodes > 1 and job.node_index == 0 and not by_user(reader, master) else job
 
 
+def _pod(reader: Reader) -> str:
+    """Its name; "" on the host's network, where HOSTNAME is the machine's."""
+    by_operator = kubernetes.seen(reader, HOST_NETWORK).lower() == "true"
+    return "" if by_operator or kubernetes.on_host_network(reader) else kubernetes.own_name(reader)
+
+
 def _own_address(reader: Reader) -> str:
     return reader.get(POD_IP) or kubernetes.own_address(reader)
 
 
 def _framework(reader: Reader) -> Framework:
     """Whose variables are there: those of another may be an image's."""
-    return max(FRAMEWORKS, key=lambda names: sum(bool(reader.env.get(name, "").strip()) for name in names))
+    return max(FRAMEWORKS, key=lambda names: _told(reader, names))
+
+
+def _told(reader: Reader, names: Framework) -> int:
+    """How many of its variables are there."""
+    return sum(bool(reader.env.get(name, "").strip()) for name in names)
 
 
 def _one(variable: Variable[int], name: str) -> Variable[int]:
@@ -136,6 +148,9 @@ def _one(variable: Variable[int], name: str) -> Variable[int]:
 def _count(reader: Reader, names: Framework) -> int:
     """The operator counts processes: those of the job by those of this node."""
     world, local = reader.get(_one(WORLD, names.world)), reader.get(_one(LOCAL, names.local))
+    if not (reader.given(ANY_NODES) or reader.given(HOSTS) or _told(reader, names)):
+        reader.note(ANY_NODES.value, "1", "no variable of a framework")  # as the operator leaves a MindSpore job of one Worker alone
+        return 1
     if reader.given(ANY_NODES) or not (world and local):
         remedy = f"set RANKLAUNCH_NODES to the replicas of the job, since {names.world} and {names.local} do not count them"
         return kubernetes.count(reader, ANY_NODES, remedy)

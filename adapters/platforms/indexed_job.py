@@ -28,7 +28,7 @@ def read(reader: Reader, program: Program) -> Job:
         reader,
         program,
         platform=NAME,
-        name=kubernetes.name(reader, kubernetes.stem(pod), HOSTNAME.names[0], NAME),
+        name=kubernetes.name(reader, kubernetes.job_of_pod(reader), HOSTNAME.names[0], NAME),
         attempt=attempt(reader),
         shared_logs=True,
         hosts=kubernetes.hosts(reader, nodes, made, "HOSTNAME, /etc/hosts", remedy),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ranklaunch.adapters.platforms import kubernetes
 from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, POD_INDEX, RESTARTS
 from ranklaunch.job import Job, Program
-from ranklaunch.reading import NODES, SLOTS, make_job
+from ranklaunch.reading import HOSTS, NODES, SLOTS, make_job
 from ranklaunch.settings import Reader, Variable
 
 NAME = "jobset"
@@ -13,6 +13,8 @@ NAME = "jobset"
 VARIABLES: tuple[Variable[object], ...] = (POD_INDEX, HOSTNAME, RESTARTS)
 
 attempt = kubernetes.attempt
+
+_MPI_FILE = "/etc/mpi/hostfile"
 
 
 def detect(reader: Reader) -> bool:
@@ -22,7 +24,8 @@ def detect(reader: Reader) -> bool:
 
 def read(reader: Reader, program: Program) -> Job:
     pod = kubernetes.replicated(reader)
-    nodes = kubernetes.count(reader, NODES, "set RANKLAUNCH_NODES to the replicated Job's parallelism, in its template")
+    remedy = "set RANKLAUNCH_NODES to the replicated Job's parallelism, in its template"
+    nodes = 1 if pod and _launches(reader, pod) else kubernetes.count(reader, NODES, remedy)
     if pod:
         kubernetes.refuse_other_jobs(reader, pod)
     made = kubernetes.pods(f"{pod.set}-{pod.job}-0", nodes, pod.service) if pod else ()
@@ -39,3 +42,14 @@ def read(reader: Reader, program: Program) -> Job:
         node_index=kubernetes.index(reader, POD_INDEX, nodes, kubernetes.index_by_name(reader)),
         instance_name=kubernetes.own_name(reader),
     )
+
+
+def _launches(reader: Reader, pod: kubernetes.Pod) -> bool:
+    """Whether this is the launcher of a TrainJob with mlPolicy.mpi, which is a problem: nothing but sshd runs in its nodes."""
+    found = pod.job == "launcher" and reader.files.exists(_MPI_FILE) and not reader.given(HOSTS)
+    if found:
+        reader.problem(
+            f"{kubernetes.told_name(reader)} is the launcher of a TrainJob with mlPolicy.mpi, whose nodes do not run ranklaunch: expected "
+            "a runtime without mlPolicy.mpi, whose nodes all do, such as ranklaunch-gpu-mpi of the chart ranklaunch-runtimes"
+        )
+    return found

@@ -27,8 +27,20 @@ def _per_node(value: str) -> tuple[int, ...]:
     return () if value.strip().lower() in ("auto", "gpu", "cpu") else parse.counts(value)
 
 
-NODES = ANY_NODES.also("PET_NNODES")
+def _nodes(value: str) -> int:
+    """The training operator writes N:N for an elastic job that has no limits of its own."""
+    least, colon, most = value.partition(":")
+    if colon and least.strip() != most.strip():
+        msg = "an elastic job, whose number of nodes may change: set RANKLAUNCH_NODES to the number of its pods"
+        raise ValueError(msg)
+    return parse.positive(least)
+
+
+NODES: Variable[int] = replace(ANY_NODES.also("PET_NNODES"), parse=_nodes)
 SLOTS: Variable[tuple[int, ...]] = replace(ANY_SLOTS.also("PET_NPROC_PER_NODE"), parse=_per_node)
+# As they are read: what each of them says alone.
+PROCESSES = Variable("operator_processes", ("WORLD_SIZE",), parse.positive, 1, "processes of the job, by the operator", "platform")
+PER_NODE = Variable("operator_slots", ("PET_NPROC_PER_NODE",), parse.text, "", "processes per node, by the operator", "platform")
 # Both say what platform this is, too, so they stay where a plan is made for another node, whose index is then told.
 NODE_INDEX = replace(ANY_NODE_INDEX.also("PET_NODE_RANK", "JOB_COMPLETION_INDEX", agree=True), per_node=False)
 MASTER_ADDR = ANY_MASTER_ADDR.also("PET_MASTER_ADDR")
@@ -36,13 +48,17 @@ MASTER_PORT = Variable(
     "master_port", ("PET_MASTER_PORT",), parse.port, 29500, "port of the rendezvous on node 0, where the method's own is not set",
     "platform",
 )  # fmt: skip
+# As it is listed for people: beside N:N, which leaves out the master, the processes are counted too.
+ALL_NODES = replace(NODES.also("WORLD_SIZE"), meaning=f"{ANY_NODES.meaning}; beside PET_NNODES=N:N the number of processes must agree")
 
-VARIABLES: tuple[Variable[object], ...] = (NODES, SLOTS, NODE_INDEX, MASTER_ADDR, MASTER_PORT, HOSTNAME, RESTARTS)
+VARIABLES: tuple[Variable[object], ...] = (ALL_NODES, SLOTS, NODE_INDEX, MASTER_ADDR, MASTER_PORT, HOSTNAME, RESTARTS)
 
 attempt = kubernetes.attempt
 
 _SIGNS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
 _MASTER = re.compile(r"(?P<job>.+)-node-0-0\.(?P<service>[^.]+)(\..*)?")
+# A PyTorchJob's node 0 is a Service without a dot: its master's, or its first worker's where it has none.
+_LEADER = re.compile(r"(?P<job>.+)-(?:master|worker)-0(?:\..*)?")
 
 
 def detect(reader: Reader) -> bool:
@@ -57,6 +73,7 @@ def _is_plain(reader: Reader) -> bool:
 
 def read(reader: Reader, program: Program) -> Job:
     nodes = kubernetes.count(reader, NODES, "set RANKLAUNCH_NODES to the TrainJob's numNodes, or use a runtime with mlPolicy torch")
+    _refuse_other_count(reader, nodes)
     pod = kubernetes.replicated(reader)
     if nodes > 1 and reader.env.get("PET_MASTER_PORT", "").strip():
         reader.offer(MASTER_PORT.value, Candidate("PET_MASTER_PORT", reader.env["PET_MASTER_PORT"]))
@@ -67,12 +84,12 @@ def read(reader: Reader, program: Program) -> Job:
         made, source = kubernetes.pods(f"{master['job']}-node-0", nodes, master["service"]), "PET_MASTER_ADDR"
     elif pod:
         made = kubernetes.pods(f"{pod.set}-{pod.job}-0", nodes, pod.service)
-    found = master["job"] if master else pod.set if pod else kubernetes.stem(kubernetes.own_name(reader))
+    found, by = _name(reader, pod)
     job = make_job(
         reader,
         program,
         platform=NAME,
-        name=kubernetes.name(reader, found, source if master else HOSTNAME.names[0], NAME),
+        name=kubernetes.name(reader, found, by, NAME),
         attempt=attempt(reader),
         shared_logs=True,
         hosts=kubernetes.hosts(reader, nodes, made, source, "the runtime has no mlPolicy torch", MASTER_ADDR),
@@ -83,6 +100,29 @@ def read(reader: Reader, program: Program) -> Job:
     if nodes > 1 and not made:
         reader.get(MASTER_ADDR)  # who said it
     return job
+
+
+def _name(reader: Reader, pod: kubernetes.Pod | None) -> tuple[str, str]:
+    """Of the job, alike on every node, and what says so: node 0's address comes before what only this pod is called."""
+    address = reader.env.get("PET_MASTER_ADDR", "").strip()
+    found = _MASTER.fullmatch(address) or _LEADER.fullmatch(address)
+    if not found and pod:
+        return pod.set, HOSTNAME.names[0]
+    return (found["job"] if found else address), "PET_MASTER_ADDR"
+
+
+def _refuse_other_count(reader: Reader, nodes: int) -> None:
+    """Of an elastic job without limits of its own the operator counts the workers, and not the master that is a node too."""
+    leads = reader.env.get("MASTER_ADDR", "").strip() == reader.env.get("PET_MASTER_ADDR", "").strip()
+    told = re.fullmatch(r"([0-9]+):\1", kubernetes.seen(reader, NODES))
+    if not (told and leads and reader.given(PROCESSES)):
+        return
+    each = kubernetes.seen(reader, PER_NODE)
+    pods = reader.get(PROCESSES) // max(1, int(each) if re.fullmatch("[0-9]{1,4}", each) else 1)
+    if pods != nodes:
+        reader.problem(
+            f"{reader.told(NODES)}, but by {reader.told(PROCESSES)} the job has {pods} pods: set RANKLAUNCH_NODES to their number"
+        )
 
 
 def _slots(reader: Reader, nodes: int) -> tuple[int, ...]:

@@ -26,11 +26,19 @@ LAUNCHER_AS_WORKER = Variable(
     "launcher_as_worker", ("RANKLAUNCH_LAUNCHER_AS_WORKER",), parse.flag, True,
     "whether node 0, where mpirun starts the ranks of all, has ranks of its own; the same on every node",
 )  # fmt: skip
+HOST_IP = Variable(
+    "host_ip", ("XDL_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform", per_node=True,
+)  # fmt: skip
+POD_IP = Variable(
+    "pod_ip", ("POD_IP",), parse.text, "", "address of this pod, by which its place in a rank table is found", "platform",
+    per_node=True, default_text="that of its name in /etc/hosts",
+)  # fmt: skip
 # It says what platform this is, too, so it stays where a plan is made for another node, whose index is then told.
 POD_INDEX = replace(NODE_INDEX.also("JOB_COMPLETION_INDEX"), per_node=False)
 
 _MOST_HOST_BYTES = 16 * 1024 * 1024
 _MOST_NAMES_BYTES = 1024 * 1024
+_OF_HOST_NETWORK = "# Kubernetes-managed hosts file (host network)."
 _OF_CLUSTER = re.compile(r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.]+)\.svc(\..*)?")
 
 
@@ -178,6 +186,18 @@ def own_name(reader: Reader) -> str:
     return seen(reader, HOSTNAME).partition(".")[0]
 
 
+def on_host_network(reader: Reader) -> bool:
+    """Where kubelet gives no name to a pod, so that HOSTNAME is the machine's: it says so where it makes the pod's hosts file."""
+    return _hosts_text(reader).startswith(_OF_HOST_NETWORK)
+
+
+def job_of_pod(reader: Reader) -> str:
+    """The Indexed Job whose pod this is, by its name; "" where HOSTNAME is the machine's, which differs from node to node by more."""
+    pod = "" if on_host_network(reader) else own_name(reader)
+    numbered = any(pod.endswith(f"-{candidate.value.strip()}") for candidate in reader.candidates(POD_INDEX))
+    return stem(pod) if numbered or (pod and service(reader)) else ""
+
+
 def told_name(reader: Reader) -> str:
     """This pod's, for messages."""
     return f"{HOSTNAME.names[0]}={settings.clipped(own_name(reader))}"
@@ -206,11 +226,15 @@ def _names_here(reader: Reader) -> list[str]:
 
 def _hosts_here(reader: Reader) -> list[list[str]]:
     """Each an address and its names."""
+    lines = _hosts_text(reader).splitlines()
+    return [words for words in (line.partition("#")[0].split() for line in lines) if words]
+
+
+def _hosts_text(reader: Reader) -> str:
     try:
-        text = reader.files.text("/etc/hosts", _MOST_NAMES_BYTES) or ""
+        return reader.files.text("/etc/hosts", _MOST_NAMES_BYTES) or ""
     except ValueError:
-        return []
-    return [words for words in (line.partition("#")[0].split() for line in text.splitlines()) if words]
+        return ""
 
 
 def relative(host: str) -> str:
@@ -242,7 +266,7 @@ def has_pod_index(reader: Reader) -> bool:
 
 def replicated(reader: Reader) -> Pod | None:
     """What a set's pod's name tells, where it begins with the name of the set: the Service's, or the one that the user gives."""
-    own, found = own_name(reader), service(reader)
+    own, found = "" if on_host_network(reader) else own_name(reader), service(reader)
     for set_ in (found, seen(reader, JOB_NAME)):
         rest = re.fullmatch(r"(.+)-([0-9]{1,7})-[0-9]{1,7}", own[len(set_) + 1 :]) if set_ and own.startswith(f"{set_}-") else None
         if rest:
@@ -261,7 +285,8 @@ def refuse_other_jobs(reader: Reader, pod: Pod) -> None:
     if pod.job_index and not reader.given(HOSTS):
         reader.problem(
             f"{told_name(reader)} is a pod of Job {pod.job_index} of {pod.job}: expected all nodes in one Job "
-            "(replicas: 1, and parallelism: as many as nodes); else set RANKLAUNCH_HOSTS and RANKLAUNCH_NODE"
+            "(replicas: 1, and parallelism: as many as nodes); else set RANKLAUNCH_HOSTS and RANKLAUNCH_NODE, or, where it is a pod of the "
+            f"Indexed Job {stem(own_name(reader))}, RANKLAUNCH_PLATFORM=indexed_job"
         )
 
 

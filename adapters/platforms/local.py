@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ranklaunch import tasks
-from ranklaunch.adapters.platforms import base
+from ranklaunch.adapters.platforms import base, unrecognised
 from ranklaunch.job import Job, Program
 from ranklaunch.parse import Endpoint
 from ranklaunch.reading import (
@@ -23,7 +23,7 @@ from ranklaunch.values import replace
 
 NAME = "local"
 
-VARIABLES: tuple[Variable[object], ...] = ()
+VARIABLES: tuple[Variable[object], ...] = unrecognised.VARIABLES
 
 
 def detect(reader: Reader) -> bool:
@@ -38,6 +38,7 @@ def read(reader: Reader, program: Program) -> Job:
     found = _tasks(reader)
     if found:
         return _job_with_tasks(reader, program, found)
+    unrecognised.refuse(reader)
     hosts = reader.get(HOSTS)
     nodes = reader.get(NODES) if reader.given(NODES) else max(1, len(hosts))
     if hosts and len(hosts) != nodes:

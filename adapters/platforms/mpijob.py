@@ -11,7 +11,7 @@ from ranklaunch import parse, settings
 from ranklaunch.adapters.platforms import kubernetes
 from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.job import Job, Program
-from ranklaunch.reading import METHOD, NODE_INDEX, NODES, SLOTS, make_job, spread
+from ranklaunch.reading import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS, make_job, spread
 from ranklaunch.settings import Candidate, Reader, Variable
 from ranklaunch.values import replace
 
@@ -41,18 +41,21 @@ def detect(reader: Reader) -> bool:
 
 def read(reader: Reader, program: Program) -> Job:
     reader.offer(METHOD.value, Candidate("MPIJob", "mpirun"))
-    role, pod = reader.get(ROLE), _POD.fullmatch(kubernetes.own_name(reader))
+    role = reader.get(ROLE)
+    pod = None if kubernetes.on_host_network(reader) else _POD.fullmatch(kubernetes.own_name(reader))
     listed = [(kubernetes.relative(host), n) for host, n in kubernetes.mpi_file(reader, HOST_FILE)]
-    job_name = _job_name(pod, listed)
+    job_name, said = _job_name(reader, pod, [host for host, _ in listed])
     has_ranks = _has_ranks(reader, listed)
     if listed and not has_ranks and not _names_launcher(listed):
         listed = [(_pod(job_name, "launcher"), 0), *listed]
     nodes = _count(reader, len(listed))
+    if nodes > 1 and not job_name and kubernetes.own_name(reader):
+        reader.problem(f"{kubernetes.told_name(reader)} is not the name of an MPIJob's pod: set {JOB_NAME.names[0]} to the MPIJob's")
     return make_job(
         reader,
         program,
         platform=NAME,
-        name=kubernetes.name(reader, job_name, HOSTNAME.names[0] if pod else HOST_FILE, NAME),
+        name=kubernetes.name(reader, job_name, said, NAME),
         attempt=attempt(reader),
         shared_logs=True,
         hosts=_hosts(reader, nodes, job_name, [host for host, _ in listed]),
@@ -68,11 +71,16 @@ def _pod(job: str, name: str) -> str:
     return f"{job}-{name}.{job}"
 
 
-def _job_name(pod: re.Match[str] | None, listed: list[tuple[str, int]]) -> str:
+def _job_name(reader: Reader, pod: re.Match[str] | None, listed: list[str]) -> tuple[str, str]:
+    """By what this pod or node 0 is called (node 0 may be the first worker), else by the user; and who says so."""
     if pod:
-        return pod["job"]
-    first = _POD.fullmatch(listed[0][0].partition(".")[0]) if listed else None
-    return first["job"] if first else ""
+        return pod["job"], HOSTNAME.names[0]
+    told = [(variable.names[0], kubernetes.seen(reader, variable).partition(",")[0]) for variable in (HOSTS, MASTER_ADDR)]
+    for source, host in [(HOST_FILE, listed[0] if listed else ""), *told]:
+        found = _POD.fullmatch(host.strip().partition(".")[0])
+        if found:
+            return found["job"], source
+    return kubernetes.seen(reader, JOB_NAME), JOB_NAME.names[0]
 
 
 def _names_launcher(listed: list[tuple[str, int]]) -> bool:

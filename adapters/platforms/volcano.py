@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import NamedTuple
 
 from ranklaunch import parse, tasks
 from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, LAUNCHER_AS_WORKER, RESTARTS
+from ranklaunch.adapters.platforms import volcano_roles as roles
+from ranklaunch.adapters.platforms.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP, RESTARTS
+from ranklaunch.adapters.platforms.volcano_roles import Task
 from ranklaunch.job import Job, Program
 from ranklaunch.parse import Endpoint
 from ranklaunch.reading import HOSTS as ANY_HOSTS
 from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.reading import NODES as ANY_NODES
-from ranklaunch.reading import SLOTS, make_job
+from ranklaunch.reading import SLOTS, by_user, make_job
 from ranklaunch.settings import Reader, Variable
 from ranklaunch.tasks import PS, WORKER, Tasks
 from ranklaunch.values import replace
 
 NAME = "volcano"
-
-MASTER = "master"
 
 # As they are listed for people, by the value that they come to.
 NODE_INDEX = replace(
@@ -49,16 +48,14 @@ PS_HOSTS = tasks.PS_HOSTS.also("VC_PS_HOSTS")
 PS_COUNT = Variable("ps_count", ("VC_PS_NUM",), parse.count, 0, "number of parameter servers (ps)", "platform")
 
 VARIABLES: tuple[Variable[object], ...] = (
-    NODE_INDEX, NODES, HOSTS, MASTER_ADDR, MASTER_PORT, PS_HOSTS, PS_COUNT, LAUNCHER_AS_WORKER, HOSTNAME, RESTARTS,
+    NODE_INDEX, NODES, HOSTS, MASTER_ADDR, MASTER_PORT, PS_HOSTS, PS_COUNT, LAUNCHER_AS_WORKER, roles.MPI_HOST, HOST_IP,
+    POD_IP, HOSTNAME, RESTARTS,
 )  # fmt: skip
 
 # As they are read: what each of them says alone.
 TASK_INDEX = Variable(
     "task_index", ("VC_TASK_INDEX", "VK_TASK_INDEX"), parse.count, 0, "index of this pod in its task", "platform", agree=True,
 )  # fmt: skip
-RANK = Variable("plugin_rank", ("RANK",), parse.count, 0, "index of this node, by plugin pytorch", "platform")
-SIZE = Variable("plugin_nodes", ("WORLD_SIZE",), parse.positive, 1, "number of nodes, by plugin pytorch", "platform")
-LEADER = Variable("plugin_master", ("MASTER_ADDR",), parse.host, "", "host of node 0, by plugin pytorch", "platform")
 LISTED: Variable[tuple[str, ...]] = Variable("task_hosts", (), parse.hosts, (), "hosts of a task, by plugin svc", "platform")
 NUMBER = Variable("task_count", (), parse.count, 0, "number of a task's pods, by plugin svc", "platform")
 
@@ -70,25 +67,17 @@ _LIST = re.compile(r"VC_([A-Z0-9_]+)_(?:HOSTS|NUM)")
 _OTHERS = ("chief", "evaluator")
 
 
-class Task(NamedTuple):
-    """source: what names its hosts."""
-
-    name: str
-    hosts: tuple[str, ...]
-    source: str
-
-
 def detect(reader: Reader) -> bool:
     return reader.given(TASK_INDEX) or bool(_names(reader))
 
 
 def read(reader: Reader, program: Program) -> Job:
     there = {name: _task(reader, name) for name in _names(reader)}
-    own = _own(reader, there)
+    own = roles.own(reader, there)
     found = _tasks(reader, there)
     if found:
         return _job_with_tasks(reader, program, found, there)
-    parts = _parts(reader, there, own)
+    parts = roles.together(reader, there, own)
     listed = tuple(host for part in parts for host in part.hosts)
     nodes = _count(reader, listed, parts)
     plugin = _plugin(reader, listed)
@@ -110,63 +99,46 @@ def read(reader: Reader, program: Program) -> Job:
         slots=kubernetes.slots(reader, SLOTS, nodes),
         node_index=kubernetes.index(reader, ANY_NODE_INDEX, nodes, _places(reader, parts, own, listed, plugin), TASK_INDEX.names),
         instance_name=kubernetes.own_name(reader),
+        host_ips=_addresses(reader),
+        host_ip=reader.get(HOST_IP),
+        # The Ascend Operator numbers a vcjob's pods as it finds them, unless plugin hcclrank has.
+        table_in_order=by_user(reader, ANY_NODE_INDEX),
         only_launches=only_launches,
     )
+
+
+def _addresses(reader: Reader) -> tuple[str, ...]:
+    """The pod's and its host's. Where the user says which node it is, it need not be the one whose files these are."""
+    own = reader.get(POD_IP)
+    if not own and not by_user(reader, ANY_NODE_INDEX):
+        own = kubernetes.own_address(reader)
+        reader.note(POD_IP.value, own, "/etc/hosts" if own else "default")
+    return tuple(ip for ip in (own, reader.get(HOST_IP)) if ip)
 
 
 _REMEDY = "plugin svc, which names the hosts, is off"
 
 
-def _key(task: str) -> str:
-    return re.sub("[^A-Za-z0-9]", "_", task).upper()
-
-
 def _names(reader: Reader) -> list[str]:
     """Tasks that plugin svc tells of, by a file or a variable."""
     files = [name[: -len(".host")] for name in reader.files.names(_FOLDER) if name.endswith(".host")]
-    keys = {_key(name) for name in files}
+    keys = {roles.key(name) for name in files}
     matches = [_LIST.fullmatch(name) for name, value in reader.env.items() if name.startswith("VC_") and value.strip()]
     found = {match[1] for match in matches if match and match[1] not in keys}
     return sorted([*files, *(key.lower() for key in found)])
 
 
 def _task(reader: Reader, name: str) -> Task:
-    variable = replace(LISTED, names=(f"VC_{_key(name)}_HOSTS",))
+    variable = replace(LISTED, names=(f"VC_{roles.key(name)}_HOSTS",))
     if reader.given(variable):
         found, source = reader.get(variable), variable.names[0]
     else:
         source = f"{_FOLDER}/{name}.host"
         found = kubernetes.host_file(reader, source, variable)
-    number = replace(NUMBER, names=(f"VC_{_key(name)}_NUM",))
+    number = replace(NUMBER, names=(f"VC_{roles.key(name)}_NUM",))
     if reader.given(number) and found:
         found = kubernetes.counted(reader, found, source, reader.get(number), number.names[0]) if reader.get(number) else found
     return Task(name, found, source)
-
-
-def _own(reader: Reader, there: dict[str, Task]) -> str:
-    """This pod's task: the user's word, else the one that has its name among its hosts, else the only one."""
-    if reader.given(TASK):
-        return reader.get(TASK).strip()
-    pod = kubernetes.own_name(reader)
-    for task in there.values():
-        if pod and pod in [host.partition(".")[0] for host in task.hosts]:
-            reader.note(TASK.value, task.name, HOSTNAME.names[0])
-            return task.name
-    return next(iter(there)) if len(there) == 1 else WORKER
-
-
-def _parts(reader: Reader, there: dict[str, Task], own: str) -> list[Task]:
-    """The tasks whose pods are the nodes, in their order: the leading one, which plugin pytorch may call otherwise, and the workers."""
-    address = reader.env.get("MASTER_ADDR", "").strip()
-    leader = next((task.name for task in there.values() if task.hosts and task.hosts[0] == address), MASTER)
-    joint = [there[name] for name in dict.fromkeys((leader, WORKER)) if name in there]
-    if own in [task.name for task in joint] or not _find(there, own):
-        return joint
-    return [_find(there, own)]  # type: ignore[list-item]
-
-
-def _find(there: dict[str, Task], name: str) -> Task | None:
-    return next((task for task in there.values() if _key(task.name) == _key(name)), None)
 
 
 def _count(reader: Reader, listed: tuple[str, ...], parts: list[Task]) -> int:
@@ -174,7 +146,7 @@ def _count(reader: Reader, listed: tuple[str, ...], parts: list[Task]) -> int:
         return kubernetes.count(reader, ANY_NODES, f"{_REMEDY}, so set RANKLAUNCH_NODES to the number of pods")
     if reader.given(ANY_HOSTS):
         return kubernetes.count(reader, ANY_NODES, "")
-    numbers = [replace(NUMBER, names=(f"VC_{_key(part.name)}_NUM",)) for part in parts]
+    numbers = [replace(NUMBER, names=(f"VC_{roles.key(part.name)}_NUM",)) for part in parts]
     nodes = len(listed) or sum(reader.get(number) for number in numbers) or 1
     reader.note(NODES.value, str(nodes), " and ".join(part.source for part in parts) if listed else numbers[0].names[0])
     return nodes
@@ -182,13 +154,13 @@ def _count(reader: Reader, listed: tuple[str, ...], parts: list[Task]) -> int:
 
 def _plugin(reader: Reader, listed: tuple[str, ...]) -> bool:
     """Whether RANK and its like are plugin pytorch's, and no image's: they name a host of this job as node 0."""
-    return bool(listed) and reader.given(LEADER) and reader.given(RANK) and reader.get(LEADER) == listed[0]
+    return bool(listed) and reader.given(roles.LEADER) and reader.given(roles.RANK) and reader.get(roles.LEADER) == listed[0]
 
 
 def _refuse_other_size(reader: Reader, nodes: int) -> None:
-    if reader.given(SIZE) and reader.get(SIZE) != nodes:
+    if reader.given(roles.SIZE) and reader.get(roles.SIZE) != nodes:
         reader.problem(
-            f"{reader.told(SIZE)}, but by {reader.source(ANY_NODES)} the job has {nodes} nodes: plugin pytorch counts the same pods"
+            f"{reader.told(roles.SIZE)}, but by {reader.source(ANY_NODES)} the job has {nodes} nodes: plugin pytorch counts the same pods"
         )
 
 
@@ -196,13 +168,13 @@ def _places(reader: Reader, parts: list[Task], own: str, listed: tuple[str, ...]
     """This node's index, by each of the ways that there are."""
     ways = []
     if reader.given(TASK_INDEX):
-        before = sum(len(part.hosts) for part in itertools.takewhile(lambda part: _key(part.name) != _key(own), parts))
+        before = sum(len(part.hosts) for part in itertools.takewhile(lambda part: roles.key(part.name) != roles.key(own), parts))
         number = before + reader.get(TASK_INDEX)
         ways.append((reader.told(TASK_INDEX), number))
     pod = kubernetes.own_name(reader)
     ways += [(kubernetes.told_name(reader), i) for i, host in enumerate(listed) if pod and host.partition(".")[0] == pod][:1]
     if plugin:
-        ways.append((f"{RANK.names[0]}={reader.get(RANK)}", reader.get(RANK)))
+        ways.append((f"{roles.RANK.names[0]}={reader.get(roles.RANK)}", reader.get(roles.RANK)))
     return ways
 
 
@@ -215,26 +187,26 @@ def _name(reader: Reader, listed: tuple[str, ...]) -> str:
 
 
 def _tasks(reader: Reader, there: dict[str, Task]) -> Tasks | None:
-    if not (tasks.given(reader, PS_HOSTS) or _find(there, PS) or (reader.given(PS_COUNT) and reader.get(PS_COUNT))):
+    if not (tasks.given(reader, PS_HOSTS) or roles.find(there, PS) or (reader.given(PS_COUNT) and reader.get(PS_COUNT))):
         return tasks.by_config(reader, TASK, ANY_NODE_INDEX)
     for name in _OTHERS:
-        if _find(there, name):
+        if roles.find(there, name):
             reader.problem(f"{there[name].source}: task {name} beside ps: expected tasks ps and worker alone")
     workers = reader.get(tasks.WORKER_HOSTS) or tuple(Endpoint(host) for host in _hosts_of(there, WORKER) or reader.get(ANY_HOSTS))
     ps = reader.get(PS_HOSTS) or tuple(Endpoint(host) for host in _hosts_of(there, PS))
     for what, found, names in (("workers", workers, "VC_WORKER_HOSTS"), ("ps", ps, "VC_PS_HOSTS")):
         if not found:
             reader.problem(f"there are ps, but neither {names} nor a file in {_FOLDER} names the {what}")
-    own = _own(reader, there)
+    own = roles.own(reader, there)
     named = replace(TASK, default=own)
     found_ = Tasks(workers or (tasks.STAND_IN,), ps or (tasks.STAND_IN,), tasks.own_task(reader, named))
-    _own(reader, there)  # who said it
+    roles.own(reader, there)  # who said it
     tasks.refuse_duplicates(reader, found_)
     return replace(found_, index=_task_index(reader, found_))
 
 
 def _hosts_of(there: dict[str, Task], name: str) -> tuple[str, ...]:
-    found = _find(there, name)
+    found = roles.find(there, name)
     return found.hosts if found else ()
 
 

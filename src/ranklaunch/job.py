@@ -77,6 +77,8 @@ class Job(Value):
     instance_name: str = ""
     host_ips: tuple[str, ...] = ()
     host_ip: str = ""  # of the physical host, where the platform tells it
+    # Whether the platform's rank table has the nodes in the job's order; else a container is found in it by its address.
+    table_in_order: bool = True
     # Of node 0 itself, where its host, by which the others know it, is that of a Service; known on node 0 alone.
     own_address: str = ""
     # What the platform's own way to start a program gives it in variables, beside what every program inherits.

@@ -195,6 +195,7 @@ def make_job(
     instance_name: str = "",
     host_ips: tuple[str, ...] = (),
     host_ip: str = "",
+    table_in_order: bool = True,
     only_launches: bool = False,
     env: tuple[tuple[str, str], ...] = (),
     folder: str = "",
@@ -227,6 +228,7 @@ def make_job(
         instance_name=instance_name,
         host_ips=host_ips,
         host_ip=host_ip,
+        table_in_order=table_in_order,
         env=env,
         folder=folder,
     )

@@ -56,6 +56,14 @@ def test_counts(env: dict[str, str], nodes: int, slots: int) -> None:
     assert [node.slots for node in found.nodes] == [slots] * nodes
 
 
+@pytest.mark.parametrize("method", ["torchrun", "msrun", "ranktable"])
+def test_a_mindspore_worker_alone(method: str) -> None:
+    table = helpers.server_table([("192.0.2.1", [("0", "0"), ("1", "1")])])
+    found = plan({HCCL: table, "/dev/davinci0": "", "/dev/davinci1": "", "/dev/davinci_manager": ""}, method, MINDX_SERVER_IP="10.0.0.2")
+    assert [(node.host, node.slots) for node in found.job.nodes] == [("localhost", 2)]
+    assert plan(method="torchrun", RANKLAUNCH_HOSTS="a,b", RANKLAUNCH_NODE="1").job.node.host == "b"
+
+
 def test_the_users_word_comes_first() -> None:
     found = plan(**PYTORCH, RANKLAUNCH_MASTER_ADDR="m", RANKLAUNCH_MASTER_PORT="99", RANKLAUNCH_NODE="0", RANKLAUNCH_JOB_NAME="mine")
     assert (found.job.master, found.job.node_index, found.job.name) == ("m", 0, "mine")
@@ -65,6 +73,15 @@ def test_the_users_word_comes_first() -> None:
 @pytest.mark.parametrize(("pod", "name"), [("llm-x-scheduler-0", "llm-x"), ("host17", "6f1f0c52"), ("", "6f1f0c52")])
 def test_name(pod: str, name: str) -> None:
     assert plan(**{**PYTORCH, "HOSTNAME": pod}).job.name == name
+
+
+@pytest.mark.parametrize(
+    ("env", "files"),
+    [({"HostNetwork": "true"}, {}), ({}, {"/etc/hosts": "# Kubernetes-managed hosts file (host network).\n10.0.0.7 npu-a-worker-1\n"})],
+)
+def test_a_machine_may_be_called_like_a_pod(env: dict[str, str], files: dict[str, str]) -> None:
+    job = plan(files, **{**PYTORCH, **env, "HOSTNAME": "npu-a-worker-1"}).job
+    assert (job.name, job.instance_name) == ("6f1f0c52", "")
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,26 @@ def test_pods_of_several_jobs_need_the_users_word() -> None:
     assert (job.node_index, job.node.host) == (1, "q")
 
 
+def test_an_indexed_job_whose_name_begins_like_its_services() -> None:
+    files = names("train-run-3-1.train.ns.svc.cluster.local")
+    with pytest.raises(ConfigError, match="Indexed Job train-run-3, RANKLAUNCH_PLATFORM=indexed_job"):
+        plan("train-run-3-1", "1", files)
+    job = plan("train-run-3-1", "1", files, RANKLAUNCH_PLATFORM="indexed_job").job
+    assert (job.name, job.node_index) == ("train-run-3", 1)
+    assert [node.host for node in job.nodes] == ["train-run-3-0.train", "train-run-3-1.train"]
+
+
+@pytest.mark.parametrize("nodes", ["", "2"])
+def test_the_launcher_of_a_trainjobs_mpi_policy_is_refused(nodes: str) -> None:
+    files = {**names("tj-launcher-0-0.tj.ns.svc"), "/etc/mpi/hostfile": "tj-node-0-0.tj slots=1\ntj-node-0-1.tj slots=1\n"}
+    with pytest.raises(ConfigError) as caught:
+        plan("tj-launcher-0-0", "0", files, RANKLAUNCH_NODES=nodes)
+    (problem,) = caught.value.problems
+    assert all(word in problem for word in ("HOSTNAME=tj-launcher-0-0", "mlPolicy.mpi", "ranklaunch-gpu-mpi")), problem
+    job = plan("tj-launcher-0-0", "0", files, RANKLAUNCH_NODES=nodes, RANKLAUNCH_HOSTS="tj-launcher-0-0.tj,b").job
+    assert [node.host for node in job.nodes] == ["tj-launcher-0-0.tj", "b"]
+
+
 @pytest.mark.parametrize("index", ["0", "7"])
 def test_the_only_node_has_index_0(index: str) -> None:
     assert plan("train-0", index, RANKLAUNCH_NODES="1").job.node_index == 0
@@ -98,3 +118,21 @@ def test_the_index_is_no_variable_of_the_ranks_of_mpirun() -> None:
     env = {"HOSTNAME": "train-0", "JOB_COMPLETION_INDEX": "0", "RANKLAUNCH_NODES": "2"}
     found = helpers.plan(env, files=names("train-0.svc.ns.svc"), method="mpirun")
     assert "JOB_COMPLETION_INDEX" not in found.processes[0].argv
+
+
+# On the host's network, where HOSTNAME is the machine's
+
+KUBELETS = {"/etc/hosts": "# Kubernetes-managed hosts file (host network).\n127.0.0.1\tlocalhost\n10.0.0.7 gpu-0 gpu-1 gpu-a\n"}
+
+
+@pytest.mark.parametrize(("machines", "files"), [(("gpu-a", "gpu-b"), {}), (("gpu-a", "gpu-b"), KUBELETS), (("gpu-0", "gpu-7"), KUBELETS)])
+@pytest.mark.parametrize("told", ["", "mine"])
+def test_a_machines_name_names_no_job(machines: tuple[str, str], files: dict[str, str], told: str) -> None:
+    common = {"RANKLAUNCH_MASTER_ADDR": "j-0.j", "RANKLAUNCH_JOB_NAME": told}
+    jobs = [plan(machine, str(i), files, **common).job for i, machine in enumerate(machines)]
+    assert [(job.node_index, job.name) for job in jobs] == [(i, told or "indexed_job") for i in (0, 1)]
+
+
+def test_a_machine_that_is_called_like_a_sets_pod() -> None:
+    job = plan("gpu-rack-1-3", "1", KUBELETS, RANKLAUNCH_MASTER_ADDR="j-0.j", RANKLAUNCH_JOB_NAME="gpu").job
+    assert (job.platform, job.node_index) == ("indexed_job", 1)

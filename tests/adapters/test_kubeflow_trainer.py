@@ -5,6 +5,7 @@ from __future__ import annotations
 import helpers
 import pytest
 
+from ranklaunch.adapters import platforms
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import Plan
 
@@ -36,9 +37,48 @@ def test_plain_runtime() -> None:
     assert [(node.host, node.slots) for node in found.job.nodes] == [("t-node-0-0.t", 8), ("t-node-0-1.t", 8)]
 
 
-def test_a_job_of_the_training_operator() -> None:
-    found = plan(PET, PET_MASTER_ADDR="x-master-0", HOSTNAME="x-worker-0", JOB_COMPLETION_INDEX="")
-    assert [node.host for node in found.job.nodes] == ["x-master-0", ""]
+def of_operator(*pods: str, leader: str = "", **more: str) -> list[Plan]:
+    """Every pod of a PyTorchJob of the training operator, planned from its own environment."""
+    leader = leader or pods[0]
+    common = {"PET_MASTER_ADDR": leader, "MASTER_ADDR": leader, "PET_MASTER_PORT": "23456", "MASTER_PORT": "23456", **more}
+    counts = {"PET_NNODES": str(len(pods)), "WORLD_SIZE": str(len(pods)), "PET_NPROC_PER_NODE": "auto", **common}
+    places = [{"HOSTNAME": pod, "PET_NODE_RANK": str(i), "RANK": str(i)} for i, pod in enumerate(pods)]
+    return [helpers.plan({**counts, **place}, files={"/dev/nvidia0": ""}) for place in places]
+
+
+@pytest.mark.parametrize(
+    ("pods", "leader", "name"),
+    [
+        (("x-master-0", "x-worker-0", "x-worker-1"), "", "x"),
+        (("my-master-0-master-0", "my-master-0-worker-0"), "", "my-master-0"),
+        (("x-master-0", "x-worker-0"), "x-master-0.ns.svc", "x"),
+        # On the host's network the names are the machines'.
+        (("gpu-a", "gpu-b"), "x-master-0", "x"),
+        (("x-head", "x-other"), "x-head.ns", "x-head.ns"),
+        (("gpu-a", "gpu-b"), "10.0.0.1", "10.0.0.1"),
+    ],
+)
+def test_a_job_of_the_training_operator(pods: tuple[str, ...], leader: str, name: str) -> None:
+    plans = of_operator(*pods, leader=leader)
+    assert {(found.job.platform, found.job.name) for found in plans} == {("kubeflow_trainer", name)}
+    assert [found.job.node_index for found in plans] == list(range(len(pods)))
+    assert {tuple(node.host for node in found.job.nodes) for found in plans} == {(leader or pods[0], *("",) * (len(pods) - 1))}
+    assert all({f"--rdzv_id={name}", "--master_port=23456"} <= set(found.processes[0].argv) for found in plans)
+
+
+@pytest.mark.parametrize(("written", "nodes"), [("2:2", 2), (" 2:2 ", 2), ("1:1", 1)])
+def test_an_elastic_job_without_limits_of_its_own(written: str, nodes: int) -> None:
+    assert len(plan(PET, PET_NNODES=written, PET_NODE_RANK="0", HOSTNAME="", JOB_COMPLETION_INDEX="").job.nodes) == nodes
+
+
+@pytest.mark.parametrize(("each", "processes"), [("auto", "3"), ("4", "12")])
+def test_an_elastic_job_whose_master_is_not_counted(each: str, processes: str) -> None:
+    pods = ("x-master-0", "x-worker-0", "x-worker-1")
+    counts = {"PET_NPROC_PER_NODE": each, "WORLD_SIZE": processes}
+    with pytest.raises(ConfigError, match=r"PET_NNODES=2:2, but by WORLD_SIZE=[0-9]+ the job has 3 pods: set RANKLAUNCH_NODES"):
+        of_operator(*pods, PET_NNODES="2:2", **counts)
+    assert len(of_operator(*pods, PET_NNODES="3:3", **counts)) == 3
+    assert len(of_operator(*pods, PET_NNODES="2:2", RANKLAUNCH_NODES="3", **counts)) == 3
 
 
 @pytest.mark.parametrize(
@@ -78,7 +118,9 @@ def test_one_node_is_not_told_of_a_port() -> None:
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        ({"PET_NNODES": "1:4"}, ["PET_NNODES='1:4'"]),
+        ({"PET_NNODES": "1:4"}, ["PET_NNODES='1:4'", "elastic", "RANKLAUNCH_NODES", "pods"]),
+        ({"PET_NNODES": "2:"}, ["PET_NNODES='2:'"]),
+        ({"PET_NNODES": "x:x"}, ["PET_NNODES='x:x'", "whole number"]),
         ({"PET_NODE_RANK": "2", "JOB_COMPLETION_INDEX": ""}, ["PET_NODE_RANK=2", "0 to 1"]),
         ({"PET_NODE_RANK": "0"}, ["PET_NODE_RANK='0'", "JOB_COMPLETION_INDEX='1'"]),
         ({"PET_NPROC_PER_NODE": "some"}, ["PET_NPROC_PER_NODE='some'"]),
@@ -96,4 +138,4 @@ def test_refused(env: dict[str, str], words: list[str]) -> None:
 @pytest.mark.parametrize("without", ["PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR"])
 def test_one_variable_of_an_image_is_no_sign(without: str) -> None:
     env = {name: value for name, value in PET.items() if name.startswith("PET_") and name != without}
-    assert helpers.plan(env).job.platform == "local"
+    assert platforms.choose(helpers.reader(env)).NAME == "local"

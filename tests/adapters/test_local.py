@@ -107,3 +107,73 @@ def test_no_host_is_said_once_for_all() -> None:
     with pytest.raises(ConfigError) as caught:
         job(RANKLAUNCH_NODES="3", RANKLAUNCH_NODE="0")
     assert len(caught.value.problems) == 1
+
+
+# One of several containers, of an engine that no platform reads
+
+PYTORCH = {"MASTER_ADDR": "pj-master-0", "MASTER_PORT": "23456", "WORLD_SIZE": "3", "RANK": "1"}
+SEVERAL = [
+    pytest.param({"PET_NNODES": "3", "PET_NPROC_PER_NODE": "8"}, "PET_NNODES=3", id="a PyTorchJob of workers alone"),
+    pytest.param({"PET_NNODES": "2:4", "PET_RDZV_ENDPOINT": "pj-worker-0:23456"}, "PET_NNODES=2:4", id="an elastic PyTorchJob"),
+    pytest.param({"PET_NNODES": "1:4"}, "PET_NNODES=1:4", id="an elastic PyTorchJob that may have one"),
+    pytest.param(PYTORCH, "WORLD_SIZE=3", id="a PyTorchJob without PET_ variables"),
+    pytest.param({"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1"}, "LWS_GROUP_SIZE=2", id="a LeaderWorkerSet"),
+    pytest.param({"OMPI_MCA_plm_rsh_agent": "/etc/mpi/kubexec.sh"}, "/etc/mpi/kubexec.sh", id="an MPIJob of version 1"),
+]
+
+
+@pytest.mark.parametrize(("env", "sign"), SEVERAL)
+def test_one_of_several_containers_does_not_train_alone(env: dict[str, str], sign: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        helpers.plan(env)
+    (problem,) = caught.value.problems
+    words = (sign, "RANKLAUNCH_NODES", "RANKLAUNCH_NODE ", "RANKLAUNCH_MASTER_ADDR", "RANKLAUNCH_PLATFORM=local")
+    assert all(word in problem for word in words), problem
+
+
+@pytest.mark.parametrize(("env", "sign"), SEVERAL)
+@pytest.mark.parametrize(
+    ("told", "nodes"),
+    [
+        ({"RANKLAUNCH_PLATFORM": "local"}, 1),
+        ({"RANKLAUNCH_NODES": "1"}, 1),
+        ({"RANKLAUNCH_NODES": "2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_MASTER_ADDR": "m"}, 2),
+        ({"RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_NODE": "1"}, 2),
+    ],
+)
+def test_the_users_word_on_the_number_of_nodes_is_enough(env: dict[str, str], sign: str, told: dict[str, str], nodes: int) -> None:
+    found = helpers.plan({**env, **told})
+    assert len(found.job.nodes) == nodes
+    assert sign not in " ".join(found.warnings)
+
+
+def test_the_workers_of_an_mpijob_of_version_1_are_known_by_what_is_mounted() -> None:
+    with pytest.raises(ConfigError, match="version 1"):
+        helpers.plan({}, files={"/etc/mpi/kubexec.sh": "#!/bin/sh\n"})
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"PET_NNODES": "1"},
+        {"PET_NNODES": "1:1"},
+        {"PET_NODE_RANK": "1", "PET_MASTER_ADDR": "m"},
+        {"WORLD_SIZE": "8"},
+        {"WORLD_SIZE": "8", "RANK": "3"},
+        {**PYTORCH, "WORLD_SIZE": "1", "RANK": "0"},
+        {**PYTORCH, "WORLD_SIZE": "many"},
+        # Ranks of this machine alone.
+        {**PYTORCH, "MASTER_ADDR": "localhost"},
+        {**PYTORCH, "MASTER_ADDR": "127.0.0.1"},
+        {"LWS_GROUP_SIZE": "1", "LWS_WORKER_INDEX": "0"},
+    ],
+)
+def test_what_an_image_may_have_left_is_no_sign_of_others(left: dict[str, str]) -> None:
+    assert len(helpers.plan(left).job.nodes) == 1
+
+
+@pytest.mark.parametrize("of_rank", [{"LOCAL_RANK": "0"}, {"TORCHELASTIC_RUN_ID": "x"}, {"OMPI_COMM_WORLD_LOCAL_RANK": "1"}])
+def test_a_rank_of_a_launcher_is_warned(of_rank: dict[str, str]) -> None:
+    (warning,) = helpers.plan({**PYTORCH, **of_rank}).warnings
+    assert "WORLD_SIZE=3" in warning
+    assert "rank" in warning

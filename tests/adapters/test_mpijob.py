@@ -110,3 +110,27 @@ def test_worker_is_refused(env: dict[str, str], words: list[str]) -> None:
 def test_a_file_that_is_no_text_is_refused() -> None:
     with pytest.raises(ConfigError, match=FILE):
         helpers.plan({"K_MPI_JOB_ROLE": "launcher"}, files={FILE: ValueError("not UTF-8")})
+
+
+# On the host's network, where HOSTNAME is the machine's
+
+MACHINES = {"/etc/hosts": "# Kubernetes-managed hosts file (host network).\n10.0.0.7 x-worker-0\n"}
+ON_HOST = {"K_MPI_JOB_ROLE": "worker", "HOSTNAME": "x-worker-0", **TOLD, "RANKLAUNCH_NODE": "1"}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"RANKLAUNCH_MASTER_ADDR": "pi-launcher.pi"},
+        {"RANKLAUNCH_HOSTS": "pi-launcher.pi.ns.svc,pi-worker-0.pi.ns.svc,c"},
+        {"RANKLAUNCH_MASTER_ADDR": "10.0.0.1", "RANKLAUNCH_JOB_NAME": "pi"},
+    ],
+)
+def test_a_workers_job_is_its_launchers(told: dict[str, str]) -> None:
+    job = helpers.plan({**ON_HOST, **told}, files=MACHINES).job
+    assert (job.name, job.node_index) == (launcher().job.name, 1)
+
+
+def test_a_worker_that_does_not_know_its_job_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"HOSTNAME=x-worker-0.*RANKLAUNCH_JOB_NAME"):
+        helpers.plan({**ON_HOST, "RANKLAUNCH_MASTER_ADDR": "10.0.0.1"}, files=MACHINES)

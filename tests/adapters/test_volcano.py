@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
 import helpers
 import pytest
 
@@ -11,6 +14,7 @@ from ranklaunch.plan import Plan
 
 WORKERS = {"VC_WORKER_HOSTS": "j-worker-0.j,j-worker-1.j", "VC_WORKER_NUM": "2"}
 MASTER = {"VC_MASTER_HOSTS": "j-master-0.j", "VC_MASTER_NUM": "1"}
+PS = {"VC_PS_HOSTS": "j-ps-0.j", "VC_PS_NUM": "1"}
 PYTORCH = {"MASTER_ADDR": "j-master-0.j", "MASTER_PORT": "23456", "WORLD_SIZE": "3"}
 FILE = "/etc/volcano/worker.host"
 
@@ -95,9 +99,142 @@ def test_a_broken_host_file_is_refused() -> None:
     assert FILE in refused({FILE: "a;b\n"}, VC_TASK_INDEX="0")
 
 
-# Parameter servers
+# Tasks that plugins call otherwise
 
-PS = {"VC_PS_HOSTS": "j-ps-0.j", "VC_PS_NUM": "1"}
+TRAINERS = {"VC_TRAINER_HOSTS": "j-trainer-0.j,j-trainer-1.j", "VC_TRAINER_NUM": "2"}
+OF_MPI = {
+    "VC_MPIMASTER_HOSTS": "j-mpimaster-0.j", "VC_MPIMASTER_NUM": "1",
+    "VC_MPIWORKER_HOSTS": "j-mpiworker-0.j,j-mpiworker-1.j", "VC_MPIWORKER_NUM": "2",
+}  # fmt: skip
+MPI_HOST = {"MPI_HOST": "j-mpiworker-0.j,j-mpiworker-1.j"}
+
+
+def everywhere(lists: dict[str, str], pods: list[dict[str, str]], method: str = "spawn") -> list[str]:
+    """The hosts of the job that every pod is in, which all of them must see alike; the pods are in the job's order."""
+    jobs = [plan(method=method, **{**lists, "RANKLAUNCH_SLOTS": "2", **pod}).job for pod in pods]
+    assert [job.node_index for job in jobs] == list(range(len(pods)))
+    (nodes,) = {job.nodes for job in jobs}
+    return [node.host for node in nodes]
+
+
+def pods_of(task: str, count: int) -> list[dict[str, str]]:
+    return [{"HOSTNAME": f"j-{task}-{i}", "VC_TASK_INDEX": str(i)} for i in range(count)]
+
+
+def ranked(pods: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [{**pod, **PYTORCH, "RANK": str(i)} for i, pod in enumerate(pods)]
+
+
+def on_host_network(pods: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [{**pod, "HOSTNAME": f"gpu-{i}"} for i, pod in enumerate(pods)]
+
+
+@pytest.mark.parametrize("others", [{}, {"VC_TENSORBOARD_HOSTS": "j-tensorboard-0.j", "VC_TENSORBOARD_NUM": "1"}])
+@pytest.mark.parametrize("place", [list, on_host_network])
+@pytest.mark.parametrize(("lists", "workers"), [(TRAINERS, "trainer"), (WORKERS, "worker")])
+def test_workers_of_any_name(
+    others: dict[str, str], place: Callable[[list[dict[str, str]]], list[dict[str, str]]], lists: dict[str, str], workers: str
+) -> None:
+    pods = ranked(place([*pods_of("master", 1), *pods_of(workers, 2)]))
+    assert everywhere({**MASTER, **lists, **others}, pods) == ["j-master-0.j", f"j-{workers}-0.j", f"j-{workers}-1.j"]
+
+
+def test_a_task_that_the_plugin_does_not_count_is_a_job_of_its_own() -> None:
+    evaluators = {"VC_EVAL_HOSTS": "j-eval-0.j,j-eval-1.j"}
+    pods = [{**pod, **PYTORCH} for pod in pods_of("eval", 2)]  # it has no RANK
+    assert everywhere({**MASTER, **TRAINERS, **evaluators}, pods) == ["j-eval-0.j", "j-eval-1.j"]
+
+
+@pytest.mark.parametrize("method", ["mpirun", "horovod", "mpi"])
+def test_a_master_of_mpi_of_any_name(method: str) -> None:
+    master, *workers = [*pods_of("mpimaster", 1), *pods_of("mpiworker", 2)]
+    hosts = everywhere(OF_MPI, [{**master, **MPI_HOST}, *workers], method)
+    assert hosts == ["j-mpimaster-0.j", "j-mpiworker-0.j", "j-mpiworker-1.j"]
+
+
+def test_other_methods_know_no_master_of_mpi() -> None:
+    assert everywhere(OF_MPI, [{**pods_of("mpimaster", 1)[0], **MPI_HOST}]) == ["j-mpimaster-0.j"]
+    assert everywhere(OF_MPI, pods_of("mpiworker", 2)) == ["j-mpiworker-0.j", "j-mpiworker-1.j"]
+
+
+def test_workers_beside_another_task_start_ranks_of_their_own() -> None:
+    others = {"VC_TENSORBOARD_HOSTS": "j-tensorboard-0.j", "VC_TENSORBOARD_NUM": "1"}
+    assert everywhere({**WORKERS, **others}, pods_of("worker", 2), "mpirun") == ["j-worker-0.j", "j-worker-1.j"]
+
+
+def test_workers_that_cannot_tell_their_master_are_refused() -> None:
+    env = {**OF_MPI, "VC_X_HOSTS": "j-x-0.j", **pods_of("mpiworker", 1)[0]}
+    with pytest.raises(ConfigError, match=r"method mpirun, tasks mpimaster, mpiworker, x: .*RANKLAUNCH_HOSTS"):
+        plan(method="mpirun", **env)
+    told = {"RANKLAUNCH_HOSTS": "j-mpimaster-0.j,j-mpiworker-0.j,j-mpiworker-1.j", "RANKLAUNCH_NODE": "1"}
+    assert plan(method="mpirun", **env, **told).job.node_index == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "task"), [('{"task": {"type": "ps", "index": 0}}', "ps"), ('{"task": {"type": "worker", "index": 0}}', "worker")]
+)
+def test_a_task_by_plugin_tensorflow_on_the_hosts_network(config: str, task: str) -> None:
+    assert plan(method="tensorflow", **WORKERS, **PS, TF_CONFIG=config, HOSTNAME="cpu-7", VC_TASK_INDEX="0").job.node.task == task
+
+
+@pytest.mark.parametrize("more", [{}, {"TF_CONFIG": "broken"}, {"TF_CONFIG": '{"task": {"type": "chief"}}'}, {"TF_CONFIG": "[]"}])
+@pytest.mark.parametrize("others", [MASTER, PS])
+def test_a_task_is_never_guessed(more: dict[str, str], others: dict[str, str]) -> None:
+    message = refused(**WORKERS, **others, **more, HOSTNAME="gpu-7", VC_TASK_INDEX="0")
+    assert all(word in message for word in ("HOSTNAME=gpu-7", "worker", "RANKLAUNCH_TASK")), message
+    assert job(**WORKERS, **MASTER, **more, HOSTNAME="gpu-7", VC_TASK_INDEX="0", RANKLAUNCH_TASK="worker").node_index == 1
+
+
+# The Ascend Operator's rank table
+
+TABLE = json.dumps(
+    {
+        "status": "completed", "version": "1.0", "server_count": "2",
+        "server_list": [
+            {
+                "server_id": f"10.0.0.{i + 1}", "container_ip": f"172.16.0.{i + 1}",
+                "device": [{"device_id": str(d), "device_ip": f"29.0.{i}.{d}", "rank_id": str(2 * i + d)} for d in (0, 1)],
+            }
+            for i in (0, 1)
+        ],
+    }
+)  # fmt: skip
+# The operator has found the pods in another order than that of their names.
+ENTRY = {0: 1, 1: 0}
+
+
+def with_table(index: int, *names: str, **more: str) -> Plan:
+    """On node `index`, which knows its addresses by the variables called names, or by its hosts file."""
+    address = {"POD_IP": f"172.16.0.{ENTRY[index] + 1}", "XDL_IP": f"10.0.0.{ENTRY[index] + 1}"}
+    own = f"j-worker-{index}"
+    files = {"/user/serverid/devindex/config/hccl.json": TABLE}
+    if "/etc/hosts" in names:
+        files["/etc/hosts"] = f"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n{address['POD_IP']}\t{own}.j.ns.svc\t{own}\n"
+    told = {name: address[name] for name in names if name in address}
+    return plan(files, "ranktable", **WORKERS, **told, HOSTNAME=own, VC_TASK_INDEX=str(index), RANKLAUNCH_SLOTS="2", **more)
+
+
+@pytest.mark.parametrize("names", [("POD_IP",), ("XDL_IP",), ("POD_IP", "XDL_IP"), ("/etc/hosts",)])
+def test_ranks_follow_the_operators_order(names: tuple[str, ...]) -> None:
+    plans = [with_table(index, *names) for index in (0, 1)]
+    assert [[process.rank for process in found.processes] for found in plans] == [[2, 3], [0, 1]]
+    assert [found.job.node_index for found in plans] == [1, 0]
+    assert plans[0].job.nodes == plans[1].job.nodes
+    assert plans[0].muster
+    assert plans[1].muster
+    assert plans[0].muster.facts == plans[1].muster.facts
+    # The nodes meet where their names say, before anybody knows the table of the others.
+    assert [found.muster.node for found in plans if found.muster] == [0, 1]
+
+
+def test_a_place_in_the_operators_order_is_never_guessed() -> None:
+    with pytest.raises(ConfigError, match=r"POD_IP.*status\.podIP"):
+        with_table(0)
+    with pytest.raises(ConfigError, match="disagree"):
+        with_table(0, "POD_IP", RANKLAUNCH_NODE="0")
+
+
+# Parameter servers
 
 
 @pytest.mark.parametrize(

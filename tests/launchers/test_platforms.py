@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 
@@ -44,6 +45,36 @@ def test_volcano_by_its_files_alone(pods: MakePods) -> None:
     job.launch([SPAWN, SPAWN], "sh", "-c", PLACE)
     job.end(0)
     assert job.places() == spawned("j-worker-0.j:29500")
+
+
+def test_volcano_with_a_rank_table_in_the_operators_own_order(pods: MakePods) -> None:
+    job = pods("j-worker-0.j", "j-worker-1.j")
+    servers = [
+        {
+            "server_id": host.address, "container_ip": host.address,
+            "device": [{"device_id": str(d), "device_ip": f"29.0.{i}.{d}", "rank_id": str(2 * i + d)} for d in (0, 1)],
+        }
+        for i, host in enumerate(reversed(job.hosts))
+    ]  # fmt: skip
+    lists = {"VC_WORKER_HOSTS": ",".join(job.names), "VC_WORKER_NUM": "2", "RANKLAUNCH_SLOTS": "2"}
+    table = json.dumps({"status": "completed", "version": "1.0", "server_count": "2", "server_list": servers})
+    for node in (0, 1):
+        job.has_file(node, "user/serverid/devindex/config/hccl.json", table)
+    where = 'echo "place $RANK_ID of $RANK_SIZE on $(cat /proc/sys/kernel/hostname)"'
+    job.launch([{**lists, "VC_TASK_INDEX": str(i)} for i in (0, 1)], "sh", "-c", where)
+    job.end(0)
+    assert job.places() == ["0 of 4 on h1", "1 of 4 on h1", "2 of 4 on h0", "3 of 4 on h0"]
+
+
+def test_pytorchjob(pods: MakePods) -> None:
+    job = pods("x-master-0", "x-worker-0")
+    program = job.folder / "train.py"
+    program.write_text(SUM)
+    master = {"PET_MASTER_ADDR": "x-master-0", "MASTER_ADDR": "x-master-0", "PET_MASTER_PORT": "23456", "MASTER_PORT": "23456"}
+    counts = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "WORLD_SIZE": "2"}
+    job.launch([{**master, **counts, "PET_NODE_RANK": str(i), "RANK": str(i)} for i in (0, 1)], program)
+    job.end(0)
+    assert job.places() == [f"{rank} sum 2 at x-master-0 23456" for rank in (0, 1)]
 
 
 def test_jobset(pods: MakePods) -> None:

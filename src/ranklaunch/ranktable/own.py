@@ -8,12 +8,14 @@ from ranklaunch.values import Value
 
 
 class Container(Value):
-    """What the platform says of this container. addresses: its own and its host's, in that order; node: its index in the job."""
+    """What the platform says of this container. addresses: its own and its host's, in that order; node: its index in the job.
+    in_order: the platform's tables have the nodes in the job's order, so that the index is a place in them."""
 
     pod_name: str
     addresses: tuple[str, ...]
     node: int
     slots: int
+    in_order: bool = True
 
 
 def find(table: RankTable, me: Container) -> int:
@@ -26,12 +28,12 @@ def find(table: RankTable, me: Container) -> int:
         f"pod name {me.pod_name}": [i for i, s in enumerate(table.servers) if s.pod_name and s.pod_name == me.pod_name],
         f"container address {told}": [i for i, s in enumerate(table.servers) if s.container_ip and s.container_ip in me.addresses],
         f"host address {told}": _hosts(table, me),
-        f"node index {me.node}": [me.node] if me.node < len(table.servers) and not _several_groups(table) else [],
+        f"node index {me.node}": [me.node] if me.node < len(table.servers) and _counts_nodes(table, me) else [],
     }
     answers = {way: found[0] for way, found in ways.items() if len(found) == 1}
     if not answers:
         who = f"pod name {me.pod_name or 'unknown'}, addresses {', '.join(me.addresses) or 'unknown'}, node {me.node}"
-        msg = f"this container ({who}) is none of the table's {len(table.servers)}"
+        msg = f"this container ({who}) is none of the table's {len(table.servers)}{_remedy(table, me)}"
         raise ConfigError(msg)
     if len(set(answers.values())) > 1 and len(table.servers) > 1:
         found = "; ".join(f"{way} is entry {i}" for way, i in answers.items())
@@ -43,6 +45,20 @@ def find(table: RankTable, me: Container) -> int:
 def _hosts(table: RankTable, me: Container) -> list[int]:
     """Several pods on one host share its address, which then says nothing."""
     return [i for i, s in enumerate(table.servers) if s.server_id in me.addresses or (s.host_ip and s.host_ip in me.addresses)]
+
+
+def _counts_nodes(table: RankTable, me: Container) -> bool:
+    return not _several_groups(table) and (me.in_order or len(table.servers) == 1 or not _has_addresses(table))
+
+
+def _has_addresses(table: RankTable) -> bool:
+    return any(server.container_ip for server in table.servers)
+
+
+def _remedy(table: RankTable, me: Container) -> str:
+    if me.in_order or not _has_addresses(table):
+        return ""
+    return ", whose order is not that of the nodes: set POD_IP by a fieldRef to status.podIP"
 
 
 def _several_groups(table: RankTable) -> bool:
