@@ -230,6 +230,8 @@ def _acjob(job: Object) -> Iterator[str]:
         yield "acjob: leader"
     if spec.get("runPolicy", {}).get("backoffLimit", -1) < 0:
         yield "acjob: restarts without end"
+    if "schedulingPolicy" in spec.get("runPolicy", {}) and not spec["runPolicy"]["schedulingPolicy"].get("queue"):
+        yield "acjob: schedulingPolicy without queue"
     for name, role in spec["replicaSpecs"].items():
         if role.get("restartPolicy") not in ("Never", "OnFailure", "Always", "ExitCode"):
             yield f"acjob {name}: restartPolicy {role.get('restartPolicy')}"

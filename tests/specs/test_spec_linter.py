@@ -131,6 +131,7 @@ MUTATIONS: dict[str, tuple[str, Callable[[Object], object]]] = {
     "acjob: successPolicy": AC(lambda spec: spec.update(successPolicy="Any")),
     "acjob: leader": AC(lambda spec: spec["replicaSpecs"]["Master"].update(replicas=2)),
     "acjob: restarts without end": AC(lambda spec: spec["runPolicy"].pop("backoffLimit")),
+    "acjob: schedulingPolicy without queue": AC(lambda spec: spec["runPolicy"]["schedulingPolicy"].pop("queue")),
     "acjob Worker: restartPolicy": AC(lambda spec: spec["replicaSpecs"]["Worker"].update(restartPolicy="Sometimes")),
 }
 

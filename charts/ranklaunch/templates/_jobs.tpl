@@ -94,7 +94,8 @@ replicatedJobs:
 {{- define "ranklaunch.schedulingPolicy" -}}
 {{- with .Values.scheduling -}}
 minAvailable: {{ int64 (.minAvailable | default (add $.Values.nodes (include "ranklaunch.launchersAlone" $))) }}
-{{- with .queue }}
+{{- /* The Ascend Operator takes none without a queue. */}}
+{{- with .queue | default (ternary "default" "" (eq $.Values.engine "acjob")) }}
 queue: {{ . | quote }}
 {{- end }}
 {{- with .priorityClass }}

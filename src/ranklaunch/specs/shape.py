@@ -14,6 +14,7 @@ Shape = dict[str, Any]
 COMMAND = ["ranklaunch", "run", "--"]
 CONTAINERS = {"acjob": "ascend", "trainjob": "node"}
 SECONDS_OF_HOUR = 3600
+ASCEND_QUEUE = "default"  # the Ascend Operator takes no schedulingPolicy without one
 STOPPED = 143  # with which ranklaunch ends when it is told to, on all nodes
 
 
@@ -162,7 +163,8 @@ def _task(spec: JobSpec, name: str, replicas: int, least: int) -> Shape:
 
 def _policy(spec: JobSpec) -> Shape:
     scheduling = spec.scheduling
-    queue = {"queue": scheduling.queue} if scheduling.queue else {}
+    named = scheduling.queue or (ASCEND_QUEUE if spec.engine == "acjob" else "")
+    queue = {"queue": named} if named else {}
     priority = {"priorityClass": scheduling.priority_class} if scheduling.priority_class else {}
     return {"minAvailable": scheduling.min_available or spec.nodes + common.launchers_alone(spec), **queue, **priority}
 
