@@ -163,8 +163,9 @@ def starts_anew(kind: str, objects: list[Object], code: int, evicted: bool = Fal
         fitting = (each for each in spec["policies"] if each.get("exitCode") == code or each.get("event") == event)
         return bool(next(fitting)["action"] == "RestartJob" and spec["maxRetry"] > 1)
     if kind == "acjob":
-        by_code = {role["restartPolicy"] for role in spec["replicaSpecs"].values()} == {"ExitCode"}
-        return bool(by_code and code >= 128 and spec["runPolicy"]["backoffLimit"])
+        by_code = {role["restartPolicy"] for role in spec["replicaSpecs"].values()} == {"ExitCode"} and code >= 128
+        whatever_the_code = int(objects[-1]["metadata"]["labels"].get("fault-retry-times", 0)) > 0
+        return bool((by_code or whatever_the_code) and spec["runPolicy"]["backoffLimit"])
     if kind == "mpijob":
         return bool(spec["runPolicy"]["backoffLimit"])
     if kind == "job":

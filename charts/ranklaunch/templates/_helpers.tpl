@@ -68,14 +68,10 @@ annotations:
 {{- if and .Values.restart.maxRestarts (not (regexMatch "\\b143\\b" (include "ranklaunch.noRetryCodes" .))) }}143{{ end -}}
 {{- end -}}
 
+{{/* Without fault-retry-times, which retries whatever the exit code is. */}}
 {{- define "ranklaunch.acjobLabels" -}}
 framework: pytorch
-{{- if include "ranklaunch.afterEviction" . }}
-fault-scheduling: force
-fault-retry-times: {{ int64 .Values.restart.maxRestarts | quote }}
-{{- else }}
-fault-scheduling: "off"
-{{- end }}
+fault-scheduling: {{ ternary "force" "off" (eq (include "ranklaunch.afterEviction" .) "true") | quote }}
 {{- end -}}
 
 {{- define "ranklaunch.device" -}}

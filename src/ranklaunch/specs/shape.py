@@ -182,11 +182,10 @@ def _mpijob(spec: JobSpec) -> Shape:
 
 
 def _acjob(spec: JobSpec) -> Shape:
+    """Without the label fault-retry-times, which retries whatever the exit code is."""
     found = _objects(spec)
-    retries = {"fault-retry-times": str(spec.restart.max_restarts)} if spec.restart.max_restarts else {}
     faults = {"fault-scheduling": "force" if spec.restart.after_eviction else "off"}
-    again = retries if spec.restart.after_eviction else {}
-    found["object_labels"] = {**found["object_labels"], "framework": "pytorch", **faults, **again}
+    found["object_labels"] = {**found["object_labels"], "framework": "pytorch", **faults}
     return {
         **found,
         "scheduler": spec.scheduling.scheduler_name or "volcano",
