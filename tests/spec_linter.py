@@ -173,6 +173,8 @@ def _runtime(runtime: Object) -> Iterator[str]:
             continue
         if job.get("replicas", 1) != 1:
             yield "runtime: replicas of the trainer's job"
+        if "volcano" in runtime["spec"].get("podGroupPolicy", {}) and not job["template"]["spec"]["template"]["spec"].get("schedulerName"):
+            yield "runtime: a gang of Volcano that another scheduler places"
         if "node" not in {container["name"] for container in job["template"]["spec"]["template"]["spec"]["containers"]}:
             yield "runtime: no container node"
         return

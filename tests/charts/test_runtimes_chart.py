@@ -96,6 +96,16 @@ def environment(runtime: Object) -> dict[str, str]:
 
 
 @every_case
+def test_volcano_places_its_gang(values: Path) -> None:
+    """Trainer makes the PodGroup alone: another scheduler would not look at it."""
+    queue = load(values).get("scheduling", {}).get("volcanoQueue")
+    for runtime in parse(rendered("4", values, RUNTIMES)):
+        (pod,) = pod_templates(runtime)
+        assert pod["spec"].get("schedulerName") == ("volcano" if queue else None)
+        assert ("podGroupPolicy" in runtime["spec"]) == bool(queue)
+
+
+@every_case
 def test_pods_fit_kubernetes(values: Path) -> None:
     assert [misfit for each in parse(rendered("4", values, RUNTIMES)) for misfit in misfits_of_core(each)] == []
 

@@ -112,6 +112,7 @@ MUTATIONS: dict[str, tuple[str, Callable[[Object], object]]] = {
     "runtime: no container node": RUNTIME_JOB(
         lambda job: job["template"]["spec"]["template"]["spec"]["containers"][0].update(name="trainer")
     ),
+    "runtime: a gang of Volcano": RUNTIME_JOB(lambda job: job["template"]["spec"]["template"]["spec"].pop("schedulerName")),
     "runtime: no job of the step": RUNTIME_JOB(lambda job: job["template"].pop("metadata")),
     "TrainJob: name": at("trainjob_gpu", "metadata")(lambda metadata: metadata.update(name="1demo")),
     "TrainJob: reserved": at("trainjob_gpu", "spec", "trainer", "env")(lambda env: env.append({"name": "PET_NNODES", "value": "2"})),

@@ -92,7 +92,9 @@ class RankTable:
 
 @dataclass(frozen=True)
 class Scheduling:
-    scheduler_name: str = text("", "scheduler; empty: volcano for volcano and acjob, else the cluster's own", pattern=keys.LABEL)
+    scheduler_name: str = text(
+        "", "scheduler; empty: volcano for volcano, acjob, and trainjob with a queue, else the cluster's own", pattern=keys.LABEL
+    )
     queue: str = text(
         "", "queue of the engine's scheduler (volcano, acjob, mpijob, trainjob); empty: its own, for acjob default", pattern=keys.LABEL
     )

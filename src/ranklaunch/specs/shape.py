@@ -51,7 +51,7 @@ def _fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     """Of the pod's spec, where they are given."""
     scheduling = spec.scheduling
     yield "subdomain", spec.name if spec.engine == "job" else ""
-    yield "schedulerName", scheduling.scheduler_name or ("volcano" if spec.engine == "acjob" else "")
+    yield "schedulerName", scheduling.scheduler_name or ("volcano" if _of_volcano(spec) else "")
     yield "priorityClassName", scheduling.priority_class
     yield "serviceAccountName", spec.service_account_name
     yield "imagePullSecrets", [{"name": name} for name in spec.image.pull_secrets]
@@ -61,6 +61,11 @@ def _fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     yield "nodeSelector", _sorted(scheduling.node_selector)
     yield "tolerations", list(scheduling.tolerations)
     yield "affinity", common.affinity(spec)
+
+
+def _of_volcano(spec: JobSpec) -> bool:
+    """Whether its scheduler is to place the pods, which the engine does not say to them: Kubeflow Trainer makes a PodGroup alone."""
+    return spec.engine == "acjob" or (spec.engine == "trainjob" and bool(spec.scheduling.queue))
 
 
 def _sorted(names: Mapping[str, str]) -> dict[str, str]:
