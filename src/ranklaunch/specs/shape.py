@@ -112,25 +112,25 @@ def _rules_of_pods(spec: JobSpec) -> list[Shape]:
     container = CONTAINERS.get(spec.engine, "train")
     by_code = [
         {"action": "FailJob", "onExitCodes": {"containerName": container, "operator": "In", "values": codes}}
-        for codes in (sorted(spec.restart.no_retry_exit_codes), _evicted_codes(spec))
+        for codes in (sorted(spec.restart.no_retry_exit_codes), _stopped_codes(spec))
         if codes
     ]
     return [*by_code, {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
 
 
-def _evicted_codes(spec: JobSpec) -> list[int]:
-    """The pods of a job of which one is taken away all end as those that were told to stop, and only that one has the condition."""
-    return [STOPPED] if spec.restart.max_restarts and STOPPED not in spec.restart.no_retry_exit_codes else []
+def _stopped_codes(spec: JobSpec) -> list[int]:
+    """After which a job that may not outlive an eviction never starts anew: its pods all end as those that were told to stop, and only
+    that one has the condition which is taken away."""
+    outlives = spec.restart.after_eviction or not spec.restart.max_restarts
+    return [] if outlives or STOPPED in spec.restart.no_retry_exit_codes else [STOPPED]
 
 
 def _rules_of_jobs(spec: JobSpec) -> list[Shape]:
     """What becomes of a JobSet whose Job has failed, by its reason and message: the first rule that fits. Where none does, it is started
-    anew."""
+    anew, and that is counted: after 143 without the condition too, with which a program can end by itself for ever."""
     evicted = {
         "name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"],
-        "onJobFailureMessagePatterns": [
-            *(f"failed with exit code {code} " for code in _evicted_codes(spec)), "has condition DisruptionTarget ",
-        ],
+        "onJobFailureMessagePatterns": ["has condition DisruptionTarget "],
     }  # fmt: skip
     never = {"name": "neverAgain", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}
     return [*([evicted] if spec.restart.after_eviction else []), never]
@@ -156,7 +156,7 @@ def _volcano(spec: JobSpec) -> Shape:
         "min_available": least or spec.nodes + spec.tf.ps,
         "on_failure": again,
         "on_eviction": "RestartJob" if spec.restart.after_eviction else "TerminateJob",
-        "exit_codes": [*sorted(spec.restart.no_retry_exit_codes), *([] if spec.restart.after_eviction else _evicted_codes(spec))],
+        "exit_codes": [*sorted(spec.restart.no_retry_exit_codes), *_stopped_codes(spec)],
         "tasks": [*ps, _task(spec, "worker", spec.nodes, least or spec.nodes)],
     }
 
