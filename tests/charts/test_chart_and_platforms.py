@@ -10,7 +10,7 @@ import engine_pods
 import helpers
 import pytest
 from chart_schemas import pod_templates
-from chart_tools import CASES, Object, case, case_id, load, of_kind, parse, rendered, rendered_with
+from chart_tools import CASES, RUNTIME_CASES, RUNTIMES, Object, case, case_id, load, of_kind, parse, rendered, rendered_with
 from engine_pods import Asked
 
 from ranklaunch.errors import ConfigError, MissingProgramError
@@ -102,3 +102,12 @@ def test_ranklaunch_reads_the_job_of_the_values(values: Path, tmp_path: Path) ->
         assert job["node_index"] == index
         assert job["world_size"] == found["nodes"] * job_asked.slots
         assert job["accelerator"] == found.get("device", {}).get("kind", "gpu")
+
+
+def test_a_runtime_says_itself_how_long_its_pods_have_to_end() -> None:
+    """A TrainJob's variables come over those of its runtime, whose pod's period is the one that holds."""
+    (values,) = [path for path in RUNTIME_CASES if case_id(path) == "gpu"]
+    (pod,) = pod_templates(parse(rendered("4", values, RUNTIMES, "--set", "lifecycle.gracePeriodSeconds=900"))[0])
+    (job,) = [each for each in parse(rendered("4", case(WITH_RUNTIME))) if each["kind"] == "TrainJob"]
+    told = {each["name"]: each.get("value") for each in [*pod["spec"]["containers"][0]["env"], *job["spec"]["trainer"]["env"]]}
+    assert (pod["spec"]["terminationGracePeriodSeconds"], told["RANKLAUNCH_GRACE_S"]) == (900, "895")

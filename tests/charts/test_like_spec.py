@@ -44,6 +44,7 @@ VARIATIONS: list[tuple[str, Object]] = [
     ("job-plain-cpu", {"resources": {"cpu": "1"}, "name": "other"}),
     ("job-plain-cpu", {"labels": {"a": "1", "b": ""}, "annotations": {"c": "true\n"}}),
     ("trainjob-torchrun-gpu", {"scheduling": {"queue": "research"}, "lifecycle": {"deadlineSeconds": 60}}),
+    ("trainjob-auto-gpu", {"env": {"RANKLAUNCH_GRACE_S": "900"}}),
     ("trainjob-auto-gpu", {"mode": "spawn", "scheduling": {"kueueQueue": "research"}}),
     ("mpijob-mpi-gpu", {"nodes": 1, "scheduling": {"queue": "research", "priorityClass": "high", "kueueQueue": "a"}}),
     ("mpijob-mpi-gpu", {"nodes": 1, "mpi": {"launcherAsWorker": True}, "network": {"hostNetwork": True}}),

@@ -99,7 +99,9 @@
 {{- end }}
 {{- end }}
 {{- with $env.RANKLAUNCH_GRACE_S }}
-{{- if or (not (regexMatch "^[0-9]+([.][0-9]*)?$" .)) (ge (float64 .) (float64 $.Values.lifecycle.gracePeriodSeconds)) }}
+{{- if $.Values.trainer.runtime }}
+{{- /* Whose pod has a period of its own. */}}
+{{- else if or (not (regexMatch "^[0-9]+([.][0-9]*)?$" .)) (ge (float64 .) (float64 $.Values.lifecycle.gracePeriodSeconds)) }}
 - {{ printf "env.RANKLAUNCH_GRACE_S: %s: expected seconds below lifecycle.gracePeriodSeconds, after which the pod is killed" . | toJson }}
 {{- end }}
 {{- end }}
@@ -309,5 +311,8 @@ serviceAccountName: {{ not (empty .serviceAccountName) }}
 image.pullPolicy: {{ ne .image.pullPolicy "IfNotPresent" }}
 image.pullSecrets: {{ not (empty .image.pullSecrets) }}
 lifecycle.ttlSeconds: {{ ne (int .lifecycle.ttlSeconds) 86400 }}
+lifecycle.gracePeriodSeconds: {{ ne (int .lifecycle.gracePeriodSeconds) 60 }}
+network.rdma.resource: {{ not (empty .network.rdma.resource) }}
+network.rdma.count: {{ ne (int .network.rdma.count) 1 }}
 {{- end -}}
 {{- end -}}

@@ -101,7 +101,7 @@ def _environment(spec: JobSpec) -> Iterator[str]:
     for name in sorted(set(spec.env) & set(DERIVED) & made):
         yield f"env.{name}: made from {DERIVED[name]}; set that"
     grace = spec.env.get("RANKLAUNCH_GRACE_S")
-    if grace is not None:
+    if grace is not None and not spec.trainer.runtime:  # whose pod has a period of its own
         yield from _grace(grace, spec.lifecycle.grace_period_seconds)
 
 
@@ -276,8 +276,8 @@ def _trainjob(spec: JobSpec) -> Iterator[str]:
 def _of_pod(spec: JobSpec) -> Iterator[str]:
     """Values given that are about the pod of a runtime, which is not made here then."""
     starts = (
-        "envFrom", "workingDir", "volumes", "volumeMounts", "shm.", "network.hostNetwork", "scheduling.", "restart.", "security.",
-        "serviceAccountName", "image.pull", "lifecycle.ttlSeconds",
+        "envFrom", "workingDir", "volumes", "volumeMounts", "shm.", "network.hostNetwork", "network.rdma.", "scheduling.", "restart.",
+        "security.", "serviceAccountName", "image.pull", "lifecycle.ttlSeconds", "lifecycle.gracePeriodSeconds",
     )  # fmt: skip
     for path, value, key in _given(spec):
         if path.startswith(starts) and path != "scheduling.kueueQueue" and value != key.default:
