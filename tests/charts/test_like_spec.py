@@ -51,6 +51,7 @@ VARIATIONS: list[tuple[str, Object]] = [
     ("mpijob-mpi-gpu", {"device": {"kind": "cpu"}, "devicesPerNode": 0, "mode": "horovod"}),
     ("acjob-msrun-npu", {"nodes": 1, "restart": {"onEviction": "restart"}, "lifecycle": {"ttlSeconds": 0, "deadlineSeconds": 60}}),
     ("acjob-ranktable-npu", {"rankTable": {"configMapName": "rings-config-demo"}, "scheduling": {"minAvailable": 1}}),
+    ("job-plain-cpu", {"labels": {"framework": "jax"}}),
     ("acjob-msrun-npu", {"network": {"masterPort": 3333, "musterPort": 4444}}),
     ("acjob-msrun-npu", {"rankTable": {"source": "none", "label": ""}}),
 ]

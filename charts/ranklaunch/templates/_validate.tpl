@@ -246,7 +246,8 @@
 {{- $own := "^(app[.]kubernetes[.]io|kueue[.]x-k8s[.]io|batch[.]kubernetes[.]io)/|^ring-controller[.]" -}}
 {{- range $place := list "labels" "annotations" }}
 {{- range $name, $value := get $.Values $place }}
-{{- if regexMatch $own $name }}
+{{- $read := and (eq $place "labels") (eq $.Values.engine "acjob") (has $name (list "framework" "fault-scheduling" "fault-retry-times")) }}
+{{- if or $read (regexMatch $own $name) }}
 - {{ printf "%s.%s: the engine's or ranklaunch's own" $place $name | toJson }}
 {{- end }}
 {{- if and (eq $place "labels") (not (regexMatch (include "ranklaunch.labelPattern" $) $value)) }}

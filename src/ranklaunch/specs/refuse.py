@@ -45,6 +45,7 @@ SUFFIXES: Mapping[str, str] = {
     "acjob": "-worker-{last}",
 }
 RESERVED_BY_TRAINER = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
+OF_ASCEND_JOBS = ("framework", "fault-scheduling", "fault-retry-times")  # labels that the job's operator reads
 LABEL_VALUE = r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?"
 MOST_BYTES_OF_VARIABLE = 128 * 1024
 MOST_MODELARTS_VARIABLES, MOST_MODELARTS_NAME, MOST_MODELARTS_VALUE = 100, 8192, 4096
@@ -162,7 +163,8 @@ def _labels(spec: JobSpec) -> Iterator[str]:
                 yield f"{place}.{name}: expected a name such as team or example.com/team"
             if place == "labels" and not re.fullmatch(LABEL_VALUE, value):
                 yield f"labels.{name}={value!r}: expected at most 63 letters, digits, dashes, dots and underscores"
-            if name.startswith(("app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")):
+            read = place == "labels" and spec.engine == "acjob" and name in OF_ASCEND_JOBS
+            if read or name.startswith(("app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")):
                 yield f"{place}.{name}: the engine's or ranklaunch's own"
     for name, value in spec.scheduling.node_selector.items():
         if not re.fullmatch(keys.RESOURCE, name) or not re.fullmatch(LABEL_VALUE, value):
