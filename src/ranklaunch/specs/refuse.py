@@ -48,6 +48,7 @@ RESERVED_BY_TRAINER = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET
 OF_ASCEND_JOBS = ("framework", "fault-scheduling", "fault-retry-times")  # labels that the job's operator reads
 LABEL_VALUE = r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?"
 MOST_BYTES_OF_VARIABLE = 128 * 1024
+MOST_S_EARLY = 60  # that Slurm sends the signal of --signal before its time
 MOST_MODELARTS_VARIABLES, MOST_MODELARTS_NAME, MOST_MODELARTS_VALUE = 100, 8192, 4096
 
 
@@ -341,10 +342,21 @@ def _slurm(spec: JobSpec) -> Iterator[str]:
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", spec.name):
         yield f"name={spec.name!r}: expected 1 to 128 letters, digits, dots, dashes and underscores"
     yield from _names_of_variables(spec)
+    yield from _time_limit(spec)
     if not re.fullmatch("[0-9]*", spec.resources.cpu):
         yield f"resources.cpu={spec.resources.cpu!r}: expected an integer with slurm"
     if re.search(r"[\"'\\\s]", spec.working_dir):
         yield f"workingDir={spec.working_dir!r}: expected a path without quotes, backslashes and spaces"
+
+
+def _time_limit(spec: JobSpec) -> Iterator[str]:
+    deadline, grace = spec.lifecycle.deadline_seconds, spec.lifecycle.grace_period_seconds
+    path = f"lifecycle.deadlineSeconds={deadline}"
+    if deadline and spec.restart.max_restarts:
+        yield f"{path}: the script would start a job anew that is ended by it; leave it or restart.maxRestarts out"
+    if 0 < deadline <= grace + MOST_S_EARLY:
+        how = f"{MOST_S_EARLY} seconds and lifecycle.gracePeriodSeconds={grace} before it"
+        yield f"{path}: expected more than {grace + MOST_S_EARLY}, for Slurm sends SIGTERM up to {how}"
 
 
 OF_ENGINE = {
