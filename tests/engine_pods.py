@@ -10,7 +10,8 @@ Object = dict[str, Any]
 
 
 class Asked(NamedTuple):
-    """master: the address of an AscendJob's leader. torch: the runtime of a TrainJob has mlPolicy torch."""
+    """master: the address of an AscendJob's leader. torch: the runtime of a TrainJob has mlPolicy torch. restarts: how often the engine has
+    started the whole job anew."""
 
     engine: str
     name: str
@@ -20,6 +21,7 @@ class Asked(NamedTuple):
     ps: int = 0
     master: str = "10.9.9.9"
     torch: bool = False
+    restarts: int = 0
 
     @property
     def pods(self) -> int:
@@ -57,6 +59,29 @@ def known_as(asked: Asked, index: int) -> str:
     """By the pods of its namespace; an AscendJob's are known to nobody."""
     name = host_name(asked, index)
     return name if asked.engine == "acjob" else f"{name}.{asked.name}"
+
+
+def environment(container: Object, asked: Asked, index: int) -> dict[str, str]:
+    """Of a pod's container, as kubelet makes it, with what the engine adds."""
+    written = {WRITTEN[asked.engine]: str(asked.restarts)} if asked.engine in WRITTEN else {}
+    return {**told(container, written), **added(asked, index)}
+
+
+def told(container: Object, written: Mapping[str, str]) -> dict[str, str]:
+    """What a container's own variables come out as. A label or an annotation that nobody has written is empty."""
+    return {
+        each["name"]: each["value"].replace("$$", "$") if "value" in each else written.get(each["valueFrom"]["fieldRef"]["fieldPath"], "")
+        for each in container["env"]
+    }
+
+
+# By the engine to its pods, as the downward API calls it: how often the whole job was started anew.
+WRITTEN = {
+    "volcano": "metadata.annotations['volcano.sh/job-retry-count']",
+    "jobset": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
+    "trainjob": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
+    "acjob": "metadata.labels['version']",
+}
 
 
 def added(asked: Asked, index: int) -> dict[str, str]:

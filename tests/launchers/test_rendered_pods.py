@@ -96,14 +96,9 @@ def started(make: MakePods, kind: str, objects: list[Object]) -> Pods:
         job.serve(len(job.hosts) - 1, 0, [port["containerPort"] for port in containers[0]["ports"]])
     assert all(container["command"] == ["ranklaunch", "run", "--"] for container in containers)
     assert len({tuple(container["args"]) for container in containers}) == 1
-    envs = [{**told(container), **engine_pods.added(job_asked, index)} for index, container in enumerate(containers)]
+    envs = [engine_pods.environment(container, job_asked, index) for index, container in enumerate(containers)]
     job.launch(envs, *containers[0]["args"])
     return job
-
-
-def told(container: Object) -> dict[str, str]:
-    """As kubelet makes it; a count that a fieldRef reads is 0 at the first start."""
-    return {each["name"]: each.get("value", "0") for each in container["env"]}
 
 
 @every_kind
