@@ -49,22 +49,24 @@ _OF_LATER = {
 _OF_FIRST = {"mpijob": "{name}-launcher", "acjob": "{name}-master-0"}
 
 
-def host_name(asked: Asked, index: int) -> str:
-    """Of a pod, in node order."""
+def host_name(asked: Asked, index: int, task: str = "worker") -> str:
+    """Of a pod, in node order. task: of Volcano, where a job has several."""
+    if task != "worker":
+        return f"{asked.name}-{task}-{index}"
     form = _OF_LATER[asked.engine] if index else _OF_FIRST.get(asked.engine, _OF_LATER[asked.engine])
     return form.format(name=asked.name, i=index, before=index - 1)
 
 
-def known_as(asked: Asked, index: int) -> str:
+def known_as(asked: Asked, index: int, task: str = "worker") -> str:
     """By the pods of its namespace; an AscendJob's are known to nobody."""
-    name = host_name(asked, index)
+    name = host_name(asked, index, task)
     return name if asked.engine == "acjob" else f"{name}.{asked.name}"
 
 
-def environment(container: Object, asked: Asked, index: int) -> dict[str, str]:
+def environment(container: Object, asked: Asked, index: int, task: str = "worker") -> dict[str, str]:
     """Of a pod's container, as kubelet makes it, with what the engine adds."""
     written = {WRITTEN[asked.engine]: str(asked.restarts)} if asked.engine in WRITTEN else {}
-    return {**told(container, written), **added(asked, index)}
+    return {**told(container, written), **added(asked, index, task)}
 
 
 def told(container: Object, written: Mapping[str, str]) -> dict[str, str]:
@@ -84,12 +86,12 @@ WRITTEN = {
 }
 
 
-def added(asked: Asked, index: int) -> dict[str, str]:
+def added(asked: Asked, index: int, task: str = "worker") -> dict[str, str]:
     """To the environment of a pod's container."""
     own = {
         "volcano": _volcano, "jobset": _indexed, "job": _indexed, "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
     }[asked.engine]  # fmt: skip
-    return {"HOSTNAME": host_name(asked, index), **own(asked, index)}
+    return {"HOSTNAME": host_name(asked, index, task), **own(asked, index)}
 
 
 def _volcano(asked: Asked, index: int) -> Mapping[str, str]:
