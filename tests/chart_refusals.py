@@ -95,6 +95,7 @@ BY_TEMPLATE = [
     set_to(0, "restart.maxRestarts")._replace(name="restart.onEviction"),
     set_to([2, 2], "restart.noRetryExitCodes"),
     Bad("restart.noRetryExitCodes", {"restart": {"maxRestarts": 1, "noRetryExitCodes": [137]}}, "acjob-msrun-npu"),
+    Bad("restart.onEviction", {"restart": {"maxRestarts": 1, "onEviction": "fail"}}, "acjob-msrun-npu"),
     set_to("ascend-operator", "rankTable.source"),
     set_to("ascend-operator", "rankTable.source", "trainjob-msrun-npu"),
     set_to("cce", "rankTable.source", "acjob-msrun-npu"),

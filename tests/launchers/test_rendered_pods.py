@@ -148,15 +148,22 @@ def test_pods_of_which_one_is_taken_away(pods: MakePods, tmp_path: Path) -> None
     assert job.end(143)["outcome"] == "stopped"
 
 
-@pytest.mark.parametrize("kind", ["volcano", "jobset", "trainjob"])
-@pytest.mark.parametrize("on_eviction", ["", "restart", "fail"])
+@pytest.mark.parametrize(
+    ("kind", "on_eviction"),
+    [
+        (kind, how)
+        for kind in ("volcano", "jobset", "trainjob", "acjob")
+        for how in ("", "restart", "fail")
+        if (kind, how) != ("acjob", "fail")
+    ],
+)
 def test_after_an_eviction(kind: str, on_eviction: str) -> None:
     """Whichever pod is seen first: the one that is gone, killed or in time, or one of the others, which were told to stop. The former alone
     says that it was taken away: a program that ends with 143 by itself starts anew restart.maxRestarts times at most."""
     objects = rendered(kind, "spawn", "train.py", set_=[f"restart.onEviction={on_eviction}"])
     seen = [starts_anew(kind, objects, code, evicted) for code, evicted in ((143, True), (143, False), (137, True))]
     assert seen == [on_eviction != "fail"] * 3
-    if kind != "volcano":
+    if kind in ("jobset", "trainjob"):
         spec = objects[-1]["spec"] if kind == "jobset" else objects[0]["spec"]["template"]["spec"]
         uncounted = [jobset_rule(spec, 143, evicted)["action"] == "RestartJobSetAndIgnoreMaxRestarts" for evicted in (True, False)]
         assert uncounted == [on_eviction != "fail", False]

@@ -270,6 +270,9 @@
 - "lifecycle.deadlineSeconds: volcano would start a job anew that is ended by it; leave it or restart.maxRestarts out"
 {{- end }}
 {{- if and (eq .Values.engine "acjob") .Values.restart.maxRestarts }}
+{{- if eq .Values.restart.onEviction "fail" }}
+- "restart.onEviction: fail: an AscendJob starts anew after 143 too, with which the pods then end; leave restart.maxRestarts out"
+{{- end }}
 {{- range .Values.restart.noRetryExitCodes }}
 {{- if ge (int .) 128 }}
 - {{ printf "restart.noRetryExitCodes: an AscendJob starts anew after every code from 128: %d" (int64 .) | toJson }}

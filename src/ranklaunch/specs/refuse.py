@@ -307,6 +307,8 @@ def _acjob(spec: JobSpec) -> Iterator[str]:
     late = [code for code in spec.restart.no_retry_exit_codes if code >= 128]
     if spec.restart.max_restarts and late:
         yield f"restart.noRetryExitCodes={late}: an AscendJob starts anew after every code from 128; expected codes below"
+    if spec.restart.max_restarts and not spec.restart.after_eviction:
+        yield "restart.onEviction=fail: an AscendJob starts anew after 143 too, with which the pods then end; leave restart.maxRestarts out"
 
 
 def _modelarts(spec: JobSpec) -> Iterator[str]:
