@@ -10,7 +10,8 @@ Object = dict[str, Any]
 
 
 class Asked(NamedTuple):
-    """master: the address of an AscendJob's leader. torch: the runtime of a TrainJob has mlPolicy torch."""
+    """master: the address of an AscendJob's leader. torch: the runtime of a TrainJob has mlPolicy torch. restarts: how often the engine has
+    started the whole job anew."""
 
     engine: str
     name: str
@@ -20,6 +21,7 @@ class Asked(NamedTuple):
     ps: int = 0
     master: str = "10.9.9.9"
     torch: bool = False
+    restarts: int = 0
 
     @property
     def pods(self) -> int:
@@ -47,24 +49,49 @@ _OF_LATER = {
 _OF_FIRST = {"mpijob": "{name}-launcher", "acjob": "{name}-master-0"}
 
 
-def host_name(asked: Asked, index: int) -> str:
-    """Of a pod, in node order."""
+def host_name(asked: Asked, index: int, task: str = "worker") -> str:
+    """Of a pod, in node order. task: of Volcano, where a job has several."""
+    if task != "worker":
+        return f"{asked.name}-{task}-{index}"
     form = _OF_LATER[asked.engine] if index else _OF_FIRST.get(asked.engine, _OF_LATER[asked.engine])
     return form.format(name=asked.name, i=index, before=index - 1)
 
 
-def known_as(asked: Asked, index: int) -> str:
+def known_as(asked: Asked, index: int, task: str = "worker") -> str:
     """By the pods of its namespace; an AscendJob's are known to nobody."""
-    name = host_name(asked, index)
+    name = host_name(asked, index, task)
     return name if asked.engine == "acjob" else f"{name}.{asked.name}"
 
 
-def added(asked: Asked, index: int) -> dict[str, str]:
+def environment(container: Object, asked: Asked, index: int, task: str = "worker") -> dict[str, str]:
+    """Of a pod's container, as kubelet makes it, with what the engine adds."""
+    written = {WRITTEN[asked.engine]: str(asked.restarts)} if asked.engine in WRITTEN else {}
+    return {**told(container, written), **added(asked, index, task)}
+
+
+def told(container: Object, written: Mapping[str, str]) -> dict[str, str]:
+    """What a container's own variables come out as. A label or an annotation that nobody has written is empty."""
+    return {
+        each["name"]: each["value"].replace("$$", "$") if "value" in each else written.get(each["valueFrom"]["fieldRef"]["fieldPath"], "")
+        for each in container["env"]
+    }
+
+
+# By the engine to its pods, as the downward API calls it: how often the whole job was started anew.
+WRITTEN = {
+    "volcano": "metadata.annotations['volcano.sh/job-retry-count']",
+    "jobset": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
+    "trainjob": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
+    "acjob": "metadata.labels['version']",
+}
+
+
+def added(asked: Asked, index: int, task: str = "worker") -> dict[str, str]:
     """To the environment of a pod's container."""
     own = {
         "volcano": _volcano, "jobset": _indexed, "job": _indexed, "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
     }[asked.engine]  # fmt: skip
-    return {"HOSTNAME": host_name(asked, index), **own(asked, index)}
+    return {"HOSTNAME": host_name(asked, index, task), **own(asked, index)}
 
 
 def _volcano(asked: Asked, index: int) -> Mapping[str, str]:

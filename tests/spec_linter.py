@@ -173,6 +173,8 @@ def _runtime(runtime: Object) -> Iterator[str]:
             continue
         if job.get("replicas", 1) != 1:
             yield "runtime: replicas of the trainer's job"
+        if "volcano" in runtime["spec"].get("podGroupPolicy", {}) and not job["template"]["spec"]["template"]["spec"].get("schedulerName"):
+            yield "runtime: a gang of Volcano that another scheduler places"
         if "node" not in {container["name"] for container in job["template"]["spec"]["template"]["spec"]["containers"]}:
             yield "runtime: no container node"
         return
@@ -230,6 +232,8 @@ def _acjob(job: Object) -> Iterator[str]:
         yield "acjob: leader"
     if spec.get("runPolicy", {}).get("backoffLimit", -1) < 0:
         yield "acjob: restarts without end"
+    if "schedulingPolicy" in spec.get("runPolicy", {}) and not spec["runPolicy"]["schedulingPolicy"].get("queue"):
+        yield "acjob: schedulingPolicy without queue"
     for name, role in spec["replicaSpecs"].items():
         if role.get("restartPolicy") not in ("Never", "OnFailure", "Always", "ExitCode"):
             yield f"acjob {name}: restartPolicy {role.get('restartPolicy')}"

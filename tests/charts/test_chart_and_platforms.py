@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import engine_pods
 import helpers
 import pytest
 from chart_schemas import pod_templates
-from chart_tools import CASES, Object, case, case_id, load, of_kind, parse, rendered, rendered_with
+from chart_tools import CASES, RUNTIME_CASES, RUNTIMES, Object, case, case_id, load, of_kind, parse, rendered, rendered_with
 from engine_pods import Asked
 
 from ranklaunch.errors import ConfigError, MissingProgramError
@@ -21,37 +21,30 @@ PLATFORM = {
     "volcano": "volcano", "jobset": "jobset", "job": "indexed_job", "trainjob": "kubeflow_trainer", "mpijob": "mpijob",
     "acjob": "ascend_operator",
 }  # fmt: skip
-
-Container = tuple[Object, Mapping[str, str]]
+ATTEMPTS = {"job": 1, "mpijob": 1}  # after two restarts; the others say which start it is
 
 
 def asked(values: Object) -> Asked:
     mpi = values.get("mpi", {})
     slots = mpi.get("slots") or values["devicesPerNode"] or 1
     has_ranks, ps = mpi.get("launcherAsWorker", True), values.get("tf", {}).get("ps", 0)
-    return Asked(values["engine"], "demo", values["nodes"], slots, has_ranks, ps)
+    return Asked(values["engine"], "demo", values["nodes"], slots, has_ranks, ps, restarts=2)
 
 
-def containers(values: Object, objects: list[Object]) -> Iterator[Container]:
-    """(the pod's template, what the engine adds to its environment), in node order."""
-    job = asked(values)
+def containers(job: Asked, objects: list[Object]) -> Iterator[Object]:
+    """In node order."""
     templates = list(pod_templates([each for each in objects if each["kind"] != "Pod"]))
     for index in range(job.pods):
-        yield templates[-1 if index else 0 if job.engine in {"mpijob", "acjob"} else -1], engine_pods.added(job, index)
-
-
-def environment(template: Object, added: Mapping[str, str]) -> dict[str, str]:
-    """As kubelet makes it, with every count that a fieldRef reads at 0."""
-    variables = template["spec"]["containers"][0]["env"]
-    told = {each["name"]: each["value"].replace("$$", "$") if "value" in each else "0" for each in variables}
-    return {"PATH": "/usr/bin:/bin", **told, **added}
+        yield templates[-1 if index else 0 if job.engine in {"mpijob", "acjob"} else -1]["spec"]["containers"][0]
 
 
 def checked(objects: list[Object], folder: Path) -> tuple[str, helpers.Result]:
     """(the number of ranks that the pod of `helm test` is told, what `ranklaunch check` says in it)."""
     pod = of_kind(objects, "Pod")
-    command, *words = pod["spec"]["containers"][0]["args"]
-    result = helpers.call(command, "--log-dir", str(folder), *words, env=environment(pod, {}))
+    (container,) = pod["spec"]["containers"]
+    command, *words = container["args"]
+    env = {"PATH": "/usr/bin:/bin", **engine_pods.told(container, {})}
+    result = helpers.call(command, "--log-dir", str(folder), *words, env=env)
     return words[words.index("--slots") + 1], result
 
 
@@ -86,19 +79,28 @@ def test_the_pod_of_helm_test_knows_right_layouts_from_wrong_ones(changes: Objec
 def test_ranklaunch_reads_the_job_of_the_values(values: Path, tmp_path: Path) -> None:
     found = load(values)
     job_asked, objects = asked(found), parse(rendered("4", values))
-    for index, (template, added) in enumerate(containers(found, objects)):
+    for index, container in enumerate(containers(job_asked, objects)):
         root = tmp_path / str(index)
         (root / "etc" / "mpi").mkdir(parents=True)
         (root / "etc" / "hosts").write_text(engine_pods.hosts_file(engine_pods.known_as(job_asked, index)), encoding="utf-8")
         if found["engine"] == "mpijob" and not index:
             (root / "etc" / "mpi" / "hostfile").write_text(engine_pods.mpi_host_file(job_asked), encoding="utf-8")
-        words = template["spec"]["containers"][0]["args"]
-        result = helpers.call("plan", "--format", "json", "--root", str(root), "--", *words, env=environment(template, added))
+        env = {"PATH": "/usr/bin:/bin", **engine_pods.environment(container, job_asked, index)}
+        result = helpers.call("plan", "--format", "json", "--root", str(root), "--", *container["args"], env=env)
         assert result.code == 0, result.err
         job = json.loads(result.out)["job"]
         assert json.loads(result.out)["platform"] == PLATFORM[found["engine"]]
         assert job["name"] == "demo"
-        assert job["attempt"] == 1
+        assert job["attempt"] == ATTEMPTS.get(found["engine"], 3)
         assert job["node_index"] == index
         assert job["world_size"] == found["nodes"] * job_asked.slots
         assert job["accelerator"] == found.get("device", {}).get("kind", "gpu")
+
+
+def test_a_runtime_says_itself_how_long_its_pods_have_to_end() -> None:
+    """A TrainJob's variables come over those of its runtime, whose pod's period is the one that holds."""
+    (values,) = [path for path in RUNTIME_CASES if case_id(path) == "gpu"]
+    (pod,) = pod_templates(parse(rendered("4", values, RUNTIMES, "--set", "lifecycle.gracePeriodSeconds=900"))[0])
+    (job,) = [each for each in parse(rendered("4", case(WITH_RUNTIME))) if each["kind"] == "TrainJob"]
+    told = {each["name"]: each.get("value") for each in [*pod["spec"]["containers"][0]["env"], *job["spec"]["trainer"]["env"]]}
+    assert (pod["spec"]["terminationGracePeriodSeconds"], told["RANKLAUNCH_GRACE_S"]) == (900, "895")

@@ -153,6 +153,25 @@ def test_notes_say_where_an_eviction_is_not_counted(name: str, changes: tuple[st
     assert ("(a pod that the cluster takes away is not counted)" in done.stdout) is said
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("volcano-torchrun-gpu", ["restart.maxRestarts=3"], "exit code 2, 69, 78 it is not started anew, after any other 3 times at most."),
+        ("volcano-torchrun-gpu", ["restart.maxRestarts=1", "restart.noRetryExitCodes=[]"], "a failure it is started anew 1 time at most."),
+        ("jobset-torchrun-gpu", ["restart.maxRestarts=3"], "any other 3 times at most (a pod that the cluster takes away is not counted)."),
+        ("acjob-msrun-npu", ["restart.maxRestarts=3"], "After exit codes from 128 alone it is started anew, 3 times at most."),
+        ("acjob-msrun-npu", ["restart.maxRestarts=0"], ""),
+    ],
+)
+def test_notes_say_when_it_starts_anew(name: str, options: list[str], said: str) -> None:
+    words = [word for option in options for word in ("--set-json", option)]
+    done = helm("4", "install", "demo", RUN, "--values", case(name), *words, "--dry-run=client")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.partition("\nNOTES:\n")[2].splitlines() if "started anew" in line]
+    assert [line for line in lines if said and line.endswith(said)] == lines
+    assert bool(lines) == bool(said)
+
+
 @every_case
 def test_pods_are_secure(values: Path) -> None:
     found = load(values).get("security", {})

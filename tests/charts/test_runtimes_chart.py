@@ -8,6 +8,7 @@ import re
 import shlex
 from pathlib import Path
 
+import engine_pods
 import pytest
 from chart_schemas import folder, misfits_of_core, misfits_of_custom, pod_templates
 from chart_tools import HELMS, RUNTIME_CASES, RUNTIMES, Object, case_id, every_helm, helm, load, parse, rendered
@@ -73,6 +74,8 @@ def test_trainer_finds_the_container(values: Path) -> None:
         assert container["name"] == "node"
         assert pod["spec"]["restartPolicy"] == "Never"
         assert container["resources"]["requests"] == container["resources"]["limits"]
+        fields = [each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"] if "valueFrom" in each]
+        assert fields == [engine_pods.WRITTEN["trainjob"]]
         names = [variable["name"] for variable in container["env"]]
         assert len(set(names)) == len(names)
 
@@ -93,6 +96,16 @@ def test_each_policy_has_its_method() -> None:
 def environment(runtime: Object) -> dict[str, str]:
     (pod,) = pod_templates(runtime)
     return {variable["name"]: variable.get("value", "") for variable in pod["spec"]["containers"][0]["env"]}
+
+
+@every_case
+def test_volcano_places_its_gang(values: Path) -> None:
+    """Trainer makes the PodGroup alone: another scheduler would not look at it."""
+    queue = load(values).get("scheduling", {}).get("volcanoQueue")
+    for runtime in parse(rendered("4", values, RUNTIMES)):
+        (pod,) = pod_templates(runtime)
+        assert pod["spec"].get("schedulerName") == ("volcano" if queue else None)
+        assert ("podGroupPolicy" in runtime["spec"]) == bool(queue)
 
 
 @every_case

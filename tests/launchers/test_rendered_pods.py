@@ -3,6 +3,7 @@ would do after its end."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import signal
@@ -17,6 +18,7 @@ import pytest
 import spec_cases
 from engine_pods import Asked, Object
 from pod_jobs import MakePods, Pods, needs_mpi
+from supervise_helpers import EXAMPLES
 
 pytestmark = pytest.mark.launchers
 
@@ -58,7 +60,8 @@ CPU = ("--device-kind", "cpu")
 RETRIES = ("--max-restarts", "2")
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "volcano": (*CPU, *RETRIES), "jobset": (*CPU, *RETRIES), "job": CPU, "trainjob": (*CPU, *RETRIES),
-    "trainjob-torch": (*CPU, "--set", "trainer.runtime=torch-distributed"), "mpijob": CPU, "acjob": ("--device-kind", "npu", *RETRIES),
+    "trainjob-torch": (*CPU, "--set", "trainer.runtime=torch-distributed"), "mpijob": CPU,
+    "mpijob-alone": (*CPU, "--set", "mpi.launcherAsWorker=false"), "acjob": ("--device-kind", "npu", *RETRIES),
 }  # fmt: skip
 METHODS = {"volcano": "torchrun", "jobset": "torchrun", "job": "spawn", "trainjob": "spawn", "trainjob-torch": "auto", "acjob": "msrun"}
 # Whether the whole job starts anew after an exit code, as docs/specs.md has it.
@@ -67,7 +70,8 @@ AGAIN = {
     "trainjob": {5: True, 78: False, 143: True}, "mpijob": {5: False, 78: False, 143: False}, "acjob": {5: False, 78: False, 143: True},
 }  # fmt: skip
 needs_msrun = pytest.mark.skipif(not shutil.which("msrun", path=str(Path(sys.executable).parent)), reason="needs MindSpore")
-MARKS = {"mpijob": [needs_mpi], "acjob": [needs_msrun]}
+needs_tensorflow = pytest.mark.skipif(not importlib.util.find_spec("tensorflow"), reason="TensorFlow is not installed")
+MARKS = {"mpijob": [needs_mpi], "mpijob-alone": [needs_mpi], "acjob": [needs_msrun]}
 every_kind = pytest.mark.parametrize("kind", [pytest.param(kind, marks=MARKS.get(kind, [])) for kind in OPTIONS])
 
 
@@ -80,7 +84,7 @@ def rendered(kind: str, method: str, *program: object, set_: Sequence[str] = ())
 
 
 def asked(kind: str) -> Asked:
-    return Asked(kind.partition("-")[0], "llm", 2, 2, torch=kind == "trainjob-torch")
+    return Asked(kind.partition("-")[0], "llm", 2, 2, kind != "mpijob-alone", torch=kind == "trainjob-torch")
 
 
 def started(make: MakePods, kind: str, objects: list[Object]) -> Pods:
@@ -96,20 +100,15 @@ def started(make: MakePods, kind: str, objects: list[Object]) -> Pods:
         job.serve(len(job.hosts) - 1, 0, [port["containerPort"] for port in containers[0]["ports"]])
     assert all(container["command"] == ["ranklaunch", "run", "--"] for container in containers)
     assert len({tuple(container["args"]) for container in containers}) == 1
-    envs = [{**told(container), **engine_pods.added(job_asked, index)} for index, container in enumerate(containers)]
+    envs = [engine_pods.environment(container, job_asked, index) for index, container in enumerate(containers)]
     job.launch(envs, *containers[0]["args"])
     return job
-
-
-def told(container: Object) -> dict[str, str]:
-    """As kubelet makes it; a count that a fieldRef reads is 0 at the first start."""
-    return {each["name"]: each.get("value", "0") for each in container["env"]}
 
 
 @every_kind
 def test_pods_train_together(pods: MakePods, tmp_path: Path, kind: str) -> None:
     program = tmp_path / "train.py"
-    program.write_text({"mpijob": BY_MPI, "acjob": BY_MINDSPORE}.get(kind, BY_TORCH))
+    program.write_text({"mpijob": BY_MPI, "mpijob-alone": BY_MPI, "acjob": BY_MINDSPORE}.get(kind, BY_TORCH))
     job = started(pods, kind, rendered(kind, METHODS.get(kind, "mpirun"), program))
     job.end(0)
     assert job.places() == [f"{rank} sum 4" for rank in range(4)]
@@ -120,9 +119,22 @@ def test_pods_train_together(pods: MakePods, tmp_path: Path, kind: str) -> None:
 def test_pods_end_as_the_first_failing_rank_does(pods: MakePods, tmp_path: Path, kind: str, code: int) -> None:
     program = tmp_path / "train.py"
     program.write_text(FAILS)
-    objects = rendered(kind, "mpirun" if kind == "mpijob" else "spawn", program, code)
+    objects = rendered(kind, "mpirun" if kind in ("mpijob", "mpijob-alone") else "spawn", program, code)
     culprit = started(pods, kind, objects).end(code)["culprit"]
-    assert (culprit["node"], culprit["rank"]) == (1, 3)
+    assert (culprit["node"], culprit["rank"]) == (asked(kind).pods - 1, 3)
+
+
+@needs_tensorflow
+def test_workers_and_ps_train_together(pods: MakePods) -> None:
+    objects = rendered("volcano", "tensorflow", EXAMPLES / "tf_ps_digits.py", "--epochs", 2, set_=["tf.ps=1", "devicesPerNode=0"])
+    job_asked = Asked("volcano", "llm", 2, 0, ps=1)
+    tasks = {task["name"]: task["template"]["spec"]["containers"][0] for task in objects[-1]["spec"]["tasks"]}
+    members = [("worker", 0), ("worker", 1), ("ps", 0)]
+    job = pods(*(engine_pods.known_as(job_asked, index, task) for task, index in members))
+    job.launch([engine_pods.environment(tasks[task], job_asked, index, task) for task, index in members], *tasks["worker"]["args"])
+    assert job.end(0)["reason"] == "all 2 ranks on 3 nodes succeeded"
+    assert all(f"[rank {rank}] epoch 2/2" in job.nodes[rank].out for rank in (0, 1))
+    assert "[ps 0] ps 0 serves" in job.nodes[2].out
 
 
 def test_pods_of_which_one_is_taken_away(pods: MakePods, tmp_path: Path) -> None:
@@ -136,16 +148,25 @@ def test_pods_of_which_one_is_taken_away(pods: MakePods, tmp_path: Path) -> None
     assert job.end(143)["outcome"] == "stopped"
 
 
-@pytest.mark.parametrize("kind", ["volcano", "jobset", "trainjob"])
-@pytest.mark.parametrize("on_eviction", ["", "restart", "fail"])
+@pytest.mark.parametrize(
+    ("kind", "on_eviction"),
+    [
+        (kind, how)
+        for kind in ("volcano", "jobset", "trainjob", "acjob")
+        for how in ("", "restart", "fail")
+        if (kind, how) != ("acjob", "fail")
+    ],
+)
 def test_after_an_eviction(kind: str, on_eviction: str) -> None:
-    """Whichever pod is seen first: the one that is gone, killed or in time, or one of the others, which were told to stop."""
+    """Whichever pod is seen first: the one that is gone, killed or in time, or one of the others, which were told to stop. The former alone
+    says that it was taken away: a program that ends with 143 by itself starts anew restart.maxRestarts times at most."""
     objects = rendered(kind, "spawn", "train.py", set_=[f"restart.onEviction={on_eviction}"])
     seen = [starts_anew(kind, objects, code, evicted) for code, evicted in ((143, True), (143, False), (137, True))]
     assert seen == [on_eviction != "fail"] * 3
-    if kind != "volcano":
+    if kind in ("jobset", "trainjob"):
         spec = objects[-1]["spec"] if kind == "jobset" else objects[0]["spec"]["template"]["spec"]
-        assert bool(jobset_rule(spec, 143, evicted=True)["action"] == "RestartJobSetAndIgnoreMaxRestarts") == (on_eviction != "fail")
+        uncounted = [jobset_rule(spec, 143, evicted)["action"] == "RestartJobSetAndIgnoreMaxRestarts" for evicted in (True, False)]
+        assert uncounted == [on_eviction != "fail", False]
 
 
 @pytest.mark.parametrize("kind", AGAIN)
@@ -163,8 +184,9 @@ def starts_anew(kind: str, objects: list[Object], code: int, evicted: bool = Fal
         fitting = (each for each in spec["policies"] if each.get("exitCode") == code or each.get("event") == event)
         return bool(next(fitting)["action"] == "RestartJob" and spec["maxRetry"] > 1)
     if kind == "acjob":
-        by_code = {role["restartPolicy"] for role in spec["replicaSpecs"].values()} == {"ExitCode"}
-        return bool(by_code and code >= 128 and spec["runPolicy"]["backoffLimit"])
+        by_code = {role["restartPolicy"] for role in spec["replicaSpecs"].values()} == {"ExitCode"} and code >= 128
+        whatever_the_code = int(objects[-1]["metadata"]["labels"].get("fault-retry-times", 0)) > 0
+        return bool((by_code or whatever_the_code) and spec["runPolicy"]["backoffLimit"])
     if kind == "mpijob":
         return bool(spec["runPolicy"]["backoffLimit"])
     if kind == "job":

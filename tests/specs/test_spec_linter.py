@@ -112,6 +112,7 @@ MUTATIONS: dict[str, tuple[str, Callable[[Object], object]]] = {
     "runtime: no container node": RUNTIME_JOB(
         lambda job: job["template"]["spec"]["template"]["spec"]["containers"][0].update(name="trainer")
     ),
+    "runtime: a gang of Volcano": RUNTIME_JOB(lambda job: job["template"]["spec"]["template"]["spec"].pop("schedulerName")),
     "runtime: no job of the step": RUNTIME_JOB(lambda job: job["template"].pop("metadata")),
     "TrainJob: name": at("trainjob_gpu", "metadata")(lambda metadata: metadata.update(name="1demo")),
     "TrainJob: reserved": at("trainjob_gpu", "spec", "trainer", "env")(lambda env: env.append({"name": "PET_NNODES", "value": "2"})),
@@ -131,6 +132,7 @@ MUTATIONS: dict[str, tuple[str, Callable[[Object], object]]] = {
     "acjob: successPolicy": AC(lambda spec: spec.update(successPolicy="Any")),
     "acjob: leader": AC(lambda spec: spec["replicaSpecs"]["Master"].update(replicas=2)),
     "acjob: restarts without end": AC(lambda spec: spec["runPolicy"].pop("backoffLimit")),
+    "acjob: schedulingPolicy without queue": AC(lambda spec: spec["runPolicy"]["schedulingPolicy"].pop("queue")),
     "acjob Worker: restartPolicy": AC(lambda spec: spec["replicaSpecs"]["Worker"].update(restartPolicy="Sometimes")),
 }
 

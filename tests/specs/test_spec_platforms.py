@@ -30,8 +30,7 @@ def containers(kind: str, *options: str) -> list[dict[str, Any]]:
 
 
 def planned(folder: Path, container: dict[str, Any], job: Asked, index: int, hosts_file: str = "", **given: str) -> dict[str, Any]:
-    env = {variable["name"]: variable.get("value", "2") for variable in container["env"]}  # the other ones are counts of restarts
-    env.update(engine_pods.added(job, index), PATH="/usr/bin:/bin", **given)
+    env = {**engine_pods.environment(container, job._replace(restarts=2), index), "PATH": "/usr/bin:/bin", **given}
     root = folder / "root"
     (root / "etc" / "mpi").mkdir(parents=True, exist_ok=True)
     hosts = hosts_file or engine_pods.hosts_file(engine_pods.known_as(job, index))

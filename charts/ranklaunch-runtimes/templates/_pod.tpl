@@ -9,6 +9,10 @@ spec:
   automountServiceAccountToken: false
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ int64 $values.lifecycle.gracePeriodSeconds }}
+  {{- if $values.scheduling.volcanoQueue }}
+  {{- /* Trainer makes the PodGroup, and names no scheduler that looks at it. */}}
+  schedulerName: volcano
+  {{- end }}
   {{- with $values.scheduling.priorityClass }}
   priorityClassName: {{ . | quote }}
   {{- end }}

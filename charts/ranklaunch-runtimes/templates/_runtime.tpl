@@ -47,9 +47,6 @@ spec:
             action: RestartJobSetAndIgnoreMaxRestarts
             onJobFailureReasons: [PodFailurePolicy]
             onJobFailureMessagePatterns:
-              {{- with include "ranklaunch-runtimes.evictedCode" $values.restart }}
-              - "failed with exit code {{ . }} "
-              {{- end }}
               - "has condition DisruptionTarget "
           {{- end }}
           - name: neverAgain
@@ -85,7 +82,7 @@ spec:
     operator: In
     values: [{{ range $index, $code := sortAlpha $codes }}{{ if $index }}, {{ end }}{{ $code | trimPrefix "0" | trimPrefix "0" }}{{ end }}]
 {{- end }}
-{{- with include "ranklaunch-runtimes.evictedCode" . }}
+{{- with include "ranklaunch-runtimes.stoppedCode" . }}
 - action: FailJob
   onExitCodes:
     containerName: node
@@ -98,9 +95,9 @@ spec:
       status: "True"
 {{- end -}}
 
-{{/* With which the pods end that were told to stop, as all do when one is taken away; empty where it says nothing. */}}
-{{- define "ranklaunch-runtimes.evictedCode" -}}
+{{/* With which all pods end when one is taken away, where the job is then not to start anew; else empty. */}}
+{{- define "ranklaunch-runtimes.stoppedCode" -}}
 {{- $named := false -}}
 {{- range .noRetryExitCodes }}{{ if eq (int .) 143 }}{{ $named = true }}{{ end }}{{ end -}}
-{{- if and .maxRestarts (not $named) }}143{{ end -}}
+{{- if and .maxRestarts (eq .onEviction "fail") (not $named) }}143{{ end -}}
 {{- end -}}

@@ -62,20 +62,21 @@ annotations:
 {{- if and .Values.restart.maxRestarts (ne .Values.restart.onEviction "fail") }}true{{ end -}}
 {{- end -}}
 
-{{/* With which the pods end that were told to stop, as all do when one is taken away; empty where it says nothing. */}}
-{{- define "ranklaunch.evictedCode" -}}
-{{- /* In text: numbers of YAML are no integers here, which `has` would tell apart. */ -}}
-{{- if and .Values.restart.maxRestarts (not (regexMatch "\\b143\\b" (include "ranklaunch.noRetryCodes" .))) }}143{{ end -}}
+{{/* With which all pods end when one is taken away, where the job is then not to start anew; else empty. */}}
+{{- define "ranklaunch.stoppedCode" -}}
+{{- $outlives := or (not .Values.restart.maxRestarts) (include "ranklaunch.afterEviction" .) -}}
+{{- if not (or $outlives (include "ranklaunch.stopIsFinal" .)) }}143{{ end -}}
 {{- end -}}
 
+{{/* Whether 143 is one of restart.noRetryExitCodes. In text: numbers of YAML are no integers here, which `has` would tell apart. */}}
+{{- define "ranklaunch.stopIsFinal" -}}
+{{- if regexMatch "\\b143\\b" (include "ranklaunch.noRetryCodes" .) }}true{{ end -}}
+{{- end -}}
+
+{{/* Without fault-retry-times, which retries whatever the exit code is. */}}
 {{- define "ranklaunch.acjobLabels" -}}
 framework: pytorch
-{{- if include "ranklaunch.afterEviction" . }}
-fault-scheduling: force
-fault-retry-times: {{ int64 .Values.restart.maxRestarts | quote }}
-{{- else }}
-fault-scheduling: "off"
-{{- end }}
+fault-scheduling: {{ ternary "force" "off" (eq (include "ranklaunch.afterEviction" .) "true") | quote }}
 {{- end -}}
 
 {{- define "ranklaunch.device" -}}

@@ -28,7 +28,7 @@ template:
     operator: In
     values: {{ include "ranklaunch.noRetryCodes" $ }}
 {{- end }}
-{{- with include "ranklaunch.evictedCode" . }}
+{{- with include "ranklaunch.stoppedCode" . }}
 - action: FailJob
   onExitCodes:
     containerName: {{ include "ranklaunch.container" $ }}
@@ -48,7 +48,7 @@ template:
 [{{ range $index, $word := sortAlpha $words }}{{ if $index }}, {{ end }}{{ $word | trimPrefix "0" | trimPrefix "0" }}{{ end }}]
 {{- end -}}
 
-{{/* A JobSet with one Job in it, which is started anew whole. */}}
+{{/* A JobSet with one Job in it, which is started anew whole. A start that no rule is about is counted. */}}
 {{- define "ranklaunch.jobsetSpec" -}}
 {{- with include "ranklaunch.ttl" . }}
 {{ . }}
@@ -68,9 +68,6 @@ failurePolicy:
       action: RestartJobSetAndIgnoreMaxRestarts
       onJobFailureReasons: [PodFailurePolicy]
       onJobFailureMessagePatterns:
-        {{- with include "ranklaunch.evictedCode" . }}
-        - "failed with exit code {{ . }} "
-        {{- end }}
         - "has condition DisruptionTarget "
     {{- end }}
     - name: neverAgain
@@ -94,7 +91,8 @@ replicatedJobs:
 {{- define "ranklaunch.schedulingPolicy" -}}
 {{- with .Values.scheduling -}}
 minAvailable: {{ int64 (.minAvailable | default (add $.Values.nodes (include "ranklaunch.launchersAlone" $))) }}
-{{- with .queue }}
+{{- /* The Ascend Operator takes none without a queue. */}}
+{{- with .queue | default (ternary "default" "" (eq $.Values.engine "acjob")) }}
 queue: {{ . | quote }}
 {{- end }}
 {{- with .priorityClass }}

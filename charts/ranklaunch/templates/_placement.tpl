@@ -1,7 +1,9 @@
 {{/* Where a pod may stand. */}}
 
 {{- define "ranklaunch.placement" -}}
-{{- $default := ternary "volcano" "" (eq .Values.engine "acjob") -}}
+{{- /* Kubeflow Trainer makes a PodGroup, and names no scheduler that looks at it. */ -}}
+{{- $queued := and (eq .Values.engine "trainjob") (not (empty .Values.scheduling.queue)) -}}
+{{- $default := ternary "volcano" "" (or (eq .Values.engine "acjob") $queued) -}}
 {{- with .Values.scheduling.schedulerName | default $default }}
 schedulerName: {{ . | quote }}
 {{- end }}

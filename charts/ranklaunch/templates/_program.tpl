@@ -52,8 +52,8 @@ args:
   value: {{ include "ranklaunch.slots" .root | quote }}
 - name: RANKLAUNCH_ACCELERATOR
   value: {{ $values.device.kind | quote }}
-{{- if not (hasKey $values.env "RANKLAUNCH_GRACE_S") }}
-{{- /* The rest is for ranklaunch itself to end in. */}}
+{{- if not (or $values.trainer.runtime (hasKey $values.env "RANKLAUNCH_GRACE_S")) }}
+{{- /* The rest is for ranklaunch itself to end in. A runtime that is there tells its own pods. */}}
 - name: RANKLAUNCH_GRACE_S
   value: {{ sub $values.lifecycle.gracePeriodSeconds 5 | quote }}
 {{- end }}

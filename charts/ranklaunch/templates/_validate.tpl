@@ -99,7 +99,9 @@
 {{- end }}
 {{- end }}
 {{- with $env.RANKLAUNCH_GRACE_S }}
-{{- if or (not (regexMatch "^[0-9]+([.][0-9]*)?$" .)) (ge (float64 .) (float64 $.Values.lifecycle.gracePeriodSeconds)) }}
+{{- if $.Values.trainer.runtime }}
+{{- /* Whose pod has a period of its own. */}}
+{{- else if or (not (regexMatch "^[0-9]+([.][0-9]*)?$" .)) (ge (float64 .) (float64 $.Values.lifecycle.gracePeriodSeconds)) }}
 - {{ printf "env.RANKLAUNCH_GRACE_S: %s: expected seconds below lifecycle.gracePeriodSeconds, after which the pod is killed" . | toJson }}
 {{- end }}
 {{- end }}
@@ -244,7 +246,8 @@
 {{- $own := "^(app[.]kubernetes[.]io|kueue[.]x-k8s[.]io|batch[.]kubernetes[.]io)/|^ring-controller[.]" -}}
 {{- range $place := list "labels" "annotations" }}
 {{- range $name, $value := get $.Values $place }}
-{{- if regexMatch $own $name }}
+{{- $read := and (eq $place "labels") (eq $.Values.engine "acjob") (has $name (list "framework" "fault-scheduling" "fault-retry-times")) }}
+{{- if or $read (regexMatch $own $name) }}
 - {{ printf "%s.%s: the engine's or ranklaunch's own" $place $name | toJson }}
 {{- end }}
 {{- if and (eq $place "labels") (not (regexMatch (include "ranklaunch.labelPattern" $) $value)) }}
@@ -267,6 +270,9 @@
 - "lifecycle.deadlineSeconds: volcano would start a job anew that is ended by it; leave it or restart.maxRestarts out"
 {{- end }}
 {{- if and (eq .Values.engine "acjob") .Values.restart.maxRestarts }}
+{{- if eq .Values.restart.onEviction "fail" }}
+- "restart.onEviction: fail: an AscendJob starts anew after 143 too, with which the pods then end; leave restart.maxRestarts out"
+{{- end }}
 {{- range .Values.restart.noRetryExitCodes }}
 {{- if ge (int .) 128 }}
 - {{ printf "restart.noRetryExitCodes: an AscendJob starts anew after every code from 128: %d" (int64 .) | toJson }}
@@ -309,5 +315,8 @@ serviceAccountName: {{ not (empty .serviceAccountName) }}
 image.pullPolicy: {{ ne .image.pullPolicy "IfNotPresent" }}
 image.pullSecrets: {{ not (empty .image.pullSecrets) }}
 lifecycle.ttlSeconds: {{ ne (int .lifecycle.ttlSeconds) 86400 }}
+lifecycle.gracePeriodSeconds: {{ ne (int .lifecycle.gracePeriodSeconds) 60 }}
+network.rdma.resource: {{ not (empty .network.rdma.resource) }}
+network.rdma.count: {{ ne (int .network.rdma.count) 1 }}
 {{- end -}}
 {{- end -}}

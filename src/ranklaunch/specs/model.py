@@ -92,8 +92,12 @@ class RankTable:
 
 @dataclass(frozen=True)
 class Scheduling:
-    scheduler_name: str = text("", "scheduler; empty: volcano for volcano and acjob, else the cluster's own", pattern=keys.LABEL)
-    queue: str = text("", "queue of the engine's scheduler (volcano, acjob, mpijob, trainjob)", pattern=keys.LABEL)
+    scheduler_name: str = text(
+        "", "scheduler; empty: volcano for volcano, acjob, and trainjob with a queue, else the cluster's own", pattern=keys.LABEL
+    )
+    queue: str = text(
+        "", "queue of the engine's scheduler (volcano, acjob, mpijob, trainjob); empty: its own, for acjob default", pattern=keys.LABEL
+    )
     priority_class: str = text("", "PriorityClass of the pods", pattern=NAMES)
     min_available: int = whole(0, 0, 1_000_000, "pods without which none starts (volcano, acjob, mpijob); 0: all of them")
     node_selector: Pairs = pairs("labels that a node must have")

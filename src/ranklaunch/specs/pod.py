@@ -78,9 +78,10 @@ def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
 
 
 def grace(spec: JobSpec) -> str:
-    """Where the platform's own period is not made from the specification, it is only told when it is given."""
+    """Where the platform's own period is not made from the specification, it is only told when it is given. A runtime that is there tells
+    its pods its own."""
     period = spec.lifecycle.grace_period_seconds
-    known = spec.engine in OF_KUBERNETES or period != Lifecycle().grace_period_seconds
+    known = not spec.trainer.runtime if spec.engine in OF_KUBERNETES else period != Lifecycle().grace_period_seconds
     return str(period - GRACE_LEFT_S) if known and "RANKLAUNCH_GRACE_S" not in spec.env else ""
 
 

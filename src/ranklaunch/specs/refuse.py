@@ -45,8 +45,10 @@ SUFFIXES: Mapping[str, str] = {
     "acjob": "-worker-{last}",
 }
 RESERVED_BY_TRAINER = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
+OF_ASCEND_JOBS = ("framework", "fault-scheduling", "fault-retry-times")  # labels that the job's operator reads
 LABEL_VALUE = r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?"
 MOST_BYTES_OF_VARIABLE = 128 * 1024
+MOST_S_EARLY = 60  # that Slurm sends the signal of --signal before its time
 MOST_MODELARTS_VARIABLES, MOST_MODELARTS_NAME, MOST_MODELARTS_VALUE = 100, 8192, 4096
 
 
@@ -101,7 +103,7 @@ def _environment(spec: JobSpec) -> Iterator[str]:
     for name in sorted(set(spec.env) & set(DERIVED) & made):
         yield f"env.{name}: made from {DERIVED[name]}; set that"
     grace = spec.env.get("RANKLAUNCH_GRACE_S")
-    if grace is not None:
+    if grace is not None and not spec.trainer.runtime:  # whose pod has a period of its own
         yield from _grace(grace, spec.lifecycle.grace_period_seconds)
 
 
@@ -162,7 +164,8 @@ def _labels(spec: JobSpec) -> Iterator[str]:
                 yield f"{place}.{name}: expected a name such as team or example.com/team"
             if place == "labels" and not re.fullmatch(LABEL_VALUE, value):
                 yield f"labels.{name}={value!r}: expected at most 63 letters, digits, dashes, dots and underscores"
-            if name.startswith(("app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")):
+            read = place == "labels" and spec.engine == "acjob" and name in OF_ASCEND_JOBS
+            if read or name.startswith(("app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")):
                 yield f"{place}.{name}: the engine's or ranklaunch's own"
     for name, value in spec.scheduling.node_selector.items():
         if not re.fullmatch(keys.RESOURCE, name) or not re.fullmatch(LABEL_VALUE, value):
@@ -276,8 +279,8 @@ def _trainjob(spec: JobSpec) -> Iterator[str]:
 def _of_pod(spec: JobSpec) -> Iterator[str]:
     """Values given that are about the pod of a runtime, which is not made here then."""
     starts = (
-        "envFrom", "workingDir", "volumes", "volumeMounts", "shm.", "network.hostNetwork", "scheduling.", "restart.", "security.",
-        "serviceAccountName", "image.pull", "lifecycle.ttlSeconds",
+        "envFrom", "workingDir", "volumes", "volumeMounts", "shm.", "network.hostNetwork", "network.rdma.", "scheduling.", "restart.",
+        "security.", "serviceAccountName", "image.pull", "lifecycle.ttlSeconds", "lifecycle.gracePeriodSeconds",
     )  # fmt: skip
     for path, value, key in _given(spec):
         if path.startswith(starts) and path != "scheduling.kueueQueue" and value != key.default:
@@ -304,6 +307,8 @@ def _acjob(spec: JobSpec) -> Iterator[str]:
     late = [code for code in spec.restart.no_retry_exit_codes if code >= 128]
     if spec.restart.max_restarts and late:
         yield f"restart.noRetryExitCodes={late}: an AscendJob starts anew after every code from 128; expected codes below"
+    if spec.restart.max_restarts and not spec.restart.after_eviction:
+        yield "restart.onEviction=fail: an AscendJob starts anew after 143 too, with which the pods then end; leave restart.maxRestarts out"
 
 
 def _modelarts(spec: JobSpec) -> Iterator[str]:
@@ -339,10 +344,21 @@ def _slurm(spec: JobSpec) -> Iterator[str]:
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", spec.name):
         yield f"name={spec.name!r}: expected 1 to 128 letters, digits, dots, dashes and underscores"
     yield from _names_of_variables(spec)
+    yield from _time_limit(spec)
     if not re.fullmatch("[0-9]*", spec.resources.cpu):
         yield f"resources.cpu={spec.resources.cpu!r}: expected an integer with slurm"
     if re.search(r"[\"'\\\s]", spec.working_dir):
         yield f"workingDir={spec.working_dir!r}: expected a path without quotes, backslashes and spaces"
+
+
+def _time_limit(spec: JobSpec) -> Iterator[str]:
+    deadline, grace = spec.lifecycle.deadline_seconds, spec.lifecycle.grace_period_seconds
+    path = f"lifecycle.deadlineSeconds={deadline}"
+    if deadline and spec.restart.max_restarts:
+        yield f"{path}: the script would start a job anew that is ended by it; leave it or restart.maxRestarts out"
+    if 0 < deadline <= grace + MOST_S_EARLY:
+        how = f"{MOST_S_EARLY} seconds and lifecycle.gracePeriodSeconds={grace} before it"
+        yield f"{path}: expected more than {grace + MOST_S_EARLY}, for Slurm sends SIGTERM up to {how}"
 
 
 OF_ENGINE = {

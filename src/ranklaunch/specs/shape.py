@@ -14,6 +14,7 @@ Shape = dict[str, Any]
 COMMAND = ["ranklaunch", "run", "--"]
 CONTAINERS = {"acjob": "ascend", "trainjob": "node"}
 SECONDS_OF_HOUR = 3600
+ASCEND_QUEUE = "default"  # the Ascend Operator takes no schedulingPolicy without one
 STOPPED = 143  # with which ranklaunch ends when it is told to, on all nodes
 
 
@@ -50,7 +51,7 @@ def _fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     """Of the pod's spec, where they are given."""
     scheduling = spec.scheduling
     yield "subdomain", spec.name if spec.engine == "job" else ""
-    yield "schedulerName", scheduling.scheduler_name or ("volcano" if spec.engine == "acjob" else "")
+    yield "schedulerName", scheduling.scheduler_name or ("volcano" if _of_volcano(spec) else "")
     yield "priorityClassName", scheduling.priority_class
     yield "serviceAccountName", spec.service_account_name
     yield "imagePullSecrets", [{"name": name} for name in spec.image.pull_secrets]
@@ -60,6 +61,11 @@ def _fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     yield "nodeSelector", _sorted(scheduling.node_selector)
     yield "tolerations", list(scheduling.tolerations)
     yield "affinity", common.affinity(spec)
+
+
+def _of_volcano(spec: JobSpec) -> bool:
+    """Whether its scheduler is to place the pods, which the engine does not say to them: Kubeflow Trainer makes a PodGroup alone."""
+    return spec.engine == "acjob" or (spec.engine == "trainjob" and bool(spec.scheduling.queue))
 
 
 def _sorted(names: Mapping[str, str]) -> dict[str, str]:
@@ -106,25 +112,25 @@ def _rules_of_pods(spec: JobSpec) -> list[Shape]:
     container = CONTAINERS.get(spec.engine, "train")
     by_code = [
         {"action": "FailJob", "onExitCodes": {"containerName": container, "operator": "In", "values": codes}}
-        for codes in (sorted(spec.restart.no_retry_exit_codes), _evicted_codes(spec))
+        for codes in (sorted(spec.restart.no_retry_exit_codes), _stopped_codes(spec))
         if codes
     ]
     return [*by_code, {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
 
 
-def _evicted_codes(spec: JobSpec) -> list[int]:
-    """The pods of a job of which one is taken away all end as those that were told to stop, and only that one has the condition."""
-    return [STOPPED] if spec.restart.max_restarts and STOPPED not in spec.restart.no_retry_exit_codes else []
+def _stopped_codes(spec: JobSpec) -> list[int]:
+    """After which a job that may not outlive an eviction never starts anew: its pods all end as those that were told to stop, and only
+    that one has the condition which is taken away."""
+    outlives = spec.restart.after_eviction or not spec.restart.max_restarts
+    return [] if outlives or STOPPED in spec.restart.no_retry_exit_codes else [STOPPED]
 
 
 def _rules_of_jobs(spec: JobSpec) -> list[Shape]:
     """What becomes of a JobSet whose Job has failed, by its reason and message: the first rule that fits. Where none does, it is started
-    anew."""
+    anew, and that is counted: after 143 without the condition too, with which a program can end by itself for ever."""
     evicted = {
         "name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"],
-        "onJobFailureMessagePatterns": [
-            *(f"failed with exit code {code} " for code in _evicted_codes(spec)), "has condition DisruptionTarget ",
-        ],
+        "onJobFailureMessagePatterns": ["has condition DisruptionTarget "],
     }  # fmt: skip
     never = {"name": "neverAgain", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}
     return [*([evicted] if spec.restart.after_eviction else []), never]
@@ -150,7 +156,7 @@ def _volcano(spec: JobSpec) -> Shape:
         "min_available": least or spec.nodes + spec.tf.ps,
         "on_failure": again,
         "on_eviction": "RestartJob" if spec.restart.after_eviction else "TerminateJob",
-        "exit_codes": [*sorted(spec.restart.no_retry_exit_codes), *([] if spec.restart.after_eviction else _evicted_codes(spec))],
+        "exit_codes": [*sorted(spec.restart.no_retry_exit_codes), *_stopped_codes(spec)],
         "tasks": [*ps, _task(spec, "worker", spec.nodes, least or spec.nodes)],
     }
 
@@ -162,7 +168,8 @@ def _task(spec: JobSpec, name: str, replicas: int, least: int) -> Shape:
 
 def _policy(spec: JobSpec) -> Shape:
     scheduling = spec.scheduling
-    queue = {"queue": scheduling.queue} if scheduling.queue else {}
+    named = scheduling.queue or (ASCEND_QUEUE if spec.engine == "acjob" else "")
+    queue = {"queue": named} if named else {}
     priority = {"priorityClass": scheduling.priority_class} if scheduling.priority_class else {}
     return {"minAvailable": scheduling.min_available or spec.nodes + common.launchers_alone(spec), **queue, **priority}
 
@@ -180,11 +187,10 @@ def _mpijob(spec: JobSpec) -> Shape:
 
 
 def _acjob(spec: JobSpec) -> Shape:
+    """Without the label fault-retry-times, which retries whatever the exit code is."""
     found = _objects(spec)
-    retries = {"fault-retry-times": str(spec.restart.max_restarts)} if spec.restart.max_restarts else {}
     faults = {"fault-scheduling": "force" if spec.restart.after_eviction else "off"}
-    again = retries if spec.restart.after_eviction else {}
-    found["object_labels"] = {**found["object_labels"], "framework": "pytorch", **faults, **again}
+    found["object_labels"] = {**found["object_labels"], "framework": "pytorch", **faults}
     return {
         **found,
         "scheduler": spec.scheduling.scheduler_name or "volcano",

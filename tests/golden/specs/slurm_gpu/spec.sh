@@ -7,8 +7,6 @@
 #SBATCH --gpus-per-node=8
 #SBATCH --cpus-per-task=64
 #SBATCH --mem=409600M
-#SBATCH --time=120
-#SBATCH --signal=TERM@60
 #SBATCH --requeue
 #SBATCH --exclusive
 #SBATCH --comment=night

@@ -3,6 +3,8 @@
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --gres=npu:8
+#SBATCH --time=120
+#SBATCH --signal=TERM@60
 #SBATCH --no-requeue
 set -uo pipefail
 export RANKLAUNCH_SLOTS=8
