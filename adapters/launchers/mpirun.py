@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from ranklaunch import parse
 from ranklaunch.adapters.launchers import ssh
-from ranklaunch.adapters.launchers.base import attempt_dir, common_env, launcher_process, limits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.base import attempt_dir, common_env, launcher_process, limits, need_hosts, rank_log, rank_tag
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.job import Job, make_nodes
@@ -56,7 +56,7 @@ _KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<p
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    job = _with_slots(job, reader)
+    job = need_hosts(_with_slots(job, reader), reader, NAME)
     many = len(job.nodes) > 1
     server = ssh.server(job, reader, templates) if many else None
     hostfile = File(join(attempt_dir(job), "hostfile"), templates.text("mpirun/hostfile.j2", hosts=_hosts(job, reader)), "0644")
