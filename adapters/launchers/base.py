@@ -12,7 +12,7 @@ from ranklaunch.job import Job
 from ranklaunch.plan import Limits, Plan, Process, Wait
 from ranklaunch.reading import GRACE_S, HOSTS, LOG_TAG, WAIT_S
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.settings import Reader, Variable, clipped
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 
@@ -82,7 +82,7 @@ def need_hosts(job: Job, reader: Reader, method: str) -> Job:
 
 def _numbers(sorted_: list[int]) -> str:
     first, last = sorted_[0], sorted_[-1]
-    return f"{first} to {last}" if last - first + 1 == len(sorted_) else settings.clipped(", ".join(map(str, sorted_)))
+    return f"{first} to {last}" if last - first + 1 == len(sorted_) else clipped(", ".join(map(str, sorted_)))
 
 
 def launcher_process(

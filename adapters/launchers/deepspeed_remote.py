@@ -9,7 +9,7 @@ import re
 import shlex
 
 from ranklaunch import parse, redact, settings
-from ranklaunch.adapters.launchers import ssh
+from ranklaunch.adapters.launchers import from_node_0, ssh
 from ranklaunch.adapters.launchers.base import attempt_dir
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import join, which
@@ -86,7 +86,7 @@ def _ssh_program(reader: Reader, server: ssh.Server) -> File:
 
 def _ways(reader: Reader, process: Process, server: ssh.Server) -> dict[str, str]:
     path = process.env.get("PATH", reader.env.get("PATH", ""))
-    made = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_orte_keep_fqdn_hostnames": "1"}
+    made = {**from_node_0.OPEN_MPI_AS_ROOT, **from_node_0.open_mpi_by_hostfile(reader)}
     return {"PATH": f"{server.private}:{path}", **{name: value for name, value in made.items() if name not in reader.env}}
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from ranklaunch import parse
-from ranklaunch.adapters.launchers import ssh
+from ranklaunch.adapters.launchers import from_node_0, ssh
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env, launcher_process, limits, need_hosts, rank_log, rank_tag
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import folder_of, join, which
@@ -145,13 +145,8 @@ def _btl(job: Job, reader: Reader) -> str:
 
 
 def _settings(job: Job, reader: Reader) -> dict[str, str]:
-    """What Open MPI reads from the environment, so that it takes root and each rank's output can be told apart."""
-    made = {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_orte_tag_output": "1",
-        "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
-    }
+    """What Open MPI reads from the environment, so that each rank's output can be told apart, too."""
+    made = {**from_node_0.OPEN_MPI_AS_ROOT, "OMPI_MCA_orte_tag_output": "1", **from_node_0.open_mpi_by_hostfile(reader)}
     if reader.given(INTERFACES) or _played(job):
         names = "lo" if _played(job) else ",".join(_interfaces(reader))
         made.update({"OMPI_MCA_btl_tcp_if_include": names, "OMPI_MCA_oob_tcp_if_include": names} if names else {})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,14 +35,14 @@ def program(slurm: Slurm, text: str) -> Path:
     return path
 
 
-def srun(slurm: Slurm, *words: object, options: tuple[str, ...] = ONE_EACH) -> subprocess.CompletedProcess[str]:
-    with start(slurm, *words, options=options) as job:
+def srun(slurm: Slurm, *words: object, options: tuple[str, ...] = ONE_EACH, **env: str) -> subprocess.CompletedProcess[str]:
+    with start(slurm, *words, options=options, **env) as job:
         out, err = job.communicate(timeout=LONG_S)
     return subprocess.CompletedProcess(job.args, job.returncode, out, err)
 
 
-def start(slurm: Slurm, *words: object, options: tuple[str, ...] = ONE_EACH) -> subprocess.Popen[str]:
-    return slurm.popen("srun", *options, *RANKLAUNCH, "run", "--python", sys.executable, *words)
+def start(slurm: Slurm, *words: object, options: tuple[str, ...] = ONE_EACH, **env: str) -> subprocess.Popen[str]:
+    return slurm.popen("srun", *options, *RANKLAUNCH, "run", "--python", sys.executable, *words, env=env)
 
 
 def verdicts(slurm: Slurm, job: str = "job_1.0") -> list[dict[str, Any]]:
@@ -72,6 +74,43 @@ def test_a_failing_rank_gives_the_job_its_exit_code(slurm: Slurm) -> None:
     assert done.returncode == 3, done.stdout + done.stderr
     ends_as(slurm, "FAILED")
     assert [(each["exit_code"], each["culprit"]["rank"], each["culprit"]["node"]) for each in verdicts(slurm)] == [(3, 2, 1)] * 2
+
+
+needs_mpirun = pytest.mark.skipif(
+    not shutil.which("mpirun") or not shutil.which("sshd", path=slurm_cluster.SEARCH), reason="needs mpirun and OpenSSH's server"
+)
+MPI_RANK = 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(cat /proc/sys/kernel/hostname)"'
+
+
+def of_mpi(slurm: Slurm) -> dict[str, str]:
+    """Folders of the test's own: hosts of other tests have the same names, and Open MPI calls its folder after the host."""
+    folder = slurm.folder / "mpi"
+    folder.mkdir(exist_ok=True)
+    names = ("RANKLAUNCH_RUN_DIR", "OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory")
+    return dict.fromkeys(names, str(folder))
+
+
+@needs_mpirun
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_mpirun_starts_as_many_ranks_as_there_are_slots(slurm: Slurm, nodes: int) -> None:
+    """Debian's Open MPI knows Slurm: by itself it would take one slot for each of srun's tasks, and reach the nodes by srun."""
+    words = ("--method", "mpirun", "--slots", "2", "sh", "-c", MPI_RANK)
+    done = srun(slurm, *words, options=(f"-N{nodes}", "--ntasks-per-node=1"), **of_mpi(slurm))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = sorted(line.partition("] ")[2] for line in done.stdout.splitlines() if line.startswith("[rank"))
+    assert said == [f"rank {rank} of {2 * nodes} on h{rank // 2}" for rank in range(2 * nodes)]
+
+
+@needs_mpirun
+@pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="DeepSpeed is not installed")
+def test_deepspeed_by_open_mpi(slurm: Slurm) -> None:
+    words = ("--method", "deepspeed", "--slots", "2", "sh", "-c", MPI_RANK)
+    done = srun(slurm, *words, RANKLAUNCH_DEEPSPEED_LAUNCHER="openmpi", DS_ACCELERATOR="cpu", **of_mpi(slurm))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = sorted(line.partition("] ")[2] for line in done.stdout.splitlines() if line.startswith("[deepspeed] rank"))
+    assert said == [f"rank {rank} of 4 on h{rank // 2}" for rank in range(4)]
 
 
 def test_scancel_stops_every_rank(slurm: Slurm) -> None:
