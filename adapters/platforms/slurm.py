@@ -63,7 +63,7 @@ VARIABLES: tuple[Variable[object], ...] = (
     RESTARTS, COMPONENTS,
 )  # fmt: skip
 
-ONE_EACH = "srun --ntasks-per-node=1 ranklaunch run ..."
+ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
 
 
 def detect(reader: Reader) -> bool:
@@ -73,7 +73,7 @@ def detect(reader: Reader) -> bool:
 def read(reader: Reader, program: Program) -> Job:
     hosts = _hosts(reader)
     _refuse_components(reader)
-    _refuse_many_tasks(reader)
+    _refuse_many_tasks(reader, len(hosts))
     index = _index(reader, hosts)
     slots = _slots(reader, hosts)
     job = make_job(
@@ -158,7 +158,7 @@ def _refuse_components(reader: Reader) -> None:
         )
 
 
-def _refuse_many_tasks(reader: Reader) -> None:
+def _refuse_many_tasks(reader: Reader, nodes: int) -> None:
     """srun starts its tasks all at once, and one ranklaunch starts the ranks of a node."""
     tasks = reader.get(TASKS)
     if not reader.given(STEP_ID) or max(tasks, default=1) == 1 or by_user(reader, NODE_INDEX):
@@ -166,7 +166,7 @@ def _refuse_many_tasks(reader: Reader) -> None:
     each = str(tasks[0]) if len(set(tasks)) == 1 else ",".join(map(str, tasks))
     reader.problem(
         f"{reader.told(TASKS)}: srun starts ranklaunch {max(tasks)} times on a node, and each would start all of the node's ranks; "
-        f"expected one: {ONE_EACH}, with --slots {settings.clipped(each)} for as many ranks"
+        f"expected one: {ONE_EACH.format(nodes)}, with --slots {settings.clipped(each)} for as many ranks"
     )
 
 
@@ -188,7 +188,7 @@ def _refuse_without_srun(reader: Reader, hosts: tuple[str, ...]) -> None:
         return
     reader.problem(
         f"{reader.source(NODE_NAMES)} names {len(hosts)} nodes, but there is no {STEP_ID.names[0]}: srun did not start this ranklaunch, "
-        f"so it is alone; expected one on each node: {ONE_EACH}"
+        f"so it is alone; expected one on each node: {ONE_EACH.format(len(hosts))}"
     )
 
 

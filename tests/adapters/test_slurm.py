@@ -247,9 +247,9 @@ def test_a_step_on_some_of_the_nodes_is_said() -> None:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"SLURM_STEP_TASKS_PER_NODE": "2(x3)"}, ["SLURM_STEP_TASKS_PER_NODE=2(x3)", "--ntasks-per-node=1", "--slots 2 "]),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(x3)"}, ["SLURM_STEP_TASKS_PER_NODE=2(x3)", "srun --ntasks=3 --ntasks-per-node=1 ", "--slots 2 "]),
         ({"SLURM_STEP_TASKS_PER_NODE": "2(x2),1"}, ["--slots 2,2,1"]),
-        ({"without": ("SLURM_STEP_ID", "SLURM_STEP_NODELIST")}, ["no SLURM_STEP_ID", "srun --ntasks-per-node=1"]),
+        ({"without": ("SLURM_STEP_ID", "SLURM_STEP_NODELIST")}, ["no SLURM_STEP_ID", "srun --ntasks=3 --ntasks-per-node=1"]),
         ({"SLURM_STEP_NUM_NODES": "4"}, ["SLURM_STEP_NODELIST names 3 hosts", "SLURM_STEP_NUM_NODES=4"]),
         ({"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "0 to 2"]),
         ({"SLURMD_NODENAME": "n3"}, ["SLURM_NODEID=1 is n2", "SLURMD_NODENAME=n3", "RANKLAUNCH_NODE"]),

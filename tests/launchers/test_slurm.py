@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 from cluster_hosts import wait_until
-from slurm_cluster import Slurm
+from slurm_cluster import SEARCH, Slurm
 from slurm_jobs import ALL_REDUCE, LONG_S, WAITS
 from supervise_helpers import RANKLAUNCH, checked_verdict
+
+from ranklaunch.adapters.platforms import slurm as slurm_platform
 
 pytestmark = pytest.mark.launchers
 
 ONE_EACH = ("-N2", "--ntasks-per-node=1")
 
+PLACE = "import os; print(os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], flush=True)"
 FAILS = """
 import os, sys, time
 print("ready", flush=True)
@@ -77,7 +80,7 @@ def test_a_failing_rank_gives_the_job_its_exit_code(slurm: Slurm) -> None:
 
 
 needs_mpirun = pytest.mark.skipif(
-    not shutil.which("mpirun") or not shutil.which("sshd", path=slurm_cluster.SEARCH), reason="needs mpirun and OpenSSH's server"
+    not shutil.which("mpirun") or not shutil.which("sshd", path=SEARCH), reason="needs mpirun and OpenSSH's server"
 )
 MPI_RANK = 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(cat /proc/sys/kernel/hostname)"'
 
@@ -160,7 +163,20 @@ def test_one_ranklaunch_for_each_rank_is_refused(slurm: Slurm) -> None:
 
     assert done.returncode == 78
     assert "SLURM_STEP_TASKS_PER_NODE=2(x2)" in done.stderr
-    assert "srun --ntasks-per-node=1 ranklaunch run ..., with --slots 2" in done.stderr
+    assert "srun --ntasks=2 --ntasks-per-node=1 ranklaunch run ..., with --slots 2" in done.stderr
+
+
+def test_the_remedy_helps_where_sbatch_was_told_of_many_tasks(slurm: Slurm) -> None:
+    """srun takes --ntasks from sbatch, and with that leaves its own --ntasks-per-node aside."""
+    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", "--slots", "2"])
+    remedy = slurm_platform.ONE_EACH.format(2).replace("ranklaunch run ...", f"{words} {program(slurm, PLACE)}")
+    script = slurm.folder / "job.sh"
+    script.write_text(f"#!/bin/sh\n{remedy}\n")
+    done = slurm.run("sbatch", "--wait", "--output=out", "-N2", "--ntasks=8", script)
+
+    out = (slurm.folder / "out").read_text()
+    assert done.returncode == 0, out
+    assert sorted(line.partition("] ")[2] for line in out.splitlines() if line.startswith("[rank")) == [f"{rank} of 4" for rank in range(4)]
 
 
 def test_a_script_on_several_nodes_without_srun_is_refused(slurm: Slurm) -> None:
