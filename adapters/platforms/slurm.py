@@ -47,6 +47,10 @@ TASKS: Variable[tuple[int, ...]] = Variable(
     "tasks_per_node", ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"), hostlist.counts, (),
     "tasks that srun starts on each node: one; without srun, the slots where there is no GPU", "platform",
 )  # fmt: skip
+ASKED_TASKS = Variable(
+    "asked_tasks", ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"), parse.text, "",
+    "tasks that sbatch or salloc was asked for; without, SLURM_TASKS_PER_NODE counts processors", "platform",
+)  # fmt: skip
 SLOTS = ANY_SLOTS.also("SLURM_GPUS_ON_NODE")
 GPU_IDS: Variable[tuple[str, ...]] = Variable(
     "gpu_ids", ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), parse.names, (), "GPUs of this node, where their number is not said", "platform",
@@ -59,7 +63,7 @@ RESTARTS = Variable("restarts", ("SLURM_RESTART_COUNT",), parse.count, 0, "how o
 COMPONENTS = Variable("components", ("SLURM_HET_SIZE",), parse.count, 0, "components of a heterogeneous job, which is refused", "platform")
 
 VARIABLES: tuple[Variable[object], ...] = (
-    JOB_ID, STEP_ID, NODE_NAMES, NODES, NODE_INDEX, NODE_NAME, TASKS, SLOTS, GPU_IDS, GPUS_PER_NODE, SLURM_NAME,
+    JOB_ID, STEP_ID, NODE_NAMES, NODES, NODE_INDEX, NODE_NAME, TASKS, ASKED_TASKS, SLOTS, GPU_IDS, GPUS_PER_NODE, SLURM_NAME,
     RESTARTS, COMPONENTS,
 )  # fmt: skip
 
@@ -210,9 +214,11 @@ def _slots(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
             reader.note(SLOTS.value, str(number), reader.source(variable))
             return (number,) * len(hosts)
     tasks = reader.get(TASKS)
-    if not reader.given(STEP_ID) and len(tasks) == len(hosts):
+    if not reader.given(STEP_ID) and len(tasks) == len(hosts) and reader.given(ASKED_TASKS):
         reader.note(SLOTS.value, settings.show(tasks), reader.source(TASKS))
         return tasks
+    if not reader.given(STEP_ID) and max(tasks, default=1) > 1:
+        reader.warn(f"{reader.told(TASKS)} counts processors, since nobody asked for tasks: one process; --slots says how many a node has")
     reader.get(SLOTS)
     if any(re.fullmatch("(nvidia|davinci)[0-9]+", name) for name in reader.files.names("/dev")):
         reader.warn(

@@ -24,7 +24,7 @@ STEP = {
 }  # fmt: skip
 BATCH = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1", "SLURM_NODEID": "0",
-    "SLURMD_NODENAME": "n1", "SLURM_TASKS_PER_NODE": "4",
+    "SLURMD_NODENAME": "n1", "SLURM_NTASKS": "4", "SLURM_TASKS_PER_NODE": "4",
 }  # fmt: skip
 
 
@@ -207,6 +207,15 @@ def test_a_script_on_one_node_has_its_tasks_for_slots() -> None:
     job = plan(BATCH).job
     assert (job.name, [(node.host, node.slots) for node in job.nodes], job.accelerator) == ("slurm-7", [("n1", 4)], "cpu")
     assert job.log_dir == f"{helpers.CWD}/ranklaunch-logs/job_7"
+
+
+def test_where_nobody_asks_for_tasks_slurm_counts_processors() -> None:
+    found = plan(BATCH, without=("SLURM_NTASKS",), SLURM_TASKS_PER_NODE="128", SLURM_CPUS_ON_NODE="128")
+    assert [node.slots for node in found.job.nodes] == [1]
+    assert [text for text in found.warnings if "SLURM_TASKS_PER_NODE=128 counts processors" in text and "--slots" in text]
+    assert plan(BATCH, without=("SLURM_NTASKS",), SLURM_NTASKS_PER_NODE="4").job.node.slots == 4
+    assert not plan(BATCH, without=("SLURM_NTASKS",), SLURM_TASKS_PER_NODE="1").warnings
+    assert not plan(BATCH, without=("SLURM_NTASKS",), SLURM_GPUS_ON_NODE="2").warnings
 
 
 def test_uneven_tasks_without_srun_are_the_slots_where_the_node_is_said() -> None:

@@ -187,3 +187,17 @@ def test_a_script_on_several_nodes_without_srun_is_refused(slurm: Slurm) -> None
 
     assert done.returncode == 78, done
     assert "srun did not start this ranklaunch" in (slurm.folder / "out").read_text()
+
+
+@pytest.mark.parametrize(("asked", "ranks"), [("--mincpus=3", 1), ("--ntasks=3", 3)])
+def test_a_script_without_srun_has_a_rank_for_each_task_but_not_for_each_processor(slurm: Slurm, asked: str, ranks: int) -> None:
+    script = slurm.folder / "job.sh"
+    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", str(program(slurm, PLACE))])
+    script.write_text(f"#!/bin/sh\necho tasks $SLURM_TASKS_PER_NODE\n{words}\n")
+    done = slurm.run("sbatch", "--wait", "--output=out", "-N1", asked, script)
+
+    out = (slurm.folder / "out").read_text()
+    assert done.returncode == 0, out
+    assert "tasks 3\n" in out
+    assert sorted(line for line in out.splitlines() if line.startswith("[rank")) == [f"[rank {i}] {i} of {ranks}" for i in range(ranks)]
+    assert ("counts processors" in out) == (ranks == 1)
