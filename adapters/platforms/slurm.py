@@ -70,11 +70,15 @@ VARIABLES: tuple[Variable[object], ...] = (
 ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
 
 
+FIRST_OF_SLURMS_OWN_STEPS = 4294967280  # the shell of salloc, the script of sbatch, what holds a job's processes
+
+
 def detect(reader: Reader) -> bool:
     return reader.given(JOB_ID) and (reader.given(NODE_NAMES) or reader.given(NODES))
 
 
 def read(reader: Reader, program: Program) -> Job:
+    _leave_step_of_salloc(reader)
     hosts = _hosts(reader)
     _refuse_components(reader)
     _refuse_many_tasks(reader, len(hosts))
@@ -104,8 +108,17 @@ def attempt(reader: Reader) -> int:
 
 def log_dir(reader: Reader) -> str:
     """The same folder, also where the job cannot be made out."""
+    _leave_step_of_salloc(reader)
     hosts = reader.get(HOSTS) or reader.get(NODE_NAMES)
     return _log_dir(reader, len(hosts) or reader.get(NODES), reader.get(NODE_INDEX))
+
+
+def _leave_step_of_salloc(reader: Reader) -> None:
+    """Its shell may be a step on the first node, with one task. That is none of srun's, and says nothing of the job."""
+    number = next((found.value.strip() for found in reader.candidates(STEP_ID)), "")
+    if re.fullmatch("[0-9]{10}", number) and int(number) >= FIRST_OF_SLURMS_OWN_STEPS:
+        of_step = ("SLURM_STEP", "SLURM_NNODES")  # the second is the step's or the job's, as the cluster is set up
+        reader.env = {name: value for name, value in reader.env.items() if not name.startswith(of_step)}
 
 
 def _hosts(reader: Reader) -> tuple[str, ...]:
@@ -191,8 +204,8 @@ def _refuse_without_srun(reader: Reader, hosts: tuple[str, ...]) -> None:
     if by_user(reader, NODE_INDEX) or reader.given(STEP_ID):
         return
     reader.problem(
-        f"{reader.source(NODE_NAMES)} names {len(hosts)} nodes, but there is no {STEP_ID.names[0]}: srun did not start this ranklaunch, "
-        f"so it is alone; expected one on each node: {ONE_EACH.format(len(hosts))}"
+        f"{reader.source(NODE_NAMES)} names {len(hosts)} nodes, but there is no {STEP_ID.names[0]} of srun's: it did not start this "
+        f"ranklaunch, so it is alone; expected one on each node: {ONE_EACH.format(len(hosts))}"
     )
 
 

@@ -209,6 +209,31 @@ def test_a_script_on_one_node_has_its_tasks_for_slots() -> None:
     assert job.log_dir == f"{helpers.CWD}/ranklaunch-logs/job_7"
 
 
+SHELL = {
+    "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_NNODES": "2",
+    "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1", "SLURM_NTASKS": "6", "SLURM_TASKS_PER_NODE": "3(x2)", "SLURM_STEP_ID": "4294967290",
+    "SLURM_STEPID": "4294967290", "SLURM_STEP_NODELIST": "n1", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("nodes", ["2", "1"])
+def test_the_shell_of_salloc_is_no_step_of_srun(nodes: str) -> None:
+    """SLURM_NNODES: of the job, or of that step, which is on the first node."""
+    (problem,) = refused(base=SHELL, SLURM_NNODES=nodes)
+    assert "SLURM_JOB_NODELIST names 2 nodes, but there is no SLURM_STEP_ID of srun's: it did not start this ranklaunch" in problem
+    assert "srun --ntasks=2 --ntasks-per-node=1 ranklaunch" in problem
+
+
+def test_the_shell_of_salloc_on_one_node_is_like_a_script() -> None:
+    one = {"SLURM_JOB_NODELIST": "n1", "SLURM_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1"}
+    found = plan(SHELL, SLURM_TASKS_PER_NODE="3", **one)
+    assert ([(node.host, node.slots) for node in found.job.nodes], found.job.name) == ([("n1", 3)], "slurm-7")
+    assert found.job.log_dir == f"{LOGS}/job_7"
+    assert not found.warnings
+    assert platforms.attempt_dir(helpers.reader({**SHELL, **one, "RANKLAUNCH_SLOTS": "many"})) == f"{LOGS}/job_7/attempt_1"
+
+
 def test_where_nobody_asks_for_tasks_slurm_counts_processors() -> None:
     found = plan(BATCH, without=("SLURM_NTASKS",), SLURM_TASKS_PER_NODE="128", SLURM_CPUS_ON_NODE="128")
     assert [node.slots for node in found.job.nodes] == [1]

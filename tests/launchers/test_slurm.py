@@ -186,7 +186,7 @@ def test_a_script_on_several_nodes_without_srun_is_refused(slurm: Slurm) -> None
     done = slurm.run("sbatch", "--wait", "--output=out", *ONE_EACH, script)
 
     assert done.returncode == 78, done
-    assert "srun did not start this ranklaunch" in (slurm.folder / "out").read_text()
+    assert "no SLURM_STEP_ID of srun's: it did not start this ranklaunch" in (slurm.folder / "out").read_text()
 
 
 @pytest.mark.parametrize(("asked", "ranks"), [("--mincpus=3", 1), ("--ntasks=3", 3)])
@@ -201,3 +201,22 @@ def test_a_script_without_srun_has_a_rank_for_each_task_but_not_for_each_process
     assert "tasks 3\n" in out
     assert sorted(line for line in out.splitlines() if line.startswith("[rank")) == [f"[rank {i}] {i} of {ranks}" for i in range(ranks)]
     assert ("counts processors" in out) == (ranks == 1)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_the_shell_of_salloc_is_no_step_of_srun(slurm: Slurm, nodes: int) -> None:
+    """It is a step, with one task on the first node, where the cluster is set up so."""
+    shell = slurm.folder / "shell.sh"
+    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", str(program(slurm, PLACE))])
+    shell.write_text(f"#!/bin/sh\necho step $SLURM_STEP_ID on $SLURM_STEP_NODELIST\n{words}\n")
+    shell.chmod(0o755)
+    with slurm.popen("salloc", f"-N{nodes}", "--ntasks-per-node=2", env={"SHELL": str(shell)}) as job:
+        out, err = job.communicate(timeout=LONG_S)
+
+    assert "step 4294967290 on h0\n" in out
+    if nodes == 1:
+        assert job.returncode == 0, out + err
+        assert sorted(line for line in out.splitlines() if line.startswith("[rank")) == ["[rank 0] 0 of 2", "[rank 1] 1 of 2"]
+    else:
+        assert job.returncode == 78, out + err
+        assert "SLURM_JOB_NODELIST names 2 nodes, but there is no SLURM_STEP_ID of srun's" in err
