@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from ranklaunch import parse
 from ranklaunch.adapters.launchers import from_node_0, ssh
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env, launcher_process, limits, need_hosts, rank_log, rank_tag
-from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.job import Job, make_nodes
 from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs, Wait
@@ -42,12 +41,6 @@ VARIABLES: tuple[Variable[object], ...] = (EXTRA, INTERFACES, VERSION, MPI_SLOTS
 
 # Where sshd's sessions look for programs, on every system: an mpirun of elsewhere tells the others where it is by its full path.
 SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
-# Of a session or a host: what node 0 has is wrong elsewhere. What Open MPI itself needs, it forwards itself.
-NOT_FORWARDED = re.compile(
-    r"HOSTNAME|HOST|PWD|OLDPWD|SHLVL|_|TERM|USER|LOGNAME|SHELL|MAIL|SSH_.*|(OMPI|PMIX|PRTE|ORTE|OPAL)_.*|RANKLAUNCH_(SECRET|NODE)"
-    r"|JOB_COMPLETION_INDEX|K_MPI_JOB_ROLE|REPLICA_TYPE|NPU_POD"
-)
-NAME_ = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TAGGED = {"4": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>:", "5": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>: "}
 CARRIERS = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "ssh")
 
@@ -155,9 +148,7 @@ def _settings(job: Job, reader: Reader) -> dict[str, str]:
 
 def _forwarded(reader: Reader, added: Mapping[str, str]) -> list[str]:
     """By name alone: so any value arrives as it is, and none is seen in a list of processes."""
-    gone = set(misleading(reader.env))
-    names = {*reader.env, *added} - gone - reader.per_node
-    return sorted(name for name in names if NAME_.fullmatch(name) and not NOT_FORWARDED.fullmatch(name))
+    return from_node_0.forwarded(reader, {**reader.env, **added})
 
 
 def _added(reader: Reader) -> dict[str, str]:
