@@ -149,6 +149,15 @@ def hosts(nodes: int, job: str = JOB) -> list[str]:
     return [f"{job}-worker-{i}.{job}" for i in range(nodes)]
 
 
+def only_first_named(nodes: int = 3, slots: int = 2, index: int = 1, **more: str) -> dict[str, str]:
+    """What Kubeflow's PyTorchJob sets: node 0's name, and no other."""
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", "HOSTNAME": f"bert-worker-{index - 1}" if index else "bert-master-0",
+        "PET_NNODES": str(nodes), "PET_NODE_RANK": str(index), "PET_MASTER_ADDR": "bert-master-0", "PET_MASTER_PORT": "23456",
+        "PET_NPROC_PER_NODE": str(slots), **more,
+    }  # fmt: skip
+
+
 def modelarts(nodes: int = 4, slots: int = 8, index: int = 0, **more: str) -> dict[str, str]:
     """What ModelArts sets in the container of one node."""
     return {

@@ -21,7 +21,7 @@ from typing import Any
 import cluster_kernel as kernel
 from cluster_hosts import Entered, Host, Hosts, wait_until
 
-PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "scancel", "scontrol", "sbatch")
+PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "salloc", "scancel", "scontrol", "sbatch")
 SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 SECONDS = 90.0
 MUNGE_FILES = {
@@ -51,6 +51,8 @@ ReturnToService=2
 KillWait=30
 SlurmdParameters=config_overrides
 GresTypes=gpu
+LaunchParameters=use_interactive_step
+InteractiveStepOptions="--interactive --preserve-env $SHELL"
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """

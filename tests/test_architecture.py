@@ -110,20 +110,9 @@ def test_adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(kind
     folder = helpers.ROOT / "adapters" / kind
     # torchrun is what megatron and accelerate start
     shared = {
-        "__init__",
-        "ascend",
-        "base",
-        "deepspeed_remote",
-        "hostlist",
-        "inherited",
-        "kubernetes",
-        "route",
-        "ssh",
-        "table",
-        "torchrun",
-        "unrecognised",
-        "volcano_roles",
-    }
+        "__init__", "ascend", "base", "deepspeed_remote", "from_node_0", "hostlist", "inherited", "kubernetes", "route", "ssh", "table",
+        "torchrun", "unrecognised", "volcano_roles",
+    }  # fmt: skip
     for path in folder.glob("*.py"):
         for name in imports(ast.parse(path.read_text(encoding="utf-8"))):
             assert not name.startswith(f"ranklaunch.adapters.{other}"), path

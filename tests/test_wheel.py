@@ -72,6 +72,7 @@ WHEEL = {
     "ranklaunch/adapters/launchers/base.py",
     "ranklaunch/adapters/launchers/deepspeed.py",
     "ranklaunch/adapters/launchers/deepspeed_remote.py",
+    "ranklaunch/adapters/launchers/from_node_0.py",
     "ranklaunch/adapters/launchers/inherited.py",
     "ranklaunch/adapters/launchers/mpirun.py",
     "ranklaunch/adapters/launchers/msrun.py",

@@ -10,9 +10,10 @@ from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import absolute, folder_of, join
 from ranklaunch.job import Job
 from ranklaunch.plan import Limits, Plan, Process, Wait
-from ranklaunch.reading import GRACE_S, LOG_TAG, WAIT_S
+from ranklaunch.reading import GRACE_S, HOSTS, LOG_TAG, WAIT_S
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.settings import Reader, Variable, clipped
+from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 
 
@@ -60,6 +61,28 @@ def limits(reader: Reader) -> Limits:
 def master_waits(job: Job, reader: Reader, host: str = "") -> tuple[Wait, ...]:
     """Ranks of several nodes meet at node 0 (or at host), whose name may be published later than this container starts."""
     return (Wait("hosts", host or job.master, reader.get(WAIT_S)),) if len(job.nodes) > 1 else ()
+
+
+def with_hosts(job: Job) -> Job:
+    """The job with a host for every node, by which a launcher tells them apart. Most platforms name node 0 alone."""
+    if all(node.host for node in job.nodes):
+        return job
+    return replace(job, nodes=tuple(node if node.host else node._replace(host=f"unnamed-{node.index}") for node in job.nodes))
+
+
+def need_hosts(job: Job, reader: Reader, method: str) -> Job:
+    """For a method that reaches every node by its name. The job, so that what else is wrong with it is found too."""
+    unnamed = [node.index for node in job.nodes if not node.host]
+    if unnamed:
+        who = f"node {unnamed[0]} has no name" if len(unnamed) == 1 else f"nodes {_numbers(unnamed)} have no names"
+        remedy = f"set {HOSTS.names[0]}, in node order, or choose another --method"
+        reader.problem(f"{who}, and method {method} needs those of all nodes: {remedy}")
+    return with_hosts(job)
+
+
+def _numbers(sorted_: list[int]) -> str:
+    first, last = sorted_[0], sorted_[-1]
+    return f"{first} to {last}" if last - first + 1 == len(sorted_) else clipped(", ".join(map(str, sorted_)))
 
 
 def launcher_process(

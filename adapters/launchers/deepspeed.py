@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 
 from ranklaunch import parse, settings
 from ranklaunch.adapters.launchers import deepspeed_remote as remote
 from ranklaunch.adapters.launchers import ssh
-from ranklaunch.adapters.launchers.base import MASTER_PORT, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.base import (
+    MASTER_PORT,
+    attempt_dir,
+    launcher_process,
+    limits,
+    master_waits,
+    need_hosts,
+    rank_log,
+    rank_tag,
+    with_hosts,
+)
 from ranklaunch.files import absolute, join
 from ranklaunch.job import Job, Node
 from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs
@@ -45,6 +56,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     _lint(job, reader, extra)
     if by == remote.OWN_NODE or len(job.nodes) == 1:
         return _on_each_node(job, reader, templates, extra)
+    job = need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
     hostfile = _hostfile(job, templates)
     argv = _command(job, reader, templates, by, hostfile, "")
     process = replace(launcher_process(job, reader, NAME, argv, failing=FAILING, deaf=True), carriers=(*remote.CARRIERS, *ssh.CARRIERS))
@@ -141,7 +153,8 @@ def _results_dir(reader: Reader, path: str) -> str:
 
 
 def _hostfile(job: Job, templates: Templates) -> File:
-    return File(join(attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=job))
+    """Where each node has its own launcher, that only looks up its slots there, by the node's place."""
+    return File(join(attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=with_hosts(job)))
 
 
 def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
@@ -150,7 +163,7 @@ def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
     rotated = next((node for node in job.nodes if node.first_rank % node.slots), None) if by_launch_py else None
     if rotated:
         reader.problem(_told_of(rotated, job))
-    twice = sorted({node.host for node in job.nodes if sum(other.host == node.host for other in job.nodes) > 1}) if several else []
+    twice = sorted(host for host, count in Counter(node.host for node in job.nodes).items() if host and count > 1)
     if twice:
         reader.problem(f"method deepspeed: {', '.join(twice)} is the host of several nodes, which DeepSpeed's hostfile cannot have")
     if several and "--autotuning" in _options(extra) and by != remote.PDSH:

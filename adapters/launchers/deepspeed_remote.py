@@ -9,9 +9,8 @@ import re
 import shlex
 
 from ranklaunch import parse, redact, settings
-from ranklaunch.adapters.launchers import ssh
+from ranklaunch.adapters.launchers import from_node_0, ssh
 from ranklaunch.adapters.launchers.base import attempt_dir
-from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import join, which
 from ranklaunch.job import Job
 from ranklaunch.plan import File, Plan, Process, Wait
@@ -33,11 +32,6 @@ BY = Variable(
 # Between the runner and the ranks of node 0, where it starts these itself.
 CARRIERS = ("deepspeed", "pdsh", "ssh", "mpirun", "mpirun.openmpi", "orterun", "prterun", "mpiexec.hydra", "hydra_pmi_proxy", "srun")
 _EVEN = ("mpich", "impi", "mvapich", SLURM)
-# Of a session or a host: what node 0 has is wrong elsewhere.
-_NOT_FORWARDED = re.compile(
-    r"HOSTNAME|HOST|PWD|OLDPWD|SHLVL|_|TERM|USER|LOGNAME|SHELL|MAIL|HOME|SSH_.*|(OMPI|PMIX|PRTE|PDSH|HYDRA)_.*|DS_ENV_FILE|RANKLAUNCH_(SECRET|NODE)"
-)
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[\w@%+=:,./-]*")  # what DeepSpeed puts between no quotes
 _TYPED = re.compile(r"[\w@+=:,./ -]+")  # arguments that pdsh and the shells behind it leave as they are
 
@@ -86,14 +80,14 @@ def _ssh_program(reader: Reader, server: ssh.Server) -> File:
 
 def _ways(reader: Reader, process: Process, server: ssh.Server) -> dict[str, str]:
     path = process.env.get("PATH", reader.env.get("PATH", ""))
-    made = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_orte_keep_fqdn_hostnames": "1"}
+    made = {**from_node_0.OPEN_MPI_AS_ROOT, **from_node_0.open_mpi_by_hostfile(reader)}
     return {"PATH": f"{server.private}:{path}", **{name: value for name, value in made.items() if name not in reader.env}}
 
 
 def _forwarded(reader: Reader, by: str, process: Process) -> str:
     """DeepSpeed itself forwards little (PYTHON*, NCCL*, ...), and shows all that it forwards, so secrets are not among it."""
-    values = {**{name: value for name, value in reader.env.items() if name not in misleading(reader.env)}, **process.env}
-    names = [n for n in sorted(values) if n not in reader.per_node and _NAME.fullmatch(n) and not _NOT_FORWARDED.fullmatch(n)]
+    values = {**reader.env, **process.env}
+    names = [name for name in from_node_0.forwarded(reader, values) if name != "HOME"]
     secret = [name for name in names if redact.is_secret(name) or redact.text(values[name]) != values[name]]
     lost = [name for name in names if name not in secret and not _arrives(values[name], by)]
     if secret:

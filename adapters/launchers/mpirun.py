@@ -9,9 +9,8 @@ import re
 from collections.abc import Mapping
 
 from ranklaunch import parse
-from ranklaunch.adapters.launchers import ssh
-from ranklaunch.adapters.launchers.base import attempt_dir, common_env, launcher_process, limits, rank_log, rank_tag
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers import from_node_0, ssh
+from ranklaunch.adapters.launchers.base import attempt_dir, common_env, launcher_process, limits, need_hosts, rank_log, rank_tag
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.job import Job, make_nodes
 from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs, Wait
@@ -42,12 +41,6 @@ VARIABLES: tuple[Variable[object], ...] = (EXTRA, INTERFACES, VERSION, MPI_SLOTS
 
 # Where sshd's sessions look for programs, on every system: an mpirun of elsewhere tells the others where it is by its full path.
 SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
-# Of a session or a host: what node 0 has is wrong elsewhere. What Open MPI itself needs, it forwards itself.
-NOT_FORWARDED = re.compile(
-    r"HOSTNAME|HOST|PWD|OLDPWD|SHLVL|_|TERM|USER|LOGNAME|SHELL|MAIL|SSH_.*|(OMPI|PMIX|PRTE|ORTE|OPAL)_.*|RANKLAUNCH_(SECRET|NODE)"
-    r"|JOB_COMPLETION_INDEX|K_MPI_JOB_ROLE|REPLICA_TYPE|NPU_POD"
-)
-NAME_ = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TAGGED = {"4": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>:", "5": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>: "}
 CARRIERS = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "ssh")
 
@@ -56,7 +49,7 @@ _KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<p
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    job = _with_slots(job, reader)
+    job = need_hosts(_with_slots(job, reader), reader, NAME)
     many = len(job.nodes) > 1
     server = ssh.server(job, reader, templates) if many else None
     hostfile = File(join(attempt_dir(job), "hostfile"), templates.text("mpirun/hostfile.j2", hosts=_hosts(job, reader)), "0644")
@@ -145,13 +138,8 @@ def _btl(job: Job, reader: Reader) -> str:
 
 
 def _settings(job: Job, reader: Reader) -> dict[str, str]:
-    """What Open MPI reads from the environment, so that it takes root and each rank's output can be told apart."""
-    made = {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_orte_tag_output": "1",
-        "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
-    }
+    """What Open MPI reads from the environment, so that each rank's output can be told apart, too."""
+    made = {**from_node_0.OPEN_MPI_AS_ROOT, "OMPI_MCA_orte_tag_output": "1", **from_node_0.open_mpi_by_hostfile(reader)}
     if reader.given(INTERFACES) or _played(job):
         names = "lo" if _played(job) else ",".join(_interfaces(reader))
         made.update({"OMPI_MCA_btl_tcp_if_include": names, "OMPI_MCA_oob_tcp_if_include": names} if names else {})
@@ -160,9 +148,7 @@ def _settings(job: Job, reader: Reader) -> dict[str, str]:
 
 def _forwarded(reader: Reader, added: Mapping[str, str]) -> list[str]:
     """By name alone: so any value arrives as it is, and none is seen in a list of processes."""
-    gone = set(misleading(reader.env))
-    names = {*reader.env, *added} - gone - reader.per_node
-    return sorted(name for name in names if NAME_.fullmatch(name) and not NOT_FORWARDED.fullmatch(name))
+    return from_node_0.forwarded(reader, {**reader.env, **added})
 
 
 def _added(reader: Reader) -> dict[str, str]:

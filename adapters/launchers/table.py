@@ -17,6 +17,7 @@ def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
     me = ranktable.Container(job.instance_name, job.host_ips, job.node_index, job.node.slots, job.table_in_order)
     try:
         index = ranktable.find(table, me)
+        _refuse_fewer(job, table)
         _refuse_other_host(job, table.servers[index])
     except ConfigError as error:
         # The platform makes the table anew when it has replaced a node; until then the old one is there.
@@ -26,6 +27,17 @@ def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
         msg = f"rank table {job.rank_table}: {error}"
         raise ConfigError(msg) from None
     return table, index
+
+
+def _refuse_fewer(job: Job, table: RankTable) -> None:
+    """Tables but ModelArts' know no pods: several on one host may be one entry there, which says nothing of whose devices are whose."""
+    entries, nodes = len(table.servers), len(job.nodes)
+    if entries < nodes:
+        msg = (
+            f"it has {entries} {'entry' if entries == 1 else 'entries'} for {nodes} nodes, expected one for each; where several of the "
+            "job's containers share a host, only a table that names pods (group_list) can tell their devices apart"
+        )
+        raise ConfigError(msg)
 
 
 def _refuse_other_host(job: Job, server: Server) -> None:

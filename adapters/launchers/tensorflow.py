@@ -10,7 +10,7 @@ import itertools
 import json
 
 from ranklaunch import parse, settings
-from ranklaunch.adapters.launchers.base import address, attempt_dir, limits, master_waits, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.base import address, attempt_dir, limits, master_waits, need_hosts, nothing_to_explain, rank_process
 from ranklaunch.files import join
 from ranklaunch.job import Job, Node
 from ranklaunch.plan import Plan, Process
@@ -34,6 +34,7 @@ LONGEST = 128 * 1024 - 1  # bytes of one argument or variable, by Linux
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    job = need_hosts(job, reader, NAME)
     job = replace(job, nodes=_nodes(job, reader.get(PORT)))
     argv = templates.command("tensorflow/command.j2", job=job, appended=_appended(job, reader))
     env = _environment(job, reader)

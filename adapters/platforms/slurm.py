@@ -47,6 +47,10 @@ TASKS: Variable[tuple[int, ...]] = Variable(
     "tasks_per_node", ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"), hostlist.counts, (),
     "tasks that srun starts on each node: one; without srun, the slots where there is no GPU", "platform",
 )  # fmt: skip
+ASKED_TASKS = Variable(
+    "asked_tasks", ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"), parse.text, "",
+    "tasks that sbatch or salloc was asked for; without, SLURM_TASKS_PER_NODE counts processors", "platform",
+)  # fmt: skip
 SLOTS = ANY_SLOTS.also("SLURM_GPUS_ON_NODE")
 GPU_IDS: Variable[tuple[str, ...]] = Variable(
     "gpu_ids", ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), parse.names, (), "GPUs of this node, where their number is not said", "platform",
@@ -59,11 +63,14 @@ RESTARTS = Variable("restarts", ("SLURM_RESTART_COUNT",), parse.count, 0, "how o
 COMPONENTS = Variable("components", ("SLURM_HET_SIZE",), parse.count, 0, "components of a heterogeneous job, which is refused", "platform")
 
 VARIABLES: tuple[Variable[object], ...] = (
-    JOB_ID, STEP_ID, NODE_NAMES, NODES, NODE_INDEX, NODE_NAME, TASKS, SLOTS, GPU_IDS, GPUS_PER_NODE, SLURM_NAME,
+    JOB_ID, STEP_ID, NODE_NAMES, NODES, NODE_INDEX, NODE_NAME, TASKS, ASKED_TASKS, SLOTS, GPU_IDS, GPUS_PER_NODE, SLURM_NAME,
     RESTARTS, COMPONENTS,
 )  # fmt: skip
 
-ONE_EACH = "srun --ntasks-per-node=1 ranklaunch run ..."
+ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
+
+
+FIRST_OF_SLURMS_OWN_STEPS = 4294967280  # the shell of salloc, the script of sbatch, what holds a job's processes
 
 
 def detect(reader: Reader) -> bool:
@@ -71,9 +78,10 @@ def detect(reader: Reader) -> bool:
 
 
 def read(reader: Reader, program: Program) -> Job:
+    _leave_step_of_salloc(reader)
     hosts = _hosts(reader)
     _refuse_components(reader)
-    _refuse_many_tasks(reader)
+    _refuse_many_tasks(reader, len(hosts))
     index = _index(reader, hosts)
     slots = _slots(reader, hosts)
     job = make_job(
@@ -100,8 +108,17 @@ def attempt(reader: Reader) -> int:
 
 def log_dir(reader: Reader) -> str:
     """The same folder, also where the job cannot be made out."""
+    _leave_step_of_salloc(reader)
     hosts = reader.get(HOSTS) or reader.get(NODE_NAMES)
     return _log_dir(reader, len(hosts) or reader.get(NODES), reader.get(NODE_INDEX))
+
+
+def _leave_step_of_salloc(reader: Reader) -> None:
+    """Its shell may be a step on the first node, with one task. That is none of srun's, and says nothing of the job."""
+    number = next((found.value.strip() for found in reader.candidates(STEP_ID)), "")
+    if re.fullmatch("[0-9]{10}", number) and int(number) >= FIRST_OF_SLURMS_OWN_STEPS:
+        of_step = ("SLURM_STEP", "SLURM_NNODES")  # the second is the step's or the job's, as the cluster is set up
+        reader.env = {name: value for name, value in reader.env.items() if not name.startswith(of_step)}
 
 
 def _hosts(reader: Reader) -> tuple[str, ...]:
@@ -158,7 +175,7 @@ def _refuse_components(reader: Reader) -> None:
         )
 
 
-def _refuse_many_tasks(reader: Reader) -> None:
+def _refuse_many_tasks(reader: Reader, nodes: int) -> None:
     """srun starts its tasks all at once, and one ranklaunch starts the ranks of a node."""
     tasks = reader.get(TASKS)
     if not reader.given(STEP_ID) or max(tasks, default=1) == 1 or by_user(reader, NODE_INDEX):
@@ -166,7 +183,7 @@ def _refuse_many_tasks(reader: Reader) -> None:
     each = str(tasks[0]) if len(set(tasks)) == 1 else ",".join(map(str, tasks))
     reader.problem(
         f"{reader.told(TASKS)}: srun starts ranklaunch {max(tasks)} times on a node, and each would start all of the node's ranks; "
-        f"expected one: {ONE_EACH}, with --slots {settings.clipped(each)} for as many ranks"
+        f"expected one: {ONE_EACH.format(nodes)}, with --slots {settings.clipped(each)} for as many ranks"
     )
 
 
@@ -187,8 +204,8 @@ def _refuse_without_srun(reader: Reader, hosts: tuple[str, ...]) -> None:
     if by_user(reader, NODE_INDEX) or reader.given(STEP_ID):
         return
     reader.problem(
-        f"{reader.source(NODE_NAMES)} names {len(hosts)} nodes, but there is no {STEP_ID.names[0]}: srun did not start this ranklaunch, "
-        f"so it is alone; expected one on each node: {ONE_EACH}"
+        f"{reader.source(NODE_NAMES)} names {len(hosts)} nodes, but there is no {STEP_ID.names[0]} of srun's: it did not start this "
+        f"ranklaunch, so it is alone; expected one on each node: {ONE_EACH.format(len(hosts))}"
     )
 
 
@@ -210,9 +227,11 @@ def _slots(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
             reader.note(SLOTS.value, str(number), reader.source(variable))
             return (number,) * len(hosts)
     tasks = reader.get(TASKS)
-    if not reader.given(STEP_ID) and len(tasks) == len(hosts):
+    if not reader.given(STEP_ID) and len(tasks) == len(hosts) and reader.given(ASKED_TASKS):
         reader.note(SLOTS.value, settings.show(tasks), reader.source(TASKS))
         return tasks
+    if not reader.given(STEP_ID) and max(tasks, default=1) > 1:
+        reader.warn(f"{reader.told(TASKS)} counts processors, since nobody asked for tasks: one process; --slots says how many a node has")
     reader.get(SLOTS)
     if any(re.fullmatch("(nvidia|davinci)[0-9]+", name) for name in reader.files.names("/dev")):
         reader.warn(

@@ -164,6 +164,23 @@ def test_hosts_that_a_hostfile_cannot_have_are_refused() -> None:
         plan(VC_WORKER_HOSTS="same,same")
 
 
+@pytest.mark.parametrize("node", range(3))
+def test_hosts_that_nobody_names_stand_in_the_hostfile_by_their_index(node: int) -> None:
+    """Its launcher on each node takes the slots of the line that its --node_rank counts, and connects to none of these names."""
+    found = helpers.plan(helpers.only_first_named(3, 2, node), method="deepspeed", log_dir="/logs")
+    assert found.files[0].text == "bert-master-0 slots=2\nunnamed-1 slots=2\nunnamed-2 slots=2\n"
+    assert argv(found)[argv(found).index("--node_rank") + 1] == str(node)
+    assert [each.host for each in found.job.nodes] == ["bert-master-0", "", ""]
+
+
+def test_from_node_0_all_hosts_are_needed() -> None:
+    with pytest.raises(ConfigError) as caught:
+        helpers.plan(helpers.only_first_named(3, 2, 1, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")
+    (problem,) = caught.value.problems
+    assert problem.startswith("nodes 1 to 2 have no names, and method deepspeed with RANKLAUNCH_DEEPSPEED_LAUNCHER=pdsh needs those of all")
+    assert "set RANKLAUNCH_HOSTS" in problem
+
+
 @pytest.mark.parametrize("extra", ["'open", 'a "b', "a\\"])
 def test_extra_parameters_that_are_no_words_are_refused(extra: str) -> None:
     with pytest.raises(ConfigError, match=r"RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS=.*expected shell words"):

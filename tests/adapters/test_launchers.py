@@ -67,6 +67,22 @@ def test_a_table_of_another_job_is_refused(table: str, nodes: int, index: int, e
     assert all(word in str(caught.value) for word in words), caught.value
 
 
+@pytest.mark.parametrize(("index", "words"), [(0, "it has 1 entry for 2 nodes"), (1, "is none of the table's 1")])
+def test_a_table_in_which_two_pods_are_one_server_is_refused(index: int, words: str) -> None:
+    """Version 1.0 knows hosts and no pods: pod 0 would start the ranks of both, on its own devices."""
+    merged = helpers.server_table([("192.0.2.1", [(str(i), str(i)) for i in range(4)])])
+    with pytest.raises(ConfigError) as caught:
+        ranktable(merged, 2, index)
+    assert str(caught.value).startswith(f"rank table {TABLE}: ")
+    assert words in str(caught.value)
+
+
+def test_a_table_with_too_few_entries_may_be_that_of_an_earlier_attempt() -> None:
+    found = ranktable(helpers.group_table([("j-worker-0", "192.0.2.1", "01")]), MA_PROC_START_CNT="2")
+    assert [wait.kind for wait in found.waits] == ["rank table", "muster"]
+    assert "it has 1 entry for 2 nodes" in found.waits[0].seen
+
+
 def test_the_table_counts_where_counts_differ() -> None:
     found = ranktable(helpers.group_table([("j-worker-0", "a", "0123"), ("j-worker-1", "b", "01")]))
     assert ranks(found) == [0, 1, 2, 3]

@@ -79,6 +79,30 @@ def test_a_follower_has_sshd_alone() -> None:
     assert list(found.offers) == ["ssh host key"]
 
 
+OUTSIDE_SLURM = {f"{runtime}_MCA_{framework}": "^slurm" for runtime in ("OMPI", "PRTE") for framework in ("ras", "plm")}
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, {}),
+        ({"SLURM_JOBID": "7"}, OUTSIDE_SLURM),
+        ({"SLURM_JOBID": "7", "OMPI_MCA_plm": "rsh"}, {name: value for name, value in OUTSIDE_SLURM.items() if name != "OMPI_MCA_plm"}),
+    ],
+)
+def test_open_mpi_leaves_slots_and_daemons_to_ranklaunch_under_slurm(env: dict[str, str], expected: dict[str, str]) -> None:
+    for found in (plan(2, **env), plan(1, **env)):
+        assert {name: value for name, value in found.processes[0].env.items() if name in OUTSIDE_SLURM} == expected
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_without_the_names_of_all_hosts_it_is_refused(index: int) -> None:
+    with pytest.raises(ConfigError, match=r"^nodes 1 to 2 have no names, and method mpirun needs those of all nodes: set RANKLAUNCH_HOSTS"):
+        helpers.plan(helpers.only_first_named(3, 2, index), method="mpirun")
+    named = helpers.only_first_named(3, 2, index, RANKLAUNCH_HOSTS="a,b,c", RANKLAUNCH_MASTER_ADDR="a")
+    assert helpers.plan(named, method="mpirun").job.world_size == 6
+
+
 @pytest.mark.parametrize(
     ("env", "files"), [({}, {"/opt/mpi/bin/mpirun": "", "/opt/mpi/bin/prterun": ""}), ({"RANKLAUNCH_OPENMPI": "5"}, {})]
 )

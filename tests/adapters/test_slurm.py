@@ -24,7 +24,7 @@ STEP = {
 }  # fmt: skip
 BATCH = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1", "SLURM_NODEID": "0",
-    "SLURMD_NODENAME": "n1", "SLURM_TASKS_PER_NODE": "4",
+    "SLURMD_NODENAME": "n1", "SLURM_NTASKS": "4", "SLURM_TASKS_PER_NODE": "4",
 }  # fmt: skip
 
 
@@ -209,6 +209,40 @@ def test_a_script_on_one_node_has_its_tasks_for_slots() -> None:
     assert job.log_dir == f"{helpers.CWD}/ranklaunch-logs/job_7"
 
 
+SHELL = {
+    "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2", "SLURM_NNODES": "2",
+    "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1", "SLURM_NTASKS": "6", "SLURM_TASKS_PER_NODE": "3(x2)", "SLURM_STEP_ID": "4294967290",
+    "SLURM_STEPID": "4294967290", "SLURM_STEP_NODELIST": "n1", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("nodes", ["2", "1"])
+def test_the_shell_of_salloc_is_no_step_of_srun(nodes: str) -> None:
+    """SLURM_NNODES: of the job, or of that step, which is on the first node."""
+    (problem,) = refused(base=SHELL, SLURM_NNODES=nodes)
+    assert "SLURM_JOB_NODELIST names 2 nodes, but there is no SLURM_STEP_ID of srun's: it did not start this ranklaunch" in problem
+    assert "srun --ntasks=2 --ntasks-per-node=1 ranklaunch" in problem
+
+
+def test_the_shell_of_salloc_on_one_node_is_like_a_script() -> None:
+    one = {"SLURM_JOB_NODELIST": "n1", "SLURM_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1"}
+    found = plan(SHELL, SLURM_TASKS_PER_NODE="3", **one)
+    assert ([(node.host, node.slots) for node in found.job.nodes], found.job.name) == ([("n1", 3)], "slurm-7")
+    assert found.job.log_dir == f"{LOGS}/job_7"
+    assert not found.warnings
+    assert platforms.attempt_dir(helpers.reader({**SHELL, **one, "RANKLAUNCH_SLOTS": "many"})) == f"{LOGS}/job_7/attempt_1"
+
+
+def test_where_nobody_asks_for_tasks_slurm_counts_processors() -> None:
+    found = plan(BATCH, without=("SLURM_NTASKS",), SLURM_TASKS_PER_NODE="128", SLURM_CPUS_ON_NODE="128")
+    assert [node.slots for node in found.job.nodes] == [1]
+    assert [text for text in found.warnings if "SLURM_TASKS_PER_NODE=128 counts processors" in text and "--slots" in text]
+    assert plan(BATCH, without=("SLURM_NTASKS",), SLURM_NTASKS_PER_NODE="4").job.node.slots == 4
+    assert not plan(BATCH, without=("SLURM_NTASKS",), SLURM_TASKS_PER_NODE="1").warnings
+    assert not plan(BATCH, without=("SLURM_NTASKS",), SLURM_GPUS_ON_NODE="2").warnings
+
+
 def test_uneven_tasks_without_srun_are_the_slots_where_the_node_is_said() -> None:
     env = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_NUM_NODES": "3", "SLURM_NNODES": "3", "SLURM_TASKS_PER_NODE": "2(x2),1"}
     job = plan(BATCH, RANKLAUNCH_NODE="2", **env).job
@@ -247,9 +281,9 @@ def test_a_step_on_some_of_the_nodes_is_said() -> None:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"SLURM_STEP_TASKS_PER_NODE": "2(x3)"}, ["SLURM_STEP_TASKS_PER_NODE=2(x3)", "--ntasks-per-node=1", "--slots 2 "]),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(x3)"}, ["SLURM_STEP_TASKS_PER_NODE=2(x3)", "srun --ntasks=3 --ntasks-per-node=1 ", "--slots 2 "]),
         ({"SLURM_STEP_TASKS_PER_NODE": "2(x2),1"}, ["--slots 2,2,1"]),
-        ({"without": ("SLURM_STEP_ID", "SLURM_STEP_NODELIST")}, ["no SLURM_STEP_ID", "srun --ntasks-per-node=1"]),
+        ({"without": ("SLURM_STEP_ID", "SLURM_STEP_NODELIST")}, ["no SLURM_STEP_ID", "srun --ntasks=3 --ntasks-per-node=1"]),
         ({"SLURM_STEP_NUM_NODES": "4"}, ["SLURM_STEP_NODELIST names 3 hosts", "SLURM_STEP_NUM_NODES=4"]),
         ({"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "0 to 2"]),
         ({"SLURMD_NODENAME": "n3"}, ["SLURM_NODEID=1 is n2", "SLURMD_NODENAME=n3", "RANKLAUNCH_NODE"]),

@@ -56,6 +56,14 @@ def refused(env: dict[str, str], **options: str) -> list[str]:
     return list(caught.value.problems)
 
 
+def test_without_the_names_of_all_hosts_it_is_refused() -> None:
+    """The program would be told of workers at ":2222"."""
+    (problem,) = refused(helpers.only_first_named(2, 2, 0), method="tensorflow")
+    assert problem.startswith("node 1 has no name, and method tensorflow needs those of all nodes: set RANKLAUNCH_HOSTS")
+    named = helpers.only_first_named(2, 2, 0, RANKLAUNCH_HOSTS="a,b", RANKLAUNCH_MASTER_ADDR="a")
+    assert "--worker_hosts=a:2222,b:2222" in started(helpers.plan(named, method="tensorflow")).argv
+
+
 def places(job: Job) -> list[tuple[str, str, int]]:
     return [(node.host, node.task, node.task_index) for node in job.nodes]
 

@@ -47,11 +47,11 @@ class Node:
 
 class Job:
     def __init__(self, hosts: Hosts, folder: Path) -> None:
-        self._hosts, self._folder = hosts, folder
+        self.hosts, self._folder = hosts, folder
         self.nodes: list[Node] = []
 
     def start(self, program: object, *args: object, **env: str) -> None:
-        self.nodes = [self._start(host, (program, *args), env) for host in self._hosts]
+        self.nodes = [self._start(host, (program, *args), env) for host in self.hosts]
 
     def _start(self, host: Host, words: tuple[object, ...], more: dict[str, str]) -> Node:
         out, log_dir = self._folder / f"node{host.index}.out", self._folder / f"logs{host.index}"
@@ -65,7 +65,7 @@ class Job:
 
     def _environment(self, host: Host, more: dict[str, str]) -> dict[str, str]:
         kept = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
-        names = {"RANKLAUNCH_HOSTS": ",".join(host.name for host in self._hosts), "RANKLAUNCH_NODE": str(host.index)}
+        names = {"RANKLAUNCH_HOSTS": ",".join(host.name for host in self.hosts), "RANKLAUNCH_NODE": str(host.index)}
         env = {name: os.environ[name] for name in kept if name in os.environ}
         return {**env, **names, "LANG": "C", "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", **more}
 
@@ -103,6 +103,18 @@ def test_digits_are_learned(job: Job, tmp_path: Path) -> None:
             assert "epoch 2/2" in (node.log_dir / "attempt_1" / f"rank_{rank}.log").read_text()
     # Every rank has saved its own part of the optimizer's state.
     assert len(list((tmp_path / "digits" / "epoch_2").glob("zero_pp_rank_*"))) == 2 * SLOTS
+
+
+def test_a_host_without_a_name_takes_part(job: Job, tmp_path: Path) -> None:
+    """As on platforms that name node 0 alone: its launcher on each node has no use for the others' names."""
+    unnamed = {"RANKLAUNCH_HOSTS": "", "RANKLAUNCH_NODES": "2", "RANKLAUNCH_MASTER_ADDR": "h0"}
+    job.hosts.unname(None, "h1")
+    job.start(EXAMPLES / "deepspeed_digits.py", "--epochs", 1, "--checkpoint", tmp_path / "digits", **unnamed)
+    assert job.end() == [0, 0], job.words()
+    for node in job.nodes:
+        assert (node.log_dir / "attempt_1" / "hostfile").read_text() == "h0 slots=2\nunnamed-1 slots=2\n"
+        ranks = [rank for rank in range(4) if any(line.startswith(f"[rank {rank}] epoch 1/1") for line in node.lines)]
+        assert ranks == [2 * node.host.index, 2 * node.host.index + 1]
 
 
 @pytest.mark.parametrize(("words", "code", "name"), [(("exits.py", 42), 42, None), (("killed.py",), 137, "SIGKILL")])

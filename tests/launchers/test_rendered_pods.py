@@ -114,6 +114,16 @@ def test_pods_train_together(pods: MakePods, tmp_path: Path, kind: str) -> None:
     assert job.places() == [f"{rank} sum 4" for rank in range(4)]
 
 
+@pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="DeepSpeed is not installed")
+def test_ascend_pods_train_by_deepspeed(pods: MakePods, tmp_path: Path) -> None:
+    """An AscendJob's workers are known to nobody, which only a launcher on one node that starts the others needs."""
+    program = tmp_path / "train.py"
+    program.write_text(BY_TORCH)
+    job = started(pods, "acjob", rendered("acjob", "deepspeed", program))
+    job.end(0)
+    assert job.places() == [f"{rank} sum 4" for rank in range(4)]
+
+
 @every_kind
 @pytest.mark.parametrize("code", [5, 78])
 def test_pods_end_as_the_first_failing_rank_does(pods: MakePods, tmp_path: Path, kind: str, code: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,14 +12,17 @@ from typing import Any
 
 import pytest
 from cluster_hosts import wait_until
-from slurm_cluster import Slurm
+from slurm_cluster import SEARCH, Slurm
 from slurm_jobs import ALL_REDUCE, LONG_S, WAITS
 from supervise_helpers import RANKLAUNCH, checked_verdict
+
+from ranklaunch.adapters.platforms import slurm as slurm_platform
 
 pytestmark = pytest.mark.launchers
 
 ONE_EACH = ("-N2", "--ntasks-per-node=1")
 
+PLACE = "import os; print(os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], flush=True)"
 FAILS = """
 import os, sys, time
 print("ready", flush=True)
@@ -33,14 +38,14 @@ def program(slurm: Slurm, text: str) -> Path:
     return path
 
 
-def srun(slurm: Slurm, *words: object, options: tuple[str, ...] = ONE_EACH) -> subprocess.CompletedProcess[str]:
-    with start(slurm, *words, options=options) as job:
+def srun(slurm: Slurm, *words: object, options: tuple[str, ...] = ONE_EACH, **env: str) -> subprocess.CompletedProcess[str]:
+    with start(slurm, *words, options=options, **env) as job:
         out, err = job.communicate(timeout=LONG_S)
     return subprocess.CompletedProcess(job.args, job.returncode, out, err)
 
 
-def start(slurm: Slurm, *words: object, options: tuple[str, ...] = ONE_EACH) -> subprocess.Popen[str]:
-    return slurm.popen("srun", *options, *RANKLAUNCH, "run", "--python", sys.executable, *words)
+def start(slurm: Slurm, *words: object, options: tuple[str, ...] = ONE_EACH, **env: str) -> subprocess.Popen[str]:
+    return slurm.popen("srun", *options, *RANKLAUNCH, "run", "--python", sys.executable, *words, env=env)
 
 
 def verdicts(slurm: Slurm, job: str = "job_1.0") -> list[dict[str, Any]]:
@@ -72,6 +77,43 @@ def test_a_failing_rank_gives_the_job_its_exit_code(slurm: Slurm) -> None:
     assert done.returncode == 3, done.stdout + done.stderr
     ends_as(slurm, "FAILED")
     assert [(each["exit_code"], each["culprit"]["rank"], each["culprit"]["node"]) for each in verdicts(slurm)] == [(3, 2, 1)] * 2
+
+
+needs_mpirun = pytest.mark.skipif(
+    not shutil.which("mpirun") or not shutil.which("sshd", path=SEARCH), reason="needs mpirun and OpenSSH's server"
+)
+MPI_RANK = 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(cat /proc/sys/kernel/hostname)"'
+
+
+def of_mpi(slurm: Slurm) -> dict[str, str]:
+    """Folders of the test's own: hosts of other tests have the same names, and Open MPI calls its folder after the host."""
+    folder = slurm.folder / "mpi"
+    folder.mkdir(exist_ok=True)
+    names = ("RANKLAUNCH_RUN_DIR", "OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory")
+    return dict.fromkeys(names, str(folder))
+
+
+@needs_mpirun
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_mpirun_starts_as_many_ranks_as_there_are_slots(slurm: Slurm, nodes: int) -> None:
+    """Debian's Open MPI knows Slurm: by itself it would take one slot for each of srun's tasks, and reach the nodes by srun."""
+    words = ("--method", "mpirun", "--slots", "2", "sh", "-c", MPI_RANK)
+    done = srun(slurm, *words, options=(f"-N{nodes}", "--ntasks-per-node=1"), **of_mpi(slurm))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = sorted(line.partition("] ")[2] for line in done.stdout.splitlines() if line.startswith("[rank"))
+    assert said == [f"rank {rank} of {2 * nodes} on h{rank // 2}" for rank in range(2 * nodes)]
+
+
+@needs_mpirun
+@pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="DeepSpeed is not installed")
+def test_deepspeed_by_open_mpi(slurm: Slurm) -> None:
+    words = ("--method", "deepspeed", "--slots", "2", "sh", "-c", MPI_RANK)
+    done = srun(slurm, *words, RANKLAUNCH_DEEPSPEED_LAUNCHER="openmpi", DS_ACCELERATOR="cpu", **of_mpi(slurm))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = sorted(line.partition("] ")[2] for line in done.stdout.splitlines() if line.startswith("[deepspeed] rank"))
+    assert said == [f"rank {rank} of 4 on h{rank // 2}" for rank in range(4)]
 
 
 def test_scancel_stops_every_rank(slurm: Slurm) -> None:
@@ -121,7 +163,20 @@ def test_one_ranklaunch_for_each_rank_is_refused(slurm: Slurm) -> None:
 
     assert done.returncode == 78
     assert "SLURM_STEP_TASKS_PER_NODE=2(x2)" in done.stderr
-    assert "srun --ntasks-per-node=1 ranklaunch run ..., with --slots 2" in done.stderr
+    assert "srun --ntasks=2 --ntasks-per-node=1 ranklaunch run ..., with --slots 2" in done.stderr
+
+
+def test_the_remedy_helps_where_sbatch_was_told_of_many_tasks(slurm: Slurm) -> None:
+    """srun takes --ntasks from sbatch, and with that leaves its own --ntasks-per-node aside."""
+    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", "--slots", "2"])
+    remedy = slurm_platform.ONE_EACH.format(2).replace("ranklaunch run ...", f"{words} {program(slurm, PLACE)}")
+    script = slurm.folder / "job.sh"
+    script.write_text(f"#!/bin/sh\n{remedy}\n")
+    done = slurm.run("sbatch", "--wait", "--output=out", "-N2", "--ntasks=8", script)
+
+    out = (slurm.folder / "out").read_text()
+    assert done.returncode == 0, out
+    assert sorted(line.partition("] ")[2] for line in out.splitlines() if line.startswith("[rank")) == [f"{rank} of 4" for rank in range(4)]
 
 
 def test_a_script_on_several_nodes_without_srun_is_refused(slurm: Slurm) -> None:
@@ -131,4 +186,37 @@ def test_a_script_on_several_nodes_without_srun_is_refused(slurm: Slurm) -> None
     done = slurm.run("sbatch", "--wait", "--output=out", *ONE_EACH, script)
 
     assert done.returncode == 78, done
-    assert "srun did not start this ranklaunch" in (slurm.folder / "out").read_text()
+    assert "no SLURM_STEP_ID of srun's: it did not start this ranklaunch" in (slurm.folder / "out").read_text()
+
+
+@pytest.mark.parametrize(("asked", "ranks"), [("--mincpus=3", 1), ("--ntasks=3", 3)])
+def test_a_script_without_srun_has_a_rank_for_each_task_but_not_for_each_processor(slurm: Slurm, asked: str, ranks: int) -> None:
+    script = slurm.folder / "job.sh"
+    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", str(program(slurm, PLACE))])
+    script.write_text(f"#!/bin/sh\necho tasks $SLURM_TASKS_PER_NODE\n{words}\n")
+    done = slurm.run("sbatch", "--wait", "--output=out", "-N1", asked, script)
+
+    out = (slurm.folder / "out").read_text()
+    assert done.returncode == 0, out
+    assert "tasks 3\n" in out
+    assert sorted(line for line in out.splitlines() if line.startswith("[rank")) == [f"[rank {i}] {i} of {ranks}" for i in range(ranks)]
+    assert ("counts processors" in out) == (ranks == 1)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_the_shell_of_salloc_is_no_step_of_srun(slurm: Slurm, nodes: int) -> None:
+    """It is a step, with one task on the first node, where the cluster is set up so."""
+    shell = slurm.folder / "shell.sh"
+    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", str(program(slurm, PLACE))])
+    shell.write_text(f"#!/bin/sh\necho step $SLURM_STEP_ID on $SLURM_STEP_NODELIST\n{words}\n")
+    shell.chmod(0o755)
+    with slurm.popen("salloc", f"-N{nodes}", "--ntasks-per-node=2", env={"SHELL": str(shell)}) as job:
+        out, err = job.communicate(timeout=LONG_S)
+
+    assert "step 4294967290 on h0\n" in out
+    if nodes == 1:
+        assert job.returncode == 0, out + err
+        assert sorted(line for line in out.splitlines() if line.startswith("[rank")) == ["[rank 0] 0 of 2", "[rank 1] 1 of 2"]
+    else:
+        assert job.returncode == 78, out + err
+        assert "SLURM_JOB_NODELIST names 2 nodes, but there is no SLURM_STEP_ID of srun's" in err

@@ -40,7 +40,7 @@ def submitted(slurm: Slurm, *options: str, text: str, method: str = "spawn", arg
     with slurm.popen(*words, env=path) as job:
         out, err = job.communicate(timeout=LONG_S)
     assert job.returncode == 0, out + err
-    assert "\nsrun --ntasks-per-node=1 " in out
+    assert '\nsrun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 ' in out
     return int(re.findall(r"^Submitted batch job (\d+)$", out, re.MULTILINE)[0])
 
 
@@ -82,6 +82,13 @@ def test_ranks_have_all_cpus_of_the_job_where_slurm_binds_tasks(hosts: Callable[
         job = submitted(cluster, "--cpu", "2", text=TELLS_CPUS)
         assert ended(cluster, job) == ("COMPLETED", "0:0", "0"), said(cluster, job)
         assert said(cluster, job).count("CPUs 2\n") == 4, said(cluster, job)
+
+
+def test_sbatch_may_be_told_of_more_tasks(slurm: Slurm) -> None:
+    """srun takes their number from sbatch, and leaves its own --ntasks-per-node aside then."""
+    job = submitted(slurm, "--set", 'slurm.directives=["--ntasks-per-node=4"]', text=TELLS_CPUS)
+    assert ended(slurm, job) == ("COMPLETED", "0:0", "0"), said(slurm, job)
+    assert said(slurm, job).count("CPUs ") == 4
 
 
 def test_exit_codes_are_the_jobs_and_some_are_started_anew(slurm: Slurm) -> None:

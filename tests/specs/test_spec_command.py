@@ -252,10 +252,12 @@ def test_script_for_slurm_as_bash_runs_it(tmp_path: Path, code: int, restarts: s
     value = helpers.HOSTILE["both quotes"] + helpers.HOSTILE["dollar"] + helpers.HOSTILE["newline"] + helpers.HOSTILE["unicode"]
     argv = ("slurm", "--name", "llm", "--max-restarts", "2", "--env", f"A={value}", "--", "train.py", value, "")
     script = write(tmp_path / "job.sh", helpers.call("spec", *argv).out)
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_RESTART_COUNT": restarts, "SLURM_JOB_ID": "42"}
+    told = {"SLURM_RESTART_COUNT": restarts, "SLURM_JOB_ID": "42", "SLURM_NNODES": "3"}
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", **told}
     done = subprocess.run(["bash", script], env=env, capture_output=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (code, b"")
     words, seen = json.loads((tmp_path / "srun.json").read_text(encoding="utf-8"))
+    assert words[:2] == ["--ntasks=3", "--ntasks-per-node=1"]
     assert words[words.index("ranklaunch") :] == ["ranklaunch", "run", "--", "train.py", value, ""]
     assert seen["A"] == value
     assert (tmp_path / "scontrol.json").exists() == requeued

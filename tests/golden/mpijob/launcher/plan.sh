@@ -85,9 +85,9 @@ env -u OMPI_MCA_orte_default_hostfile RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
   -hostfile /workspace/ranklaunch-logs/node_0/attempt_1/hostfile -mca plm_rsh_args \
   '-p 36666 -F /tmp/ranklaunch-pi-1-0-e2862801/ssh_config' -bind-to none -map-by slot -x \
   KUBERNETES_PORT -x KUBERNETES_SERVICE_HOST -x KUBERNETES_SERVICE_PORT -x NVIDIA_DRIVER_CAPABILITIES \
-  -x NVIDIA_VISIBLE_DEVICES -x PATH -x PYTHONUNBUFFERED -x RANKLAUNCH_ATTEMPT -x NCCL_DEBUG=INFO -x \
-  NCCL_SOCKET_IFNAME=eth0,bond0 -x NCCL_SOCKET_FAMILY=AF_INET -x HOROVOD_MPI_THREADS_DISABLE=1 -mca pml \
-  ob1 -mca btl '^openib' -mca plm_rsh_no_tree_spawn true python -u train.py --epochs 3 || status=$?
+  -x PATH -x PYTHONUNBUFFERED -x RANKLAUNCH_ATTEMPT -x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0,bond0 \
+  -x NCCL_SOCKET_FAMILY=AF_INET -x HOROVOD_MPI_THREADS_DISABLE=1 -mca pml ob1 -mca btl '^openib' -mca \
+  plm_rsh_no_tree_spawn true python -u train.py --epochs 3 || status=$?
 kill "$@" 2> /dev/null || true
 exit "$status"
 )

@@ -19,7 +19,7 @@ export NOTE='it'"'"'s $(x)
 `y`'
 
 # One task on each node, with all CPUs that the job has there; each node's ranklaunch ends with the job's exit code, and in its own time.
-srun --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=0 --wait=0 ranklaunch run -- train.py --text 'a '"'"'b'"'"' $c'
+srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=0 --wait=0 ranklaunch run -- train.py --text 'a '"'"'b'"'"' $c'
 code=$?
 case $code in
     0|2|69|78) ;;

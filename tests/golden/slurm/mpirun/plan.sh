@@ -1,0 +1,49 @@
+#!/bin/sh
+# my job-81726.0, node 2 of 4, method mpirun (RANKLAUNCH_METHOD=mpirun)
+# first: wait for muster 4 nodes at gpu-a1b3:18889
+(
+set -eu
+mkdir -p /workspace/ranklaunch-logs/job_81726.0/node_2/attempt_1
+mkdir -m 700 /tmp/ranklaunch-my_job-81726.0-1-2-318ba129
+printf %s '# For this job'"'"'s own processes: one port, one account, keys only.
+Port 36666
+HostKey /tmp/ranklaunch-my_job-81726.0-1-2-318ba129/host_key
+AuthorizedKeysFile /tmp/ranklaunch-my_job-81726.0-1-2-318ba129/authorized_keys
+PidFile none
+# The folder of the keys is this account'"'"'s alone; one of its parents is not.
+StrictModes no
+AllowUsers root
+PermitRootLogin prohibit-password
+AuthenticationMethods publickey
+PubkeyAuthentication yes
+PasswordAuthentication no
+ChallengeResponseAuthentication no
+HostbasedAuthentication no
+PermitEmptyPasswords no
+UsePAM no
+PermitUserEnvironment no
+PermitUserRC no
+PermitTTY no
+AllowAgentForwarding no
+AllowTcpForwarding no
+AllowStreamLocalForwarding no
+X11Forwarding no
+PermitTunnel no
+GatewayPorts no
+UseDNS no
+PrintMotd no
+PrintLastLog no
+MaxStartups 200
+LoginGraceTime 60
+ClientAliveInterval 15
+ClientAliveCountMax 4
+LogLevel INFO' > /tmp/ranklaunch-my_job-81726.0-1-2-318ba129/sshd_config
+chmod 0600 /tmp/ranklaunch-my_job-81726.0-1-2-318ba129/sshd_config
+printf %s '# node 0'"'"'s key, which it makes for this run
+' > /tmp/ranklaunch-my_job-81726.0-1-2-318ba129/authorized_keys
+chmod 0600 /tmp/ranklaunch-my_job-81726.0-1-2-318ba129/authorized_keys
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 install -d -m 0755 /run/sshd
+env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 ssh-keygen -q -t ed25519 -N '' -C ranklaunch -f \
+  /tmp/ranklaunch-my_job-81726.0-1-2-318ba129/host_key
+exec env /usr/sbin/sshd -D -e -f /tmp/ranklaunch-my_job-81726.0-1-2-318ba129/sshd_config
+)
