@@ -8,6 +8,8 @@ from chart_tools import Object
 
 GPU, NPU, CPU = "volcano-torchrun-gpu", "volcano-ranktable-npu", "job-plain-cpu"
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
 
 class Bad(NamedTuple):
     name: str
@@ -118,7 +120,8 @@ BY_TEMPLATE = [
     set_to("All", "lifecycle.cleanPodPolicy", "job-torchrun-gpu"),
     set_to(2, "mpi.slots"),
     set_to(False, "mpi.launcherAsWorker"),
-    set_to("near", "scheduling.affinity.podAffinity"),
+    *(set_to(value, "scheduling.affinity.podAffinity") for value in ("near", "", 0, False, [])),
+    *(set_to(value, "scheduling.affinity.podAntiAffinity." + REQUIRED)._replace(name="podAntiAffinity") for value in ("", 0, {})),
     set_to("ranklaunch-gpu", "trainer.runtime"),
     Bad("workingDir", {"workingDir": "/x"}, "trainjob-auto-gpu"),
     set_to("Train", "name"),

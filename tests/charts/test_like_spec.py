@@ -8,7 +8,7 @@ from typing import Any
 
 import helpers
 import pytest
-from chart_refusals import EVERY, Bad, bad_id
+from chart_refusals import EVERY, REQUIRED, Bad, bad_id
 from chart_tools import RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
 
 from ranklaunch.entrypoints.main import COMMANDS
@@ -30,6 +30,8 @@ VARIATIONS: list[tuple[str, Object]] = [
     ("volcano-tensorflow-cpu", {"network": {"rdma": {"resource": "rdma/ib"}}, "device": {"extra": {"vendor.example/nic": "1"}}}),
     ("jobset-torchrun-gpu", {"restart": {"maxRestarts": 0, "onEviction": "fail"}, "nodes": 1}),
     ("jobset-torchrun-gpu", {"scheduling": {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}}}),
+    ("jobset-torchrun-gpu", {"scheduling": {"affinity": {"podAffinity": None}, "topology": "zone"}}),
+    ("jobset-torchrun-gpu", {"scheduling": {"affinity": {"podAffinity": {REQUIRED: None}}, "topology": "zone"}, "nodes": 2.0}),
     ("job-torchrun-gpu", {"nodes": 12, "shm": {"enabled": False}, "network": {"hostNetwork": True}}),
     ("job-torchrun-gpu", {"scheduling": {"kueueQueue": "research"}, "restart": {"noRetryExitCodes": [255, 9, 10]}}),
     ("job-torchrun-gpu", {"env": {"RANKLAUNCH_GRACE_S": "5", "A.B-C": "$(X)", "D": "$x", "E": "$$", "F": "~", "G": ""}}),

@@ -171,10 +171,9 @@
 - {{ printf "scheduling.minAvailable: %d: expected at most %d, the number of pods" (int64 .minAvailable) $pods | toJson }}
 {{- end }}
 {{- range $name := list "podAffinity" "podAntiAffinity" }}
-{{- $given := get $.Values.scheduling.affinity $name | default dict }}
-{{- if not (kindIs "map" $given) }}
-- {{ printf "scheduling.affinity.%s: expected an object, with lists of terms" $name | toJson }}
-{{- else if not (kindIs "slice" (get $given "requiredDuringSchedulingIgnoredDuringExecution" | default list)) }}
+{{- $given := index $.Values.scheduling.affinity $name }}
+{{- $terms := ternary (index (ternary $given dict (kindIs "map" $given)) "requiredDuringSchedulingIgnoredDuringExecution") nil (kindIs "map" $given) }}
+{{- if not (and (has (kindOf $given) (list "map" "invalid")) (has (kindOf $terms) (list "slice" "invalid"))) }}
 - {{ printf "scheduling.affinity.%s: expected an object, with lists of terms" $name | toJson }}
 {{- end }}
 {{- end }}

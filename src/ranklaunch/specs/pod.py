@@ -196,4 +196,4 @@ def _term(topology: str, chosen: Mapping[str, str]) -> dict[str, Any]:
 
 def _with_term(given: Any, term: Mapping[str, Any]) -> dict[str, Any]:
     name = "requiredDuringSchedulingIgnoredDuringExecution"
-    return {**(given or {}), name: [*(given or {}).get(name, []), term]}
+    return {**(given or {}), name: [*((given or {}).get(name) or []), term]}

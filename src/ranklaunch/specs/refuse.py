@@ -238,9 +238,9 @@ def _code_limit(spec: JobSpec) -> Iterator[str]:
 def _affinity(spec: JobSpec) -> Iterator[str]:
     """Terms are added to what the user gives: that must be what Kubernetes has there."""
     for name in ("podAffinity", "podAntiAffinity"):
-        given = spec.scheduling.affinity.get(name) or {}
-        required = given.get("requiredDuringSchedulingIgnoredDuringExecution") or [] if isinstance(given, Mapping) else None
-        if not isinstance(required, list):
+        given = spec.scheduling.affinity.get(name)
+        terms = given.get("requiredDuringSchedulingIgnoredDuringExecution") if isinstance(given, Mapping) else None
+        if not (given is None or isinstance(given, Mapping)) or not (terms is None or isinstance(terms, list)):
             yield f"scheduling.affinity.{name}: expected an object, with lists of terms"
 
 
