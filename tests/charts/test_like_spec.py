@@ -9,10 +9,11 @@ from typing import Any
 import helpers
 import pytest
 from chart_refusals import EVERY, REQUIRED, Bad, bad_id
-from chart_tools import RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
+from chart_tools import CASES, RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
 
 from ranklaunch.entrypoints.main import COMMANDS
-from ranklaunch.specs.model import BY_MPI
+from ranklaunch.specs.model import BY_MPI, OF_KUBERNETES
+from ranklaunch.specs.pod import DERIVED
 
 pytestmark = [
     pytest.mark.skipif("spec" not in COMMANDS, reason="ranklaunch has no command spec"),
@@ -114,6 +115,15 @@ def test_both_say_why_a_job_has_no_mpi(mode: str, tmp_path: Path) -> None:
     changes, why = {"mode": mode}, "expected a method without SSH for engine job; use jobset, volcano or mpijob"
     assert f"mode: {mode}: {why}" in rendered_with("4", tmp_path, case("job-torchrun-gpu"), changes).stderr
     assert f"mode={mode}: {why}" in spec(tmp_path, merged(load(case("job-torchrun-gpu")), changes)).err
+
+
+@pytest.mark.parametrize("engine", OF_KUBERNETES)
+def test_variables_that_follow_from_values_are_refused_by_both(engine: str, tmp_path: Path) -> None:
+    """Also where none is made: a method in env would pass by the rules for that of the values."""
+    base = next(path for path in CASES if load(path)["engine"] == engine)
+    changes = {"env": dict.fromkeys(DERIVED, "1")}
+    told = [rendered_with("4", tmp_path, base, changes).stderr, spec(tmp_path, merged(load(base), changes)).err]
+    assert [[name for name in DERIVED if f"env.{name}:" in text] for text in told] == [list(DERIVED)] * 2
 
 
 def test_values_are_made_from_the_same_table() -> None:

@@ -85,10 +85,14 @@
 {{/* Two of one name are refused by the API server, or one is lost. */}}
 {{- define "ranklaunch.validate.env" -}}
 {{- $env := .Values.env -}}
-{{- range include "ranklaunch.ownEnv" (dict "root" . "task" (ternary "worker" "" (gt (int .Values.tf.ps) 0))) | fromYamlArray }}
-{{- if hasKey $env .name }}
-- {{ printf "env.%s: it follows from other values; set those" .name | toJson }}
+{{- /* Also where none is made: it would say something else than the values, which are judged. */}}
+{{- range list "JOB_NAME" "NODES" "SLOTS" "ACCELERATOR" "METHOD" "HOSTS" "MASTER_ADDR" "INTERFACE" "MASTER_PORT"
+  "MUSTER_PORT" "SSHD_PORT" "RANK_TABLE" "TASK" "RESTARTS" "LAUNCHER_AS_WORKER" }}
+{{- if hasKey $env (printf "RANKLAUNCH_%s" .) }}
+- {{ printf "env.RANKLAUNCH_%s: it follows from other values; set those" . | toJson }}
 {{- end }}
+{{- end }}
+{{- range include "ranklaunch.ownEnv" (dict "root" . "task" (ternary "worker" "" (gt (int .Values.tf.ps) 0))) | fromYamlArray }}
 {{- if ge (len (printf "%s=%s" .name (.value | default ""))) 131072 }}
 - {{ printf "nodes: %d: %s has more bytes than Linux starts a program with, 131072" (int64 $.Values.nodes) .name | toJson }}
 {{- end }}

@@ -97,8 +97,7 @@ def _devices(spec: JobSpec) -> Iterator[str]:
 
 
 def _environment(spec: JobSpec) -> Iterator[str]:
-    made = {variable["name"] for variable in environment(spec)}
-    for name in sorted(set(spec.env) & set(DERIVED) & made):
+    for name in sorted(set(spec.env) & set(DERIVED)):
         yield f"env.{name}: made from {DERIVED[name]}; set that"
     grace = spec.env.get("RANKLAUNCH_GRACE_S")
     if grace is not None:
