@@ -35,7 +35,7 @@ spec:
   containers:
     - name: node
       {{- with $values.image.repository }}
-      image: {{ . }}{{ with $values.image.tag }}:{{ . }}{{ end }}
+      image: {{ printf "%s%s" . (ternary (printf ":%s" $values.image.tag) "" (ne $values.image.tag "")) | quote }}
       {{- end }}
       imagePullPolicy: {{ $values.image.pullPolicy }}
       {{- /* A TrainJob gives the program: args. */}}
@@ -44,9 +44,9 @@ spec:
         {{- include "ranklaunch-runtimes.env" . | trim | nindent 8 }}
       resources:
         limits:
-          {{ $device.resourceName }}: {{ int64 $device.devicesPerNode | quote }}
+          {{ $device.resourceName | quote }}: {{ int64 $device.devicesPerNode | quote }}
         requests:
-          {{ $device.resourceName }}: {{ int64 $device.devicesPerNode | quote }}
+          {{ $device.resourceName | quote }}: {{ int64 $device.devicesPerNode | quote }}
       securityContext:
         allowPrivilegeEscalation: false
         capabilities:
@@ -81,11 +81,18 @@ spec:
 {{- $_ := set $own "RANKLAUNCH_GRACE_S" (sub $values.lifecycle.gracePeriodSeconds 5 | toString) -}}
 {{- with get (dict "torch" "torchrun" "mpi" "mpirun") .policy }}{{ $_ := set $own "RANKLAUNCH_METHOD" . }}{{ end -}}
 {{- range $name, $value := merge dict $values.env $own }}
-- name: {{ $name }}
-  value: {{ $value | toJson }}
+- name: {{ $name | quote }}
+  value: {{ include "ranklaunch-runtimes.literal" $value }}
 {{- end }}
 - name: RANKLAUNCH_RESTARTS
   valueFrom:
     fieldRef:
       fieldPath: metadata.labels['jobset.sigs.k8s.io/restart-attempt']
+{{- end -}}
+
+{{/* Kubernetes replaces $(NAME) by a variable, and $$ by $. */}}
+{{- define "ranklaunch-runtimes.literal" -}}
+{{- $text := ternary (replace "$" "$$" .) . (or (contains "$(" .) (contains "$$" .)) -}}
+{{- /* JSON leaves these two as they are, for which YAML has another meaning or none. */ -}}
+{{- $text | toJson | replace "\u0085" `\u0085` | replace "\u007f" `\u007f` -}}
 {{- end -}}
