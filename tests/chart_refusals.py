@@ -127,7 +127,8 @@ BY_TEMPLATE = [
     *(set_to(value, "scheduling.affinity.podAntiAffinity." + REQUIRED)._replace(name="podAntiAffinity") for value in ("", 0, {})),
     set_to("ranklaunch-gpu", "trainer.runtime"),
     Bad("workingDir", {"workingDir": "/x"}, "trainjob-auto-gpu"),
-    set_to("Train", "name"),
+    *(set_to(name, "name") for name in ("Train", "- a", "*a", "[", "a: b", "a\nb", "1")),
+    Bad("podAffinity", {"scheduling": {"affinity": {"podAffinity": "near"}, "topology": "zone"}}),
     set_to("a" * 60, "name"),
     set_to("other", "namespace"),
 ]

@@ -19,7 +19,7 @@ spec:
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ int64 $values.lifecycle.gracePeriodSeconds }}
   {{- if eq $values.engine "job" }}
-  subdomain: {{ include "ranklaunch.name" .root }}
+  subdomain: {{ include "ranklaunch.name" .root | quote }}
   {{- end }}
   {{- if eq $values.engine "volcano" }}
   {{- with include "ranklaunch.deadline" .root }}
