@@ -89,7 +89,8 @@ def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tupl
     problems: list[Problem] = []
     pairs = [(f"option {name}", path, last[path]) for name, path in PATHS.items() if path in last]
     if IMAGE.value in last:
-        pairs += [("option --image", f"image.{name}", part) for name, part in parts_of_image(last[IMAGE.value]).items()]
+        whole = {"tag": "", "digest": "", **parts_of_image(last[IMAGE.value])}  # those of the file's image go with it
+        pairs += [("option --image", f"image.{name}", part) for name, part in whole.items()]
     for word in _every(SET, given):
         path, equals, text = word.partition("=")
         if not equals or path not in KEYS:
