@@ -74,7 +74,22 @@
 {{- if and (eq .Values.device.kind "cpu") .Values.device.resourceName }}
 - "device.resourceName: with device.kind cpu there are no devices; put other resources into device.extra"
 {{- end }}
+{{- $rdma := .Values.network.rdma.resource -}}
+{{- $device := include "ranklaunch.device" . -}}
+{{- range $path, $name := dict "device.resourceName" .Values.device.resourceName "network.rdma.resource" $rdma }}
+{{- if and $name (not (contains "/" $name)) }}
+- {{ printf "%s: %s: expected the name of a device plugin's resource, such as vendor.example/%s" $path $name $name | toJson }}
+{{- end }}
+{{- end }}
+{{- if and $rdma (eq $rdma $device) }}
+- {{ printf "network.rdma.resource: %s: the devices' own" $rdma | toJson }}
+{{- end }}
+{{- /* Under one name twice, the last would count alone. */}}
+{{- $made := dict "cpu" "resources.cpu" "memory" "resources.memory" $device "devicesPerNode" $rdma "network.rdma.count" -}}
 {{- range $name, $quantity := .Values.device.extra }}
+{{- with get $made $name }}
+- {{ printf "device.extra.%s: made from %s; set that" $name . | toJson }}
+{{- end }}
 {{- $pattern := ternary "^[0-9]+$" "^[0-9]+([.][0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$" (contains "/" $name) -}}
 {{- if not (regexMatch $pattern $quantity) }}
 - {{ printf "device.extra.%s: %s: expected %s" $name $quantity (ternary "an integer" "a quantity such as 4 or 16Gi" (contains "/" $name)) | toJson }}
@@ -102,9 +117,10 @@
 - {{ printf "env.%s: it has more bytes than Linux starts a program with, 131072" $name | toJson }}
 {{- end }}
 {{- end }}
-{{- with $env.RANKLAUNCH_GRACE_S }}
-{{- if or (not (regexMatch "^[0-9]+([.][0-9]*)?$" .)) (ge (float64 .) (float64 $.Values.lifecycle.gracePeriodSeconds)) }}
-- {{ printf "env.RANKLAUNCH_GRACE_S: %s: expected seconds below lifecycle.gracePeriodSeconds, after which the pod is killed" . | toJson }}
+{{- if hasKey $env "RANKLAUNCH_GRACE_S" }}
+{{- $grace := $env.RANKLAUNCH_GRACE_S }}
+{{- if or (not (regexMatch "^[0-9]+([.][0-9]*)?$" $grace)) (ge (float64 $grace) (float64 $.Values.lifecycle.gracePeriodSeconds)) }}
+- {{ printf "env.RANKLAUNCH_GRACE_S: %s: expected seconds below lifecycle.gracePeriodSeconds, after which the pod is killed" $grace | toJson }}
 {{- end }}
 {{- end }}
 {{- if eq .Values.engine "trainjob" }}
