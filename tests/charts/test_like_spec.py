@@ -20,6 +20,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
+ODD = "a\x7fb\u0085c\u2028<&>\ufeff\x01"  # what YAML reads as something else, or refuses
+DATA, ODDLY = {"name": "a", "mountPath": "/a"}, {"mountPath": "/a\x7f", "readOnly": True}
 # What the case's values are changed by. Both must still say the same.
 VARIATIONS: list[tuple[str, Object]] = [
     ("volcano-torchrun-gpu", {"nodes": 1, "restart": {"maxRestarts": 0, "onEviction": "fail"}}),
@@ -37,6 +39,11 @@ VARIATIONS: list[tuple[str, Object]] = [
     ("job-torchrun-gpu", {"scheduling": {"kueueQueue": "research"}, "restart": {"noRetryExitCodes": [255, 9, 10]}}),
     ("job-torchrun-gpu", {"env": {"RANKLAUNCH_GRACE_S": "5", "A.B-C": "$(X)", "D": "$x", "E": "$$", "F": "~", "G": ""}}),
     ("job-torchrun-gpu", {"args": ["", " ", "a\tb", "\u2028\u0085", "'", "a: b", "- c", "#", "1_000", "0x1f", "null", "!!str"]}),
+    ("job-torchrun-gpu", {"args": [ODD], "env": {"A": ODD}, "annotations": {"a": ODD, "b": "x"}, "labels": {"2": "0"}}),
+    ("job-torchrun-gpu", {"envFrom": [{"configMapRef": {"name": ODD}}], "scheduling": {"tolerations": [{"key": ODD}, {"a": [1000000]}]}}),
+    ("jobset-torchrun-gpu", {"scheduling": {"affinity": {"nodeAffinity": {"a": ODD}}, "topology": "zone"}}),
+    ("job-torchrun-gpu", {"volumes": [{"name": "a", "hostPath": {"path": ODD}}, {"name": "b"}], "volumeMounts": [DATA, {**DATA, **ODDLY}]}),
+    ("job-torchrun-gpu", {"args": ["\\u0000", "\\\\u0000"]}),
     ("job-torchrun-gpu", {"mode": "deepspeed", "network": {"hostNetwork": True}}),
     ("jobset-torchrun-gpu", {"mode": "tensorflow", "network": {"hostNetwork": True}, "nodes": 3}),
     ("jobset-torchrun-gpu", {"mode": "auto", "network": {"hostNetwork": True}}),

@@ -41,11 +41,13 @@ BAD: list[tuple[str, Object]] = [
     ("volumes", {"volumes": [{"name": "shm", "emptyDir": {}}]}),
     ("volumes", {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]}),
     ("volumes", {"volumes": [{"emptyDir": {}}]}),
+    ("volumes", {"volumes": [{"name": 1}]}),
     ("volumeMounts", {"volumeMounts": [{"name": "nope", "mountPath": "/x"}]}),
     ("volumeMounts", {"volumeMounts": [{"name": "shm", "mountPath": "/x"}]}),
     ("volumeMounts", {"volumes": [DATA], "volumeMounts": [{"name": "data", "mountPath": "/dev/shm"}]}),
     ("volumeMounts", {"volumes": [DATA], "volumeMounts": [{"name": "data", "mountPath": "x"}]}),
     ("volumeMounts", {"volumes": [DATA], "volumeMounts": [{"name": "data", "mountPath": "/x"}] * 2}),
+    ("env", {"env": {"A": "\0"}}),
     ("labels", {"labels": {"a b": "x"}}),
     ("labels", {"labels": {"team": "c d"}}),
     ("labels", {"labels": {"app.kubernetes.io/name": "x"}}),
@@ -157,10 +159,14 @@ HOSTILE = {"A": "$(X) $$ 'a\"\n", "yes": "null", "null": "~", "B": "\u0085\u2028
 @every_helm
 def test_environment_is_exactly_what_was_given(major: str, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
-    values.write_text(json.dumps({"env": HOSTILE, "image": {"repository": "null"}}), encoding="utf-8")
+    odd = {"name": "odd", "hostPath": {"path": "/a\x7fb\u0085" if major == "4" else "/a"}}  # Helm 3 itself refuses what has a DEL
+    given = {"env": HOSTILE, "image": {"repository": "null"}, "volumes": [odd], "gpu": {"tolerations": [odd]}}
+    values.write_text(json.dumps(given), encoding="utf-8")
     for runtime in parse(rendered(major, values, RUNTIMES)):
         (pod,) = pod_templates(runtime)
         assert pod["spec"]["containers"][0]["image"] == "null"
+        assert [volume for volume in pod["spec"]["volumes"] if volume["name"] != "shm"] == [odd]
+        assert pod["spec"].get("tolerations", [odd]) == [odd]
         env = environment(runtime)
         assert {name: env[name] for name in HOSTILE} == {**HOSTILE, "A": "$$(X) $$$$ 'a\"\n"}
 

@@ -24,7 +24,7 @@ spec:
   {{- end }}
   {{- with $device.tolerations }}
   tolerations:
-    {{- toYaml . | nindent 4 }}
+    {{- include "ranklaunch-runtimes.given" . | nindent 4 }}
   {{- end }}
   securityContext:
     runAsNonRoot: {{ gt (int $values.security.runAsUser) 0 }}
@@ -59,8 +59,8 @@ spec:
       volumeMounts:
         - name: shm
           mountPath: /dev/shm
-        {{- with $values.volumeMounts }}
-        {{- toYaml . | nindent 8 }}
+        {{- range $values.volumeMounts }}
+        - {{ include "ranklaunch-runtimes.given" . | nindent 10 | trim }}
         {{- end }}
   volumes:
     - name: shm
@@ -69,8 +69,8 @@ spec:
         {{- with $values.shm.sizeLimit }}
         sizeLimit: {{ . | quote }}
         {{- end }}
-    {{- with $values.volumes }}
-    {{- toYaml . | nindent 4 }}
+    {{- range $values.volumes }}
+    - {{ include "ranklaunch-runtimes.given" . | nindent 6 | trim }}
     {{- end }}
 {{- end -}}
 
@@ -93,6 +93,18 @@ spec:
 {{/* Kubernetes replaces $(NAME) by a variable, and $$ by $. */}}
 {{- define "ranklaunch-runtimes.literal" -}}
 {{- $text := ternary (replace "$" "$$" .) . (or (contains "$(" .) (contains "$$" .)) -}}
-{{- /* JSON leaves these two as they are, for which YAML has another meaning or none. */ -}}
-{{- $text | toJson | replace "\u0085" `\u0085` | replace "\u007f" `\u007f` -}}
+{{- include "ranklaunch-runtimes.json" $text -}}
+{{- end -}}
+
+{{/* JSON is YAML, but for characters that it leaves as they are and that YAML reads as something else or not at all. */}}
+{{- define "ranklaunch-runtimes.json" -}}
+{{- $text := toJson . -}}
+{{- range $code := concat (untilStep 127 160 1) (list 65534 65535) }}{{ $text = replace (printf "%c" $code) (printf "\\u%04x" $code) $text }}{{ end -}}
+{{- $text -}}
+{{- end -}}
+
+{{/* What the user gives, whatever it holds: toYaml makes nothing at all of what has such characters in it. */}}
+{{- define "ranklaunch-runtimes.given" -}}
+{{- $json := include "ranklaunch-runtimes.json" . -}}
+{{- if eq $json (toJson .) }}{{ toYaml . }}{{ else }}{{ $json }}{{ end -}}
 {{- end -}}

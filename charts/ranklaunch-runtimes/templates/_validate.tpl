@@ -2,7 +2,7 @@
 
 {{- define "ranklaunch-runtimes.validate" -}}
 {{- $problems := list -}}
-{{- range list "some" "env" "volumes" "mounts" "labels" -}}
+{{- range list "some" "env" "volumes" "mounts" "labels" "nul" -}}
 {{- $problems = concat $problems (include (printf "ranklaunch-runtimes.validate.%s" .) $.Values | fromYamlArray) -}}
 {{- end -}}
 {{- if $problems -}}
@@ -51,7 +51,7 @@
 {{- $names := list -}}
 {{- range .volumes }}
 {{- $names = append $names (.name | toString) }}
-{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (.name | toString)) }}
+{{- if not (and (kindIs "string" .name) (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (.name | toString))) }}
 - {{ printf "volumes: name %v: expected small letters, digits and dashes" .name | toJson }}
 {{- else if eq .name "shm" }}
 - "volumes: name shm: ranklaunch's own"
@@ -84,6 +84,15 @@
 {{- range $name, $value := .labels }}
 {{- if regexMatch "^(app[.]kubernetes[.]io|trainer[.]kubeflow[.]org)/" $name }}
 - {{ printf "labels.%s: Trainer's or ranklaunch's own" $name | toJson }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* No program can be given one, and no variable holds one. */}}
+{{- define "ranklaunch-runtimes.validate.nul" -}}
+{{- range $name, $value := . }}
+{{- if regexMatch `(^|[^\\])(\\\\)*\\u0000` (toJson $value) }}
+- {{ printf "%s: expected text without NUL" $name | toJson }}
 {{- end }}
 {{- end }}
 {{- end -}}

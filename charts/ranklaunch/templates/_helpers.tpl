@@ -53,7 +53,7 @@ labels:
   {{- end }}
 {{- with .Values.annotations }}
 annotations:
-  {{- toYaml . | nindent 2 }}
+  {{- include "ranklaunch.given" . | nindent 2 }}
 {{- end }}
 {{- end -}}
 

@@ -11,7 +11,7 @@ metadata:
     {{- include "ranklaunch.podLabels" .root | trim | nindent 4 }}
   {{- with $values.annotations }}
   annotations:
-    {{- toYaml . | nindent 4 }}
+    {{- include "ranklaunch.given" . | nindent 4 }}
   {{- end }}
 spec:
   restartPolicy: Never
@@ -52,7 +52,7 @@ spec:
       {{- end }}
       {{- with $values.envFrom }}
       envFrom:
-        {{- toYaml . | nindent 8 }}
+        {{- include "ranklaunch.given" . | nindent 8 }}
       {{- end }}
       env:
         {{- include "ranklaunch.env" . | trim | nindent 8 }}

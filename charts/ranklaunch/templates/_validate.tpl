@@ -2,7 +2,7 @@
 
 {{- define "ranklaunch.validate" -}}
 {{- $problems := list -}}
-{{- range list "name" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "volumes" "labels" "engine" -}}
+{{- range list "name" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "volumes" "labels" "engine" "nul" -}}
 {{- $problems = concat $problems (include (printf "ranklaunch.validate.%s" .) $ | fromYamlArray) -}}
 {{- end -}}
 {{- if $problems -}}
@@ -231,7 +231,7 @@
 {{- $names := list -}}
 {{- range .Values.volumes }}
 {{- $names = append $names (.name | toString) }}
-{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (.name | toString)) }}
+{{- if not (and (kindIs "string" .name) (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (.name | toString))) }}
 - {{ printf "volumes: name %v: expected small letters, digits and dashes" .name | toJson }}
 {{- else if has .name (list "shm" "rank-table") }}
 - {{ printf "volumes: name %s: ranklaunch's own" .name | toJson }}
@@ -329,4 +329,13 @@ image.pullPolicy: {{ ne .image.pullPolicy "IfNotPresent" }}
 image.pullSecrets: {{ not (empty .image.pullSecrets) }}
 lifecycle.ttlSeconds: {{ ne (int .lifecycle.ttlSeconds) 86400 }}
 {{- end -}}
+{{- end -}}
+
+{{/* No program can be given one, and no variable holds one. */}}
+{{- define "ranklaunch.validate.nul" -}}
+{{- range $name, $value := .Values }}
+{{- if regexMatch `(^|[^\\])(\\\\)*\\u0000` (toJson $value) }}
+- {{ printf "%s: expected text without NUL" $name | toJson }}
+{{- end }}
+{{- end }}
 {{- end -}}
