@@ -15,7 +15,7 @@ from pathlib import Path
 from ranklaunch import reading
 from ranklaunch.adapters.launchers import LAUNCHERS, ascend
 from ranklaunch.adapters.launchers.inherited import MISLEADING
-from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
 from ranklaunch.catalogue import FAMILIES
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.planning import every_variable
@@ -226,8 +226,18 @@ def _spec_type(key: keys.Key) -> str:
     return f"{key.kind} from {key.low} to {key.high}" if key.high else key.kind
 
 
+def _order_of_platforms() -> str:
+    rows = ((f"`{name}`", ", ".join(map(_sign, SIGNS[name])), WHY_THERE.get(name, "")) for name in PLATFORMS)
+    return _table(("platform", "asked where there is one of", "why there"), rows)
+
+
+def _sign(sign: str) -> str:
+    return "anything" if not sign else f"the folder {sign}" if sign.startswith("/") else f"`{sign}*`" if sign.endswith("_") else f"`{sign}`"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "exit codes": _exit_codes,
+    "order of platforms": _order_of_platforms,
     "spec values": _spec_values,
     **{f"platform {name.replace('_', ' ')}": _platform(name) for name in PLATFORMS},
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -15,8 +14,8 @@ from ranklaunch.entrypoints.options import Option
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.reading import TEMPLATES
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader
-from ranklaunch.specs import keys, refuse, rendered
+from ranklaunch.settings import Reader, shown
+from ranklaunch.specs import documents, keys, refuse, rendered
 from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.model import KINDS, JobSpec
 from ranklaunch.specs.values import Problem, Values, parsed
@@ -90,7 +89,8 @@ def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tupl
     problems: list[Problem] = []
     pairs = [(f"option {name}", path, last[path]) for name, path in PATHS.items() if path in last]
     if IMAGE.value in last:
-        pairs += [("option --image", f"image.{name}", part) for name, part in parts_of_image(last[IMAGE.value]).items()]
+        whole = {"tag": "", "digest": "", **parts_of_image(last[IMAGE.value])}  # those of the file's image go with it
+        pairs += [("option --image", f"image.{name}", part) for name, part in whole.items()]
     for word in _every(SET, given):
         path, equals, text = word.partition("=")
         if not equals or path not in KEYS:
@@ -99,13 +99,21 @@ def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tupl
         else:
             pairs.append((f"option --set {path}", path, text))
     for source, path, text in pairs:
-        _put(values, path, parsed(KEYS[path], text))
+        _put(values, path, _of_option(source, path, text, problems))
         sources[path] = source
     _put_env(values, _every(ENV, given), problems)
     if program:
         _put_program(values, program)
     values["engine"] = kind
     return values, sources, problems
+
+
+def _of_option(source: str, path: str, text: str, problems: list[Problem]) -> object:
+    try:
+        return parsed(KEYS[path], text)
+    except ValueError as error:
+        problems.append(Problem(f"{source}={shown(path, text)!r}: {error}", True))
+        return None
 
 
 def _every(option: Option, given: list[tuple[str, str]]) -> list[str]:
@@ -159,27 +167,18 @@ def _read(path: str) -> dict[str, Any]:
 
 def _parsed(path: str, text: str) -> object:
     try:
-        return json.loads(text)
-    except RecursionError:
-        msg = f"--values {path}: nested too deeply"
-        raise ConfigError(msg) from None
+        return documents.parsed(text, None if path.endswith(".json") else _yaml)
     except ValueError as error:
-        if path.endswith(".json"):
-            msg = f"--values {path}: not JSON: {error}"
-            raise ConfigError(msg) from None
+        msg = f"--values {path}: {error}"
+        raise ConfigError(msg) from None
+
+
+def _yaml() -> Any:
     try:
-        yaml: Any = importlib.import_module("yaml")
+        return importlib.import_module("yaml")
     except ImportError:
-        msg = (
-            f"--values {path}: YAML is read by PyYAML, which is not installed: pip install PyYAML, in ranklaunch's own environment, "
-            "or write JSON"
-        )
-        raise ConfigError(msg) from None
-    try:
-        return {} if (data := yaml.safe_load(text)) is None else data
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        msg = f"--values {path}: not YAML: {error}"
-        raise ConfigError(msg) from None
+        msg = "YAML is read by PyYAML, which is not installed: pip install PyYAML, in ranklaunch's own environment, or write JSON"
+        raise ValueError(msg) from None
 
 
 def _folders(given: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from chart_tools import Object
 
 GPU, NPU, CPU = "volcano-torchrun-gpu", "volcano-ranktable-npu", "job-plain-cpu"
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
 
 class Bad(NamedTuple):
     name: str
@@ -48,6 +50,10 @@ BY_SCHEMA = [
     set_to("operator", "rankTable.source", NPU),
     set_to("Research", "scheduling.queue"),
     set_to([], "scheduling.affinity"),
+    set_to({"a b": "1"}, "scheduling.nodeSelector"),
+    set_to({"a b": "1"}, "labels"),
+    set_to({"a b": "1"}, "annotations"),
+    set_to({"": "1"}, "annotations"),
     set_to(-1, "restart.maxRestarts"),
     set_to([0], "restart.noRetryExitCodes"),
     set_to([256], "restart.noRetryExitCodes"),
@@ -80,8 +86,19 @@ BY_TEMPLATE = [
     set_to("-x", "image.repository"),
     set_to({"vendor.example/nic": "half"}, "device.extra"),
     set_to("nvidia.com/gpu", "device.resourceName", CPU),
+    set_to("memory", "device.resourceName"),
+    set_to("nvidia.com/gpu", "network.rdma.resource"),
+    set_to("hca", "network.rdma.resource"),
+    *(set_to({name: "4"}, "device.extra") for name in ("cpu", "memory", "nvidia.com/gpu")),
+    Bad("device.extra", {"network": {"rdma": {"resource": "rdma/hca"}}, "device": {"extra": {"rdma/hca": "4"}}}),
     Bad("RANKLAUNCH_NODES", {"env": {"RANKLAUNCH_NODES": "3"}}),
-    Bad("RANKLAUNCH_GRACE_S", {"env": {"RANKLAUNCH_GRACE_S": "60"}}),
+    Bad("RANKLAUNCH_METHOD", {"mode": "auto", "env": {"RANKLAUNCH_METHOD": "mpirun"}}, "job-torchrun-gpu"),
+    Bad("RANKLAUNCH_METHOD", {"mode": "auto", "env": {"RANKLAUNCH_METHOD": "mpirun"}}, "acjob-msrun-npu"),
+    Bad("RANKLAUNCH_SSHD_PORT", {"env": {"RANKLAUNCH_SSHD_PORT": "22"}, "network": {"hostNetwork": True}}),
+    *(Bad("RANKLAUNCH_GRACE_S", {"env": {"RANKLAUNCH_GRACE_S": text}}) for text in ("60", "", "1e1", ".5", " 5", "5 ", "-1", "inf")),
+    set_to(["a", "b\0"], "args"),
+    set_to({"A": "\\\0"}, "env"),
+    set_to([{"name": "a", "hostPath": {"path": "/\0"}}], "volumes"),
     Bad("LONG", {"env": {"LONG": "x" * 131072}}),
     Bad("nodes", {"nodes": 10000, "mode": "deepspeed", "network": {"hostNetwork": True}}, "jobset-torchrun-gpu"),
     set_to(900, "lifecycle.gracePeriodSeconds", "trainjob-auto-gpu"),
@@ -114,6 +131,7 @@ BY_TEMPLATE = [
     set_to(2222, "network.musterPort", "acjob-msrun-npu"),
     set_to(18889, "network.masterPort", "acjob-msrun-npu"),
     Bad("volumes", {"volumes": [{"name": "shm", "emptyDir": {}}], "volumeMounts": []}),
+    Bad("volumes", {"volumes": [{"name": 1}], "volumeMounts": []}),
     Bad("volumeMounts", {"volumeMounts": [{"name": "nope", "mountPath": "/x"}]}),
     Bad("volumeMounts", {"volumeMounts": [{"name": "data", "mountPath": "/dev/shm"}]}),
     Bad("labels", {"labels": {"app.kubernetes.io/name": "x"}}),
@@ -125,10 +143,12 @@ BY_TEMPLATE = [
     set_to("All", "lifecycle.cleanPodPolicy", "job-torchrun-gpu"),
     set_to(2, "mpi.slots"),
     set_to(False, "mpi.launcherAsWorker"),
-    set_to("near", "scheduling.affinity.podAffinity"),
+    *(set_to(value, "scheduling.affinity.podAffinity") for value in ("near", "", 0, False, [])),
+    *(set_to(value, "scheduling.affinity.podAntiAffinity." + REQUIRED)._replace(name="podAntiAffinity") for value in ("", 0, {})),
     set_to("ranklaunch-gpu", "trainer.runtime"),
     Bad("workingDir", {"workingDir": "/x"}, "trainjob-auto-gpu"),
-    set_to("Train", "name"),
+    *(set_to(name, "name") for name in ("Train", "- a", "*a", "[", "a: b", "a\nb", "1")),
+    Bad("podAffinity", {"scheduling": {"affinity": {"podAffinity": "near"}, "topology": "zone"}}),
     set_to("a" * 60, "name"),
     set_to("other", "namespace"),
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,3 +111,30 @@ def _closed(schema: Object) -> bool:
     """Those in anyOf and the like have no type: they say something of fields that are named elsewhere."""
     opened = schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema
     return schema.get("type") == "object" and "properties" in schema and not opened
+
+
+def broken_rules(thing: Object) -> list[str]:
+    """Those in CEL that do not hold for a new custom resource; those about a change of one (oldSelf) have nothing to say."""
+    return [rule for schema in schemas_of(thing["apiVersion"], thing["kind"]) for rule in _broken(schema, thing)]
+
+
+def _broken(schema: Object, value: Any) -> Iterator[str]:
+    for rule in schema.get("x-kubernetes-validations", []):
+        if "oldSelf" not in rule["rule"] and not _holds(rule["rule"], value):
+            yield rule["rule"]
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _broken(schema.get("properties", {}).get(name, {}), each)
+    if isinstance(value, list):
+        for each in value:
+            yield from _broken(schema.get("items", {}), each)
+
+
+def _holds(rule: str, value: Any) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import celpy  # of the extra `charts`
+
+        environment = celpy.Environment()
+        program = environment.program(environment.compile(rule))
+        return bool(program.evaluate({"self": celpy.json_to_cel(value)}))

@@ -158,7 +158,7 @@ def _jobset_spec(spec: Object, name: str) -> Iterator[str]:
             yield f"JobSet: dependsOn {sorted(unknown)}"
         inner = job["template"]["spec"]
         yield from _job_spec(inner, f"JobSet job {job['name']}")
-        if len(f"{name}-{job['name']}-{job.get('replicas', 1) - 1}-{inner['completions'] - 1}-xxxxx") > 63:
+        if len(f"{name}-{job['name']}-{job.get('replicas', 1) - 1}-{inner.get('completions', 1) - 1}-xxxxx") > 63:
             yield "JobSet: pod's name too long"
 
 
@@ -167,7 +167,9 @@ def _runtime(runtime: Object) -> Iterator[str]:
     if len(set(policy) - {"numNodes"}) > 1:
         yield "runtime: two mlPolicies"
     spec = runtime["spec"]["template"]["spec"]
-    yield from _jobset_spec(spec, runtime["metadata"]["name"])
+    found = _jobset_spec(spec, runtime["metadata"]["name"])
+    of_job = runtime["kind"] == "ClusterTrainingRuntime"  # there each TrainJob brings its image
+    yield from (problem for problem in found if not (of_job and problem.endswith(": no image")))
     for job in spec["replicatedJobs"]:
         if job["template"].get("metadata", {}).get("labels", {}).get("trainer.kubeflow.org/trainjob-ancestor-step") != "trainer":
             continue

@@ -51,6 +51,19 @@ def as_user(uid: int) -> tuple[str, ...]:
     return ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *capabilities)
 
 
+def as_user_alone(uid: int, gid: int) -> tuple[str, ...]:
+    """Words in front of a command, as those of as_user; but the user reads what its files' modes let him read, as in a container."""
+    no_capabilities = ("--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all")
+    return ("setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *no_capabilities)
+
+
+@functools.cache
+def runs_alone() -> bool:
+    """Whether ranklaunch and its interpreter are where such a user may read them."""
+    words = [*as_user_alone(1000, 100), sys.executable, "-c", "import jinja2, ranklaunch.entrypoints.main"]
+    return subprocess.run(words, capture_output=True, timeout=60, check=False).returncode == 0
+
+
 def open_to_all(folder: Path) -> None:
     """pytest makes folders that only their owner may enter."""
     folder.chmod(0o777)

@@ -54,6 +54,7 @@ WHEEL = {
     "ranklaunch/show.py",
     "ranklaunch/simple_templates.py",
     "ranklaunch/specs/__init__.py",
+    "ranklaunch/specs/documents.py",
     "ranklaunch/specs/image.py",
     "ranklaunch/specs/keys.py",
     "ranklaunch/specs/model.py",

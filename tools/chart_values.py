@@ -22,7 +22,7 @@ CHART = Path(__file__).resolve().parent.parent / "charts" / "ranklaunch"
 LEFT_OUT = ("modelarts", "slurm")
 HEADER = """\
 # Values of one training run. Made by tools/chart_values.py from the table that `ranklaunch spec` reads too; do not edit.
-# A name that is not here is refused.
+# A name that is not here is refused, and so is null.
 """
 ITEMS = {keys.TEXTS: {"type": "string"}, keys.WHOLES: {"type": "integer"}, keys.OBJECTS: {"type": "object"}}
 
@@ -81,7 +81,8 @@ def _group(kind: type) -> Schema:
     properties = {
         name: _group(field.metadata["group"]) if "group" in field.metadata else _key(field.metadata["key"]) for name, field in groups(kind)
     }
-    return {"type": "object", "additionalProperties": False, "properties": properties}
+    # Required, for Helm takes a value that is null out before it looks here: the default would be lost without a word.
+    return {"type": "object", "additionalProperties": False, "required": list(properties), "properties": properties}
 
 
 def _key(key: Key) -> Schema:

@@ -47,27 +47,29 @@ class WithLogs(Platform, Protocol):
 
 # How the names of variables begin, or a folder, without one of which an environment is not the platform's: it is not even imported then.
 SIGNS: dict[str, tuple[str, ...]] = {
-    # Its containers may have anything in them: a job of ModelArts is a Volcano job with more, and has its variables and files too.
     "modelarts": ("MA_", "DLS_"),
-    # Before those whose containers its daemons may run in: what srun starts belongs to Slurm.
     "slurm": ("SLURM_",),
-    # None of these knows another's variables.
     "sagemaker": ("SM_", "SAGEMAKER_", "/opt/ml/input/config"),
     "volcengine": ("MLP_",),
     "openpai": ("PAI_",),
     "vertexai": ("CLUSTER_SPEC",),
-    # RANK and WORLD_SIZE mean something else where operators of Kubernetes set them.
     "pai_dlc": ("MASTER_ADDR",),
-    # The Ascend Operator serves Volcano's jobs as well, whose own variables tell more.
     "volcano": ("VC_", "VK_", "/etc/volcano"),
     "ascend_operator": ("MINDX_", "NPU_POD"),
     "mpijob": ("K_MPI_JOB_ROLE",),
-    # A TrainJob is a JobSet, and a JobSet is made of Indexed Jobs: all have JOB_COMPLETION_INDEX, so the outermost is asked first.
     "kubeflow_trainer": ("PET_", "JOB_COMPLETION_INDEX"),
     "jobset": ("JOB_COMPLETION_INDEX",),
     "indexed_job": ("JOB_COMPLETION_INDEX",),
-    # Recognises everything, so it is asked last.
     "local": ("",),
+}
+# Why a platform stands where it does, if that matters. docs/platforms.md shows both tables.
+WHY_THERE: dict[str, str] = {
+    "modelarts": "its containers may have anything in them: its job is one of Volcano with more, and has its variables and files too",
+    "slurm": "what srun starts belongs to Slurm, whose daemons may run in the containers of the others",
+    "pai_dlc": "has its own form of `MASTER_ADDR`; `RANK` and `WORLD_SIZE` mean something else where operators of Kubernetes set them",
+    "volcano": "the Ascend Operator serves Volcano's jobs as well, whose own variables tell more",
+    "kubeflow_trainer": "a TrainJob is a JobSet, and a JobSet is made of Indexed Jobs: the outermost is asked first",
+    "local": "recognises everything",
 }
 PLATFORMS: Modules[Platform] = Modules(__name__, tuple(SIGNS))
 _WITH_FOLDERS: Modules[WithFolders] = Modules(__name__, ("sagemaker",))

@@ -26,10 +26,16 @@ NESTED = {
 }
 
 
-def reader_of(case: Path) -> Reader:
+def files_of(case: Path) -> dict[str, str]:
     root = case / "root"
     paths = [path for path in root.rglob("*") if path.is_file()] if root.is_dir() else []
-    return helpers.reader(env_of(case), {f"/{path.relative_to(root)}": path.read_text(encoding="utf-8") for path in paths})
+    return {f"/{path.relative_to(root)}": path.read_text(encoding="utf-8") for path in paths}
+
+
+def reader_of(*cases: Path) -> Reader:
+    """Of several: what the later ones have comes over the earlier ones'."""
+    env = {name: text for case in cases for name, text in env_of(case).items()}
+    return helpers.reader(env, {path: text for case in cases for path, text in files_of(case).items()})
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case_id(case) not in ELSEWHERE], ids=case_id)
@@ -53,6 +59,17 @@ def test_volcano_under_modelarts_is_modelarts() -> None:
     env = helpers.modelarts(2, 8, 1)
     assert PLATFORMS["volcano"].detect(helpers.reader(env))
     assert platforms.choose(helpers.reader(env)).NAME == "modelarts"
+
+
+SLURM = [GOLDEN / "slurm" / name for name in ("four-nodes", "script-on-one-node")]
+
+
+@pytest.mark.parametrize("slurm", SLURM, ids=case_id)
+@pytest.mark.parametrize("case", [case for case in CASES if case.parent.name not in {"slurm", "local"}], ids=case_id)
+def test_what_srun_starts_in_a_container_is_slurms(slurm: Path, case: Path) -> None:
+    """Slurm's daemons may run in pods, whose environment tasks can have; those of ModelArts have anything in them, Slurm too."""
+    wanted = "modelarts" if case.parent.name == "modelarts" else "slurm"
+    assert wanted == platforms.choose(reader_of(case, slurm)).NAME
 
 
 def test_detecting_reads_nothing() -> None:

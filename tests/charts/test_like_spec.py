@@ -8,17 +8,20 @@ from typing import Any
 
 import helpers
 import pytest
-from chart_refusals import EVERY, Bad, bad_id
-from chart_tools import RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
+from chart_refusals import EVERY, REQUIRED, Bad, bad_id
+from chart_tools import CASES, RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
 
 from ranklaunch.entrypoints.main import COMMANDS
-from ranklaunch.specs.model import BY_MPI
+from ranklaunch.specs.model import BY_MPI, OF_KUBERNETES
+from ranklaunch.specs.pod import DERIVED
 
 pytestmark = [
     pytest.mark.skipif("spec" not in COMMANDS, reason="ranklaunch has no command spec"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 
+ODD = "a\x7fb\u0085c\u2028<&>\ufeff\x01"  # what YAML reads as something else, or refuses
+DATA, ODDLY = {"name": "a", "mountPath": "/a"}, {"mountPath": "/a\x7f", "readOnly": True}
 # What the case's values are changed by. Both must still say the same.
 VARIATIONS: list[tuple[str, Object]] = [
     ("volcano-torchrun-gpu", {"nodes": 1, "restart": {"maxRestarts": 0, "onEviction": "fail"}}),
@@ -30,10 +33,17 @@ VARIATIONS: list[tuple[str, Object]] = [
     ("volcano-tensorflow-cpu", {"network": {"rdma": {"resource": "rdma/ib"}}, "device": {"extra": {"vendor.example/nic": "1"}}}),
     ("jobset-torchrun-gpu", {"restart": {"maxRestarts": 0, "onEviction": "fail"}, "nodes": 1}),
     ("jobset-torchrun-gpu", {"scheduling": {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}}}),
+    ("jobset-torchrun-gpu", {"scheduling": {"affinity": {"podAffinity": None}, "topology": "zone"}}),
+    ("jobset-torchrun-gpu", {"scheduling": {"affinity": {"podAffinity": {REQUIRED: None}}, "topology": "zone"}, "nodes": 2.0}),
     ("job-torchrun-gpu", {"nodes": 12, "shm": {"enabled": False}, "network": {"hostNetwork": True}}),
     ("job-torchrun-gpu", {"scheduling": {"kueueQueue": "research"}, "restart": {"noRetryExitCodes": [255, 9, 10]}}),
     ("job-torchrun-gpu", {"env": {"RANKLAUNCH_GRACE_S": "5", "A.B-C": "$(X)", "D": "$x", "E": "$$", "F": "~", "G": ""}}),
     ("job-torchrun-gpu", {"args": ["", " ", "a\tb", "\u2028\u0085", "'", "a: b", "- c", "#", "1_000", "0x1f", "null", "!!str"]}),
+    ("job-torchrun-gpu", {"args": [ODD], "env": {"A": ODD}, "annotations": {"a": ODD, "b": "x"}, "labels": {"2": "0"}}),
+    ("job-torchrun-gpu", {"envFrom": [{"configMapRef": {"name": ODD}}], "scheduling": {"tolerations": [{"key": ODD}, {"a": [1000000]}]}}),
+    ("jobset-torchrun-gpu", {"scheduling": {"affinity": {"nodeAffinity": {"a": ODD}}, "topology": "zone"}}),
+    ("job-torchrun-gpu", {"volumes": [{"name": "a", "hostPath": {"path": ODD}}, {"name": "b"}], "volumeMounts": [DATA, {**DATA, **ODDLY}]}),
+    ("job-torchrun-gpu", {"args": ["\\u0000", "\\\\u0000"]}),
     ("job-torchrun-gpu", {"mode": "deepspeed", "network": {"hostNetwork": True}}),
     ("jobset-torchrun-gpu", {"mode": "tensorflow", "network": {"hostNetwork": True}, "nodes": 3}),
     ("jobset-torchrun-gpu", {"mode": "auto", "network": {"hostNetwork": True}}),
@@ -42,6 +52,10 @@ VARIATIONS: list[tuple[str, Object]] = [
     ("volcano-torchrun-gpu", {"restart": {"noRetryExitCodes": [143], "onEviction": "fail"}}),
     ("trainjob-torchrun-gpu", {"network": {"hostNetwork": True}}),
     ("job-plain-cpu", {"resources": {"cpu": "1"}, "name": "other"}),
+    ("job-plain-cpu", {"name": "null"}),
+    ("jobset-torchrun-gpu", {"name": "yes", "network": {"hostNetwork": True}, "scheduling": {"topology": "zone"}}),
+    ("trainjob-torchrun-gpu", {"name": "on"}),
+    ("acjob-ranktable-npu", {"name": "true"}),
     ("job-plain-cpu", {"labels": {"a": "1", "b": ""}, "annotations": {"c": "true\n"}}),
     ("trainjob-torchrun-gpu", {"scheduling": {"queue": "research"}, "lifecycle": {"deadlineSeconds": 60}}),
     ("trainjob-auto-gpu", {"env": {"RANKLAUNCH_GRACE_S": "900"}}),
@@ -114,6 +128,15 @@ def test_both_say_why_a_job_has_no_mpi(mode: str, tmp_path: Path) -> None:
     changes, why = {"mode": mode}, "expected a method without SSH for engine job; use jobset, volcano or mpijob"
     assert f"mode: {mode}: {why}" in rendered_with("4", tmp_path, case("job-torchrun-gpu"), changes).stderr
     assert f"mode={mode}: {why}" in spec(tmp_path, merged(load(case("job-torchrun-gpu")), changes)).err
+
+
+@pytest.mark.parametrize("engine", OF_KUBERNETES)
+def test_variables_that_follow_from_values_are_refused_by_both(engine: str, tmp_path: Path) -> None:
+    """Also where none is made: a method in env would pass by the rules for that of the values."""
+    base = next(path for path in CASES if load(path)["engine"] == engine)
+    changes = {"env": dict.fromkeys(DERIVED, "1")}
+    told = [rendered_with("4", tmp_path, base, changes).stderr, spec(tmp_path, merged(load(base), changes)).err]
+    assert [[name for name in DERIVED if f"env.{name}:" in text] for text in told] == [list(DERIVED)] * 2
 
 
 def test_values_are_made_from_the_same_table() -> None:

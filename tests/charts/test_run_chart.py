@@ -117,6 +117,17 @@ def test_an_upgrade_is_a_new_run_where_that_is_asked_for(suffix: str) -> None:
     assert name == ("demo-r1" if suffix else "demo")
 
 
+@every_helm
+def test_names_are_texts_whatever_yaml_makes_of_them(major: str) -> None:
+    for name in ("null", "yes", "on", "y", "true"):
+        done = helm(major, "template", name, RUN, "--values", case("job-plain-cpu"))
+        assert done.returncode == 0, done.stderr
+        objects = parse(done.stdout)
+        assert [each["metadata"]["name"] for each in objects] == [name, name, f"{name}-check"]
+        for each in objects:
+            assert all(isinstance(text, str) for text in each["metadata"]["labels"].values())
+
+
 @every_case
 def test_notes_have_the_next_commands(values: Path) -> None:
     """Helm 4 alone shows them without a cluster."""

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import engine_pods
 import pytest
-from chart_schemas import folder, misfits_of_core, misfits_of_custom, pod_templates
+import spec_linter
+from chart_schemas import broken_rules, folder, misfits_of_core, misfits_of_custom, pod_templates
 from chart_tools import HELMS, RUNTIME_CASES, RUNTIMES, Object, case_id, every_helm, helm, load, parse, rendered
 from helpers import ROOT
 
 every_case = pytest.mark.parametrize("values", RUNTIME_CASES, ids=case_id)
+DATA = {"name": "data", "emptyDir": {}}
 BAD: list[tuple[str, Object]] = [
     ("replicas", {"replicas": 2}),
     ("namePrefix", {"namePrefix": "Ranklaunch"}),
@@ -28,6 +30,32 @@ BAD: list[tuple[str, Object]] = [
     ("noRetryExitCodes", {"restart": {"noRetryExitCodes": [0]}}),
     ("gracePeriodSeconds", {"lifecycle": {"gracePeriodSeconds": 1}}),
     ("capabilities", {"security": {"capabilities": ["all"]}}),
+    ("repository", {"image": {"repository": "-x"}}),
+    ("repository", {"image": {"repository": "a b"}}),
+    ("PET_NNODES", {"env": {"PET_NNODES": "2"}}),
+    ("RANKLAUNCH_RESTARTS", {"env": {"RANKLAUNCH_RESTARTS": "2"}}),
+    ("RANKLAUNCH_METHOD", {"env": {"RANKLAUNCH_METHOD": "spawn"}}),
+    ("RANKLAUNCH_NODES", {"env": {"RANKLAUNCH_NODES": "2"}}),
+    ("RANKLAUNCH_GRACE_S", {"env": {"RANKLAUNCH_GRACE_S": "60"}}),
+    ("RANKLAUNCH_GRACE_S", {"env": {"RANKLAUNCH_GRACE_S": ""}}),
+    ("LONG", {"env": {"LONG": "x" * 131072}}),
+    ("volumes", {"volumes": [{"name": "shm", "emptyDir": {}}]}),
+    ("volumes", {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]}),
+    ("volumes", {"volumes": [{"emptyDir": {}}]}),
+    ("volumes", {"volumes": [{"name": 1}]}),
+    ("volumeMounts", {"volumeMounts": [{"name": "nope", "mountPath": "/x"}]}),
+    ("volumeMounts", {"volumeMounts": [{"name": "shm", "mountPath": "/x"}]}),
+    ("volumeMounts", {"volumes": [DATA], "volumeMounts": [{"name": "data", "mountPath": "/dev/shm"}]}),
+    ("volumeMounts", {"volumes": [DATA], "volumeMounts": [{"name": "data", "mountPath": "x"}]}),
+    ("volumeMounts", {"volumes": [DATA], "volumeMounts": [{"name": "data", "mountPath": "/x"}] * 2}),
+    ("env", {"env": {"A": "\0"}}),
+    ("labels", {"labels": {"a b": "x"}}),
+    ("labels", {"labels": {"team": "c d"}}),
+    ("labels", {"labels": {"app.kubernetes.io/name": "x"}}),
+    ("nodeSelector", {"npu": {"nodeSelector": {"a b": "x"}}}),
+    ("nodeSelector", {"gpu": {"nodeSelector": {"zone": "a b"}}}),
+    ("npu", {"gpu": {"enabled": False}, "npu": {"enabled": False}}),
+    ("runtimes", {"runtimes": {"plain": False, "torch": False, "mpi": False}}),
 ]
 
 
@@ -119,11 +147,45 @@ if folder() or not os.environ.get("CI"):  # they are no part of the repository
     def test_runtimes_fit_their_definition(values: Path) -> None:
         if not folder():
             pytest.skip("there are no CustomResourceDefinitions beside the repository, and SPEC_CRDS names no folder with them")
-        assert [misfit for each in parse(rendered("4", values, RUNTIMES)) for misfit in misfits_of_custom(each)] == []
+        runtimes = parse(rendered("4", values, RUNTIMES))
+        assert [misfit for each in runtimes for misfit in misfits_of_custom(each)] == []
+        assert [rule for each in runtimes for rule in broken_rules(each)] == []
+
+    def test_the_definition_s_rules_are_judged() -> None:
+        runtime = parse(rendered("4", RUNTIME_CASES[0], RUNTIMES))[0]
+        runtime["spec"]["mlPolicy"].update(torch={}, mpi={})
+        assert broken_rules(runtime)
+
+
+@every_case
+def test_nothing_is_wrong_that_only_controllers_see(values: Path) -> None:
+    runtimes = parse(rendered("4", values, RUNTIMES))
+    assert spec_linter.lint(runtimes) == []
+    (pod,) = pod_templates(runtimes[0])
+    pod["spec"]["containers"][0]["env"] *= 2
+    assert spec_linter.lint(runtimes) == ["JobSet job node: a variable twice"]
+
+
+HOSTILE = {"A": "$(X) $$ 'a\"\n", "yes": "null", "null": "~", "B": "\u0085\u2028: #", "C": ""}
 
 
 @every_helm
-@pytest.mark.parametrize(("name", "changes"), BAD, ids=[name for name, _ in BAD])
+def test_environment_is_exactly_what_was_given(major: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    odd = {"name": "odd", "hostPath": {"path": "/a\x7fb\u0085" if major == "4" else "/a"}}  # Helm 3 itself refuses what has a DEL
+    given = {"env": HOSTILE, "image": {"repository": "null"}, "volumes": [odd], "gpu": {"tolerations": [odd]}}
+    values.write_text(json.dumps(given), encoding="utf-8")
+    for runtime in parse(rendered(major, values, RUNTIMES)):
+        (pod,) = pod_templates(runtime)
+        assert pod["spec"]["containers"][0]["image"] == "null"
+        assert [volume for volume in pod["spec"]["volumes"] if volume["name"] != "shm"] == [odd]
+        assert pod["spec"].get("tolerations", [odd]) == [odd]
+        env = environment(runtime)
+        assert {name: env[name] for name in HOSTILE} == {**HOSTILE, "A": "$$(X) $$$$ 'a\"\n"}
+
+
+@every_helm
+@pytest.mark.parametrize(("name", "changes"), BAD, ids=[f"{name} {changes}"[:100] for name, changes in BAD])
 def test_refused_by_name(major: str, name: str, changes: Object, tmp_path: Path) -> None:
     changed = tmp_path / "changes.yaml"
     changed.write_text(json.dumps(changes), encoding="utf-8")

@@ -10,14 +10,15 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import helpers
 import pytest
 from cluster_hosts import Hosts
 from launcher_jobs import LauncherJob
-from supervise_helpers import EXAMPLES, as_user, child, needs_root, open_to_all
+from supervise_helpers import EXAMPLES, as_user, as_user_alone, child, needs_root, open_to_all, runs_alone
 
 ATTEMPT_S = 240
 SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin"
@@ -170,7 +171,10 @@ def attempt(made: Hosts, folder: Path, number: int) -> list[int]:
 @pytest.fixture
 def volcano(tmp_path: Path) -> Path:
     """What Volcano's ssh plugin mounts: an RSA key in PEM form, its public half, and authorized_keys with the same; all may read them."""
-    folder = tmp_path / ".ssh"
+    return keys_of_volcano(tmp_path / ".ssh")
+
+
+def keys_of_volcano(folder: Path) -> Path:
     folder.mkdir()
     make_key(folder / "id_rsa", "-t", "rsa", "-b", "2048", "-m", "PEM")
     shutil.copy(folder / "id_rsa.pub", folder / "authorized_keys")
@@ -341,6 +345,66 @@ def test_without_root(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
     assert [(started.folder / "told" / str(rank)).read_text().strip() for rank in (0, 1)] == ["h0", "h1"]
     assert started.nodes[0].log("rank_1.log") == "1000\n"
     assert "Accepted publickey for trainer" in accepted(started)
+
+
+@pytest.fixture
+def trainer(hosts: Callable[..., Hosts]) -> Iterator[LauncherJob]:
+    """For a user of group 100 who has no right beyond what modes of files say, as in a container of the chart. Not in pytest's folders:
+    each session of pytest that starts closes them for others."""
+    if not runs_alone():
+        pytest.skip("ranklaunch or its interpreter is where other users cannot read it")
+    made = hosts(2)
+    with tempfile.TemporaryDirectory(prefix="ranklaunch-test-") as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        for each in ("run", "told", *(host.name for host in made)):
+            (folder / each).mkdir()
+            (folder / each).chmod(0o777)
+        has_account(made, folder, f"trainer:x:1000:100::{folder}:/bin/sh")
+        yield LauncherJob(made, folder, "mpirun", 1)
+
+
+def mounted(job: LauncherJob, mode: int) -> Path:
+    """Keys of root's and of group 100, as an engine mounts them with fsGroup."""
+    folder = keys_of_volcano(job.folder / ".ssh")
+    folder.chmod(0o755)
+    for path in folder.iterdir():
+        os.chown(path, 0, 100)
+        path.chmod(mode)
+    return folder
+
+
+@needs_root
+def test_keys_that_the_group_may_read_are_used(trainer: LauncherJob) -> None:
+    keys = mounted(trainer, 0o640)
+    trainer.start("sh", "-c", f"{WHERE}; id -u", prefix=as_user_alone(1000, 100), env=own(trainer))
+    trainer.end(0)
+    assert trainer.nodes[0].log("rank_1.log") == "1000\n"
+    assert "Accepted publickey for trainer" in accepted(trainer)
+    assert "RSA SHA256:" in accepted(trainer)
+    check_no_keys_left(trainer, (keys / "id_rsa").read_text().splitlines()[3])
+
+
+@needs_root
+def test_keys_that_root_alone_may_read_are_not_used(trainer: LauncherJob) -> None:
+    keys = mounted(trainer, 0o600)
+    trainer.start("sh", "-c", f"{WHERE}; id -u", prefix=as_user_alone(1000, 100), env=own(trainer))
+    trainer.end(0)
+    assert trainer.nodes[0].log("rank_1.log") == "1000\n"
+    assert "ED25519 SHA256:" in accepted(trainer)
+    for node in trainer.nodes:
+        assert f"{keys}/authorized_keys is there, but this user cannot read it" in node.err
+
+
+@needs_root
+def test_keys_that_root_alone_may_read_are_refused_where_they_are_named(trainer: LauncherJob) -> None:
+    keys = mounted(trainer, 0o600)
+    env = own(trainer, RANKLAUNCH_SSH_KEYS=str(keys))
+    trainer.start("sh", "-c", WHERE, prefix=as_user_alone(1000, 100), env=env)
+    assert [node.popen.wait(ATTEMPT_S) for node in trainer.nodes] == [78, 78], trainer.words()
+    for node in trainer.nodes:
+        assert f"RANKLAUNCH_SSH_KEYS={keys}: expected authorized_keys there" in node.err
+        assert "which this user can read" in node.err
 
 
 def test_a_stop_request_on_one_node_stops_all(job: MakeJob) -> None:

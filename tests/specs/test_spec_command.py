@@ -33,6 +33,21 @@ def test_options_come_before_the_file_and_the_last_set_wins(tmp_path: Path) -> N
     assert "kind: Job" in found.out
 
 
+@pytest.mark.parametrize(
+    ("reference", "found"),
+    [("new:2", "new:2"), ("new", "new"), ("new@sha256:" + "1" * 64, "new@sha256:" + "1" * 64)],
+    ids=["tag", "neither", "digest"],
+)
+def test_an_image_on_the_command_line_is_the_whole_image(reference: str, found: str, tmp_path: Path) -> None:
+    image = {"repository": "old", "tag": "1", "digest": "sha256:" + "0" * 64, "pullPolicy": "Always"}
+    path = write(tmp_path / "values.json", json.dumps({"image": image}))
+    result = helpers.call("spec", *JOB[:3], "--values", path, "--image", reference, "--", "train.py")
+    assert f'image: "{found}"\n' in result.out
+    assert 'imagePullPolicy: "Always"\n' in result.out
+    result = helpers.call("spec", *JOB[:3], "--values", path, "--image", "new:2", "--set", "image.tag=3", "--", "train.py")
+    assert 'image: "new:3"\n' in result.out
+
+
 def test_of_an_option_given_twice_the_last_counts_and_those_after_the_program_are_the_programs() -> None:
     found = helpers.call("spec", *JOB, "--name", "other", "--env", "A=1", "--env=B=2", "train.py", "--name", "third", "--", "x")
     assert found.code == 0, found.err
@@ -113,7 +128,7 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
         (["volcano", *JOB[1:], "--set", "scheduling.minAvailable=2", "--", "x"], 78, "scheduling.minAvailable=2: expected at most 1"),
         (["volcano", *JOB[1:], "--set", "device.extra={\"rdma/x\": \"0.5\"}", "--", "x"], 78, "device.extra.rdma/x='0.5': expected a"),
         (["volcano", *JOB[1:], "--set", "nameSuffix=revision", "--", "x"], 78, "nameSuffix"),
-        (["volcano", *JOB[1:], "--set", "scheduling.affinity={\"podAffinity\": []}", "--", "x"], 0, ""),
+        (["volcano", *JOB[1:], "--set", "scheduling.affinity={\"podAffinity\": null}", "--", "x"], 0, ""),
         (["volcano", *JOB[1:], "--set", "scheduling.affinity={\"podAffinity\": [1]}", "--", "x"], 78, "scheduling.affinity.podAffinity"),
         (["modelarts", *JOB[1:], "--", "x"], 78, "modelarts.flavor: required"),
         (["modelarts", *JOB[1:], "--flavor", "f", "--env", "A=" + "x" * 4097, "--", "x"], 78, "env.A: expected at most"),

@@ -28,7 +28,7 @@ spec:
   {{- end }}
   {{- with $device.tolerations }}
   tolerations:
-    {{- toYaml . | nindent 4 }}
+    {{- include "ranklaunch-runtimes.given" . | nindent 4 }}
   {{- end }}
   securityContext:
     runAsNonRoot: {{ gt (int $values.security.runAsUser) 0 }}
@@ -39,7 +39,7 @@ spec:
   containers:
     - name: node
       {{- with $values.image.repository }}
-      image: {{ . }}{{ with $values.image.tag }}:{{ . }}{{ end }}
+      image: {{ printf "%s%s" . (ternary (printf ":%s" $values.image.tag) "" (ne $values.image.tag "")) | quote }}
       {{- end }}
       imagePullPolicy: {{ $values.image.pullPolicy }}
       {{- /* A TrainJob gives the program: args. */}}
@@ -48,9 +48,9 @@ spec:
         {{- include "ranklaunch-runtimes.env" . | trim | nindent 8 }}
       resources:
         limits:
-          {{ $device.resourceName }}: {{ int64 $device.devicesPerNode | quote }}
+          {{ $device.resourceName | quote }}: {{ int64 $device.devicesPerNode | quote }}
         requests:
-          {{ $device.resourceName }}: {{ int64 $device.devicesPerNode | quote }}
+          {{ $device.resourceName | quote }}: {{ int64 $device.devicesPerNode | quote }}
       securityContext:
         allowPrivilegeEscalation: false
         capabilities:
@@ -63,8 +63,8 @@ spec:
       volumeMounts:
         - name: shm
           mountPath: /dev/shm
-        {{- with $values.volumeMounts }}
-        {{- toYaml . | nindent 8 }}
+        {{- range $values.volumeMounts }}
+        - {{ include "ranklaunch-runtimes.given" . | nindent 10 | trim }}
         {{- end }}
   volumes:
     - name: shm
@@ -73,8 +73,8 @@ spec:
         {{- with $values.shm.sizeLimit }}
         sizeLimit: {{ . | quote }}
         {{- end }}
-    {{- with $values.volumes }}
-    {{- toYaml . | nindent 4 }}
+    {{- range $values.volumes }}
+    - {{ include "ranklaunch-runtimes.given" . | nindent 6 | trim }}
     {{- end }}
 {{- end -}}
 
@@ -85,11 +85,30 @@ spec:
 {{- $_ := set $own "RANKLAUNCH_GRACE_S" (sub $values.lifecycle.gracePeriodSeconds 5 | toString) -}}
 {{- with get (dict "torch" "torchrun" "mpi" "mpirun") .policy }}{{ $_ := set $own "RANKLAUNCH_METHOD" . }}{{ end -}}
 {{- range $name, $value := merge dict $values.env $own }}
-- name: {{ $name }}
-  value: {{ $value | toJson }}
+- name: {{ $name | quote }}
+  value: {{ include "ranklaunch-runtimes.literal" $value }}
 {{- end }}
 - name: RANKLAUNCH_RESTARTS
   valueFrom:
     fieldRef:
       fieldPath: metadata.labels['jobset.sigs.k8s.io/restart-attempt']
+{{- end -}}
+
+{{/* Kubernetes replaces $(NAME) by a variable, and $$ by $. */}}
+{{- define "ranklaunch-runtimes.literal" -}}
+{{- $text := ternary (replace "$" "$$" .) . (or (contains "$(" .) (contains "$$" .)) -}}
+{{- include "ranklaunch-runtimes.json" $text -}}
+{{- end -}}
+
+{{/* JSON is YAML, but for characters that it leaves as they are and that YAML reads as something else or not at all. */}}
+{{- define "ranklaunch-runtimes.json" -}}
+{{- $text := toJson . -}}
+{{- range $code := concat (untilStep 127 160 1) (list 65534 65535) }}{{ $text = replace (printf "%c" $code) (printf "\\u%04x" $code) $text }}{{ end -}}
+{{- $text -}}
+{{- end -}}
+
+{{/* What the user gives, whatever it holds: toYaml makes nothing at all of what has such characters in it. */}}
+{{- define "ranklaunch-runtimes.given" -}}
+{{- $json := include "ranklaunch-runtimes.json" . -}}
+{{- if eq $json (toJson .) }}{{ toYaml . }}{{ else }}{{ $json }}{{ end -}}
 {{- end -}}

@@ -8,7 +8,7 @@
 {{/* The chart's version stays out of it: labels of pods cannot change in a job that runs. */}}
 {{- define "ranklaunch.labels" -}}
 app.kubernetes.io/name: ranklaunch
-app.kubernetes.io/instance: {{ include "ranklaunch.name" . }}
+app.kubernetes.io/instance: {{ include "ranklaunch.name" . | quote }}
 {{- with .Values.labels }}
 {{ toYaml . }}
 {{- end }}
@@ -36,7 +36,7 @@ ring-controller.cce: {{ .Values.rankTable.label | default "ascend-1980" | quote 
 
 {{/* Of every object but the rank table's. */}}
 {{- define "ranklaunch.metadata" -}}
-name: {{ include "ranklaunch.name" . }}
+name: {{ include "ranklaunch.name" . | quote }}
 {{- with .Values.namespace }}
 namespace: {{ . | quote }}
 {{- end }}
@@ -53,7 +53,7 @@ labels:
   {{- end }}
 {{- with .Values.annotations }}
 annotations:
-  {{- toYaml . | nindent 2 }}
+  {{- include "ranklaunch.given" . | nindent 2 }}
 {{- end }}
 {{- end -}}
 

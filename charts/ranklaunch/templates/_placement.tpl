@@ -12,15 +12,15 @@ priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.scheduling.nodeSelector }}
 nodeSelector:
-  {{- toYaml . | nindent 2 }}
+  {{- include "ranklaunch.given" . | nindent 2 }}
 {{- end }}
 {{- with .Values.scheduling.tolerations }}
 tolerations:
-  {{- toYaml . | nindent 2 }}
+  {{- include "ranklaunch.given" . | nindent 2 }}
 {{- end }}
 {{- with include "ranklaunch.affinity" . | fromYaml }}
 affinity:
-  {{- toYaml . | nindent 2 }}
+  {{- include "ranklaunch.given" . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
@@ -40,7 +40,7 @@ affinity:
 {{- $chosen := dict "app.kubernetes.io/name" "ranklaunch" -}}
 {{- include "ranklaunch.addTerm" (dict "affinity" $affinity "kind" "podAntiAffinity" "topology" "kubernetes.io/hostname" "chosen" $chosen) -}}
 {{- end -}}
-{{- toYaml $affinity -}}
+{{- include "ranklaunch.given" $affinity -}}
 {{- end -}}
 
 {{/* Changes the affinity that it is given. */}}

@@ -11,7 +11,7 @@ metadata:
     {{- include "ranklaunch.podLabels" .root | trim | nindent 4 }}
   {{- with $values.annotations }}
   annotations:
-    {{- toYaml . | nindent 4 }}
+    {{- include "ranklaunch.given" . | nindent 4 }}
   {{- end }}
 spec:
   restartPolicy: Never
@@ -19,7 +19,7 @@ spec:
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ int64 $values.lifecycle.gracePeriodSeconds }}
   {{- if eq $values.engine "job" }}
-  subdomain: {{ include "ranklaunch.name" .root }}
+  subdomain: {{ include "ranklaunch.name" .root | quote }}
   {{- end }}
   {{- if eq $values.engine "volcano" }}
   {{- with include "ranklaunch.deadline" .root }}
@@ -52,7 +52,7 @@ spec:
       {{- end }}
       {{- with $values.envFrom }}
       envFrom:
-        {{- toYaml . | nindent 8 }}
+        {{- include "ranklaunch.given" . | nindent 8 }}
       {{- end }}
       env:
         {{- include "ranklaunch.env" . | trim | nindent 8 }}

@@ -29,8 +29,20 @@ args:
 {{/* Kubernetes replaces $(NAME) by a variable, and $$ by $. */}}
 {{- define "ranklaunch.literal" -}}
 {{- $text := ternary (replace "$" "$$" .) . (or (contains "$(" .) (contains "$$" .)) -}}
-{{- /* JSON leaves these two as they are, for which YAML has another meaning or none. */ -}}
-{{- $text | toJson | replace "\u0085" `\u0085` | replace "\u007f" `\u007f` -}}
+{{- include "ranklaunch.json" $text -}}
+{{- end -}}
+
+{{/* JSON is YAML, but for characters that it leaves as they are and that YAML reads as something else or not at all. */}}
+{{- define "ranklaunch.json" -}}
+{{- $text := toJson . -}}
+{{- range $code := concat (untilStep 127 160 1) (list 65534 65535) }}{{ $text = replace (printf "%c" $code) (printf "\\u%04x" $code) $text }}{{ end -}}
+{{- $text -}}
+{{- end -}}
+
+{{/* What the user gives, whatever it holds: toYaml makes nothing at all of what has such characters in it. */}}
+{{- define "ranklaunch.given" -}}
+{{- $json := include "ranklaunch.json" . -}}
+{{- if eq $json (toJson .) }}{{ toYaml . }}{{ else }}{{ $json }}{{ end -}}
 {{- end -}}
 
 {{- define "ranklaunch.env" -}}

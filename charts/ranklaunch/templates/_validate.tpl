@@ -2,7 +2,7 @@
 
 {{- define "ranklaunch.validate" -}}
 {{- $problems := list -}}
-{{- range list "name" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "volumes" "labels" "engine" -}}
+{{- range list "name" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "volumes" "labels" "engine" "nul" -}}
 {{- $problems = concat $problems (include (printf "ranklaunch.validate.%s" .) $ | fromYamlArray) -}}
 {{- end -}}
 {{- if $problems -}}
@@ -74,7 +74,22 @@
 {{- if and (eq .Values.device.kind "cpu") .Values.device.resourceName }}
 - "device.resourceName: with device.kind cpu there are no devices; put other resources into device.extra"
 {{- end }}
+{{- $rdma := .Values.network.rdma.resource -}}
+{{- $device := include "ranklaunch.device" . -}}
+{{- range $path, $name := dict "device.resourceName" .Values.device.resourceName "network.rdma.resource" $rdma }}
+{{- if and $name (not (contains "/" $name)) }}
+- {{ printf "%s: %s: expected the name of a device plugin's resource, such as vendor.example/%s" $path $name $name | toJson }}
+{{- end }}
+{{- end }}
+{{- if and $rdma (eq $rdma $device) }}
+- {{ printf "network.rdma.resource: %s: the devices' own" $rdma | toJson }}
+{{- end }}
+{{- /* Under one name twice, the last would count alone. */}}
+{{- $made := dict "cpu" "resources.cpu" "memory" "resources.memory" $device "devicesPerNode" $rdma "network.rdma.count" -}}
 {{- range $name, $quantity := .Values.device.extra }}
+{{- with get $made $name }}
+- {{ printf "device.extra.%s: made from %s; set that" $name . | toJson }}
+{{- end }}
 {{- $pattern := ternary "^[0-9]+$" "^[0-9]+([.][0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$" (contains "/" $name) -}}
 {{- if not (regexMatch $pattern $quantity) }}
 - {{ printf "device.extra.%s: %s: expected %s" $name $quantity (ternary "an integer" "a quantity such as 4 or 16Gi" (contains "/" $name)) | toJson }}
@@ -85,10 +100,14 @@
 {{/* Two of one name are refused by the API server, or one is lost. */}}
 {{- define "ranklaunch.validate.env" -}}
 {{- $env := .Values.env -}}
-{{- range include "ranklaunch.ownEnv" (dict "root" . "task" (ternary "worker" "" (gt (int .Values.tf.ps) 0))) | fromYamlArray }}
-{{- if hasKey $env .name }}
-- {{ printf "env.%s: it follows from other values; set those" .name | toJson }}
+{{- /* Also where none is made: it would say something else than the values, which are judged. */}}
+{{- range list "JOB_NAME" "NODES" "SLOTS" "ACCELERATOR" "METHOD" "HOSTS" "MASTER_ADDR" "INTERFACE" "MASTER_PORT"
+  "MUSTER_PORT" "SSHD_PORT" "RANK_TABLE" "TASK" "RESTARTS" "LAUNCHER_AS_WORKER" }}
+{{- if hasKey $env (printf "RANKLAUNCH_%s" .) }}
+- {{ printf "env.RANKLAUNCH_%s: it follows from other values; set those" . | toJson }}
 {{- end }}
+{{- end }}
+{{- range include "ranklaunch.ownEnv" (dict "root" . "task" (ternary "worker" "" (gt (int .Values.tf.ps) 0))) | fromYamlArray }}
 {{- if ge (len (printf "%s=%s" .name (.value | default ""))) 131072 }}
 - {{ printf "nodes: %d: %s has more bytes than Linux starts a program with, 131072" (int64 $.Values.nodes) .name | toJson }}
 {{- end }}
@@ -98,11 +117,12 @@
 - {{ printf "env.%s: it has more bytes than Linux starts a program with, 131072" $name | toJson }}
 {{- end }}
 {{- end }}
-{{- with $env.RANKLAUNCH_GRACE_S }}
+{{- if hasKey $env "RANKLAUNCH_GRACE_S" }}
+{{- $grace := $env.RANKLAUNCH_GRACE_S }}
 {{- if $.Values.trainer.runtime }}
 {{- /* Whose pod has a period of its own. */}}
-{{- else if or (not (regexMatch "^[0-9]+([.][0-9]*)?$" .)) (ge (float64 .) (float64 $.Values.lifecycle.gracePeriodSeconds)) }}
-- {{ printf "env.RANKLAUNCH_GRACE_S: %s: expected seconds below lifecycle.gracePeriodSeconds, after which the pod is killed" . | toJson }}
+{{- else if or (not (regexMatch "^[0-9]+([.][0-9]*)?$" $grace)) (ge (float64 $grace) (float64 $.Values.lifecycle.gracePeriodSeconds)) }}
+- {{ printf "env.RANKLAUNCH_GRACE_S: %s: expected seconds below lifecycle.gracePeriodSeconds, after which the pod is killed" $grace | toJson }}
 {{- end }}
 {{- end }}
 {{- if eq .Values.engine "trainjob" }}
@@ -173,10 +193,9 @@
 - {{ printf "scheduling.minAvailable: %d: expected at most %d, the number of pods" (int64 .minAvailable) $pods | toJson }}
 {{- end }}
 {{- range $name := list "podAffinity" "podAntiAffinity" }}
-{{- $given := get $.Values.scheduling.affinity $name | default dict }}
-{{- if not (kindIs "map" $given) }}
-- {{ printf "scheduling.affinity.%s: expected an object, with lists of terms" $name | toJson }}
-{{- else if not (kindIs "slice" (get $given "requiredDuringSchedulingIgnoredDuringExecution" | default list)) }}
+{{- $given := index $.Values.scheduling.affinity $name }}
+{{- $terms := ternary (index (ternary $given dict (kindIs "map" $given)) "requiredDuringSchedulingIgnoredDuringExecution") nil (kindIs "map" $given) }}
+{{- if not (and (has (kindOf $given) (list "map" "invalid")) (has (kindOf $terms) (list "slice" "invalid"))) }}
 - {{ printf "scheduling.affinity.%s: expected an object, with lists of terms" $name | toJson }}
 {{- end }}
 {{- end }}
@@ -214,7 +233,7 @@
 {{- $names := list -}}
 {{- range .Values.volumes }}
 {{- $names = append $names (.name | toString) }}
-{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (.name | toString)) }}
+{{- if not (and (kindIs "string" .name) (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (.name | toString))) }}
 - {{ printf "volumes: name %v: expected small letters, digits and dashes" .name | toJson }}
 {{- else if has .name (list "shm" "rank-table") }}
 - {{ printf "volumes: name %s: ranklaunch's own" .name | toJson }}
@@ -319,4 +338,13 @@ lifecycle.gracePeriodSeconds: {{ ne (int .lifecycle.gracePeriodSeconds) 60 }}
 network.rdma.resource: {{ not (empty .network.rdma.resource) }}
 network.rdma.count: {{ ne (int .network.rdma.count) 1 }}
 {{- end -}}
+{{- end -}}
+
+{{/* No program can be given one, and no variable holds one. */}}
+{{- define "ranklaunch.validate.nul" -}}
+{{- range $name, $value := .Values }}
+{{- if regexMatch `(^|[^\\])(\\\\)*\\u0000` (toJson $value) }}
+- {{ printf "%s: expected text without NUL" $name | toJson }}
+{{- end }}
+{{- end }}
 {{- end -}}

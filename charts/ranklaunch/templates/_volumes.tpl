@@ -14,8 +14,8 @@
   configMap:
     name: {{ . | quote }}
 {{- end }}
-{{- with .Values.volumes }}
-{{ toYaml . }}
+{{- range .Values.volumes }}
+- {{ include "ranklaunch.given" . | nindent 2 | trim }}
 {{- end }}
 {{- end -}}
 
@@ -29,8 +29,8 @@
 - name: rank-table
   mountPath: {{ include "ranklaunch.rankTablePath" . | quote }}
 {{- end }}
-{{- with .Values.volumeMounts }}
-{{ toYaml . }}
+{{- range .Values.volumeMounts }}
+- {{ include "ranklaunch.given" . | nindent 2 | trim }}
 {{- end }}
 {{- end -}}
 

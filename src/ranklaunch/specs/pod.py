@@ -124,9 +124,14 @@ def literal(text: str) -> str:
     return text.replace("$", "$$") if "$(" in text or "$$" in text else text
 
 
+def device(spec: JobSpec) -> str:
+    """The resource of a node's devices; "" where there are none."""
+    return spec.device.resource_name or DEFAULT_RESOURCES[spec.device.kind]
+
+
 def devices(spec: JobSpec) -> dict[str, str]:
     """Resources that are requested and limited alike."""
-    name = spec.device.resource_name or DEFAULT_RESOURCES[spec.device.kind]
+    name = device(spec)
     found = {name: str(spec.devices_per_node)} if name and spec.devices_per_node else {}
     if spec.network.rdma.resource:
         found[spec.network.rdma.resource] = str(spec.network.rdma.count)
@@ -197,4 +202,4 @@ def _term(topology: str, chosen: Mapping[str, str]) -> dict[str, Any]:
 
 def _with_term(given: Any, term: Mapping[str, Any]) -> dict[str, Any]:
     name = "requiredDuringSchedulingIgnoredDuringExecution"
-    return {**(given or {}), name: [*(given or {}).get(name, []), term]}
+    return {**(given or {}), name: [*((given or {}).get(name) or []), term]}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from ranklaunch.parse import seconds
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import BY_MPI, OF_KUBERNETES, JobSpec
-from ranklaunch.specs.pod import DERIVED, OWN_VOLUMES, environment, flavor, launchers_alone, ports
+from ranklaunch.specs.pod import DERIVED, OWN_VOLUMES, device, environment, flavor, launchers_alone, ports
 
 # What an engine has no place for, by the beginning of the values' paths.
 FOREIGN: Mapping[str, tuple[str, ...]] = {
@@ -99,8 +98,7 @@ def _devices(spec: JobSpec) -> Iterator[str]:
 
 
 def _environment(spec: JobSpec) -> Iterator[str]:
-    made = {variable["name"] for variable in environment(spec)}
-    for name in sorted(set(spec.env) & set(DERIVED) & made):
+    for name in sorted(set(spec.env) & set(DERIVED)):
         yield f"env.{name}: made from {DERIVED[name]}; set that"
     grace = spec.env.get("RANKLAUNCH_GRACE_S")
     if grace is not None and not spec.trainer.runtime:  # whose pod has a period of its own
@@ -117,11 +115,8 @@ def _size(spec: JobSpec) -> Iterator[str]:
 
 
 def _grace(text: str, period: int) -> Iterator[str]:
-    try:
-        if seconds(text) < period:
-            return
-    except ValueError:
-        pass
+    if re.fullmatch(r"[0-9]+(?:\.[0-9]*)?", text) and float(text) < period:
+        return
     yield f"env.RANKLAUNCH_GRACE_S={text!r}: expected seconds below lifecycle.gracePeriodSeconds={period}, after which the pod is killed"
 
 
@@ -160,16 +155,28 @@ def _name(spec: JobSpec) -> Iterator[str]:
 def _labels(spec: JobSpec) -> Iterator[str]:
     for place, names in (("labels", spec.labels), ("annotations", spec.annotations)):
         for name, value in names.items():
-            if not re.fullmatch(keys.RESOURCE, name):
-                yield f"{place}.{name}: expected a name such as team or example.com/team"
             if place == "labels" and not re.fullmatch(LABEL_VALUE, value):
                 yield f"labels.{name}={value!r}: expected at most 63 letters, digits, dashes, dots and underscores"
             read = place == "labels" and spec.engine == "acjob" and name in OF_ASCEND_JOBS
             if read or name.startswith(("app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")):
                 yield f"{place}.{name}: the engine's or ranklaunch's own"
     for name, value in spec.scheduling.node_selector.items():
-        if not re.fullmatch(keys.RESOURCE, name) or not re.fullmatch(LABEL_VALUE, value):
+        if not re.fullmatch(LABEL_VALUE, value):
             yield f"scheduling.nodeSelector.{name}={value!r}: expected a node's label"
+
+
+def _resources(spec: JobSpec) -> Iterator[str]:
+    """What is asked for under one name twice, the last would count alone."""
+    rdma, own = spec.network.rdma.resource, device(spec)
+    for path, name in (("device.resourceName", spec.device.resource_name), ("network.rdma.resource", rdma)):
+        if name and "/" not in name:
+            yield f"{path}={name!r}: expected the name of a device plugin's resource, such as vendor.example/{name}"
+    if rdma and rdma == own:
+        yield f"network.rdma.resource={rdma!r}: the devices' own"
+    made = {"cpu": "resources.cpu", "memory": "resources.memory", own: "devicesPerNode", rdma: "network.rdma.count"}
+    for name in spec.device.extra:
+        if name in made:
+            yield f"device.extra.{name}: made from {made[name]}; set that"
 
 
 def _ports(spec: JobSpec) -> Iterator[str]:
@@ -241,13 +248,13 @@ def _code_limit(spec: JobSpec) -> Iterator[str]:
 def _affinity(spec: JobSpec) -> Iterator[str]:
     """Terms are added to what the user gives: that must be what Kubernetes has there."""
     for name in ("podAffinity", "podAntiAffinity"):
-        given = spec.scheduling.affinity.get(name) or {}
-        required = given.get("requiredDuringSchedulingIgnoredDuringExecution") or [] if isinstance(given, Mapping) else None
-        if not isinstance(required, list):
+        given = spec.scheduling.affinity.get(name)
+        terms = given.get("requiredDuringSchedulingIgnoredDuringExecution") if isinstance(given, Mapping) else None
+        if not (given is None or isinstance(given, Mapping)) or not (terms is None or isinstance(terms, list)):
             yield f"scheduling.affinity.{name}: expected an object, with lists of terms"
 
 
-OF_EACH_KUBERNETES = (_affinity, _name, _labels, _ports, _volumes, _rank_table, _pods, _code_limit)
+OF_EACH_KUBERNETES = (_affinity, _name, _labels, _resources, _ports, _volumes, _rank_table, _pods, _code_limit)
 
 
 # One engine each

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 from ranklaunch.errors import nearest
 from ranklaunch.parse import flag
 from ranklaunch.settings import shown
-from ranklaunch.specs import keys
+from ranklaunch.specs import documents, keys
 from ranklaunch.specs.keys import Key
 from ranklaunch.specs.model import JobSpec
 
@@ -64,12 +64,21 @@ class Values:
 
     def _wrong(self, place: str, value: object, expected: str) -> None:
         source = self._sources.get(place, place)
-        text = value if isinstance(value, str) else json.dumps(value, default=str)
-        self.problems.append(Problem(f"{source}={shown(place, text)!r}: {expected}", source.startswith("option ")))
+        self.problems.append(Problem(f"{source}={shown(place, _written(value))!r}: {expected}", source.startswith("option ")))
+
+
+def _written(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError):  # names that are no texts, or a value within itself
+        return repr(value)
 
 
 def parsed(key: Key, text: str) -> object:
-    """What an option's text stands for: numbers and flags as such, lists and maps as JSON. What is malformed stays for the check."""
+    """What an option's text stands for: numbers and flags as such, lists and maps as JSON. What is malformed stays for the check; what
+    is well formed and yet no value is a ValueError."""
     if key.kind == keys.WHOLE:
         return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else text
     if key.kind == keys.FLAG:
@@ -80,8 +89,10 @@ def parsed(key: Key, text: str) -> object:
     if key.kind == keys.TEXT:
         return text
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return documents.of_json(text)
+    except documents.UnfitError:
+        raise
+    except ValueError:
         return text
 
 
@@ -106,6 +117,8 @@ def _plain(value: str) -> str:
 
 
 def _whole(key: Key, value: object) -> int:
+    if isinstance(value, float) and value.is_integer():  # 1.0 is one to JSON's schemas, and so to Helm
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not key.low <= value <= key.high:
         _refuse(f"expected an integer from {key.low} to {key.high}")
     return value
@@ -144,7 +157,7 @@ def _object(key: Key, value: object) -> dict[str, object]:
         _refuse("expected an object")
     try:
         text = json.dumps(value, allow_nan=False, sort_keys=True)
-    except (TypeError, ValueError):  # YAML knows dates and others that no object of Kubernetes has
+    except (TypeError, ValueError, RecursionError):  # YAML knows dates and others that no object of Kubernetes has
         _refuse("expected strings, numbers, true, false, lists and maps alone")
     if re.search(r"(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])", text) and not _encodable(value):
         _refuse("expected text that UTF-8 can say, without NUL")

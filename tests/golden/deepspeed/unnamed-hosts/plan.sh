@@ -1,5 +1,5 @@
 #!/bin/sh
-# bert-ft-worker, node 1 of 3, method deepspeed (RANKLAUNCH_METHOD=deepspeed)
+# bert-ft, node 1 of 3, method deepspeed (RANKLAUNCH_METHOD=deepspeed)
 # first: wait for muster 3 nodes at bert-ft-master-0:18889
 # the ranks write below /workspace/ranklaunch-logs/node_1/attempt_1/deepspeed
 (

@@ -1,0 +1,128 @@
+"""Values as text: JSON, or YAML where PyYAML is installed. Nobody wrote what a parser would drop or multiply without a word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+MOST_LEVELS = 100  # lists and maps within each other
+MOST_VALUES = 100_000  # once every alias stands for what it names
+STRING, EQUALS = "tag:yaml.org,2002:str", "tag:yaml.org,2002:value"
+
+
+class UnfitError(ValueError):
+    """It is well formed, but no values of a job."""
+
+
+def parsed(text: str, yaml: Callable[[], Any] | None) -> Any:
+    """yaml: finds PyYAML; None where it must be JSON. An empty document is {}."""
+    try:
+        return of_json(text)
+    except UnfitError:
+        raise
+    except ValueError as error:
+        if not yaml:
+            msg = f"not JSON: {error}"
+            raise ValueError(msg) from None
+    return _of_yaml(text, yaml())
+
+
+def of_json(text: str) -> Any:
+    try:
+        found = json.loads(text, object_pairs_hook=_map)
+        _levels(found)
+    except RecursionError:
+        _too_deep()
+    return found
+
+
+def _map(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        msg = f"{twice!r} is given twice in one map"
+        raise UnfitError(msg)
+    return found
+
+
+def _levels(value: Any, left: int = MOST_LEVELS) -> None:
+    if not left:
+        _too_deep()
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _levels(each, left - 1)
+
+
+def _too_deep() -> NoReturn:
+    msg = f"nested too deeply, expected at most {MOST_LEVELS} lists and maps within each other"
+    raise UnfitError(msg)
+
+
+def _of_yaml(text: str, yaml: Any) -> Any:
+    try:
+        return _constructed(yaml.SafeLoader(text))
+    except UnfitError:
+        raise
+    except RecursionError:
+        _too_deep()
+    # What PyYAML raises where a value does not fit its explicit tag is none of its own errors.
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
+        msg = f"not YAML: {error}"
+        raise ValueError(msg) from None
+
+
+def _constructed(loader: Any) -> Any:
+    root = loader.get_single_node()
+    if root is None:
+        return {}
+    _Counting().count(root, ())
+    found = loader.construct_document(root)
+    return {} if found is None else found
+
+
+class _Counting:
+    """Goes through the nodes of a document before anything is made from them: each once, however many aliases lead to it."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self._done: dict[int, int] = {}
+
+    def count(self, node: Any, place: tuple[str, ...]) -> int:
+        """Values in it, with those that its aliases stand for."""
+        if id(node) in self._done:
+            return self._done[id(node)]
+        if id(node) in self._open:
+            msg = f"{'.'.join(place)}: what begins in line {node.start_mark.line + 1} contains itself, by an alias"
+            raise UnfitError(msg)
+        if len(place) > MOST_LEVELS:
+            _too_deep()
+        self._open.add(id(node))
+        found = 1 + sum(self.count(below, (*place, name)) for name, below in _below(node, place))
+        self._open.remove(id(node))
+        if found > MOST_VALUES:
+            msg = f"{'.'.join(place) or 'values'}: more than {MOST_VALUES} values, once aliases are replaced by what they stand for"
+            raise UnfitError(msg)
+        self._done[id(node)] = found
+        return found
+
+
+def _below(node: Any, place: tuple[str, ...]) -> Iterable[tuple[str, Any]]:
+    if node.id == "mapping":
+        _each_once(node, place)
+        return ((str(name.value)[:60], each) for name, value in node.value for each in (name, value))
+    if node.id == "sequence":
+        return ((str(index), each) for index, each in enumerate(node.value))
+    if node.tag == EQUALS:  # a meaning of = alone that YAML 1.1 has, and nobody has in mind
+        node.tag = STRING
+    return ()
+
+
+def _each_once(node: Any, place: tuple[str, ...]) -> None:
+    lines: dict[tuple[str, str], int] = {}
+    for name in (name for name, _ in node.value if name.id == "scalar"):
+        line, known = name.start_mark.line + 1, (name.tag, name.value)
+        if known in lines:
+            msg = f"{'.'.join((*place, name.value))}: given twice, in lines {lines[known]} and {line}"
+            raise UnfitError(msg)
+        lines[known] = line

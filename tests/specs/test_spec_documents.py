@@ -1,0 +1,137 @@
+"""Files of values that a parser would take and that nobody meant: each is refused by name, and soon."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import helpers
+import pytest
+
+from ranklaunch.specs.values import Values
+
+JOB = ("job", "--name", "llm", "--image", "train:1")
+DEEP = 2000
+BOMB = "volumes:\n- name: d\n  a0: &a0 x\n" + "".join(
+    f"  a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 11)
+)
+
+
+def refused(tmp_path: Path, text: str, suffix: str, *argv: str) -> str:
+    path = tmp_path / f"values.{suffix}"
+    path.write_text(text, encoding="utf-8")
+    found = helpers.call("spec", *JOB, "--values", str(path), *argv, "--", "train.py")
+    assert (found.code, found.out) == (78, ""), found.err
+    assert f"values.{suffix}: " in found.err
+    assert "Traceback" not in found.err
+    return found.err
+
+
+YAML = [
+    ("volumes:\n- &v {name: d, self: *v}\n", "volumes.0.self: what begins in line 2 contains itself"),
+    ("env: &v {A: *v}\n", "env.A: what begins in line 1 contains itself"),
+    ("scheduling: &s\n  affinity: {podAffinity: [*s]}\n", "scheduling.affinity.podAffinity.0: what begins in line 1"),
+    ("env: &v {<<: *v, A: x}\n", "env.<<: what begins in line 1 contains itself"),
+    (BOMB, "volumes.0.a6: more than 100000 values, once aliases"),
+    ("nodes: 2\nname: x\nnodes: 4\n", "nodes: given twice, in lines 1 and 3"),
+    ("env:\n  A: x\n  'A': y\n", "env.A: given twice, in lines 2 and 3"),
+    ("volumes:\n- {name: a, name: b}\n", "volumes.0.name: given twice"),
+    ("args: " + "[" * DEEP + "]" * DEEP, "nested too deeply"),
+    ("args: " + "[" * 101 + "]" * 101, "nested too deeply, expected at most 100"),
+    ("nodes: !!int ''\n", "not YAML"),
+    ("nodes: !!bool 3\n", "not YAML"),
+    ("nodes: !!timestamp 3\n", "not YAML"),
+    ("nodes: !!python/object/apply:os.system [true]\n", "not YAML"),
+    ("nodes: 2026-13-13\n", "not YAML"),
+    ("? [a]\n: 1\n", "not YAML"),
+    ("a: 1\n---\nb: 1\n", "not YAML"),
+    ("nodes: *v\n", "not YAML"),
+]
+
+
+@pytest.mark.specs
+@pytest.mark.parametrize(("text", "message"), YAML, ids=[text[:40] for text, _ in YAML])
+def test_yaml_that_nobody_meant(text: str, message: str, tmp_path: Path) -> None:
+    assert message in refused(tmp_path, text, "yaml")
+
+
+JSON = [
+    ('{"nodes": 2, "nodes": 4}', "'nodes' is given twice in one map"),
+    ('{"env": {"A": "1", "B": "2", "B": "3"}}', "'B' is given twice in one map"),
+    ('{"args": ' + "[" * DEEP * 50 + "]" * DEEP * 50 + "}", "nested too deeply"),
+    ('{"volumes": [' + '{"a":' * 900 + "1" + "}" * 900 + "]}", "nested too deeply"),
+    ("{'nodes': 2}", "not JSON"),
+    ("", "not JSON"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), JSON, ids=[text[:40] for text, _ in JSON])
+def test_json_that_nobody_meant(text: str, message: str, tmp_path: Path) -> None:
+    assert message in refused(tmp_path, text, "json")
+
+
+def test_a_number_of_many_digits(tmp_path: Path) -> None:
+    """Newer Pythons read none of so many, older ones do."""
+    path = tmp_path / "values.json"
+    path.write_text(f'{{"nodes": {"9" * 5000}}}', encoding="utf-8")
+    found = helpers.call("spec", *JOB, "--values", str(path), "--", "train.py")
+    assert (found.code, found.out) == (78, ""), found.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('env={"A": "1", "A": "2"}', 'option --set env=\'{"A": "1", "A": "2"}\': \'A\' is given twice in one map'),
+        ("volumes=" + "[" * 101 + "]" * 101, "nested too deeply"),
+        ("volumes=" + "[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_options_that_nobody_meant(text: str, message: str) -> None:
+    found = helpers.call("spec", *JOB, "--set", text, "--", "train.py")
+    assert (found.code, found.out) == (2, "")
+    assert message in found.err
+
+
+@pytest.mark.specs
+def test_names_that_are_no_texts(tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    for text, name in (("env: {2026-01-01: x}", "env"), ("volumes: [{2026-01-01: x}]", "volumes"), ("labels: {1: x}", "labels")):
+        path.write_text(text, encoding="utf-8")
+        found = helpers.call("spec", *JOB, "--values", str(path), "--", "train.py")
+        assert (found.code, found.out) == (78, "")
+        assert f"{name}=" in found.err
+
+
+@pytest.mark.specs
+def test_yaml_that_somebody_meant(tmp_path: Path) -> None:
+    """Aliases and merges that end; = alone is a text, for which YAML 1.1 has a meaning of its own; a file without anything."""
+    path = tmp_path / "values.yaml"
+    path.write_text("args: [=, x]\nlabels: &l {a: b}\nannotations: {<<: *l, c: d}\nnodes: 3.0\n", encoding="utf-8")
+    found = helpers.call("spec", *JOB, "--values", str(path))
+    assert found.code == 78  # no program
+    path.write_text(path.read_text(encoding="utf-8") + "script: train.py\n", encoding="utf-8")
+    found = helpers.call("spec", *JOB, "--values", str(path))
+    assert found.code == 0, found.err
+    for text in ('args: ["train.py", "=", "x"]', "completions: 3\n", '"c": "d"'):
+        assert text in found.out
+    path.write_text("# nothing\n", encoding="utf-8")
+    assert helpers.call("spec", *JOB, "--values", str(path), "--", "x").code == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(3.0, 0), (1e2, 0), (3.5, 78), (True, 78), ("3", 78)])
+def test_whole_numbers_are_those_of_json_schema(number: object, code: int, tmp_path: Path) -> None:
+    path = tmp_path / "values.json"
+    path.write_text(json.dumps({"nodes": number}), encoding="utf-8")
+    found = helpers.call("spec", *JOB, "--values", str(path), "--", "train.py")
+    assert found.code == code, found.err
+    assert code or f"completions: {int(float(str(number)))}\n" in found.out
+
+
+def test_a_value_within_itself_is_named_whoever_made_it() -> None:
+    volume: dict[str, object] = {"name": "d"}
+    volume["self"] = volume
+    for values in ({"volumes": [volume]}, {"env": volume}):
+        reading = Values()
+        reading.spec(values)
+        (problem,) = reading.problems
+        assert problem.text.startswith(next(iter(values)))
