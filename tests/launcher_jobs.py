@@ -66,13 +66,6 @@ class LauncherJob:
                 )  # fmt: skip
             self.nodes.append(Node(host, popen, logs))
 
-    def popen_on(self, node: int, *words: object) -> Entered:
-        """Another program on a host, once it has said that it is ready."""
-        started = self._hosts[node].popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-        assert started.stdout
-        assert started.stdout.readline() == b"ready\n"
-        return started
-
     def _environment(self, host: Host) -> dict[str, str]:
         """Small, so that what is on the machine that runs the tests does not decide."""
         kept = ("PATH", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
