@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_hosts import Entered, Host, Hosts
-from supervise_helpers import RANKLAUNCH, checked_verdict, sleep_until
+from supervise_helpers import checked_verdict, sleep_until
 
 LONG_S = 240.0  # of every wait: several imports of PyTorch on two busy cores
 COMMON = ("outcome", "exit_code", "reason", "culprit")
@@ -49,6 +49,7 @@ class LauncherJob:
     def __init__(self, hosts: Hosts, folder: Path, method: str, slots: object = 2) -> None:
         self.nodes: list[Node] = []
         self.folder = folder
+        self.interpreter = sys.executable
         self._hosts, self._method, self._slots = hosts, method, slots
 
     def start(
@@ -58,12 +59,16 @@ class LauncherJob:
         for host in self._hosts:
             logs = self.folder / host.name
             logs.mkdir(exist_ok=True)
-            where = ("--method", self._method, "--slots", self._slots, "--python", sys.executable, "--grace-s", 5, "--log-dir", logs)
+            where = ("--method", self._method, "--slots", self._slots, "--python", self.interpreter, "--grace-s", 5, "--log-dir", logs)
             with open(logs / "out", "wb") as out, open(logs / "err", "wb") as err:
                 popen = host.popen(
-                    [*prefix, *RANKLAUNCH, "run", *where, *options, "--", *words], env={**self._environment(host), **(env or {})},
-                    cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                )  # fmt: skip
+                    [*prefix, self.interpreter, "-m", "ranklaunch", "run", *where, *options, "--", *words],
+                    env={**self._environment(host), **(env or {})},
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                )
             self.nodes.append(Node(host, popen, logs))
 
     def _environment(self, host: Host) -> dict[str, str]:

@@ -57,11 +57,29 @@ def as_user_alone(uid: int, gid: int) -> tuple[str, ...]:
     return ("setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *no_capabilities)
 
 
-@functools.cache
-def runs_alone() -> bool:
-    """Whether ranklaunch and its interpreter are where such a user may read them."""
-    words = [*as_user_alone(1000, 100), sys.executable, "-c", "import jinja2, ranklaunch.entrypoints.main"]
-    return subprocess.run(words, capture_output=True, timeout=60, check=False).returncode == 0
+def copied_for_all(folder: Path) -> str:
+    """An interpreter that such a user may run ("" if there is none) with what is copied into the folder: the repository and the
+    interpreter of these tests may be where nobody else can read."""
+    import jinja2
+    import markupsafe
+
+    import ranklaunch
+
+    for package in (ranklaunch, jinja2, markupsafe):
+        source = Path(str(package.__file__)).parent
+        shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    words = ("-c", "import jinja2, ranklaunch.entrypoints.main")
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder)}
+    for interpreter in (sys.executable, "/usr/bin/python3"):
+        try:
+            done = subprocess.run(
+                [*as_user_alone(1000, 100), interpreter, *words], env=env, cwd="/", capture_output=True, timeout=60, check=False
+            )
+        except OSError:
+            continue
+        if done.returncode == 0:
+            return interpreter
+    return ""
 
 
 def open_to_all(folder: Path) -> None:

@@ -18,7 +18,7 @@ import helpers
 import pytest
 from cluster_hosts import Hosts
 from launcher_jobs import LauncherJob
-from supervise_helpers import EXAMPLES, as_user, as_user_alone, child, needs_root, open_to_all, runs_alone
+from supervise_helpers import EXAMPLES, as_user, as_user_alone, child, copied_for_all, needs_root, open_to_all
 
 ATTEMPT_S = 240
 SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin"
@@ -330,17 +330,24 @@ def test_without_root(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
 def trainer(hosts: Callable[..., Hosts]) -> Iterator[LauncherJob]:
     """For a user of group 100 who has no right beyond what modes of files say, as in a container of the chart. Not in pytest's folders:
     each session of pytest that starts closes them for others."""
-    if not runs_alone():
-        pytest.skip("ranklaunch or its interpreter is where other users cannot read it")
     made = hosts(2)
     with tempfile.TemporaryDirectory(prefix="ranklaunch-test-") as name:
         folder = Path(name)
-        folder.chmod(0o777)
+        open_to_all(folder)
+        interpreter = copied_for_all(folder / "lib")
+        if not interpreter:
+            pytest.skip("there is no Python that other users can run")
         for each in ("run", "told", *(host.name for host in made)):
             (folder / each).mkdir()
             (folder / each).chmod(0o777)
         has_account(made, folder, f"trainer:x:1000:100::{folder}:/bin/sh")
-        yield LauncherJob(made, folder, "mpirun", 1)
+        job = LauncherJob(made, folder, "mpirun", 1)
+        job.interpreter = interpreter
+        yield job
+
+
+def alone(job: LauncherJob, **more: str) -> dict[str, str]:
+    return own(job, PYTHONPATH=str(job.folder / "lib"), **more)
 
 
 def mounted(job: LauncherJob, mode: int) -> Path:
@@ -356,7 +363,7 @@ def mounted(job: LauncherJob, mode: int) -> Path:
 @needs_root
 def test_keys_that_the_group_may_read_are_used(trainer: LauncherJob) -> None:
     keys = mounted(trainer, 0o640)
-    trainer.start("sh", "-c", f"{WHERE}; id -u", prefix=as_user_alone(1000, 100), env=own(trainer))
+    trainer.start("sh", "-c", f"{WHERE}; id -u", prefix=as_user_alone(1000, 100), env=alone(trainer))
     trainer.end(0)
     assert trainer.nodes[0].log("rank_1.log") == "1000\n"
     assert "Accepted publickey for trainer" in accepted(trainer)
@@ -367,7 +374,7 @@ def test_keys_that_the_group_may_read_are_used(trainer: LauncherJob) -> None:
 @needs_root
 def test_keys_that_root_alone_may_read_are_not_used(trainer: LauncherJob) -> None:
     keys = mounted(trainer, 0o600)
-    trainer.start("sh", "-c", f"{WHERE}; id -u", prefix=as_user_alone(1000, 100), env=own(trainer))
+    trainer.start("sh", "-c", f"{WHERE}; id -u", prefix=as_user_alone(1000, 100), env=alone(trainer))
     trainer.end(0)
     assert trainer.nodes[0].log("rank_1.log") == "1000\n"
     assert "ED25519 SHA256:" in accepted(trainer)
@@ -378,7 +385,7 @@ def test_keys_that_root_alone_may_read_are_not_used(trainer: LauncherJob) -> Non
 @needs_root
 def test_keys_that_root_alone_may_read_are_refused_where_they_are_named(trainer: LauncherJob) -> None:
     keys = mounted(trainer, 0o600)
-    env = own(trainer, RANKLAUNCH_SSH_KEYS=str(keys))
+    env = alone(trainer, RANKLAUNCH_SSH_KEYS=str(keys))
     trainer.start("sh", "-c", WHERE, prefix=as_user_alone(1000, 100), env=env)
     assert [node.popen.wait(ATTEMPT_S) for node in trainer.nodes] == [78, 78], trainer.words()
     for node in trainer.nodes:
