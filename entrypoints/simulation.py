@@ -133,15 +133,16 @@ def _cluster(reader: settings.Reader) -> Cluster:
     reader.check()
     log_dir = absolute(reader.get(reading.LOG_DIR), reader.cwd)
     with_table = method == "ranktable"
+    port, muster_port, *ports = _free_ports(2 + (containers if containers > nodes else 0))
     return Cluster(
         hosts=tuple(f"127.0.0.{i + 1}" for i in range(containers)),
         slots=slots,
-        ports=_free_ports(containers) if containers > nodes else (),
+        ports=tuple(ports),
         accelerator=reader.get(reading.ACCELERATOR) or reading.find_accelerator(reader, slots[0], False, ("cpu", "default")),
         attempt=_attempt(log_dir),
         log_dir=log_dir,
-        port=reader.get(MASTER_PORT) if reader.given(MASTER_PORT) else _free_port(),
-        muster_port=reader.get(reading.MUSTER_PORT) if reader.given(reading.MUSTER_PORT) else _free_port(),
+        port=reader.get(MASTER_PORT) if reader.given(MASTER_PORT) else port,
+        muster_port=reader.get(reading.MUSTER_PORT) if reader.given(reading.MUSTER_PORT) else muster_port,
         secret=secrets.token_hex(16),
         table=os.path.join(log_dir, "platform", "jobstart_hccl.json") if with_table else "",
     )
@@ -254,12 +255,8 @@ def _attempt(log_dir: str) -> int:
     return max(numbers, default=0) + 1
 
 
-def _free_port() -> int:
-    return _free_ports(1)[0]
-
-
 def _free_ports(count: int) -> tuple[int, ...]:
-    """Different ones: TensorFlow listens on all addresses of a machine."""
+    """Different ones, which those that are asked for one after another need not be: TensorFlow listens on all addresses of a machine."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:

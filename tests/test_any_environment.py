@@ -158,7 +158,7 @@ def test_a_plan_or_a_message(
     assert found.err
     assert all(line.startswith("ranklaunch: ") for line in found.err.splitlines())
     if found.code == 78:
-        assert any(name in found.err for name in [*NAMES, *OPTIONS, "template ", "/user/config", "/etc/volcano"]), found.err
+        assert any(name in found.err for name in [*NAMES, *OPTIONS, *OTHERS, "template ", "/user/config", "/etc/volcano"]), found.err
 
 
 def check_plans(out: str) -> None:
