@@ -117,8 +117,7 @@ def _leave_step_of_salloc(reader: Reader) -> None:
     """Its shell may be a step on the first node, with one task. That is none of srun's, and says nothing of the job."""
     number = next((found.value.strip() for found in reader.candidates(STEP_ID)), "")
     if re.fullmatch("[0-9]{10}", number) and int(number) >= FIRST_OF_SLURMS_OWN_STEPS:
-        of_step = ("SLURM_STEP", "SLURM_NNODES")  # the second is the step's or the job's, as the cluster is set up
-        reader.env = {name: value for name, value in reader.env.items() if not name.startswith(of_step)}
+        reader.leave_aside("SLURM_STEP", "SLURM_NNODES")  # the second is the step's or the job's, as the cluster is set up
 
 
 def _hosts(reader: Reader) -> tuple[str, ...]:

@@ -149,6 +149,10 @@ class Reader:
         """What a platform has for a value that it does not read itself, such as a launcher's: it comes last, before the default."""
         self._offered[value] = candidates
 
+    def leave_aside(self, *beginnings: str) -> None:
+        """From here on, variables whose names begin so are as if nobody had set them."""
+        self.env = {name: value for name, value in self.env.items() if not name.startswith(beginnings)}
+
     def note(self, name: str, value: str, source: str, overrides: tuple[Candidate, ...] = ()) -> None:
         """Record where a value came from that was not read through a Variable alone."""
         self._readings[name] = Reading(name, shown(source, value), source, overrides)
