@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ranklaunch.errors import ConfigError, nearest
-from ranklaunch.files import absolute, join
+from ranklaunch.files import join
 from ranklaunch.job import Job, Program
 from ranklaunch.modules import Modules
-from ranklaunch.reading import LOG_DIR, PLATFORM
+from ranklaunch.reading import PLATFORM, log_dir
 from ranklaunch.settings import Reader, Variable
 
 
@@ -98,7 +98,7 @@ def failure_file(reader: Reader) -> str:
 def attempt_dir(reader: Reader) -> str:
     """Folder of this attempt's logs, of a job that cannot be made out."""
     name = _recognised(reader)
-    folder = _WITH_LOGS[name].log_dir(reader) if name in _WITH_LOGS else absolute(reader.get(LOG_DIR), reader.cwd)
+    folder = _WITH_LOGS[name].log_dir(reader) if name in _WITH_LOGS else log_dir(reader)
     return join(folder, f"attempt_{PLATFORMS[name if name in PLATFORMS else 'local'].attempt(reader)}")
 
 

@@ -14,8 +14,6 @@ VARIABLES: tuple[Variable[object], ...] = (POD_INDEX, HOSTNAME, RESTARTS)
 
 attempt = kubernetes.attempt
 
-_MPI_FILE = "/etc/mpi/hostfile"
-
 
 def detect(reader: Reader) -> bool:
     """The index of an Indexed Job, in a pod whose name begins with its Service's, or with the job's."""
@@ -46,7 +44,7 @@ def read(reader: Reader, program: Program) -> Job:
 
 def _launches(reader: Reader, pod: kubernetes.Pod) -> bool:
     """Whether this is the launcher of a TrainJob with mlPolicy.mpi, which is a problem: nothing but sshd runs in its nodes."""
-    found = pod.job == "launcher" and reader.files.exists(_MPI_FILE) and not reader.given(HOSTS)
+    found = pod.job == "launcher" and reader.files.exists(kubernetes.MPI_HOST_FILE) and not reader.given(HOSTS)
     if found:
         reader.problem(
             f"{kubernetes.told_name(reader)} is the launcher of a TrainJob with mlPolicy.mpi, whose nodes do not run ranklaunch: expected "

@@ -36,6 +36,8 @@ POD_IP = Variable(
 # It says what platform this is, too, so it stays where a plan is made for another node, whose index is then told.
 POD_INDEX = replace(NODE_INDEX.also("JOB_COMPLETION_INDEX"), per_node=False)
 
+MPI_HOST_FILE = "/etc/mpi/hostfile"  # of an MPIJob and of a TrainJob with mlPolicy.mpi, on the launcher alone
+
 _MOST_HOST_BYTES = 16 * 1024 * 1024
 _MOST_NAMES_BYTES = 1024 * 1024
 _OF_HOST_NETWORK = "# Kubernetes-managed hosts file (host network)."

@@ -17,7 +17,7 @@ from ranklaunch.values import replace
 
 NAME = "mpijob"
 
-HOST_FILE = "/etc/mpi/hostfile"
+HOST_FILE = kubernetes.MPI_HOST_FILE
 LAUNCHER, WORKER = "launcher", "worker"
 
 ROLE = Variable(

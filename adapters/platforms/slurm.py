@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import parse, settings
+from ranklaunch import parse, reading, settings
 from ranklaunch.adapters.platforms import hostlist
-from ranklaunch.files import absolute, join
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, by_user, make_job, spread
 from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
@@ -256,8 +255,5 @@ def _id(reader: Reader) -> str:
 
 def _log_dir(reader: Reader, nodes: int, index: int) -> str:
     """The disk is shared as a rule, by the nodes and by jobs that start in one folder: each has a folder of its own below."""
-    own = () if reader.given(LOG_DIR) else (f"job_{re.sub('[^A-Za-z0-9._-]', '_', _id(reader))}",)
-    folder = absolute(reader.get(LOG_DIR), reader.cwd)
-    for name in (*own, *((f"node_{index}",) if nodes > 1 else ())):
-        folder = join(folder, name)
-    return folder
+    own = "" if reader.given(LOG_DIR) else f"job_{re.sub('[^A-Za-z0-9._-]', '_', _id(reader))}"
+    return reading.log_dir(reader, index if nodes > 1 else None, own)

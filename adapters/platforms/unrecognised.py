@@ -17,11 +17,14 @@ SIGNS = Variable(
     "where no platform is recognised: a container that is one of several is refused until the user says how many there are", "platform",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (SIGNS,)
+RANK_SIGNS = Variable(
+    "rank_signs", ("LOCAL_RANK", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK"), parse.text, "",
+    "where no platform is recognised: set by a launcher, ranklaunch too, for each of a node's ranks, and by no operator", "platform",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (SIGNS, RANK_SIGNS)
 
 _ONE = re.compile(r"0*1(?::0*1)?")
-# A launcher, ranklaunch too, sets one of these for each of a node's ranks; an operator none.
-_OF_RANKS = ("LOCAL_RANK", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK")
 _OWN_MACHINE = re.compile(r"localhost|127\..*|::1")
 # Through the cluster's API: what an MPIJob of version 1 has in place of ssh.
 _MPI_AGENT = "/etc/mpi/kubexec.sh"
@@ -33,7 +36,7 @@ def refuse(reader: Reader) -> None:
     if not sign or any(map(reader.given, (NODES, HOSTS, PLATFORM))):
         return
     seems = f"{sign}: this container seems to be one of several, of a kind of job that is not known"
-    if any(_text(reader, name) for name in _OF_RANKS):
+    if reader.candidates(RANK_SIGNS):
         reader.warn(f"{seems}; a launcher has started this process as a rank, so it is taken for the only one")
     else:
         told = "set RANKLAUNCH_NODES, RANKLAUNCH_NODE and RANKLAUNCH_MASTER_ADDR in each of them"

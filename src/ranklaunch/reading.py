@@ -223,7 +223,7 @@ def make_job(
         accelerator=reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator),
         program=program,
         python=_python(reader, folder),
-        log_dir=_log_dir(reader, node_index if shared_logs and len(hosts) > 1 else None),
+        log_dir=log_dir(reader, node_index if shared_logs and len(hosts) > 1 else None),
         rank_table=rank_table,
         instance_name=instance_name,
         host_ips=host_ips,
@@ -234,9 +234,12 @@ def make_job(
     )
 
 
-def _log_dir(reader: Reader, node_index: int | None) -> str:
+def log_dir(reader: Reader, node_index: int | None = None, job: str = "") -> str:
+    """The log folder; in it, where several may have it, a folder of the job's and in that one of the node's."""
     folder = absolute(reader.get(LOG_DIR), reader.cwd)
-    return folder if node_index is None else join(folder, f"node_{node_index}")
+    for own in filter(None, (job, "" if node_index is None else f"node_{node_index}")):
+        folder = join(folder, own)
+    return folder
 
 
 def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int, ...], nodes: int) -> tuple[int, ...]:
