@@ -12,7 +12,7 @@ from ranklaunch.adapters.launchers.base import MASTER_PORT, attempt_dir
 from ranklaunch.adapters.launchers.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.ssh import PORT as SSHD_PORT
 from ranklaunch.entrypoints import options
-from ranklaunch.errors import ConfigError, MissingProgramError, RanklaunchError, WaitError
+from ranklaunch.errors import ConfigError, MissingProgramError, RanklaunchError, WaitError, counted
 from ranklaunch.job import Program
 from ranklaunch.plan import Plan, Process
 from ranklaunch.planning import make_plan
@@ -40,14 +40,13 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     except ConfigError as error:
         found = [Finding(problem, error.exit_code) for problem in error.problems]
     else:
-        slots = plan.job.node.slots
-        ranks = f"{slots} {'rank' if slots == 1 else 'ranks'}"
+        ranks = counted(plan.job.node.slots, "rank")
         print(f"{plan.method} ({plan.why}): node {plan.job.node_index} of {len(plan.job.nodes)}, {ranks} here")
         found = list(findings(plan, given.request.env))
     for finding in found:
         print(f"{'wrong' if finding.code else 'note'}: {finding.text}")
     wrong = [finding.code for finding in found if finding.code]
-    print(f"{len(wrong)} {'thing' if len(wrong) == 1 else 'things'} would make run fail")
+    print(f"{counted(len(wrong), 'thing')} would make run fail")
     return next((code for code in SEVEREST if code in wrong), 0)
 
 

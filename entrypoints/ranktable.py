@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch import parse, ranktable
 from ranklaunch.entrypoints.disk import DiskFiles
-from ranklaunch.errors import ConfigError, UsageError, nearest
+from ranklaunch.errors import ConfigError, UsageError, counted, nearest
 from ranklaunch.ranktable import RankTable, make, show
 from ranklaunch.ranktable.model import VERSIONS
 from ranklaunch.supervise.record import write_file
@@ -51,7 +51,8 @@ def _validate(parser: argparse.ArgumentParser, argv: list[str]) -> int:
     problems = _unexpected(table, given.nodes, given.devices)
     if problems:
         raise ConfigError(problems)
-    _print([f"{given.file}: version {table.version}, {len(table.servers)} nodes, {table.size} ranks: valid", *_warned(table)])
+    size = f"{counted(len(table.servers), 'node')}, {counted(table.size, 'rank')}"
+    _print([f"{given.file}: version {table.version}, {size}: valid", *_warned(table)])
     return 0
 
 

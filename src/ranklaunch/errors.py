@@ -66,3 +66,8 @@ def nearest(word: str, legal: Iterable[str]) -> str:
 
     found = difflib.get_close_matches(word.lower(), list(legal), n=1, cutoff=0.6)
     return f", did you mean '{found[0]}'?" if found else ""
+
+
+def counted(number: int, word: str) -> str:
+    """1 rank, 2 ranks."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

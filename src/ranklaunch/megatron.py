@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ranklaunch.errors import counted
 from ranklaunch.values import Value
 
 ORDER = "tp-cp-ep-dp-pp"
@@ -49,7 +50,7 @@ class Layout(Value):
 
     def problems(self) -> Iterator[str]:
         """Why Megatron would refuse it, in words; nothing where it would not."""
-        ranks = f"{self.world_size} {'rank' if self.world_size == 1 else 'ranks'}"
+        ranks = counted(self.world_size, "rank")
         if self.world_size % (self.tp * self.pp * self.cp):
             yield f"{ranks} cannot be divided by {product({'tp': self.tp, 'pp': self.pp, 'cp': self.cp})}"
         elif self.world_size % (self.expert_tp * self.ep * self.pp):

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from ranklaunch import redact
+from ranklaunch.errors import counted
 from ranklaunch.files import folder_of
 from ranklaunch.megatron import Layout
 from ranklaunch.plan import File, Plan, Process
@@ -22,7 +23,7 @@ def as_text(plan: Plan) -> str:
     lines = [
         f"job       {job.name}, attempt {job.attempt}, platform {job.platform}",
         f"method    {plan.method}: {plan.why}",
-        f"world     {_counted(job.world_size, 'rank')} on {_counted(len(job.nodes), 'node')}, {job.accelerator}",
+        f"world     {counted(job.world_size, 'rank')} on {counted(len(job.nodes), 'node')}, {job.accelerator}",
         f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {task}{ranks}",
         *((f"layout    {_sizes(plan.layout)}",) if plan.layout else ()),
         *_section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in plan.values)),
@@ -174,10 +175,6 @@ def _printable(line: str) -> str:
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() or "\udc80" <= c <= "\udcff" else ascii(c)[1:-1] for c in line)
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _comment(text: str) -> str:

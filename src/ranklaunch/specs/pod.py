@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ranklaunch.reading import MUSTER_PORT
 from ranklaunch.specs.model import BY_NAMES, OF_KUBERNETES, JobSpec, Lifecycle
 
 GRACE_LEFT_S = 5  # of a pod's grace period, for ranklaunch itself to end
-MUSTER_PORT, ASCEND_PORT = 18889, 2222  # where none is given: ranklaunch's, and the Ascend Operator's for the rendezvous
+ASCEND_PORT = 2222  # of the rendezvous, where none is given: the Ascend Operator's
 OWN_VOLUMES = ("shm", "rank-table")
 DEFAULT_RESOURCES = {"gpu": "nvidia.com/gpu", "npu": "huawei.com/Ascend910", "cpu": ""}
 TABLE_FOLDERS = {"ascend-operator": "/user/serverid/devindex/config", "cce": "/user/config", "file": "", "none": ""}
@@ -105,7 +106,7 @@ def _nodes_on_the_hosts_network(spec: JobSpec) -> Iterator[tuple[str, str]]:
 def ports(spec: JobSpec) -> dict[str, int]:
     """An AscendJob's leader is behind a Service that lets these through alone. The operator knows that of the rendezvous by its name."""
     network = spec.network
-    muster = network.muster_port or MUSTER_PORT
+    muster = network.muster_port or MUSTER_PORT.default
     return {"ascendjob-port": network.master_port or ASCEND_PORT, "muster": muster} if spec.engine == "acjob" else {}
 
 
