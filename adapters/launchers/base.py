@@ -11,8 +11,9 @@ from ranklaunch.files import absolute, folder_of, join
 from ranklaunch.job import Job
 from ranklaunch.plan import Limits, Plan, Process, Wait
 from ranklaunch.reading import GRACE_S, HOSTS, LOG_TAG, WAIT_S
+from ranklaunch.redact import clipped
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable, clipped
+from ranklaunch.settings import Reader, Variable
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 
-from ranklaunch import parse, settings
+from ranklaunch import parse, redact
 from ranklaunch.adapters.launchers import deepspeed_remote as remote
 from ranklaunch.adapters.launchers import ssh
 from ranklaunch.adapters.launchers.base import (
@@ -210,7 +210,7 @@ def _lint_devices(job: Job, reader: Reader, options: set[str]) -> None:
     name = "ASCEND_RT_VISIBLE_DEVICES" if job.accelerator == "npu" else "CUDA_VISIBLE_DEVICES"
     given, own = reader.env.get(name, "").strip(), ",".join(map(str, range(job.node.slots)))
     if given and job.accelerator != "cpu" and given != own and not options.intersection(_DEVICES):
-        reader.warn(f"{name}={settings.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by --include in {EXTRA.names[0]}")
+        reader.warn(f"{name}={redact.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by --include in {EXTRA.names[0]}")
 
 
 def _dashes(job: Job, by: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from ranklaunch import parse, redact, settings
+from ranklaunch import parse, redact
 from ranklaunch.adapters.launchers import from_node_0, ssh
 from ranklaunch.adapters.launchers.base import attempt_dir
 from ranklaunch.files import join, which
@@ -69,7 +69,7 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
     words = (job.program.path, *job.program.args, job.folder or reader.cwd)
     harmed = next((word for word in words if not _TYPED.fullmatch(word)), None)
     if by == PDSH and harmed is not None:
-        reader.problem(f"{told}: {settings.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
+        reader.problem(f"{told}: {redact.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
 
 
 def _ssh_program(reader: Reader, server: ssh.Server) -> File:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch import parse, settings
+from ranklaunch import parse, redact
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.job import Job
 from ranklaunch.megatron import ORDER, ORDER_DP_LAST, Layout
@@ -88,7 +88,7 @@ def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
     try:
         return parse.positive(texts[-1])
     except ValueError as error:
-        reader.problem(f"the program's own {flag} {settings.clipped(texts[-1])!r}: {error}")
+        reader.problem(f"the program's own {flag} {redact.clipped(texts[-1])!r}: {error}")
         return 1
 
 

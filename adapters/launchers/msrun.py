@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ranklaunch import parse, ranktable, settings
+from ranklaunch import parse, ranktable, redact
 from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.base import address, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
 from ranklaunch.adapters.launchers.table import own_entry, own_path
@@ -246,7 +246,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     program = job.program
     if not program.is_python and program.path not in _INTERPRETERS:
         reader.problem(
-            f"program {settings.clipped(program.path)!r}: msrun starts everything with python: expected a .py file or -m MODULE; "
+            f"program {redact.clipped(program.path)!r}: msrun starts everything with python: expected a .py file or -m MODULE; "
             "--method spawn starts scripts and executables"
         )
     if job.slots_differ:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from ranklaunch import parse, settings
+from ranklaunch import parse, redact
 from ranklaunch.reading import ATTEMPT, HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, devices, spread
 from ranklaunch.settings import Candidate, Reader, Variable
 from ranklaunch.values import replace
@@ -123,7 +123,7 @@ def checked(reader: Reader, host: str, source: str) -> None:
     try:
         parse.host(host)
     except ValueError as error:
-        reader.problem(f"{source}: {settings.clipped(host)!r}: {error}")
+        reader.problem(f"{source}: {redact.clipped(host)!r}: {error}")
 
 
 Ways = Sequence[tuple[str, int]]
@@ -202,7 +202,7 @@ def job_of_pod(reader: Reader) -> str:
 
 def told_name(reader: Reader) -> str:
     """This pod's, for messages."""
-    return f"{HOSTNAME.names[0]}={settings.clipped(own_name(reader))}"
+    return f"{HOSTNAME.names[0]}={redact.clipped(own_name(reader))}"
 
 
 def service(reader: Reader) -> str:
@@ -320,7 +320,7 @@ def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
         bare = line.partition("#")[0].strip()
         match = re.fullmatch(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*)?([0-9]{1,4})?", bare)
         if bare and (not match or not _is_host(match[1])):
-            reader.problem(f"{path}: line {i}, {settings.clipped(line)!r}: expected HOST slots=N")
+            reader.problem(f"{path}: line {i}, {redact.clipped(line)!r}: expected HOST slots=N")
         elif bare and match:
             found.append((match[1], int(match[2] or 1)))
     return tuple(found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TypeVar
 
-from ranklaunch import parse, settings, tasks
+from ranklaunch import parse, redact, tasks
 from ranklaunch.adapters.platforms.kubernetes import by_user, host_file, suffix
 from ranklaunch.job import Job, Program
 from ranklaunch.parse import Endpoint
@@ -216,7 +216,7 @@ def _made_hosts(reader: Reader, task: str, nodes: int, variable: Variable[T]) ->
     try:
         parse.host(hosts[0])
     except ValueError as error:
-        reader.problem(f"MA_VJ_NAME={settings.clipped(job)!r}, MA_TASK_NAME={settings.clipped(task)!r}: {error}")
+        reader.problem(f"MA_VJ_NAME={redact.clipped(job)!r}, MA_TASK_NAME={redact.clipped(task)!r}: {error}")
     reader.note(variable.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")
     return hosts
 

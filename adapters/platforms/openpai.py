@@ -6,7 +6,7 @@ Port Reservation". Names of variables end with the role's name.
 
 from __future__ import annotations
 
-from ranklaunch import parse, settings
+from ranklaunch import parse, redact
 from ranklaunch.adapters.platforms import base
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import HOSTS, NODES, make_job, spread
@@ -76,7 +76,7 @@ def _host(reader: Reader, name: str) -> str:
     try:
         return parse.host(reader.env.get(name, ""))
     except ValueError as error:
-        reader.problem(f"{name}={settings.clipped(reader.env.get(name, ''))!r}: {error}")
+        reader.problem(f"{name}={redact.clipped(reader.env.get(name, ''))!r}: {error}")
         return ""
 
 
@@ -90,7 +90,7 @@ def _slots(reader: Reader, role: str, nodes: int) -> tuple[int, ...]:
     try:
         number = parse.whole(first, 0, parse.MOST_SLOTS)
     except ValueError as error:
-        reader.problem(f"{name}={settings.clipped(text)!r}: {error}, before the first comma: the GPUs of a task")
+        reader.problem(f"{name}={redact.clipped(text)!r}: {error}, before the first comma: the GPUs of a task")
         number = 0
     reader.note(ANY_SLOTS.value, str(number), name)
     return (number,) * nodes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import parse, reading, settings
+from ranklaunch import parse, reading, redact
 from ranklaunch.adapters.platforms import hostlist
 from ranklaunch.job import Job, Program
 from ranklaunch.reading import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, by_user, make_job, spread
@@ -148,7 +148,7 @@ def _say_rest(reader: Reader, hosts: tuple[str, ...]) -> None:
     if not step.source.startswith("SLURM_STEP") or not others:
         return
     job = others[0]
-    told = f"{job.source}={settings.clipped(job.value)}"
+    told = f"{job.source}={redact.clipped(job.value)}"
     try:
         whole = hostlist.hosts(job.value)
     except ValueError as error:
@@ -181,7 +181,7 @@ def _refuse_many_tasks(reader: Reader, nodes: int) -> None:
     each = str(tasks[0]) if len(set(tasks)) == 1 else ",".join(map(str, tasks))
     reader.problem(
         f"{reader.told(TASKS)}: srun starts ranklaunch {max(tasks)} times on a node, and each would start all of the node's ranks; "
-        f"expected one: {ONE_EACH.format(nodes)}, with --slots {settings.clipped(each)} for as many ranks"
+        f"expected one: {ONE_EACH.format(nodes)}, with --slots {redact.clipped(each)} for as many ranks"
     )
 
 
@@ -226,7 +226,7 @@ def _slots(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
             return (number,) * len(hosts)
     tasks = reader.get(TASKS)
     if not reader.given(STEP_ID) and len(tasks) == len(hosts) and reader.given(ASKED_TASKS):
-        reader.note(SLOTS.value, settings.show(tasks), reader.source(TASKS))
+        reader.note(SLOTS.value, redact.show(tasks), reader.source(TASKS))
         return tasks
     if not reader.given(STEP_ID) and max(tasks, default=1) > 1:
         reader.warn(f"{reader.told(TASKS)} counts processors, since nobody asked for tasks: one process; --slots says how many a node has")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import parse, settings
+from ranklaunch import parse, redact
 from ranklaunch.reading import HOSTS, NODES, PLATFORM
 from ranklaunch.settings import Reader, Variable
 
@@ -49,7 +49,7 @@ def _text(reader: Reader, name: str) -> str:
 
 def _pet(reader: Reader) -> str:
     nodes = _text(reader, "PET_NNODES")
-    return f"PET_NNODES={settings.clipped(nodes)}" if nodes and not _ONE.fullmatch(nodes) else ""
+    return f"PET_NNODES={redact.clipped(nodes)}" if nodes and not _ONE.fullmatch(nodes) else ""
 
 
 def _world(reader: Reader) -> str:
@@ -62,7 +62,7 @@ def _world(reader: Reader) -> str:
 
 def _group(reader: Reader) -> str:
     size = _text(reader, "LWS_GROUP_SIZE")
-    return f"LWS_GROUP_SIZE={settings.clipped(size)}" if size and size != "1" else ""
+    return f"LWS_GROUP_SIZE={redact.clipped(size)}" if size and size != "1" else ""
 
 
 def _mpi(reader: Reader) -> str:

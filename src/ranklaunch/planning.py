@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from ranklaunch import __version__, reading, settings, tasks
+from ranklaunch import __version__, reading, redact, tasks
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers import ascend, base
 from ranklaunch.adapters.launchers.inherited import misleading
@@ -106,7 +106,7 @@ def _folders(reader: Reader) -> list[str]:
     for folder in folders:
         if not reader.files.is_dir(folder):
             candidate = reader.candidates(reading.TEMPLATES)[0]
-            msg = f"{candidate.source}={settings.clipped(candidate.value)!r}: no such folder: {folder}"
+            msg = f"{candidate.source}={redact.clipped(candidate.value)!r}: no such folder: {folder}"
             raise ConfigError(msg)
     return [reader.files.real(folder) for folder in folders]
 

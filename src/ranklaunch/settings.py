@@ -10,16 +10,13 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from ranklaunch import redact
 from ranklaunch.errors import ConfigError, UsageError
 from ranklaunch.files import Files
+from ranklaunch.redact import show, shown
 from ranklaunch.values import NOTHING, Value, replace
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-SHOWN = 120  # characters of a value that an error or a plan's provenance shows
-LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
 
 
 class Variable(Value, Generic[T_co]):
@@ -225,29 +222,6 @@ def _same(parse: Callable[[str], T], one: str, other: str) -> bool:
         return bool(parse(one) == parse(other))
     except ValueError:
         return True  # whichever is malformed has its own error
-
-
-# What values look like
-
-
-def show(value: object) -> str:
-    if isinstance(value, (tuple, list)):
-        return ",".join(str(item) for item in value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def clipped(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
-
-
-def shown(source: str, value: str) -> str:
-    if redact.is_secret(source):
-        return redact.HIDDEN
-    if len(value) <= LOOKED_AT:
-        return clipped(redact.text(value))
-    return f"{redact.text(value[:LOOKED_AT])[:SHOWN]}... ({len(value)} characters)"
 
 
 def hidden(candidate: Candidate) -> Candidate:

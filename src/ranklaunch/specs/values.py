@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ranklaunch.errors import nearest
 from ranklaunch.parse import flag
-from ranklaunch.settings import shown
+from ranklaunch.redact import shown
 from ranklaunch.specs import documents, keys
 from ranklaunch.specs.keys import Key
 from ranklaunch.specs.model import JobSpec

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan import Plan, Process, RankOutputs
-from ranklaunch.settings import clipped
+from ranklaunch.redact import clipped
 from ranklaunch.supervise import tree
 from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.output import PipeReader, make_pipe
