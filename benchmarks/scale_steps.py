@@ -31,8 +31,8 @@ from ranklaunch.ranktable import make
 from ranklaunch.supervise import waits
 from ranklaunch.supervise.banners import Banners
 from ranklaunch.supervise.hub import Hub
-from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.member import Events, Member
+from ranklaunch.system.loop import Loop
 
 DEVICES = 8
 HOST_FILE = "/etc/volcano/worker.host"

@@ -15,8 +15,8 @@ from ranklaunch.errors import RanklaunchError
 from ranklaunch.reading import ATTEMPT, TERMINATION_LOG
 from ranklaunch.settings import Reader
 from ranklaunch.supervise.record import Record, now
-from ranklaunch.supervise.signals import Signals
 from ranklaunch.supervise.supervisor import Supervisor
+from ranklaunch.system.signals import Signals
 from ranklaunch.values import replace
 from ranklaunch.verdict import Verdict
 

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 
 from ranklaunch import reading
 from ranklaunch.adapters import platforms
-from ranklaunch.entrypoints.disk import DiskFiles
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import NoFiles
 from ranklaunch.job import Program
 from ranklaunch.planning import Request, every_variable
 from ranklaunch.settings import ROOT_ACCOUNT, Account, Reader, Variable
+from ranklaunch.system.disk import DiskFiles
 from ranklaunch.values import Value
 
 MOST_ENV_BYTES = 64 * 1024 * 1024

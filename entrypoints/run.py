@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ranklaunch.supervise import guardian
-from ranklaunch.supervise.signals import Signals
+from ranklaunch.system.signals import Signals
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:

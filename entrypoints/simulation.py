@@ -22,14 +22,14 @@ from ranklaunch.adapters.launchers.base import MASTER_PORT
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.blame import Judgement
 from ranklaunch.entrypoints import options
-from ranklaunch.entrypoints.disk import DiskFiles
 from ranklaunch.files import absolute
 from ranklaunch.job import Job, make_nodes
 from ranklaunch.plan import File, Limits, Plan, Process
 from ranklaunch.planning import every_variable
 from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.signals import Signals
 from ranklaunch.supervise.supervisor import Supervisor
+from ranklaunch.system.disk import DiskFiles
+from ranklaunch.system.signals import Signals
 from ranklaunch.tasks import PS, WORKER
 from ranklaunch.values import Value
 

@@ -18,7 +18,7 @@ from ranklaunch.muster import wire
 from ranklaunch.muster.wire import Codec
 from ranklaunch.plan import Muster
 from ranklaunch.supervise.hub import Hub
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.system.loop import Loop
 from ranklaunch.verdict import Culprit
 
 HUB = "127.0.0.1"

@@ -19,12 +19,13 @@ from supervise_helpers import DEADLINE_S
 from ranklaunch.blame import Judgement
 from ranklaunch.muster import wire
 from ranklaunch.muster.wire import Codec
-from ranklaunch.supervise import door, gathering, gone, lookup, stream
+from ranklaunch.supervise import door, gathering, gone
 from ranklaunch.supervise import hub as hub_module
 from ranklaunch.supervise import member as member_module
 from ranklaunch.supervise.hub import ENDING, GATHERING, OVER, RUNNING, Hub
-from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.member import Events, Member
+from ranklaunch.system import lookup, stream
+from ranklaunch.system.loop import Loop
 from ranklaunch.values import fields
 
 

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from ranklaunch.supervise import output
-from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.output import Output, PipeReader, hold_up
+from ranklaunch.system.loop import Loop
 
 MOST = 64 * 1024 * 1024
 

@@ -14,8 +14,8 @@ from unittest.mock import Mock
 import pytest
 
 from ranklaunch.supervise.launchers import TELL_S, Launchers
-from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.ranks import Announced, Watched
+from ranklaunch.system.loop import Loop
 
 PATTERN = r"\bprocess (?P<pid>[0-9]+) spawned"
 NUMBERS = range(4, 7)

@@ -7,9 +7,9 @@ import os
 import socket
 from collections.abc import Sequence
 
-from ranklaunch.supervise import lookup
-from ranklaunch.supervise.loop import Loop, Timer
 from ranklaunch.supervise.waits import some
+from ranklaunch.system import lookup
+from ranklaunch.system.loop import Loop, Timer
 
 BANNER = b"SSH-"
 RETRY_S = 0.5

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 
 from ranklaunch.plan import RankOutputs
-from ranklaunch.supervise import tree
-from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.ranks import Ranks, Watched
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 

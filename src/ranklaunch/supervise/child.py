@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan import Plan, Process, RankOutputs
 from ranklaunch.redact import clipped
-from ranklaunch.supervise import tree
-from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.output import PipeReader, make_pipe
-from ranklaunch.supervise.signals import Signals, block, unblock
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import Signals, block, unblock
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.below import Below

@@ -12,7 +12,7 @@ import stat
 from collections import deque
 from collections.abc import Callable
 
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.system.loop import Loop
 
 HIGH = 4 * 1024 * 1024
 LOW = HIGH - 512 * 1024  # little below: whoever was held up waits for no more than this to pass, and then has its turn

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from ranklaunch.muster import wire
 from ranklaunch.muster.wire import Codec, Message, WireError, WrongKeyError
 from ranklaunch.plan import Muster
-from ranklaunch.supervise.loop import Loop
-from ranklaunch.supervise.stream import Stream, keep_alive
+from ranklaunch.system.loop import Loop
+from ranklaunch.system.stream import Stream, keep_alive
 
 BACKLOG = 4096
 ACCEPT = 256  # connections taken in one step: the ranks' output has its turn too

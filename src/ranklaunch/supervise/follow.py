@@ -9,9 +9,9 @@ import os
 import re
 from collections.abc import Callable, Mapping
 
-from ranklaunch.supervise.inotify import Inotify
-from ranklaunch.supervise.loop import Loop, Timer
 from ranklaunch.supervise.output import READ, Output
+from ranklaunch.system.inotify import Inotify
+from ranklaunch.system.loop import Loop, Timer
 
 LOOK_AGAIN_S = 0.5
 

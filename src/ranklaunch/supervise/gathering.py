@@ -11,9 +11,9 @@ from ranklaunch.blame import Judgement
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.muster.roll import NAMED, Entry, Roll
 from ranklaunch.plan import Muster
-from ranklaunch.supervise import lookup
 from ranklaunch.supervise.door import Door
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.system import lookup
+from ranklaunch.system.loop import Loop
 
 SETTLE_S = 5.0  # once the nodes disagree: for the others to come and be compared too
 LATE_S = 0.1  # after the first: who comes later than that is named

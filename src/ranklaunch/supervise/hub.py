@@ -21,7 +21,7 @@ from ranklaunch.plan import Muster
 from ranklaunch.supervise import gone
 from ranklaunch.supervise.door import Door, Peer
 from ranklaunch.supervise.gathering import Gathering
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace
 
 GATHERING, RUNNING, ENDING, OVER = "gathering", "running", "ending", "over"

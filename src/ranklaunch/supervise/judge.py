@@ -12,9 +12,9 @@ from ranklaunch import blame
 from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.plan import Plan, Process
 from ranklaunch.supervise.child import Child
-from ranklaunch.supervise.memory import Memory
 from ranklaunch.supervise.record import now
-from ranklaunch.supervise.signals import name_of
+from ranklaunch.system.memory import Memory
+from ranklaunch.system.signals import name_of
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict import Culprit, Failure, Known, Verdict, Victim
 

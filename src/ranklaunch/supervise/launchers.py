@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 from ranklaunch.blame import Finish
 from ranklaunch.errors import WaitError
 from ranklaunch.plan import Plan
-from ranklaunch.supervise import judge, tree
+from ranklaunch.supervise import judge
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.signals import name_of
 from ranklaunch.supervise.stop import LEADERS_SHARE
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import name_of
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks import Watched

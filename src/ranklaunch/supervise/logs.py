@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from ranklaunch.plan import Process, RankLog, RankOutputs
 from ranklaunch.supervise.console import Console
-from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.output import Output, PipeReader, Sink, hold_up
 from ranklaunch.supervise.record import Record
+from ranklaunch.system.loop import Loop
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.demux import Demux

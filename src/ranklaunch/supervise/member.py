@@ -12,9 +12,10 @@ from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.muster import wire
 from ranklaunch.muster.wire import Codec, Message
 from ranklaunch.plan import Muster
-from ranklaunch.supervise import gone, lookup
-from ranklaunch.supervise.loop import Loop, Timer
-from ranklaunch.supervise.stream import Stream, keep_alive
+from ranklaunch.supervise import gone
+from ranklaunch.system import lookup
+from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.system.stream import Stream, keep_alive
 from ranklaunch.values import Value
 
 RETRY_S = 0.5

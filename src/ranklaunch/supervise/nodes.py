@@ -10,7 +10,7 @@ from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.plan import Muster, Plan
 from ranklaunch.supervise.judge import Ending, everything
-from ranklaunch.supervise.loop import Loop, Timer
+from ranklaunch.system.loop import Loop, Timer
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.hub import Hub

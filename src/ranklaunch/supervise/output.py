@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.system.loop import Loop
 
 READ = 256 * 1024
 TURN = 64 * 1024  # once the console was too slow: the smaller the turns, the sooner each rank has its own

@@ -11,8 +11,8 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from ranklaunch.supervise import tree
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
 
 
 class Watched:

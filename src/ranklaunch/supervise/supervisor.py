@@ -18,16 +18,17 @@ from ranklaunch.errors import DEFECT, ConfigError, RanklaunchError, WaitError
 from ranklaunch.files import Files
 from ranklaunch.plan import File, Plan, Process, Wait, as_json
 from ranklaunch.settings import Known
-from ranklaunch.supervise import judge, memory, tree
+from ranklaunch.supervise import judge
 from ranklaunch.supervise.child import Child, Children, lift_limit, require_program
 from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.launchers import Launchers
 from ranklaunch.supervise.logs import Logs
-from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.record import Record, copied, made_since, make_private, now, offered, write_file
-from ranklaunch.supervise.signals import PASSED_ON, STOPPING, Signals, name_of
 from ranklaunch.supervise.stop import Stopper
+from ranklaunch.system import memory, tree
+from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import PASSED_ON, STOPPING, Signals, name_of
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure, Verdict
 

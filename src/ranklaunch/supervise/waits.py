@@ -13,9 +13,9 @@ from typing import Protocol
 from ranklaunch.errors import WaitError
 from ranklaunch.files import Files
 from ranklaunch.plan import Plan, Wait
-from ranklaunch.supervise import lookup
-from ranklaunch.supervise.inotify import Inotify
-from ranklaunch.supervise.loop import Loop, Timer
+from ranklaunch.system import lookup
+from ranklaunch.system.inotify import Inotify
+from ranklaunch.system.loop import Loop, Timer
 
 PROGRESS_S = 30.0
 FIRST_PROGRESS_S = 2.0

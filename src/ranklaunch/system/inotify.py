@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 
-from ranklaunch.supervise import tree
+from ranklaunch.system import tree
 
 _IN_MODIFY, _IN_CLOSE_WRITE, _IN_MOVED_TO, _IN_CREATE, _IN_DELETE = 0x2, 0x8, 0x80, 0x100, 0x200
 _MASK = _IN_MODIFY | _IN_CLOSE_WRITE | _IN_MOVED_TO | _IN_CREATE | _IN_DELETE

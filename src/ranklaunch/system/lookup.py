@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.system.loop import Loop
 
 
 class Address(NamedTuple):

@@ -6,7 +6,7 @@ import functools
 import socket
 from collections.abc import Callable
 
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.system.loop import Loop
 
 READ = 64 * 1024
 MOST_QUEUED = 1024 * 1024  # bytes for a reader that takes nothing: it is not worth more memory
