@@ -23,11 +23,11 @@ import processes
 
 from ranklaunch import ranktable
 from ranklaunch.files import NoFiles
-from ranklaunch.job import Program
 from ranklaunch.muster import wire
 from ranklaunch.plan import Muster, Wait
 from ranklaunch.planning import Request, make_plan
 from ranklaunch.ranktable import make
+from ranklaunch.read.job import Program
 from ranklaunch.supervise import waits
 from ranklaunch.supervise.banners import Banners
 from ranklaunch.supervise.hub import Hub

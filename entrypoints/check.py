@@ -13,9 +13,9 @@ from ranklaunch.adapters.launchers.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.ssh import PORT as SSHD_PORT
 from ranklaunch.entrypoints import options
 from ranklaunch.errors import ConfigError, MissingProgramError, RanklaunchError, WaitError, counted
-from ranklaunch.job import Program
 from ranklaunch.plan import Plan, Process
 from ranklaunch.planning import make_plan
+from ranklaunch.read.job import Program
 from ranklaunch.supervise import child, judge
 from ranklaunch.supervise.nodes import secret
 from ranklaunch.values import Value

@@ -12,8 +12,8 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.base import attempt_dir
 from ranklaunch.entrypoints import options
 from ranklaunch.errors import RanklaunchError
-from ranklaunch.reading import ATTEMPT, TERMINATION_LOG
-from ranklaunch.settings import Reader
+from ranklaunch.read.reader import Reader
+from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
 from ranklaunch.supervise.record import Record, now
 from ranklaunch.supervise.supervisor import Supervisor
 from ranklaunch.system.signals import Signals

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from ranklaunch import reading
 from ranklaunch.adapters import platforms
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import NoFiles
-from ranklaunch.job import Program
 from ranklaunch.planning import Request, every_variable
-from ranklaunch.settings import ROOT_ACCOUNT, Account, Reader, Variable
+from ranklaunch.read import settings
+from ranklaunch.read.job import Program
+from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Reader, Variable
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.values import Value
 
@@ -107,11 +107,11 @@ class JobParser(Parser):
 
     def __init__(self, command: str, description: str, usage: str, own: Iterable[Variable[object]] = ()) -> None:
         super().__init__(command, description, usage)
-        self._near = {variable.option: variable for variable in (*reading.VARIABLES, *own) if variable.option}
+        self._near = {variable.option: variable for variable in (*settings.VARIABLES, *own) if variable.option}
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
-        of_others = {v.option: v for v in every_variable() if v.option and v not in reading.PLAN_VARIABLES}
+        of_others = {v.option: v for v in every_variable() if v.option and v not in settings.PLAN_VARIABLES}
         return {name: of_variable(variable) for name, variable in sorted({**of_others, **self._near}.items())}
 
     def find(self, name: str) -> Option | None:
@@ -130,7 +130,7 @@ def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Pr
     given, words = parser.split(argv)
     values = dict(given)
     own = Reader(env, NoFiles(), values)
-    env_file, root = own.get(reading.ENV_FILE), own.get(reading.ROOT)
+    env_file, root = own.get(settings.ENV_FILE), own.get(settings.ROOT)
     if root and not os.path.isdir(root):
         msg = f"--root {root}: no such folder"
         raise UsageError(msg)

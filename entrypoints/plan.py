@@ -12,7 +12,7 @@ from ranklaunch.entrypoints import options
 from ranklaunch.errors import UsageError
 from ranklaunch.plan import Plan, as_json
 from ranklaunch.planning import Request, for_node, make_plan
-from ranklaunch.reading import ALL_NODES, FORMAT, NODE_INDEX, PLAN_VARIABLES
+from ranklaunch.read.settings import ALL_NODES, FORMAT, NODE_INDEX, PLAN_VARIABLES
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:

@@ -16,21 +16,23 @@ import socket
 import sys
 from collections.abc import Mapping
 
-from ranklaunch import blame, reading, settings, tasks
+from ranklaunch import blame
 from ranklaunch.adapters.launchers import tensorflow
 from ranklaunch.adapters.launchers.base import MASTER_PORT
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.blame import Judgement
 from ranklaunch.entrypoints import options
 from ranklaunch.files import absolute
-from ranklaunch.job import Job, make_nodes
 from ranklaunch.plan import File, Limits, Plan, Process
 from ranklaunch.planning import every_variable
+from ranklaunch.read import settings, tasks
+from ranklaunch.read.job import Job, make_nodes
+from ranklaunch.read.reader import Reader
+from ranklaunch.read.tasks import PS, WORKER
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.supervisor import Supervisor
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals
-from ranklaunch.tasks import PS, WORKER
 from ranklaunch.values import Value
 
 JOB = "modelarts-job-simulated"
@@ -38,12 +40,12 @@ PLATFORM = "simulate"
 MOST_NODES = 250  # addresses 127.0.0.1 to 127.0.0.250
 # What simulate itself says to each node.
 OURS = (
-    reading.NODES, reading.SLOTS, reading.HOSTS, reading.NODE_INDEX, reading.LOG_DIR, reading.ENV_FILE, MASTER_PORT, reading.MUSTER_PORT,
+    settings.NODES, settings.SLOTS, settings.HOSTS, settings.NODE_INDEX, settings.LOG_DIR, settings.ENV_FILE, MASTER_PORT, settings.MUSTER_PORT,
 )  # fmt: skip
 # What the environment may say of a place in another job, and where that job's last word goes.
 NOT_INHERITED = (
-    *OURS, reading.ACCELERATOR, reading.PLATFORM, reading.MASTER_ADDR, reading.JOB_NAME, reading.ATTEMPT, reading.RANK_TABLE,
-    reading.TERMINATION_LOG, tasks.TASK, tasks.PS_HOSTS, tasks.WORKER_HOSTS,
+    *OURS, settings.ACCELERATOR, settings.PLATFORM, settings.MASTER_ADDR, settings.JOB_NAME, settings.ATTEMPT, settings.RANK_TABLE,
+    settings.TERMINATION_LOG, tasks.TASK, tasks.PS_HOSTS, tasks.WORKER_HOSTS,
 )  # fmt: skip
 NODE_GRACE_S = 5.0  # more than its nodes have: each ends its own ranks first
 
@@ -103,9 +105,9 @@ class Cluster(Value):
 
 def make_plan(given: options.Given) -> Plan:
     """One process per node: the user's command line, with the variables that the platform would set."""
-    reader = settings.Reader(given.request.env, given.request.files, given.request.options, given.request.cwd)
+    reader = Reader(given.request.env, given.request.files, given.request.options, given.request.cwd)
     cluster = _cluster(reader)
-    grace_s = reader.get(reading.GRACE_S)
+    grace_s = reader.get(settings.GRACE_S)
     reader.check()
     job = Job(
         name=JOB,
@@ -123,26 +125,26 @@ def make_plan(given: options.Given) -> Plan:
     return Plan(job=job, method=PLATFORM, why="", processes=processes, limits=Limits(0, grace_s + NODE_GRACE_S), files=table)
 
 
-def _cluster(reader: settings.Reader) -> Cluster:
-    nodes = reader.get(reading.NODES)
-    method = reader.get(reading.METHOD)
+def _cluster(reader: Reader) -> Cluster:
+    nodes = reader.get(settings.NODES)
+    method = reader.get(settings.METHOD)
     containers = 2 * nodes if method == tensorflow.NAME and nodes > 1 else nodes
     if containers > MOST_NODES:
         reader.problem(f"{nodes} nodes: simulate has addresses for {MOST_NODES} containers")
-    slots = reading.spread(reader, reading.SLOTS, reader.get(reading.SLOTS), nodes)
+    slots = settings.spread(reader, settings.SLOTS, reader.get(settings.SLOTS), nodes)
     reader.check()
-    log_dir = absolute(reader.get(reading.LOG_DIR), reader.cwd)
+    log_dir = absolute(reader.get(settings.LOG_DIR), reader.cwd)
     with_table = method == "ranktable"
     port, muster_port, *ports = _free_ports(2 + (containers if containers > nodes else 0))
     return Cluster(
         hosts=tuple(f"127.0.0.{i + 1}" for i in range(containers)),
         slots=slots,
         ports=tuple(ports),
-        accelerator=reader.get(reading.ACCELERATOR) or reading.find_accelerator(reader, slots[0], False, ("cpu", "default")),
+        accelerator=reader.get(settings.ACCELERATOR) or settings.find_accelerator(reader, slots[0], False, ("cpu", "default")),
         attempt=_attempt(log_dir),
         log_dir=log_dir,
         port=reader.get(MASTER_PORT) if reader.given(MASTER_PORT) else port,
-        muster_port=reader.get(reading.MUSTER_PORT) if reader.given(reading.MUSTER_PORT) else muster_port,
+        muster_port=reader.get(settings.MUSTER_PORT) if reader.given(settings.MUSTER_PORT) else muster_port,
         secret=secrets.token_hex(16),
         table=os.path.join(log_dir, "platform", "jobstart_hccl.json") if with_table else "",
     )
@@ -179,7 +181,7 @@ def _platform_env(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[s
         "RANKLAUNCH_LOG_DIR": cluster.node_dir(node),
         "RANKLAUNCH_MASTER_PORT": str(cluster.port),  # free ones: jobs that are simulated side by side must not meet
         "RANKLAUNCH_MUSTER_PORT": str(cluster.muster_port),
-        reading.SECRET.names[0]: env.get(reading.SECRET.names[0]) or cluster.secret,
+        settings.SECRET.names[0]: env.get(settings.SECRET.names[0]) or cluster.secret,
         "GLOO_SOCKET_IFNAME": env.get("GLOO_SOCKET_IFNAME") or "lo",
     }
     return {**made, **_lists(cluster), **({"RANK_TABLE_FILE": cluster.table} if cluster.table else {})}
@@ -246,7 +248,7 @@ def _of_user() -> set[str]:
     """Names of the settings in the environment that are for each node's run."""
     not_inherited = {variable.value for variable in NOT_INHERITED}
     wanted = [variable for variable in every_variable() if variable.value not in not_inherited]
-    return {name for v in wanted for name in v.names if v.setter(name) == "user" or v.value == reading.PYTHON.value}
+    return {name for v in wanted for name in v.names if v.setter(name) == "user" or v.value == settings.PYTHON.value}
 
 
 def _attempt(log_dir: str) -> int:

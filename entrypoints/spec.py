@@ -11,10 +11,10 @@ from typing import Any
 from ranklaunch.entrypoints import options
 from ranklaunch.entrypoints.options import Option
 from ranklaunch.errors import ConfigError, UsageError, nearest
-from ranklaunch.reading import TEMPLATES
+from ranklaunch.read.reader import Reader
+from ranklaunch.read.settings import TEMPLATES
 from ranklaunch.redact import shown
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader
 from ranklaunch.specs import documents, keys, refuse, rendered
 from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.model import KINDS, JobSpec

@@ -16,10 +16,10 @@ from types import ModuleType
 from typing import Any
 
 from ranklaunch.entrypoints import main as entrypoint
-from ranklaunch.job import Program
 from ranklaunch.plan import Plan
 from ranklaunch.planning import Request, make_plan
-from ranklaunch.settings import Reader
+from ranklaunch.read.job import Program
+from ranklaunch.read.reader import Reader
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent

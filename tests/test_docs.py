@@ -22,9 +22,9 @@ from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.entrypoints import options
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.errors import EXIT_CODES
-from ranklaunch.job import Job
 from ranklaunch.planning import every_variable
-from ranklaunch.reading import PLAN_VARIABLES
+from ranklaunch.read.job import Job
+from ranklaunch.read.settings import PLAN_VARIABLES
 from ranklaunch.values import fields
 
 ROOT = helpers.ROOT

@@ -5,9 +5,9 @@ Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITEL
 
 from __future__ import annotations
 
-from ranklaunch import parse
-from ranklaunch.job import Job
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
 
 INTERFACE = Variable(
     "interface", ("RANKLAUNCH_INTERFACE",), parse.text, "", "network interface of all communication between nodes",

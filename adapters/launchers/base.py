@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ranklaunch import parse
 from ranklaunch.adapters.launchers import ascend
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.job import Job
 from ranklaunch.plan import Limits, Plan, Process, Wait
-from ranklaunch.reading import GRACE_S, HOSTS, LOG_TAG, WAIT_S
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import GRACE_S, HOSTS, LOG_TAG, WAIT_S
 from ranklaunch.redact import clipped
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 
 
 class Launcher(Protocol):
-    """What a module in this folder offers. VARIABLES: every variable it reads beyond those of ranklaunch.reading."""
+    """What a module in this folder offers. VARIABLES: every variable it reads beyond those of ranklaunch.read.settings."""
 
     NAME: str
     VARIABLES: tuple[Variable[object], ...]

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 
-from ranklaunch import parse, redact
+from ranklaunch import redact
 from ranklaunch.adapters.launchers import deepspeed_remote as remote
 from ranklaunch.adapters.launchers import ssh
 from ranklaunch.adapters.launchers.base import (
@@ -21,10 +21,11 @@ from ranklaunch.adapters.launchers.base import (
     with_hosts,
 )
 from ranklaunch.files import absolute, join
-from ranklaunch.job import Job, Node
 from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Node
+from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import re
 import shlex
 
-from ranklaunch import parse, redact
+from ranklaunch import redact
 from ranklaunch.adapters.launchers import from_node_0, ssh
 from ranklaunch.adapters.launchers.base import attempt_dir
 from ranklaunch.files import join, which
-from ranklaunch.job import Job
 from ranklaunch.plan import File, Plan, Process, Wait
-from ranklaunch.reading import WAIT_S
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import WAIT_S
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
 from ranklaunch.values import replace
 
 OWN_NODE = "no_ssh"

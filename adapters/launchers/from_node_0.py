@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers.inherited import misleading
-from ranklaunch.settings import Reader
+from ranklaunch.read.reader import Reader
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Of a session, a host or a container: what node 0 has is wrong elsewhere. What launchers themselves need, they forward themselves.

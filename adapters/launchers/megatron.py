@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ranklaunch import parse, redact
+from ranklaunch import redact
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.job import Job
 from ranklaunch.megatron import ORDER, ORDER_DP_LAST, Layout
 from ranklaunch.plan import Plan
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
 from ranklaunch.values import replace
 
 NAME = "megatron"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ranklaunch import parse, ranktable, redact
+from ranklaunch import ranktable, redact
 from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.base import address, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
 from ranklaunch.adapters.launchers.table import own_entry, own_path
 from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.job import Job
 from ranklaunch.plan import File, Plan, RankLog, RankOutputs, Wait
 from ranklaunch.ranktable import RankTable
-from ranklaunch.reading import HOSTS, MASTER_ADDR, PYTHON, SLOTS, WAIT_S
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, MASTER_ADDR, PYTHON, SLOTS, WAIT_S
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 

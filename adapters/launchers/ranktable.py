@@ -10,12 +10,12 @@ from ranklaunch.adapters.launchers.ascend import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.base import attempt_dir, limits, nothing_to_explain, rank_process
 from ranklaunch.adapters.launchers.table import own_entry, own_path
 from ranklaunch.files import join
-from ranklaunch.job import Job, Node
 from ranklaunch.plan import File, Plan, Process, Wait
 from ranklaunch.ranktable import RankTable
-from ranklaunch.reading import WAIT_S
+from ranklaunch.read.job import Job, Node
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import WAIT_S
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
 from ranklaunch.values import replace
 
 NAME = "ranktable"

@@ -14,15 +14,16 @@ import os.path
 import zlib
 
 import ranklaunch
-from ranklaunch import parse, ranktable
+from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.base import ROUTE_PLAN, attempt_dir, common_env
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
-from ranklaunch.job import Job
 from ranklaunch.plan import File, Process, Wait
 from ranklaunch.ranktable import RankTable
-from ranklaunch.reading import METHOD
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import METHOD
 from ranklaunch.values import Value
 
 TOPOLOGY = Variable(

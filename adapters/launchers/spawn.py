@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ranklaunch.adapters.launchers.base import MASTER_PORT, limits, master_waits, nothing_to_explain, rank_process
-from ranklaunch.job import Job
 from ranklaunch.plan import Plan, Process
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
 
 NAME = "spawn"
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 import hashlib
 import re
 
-from ranklaunch import parse
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.errors import WaitError
 from ranklaunch.files import absolute, join, which
-from ranklaunch.job import Job
 from ranklaunch.plan import File, Plan, Process, Wait
-from ranklaunch.reading import WAIT_S
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import WAIT_S
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
 from ranklaunch.values import Value, replace
 
 PORT = Variable(

@@ -6,9 +6,9 @@ from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.base import attempt_dir
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
-from ranklaunch.job import Job
 from ranklaunch.ranktable import RankTable, Server
-from ranklaunch.settings import Reader
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader
 
 
 def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import itertools
 import json
 
-from ranklaunch import parse, redact
+from ranklaunch import redact
 from ranklaunch.adapters.launchers.base import address, attempt_dir, limits, master_waits, need_hosts, nothing_to_explain, rank_process
 from ranklaunch.files import join
-from ranklaunch.job import Job, Node
 from ranklaunch.plan import Plan, Process
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Node
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.tasks import CONFIG, PS, WORKER
 from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
-from ranklaunch.tasks import CONFIG, PS, WORKER
 from ranklaunch.values import replace
 
 NAME = "tensorflow"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from ranklaunch.files import join
-from ranklaunch.reading import ATTEMPT, LOG_DIR, by_user
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import ATTEMPT, LOG_DIR, by_user
 
 
 def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from ranklaunch import parse
+from ranklaunch.read import parse
 
 MOST = 65_536  # hosts: as many as Slurm itself expands of one range
 _ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")

@@ -7,9 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from ranklaunch import parse, redact
-from ranklaunch.reading import ATTEMPT, HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, devices, spread
-from ranklaunch.settings import Candidate, Reader, Variable
+from ranklaunch import redact
+from ranklaunch.read import parse
+from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.settings import ATTEMPT, HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, devices, spread
 from ranklaunch.values import replace
 
 T = TypeVar("T")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import parse, redact
+from ranklaunch import redact
 from ranklaunch.adapters.platforms import kubernetes
 from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS, make_job, spread
-from ranklaunch.settings import Candidate, Reader, Variable
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS, make_job, spread
 from ranklaunch.values import replace
 
 NAME = "mpijob"

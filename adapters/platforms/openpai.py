@@ -6,14 +6,15 @@ Port Reservation". Names of variables end with the role's name.
 
 from __future__ import annotations
 
-from ranklaunch import parse, redact
+from ranklaunch import redact
 from ranklaunch.adapters.platforms import base
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import HOSTS, NODES, make_job, spread
-from ranklaunch.reading import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.reading import SLOTS as ANY_SLOTS
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, NODES, make_job, spread
+from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
+from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 
 NAME = "openpai"
 

@@ -13,15 +13,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ranklaunch import parse, redact
+from ranklaunch import redact
 from ranklaunch.adapters.platforms import base
 from ranklaunch.files import join
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import HOSTS as ANY_HOSTS
-from ranklaunch.reading import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.reading import NODE_INDEX, NODES, by_user, devices, make_job, spread
-from ranklaunch.reading import SLOTS as ANY_SLOTS
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS as ANY_HOSTS
+from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
+from ranklaunch.read.settings import NODE_INDEX, NODES, by_user, devices, make_job, spread
+from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 
 NAME = "sagemaker"
 

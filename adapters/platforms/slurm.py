@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import parse, reading, redact
+from ranklaunch import redact
 from ranklaunch.adapters.platforms import hostlist
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, by_user, make_job, spread
-from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.reading import NODES as ANY_NODES
-from ranklaunch.reading import SLOTS as ANY_SLOTS
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.read import parse, settings
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, by_user, make_job, spread
+from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.read.settings import NODES as ANY_NODES
+from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 from ranklaunch.values import replace
 
 NAME = "slurm"
@@ -256,4 +257,4 @@ def _id(reader: Reader) -> str:
 def _log_dir(reader: Reader, nodes: int, index: int) -> str:
     """The disk is shared as a rule, by the nodes and by jobs that start in one folder: each has a folder of its own below."""
     own = "" if reader.given(LOG_DIR) else f"job_{re.sub('[^A-Za-z0-9._-]', '_', _id(reader))}"
-    return reading.log_dir(reader, index if nodes > 1 else None, own)
+    return settings.log_dir(reader, index if nodes > 1 else None, own)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import parse, redact
-from ranklaunch.reading import HOSTS, NODES, PLATFORM
-from ranklaunch.settings import Reader, Variable
+from ranklaunch import redact
+from ranklaunch.read import parse
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, NODES, PLATFORM
 
 SIGNS = Variable(
     "several_signs", ("PET_NNODES", "WORLD_SIZE", "LWS_GROUP_SIZE", "OMPI_MCA_plm_rsh_agent"), parse.text, "",

@@ -6,12 +6,12 @@ import json
 import re
 from typing import NamedTuple
 
-from ranklaunch import parse, tasks
 from ranklaunch.adapters.platforms import kubernetes
 from ranklaunch.adapters.platforms.kubernetes import HOSTNAME
-from ranklaunch.reading import HOSTS, METHOD, NODE_INDEX, by_user
-from ranklaunch.settings import Reader, Variable
-from ranklaunch.tasks import TASK, WORKER
+from ranklaunch.read import parse, tasks
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, METHOD, NODE_INDEX, by_user
+from ranklaunch.read.tasks import TASK, WORKER
 
 MASTER = "master"
 

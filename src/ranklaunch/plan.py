@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ranklaunch import redact
-from ranklaunch.job import Job, Node
-from ranklaunch.settings import Candidate, Reading
+from ranklaunch.read.job import Job, Node
+from ranklaunch.read.reader import Candidate, Reading
 from ranklaunch.values import NOTHING, Value, as_dict
 
 if TYPE_CHECKING:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from ranklaunch import __version__, reading, redact, tasks
+from ranklaunch import __version__, redact
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers import ascend, base
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
-from ranklaunch.job import Job, Program
 from ranklaunch.plan import Muster, Plan, Process, Wait
+from ranklaunch.read import settings, tasks
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Known, Reader, Variable
 from ranklaunch.render import Templates
-from ranklaunch.settings import ROOT_ACCOUNT, Account, Known, Reader, Variable
 from ranklaunch.values import Value, replace
 
 # Both spellings are in the platform's documentation.
@@ -23,7 +24,7 @@ REQUIREMENTS = "pip-requirements.txt"
 
 
 class Request(Value):
-    """Everything that a plan follows from. options: by value name (reading.METHOD.value, ...), as the command line gave them.
+    """Everything that a plan follows from. options: by value name (settings.METHOD.value, ...), as the command line gave them.
     cwd: absolute folder that relative paths start from. known: what the start has brought so far."""
 
     program: Program
@@ -75,14 +76,14 @@ def for_node(request: Request, node: int, task: str = "") -> Request:
             value = env.pop(name, "")
             if variable.ends_with_index and value:
                 env[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
-    told = {reading.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
+    told = {settings.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
     seen = replace(request, env=env, options={**request.options, **told})
     # By what is known of one node alone, the platform may have been recognised.
     reader = _reader(request)
     platform = platforms.detected(reader)
-    if reader.given(reading.PLATFORM) or platforms.detected(_reader(seen)) == platform:
+    if reader.given(settings.PLATFORM) or platforms.detected(_reader(seen)) == platform:
         return seen
-    return replace(seen, options={**seen.options, reading.PLATFORM.value: platform})
+    return replace(seen, options={**seen.options, settings.PLATFORM.value: platform})
 
 
 def _per_node() -> frozenset[str]:
@@ -92,8 +93,8 @@ def _per_node() -> frozenset[str]:
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
     tables = [
-        reading.VARIABLES,
-        reading.PLAN_VARIABLES,
+        settings.VARIABLES,
+        settings.PLAN_VARIABLES,
         ascend.VARIABLES,
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
@@ -102,10 +103,10 @@ def every_variable() -> tuple[Variable[object], ...]:
 
 
 def _folders(reader: Reader) -> list[str]:
-    folders = [folder for folder in reader.get(reading.TEMPLATES).split(":") if folder]
+    folders = [folder for folder in reader.get(settings.TEMPLATES).split(":") if folder]
     for folder in folders:
         if not reader.files.is_dir(folder):
-            candidate = reader.candidates(reading.TEMPLATES)[0]
+            candidate = reader.candidates(settings.TEMPLATES)[0]
             msg = f"{candidate.source}={redact.clipped(candidate.value)!r}: no such folder: {folder}"
             raise ConfigError(msg)
     return [reader.files.real(folder) for folder in folders]
@@ -114,7 +115,7 @@ def _folders(reader: Reader) -> list[str]:
 def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     """The steps that ModelArts runs before the boot file in its own images, offered in every image. The script comes first: it may
     set up what pip needs."""
-    if job.program.module or not reader.get(reading.PRE_START):
+    if job.program.module or not reader.get(settings.PRE_START):
         return ()
     folder = folder_of(job.program.path)
     steps = []
@@ -132,16 +133,16 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
     platform's, known before any rank table is."""
     if len(job.nodes) == 1:
         return plan
-    if not reader.get(reading.MUSTER):
+    if not reader.get(settings.MUSTER):
         if plan.followers:
-            told = f"{reader.told(reading.MUSTER)}: with method {plan.method} some nodes end when others have"
+            told = f"{reader.told(settings.MUSTER)}: with method {plan.method} some nodes end when others have"
             reader.problem(f"{told}, which the muster tells them")
         return plan
-    port, timeout_s = reader.get(reading.MUSTER_PORT), reader.get(reading.MUSTER_TIMEOUT_S)
+    port, timeout_s = reader.get(settings.MUSTER_PORT), reader.get(settings.MUSTER_TIMEOUT_S)
     settings_of = launchers.LAUNCHERS[plan.method].VARIABLES
     said = [reader.reading(v.value) for v in settings_of if not v.per_node]
     if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
-        reader.problem(f"{reader.told(reading.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
+        reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
     from ranklaunch.muster import facts  # one node alone compares nothing
 
     muster = Muster(
@@ -149,8 +150,8 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
         hosts=tuple(node.host for node in job.nodes),
         port=port,
         timeout_s=timeout_s,
-        lost_after_s=reader.get(reading.LOST_AFTER_S),
-        end_timeout_s=reader.get(reading.END_TIMEOUT_S),
+        lost_after_s=reader.get(settings.LOST_AFTER_S),
+        end_timeout_s=reader.get(settings.END_TIMEOUT_S),
         secret=_secret(reader),
         facts={
             # Until its rank table is complete a node may know no more than its own slots.
@@ -162,11 +163,11 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
                 reader.files,
                 reader.env.get("PATH", ""),
                 reader.cwd,
-                reader.get(reading.CANN_FOLDER) if reader.given(reading.CANN_FOLDER) else "",
+                reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
             ),
             "ranklaunch": __version__,
         },
-        allowed=reader.get(reading.MUSTER_ALLOW),
+        allowed=reader.get(settings.MUSTER_ALLOW),
         followers=plan.followers,
     )
     meeting = Wait("muster", f"{len(job.nodes)} nodes at {base.address(job.master)}:{port}", timeout_s)
@@ -185,12 +186,12 @@ def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:
 
 def _secret(reader: Reader) -> str:
     """Where the key is; the key itself is in no plan."""
-    if reader.given(reading.SECRET):
-        reader.get(reading.SECRET)
-        return reader.candidates(reading.SECRET)[0].source
-    if reader.given(reading.SECRET_FILE):
-        return absolute(reader.get(reading.SECRET_FILE), reader.cwd)
-    reader.note(reading.SECRET.value, "derived from the job's name", "default")
+    if reader.given(settings.SECRET):
+        reader.get(settings.SECRET)
+        return reader.candidates(settings.SECRET)[0].source
+    if reader.given(settings.SECRET_FILE):
+        return absolute(reader.get(settings.SECRET_FILE), reader.cwd)
+    reader.note(settings.SECRET.value, "derived from the job's name", "default")
     return ""
 
 

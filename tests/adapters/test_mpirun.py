@@ -9,10 +9,10 @@ import pytest
 
 from ranklaunch.adapters.launchers import mpirun
 from ranklaunch.errors import ConfigError
-from ranklaunch.job import Program
 from ranklaunch.plan import Plan
 from ranklaunch.planning import Request, make_plan
-from ranklaunch.settings import Account, Known
+from ranklaunch.read.job import Program
+from ranklaunch.read.reader import Account, Known
 from ranklaunch.verdict import Failure
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 made"

@@ -11,7 +11,7 @@ import pytest
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.errors import ConfigError
-from ranklaunch.job import Job, Program, make_nodes
+from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.render import SHIPPED, Templates
 
 HOSTILE = [pytest.param(value, id=name) for name, value in helpers.HOSTILE.items()]

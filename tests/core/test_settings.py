@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch import parse, redact, settings
+from ranklaunch import redact
+from ranklaunch.read import parse, reader
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ def test_long_texts_are_clipped() -> None:
 
 
 def test_a_platforms_names_come_after_the_users() -> None:
-    base = settings.Variable("nodes", ("RANKLAUNCH_NODES",), parse.positive, 1, "nodes")
+    base = reader.Variable("nodes", ("RANKLAUNCH_NODES",), parse.positive, 1, "nodes")
     more = base.also("MA_NUM_HOSTS", agree=True)
     assert more.names == ("RANKLAUNCH_NODES", "MA_NUM_HOSTS")
     assert more.agree

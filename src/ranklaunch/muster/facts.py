@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ranklaunch.files import Files, absolute, folder_of, join, which
-from ranklaunch.job import Job
-from ranklaunch.reading import CANN_FOLDERS
+from ranklaunch.read.job import Job
+from ranklaunch.read.settings import CANN_FOLDERS
 
 PACKAGES = (
     "torch", "torch_npu", "mindspore", "tensorflow", "tensorflow_cpu", "tensorflow_gpu", "tensorflow_intel", "tensorflow_cpu_aws",

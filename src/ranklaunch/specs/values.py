@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ranklaunch.errors import nearest
-from ranklaunch.parse import flag
+from ranklaunch.read.parse import flag
 from ranklaunch.redact import shown
 from ranklaunch.specs import documents, keys
 from ranklaunch.specs.keys import Key

@@ -17,7 +17,7 @@ from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import DEFECT, ConfigError, RanklaunchError, WaitError
 from ranklaunch.files import Files
 from ranklaunch.plan import File, Plan, Process, Wait, as_json
-from ranklaunch.settings import Known
+from ranklaunch.read.reader import Known
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.child import Child, Children, lift_limit, require_program
 from ranklaunch.supervise.judge import Ending, Explain, Told

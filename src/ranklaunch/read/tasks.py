@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ranklaunch import parse
-from ranklaunch.job import Node
-from ranklaunch.parse import Endpoint
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.read import parse
+from ranklaunch.read.job import Node
+from ranklaunch.read.parse import Endpoint
+from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.values import Value, replace
 
 PS, WORKER = "ps", "worker"

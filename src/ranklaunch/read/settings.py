@@ -7,12 +7,13 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ranklaunch import parse, ranktable
+from ranklaunch import ranktable
 from ranklaunch.files import absolute, join, which
-from ranklaunch.job import ACCELERATORS, Job, Program, make_nodes
-from ranklaunch.settings import Reader, Variable
-from ranklaunch.tasks import VARIABLES as OF_TASKS
-from ranklaunch.tasks import Tasks
+from ranklaunch.read import parse
+from ranklaunch.read.job import ACCELERATORS, Job, Program, make_nodes
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.tasks import VARIABLES as OF_TASKS
+from ranklaunch.read.tasks import Tasks
 
 T = TypeVar("T")
 

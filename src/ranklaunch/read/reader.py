@@ -23,7 +23,7 @@ class Variable(Value, Generic[T_co]):
     """One value of the job and where it may come from.
 
     value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes
-    before all of them. parse: text to value, as the functions of ranklaunch.parse; raises ValueError with what was expected. agree:
+    before all of them. parse: text to value, as the functions of ranklaunch.read.parse; raises ValueError with what was expected. agree:
     variables that are set must say the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to
     node of one job; ends_with_index: by nothing but the node's index at its end. is_switch: its option takes no value, and means true.
     """
