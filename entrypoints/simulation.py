@@ -40,7 +40,8 @@ PLATFORM = "simulate"
 MOST_NODES = 250  # addresses 127.0.0.1 to 127.0.0.250
 # What simulate itself says to each node.
 OURS = (
-    settings.NODES, settings.SLOTS, settings.HOSTS, settings.NODE_INDEX, settings.LOG_DIR, settings.ENV_FILE, MASTER_PORT, settings.MUSTER_PORT,
+    settings.NODES, settings.SLOTS, settings.HOSTS, settings.NODE_INDEX, settings.LOG_DIR, settings.ENV_FILE, MASTER_PORT,
+    settings.MUSTER_PORT,
 )  # fmt: skip
 # What the environment may say of a place in another job, and where that job's last word goes.
 NOT_INHERITED = (

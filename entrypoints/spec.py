@@ -14,7 +14,7 @@ from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import TEMPLATES
 from ranklaunch.redact import shown
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.specs import documents, keys, refuse, rendered
 from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.model import KINDS, JobSpec

@@ -161,7 +161,7 @@ def third_party(modules: str) -> set[str]:
 )
 def test_jinja_is_the_only_dependency_and_comes_when_a_template_needs_it(modules: str) -> None:
     assert third_party(modules) == {"ranklaunch"}
-    assert third_party(f"{modules}, ranklaunch.jinja") == {"ranklaunch", "jinja2", "markupsafe"}
+    assert third_party(f"{modules}, ranklaunch.render.jinja") == {"ranklaunch", "jinja2", "markupsafe"}
 
 
 @pytest.mark.processes

@@ -12,7 +12,7 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import METHOD
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 
 NAME = "accelerate"
 

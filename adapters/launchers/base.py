@@ -13,7 +13,7 @@ from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import GRACE_S, HOSTS, LOG_TAG, WAIT_S
 from ranklaunch.redact import clipped
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 

@@ -25,7 +25,7 @@ from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 

@@ -17,7 +17,7 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import WAIT_S
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 OWN_NODE = "no_ssh"

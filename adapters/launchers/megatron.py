@@ -9,7 +9,7 @@ from ranklaunch.plan import Plan
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 NAME = "megatron"

@@ -16,7 +16,7 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import WAIT_S, spread
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 from ranklaunch.verdict import Failure
 

@@ -8,7 +8,7 @@ from ranklaunch.files import join
 from ranklaunch.plan import Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 NAME = "plain"

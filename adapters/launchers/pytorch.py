@@ -10,7 +10,7 @@ from ranklaunch.adapters.launchers.base import address, launcher_process, limits
 from ranklaunch.plan import Plan
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 NAME = "pytorch"

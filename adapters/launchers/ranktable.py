@@ -15,7 +15,7 @@ from ranklaunch.ranktable import RankTable
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import WAIT_S
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 NAME = "ranktable"

@@ -6,7 +6,7 @@ from ranklaunch.adapters.launchers.base import MASTER_PORT, limits, master_waits
 from ranklaunch.plan import Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 
 NAME = "spawn"
 

@@ -17,7 +17,7 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.tasks import CONFIG, PS, WORKER
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 NAME = "tensorflow"

@@ -15,7 +15,7 @@ from ranklaunch.plan import Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Known, Reader, Variable
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import Value, replace
 
 # Both spellings are in the platform's documentation.

@@ -18,6 +18,7 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import Plan, as_json
+from ranklaunch.read import settings
 from ranklaunch.read.reader import Variable
 
 ADAPTERS = {**PLATFORMS, **LAUNCHERS}

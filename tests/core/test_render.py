@@ -12,7 +12,7 @@ import pytest
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.errors import ConfigError
 from ranklaunch.read.job import Job, Program, make_nodes
-from ranklaunch.render import SHIPPED, Templates
+from ranklaunch.render.templates import SHIPPED, Templates
 
 HOSTILE = [pytest.param(value, id=name) for name, value in helpers.HOSTILE.items()]
 

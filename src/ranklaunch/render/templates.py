@@ -15,12 +15,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.simple_templates import NotSimple, Simple
+from ranklaunch.render.simple import NotSimple, Simple
 
 if TYPE_CHECKING:
-    from ranklaunch.jinja import Jinja
+    from ranklaunch.render.jinja import Jinja
 
-SHIPPED = os.path.join(os.path.dirname(__file__), "templates")
+SHIPPED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "templates")
 
 _MARK = re.compile("\0([0-9]+)\0")
 
@@ -69,7 +69,7 @@ class Templates:
 
     @functools.cached_property
     def _jinja(self) -> Jinja:
-        from ranklaunch.jinja import Jinja  # large
+        from ranklaunch.render.jinja import Jinja  # large
 
         return Jinja(self._folders, self._mark, _word)
 

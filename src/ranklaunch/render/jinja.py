@@ -19,8 +19,8 @@ from jinja2 import (
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from ranklaunch import quoting
 from ranklaunch.errors import ConfigError
+from ranklaunch.render import quoting
 
 T = TypeVar("T")
 
