@@ -24,8 +24,8 @@ import processes
 from ranklaunch import ranktable
 from ranklaunch.files import NoFiles
 from ranklaunch.muster import wire
-from ranklaunch.plan import Muster, Wait
-from ranklaunch.planning import Request, make_plan
+from ranklaunch.plan.model import Muster, Wait
+from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.ranktable import make
 from ranklaunch.read.job import Program
 from ranklaunch.supervise import waits

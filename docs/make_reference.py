@@ -17,7 +17,7 @@ from ranklaunch.adapters.launchers.inherited import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
 from ranklaunch.catalogue import FAMILIES
 from ranklaunch.errors import EXIT_CODES
-from ranklaunch.planning import every_variable
+from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import settings
 from ranklaunch.read.reader import Variable
 from ranklaunch.specs import keys

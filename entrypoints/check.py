@@ -13,8 +13,8 @@ from ranklaunch.adapters.launchers.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.ssh import PORT as SSHD_PORT
 from ranklaunch.entrypoints import options
 from ranklaunch.errors import ConfigError, MissingProgramError, RanklaunchError, WaitError, counted
-from ranklaunch.plan import Plan, Process
-from ranklaunch.planning import make_plan
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.plan.planning import make_plan
 from ranklaunch.read.job import Program
 from ranklaunch.supervise import child, judge
 from ranklaunch.supervise.nodes import secret

@@ -6,19 +6,19 @@ import contextlib
 import gc
 from collections.abc import Iterator, Mapping
 
-from ranklaunch import planning
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.base import attempt_dir
 from ranklaunch.entrypoints import options
 from ranklaunch.errors import RanklaunchError
+from ranklaunch.plan import planning
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
 from ranklaunch.supervise.record import Record, now
 from ranklaunch.supervise.supervisor import Supervisor
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import replace
-from ranklaunch.verdict import Verdict
+from ranklaunch.verdict.model import Verdict
 
 DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 

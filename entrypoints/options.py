@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from ranklaunch.adapters import platforms
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import NoFiles
-from ranklaunch.planning import Request, every_variable
+from ranklaunch.plan.planning import Request, every_variable
 from ranklaunch.read import settings
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Reader, Variable

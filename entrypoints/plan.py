@@ -7,11 +7,11 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
-from ranklaunch import show
 from ranklaunch.entrypoints import options
 from ranklaunch.errors import UsageError
-from ranklaunch.plan import Plan, as_json
-from ranklaunch.planning import Request, for_node, make_plan
+from ranklaunch.plan import show
+from ranklaunch.plan.model import Plan, as_json
+from ranklaunch.plan.planning import Request, for_node, make_plan
 from ranklaunch.read.settings import ALL_NODES, FORMAT, NODE_INDEX, PLAN_VARIABLES
 
 

@@ -16,15 +16,13 @@ import socket
 import sys
 from collections.abc import Mapping
 
-from ranklaunch import blame
 from ranklaunch.adapters.launchers import tensorflow
 from ranklaunch.adapters.launchers.base import MASTER_PORT
 from ranklaunch.adapters.launchers.inherited import misleading
-from ranklaunch.blame import Judgement
 from ranklaunch.entrypoints import options
 from ranklaunch.files import absolute
-from ranklaunch.plan import File, Limits, Plan, Process
-from ranklaunch.planning import every_variable
+from ranklaunch.plan.model import File, Limits, Plan, Process
+from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader
@@ -34,6 +32,8 @@ from ranklaunch.supervise.supervisor import Supervisor
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import Value
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Judgement
 
 JOB = "modelarts-job-simulated"
 PLATFORM = "simulate"

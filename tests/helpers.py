@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from ranklaunch.entrypoints import main as entrypoint
-from ranklaunch.plan import Plan
-from ranklaunch.planning import Request, make_plan
+from ranklaunch.plan.model import Plan
+from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Reader
 

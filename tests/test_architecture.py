@@ -153,7 +153,7 @@ def third_party(modules: str) -> set[str]:
 @pytest.mark.parametrize(
     "modules",
     [
-        "ranklaunch.adapters.launchers, ranklaunch.adapters.platforms, ranklaunch.planning",
+        "ranklaunch.adapters.launchers, ranklaunch.adapters.platforms, ranklaunch.plan.planning",
         "ranklaunch.entrypoints.launch",
         "ranklaunch.entrypoints.plan",
         "ranklaunch.entrypoints.spec",

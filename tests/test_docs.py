@@ -15,17 +15,19 @@ from types import ModuleType
 import helpers
 import pytest
 
-from ranklaunch import megatron, plan, verdict
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.entrypoints import options
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.errors import EXIT_CODES
-from ranklaunch.planning import every_variable
+from ranklaunch.plan import megatron
+from ranklaunch.plan import model as plan
+from ranklaunch.plan.planning import every_variable
 from ranklaunch.read.job import Job
 from ranklaunch.read.settings import PLAN_VARIABLES
 from ranklaunch.values import fields
+from ranklaunch.verdict import model as verdict
 
 ROOT = helpers.ROOT
 DOCS = ROOT / "docs"

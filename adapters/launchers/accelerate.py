@@ -7,7 +7,7 @@ import json
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.base import MASTER_PORT, address, attempt_dir, launcher_process, limits, master_waits
 from ranklaunch.files import join
-from ranklaunch.plan import File, Plan
+from ranklaunch.plan.model import File, Plan
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable

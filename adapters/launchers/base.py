@@ -7,7 +7,7 @@ from typing import Protocol
 from ranklaunch.adapters.launchers import ascend
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.plan import Limits, Plan, Process, Wait
+from ranklaunch.plan.model import Limits, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -15,7 +15,7 @@ from ranklaunch.read.settings import GRACE_S, HOSTS, LOG_TAG, WAIT_S
 from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
-from ranklaunch.verdict import Failure
+from ranklaunch.verdict.model import Failure
 
 
 class Launcher(Protocol):

@@ -21,13 +21,13 @@ from ranklaunch.adapters.launchers.base import (
     with_hosts,
 )
 from ranklaunch.files import absolute, join
-from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs
+from ranklaunch.plan.model import File, Plan, Process, RankLog, RankOutputs
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
-from ranklaunch.verdict import Failure
+from ranklaunch.verdict.model import Failure
 
 NAME = "deepspeed"
 

@@ -12,7 +12,7 @@ from ranklaunch import redact
 from ranklaunch.adapters.launchers import from_node_0, ssh
 from ranklaunch.adapters.launchers.base import attempt_dir
 from ranklaunch.files import join, which
-from ranklaunch.plan import File, Plan, Process, Wait
+from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable

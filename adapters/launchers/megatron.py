@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ranklaunch import redact
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.megatron import ORDER, ORDER_DP_LAST, Layout
-from ranklaunch.plan import Plan
+from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
+from ranklaunch.plan.model import Plan
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable

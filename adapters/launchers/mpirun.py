@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from ranklaunch.adapters.launchers import from_node_0, ssh
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env, launcher_process, limits, need_hosts, rank_log, rank_tag
 from ranklaunch.files import folder_of, join, which
-from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs, Wait
+from ranklaunch.plan.model import File, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import WAIT_S, spread
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
-from ranklaunch.verdict import Failure
+from ranklaunch.verdict.model import Failure
 
 NAME = "mpirun"
 

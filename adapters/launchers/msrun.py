@@ -10,7 +10,7 @@ from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.base import address, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
 from ranklaunch.adapters.launchers.table import own_entry, own_path
 from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.plan import File, Plan, RankLog, RankOutputs, Wait
+from ranklaunch.plan.model import File, Plan, RankLog, RankOutputs, Wait
 from ranklaunch.ranktable import RankTable
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
@@ -18,7 +18,7 @@ from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, PYTHON, SLOTS, WAIT_S
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
-from ranklaunch.verdict import Failure
+from ranklaunch.verdict.model import Failure
 
 NAME = "msrun"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ranklaunch.adapters.launchers.base import attempt_dir, common_env, limits, nothing_to_explain
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.files import join
-from ranklaunch.plan import Plan, Process
+from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render.templates import Templates

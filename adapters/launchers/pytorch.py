@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.base import address, launcher_process, limits, master_waits, nothing_to_explain
-from ranklaunch.plan import Plan
+from ranklaunch.plan.model import Plan
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render.templates import Templates

@@ -10,7 +10,7 @@ from ranklaunch.adapters.launchers.ascend import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.base import attempt_dir, limits, nothing_to_explain, rank_process
 from ranklaunch.adapters.launchers.table import own_entry, own_path
 from ranklaunch.files import join
-from ranklaunch.plan import File, Plan, Process, Wait
+from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.ranktable import RankTable
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable

@@ -18,7 +18,7 @@ from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.base import ROUTE_PLAN, attempt_dir, common_env
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
-from ranklaunch.plan import File, Process, Wait
+from ranklaunch.plan.model import File, Process, Wait
 from ranklaunch.ranktable import RankTable
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job

@@ -15,7 +15,7 @@ from ranklaunch.adapters.launchers.base import attempt_dir, common_env
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.errors import WaitError
 from ranklaunch.files import absolute, join, which
-from ranklaunch.plan import File, Plan, Process, Wait
+from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable

@@ -12,7 +12,7 @@ import json
 from ranklaunch import redact
 from ranklaunch.adapters.launchers.base import address, attempt_dir, limits, master_waits, need_hosts, nothing_to_explain, rank_process
 from ranklaunch.files import join
-from ranklaunch.plan import Plan, Process
+from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable

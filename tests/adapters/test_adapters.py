@@ -13,11 +13,11 @@ from typing import Any, cast
 import helpers
 import pytest
 
-from ranklaunch import planning
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan, as_json
+from ranklaunch.plan import planning
+from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.read import settings
 from ranklaunch.read.reader import Variable
 

@@ -10,9 +10,9 @@ from golden_cases import GOLDEN, case_id, env_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ranklaunch import planning
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import PLATFORMS, may_be
+from ranklaunch.plan import planning
 from ranklaunch.read.reader import Reader
 
 # Cases that are about another platform than that of their folder, or about none.

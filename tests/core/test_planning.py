@@ -7,10 +7,10 @@ import time
 import helpers
 import pytest
 
-from ranklaunch import planning
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.errors import ConfigError
-from ranklaunch.planning import Request
+from ranklaunch.plan import planning
+from ranklaunch.plan.planning import Request
 from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.values import replace
 

@@ -16,7 +16,6 @@ import pytest
 from muster_helpers import CUT, FACTS, HUB, KEY, Bench, Client, finish, hosts, muster, suspect
 from supervise_helpers import DEADLINE_S
 
-from ranklaunch.blame import Judgement
 from ranklaunch.muster import wire
 from ranklaunch.muster.wire import Codec
 from ranklaunch.supervise import door, gathering, gone
@@ -27,6 +26,7 @@ from ranklaunch.supervise.member import Events, Member
 from ranklaunch.system import lookup, stream
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import fields
+from ranklaunch.verdict.blame import Judgement
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,12 @@ import os
 import re
 from collections.abc import Callable
 
-from ranklaunch.plan import RankOutputs
+from ranklaunch.plan.model import RankOutputs
 from ranklaunch.supervise.ranks import Ranks, Watched
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace
-from ranklaunch.verdict import Failure
+from ranklaunch.verdict.model import Failure
 
 LOOK_AFTER_S = (0.05, 0.3, 1.0, 3.0)  # a new file: whoever writes into it may have to be started first
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.errors import MissingProgramError
-from ranklaunch.plan import Plan, Process, RankOutputs
+from ranklaunch.plan.model import Plan, Process, RankOutputs
 from ranklaunch.redact import clipped
 from ranklaunch.supervise.output import PipeReader, make_pipe
 from ranklaunch.system import tree

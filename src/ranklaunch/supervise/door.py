@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from ranklaunch.muster import wire
 from ranklaunch.muster.wire import Codec, Message, WireError, WrongKeyError
-from ranklaunch.plan import Muster
+from ranklaunch.plan.model import Muster
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.stream import Stream, keep_alive
 

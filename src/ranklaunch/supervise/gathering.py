@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ranklaunch.blame import Judgement
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.muster.roll import NAMED, Entry, Roll
-from ranklaunch.plan import Muster
+from ranklaunch.plan.model import Muster
 from ranklaunch.supervise.door import Door
 from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop
+from ranklaunch.verdict.blame import Judgement
 
 SETTLE_S = 5.0  # once the nodes disagree: for the others to come and be compared too
 LATE_S = 0.1  # after the first: who comes later than that is named

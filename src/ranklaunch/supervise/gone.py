@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 
-from ranklaunch import blame
-from ranklaunch.blame import Suspect
 from ranklaunch.errors import WaitError
-from ranklaunch.verdict import Culprit
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Suspect
+from ranklaunch.verdict.model import Culprit
 
 RETURN_S = 1.0  # for a node whose connection broke to come back, before it counts as gone
 RESET_S = 2.5

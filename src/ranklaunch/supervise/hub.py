@@ -11,18 +11,18 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 
-from ranklaunch import blame
-from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import WaitError
 from ranklaunch.muster import wire
 from ranklaunch.muster.roll import NAMED, Entry, Roll
 from ranklaunch.muster.wire import Message
-from ranklaunch.plan import Muster
+from ranklaunch.plan.model import Muster
 from ranklaunch.supervise import gone
 from ranklaunch.supervise.door import Door, Peer
 from ranklaunch.supervise.gathering import Gathering
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
 GATHERING, RUNNING, ENDING, OVER = "gathering", "running", "ending", "over"
 

@@ -9,9 +9,8 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from ranklaunch.blame import Finish
 from ranklaunch.errors import WaitError
-from ranklaunch.plan import Plan
+from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.judge import Ending
@@ -21,6 +20,7 @@ from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
+from ranklaunch.verdict.blame import Finish
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks import Watched

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ranklaunch.plan import Process, RankLog, RankOutputs
+from ranklaunch.plan.model import Process, RankLog, RankOutputs
 from ranklaunch.supervise.console import Console
 from ranklaunch.supervise.output import Output, PipeReader, Sink, hold_up
 from ranklaunch.supervise.record import Record

@@ -7,16 +7,16 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 
-from ranklaunch import blame
-from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.muster import wire
 from ranklaunch.muster.wire import Codec, Message
-from ranklaunch.plan import Muster
+from ranklaunch.plan.model import Muster
 from ranklaunch.supervise import gone
 from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.stream import Stream, keep_alive
 from ranklaunch.values import Value
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
 RETRY_S = 0.5
 FIRST_RETRY_S = 0.01  # half of the first: nodes that start at once come within milliseconds of each other; then twice as long each time

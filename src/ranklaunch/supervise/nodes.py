@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ranklaunch import blame
-from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import ConfigError, WaitError
-from ranklaunch.plan import Muster, Plan
+from ranklaunch.plan.model import Muster, Plan
 from ranklaunch.supervise.judge import Ending, everything
 from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.hub import Hub

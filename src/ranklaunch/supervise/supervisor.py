@@ -12,11 +12,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ranklaunch import blame
-from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import DEFECT, ConfigError, RanklaunchError, WaitError
 from ranklaunch.files import Files
-from ranklaunch.plan import File, Plan, Process, Wait, as_json
+from ranklaunch.plan.model import File, Plan, Process, Wait, as_json
 from ranklaunch.read.reader import Known
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.child import Child, Children, lift_limit, require_program
@@ -30,7 +28,9 @@ from ranklaunch.system import memory, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import PASSED_ON, STOPPING, Signals, name_of
 from ranklaunch.values import replace
-from ranklaunch.verdict import Failure, Verdict
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Failure, Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.waits import Condition

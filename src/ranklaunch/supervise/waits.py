@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ranklaunch.errors import WaitError
 from ranklaunch.files import Files
-from ranklaunch.plan import Plan, Wait
+from ranklaunch.plan.model import Plan, Wait
 from ranklaunch.system import lookup
 from ranklaunch.system.inotify import Inotify
 from ranklaunch.system.loop import Loop, Timer

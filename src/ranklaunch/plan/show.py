@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from ranklaunch import redact
 from ranklaunch.errors import counted
 from ranklaunch.files import folder_of
-from ranklaunch.megatron import Layout
-from ranklaunch.plan import File, Plan, Process
+from ranklaunch.plan.megatron import Layout
+from ranklaunch.plan.model import File, Plan, Process
 
 FOLDED = " \\\n  "  # how a shell command goes on in the next line
 FOLD = 100  # columns after which a shown command goes on in the next line

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ranklaunch.values import Value, as_dict, fields, replace
-from ranklaunch.verdict import Culprit, Known
+from ranklaunch.verdict.model import Culprit, Known
 
 CONSEQUENCE = "consequence"
 MOST_FAILURES = 8  # others that a verdict lists

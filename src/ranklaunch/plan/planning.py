@@ -11,7 +11,7 @@ from ranklaunch.adapters.launchers import ascend, base
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
-from ranklaunch.plan import Muster, Plan, Process, Wait
+from ranklaunch.plan.model import Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Known, Reader, Variable
@@ -143,7 +143,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
     said = [reader.reading(v.value) for v in settings_of if not v.per_node]
     if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
         reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
-    from ranklaunch.muster import facts  # one node alone compares nothing
+    from ranklaunch.plan import facts  # one node alone compares nothing
 
     muster = Muster(
         node=job.node_index,

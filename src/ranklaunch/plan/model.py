@@ -12,7 +12,7 @@ from ranklaunch.read.reader import Candidate, Reading
 from ranklaunch.values import NOTHING, Value, as_dict
 
 if TYPE_CHECKING:
-    from ranklaunch.megatron import Layout
+    from ranklaunch.plan.megatron import Layout
 
 SCHEMA = "ranklaunch.plan/1"
 
@@ -203,7 +203,7 @@ def _node(node: Node) -> dict[str, Any]:
 
 
 def _layout(layout: Layout) -> dict[str, Any]:
-    from ranklaunch import megatron
+    from ranklaunch.plan import megatron
 
     return megatron.as_json(layout)
 
