@@ -24,14 +24,14 @@ import processes
 from ranklaunch import ranktable
 from ranklaunch.files import NoFiles
 from ranklaunch.muster import wire
+from ranklaunch.muster.hub import Hub
+from ranklaunch.muster.member import Events, Member
 from ranklaunch.plan.model import Muster, Wait
 from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.ranktable import make
 from ranklaunch.read.job import Program
 from ranklaunch.supervise import waits
 from ranklaunch.supervise.banners import Banners
-from ranklaunch.supervise.hub import Hub
-from ranklaunch.supervise.member import Events, Member
 from ranklaunch.system.loop import Loop
 
 DEVICES = 8

@@ -13,9 +13,9 @@ from typing import Any
 from supervise_helpers import DEADLINE_S, free_port
 
 from ranklaunch.muster import wire
+from ranklaunch.muster.hub import Hub
 from ranklaunch.muster.wire import Codec
 from ranklaunch.plan.model import Muster
-from ranklaunch.supervise.hub import Hub
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Suspect

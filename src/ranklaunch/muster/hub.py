@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 
 from ranklaunch.errors import WaitError
-from ranklaunch.muster import wire
+from ranklaunch.muster import gone, wire
+from ranklaunch.muster.door import Door, Peer
+from ranklaunch.muster.gathering import Gathering
 from ranklaunch.muster.roll import NAMED, Entry, Roll
 from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
-from ranklaunch.supervise import gone
-from ranklaunch.supervise.door import Door, Peer
-from ranklaunch.supervise.gathering import Gathering
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame

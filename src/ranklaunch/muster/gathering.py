@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ranklaunch.errors import ConfigError, WaitError
+from ranklaunch.muster.door import Door
 from ranklaunch.muster.roll import NAMED, Entry, Roll
 from ranklaunch.plan.model import Muster
-from ranklaunch.supervise.door import Door
 from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop
 from ranklaunch.verdict.blame import Judgement

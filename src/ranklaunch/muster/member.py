@@ -7,10 +7,9 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 
-from ranklaunch.muster import wire
+from ranklaunch.muster import gone, wire
 from ranklaunch.muster.wire import Codec, Message
 from ranklaunch.plan.model import Muster
-from ranklaunch.supervise import gone
 from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.stream import Stream, keep_alive
