@@ -16,8 +16,9 @@ from ranklaunch.errors import ConfigError, MissingProgramError, RanklaunchError,
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.plan.planning import make_plan
 from ranklaunch.read.job import Program
-from ranklaunch.supervise import child, judge
+from ranklaunch.supervise import judge
 from ranklaunch.supervise.nodes import secret
+from ranklaunch.supervise.ranks import child
 from ranklaunch.values import Value
 
 WITHOUT_PROGRAM = Program("true")  # is everywhere, so what is wrong is the job's or the image's

@@ -41,9 +41,9 @@ PURE = [path for path in EVERYTHING if not within(path, WITH_EFFECTS)]
 # Modules that can do nothing but compute. typing_extensions: for type checkers alone. signal: for the numbers of signals. gzip: for
 # decompress; its open is a call of TOUCH.
 MAY_IMPORT = {
-    "__future__", "base64", "binascii", "collections", "dataclasses", "datetime", "difflib", "errno", "functools", "gzip", "hashlib", "hmac",
-    "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath", "ranklaunch", "re",
-    "shlex", "signal", "types", "typing", "typing_extensions", "zlib",
+    "__future__", "base64", "binascii", "collections", "dataclasses", "datetime", "difflib", "errno", "functools", "gzip", "hashlib",
+    "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath",
+    "ranklaunch", "re", "shlex", "signal", "types", "typing", "typing_extensions", "zlib",
 }  # fmt: skip
 # Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.
 TOUCH = {

@@ -183,7 +183,7 @@ def test_every_field_of_a_verdict_is_named() -> None:
 
 def test_every_event_is_named() -> None:
     """The sources say which events there are: each is written with its name as a literal."""
-    sources = [*ROOT.glob("src/ranklaunch/supervise/*.py"), *ROOT.glob("entrypoints/*.py")]
+    sources = [*ROOT.glob("src/ranklaunch/*/**/*.py"), *ROOT.glob("entrypoints/*.py")]
     written = {name for path in sources for name in re.findall(r"\.event\(\s*\"([a-z ]+)\"", path.read_text(encoding="utf-8"))}
     section = TEXTS[DOCS / "supervision.md"].partition("## events.jsonl")[2].partition("\n## ")[0]
     rows = set(re.findall(r"^\| ([a-z ]+) \|", section, re.MULTILINE)) - {"event"}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from supervise_helpers import DEADLINE_S, free_port
 
-from ranklaunch.supervise import banners
-from ranklaunch.supervise.banners import Banners
+from ranklaunch.supervise.waits import banners
+from ranklaunch.supervise.waits.banners import Banners
 from ranklaunch.system.loop import Loop
 
 SSH = b"SSH-2.0-OpenSSH_9.2\r\n"

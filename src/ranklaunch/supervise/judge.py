@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Optional
 
 from ranklaunch.plan.model import Plan, Process
-from ranklaunch.supervise.child import Child
+from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system.memory import Memory
 from ranklaunch.system.signals import name_of
@@ -19,7 +19,7 @@ from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Culprit, Failure, Known, Verdict, Victim
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.ranks import Watched
+    from ranklaunch.supervise.ranks.watched import Watched
 
 Explain = Callable[[Process, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]

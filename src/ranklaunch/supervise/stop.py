@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 
-from ranklaunch.supervise.child import Child
+from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ranklaunch.supervise.output import Output
+from ranklaunch.supervise.output.pipe import Output
 
 LONGEST_TAG = 48  # bytes
 OWN_RULE = b"-" * 60  # what mpirun draws before it says something itself, also right behind a rank's unfinished line

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Sequence
 
-from ranklaunch.supervise.waits import some
+from ranklaunch.supervise.waits.waiting import some
 from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop, Timer
 

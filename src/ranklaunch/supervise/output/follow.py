@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 
-from ranklaunch.supervise.output import READ, Output
+from ranklaunch.supervise.output.pipe import READ, Output
 from ranklaunch.system.inotify import Inotify
 from ranklaunch.system.loop import Loop, Timer
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from ranklaunch.plan.model import RankOutputs
-from ranklaunch.supervise.ranks import Ranks, Watched
+from ranklaunch.supervise.ranks.watched import Ranks, Watched
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Protocol
 from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan.model import Plan, Process, RankOutputs
 from ranklaunch.redact import clipped
-from ranklaunch.supervise.output import PipeReader, make_pipe
+from ranklaunch.supervise.output.pipe import PipeReader, make_pipe
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals, block, unblock
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.below import Below
-    from ranklaunch.supervise.logs import Logs
-    from ranklaunch.supervise.ranks import Announced
+    from ranklaunch.supervise.output.logs import Logs
+    from ranklaunch.supervise.ranks.below import Below
+    from ranklaunch.supervise.ranks.watched import Announced
 
 CANNOT_EXECUTE = 126  # as shells say it
 # Of open files: what ranks get, whatever ranklaunch needs for itself.

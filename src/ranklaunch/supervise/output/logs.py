@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ranklaunch.plan.model import Process, RankLog, RankOutputs
-from ranklaunch.supervise.console import Console
-from ranklaunch.supervise.output import Output, PipeReader, Sink, hold_up
+from ranklaunch.supervise.output.console import Console
+from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.demux import Demux
-    from ranklaunch.supervise.follow import Follower
+    from ranklaunch.supervise.output.demux import Demux
+    from ranklaunch.supervise.output.follow import Follower
 
 LEAST_FLUSH_S = 1.0
 FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
@@ -63,7 +63,7 @@ class Logs:
         own = self._output((process.log, *process.copies), process.tag, process.name, show)
         if not outputs or outputs.folder:
             return own
-        from ranklaunch.supervise.demux import Demux
+        from ranklaunch.supervise.output.demux import Demux
 
         logs = {log.key: log for log in outputs.logs}
         self._outputs = outputs
@@ -78,7 +78,7 @@ class Logs:
     def follow(self, outputs: RankOutputs, on_file: Callable[[], None]) -> None:
         """The files of the ranks. on_file: called when there is a new one."""
         own = {log.key: self._output_of(log) for log in outputs.logs}
-        from ranklaunch.supervise.follow import Follower
+        from ranklaunch.supervise.output.follow import Follower
 
         self._outputs = outputs
         self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file)

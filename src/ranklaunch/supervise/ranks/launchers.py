@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.child import Child
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.nodes import Nodes
+from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
@@ -23,7 +23,7 @@ from ranklaunch.system.signals import name_of
 from ranklaunch.verdict.blame import Finish
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.ranks import Watched
+    from ranklaunch.supervise.ranks.watched import Watched
 
 LOOK_AT_LAUNCHER_S = 0.25
 ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
@@ -72,13 +72,13 @@ class Launchers:
         process, plan = child.process, self._host.plan
         told = lambda: child.ends_ranks or self._host.stopping  # noqa: E731
         if process.spawned:
-            from ranklaunch.supervise.ranks import Announced
+            from ranklaunch.supervise.ranks.watched import Announced
 
             child.announced = Announced(
                 process.spawned, plan.job.node.ranks, self._loop, lambda rank: self._on_announced_end(child, rank), told
             )  # fmt: skip
         elif process.ranks_below and plan.outputs:
-            from ranklaunch.supervise.below import Below
+            from ranklaunch.supervise.ranks.below import Below
 
             child.below = Below(
                 child.identity, process.ranks_below, plan.outputs, self._loop, self._on_start(child),
