@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ranklaunch.adapters.launchers.base import MASTER_PORT, attempt_dir
 from ranklaunch.adapters.launchers.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.ssh import PORT as SSHD_PORT
-from ranklaunch.entrypoints import options
+from ranklaunch.command import options
 from ranklaunch.errors import ConfigError, MissingProgramError, RanklaunchError, WaitError, counted
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.plan.planning import make_plan

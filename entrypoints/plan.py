@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
-from ranklaunch.entrypoints import options
+from ranklaunch.command import options
 from ranklaunch.errors import UsageError
 from ranklaunch.plan import show
 from ranklaunch.plan.model import Plan, as_json

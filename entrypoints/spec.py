@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ranklaunch.entrypoints import options
-from ranklaunch.entrypoints.options import Option
+from ranklaunch.command import options
+from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import TEMPLATES

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.entrypoints import options as command_line
+from ranklaunch.command import options as command_line
 from ranklaunch.errors import EXIT_CODES, ConfigError
 from ranklaunch.plan import planning
 

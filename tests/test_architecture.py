@@ -154,7 +154,7 @@ def third_party(modules: str) -> set[str]:
     "modules",
     [
         "ranklaunch.adapters.launchers, ranklaunch.adapters.platforms, ranklaunch.plan.planning",
-        "ranklaunch.entrypoints.launch",
+        "ranklaunch.command.launch",
         "ranklaunch.entrypoints.plan",
         "ranklaunch.entrypoints.spec",
     ],

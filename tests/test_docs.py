@@ -18,7 +18,7 @@ import pytest
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.inherited import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.entrypoints import options
+from ranklaunch.command import options
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan import megatron

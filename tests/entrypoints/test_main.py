@@ -9,8 +9,8 @@ import helpers
 import pytest
 
 from ranklaunch import __version__
+from ranklaunch.command import options
 from ranklaunch.entrypoints import main as entrypoint
-from ranklaunch.entrypoints import options
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.read import settings
 from ranklaunch.read.job import Program

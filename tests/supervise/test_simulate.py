@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from supervise_helpers import DEADLINE_S, Job, Starter, checked_verdict, child, children_of, sleep_until
 
-from ranklaunch.entrypoints import options, simulation
+from ranklaunch.command import options, simulation
 from ranklaunch.plan.planning import every_variable
 
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from ranklaunch.adapters.launchers import tensorflow
 from ranklaunch.adapters.launchers.base import MASTER_PORT
 from ranklaunch.adapters.launchers.inherited import misleading
-from ranklaunch.entrypoints import options
+from ranklaunch.command import options
 from ranklaunch.files import absolute
 from ranklaunch.plan.model import File, Limits, Plan, Process
 from ranklaunch.plan.planning import every_variable

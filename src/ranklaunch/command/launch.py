@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.base import attempt_dir
-from ranklaunch.entrypoints import options
+from ranklaunch.command import options
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan import planning
 from ranklaunch.read.reader import Reader
