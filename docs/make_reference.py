@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ranklaunch.adapters.launchers import LAUNCHERS, ascend
-from ranklaunch.adapters.launchers.inherited import MISLEADING
+from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers.shared import ascend
+from ranklaunch.adapters.launchers.shared.inherited import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
 from ranklaunch.catalogue import FAMILIES
 from ranklaunch.errors import EXIT_CODES

@@ -8,9 +8,9 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 
-from ranklaunch.adapters.launchers.base import MASTER_PORT, attempt_dir
-from ranklaunch.adapters.launchers.ssh import NAME as SSHD
-from ranklaunch.adapters.launchers.ssh import PORT as SSHD_PORT
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
+from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
+from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
 from ranklaunch.command import options
 from ranklaunch.errors import ConfigError, MissingProgramError, RanklaunchError, WaitError, counted
 from ranklaunch.plan.model import Plan, Process

@@ -101,16 +101,45 @@ def test_only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
     assert not {"subprocess", "multiprocessing"} & {name.partition(".")[0] for name in imports(tree)}
 
 
+# The rooms, each with those that its modules may import. The root (values, errors, files, what is shown) is everybody's.
+MAY_KNOW: dict[str, set[str]] = {
+    "": set(),
+    "catalogue": set(),
+    "ranktable": set(),
+    "system": set(),
+    "render": set(),
+    "read": {"ranktable"},
+    "verdict": set(),
+    "specs": {"read", "render"},
+    "plan": {"adapters", "ranktable", "read", "render"},
+    "adapters": {"plan", "ranktable", "read", "render", "verdict"},
+    "muster": {"plan", "system", "verdict"},
+    "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
+    "command": {"adapters", "plan", "ranktable", "read", "supervise", "system", "verdict"},
+    "entrypoints": {"adapters", "command", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict"},
+}  # fmt: skip
+ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
+
+
+def room(name: str) -> str:
+    """Of a module or of what is imported from one, "" for the root's."""
+    words = name.split(".")
+    return words[1] if len(words) > 2 and words[1] in MAY_KNOW else ""
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=place)
+def test_imports_go_one_way(path: Path) -> None:
+    own = room(f"ranklaunch.{place(path).replace('/', '.')}")
+    known = {room(name) for name in imports(ast.parse(path.read_text(encoding="utf-8"))) if name.startswith("ranklaunch.")}
+    assert known <= {"", own, *MAY_KNOW[own], *ONLY.get(place(path), ())}
+
+
 @pytest.mark.parametrize("kind", ["platforms", "launchers"])
 def test_adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(kind: str) -> None:
     other = {"platforms": "launchers", "launchers": "platforms"}[kind]
     folder = helpers.ROOT / "adapters" / kind
-    # torchrun is what megatron and accelerate start
-    shared = {
-        "__init__", "ascend", "base", "deepspeed_remote", "from_node_0", "hostlist", "inherited", "kubernetes", "route", "ssh", "table",
-        "torchrun", "unrecognised", "volcano_roles",
-    }  # fmt: skip
-    for path in folder.glob("*.py"):
+    shared = {"__init__", "shared", "torchrun"}  # torchrun is what megatron and accelerate start
+    for path in folder.rglob("*.py"):
         for name in imports(ast.parse(path.read_text(encoding="utf-8"))):
             assert not name.startswith(f"ranklaunch.adapters.{other}"), path
             if name.startswith(f"ranklaunch.adapters.{kind}.") and path.stem != "__init__":

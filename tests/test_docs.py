@@ -16,7 +16,7 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.command import options
 from ranklaunch.entrypoints.main import COMMANDS
@@ -420,7 +420,10 @@ def has_section(file: str, name: str) -> bool:
 
 
 def test_checklists_name_what_protocols_ask_for() -> None:
-    for title, module in (("Add a launcher", "ranklaunch.adapters.launchers.base"), ("Add a platform", "ranklaunch.adapters.platforms")):
+    for title, module in (
+        ("Add a launcher", "ranklaunch.adapters.launchers.shared.base"),
+        ("Add a platform", "ranklaunch.adapters.platforms"),
+    ):
         protocol = getattr(importlib.import_module(module), "Launcher" if "launcher" in title else "Platform")
         members = {name for name in [*vars(protocol), *protocol.__annotations__] if not name.startswith("_")}
         assert {name for name in members if f"`{name}`" not in checklist(title)} == set()

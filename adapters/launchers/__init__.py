@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.base import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.errors import nearest
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job

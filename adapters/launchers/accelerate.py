@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.adapters.launchers.base import MASTER_PORT, address, attempt_dir, launcher_process, limits, master_waits
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, address, attempt_dir, launcher_process, limits, master_waits
 from ranklaunch.files import join
 from ranklaunch.plan.model import File, Plan
 from ranklaunch.read import parse

@@ -7,9 +7,9 @@ import re
 from collections import Counter
 
 from ranklaunch import redact
-from ranklaunch.adapters.launchers import deepspeed_remote as remote
-from ranklaunch.adapters.launchers import ssh
-from ranklaunch.adapters.launchers.base import (
+from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
+from ranklaunch.adapters.launchers.shared import ssh
+from ranklaunch.adapters.launchers.shared.base import (
     MASTER_PORT,
     attempt_dir,
     launcher_process,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ranklaunch.adapters.launchers import from_node_0, ssh
-from ranklaunch.adapters.launchers.base import attempt_dir, common_env, launcher_process, limits, need_hosts, rank_log, rank_tag
+from ranklaunch.adapters.launchers.shared import from_node_0, ssh
+from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env, launcher_process, limits, need_hosts, rank_log, rank_tag
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import File, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.read import parse

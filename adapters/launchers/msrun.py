@@ -6,9 +6,9 @@ import re
 from typing import NamedTuple
 
 from ranklaunch import ranktable, redact
-from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.base import address, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
-from ranklaunch.adapters.launchers.table import own_entry, own_path
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
+from ranklaunch.adapters.launchers.shared.base import address, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import absolute, folder_of, join
 from ranklaunch.plan.model import File, Plan, RankLog, RankOutputs, Wait
 from ranklaunch.ranktable import RankTable

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.base import attempt_dir, common_env, limits, nothing_to_explain
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env, limits, nothing_to_explain
+from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.files import join
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import Job

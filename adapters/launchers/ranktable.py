@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers import route
-from ranklaunch.adapters.launchers.ascend import PROCESS_LOG_PATH
-from ranklaunch.adapters.launchers.base import attempt_dir, limits, nothing_to_explain, rank_process
-from ranklaunch.adapters.launchers.table import own_entry, own_path
+from ranklaunch.adapters.launchers.shared import route
+from ranklaunch.adapters.launchers.shared.ascend import PROCESS_LOG_PATH
+from ranklaunch.adapters.launchers.shared.base import attempt_dir, limits, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import join
 from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.ranktable import RankTable

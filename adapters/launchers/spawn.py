@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.base import MASTER_PORT, limits, master_waits, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, limits, master_waits, nothing_to_explain, rank_process
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable

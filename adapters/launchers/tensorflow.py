@@ -10,7 +10,15 @@ import itertools
 import json
 
 from ranklaunch import redact
-from ranklaunch.adapters.launchers.base import address, attempt_dir, limits, master_waits, need_hosts, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.shared.base import (
+    address,
+    attempt_dir,
+    limits,
+    master_waits,
+    need_hosts,
+    nothing_to_explain,
+    rank_process,
+)
 from ranklaunch.files import join
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read import parse

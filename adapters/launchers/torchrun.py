@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import signal
 
-from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.base import ROUTE_PLAN, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
+from ranklaunch.adapters.launchers.shared.base import ROUTE_PLAN, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
 from ranklaunch.files import join
 from ranklaunch.plan.model import Plan, RankLog, RankOutputs
 from ranklaunch.read import parse

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, POD_INDEX, RESTARTS
+from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, POD_INDEX, RESTARTS
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import NODES, SLOTS, make_job

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.platforms import base, unrecognised
+from ranklaunch.adapters.platforms.shared import base, unrecognised
 from ranklaunch.read import tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint

@@ -9,7 +9,7 @@ import re
 from typing import TypeVar
 
 from ranklaunch import redact
-from ranklaunch.adapters.platforms.kubernetes import by_user, host_file, suffix
+from ranklaunch.adapters.platforms.shared.kubernetes import by_user, host_file, suffix
 from ranklaunch.read import parse, tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint

@@ -7,7 +7,7 @@ Port Reservation". Names of variables end with the role's name.
 from __future__ import annotations
 
 from ranklaunch import redact
-from ranklaunch.adapters.platforms import base
+from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable

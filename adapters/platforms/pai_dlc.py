@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch.adapters.platforms import base
+from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, devices, make_job, spread

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ranklaunch import redact
-from ranklaunch.adapters.platforms import base
+from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.files import join
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program

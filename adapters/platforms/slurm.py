@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ranklaunch import redact
-from ranklaunch.adapters.platforms import hostlist
+from ranklaunch.adapters.platforms.shared import hostlist
 from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable

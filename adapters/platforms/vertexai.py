@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ranklaunch.adapters.platforms import base
+from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint

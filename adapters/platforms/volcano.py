@@ -8,10 +8,10 @@ from __future__ import annotations
 import itertools
 import re
 
-from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms import volcano_roles as roles
-from ranklaunch.adapters.platforms.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP, RESTARTS
-from ranklaunch.adapters.platforms.volcano_roles import Task
+from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared import volcano_roles as roles
+from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP, RESTARTS
+from ranklaunch.adapters.platforms.shared.volcano_roles import Task
 from ranklaunch.read import parse, tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint

@@ -5,7 +5,7 @@ Source: https://www.volcengine.com/docs/6459/75329 and https://docs.byteplus.com
 
 from __future__ import annotations
 
-from ranklaunch.adapters.platforms import base
+from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable

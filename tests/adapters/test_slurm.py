@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranklaunch.adapters import platforms
-from ranklaunch.adapters.platforms import hostlist, slurm
+from ranklaunch.adapters.platforms import slurm
+from ranklaunch.adapters.platforms.shared import hostlist
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
 

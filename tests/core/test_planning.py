@@ -7,7 +7,7 @@ import time
 import helpers
 import pytest
 
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.planning import Request

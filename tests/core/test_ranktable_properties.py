@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers import route
+from ranklaunch.adapters.launchers.shared import route
 from ranklaunch.errors import ConfigError
 from ranklaunch.ranktable import Container, NotReadyError, RankTable, make
 from ranklaunch.system.disk import DiskFiles

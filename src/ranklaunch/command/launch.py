@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.adapters.launchers.base import attempt_dir
+from ranklaunch.adapters.launchers.shared.base import attempt_dir
 from ranklaunch.command import options
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan import planning

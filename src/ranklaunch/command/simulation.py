@@ -17,8 +17,8 @@ import sys
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers import tensorflow
-from ranklaunch.adapters.launchers.base import MASTER_PORT
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
+from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.command import options
 from ranklaunch.files import absolute
 from ranklaunch.plan.model import File, Limits, Plan, Process

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from ranklaunch import __version__, redact
 from ranklaunch.adapters import launchers, platforms
-from ranklaunch.adapters.launchers import ascend, base
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.shared import ascend, base
+from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
 from ranklaunch.plan.model import Muster, Plan, Process, Wait

@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-from ranklaunch.adapters.launchers.base import attempt_dir, common_env
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env
+from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import WaitError
 from ranklaunch.files import absolute, join, which
 from ranklaunch.plan.model import File, Plan, Process, Wait

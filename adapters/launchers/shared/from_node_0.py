@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.read.reader import Reader
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ranklaunch.adapters.launchers import ascend
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.shared import ascend
+from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.files import absolute, folder_of, join
 from ranklaunch.plan.model import Limits, Plan, Process, Wait
 from ranklaunch.read import parse

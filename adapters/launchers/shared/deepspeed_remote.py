@@ -9,8 +9,8 @@ import re
 import shlex
 
 from ranklaunch import redact
-from ranklaunch.adapters.launchers import from_node_0, ssh
-from ranklaunch.adapters.launchers.base import attempt_dir
+from ranklaunch.adapters.launchers.shared import from_node_0, ssh
+from ranklaunch.adapters.launchers.shared.base import attempt_dir
 from ranklaunch.files import join, which
 from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.read import parse

@@ -6,8 +6,8 @@ import json
 import re
 from typing import NamedTuple
 
-from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms.kubernetes import HOSTNAME
+from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.read import parse, tasks
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, METHOD, NODE_INDEX, by_user

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers.base import attempt_dir
+from ranklaunch.adapters.launchers.shared.base import attempt_dir
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
 from ranklaunch.ranktable import RankTable, Server

@@ -15,7 +15,7 @@ import zlib
 
 import ranklaunch
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers.base import ROUTE_PLAN, attempt_dir, common_env
+from ranklaunch.adapters.launchers.shared.base import ROUTE_PLAN, attempt_dir, common_env
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
 from ranklaunch.plan.model import File, Process, Wait
