@@ -27,8 +27,9 @@ from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.tasks import PS, WORKER
+from ranklaunch.supervise.attempt import Start
 from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.supervisor import Supervisor
+from ranklaunch.supervise.session import Session
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import Value
@@ -61,16 +62,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     plan = make_plan(given)
     record = Record(plan.job.log_dir)
     record.open()
-    supervisor = Supervisor(
-        plan,
-        env=given.request.env,
-        files=DiskFiles(),
-        signals=signals,
-        record=record,
-        guard=guard,
-        told=lambda process: _node_judgement(plan.job, process),
-    )
-    return supervisor.run().exit_code
+    start = Start(plan, record, DiskFiles(), told=lambda process: _node_judgement(plan.job, process))
+    return Session(signals, given.request.env, guard).run(start).exit_code
 
 
 class Cluster(Value):
