@@ -13,11 +13,11 @@ from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
 from ranklaunch.command import options
 from ranklaunch.errors import ConfigError, MissingProgramError, RanklaunchError, WaitError, counted
+from ranklaunch.muster.nodes import secret
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.plan.planning import make_plan
 from ranklaunch.read.job import Program
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.nodes import secret
 from ranklaunch.supervise.ranks import start
 from ranklaunch.values import Value
 

@@ -16,8 +16,8 @@ LINKED = ("adapters", "entrypoints", "templates")
 OTHERS = ("programs",)  # run by other interpreters
 # What touches the disk, the clock, sockets and processes; everything else computes.
 WITH_EFFECTS = (
-    "system", "supervise", "command", "entrypoints", "__main__.py", "muster/hub.py", "muster/door.py", "muster/gathering.py",
-    "muster/member.py",
+    "system", "supervise", "command", "entrypoints", "__main__.py", "muster/door.py", "muster/dialler.py", "muster/driver.py",
+    "muster/nodes.py",
 )  # fmt: skip
 STARTING = ("system", "supervise")  # of these, those that start and end processes
 
@@ -116,7 +116,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
     "command": {"adapters", "plan", "ranktable", "read", "supervise", "system", "verdict"},
-    "entrypoints": {"adapters", "command", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict"},
+    "entrypoints": {"adapters", "command", "muster", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict"},
 }  # fmt: skip
 ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
 
