@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
 
 from ranklaunch.muster.wire import Message
 from ranklaunch.values import NOTHING, Value
@@ -20,7 +20,19 @@ class Now(NamedTuple):
         return self.wall - (self.clock - clock)
 
 
-class Event(Value):
+class Quick(Value):
+    """One that is made thousands of times."""
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, *args: Any, **named: Any) -> None:
+            if len(args) == len(self._fields) and not named:
+                self.__dict__.update(zip(self._fields, args))
+            else:
+                super().__init__(*args, **named)
+
+
+class Event(Quick):
     """What happens. link: the number of a connection; a member has one at a time, which is 0."""
 
 
@@ -168,7 +180,7 @@ class Leave(Event):
     """This node leaves before the others."""
 
 
-class Action(Value):
+class Action(Quick):
     """What is to be done."""
 
 
