@@ -4,15 +4,10 @@ that are in no package."""
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.util
 import io
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from ranklaunch.entrypoints import main as entrypoint
@@ -20,9 +15,11 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Reader
+from testbench.places import ROOT, module
 
-TESTS = Path(__file__).resolve().parent
-ROOT = TESTS.parent
+__all__ = ["ROOT", "module"]
+
+TESTS = ROOT / "tests"
 CWD = "/workspace"  # the folder that tests plan from; it need not exist
 JOB = "ma-job-5d2e7c1a"
 
@@ -78,18 +75,6 @@ def call(*argv: str, env: Mapping[str, str] | None = None) -> Result:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = entrypoint.main(list(argv), env or {})
     return Result(code, written(out), written(err))
-
-
-@functools.cache
-def module(place: str) -> ModuleType:
-    """A Python file of the repository that is in no package."""
-    spec = importlib.util.spec_from_file_location(Path(place).stem, ROOT / place)
-    assert spec
-    assert spec.loader
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = found  # where dataclasses look their module up
-    spec.loader.exec_module(found)
-    return found
 
 
 def console() -> io.TextIOWrapper:

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from supervise_helpers import DEADLINE_S, free_port
-
 from ranklaunch.muster import wire
 from ranklaunch.muster.hub import Hub
 from ranklaunch.muster.wire import Codec
@@ -20,6 +18,7 @@ from ranklaunch.system.loop import Loop
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Suspect
 from ranklaunch.verdict.model import Culprit
+from testbench.waiting import DEADLINE_S, free_port
 
 HUB = "127.0.0.1"
 KEY = wire.job_key(b"a secret", "job")

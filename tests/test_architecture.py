@@ -13,6 +13,7 @@ import pytest
 
 CORE = helpers.ROOT / "src" / "ranklaunch"
 LINKED = ("adapters", "entrypoints", "templates")
+FOR_DEVELOPMENT = ("benchmarks", "testbench")  # linked beside the package; no wheel has them
 OTHERS = ("programs",)  # run by other interpreters
 # What touches the disk, the clock, sockets and processes; everything else computes.
 WITH_EFFECTS = (
@@ -154,8 +155,23 @@ def test_folders_are_linked_into_the_package(name: str) -> None:
     assert (helpers.ROOT / name).is_dir()
 
 
+@pytest.mark.parametrize("name", FOR_DEVELOPMENT)
+def test_what_serves_development_is_importable_beside_the_package(name: str) -> None:
+    assert (CORE.parent / name).is_symlink()
+    assert (CORE.parent / name).resolve() == helpers.ROOT / name
+
+
 def test_nothing_else_is_linked() -> None:
     assert {path.name for path in CORE.rglob("*") if path.is_symlink()} == set(LINKED)
+    assert {path.name for path in CORE.parent.iterdir()} == {"ranklaunch", *FOR_DEVELOPMENT}
+
+
+def test_no_code_of_ours_changes_where_python_looks_for_modules() -> None:
+    """Installed into a folder of its own, the wheel is tried with one (test_wheel.py), and a foreign interpreter's program cleans it."""
+    folders = ("adapters", "entrypoints", "src/ranklaunch", "testbench", "benchmarks", "tests", "tools", "docs", "examples")
+    files = [path for folder in folders for path in (helpers.ROOT / folder).rglob("*.py")]
+    changing = {place(path) for path in files if "sys." + "path" in path.read_text(encoding="utf-8")}
+    assert changing == {"programs/ask_route_plan.py", "tests/test_wheel.py"}
 
 
 IMPORTED = """

@@ -280,7 +280,7 @@ def test_source_distribution_holds_the_tests_and_no_link(sdist: Path, unpacked: 
         members = archive.getmembers()
     assert [member.name for member in members if member.issym() or member.islnk()] == []
     assert len({member.name for member in members}) == len(members)
-    for folder in ("tests", "benchmarks", "templates", "adapters", "entrypoints"):
+    for folder in ("tests", "testbench", "benchmarks", "templates", "adapters", "entrypoints"):
         there = {path.relative_to(unpacked) for path in (unpacked / folder).rglob("*") if path.is_file()}
         here = {path.relative_to(helpers.ROOT) for path in (helpers.ROOT / folder).rglob("*") if path.is_file()}
         assert {path for path in here if "__pycache__" not in path.parts} == there

@@ -9,11 +9,11 @@ from typing import Any
 import helpers
 import pytest
 from chart_refusals import EVERY, REQUIRED, Bad, bad_id
-from chart_tools import CASES, RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
 
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.specs.model import BY_MPI, OF_KUBERNETES
 from ranklaunch.specs.pod import DERIVED
+from testbench.judges.charts import CASES, RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
 
 pytestmark = [
     pytest.mark.skipif("spec" not in COMMANDS, reason="ranklaunch has no command spec"),

@@ -6,9 +6,25 @@ import os
 from pathlib import Path
 
 import pytest
-from chart_schemas import OLDEST, folder, is_core, misfits_of_core, misfits_of_custom, pod_templates
-from chart_tools import CASES, CHARTS, HELMS, RUN, Object, case, case_id, every_case, every_helm, helm, load, of_kind, parse, rendered
 from helpers import ROOT
+
+from testbench.judges.charts import (
+    CASES,
+    CHARTS,
+    HELMS,
+    RUN,
+    Object,
+    case,
+    case_id,
+    every_case,
+    every_helm,
+    helm,
+    load,
+    of_kind,
+    parse,
+    rendered,
+)
+from testbench.judges.schemas import OLDEST, folder, is_core, misfits_of_core, misfits_of_custom, pod_templates
 
 ENGINES = ("volcano", "jobset", "job", "trainjob", "mpijob", "acjob")
 KINDS = {

@@ -14,7 +14,6 @@ from typing import Any
 import conftest
 import pytest
 from muster_helpers import CUT, FACTS, HUB, KEY, Bench, Client, finish, hosts, muster, suspect
-from supervise_helpers import DEADLINE_S
 
 from ranklaunch.muster import door, gathering, gone, wire
 from ranklaunch.muster import hub as hub_module
@@ -26,6 +25,7 @@ from ranklaunch.system import lookup, stream
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import fields
 from ranklaunch.verdict.blame import Judgement
+from testbench.waiting import DEADLINE_S
 
 
 @pytest.fixture(autouse=True)

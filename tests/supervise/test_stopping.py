@@ -10,7 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
-from supervise_helpers import Job, Starter, Stream, check_end, child, children_of, sleep_until, state_of, tagged
+
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import Job, Starter
+from testbench.jobs.processes import children_of, state_of
+from testbench.jobs.streams import Stream, tagged
+from testbench.places import child
+from testbench.waiting import sleep_until
 
 STOPPING = {"SIGTERM": 143, "SIGINT": 130, "SIGHUP": 129, "SIGQUIT": 131}
 
