@@ -170,7 +170,7 @@ def test_a_section_that_is_not_there_is_left_out() -> None:
 def test_a_section_that_breaks_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     broken = ModuleType("broken")
     broken.measure = lambda quick: 1 / 0  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "broken", broken)
+    monkeypatch.setitem(sys.modules, "benchmarks.broken", broken)
     assert bench.section("broken", quick=True).error == "ZeroDivisionError: division by zero"
     assert "Traceback" in capsys.readouterr().err
 
@@ -181,7 +181,7 @@ def test_a_section_without_launchers_is_left_out(monkeypatch: pytest.MonkeyPatch
     alone = ModuleType("alone")
     alone.measure = lambda quick: [Row("case", "way", {}, 0, note)]  # type: ignore[attr-defined]
     alone.targets = lambda rows: []  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "alone", alone)
+    monkeypatch.setitem(sys.modules, "benchmarks.alone", alone)
     found = bench.section("alone", quick=True)
     assert bool(found.left_out) is left_out
     assert found.measured is left_out

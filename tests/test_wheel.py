@@ -299,10 +299,8 @@ def test_wheel_runs_where_nothing_else_of_ours_is(wheel: Path, tmp_path: Path) -
     for package in (jinja2, markupsafe):
         source = Path(str(package.__file__)).parent
         shutil.copytree(source, site / source.name)
-    script = f"import sys; sys.path.insert(0, {str(site)!r}); sys.argv[1:] = ['plan', '--method=spawn', '--slots=2', 'x.py']; "
-    script += "from ranklaunch.entrypoints.main import script; script()"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", script], cwd=tmp_path, env={}, capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [sys.executable, "-S", "-m", "ranklaunch", "plan", "--method=spawn", "--slots=2", "x.py"]
+    env = {"PYTHONPATH": str(site)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "python -u x.py" in done.stdout

@@ -19,9 +19,8 @@ def own_world() -> tuple[object, ...]:
 def world_of(cluster: Hosts) -> set[str]:
     """The namespaces of an instance, and what else of it there is on this machine. The namespaces are held until
     `let_go`: the kernel would give their numbers to others that are made meanwhile."""
-    holders = [
-        pid for pid in (cluster.switch.pid if cluster.switch else 0, *(host.pid for host in cluster)) if os.path.exists(f"/proc/{pid}")
-    ]
+    assert cluster.switch
+    holders = [pid for pid in (cluster.switch.pid, *(host.pid for host in cluster)) if os.path.exists(f"/proc/{pid}")]
     _held.extend(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for pid in holders for name in os.listdir(f"/proc/{pid}/ns"))
     ours = {os.readlink(f"/proc/self/ns/{name}") for name in os.listdir("/proc/self/ns")}
     namespaces = {os.readlink(f"/proc/{pid}/ns/{name}") for pid in holders for name in os.listdir(f"/proc/{pid}/ns")} - ours
