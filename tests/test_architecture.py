@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
+import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,6 +106,7 @@ def test_only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
 
 
 # The rooms, each with those that its modules may import. The root (values, errors, files, what is shown) is everybody's.
+# docs/architecture.md has the same table, for people.
 MAY_KNOW: dict[str, set[str]] = {
     "": set(),
     "catalogue": set(),
@@ -135,6 +139,31 @@ def test_imports_go_one_way(path: Path) -> None:
     assert known <= {"", own, *MAY_KNOW[own], *ONLY.get(place(path), ())}
 
 
+def name_of(path: Path) -> str:
+    """A module's full name."""
+    return f"ranklaunch.{place(path)}".replace("/", ".").removesuffix(".py").removesuffix(".__init__")
+
+
+MODULES = {name_of(path): path for path in EVERYTHING}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Modules of ours that one imports when it runs, also inside functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING":
+            node.body = []
+    named = set(imports(tree))
+    return {name if name in MODULES else name.rpartition(".")[0] for name in named} & MODULES.keys()
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    left = {name: imported_modules(path) for name, path in MODULES.items()}
+    while leaves := {name for name, below in left.items() if not below & left.keys()}:
+        left = {name: below for name, below in left.items() if name not in leaves}
+    assert left == {}
+
+
 @pytest.mark.parametrize("kind", ["platforms", "launchers"])
 def test_adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(kind: str) -> None:
     other = {"platforms": "launchers", "launchers": "platforms"}[kind]
@@ -145,6 +174,42 @@ def test_adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(kind
             assert not name.startswith(f"ranklaunch.adapters.{other}"), path
             if name.startswith(f"ranklaunch.adapters.{kind}.") and path.stem != "__init__":
                 assert name.split(".")[3] in shared, path
+
+
+# What fits in a head.
+
+MOST_MODULES = 12  # of a room
+LISTS = ("adapters/launchers", "adapters/platforms", "catalogue", "entrypoints")  # of things of one kind: they may grow
+MOST_LINES = 400
+
+
+def test_rooms_are_small() -> None:
+    rooms = Counter(str(path.parent) for path in EVERYTHING if path.name != "__init__.py")
+    assert {room: count for room, count in rooms.items() if count > MOST_MODULES and place(Path(room)) not in LISTS} == {}
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=place)
+def test_files_fit_in_a_head(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert lines <= MOST_LINES
+
+
+def functions(path: Path) -> Iterator[tuple[int, str]]:
+    """(lines without the docstring, name) of each."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            said = lines_of(node.body[0]) if ast.get_docstring(node) is not None else 0
+            yield lines_of(node) - said, f"{place(path)}: {node.name}"
+
+
+def lines_of(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_functions_are_short() -> None:
+    found = sorted(each for path in EVERYTHING for each in functions(path))
+    assert statistics.median(lines for lines, _ in found) <= 8
+    assert found[len(found) * 9 // 10][0] <= 30, found[len(found) * 9 // 10 :]
 
 
 @pytest.mark.parametrize("name", LINKED)
@@ -212,6 +277,25 @@ def test_jinja_is_the_only_dependency_and_comes_when_a_template_needs_it(modules
 @pytest.mark.processes
 def test_the_outer_process_of_run_stays_small() -> None:
     assert third_party("ranklaunch.entrypoints.main, ranklaunch.entrypoints.run") == {"ranklaunch"}
+
+
+# Rooms cost a start one module each: their own __init__.py. Without them it imported 51 modules of ranklaunch.
+WITHOUT_ROOMS = 51
+ROOMS_OF_A_START = (
+    "adapters.launchers.shared", "adapters.platforms.shared", "command", "plan", "read", "render", "supervise.output", "supervise.ranks",
+    "system", "verdict",
+)  # fmt: skip
+
+
+@pytest.mark.processes
+def test_a_start_imports_few_modules(tmp_path: Path) -> None:
+    words = ["run", "--method", "spawn", "--slots", "1", "--python", sys.executable, "--log-dir", str(tmp_path), "--", "/bin/true"]
+    command = [sys.executable, "-v", "-m", "ranklaunch", *words]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = sorted(set(re.findall(r"^import '(ranklaunch[\w.]*)'", done.stderr, re.MULTILINE)))
+    assert {f"ranklaunch.{room}" for room in ROOMS_OF_A_START} <= set(found)
+    assert len(found) <= WITHOUT_ROOMS + len(ROOMS_OF_A_START), found
 
 
 @pytest.mark.processes

@@ -70,6 +70,7 @@ WHEEL = {
     "ranklaunch/catalogue/entry.py",
     "ranklaunch/catalogue/families.py",
     "ranklaunch/catalogue/gloo.py",
+    "ranklaunch/catalogue/hccl.py",
     "ranklaunch/catalogue/mindspore.py",
     "ranklaunch/catalogue/mpi.py",
     "ranklaunch/catalogue/nccl.py",
