@@ -1,5 +1,4 @@
-"""What several test files share: calling ranklaunch in process, files that exist only in memory, environments to start from, and modules
-that are in no package."""
+"""What several test files share: calling ranklaunch in process, files that exist only in memory, and environments to start from."""
 
 from __future__ import annotations
 
@@ -15,9 +14,7 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Reader
-from testbench.places import ROOT, module
-
-__all__ = ["ROOT", "module"]
+from testbench.places import ROOT
 
 TESTS = ROOT / "tests"
 CWD = "/workspace"  # the folder that tests plan from; it need not exist

@@ -176,6 +176,39 @@ def test_adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(kind
                 assert name.split(".")[3] in shared, path
 
 
+# docs/architecture.md
+
+PAGE = (helpers.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def rows(heading: str) -> dict[str, str]:
+    """The first and the last cell of each row of the table below a heading."""
+    table = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| `([^`]+)` \|(.*)\|$", table, re.MULTILINE))
+
+
+def test_the_page_has_every_room_and_no_other() -> None:
+    packages = (CORE, helpers.ROOT / "adapters", helpers.ROOT / "entrypoints")
+    files = [path for folder in packages for path in folder.rglob("*.py") if not (CORE in path.parents and within(path, LINKED))]
+    folders = {f"{path.parent.relative_to(helpers.ROOT)}/" for path in files}
+    assert rows("Rooms").keys() == {*folders, "templates/"}
+
+
+def test_the_page_says_who_may_import_whom() -> None:
+    told = {name: set(re.findall(r"`([a-z]+)`", cell)) for name, cell in rows("Who may import whom").items()}
+    assert told == {name: others for name, others in MAY_KNOW.items() if name}
+    besides = dict(re.findall(r"`([a-z_/]+\.py)` also `([a-z]+)`", PAGE))
+    assert {name: {other} for name, other in besides.items()} == ONLY
+
+
+@pytest.mark.parametrize("heading", re.findall(r"^## (From .*)$", PAGE, re.MULTILINE))
+def test_each_step_of_a_walk_names_its_module(heading: str) -> None:
+    """That the names exist, test_docs.py sees to."""
+    steps = re.split(r"^[0-9]+\. ", PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0], flags=re.MULTILINE)[1:]
+    assert len(steps) >= 5
+    assert [step for step in steps if not step.startswith("`ranklaunch.")] == []
+
+
 # What fits in a head.
 
 MOST_MODULES = 12  # of a room

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
+from testbench.judges import linter
 from testbench.judges.charts import (
     CASES,
     CHARTS,
@@ -99,7 +100,6 @@ if folder() or not os.environ.get("CI"):  # they are no part of the repository
 
 @every_case
 def test_nothing_is_wrong_that_only_controllers_see(values: Path) -> None:
-    linter = pytest.importorskip("spec_linter")
     assert linter.lint(parse(rendered("4", values))) == []
 
 
