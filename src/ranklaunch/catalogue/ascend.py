@@ -1,4 +1,4 @@
-"""Ascend NPUs: the runtime (ACL), the driver and torch_npu. HCCL has a module of its own."""
+"""Ascend NPUs: the runtime (ACL), the driver and torch_npu. Codes such as 507018 are those of CANN."""
 
 from __future__ import annotations
 

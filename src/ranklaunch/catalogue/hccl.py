@@ -1,4 +1,4 @@
-"""HCCL, the collective communication of Ascend NPUs. Codes such as EI0006 are those of CANN."""
+"""HCCL, the library by which Ascend NPUs work together. Codes such as EI0006 are those of CANN."""
 
 from __future__ import annotations
 
