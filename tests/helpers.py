@@ -9,11 +9,13 @@ import importlib.util
 import io
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import pytest
 
 from ranklaunch.entrypoints import main as entrypoint
 from ranklaunch.job import Program
@@ -90,6 +92,18 @@ def module(place: str) -> ModuleType:
     sys.modules[spec.name] = found  # where dataclasses look their module up
     spec.loader.exec_module(found)
     return found
+
+
+def check_each(check: Callable[..., object], cases: Mapping[str, tuple[Any, ...]]) -> None:
+    """The check of each case, by its name; fails once, with all that do not hold."""
+    wrong = []
+    for name, case in cases.items():
+        try:
+            check(*case)
+        except (Exception, pytest.fail.Exception) as error:
+            wrong.append(f"{name}: {type(error).__name__}: {error}")
+    if wrong:
+        pytest.fail(f"{len(wrong)} of {len(cases)}:\n" + "\n".join(wrong), pytrace=False)
 
 
 def console() -> io.TextIOWrapper:

@@ -68,12 +68,12 @@ def test_every_option_has_one_meaning_and_a_variable_of_its_name() -> None:
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_launcher_has_a_template_and_golden_plans(name: str) -> None:
     assert (helpers.ROOT / "templates" / name / "command.j2").is_file()
-    assert any((helpers.TESTS / "golden" / name).glob("*/plan.json"))
+    assert any((helpers.TESTS / "golden" / name).glob("*/summary.txt"))
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
 def test_platform_has_golden_plans(name: str) -> None:
-    assert any((helpers.TESTS / "golden" / name).glob("*/plan.json"))
+    assert any((helpers.TESTS / "golden" / name).glob("*/summary.txt"))
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
