@@ -33,6 +33,32 @@ def argv_of(case: Path) -> list[str]:
     return (case / "argv").read_text(encoding="utf-8").split("\n")[:-1]
 
 
+class Recorded(NamedTuple):
+    """What is in a container of a case. name: FOLDER/CASE; files: by their paths there."""
+
+    name: str
+    folder: str
+    env: dict[str, str]
+    files: dict[str, str]
+
+
+def recorded() -> list[Recorded]:
+    """Of all cases, those that are refused too."""
+    found = [Recorded(case_id(case), case.parent.name, env_of(case), files_of(case)) for case in CASES]
+    for file in REFUSALS:
+        for case in refusals(file.read_text(encoding="utf-8")):
+            name = f"{file.parent.name}/{case.asked.partition(':')[0]}"
+            own = {f"/{path}": text for path, text in case.files.items()}
+            found.append(Recorded(name, file.parent.name, case.env, {**files_of(case.like), **own}))
+    return found
+
+
+def files_of(case: Path) -> dict[str, str]:
+    root = case / "root"
+    paths = [path for path in root.rglob("*") if path.is_file()] if root.is_dir() else []
+    return {f"/{path.relative_to(root)}": path.read_text(encoding="utf-8") for path in paths}
+
+
 class Refusal(NamedTuple):
     """A case that differs little from one that is planned. asked: its lines in refused.txt, without what comes out; files: of its root/."""
 
