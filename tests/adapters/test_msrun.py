@@ -115,7 +115,7 @@ def test_options_that_fight_are_named(extra: str, warned: str) -> None:
     assert (found.outputs is None) == ("log" in extra)
 
 
-@pytest.mark.parametrize("value", helpers.HOSTILE.values(), ids=helpers.HOSTILE.keys())
+@helpers.for_each(helpers.HOSTILE)
 def test_arguments_arrive_unharmed(value: str) -> None:
     assert argv(plan(value, "--x", value))[-4:] == ["train.py", value, "--x", value]
 
