@@ -17,7 +17,7 @@ def test_all_cases_that_do_not_hold_are_named() -> None:
 
 def test_a_failure_that_pytest_raises_counts() -> None:
     def check(kind: type[Exception], said: str) -> None:
-        with pytest.raises(kind, match="^a$"):
+        with pytest.raises(kind, match=r"^a$"):
             raise ValueError(said)
 
     with pytest.raises(pytest.fail.Exception, match=r"^1 of 2:\n1, "):
