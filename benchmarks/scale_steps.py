@@ -23,16 +23,16 @@ import processes
 
 from ranklaunch import ranktable
 from ranklaunch.files import NoFiles
-from ranklaunch.job import Program
 from ranklaunch.muster import wire
-from ranklaunch.plan import Muster, Wait
-from ranklaunch.planning import Request, make_plan
+from ranklaunch.muster.hub import Hub
+from ranklaunch.muster.member import Events, Member
+from ranklaunch.plan.model import Muster, Wait
+from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.ranktable import make
-from ranklaunch.supervise import waits
-from ranklaunch.supervise.banners import Banners
-from ranklaunch.supervise.hub import Hub
-from ranklaunch.supervise.loop import Loop
-from ranklaunch.supervise.member import Events, Member
+from ranklaunch.read.job import Program
+from ranklaunch.supervise.waits import waiting
+from ranklaunch.supervise.waits.banners import Banners
+from ranklaunch.system.loop import Loop
 
 DEVICES = 8
 HOST_FILE = "/etc/volcano/worker.host"
@@ -214,9 +214,9 @@ def _answer(query: bytes) -> bytes:
 
 def resolve(count: int) -> Found:
     """The first answer takes what this process needs once, so another one comes before."""
-    _wait("hosts", lambda loop: waits.HostsResolve(["first.job"], loop))
-    one = min(_wait("hosts", lambda loop, n=n: waits.HostsResolve([f"one{n}.job"], loop)) for n in range(5))  # type: ignore[misc]
-    every = _wait("hosts", lambda loop: waits.HostsResolve([f"h{n}.job" for n in range(count)], loop))
+    _wait("hosts", lambda loop: waiting.HostsResolve(["first.job"], loop))
+    one = min(_wait("hosts", lambda loop, n=n: waiting.HostsResolve([f"one{n}.job"], loop)) for n in range(5))  # type: ignore[misc]
+    every = _wait("hosts", lambda loop: waiting.HostsResolve([f"h{n}.job" for n in range(count)], loop))
     return {"s": every, "one answer s": one, "times one answer": every / one, "CPU s": time.process_time()}
 
 
@@ -251,11 +251,11 @@ def banners(count: int, port: int) -> Found:
     return {"s": every, "one answer s": one, "times one answer": every / one, "CPU s": time.process_time()}
 
 
-def _wait(kind: str, condition: Callable[[Loop], waits.Condition]) -> float:
+def _wait(kind: str, condition: Callable[[Loop], waiting.Condition]) -> float:
     """Seconds, from before it is asked."""
     loop = Loop()
     began = time.monotonic()
-    waits.perform(Wait(kind, "the benchmark", TIMEOUT_S), condition(loop), loop, _say, lambda: False)
+    waiting.perform(Wait(kind, "the benchmark", TIMEOUT_S), condition(loop), loop, _say, lambda: False)
     return time.monotonic() - began
 
 

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from ranklaunch.entrypoints.main import script
-from ranklaunch.supervise.output import Output
+from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.record import Record
 
 

@@ -12,14 +12,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ranklaunch import reading
-from ranklaunch.adapters.launchers import LAUNCHERS, ascend
-from ranklaunch.adapters.launchers.inherited import MISLEADING
+from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers.shared import ascend
+from ranklaunch.adapters.launchers.shared.inherited import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
 from ranklaunch.catalogue import FAMILIES
 from ranklaunch.errors import EXIT_CODES
-from ranklaunch.planning import every_variable
-from ranklaunch.settings import Variable
+from ranklaunch.plan.planning import every_variable
+from ranklaunch.read import settings
+from ranklaunch.read.reader import Variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import JobSpec
 
@@ -72,7 +73,7 @@ A malformed value is refused by a message that names its source: with exit code 
 Where a meaning ends with *must agree*, platform variables that contradict each other are refused as well; the option and the
 `RANKLAUNCH_` variables are exempt, because they are meant to override.
 
-A file given with `{reading.ENV_FILE.option}` holds `NAME=VALUE` lines (empty lines and lines that begin with `#` are skipped), pairs
+A file given with `{settings.ENV_FILE.option}` holds `NAME=VALUE` lines (empty lines and lines that begin with `#` are skipped), pairs
 that end with NUL as in /proc/PID/environ, or one JSON object of texts.
 """
 
@@ -93,8 +94,8 @@ def variables_page() -> str:
 
 
 def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
-    yield "Every platform and method", reading.VARIABLES
-    yield "Of the command plan alone", reading.PLAN_VARIABLES
+    yield "Every platform and method", settings.VARIABLES
+    yield "Of the command plan alone", settings.PLAN_VARIABLES
     yield "Ascend NPUs, whatever the method", ascend.VARIABLES
     for kind, adapters in (("Platform", PLATFORMS), ("Method", LAUNCHERS)):
         for name, adapter in adapters.items():

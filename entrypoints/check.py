@@ -8,16 +8,17 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 
-from ranklaunch.adapters.launchers.base import MASTER_PORT, attempt_dir
-from ranklaunch.adapters.launchers.ssh import NAME as SSHD
-from ranklaunch.adapters.launchers.ssh import PORT as SSHD_PORT
-from ranklaunch.entrypoints import options
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
+from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
+from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
+from ranklaunch.command import options
 from ranklaunch.errors import ConfigError, MissingProgramError, RanklaunchError, WaitError, counted
-from ranklaunch.job import Program
-from ranklaunch.plan import Plan, Process
-from ranklaunch.planning import make_plan
-from ranklaunch.supervise import child, judge
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.plan.planning import make_plan
+from ranklaunch.read.job import Program
+from ranklaunch.supervise import judge
 from ranklaunch.supervise.nodes import secret
+from ranklaunch.supervise.ranks import child
 from ranklaunch.values import Value
 
 WITHOUT_PROGRAM = Program("true")  # is everywhere, so what is wrong is the job's or the image's

@@ -26,7 +26,7 @@ def script() -> None:
     _open_standard_descriptors()
     signals = None
     if argv[:1] in (["run"], ["simulate"]):
-        from ranklaunch.supervise.signals import Signals
+        from ranklaunch.system.signals import Signals
 
         signals = Signals()  # before anything else is imported: from here on no stop request is lost
     gc.disable()  # planning makes no cycles, and looking for them costs a third of the time that a large rank table takes

@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
-from ranklaunch import show
-from ranklaunch.entrypoints import options
+from ranklaunch.command import options
 from ranklaunch.errors import UsageError
-from ranklaunch.plan import Plan, as_json
-from ranklaunch.planning import Request, for_node, make_plan
-from ranklaunch.reading import ALL_NODES, FORMAT, NODE_INDEX, PLAN_VARIABLES
+from ranklaunch.plan import show
+from ranklaunch.plan.model import Plan, as_json
+from ranklaunch.plan.planning import Request, for_node, make_plan
+from ranklaunch.read.settings import ALL_NODES, FORMAT, NODE_INDEX, PLAN_VARIABLES
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:

@@ -7,12 +7,13 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
-from ranklaunch import parse, ranktable
-from ranklaunch.entrypoints.disk import DiskFiles
+from ranklaunch import ranktable
 from ranklaunch.errors import ConfigError, UsageError, counted, nearest
 from ranklaunch.ranktable import RankTable, make, show
 from ranklaunch.ranktable.model import VERSIONS
+from ranklaunch.read import parse
 from ranklaunch.supervise.record import write_file
+from ranklaunch.system.disk import DiskFiles
 
 USAGE = "ranklaunch ranktable show|validate|convert|make|diff [OPTIONS] [FILE...]"
 

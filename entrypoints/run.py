@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ranklaunch.supervise import guardian
-from ranklaunch.supervise.signals import Signals
+from ranklaunch.system.signals import Signals
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     assert isinstance(signals, Signals), "run needs the process's signals: start it through script()"
     guard = guardian.divide(signals)
     # Imported behind the division: the outer process, which only waits, stays small.
-    from ranklaunch.entrypoints import launch
+    from ranklaunch.command import launch
 
     return launch.main(argv, env, signals, guard)

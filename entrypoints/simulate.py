@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ranklaunch.supervise import guardian
-from ranklaunch.supervise.signals import Signals
+from ranklaunch.system.signals import Signals
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     assert isinstance(signals, Signals), "simulate needs the process's signals: start it through script()"
     guard = guardian.divide(signals)
-    from ranklaunch.entrypoints import simulation
+    from ranklaunch.command import simulation
 
     return simulation.main(argv, env, signals, guard)

@@ -8,18 +8,19 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ranklaunch.entrypoints import options
-from ranklaunch.entrypoints.disk import DiskFiles
-from ranklaunch.entrypoints.options import Option
+from ranklaunch.command import options
+from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, nearest
-from ranklaunch.reading import TEMPLATES
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, shown
+from ranklaunch.read.reader import Reader
+from ranklaunch.read.settings import TEMPLATES
+from ranklaunch.redact import shown
+from ranklaunch.render.templates import Templates
 from ranklaunch.specs import documents, keys, refuse, rendered
 from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.model import KINDS, JobSpec
 from ranklaunch.specs.values import Problem, Values, parsed
 from ranklaunch.specs.warn import warnings
+from ranklaunch.system.disk import DiskFiles
 
 USAGE = "ranklaunch spec KIND [OPTIONS] [--] [PROGRAM [ARGS...]]"
 MOST_BYTES = 4 * 1024 * 1024
@@ -210,6 +211,6 @@ def _write(text: str) -> None:
 
 
 def _submitted(spec: JobSpec, text: str, env: Mapping[str, str]) -> int:
-    from ranklaunch.supervise import submit
+    from ranklaunch.system import submit
 
     return submit.send(spec.engine, text, env)

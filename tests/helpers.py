@@ -18,10 +18,10 @@ from typing import Any, Union
 import pytest
 
 from ranklaunch.entrypoints import main as entrypoint
-from ranklaunch.job import Program
-from ranklaunch.plan import Plan
-from ranklaunch.planning import Request, make_plan
-from ranklaunch.settings import Reader
+from ranklaunch.plan.model import Plan
+from ranklaunch.plan.planning import Request, make_plan
+from ranklaunch.read.job import Program
+from ranklaunch.read.reader import Reader
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent

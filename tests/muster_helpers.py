@@ -12,14 +12,14 @@ from typing import Any
 
 from supervise_helpers import DEADLINE_S, free_port
 
-from ranklaunch import blame
-from ranklaunch.blame import Finish, Suspect
 from ranklaunch.muster import wire
+from ranklaunch.muster.hub import Hub
 from ranklaunch.muster.wire import Codec
-from ranklaunch.plan import Muster
-from ranklaunch.supervise.hub import Hub
-from ranklaunch.supervise.loop import Loop
-from ranklaunch.verdict import Culprit
+from ranklaunch.plan.model import Muster
+from ranklaunch.system.loop import Loop
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Suspect
+from ranklaunch.verdict.model import Culprit
 
 HUB = "127.0.0.1"
 KEY = wire.job_key(b"a secret", "job")

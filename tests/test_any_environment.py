@@ -9,11 +9,12 @@ import helpers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ranklaunch import planning, ranktable
+from ranklaunch import ranktable
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.entrypoints import options as command_line
+from ranklaunch.command import options as command_line
 from ranklaunch.errors import EXIT_CODES, ConfigError
+from ranklaunch.plan import planning
 
 VARIABLES = planning.every_variable()
 NAMES = sorted({name for variable in VARIABLES for name in variable.names})

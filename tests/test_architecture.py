@@ -13,16 +13,37 @@ import pytest
 
 CORE = helpers.ROOT / "src" / "ranklaunch"
 LINKED = ("adapters", "entrypoints", "templates")
-PURE_FOLDERS = [CORE, *(CORE / name for name in ("ranktable", "muster", "catalogue", "specs"))]
-PURE = sorted([*(path for folder in PURE_FOLDERS for path in folder.glob("*.py")), *(helpers.ROOT / "adapters").rglob("*.py")])
-EVERYTHING = sorted([*PURE, *(CORE / "supervise").glob("*.py"), *(helpers.ROOT / "entrypoints").glob("*.py")])
+OTHERS = ("programs",)  # run by other interpreters
+# What touches the disk, the clock, sockets and processes; everything else computes.
+WITH_EFFECTS = (
+    "system", "supervise", "command", "entrypoints", "__main__.py", "muster/hub.py", "muster/door.py", "muster/gathering.py",
+    "muster/member.py",
+)  # fmt: skip
+STARTING = ("system", "supervise")  # of these, those that start and end processes
+
+
+def place(path: Path) -> str:
+    """A module by its place in the package."""
+    return str(path.relative_to(CORE if CORE in path.parents else helpers.ROOT))
+
+
+def within(path: Path, places: tuple[str, ...]) -> bool:
+    return any(place(path) == each or place(path).startswith(f"{each}/") for each in places)
+
+
+EVERYTHING = sorted(
+    path
+    for path in (*CORE.rglob("*.py"), *(helpers.ROOT / "adapters").rglob("*.py"), *(helpers.ROOT / "entrypoints").rglob("*.py"))
+    if not (CORE in path.parents and within(path, (*LINKED, *OTHERS)))
+)
+PURE = [path for path in EVERYTHING if not within(path, WITH_EFFECTS)]
 
 # Modules that can do nothing but compute. typing_extensions: for type checkers alone. signal: for the numbers of signals. gzip: for
 # decompress; its open is a call of TOUCH.
 MAY_IMPORT = {
-    "__future__", "base64", "binascii", "collections", "dataclasses", "datetime", "difflib", "functools", "gzip", "hashlib", "hmac",
-    "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath", "ranklaunch", "re",
-    "shlex", "signal", "types", "typing", "typing_extensions", "zlib",
+    "__future__", "base64", "binascii", "collections", "dataclasses", "datetime", "difflib", "errno", "functools", "gzip", "hashlib",
+    "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath",
+    "ranklaunch", "re", "shlex", "signal", "types", "typing", "typing_extensions", "zlib",
 }  # fmt: skip
 # Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.
 TOUCH = {
@@ -31,11 +52,7 @@ TOUCH = {
     "fork", "kill", "killpg", "system", "popen", "Popen", "signal", "setitimer", "alarm", "pause", "sigwait", "raise_signal",
 }  # fmt: skip
 # Templates, as Jinja's own loader does for the others.
-READS = {"simple_templates.py": {"open", "isfile"}}
-
-
-def place(path: Path) -> str:
-    return str(path.relative_to(helpers.ROOT))
+READS = {"render/simple.py": {"open", "isfile"}, "simple_templates.py": {"open", "isfile"}}
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -66,7 +83,7 @@ def test_reading_and_planning_touch_nothing(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     foreign = {name for name in imports(tree) if not any(name == each or name.startswith(f"{each}.") for each in MAY_IMPORT)}
     assert foreign == set()
-    assert set(used(tree)) & TOUCH == READS.get(path.name, set())
+    assert set(used(tree)) & TOUCH == READS.get(place(path), set())
 
 
 @pytest.mark.parametrize("path", [path for path in EVERYTHING if place(path) != "entrypoints/main.py"], ids=place)
@@ -76,7 +93,7 @@ def test_only_the_console_script_reads_the_environment(path: Path) -> None:
     assert not {"os.environ", "os.getenv"} & set(imports(tree))
 
 
-@pytest.mark.parametrize("path", [path for path in EVERYTHING if path.parent.name != "supervise"], ids=place)
+@pytest.mark.parametrize("path", [path for path in EVERYTHING if not within(path, STARTING)], ids=place)
 def test_only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     starters = {"fork", "kill", "killpg", "system", "popen", "execv", "execve", "execvp", "spawnv", "posix_spawn", "pidfd_send_signal"}
@@ -84,36 +101,45 @@ def test_only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
     assert not {"subprocess", "multiprocessing"} & {name.partition(".")[0] for name in imports(tree)}
 
 
-MAY_KNOW = {
-    # The core knows nothing of what is built upon it; planning puts the two kinds of adapter together, the console script starts it all.
-    "core": {"ranklaunch.adapters": {"planning.py"}, "ranklaunch.supervise": set(), "ranklaunch.entrypoints": {"__main__.py"}},
-    "adapters": {"ranklaunch.supervise": set(), "ranklaunch.entrypoints": set()},
-    "supervise": {"ranklaunch.adapters": set(), "ranklaunch.entrypoints": set()},
-}
+# The rooms, each with those that its modules may import. The root (values, errors, files, what is shown) is everybody's.
+MAY_KNOW: dict[str, set[str]] = {
+    "": set(),
+    "catalogue": set(),
+    "ranktable": set(),
+    "system": set(),
+    "render": set(),
+    "read": {"ranktable"},
+    "verdict": set(),
+    "specs": {"read", "render"},
+    "plan": {"adapters", "ranktable", "read", "render"},
+    "adapters": {"plan", "ranktable", "read", "render", "verdict"},
+    "muster": {"plan", "system", "verdict"},
+    "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
+    "command": {"adapters", "plan", "ranktable", "read", "supervise", "system", "verdict"},
+    "entrypoints": {"adapters", "command", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict"},
+}  # fmt: skip
+ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
 
 
-def part(path: Path) -> str:
-    return "core" if path.parent in PURE_FOLDERS else path.relative_to(helpers.ROOT).parts[0].replace("src", "supervise")
+def room(name: str) -> str:
+    """Of a module or of what is imported from one, "" for the root's."""
+    words = name.split(".")
+    return words[1] if len(words) > 2 and words[1] in MAY_KNOW else ""
 
 
-@pytest.mark.parametrize("path", [path for path in EVERYTHING if part(path) in MAY_KNOW], ids=place)
+@pytest.mark.parametrize("path", EVERYTHING, ids=place)
 def test_imports_go_one_way(path: Path) -> None:
-    known = set(imports(ast.parse(path.read_text(encoding="utf-8"))))
-    for package, exceptions in MAY_KNOW[part(path)].items():
-        found = {name for name in known if name == package or name.startswith(f"{package}.")}
-        assert not found or path.name in exceptions, found
+    own = room(f"ranklaunch.{place(path).replace('/', '.')}")
+    known = {room(name) for name in imports(ast.parse(path.read_text(encoding="utf-8"))) if name.startswith("ranklaunch.")}
+    assert known <= {"", own, *MAY_KNOW[own], *ONLY.get(place(path), ())}
 
 
 @pytest.mark.parametrize("kind", ["platforms", "launchers"])
 def test_adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(kind: str) -> None:
     other = {"platforms": "launchers", "launchers": "platforms"}[kind]
     folder = helpers.ROOT / "adapters" / kind
-    # torchrun is what megatron and accelerate start
-    shared = {
-        "__init__", "ascend", "base", "deepspeed_remote", "from_node_0", "hostlist", "inherited", "kubernetes", "route", "ssh", "table",
-        "torchrun", "unrecognised", "volcano_roles",
-    }  # fmt: skip
-    for path in folder.glob("*.py"):
+    shared = {"__init__", "shared", "torchrun"}  # torchrun is what megatron and accelerate start
+    for path in folder.rglob("*.py"):
         for name in imports(ast.parse(path.read_text(encoding="utf-8"))):
             assert not name.startswith(f"ranklaunch.adapters.{other}"), path
             if name.startswith(f"ranklaunch.adapters.{kind}.") and path.stem != "__init__":
@@ -156,15 +182,15 @@ def third_party(modules: str) -> set[str]:
 @pytest.mark.parametrize(
     "modules",
     [
-        "ranklaunch.adapters.launchers, ranklaunch.adapters.platforms, ranklaunch.planning",
-        "ranklaunch.entrypoints.launch",
+        "ranklaunch.adapters.launchers, ranklaunch.adapters.platforms, ranklaunch.plan.planning",
+        "ranklaunch.command.launch",
         "ranklaunch.entrypoints.plan",
         "ranklaunch.entrypoints.spec",
     ],
 )
 def test_jinja_is_the_only_dependency_and_comes_when_a_template_needs_it(modules: str) -> None:
     assert third_party(modules) == {"ranklaunch"}
-    assert third_party(f"{modules}, ranklaunch.jinja") == {"ranklaunch", "jinja2", "markupsafe"}
+    assert third_party(f"{modules}, ranklaunch.render.jinja") == {"ranklaunch", "jinja2", "markupsafe"}
 
 
 @pytest.mark.processes

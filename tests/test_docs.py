@@ -15,17 +15,19 @@ from types import ModuleType
 import helpers
 import pytest
 
-from ranklaunch import megatron, plan, verdict
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
-from ranklaunch.entrypoints import options
+from ranklaunch.command import options
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.errors import EXIT_CODES
-from ranklaunch.job import Job
-from ranklaunch.planning import every_variable
-from ranklaunch.reading import PLAN_VARIABLES
+from ranklaunch.plan import megatron
+from ranklaunch.plan import model as plan
+from ranklaunch.plan.planning import every_variable
+from ranklaunch.read.job import Job
+from ranklaunch.read.settings import PLAN_VARIABLES
 from ranklaunch.values import fields
+from ranklaunch.verdict import model as verdict
 
 ROOT = helpers.ROOT
 DOCS = ROOT / "docs"
@@ -181,7 +183,7 @@ def test_every_field_of_a_verdict_is_named() -> None:
 
 def test_every_event_is_named() -> None:
     """The sources say which events there are: each is written with its name as a literal."""
-    sources = [*ROOT.glob("src/ranklaunch/supervise/*.py"), *ROOT.glob("entrypoints/*.py")]
+    sources = [*ROOT.glob("src/ranklaunch/*/**/*.py"), *ROOT.glob("entrypoints/*.py")]
     written = {name for path in sources for name in re.findall(r"\.event\(\s*\"([a-z ]+)\"", path.read_text(encoding="utf-8"))}
     section = TEXTS[DOCS / "supervision.md"].partition("## events.jsonl")[2].partition("\n## ")[0]
     rows = set(re.findall(r"^\| ([a-z ]+) \|", section, re.MULTILINE)) - {"event"}
@@ -418,7 +420,10 @@ def has_section(file: str, name: str) -> bool:
 
 
 def test_checklists_name_what_protocols_ask_for() -> None:
-    for title, module in (("Add a launcher", "ranklaunch.adapters.launchers.base"), ("Add a platform", "ranklaunch.adapters.platforms")):
+    for title, module in (
+        ("Add a launcher", "ranklaunch.adapters.launchers.shared.base"),
+        ("Add a platform", "ranklaunch.adapters.platforms"),
+    ):
         protocol = getattr(importlib.import_module(module), "Launcher" if "launcher" in title else "Platform")
         members = {name for name in [*vars(protocol), *protocol.__annotations__] if not name.startswith("_")}
         assert {name for name in members if f"`{name}`" not in checklist(title)} == set()

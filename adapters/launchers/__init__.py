@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.base import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.errors import nearest
-from ranklaunch.job import Job
 from ranklaunch.modules import Modules
-from ranklaunch.reading import METHOD
-from ranklaunch.settings import Reader
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader
+from ranklaunch.read.settings import METHOD
 
 LAUNCHERS: Modules[Launcher] = Modules(
     __name__,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 
-from ranklaunch import parse
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.adapters.launchers.base import MASTER_PORT, address, attempt_dir, launcher_process, limits, master_waits
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, address, attempt_dir, launcher_process, limits, master_waits
 from ranklaunch.files import join
-from ranklaunch.job import Job
-from ranklaunch.plan import File, Plan
-from ranklaunch.reading import METHOD
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.plan.model import File, Plan
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import METHOD
+from ranklaunch.render.templates import Templates
 
 NAME = "accelerate"
 

@@ -6,10 +6,10 @@ import json
 import re
 from collections import Counter
 
-from ranklaunch import parse, settings
-from ranklaunch.adapters.launchers import deepspeed_remote as remote
-from ranklaunch.adapters.launchers import ssh
-from ranklaunch.adapters.launchers.base import (
+from ranklaunch import redact
+from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
+from ranklaunch.adapters.launchers.shared import ssh
+from ranklaunch.adapters.launchers.shared.base import (
     MASTER_PORT,
     attempt_dir,
     launcher_process,
@@ -21,12 +21,13 @@ from ranklaunch.adapters.launchers.base import (
     with_hosts,
 )
 from ranklaunch.files import absolute, join
-from ranklaunch.job import Job, Node
-from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.plan.model import File, Plan, Process, RankLog, RankOutputs
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Node
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
-from ranklaunch.verdict import Failure
+from ranklaunch.verdict.model import Failure
 
 NAME = "deepspeed"
 
@@ -210,7 +211,7 @@ def _lint_devices(job: Job, reader: Reader, options: set[str]) -> None:
     name = "ASCEND_RT_VISIBLE_DEVICES" if job.accelerator == "npu" else "CUDA_VISIBLE_DEVICES"
     given, own = reader.env.get(name, "").strip(), ",".join(map(str, range(job.node.slots)))
     if given and job.accelerator != "cpu" and given != own and not options.intersection(_DEVICES):
-        reader.warn(f"{name}={settings.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by --include in {EXTRA.names[0]}")
+        reader.warn(f"{name}={redact.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by --include in {EXTRA.names[0]}")
 
 
 def _dashes(job: Job, by: str) -> tuple[str, ...]:

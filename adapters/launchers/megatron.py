@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ranklaunch import parse, settings
+from ranklaunch import redact
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.job import Job
-from ranklaunch.megatron import ORDER, ORDER_DP_LAST, Layout
-from ranklaunch.plan import Plan
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
+from ranklaunch.plan.model import Plan
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 NAME = "megatron"
@@ -88,7 +89,7 @@ def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
     try:
         return parse.positive(texts[-1])
     except ValueError as error:
-        reader.problem(f"the program's own {flag} {settings.clipped(texts[-1])!r}: {error}")
+        reader.problem(f"the program's own {flag} {redact.clipped(texts[-1])!r}: {error}")
         return 1
 
 

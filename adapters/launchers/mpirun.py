@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ranklaunch import parse
-from ranklaunch.adapters.launchers import from_node_0, ssh
-from ranklaunch.adapters.launchers.base import attempt_dir, common_env, launcher_process, limits, need_hosts, rank_log, rank_tag
+from ranklaunch.adapters.launchers.shared import from_node_0, ssh
+from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env, launcher_process, limits, need_hosts, rank_log, rank_tag
 from ranklaunch.files import folder_of, join, which
-from ranklaunch.job import Job, make_nodes
-from ranklaunch.plan import File, Plan, Process, RankLog, RankOutputs, Wait
-from ranklaunch.reading import WAIT_S, spread
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.plan.model import File, Plan, Process, RankLog, RankOutputs, Wait
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, make_nodes
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import WAIT_S, spread
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
-from ranklaunch.verdict import Failure
+from ranklaunch.verdict.model import Failure
 
 NAME = "mpirun"
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ranklaunch import parse, ranktable, settings
-from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.base import address, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
-from ranklaunch.adapters.launchers.table import own_entry, own_path
+from ranklaunch import ranktable, redact
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
+from ranklaunch.adapters.launchers.shared.base import address, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.job import Job
-from ranklaunch.plan import File, Plan, RankLog, RankOutputs, Wait
+from ranklaunch.plan.model import File, Plan, RankLog, RankOutputs, Wait
 from ranklaunch.ranktable import RankTable
-from ranklaunch.reading import HOSTS, MASTER_ADDR, PYTHON, SLOTS, WAIT_S
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, MASTER_ADDR, PYTHON, SLOTS, WAIT_S
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
-from ranklaunch.verdict import Failure
+from ranklaunch.verdict.model import Failure
 
 NAME = "msrun"
 
@@ -246,7 +247,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     program = job.program
     if not program.is_python and program.path not in _INTERPRETERS:
         reader.problem(
-            f"program {settings.clipped(program.path)!r}: msrun starts everything with python: expected a .py file or -m MODULE; "
+            f"program {redact.clipped(program.path)!r}: msrun starts everything with python: expected a .py file or -m MODULE; "
             "--method spawn starts scripts and executables"
         )
     if job.slots_differ:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.base import attempt_dir, common_env, limits, nothing_to_explain
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env, limits, nothing_to_explain
+from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.files import join
-from ranklaunch.job import Job
-from ranklaunch.plan import Plan, Process
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 NAME = "plain"

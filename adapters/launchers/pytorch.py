@@ -5,12 +5,12 @@ As ModelArts starts the boot file of its PyTorch GPU engine: rank and world_size
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.base import address, launcher_process, limits, master_waits, nothing_to_explain
-from ranklaunch.job import Job
-from ranklaunch.plan import Plan
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
+from ranklaunch.adapters.launchers.shared.base import address, launcher_process, limits, master_waits, nothing_to_explain
+from ranklaunch.plan.model import Plan
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 NAME = "pytorch"

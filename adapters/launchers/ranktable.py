@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers import route
-from ranklaunch.adapters.launchers.ascend import PROCESS_LOG_PATH
-from ranklaunch.adapters.launchers.base import attempt_dir, limits, nothing_to_explain, rank_process
-from ranklaunch.adapters.launchers.table import own_entry, own_path
+from ranklaunch.adapters.launchers.shared import route
+from ranklaunch.adapters.launchers.shared.ascend import PROCESS_LOG_PATH
+from ranklaunch.adapters.launchers.shared.base import attempt_dir, limits, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import join
-from ranklaunch.job import Job, Node
-from ranklaunch.plan import File, Plan, Process, Wait
+from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.ranktable import RankTable
-from ranklaunch.reading import WAIT_S
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.read.job import Job, Node
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import WAIT_S
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 NAME = "ranktable"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.base import MASTER_PORT, limits, master_waits, nothing_to_explain, rank_process
-from ranklaunch.job import Job
-from ranklaunch.plan import Plan, Process
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, limits, master_waits, nothing_to_explain, rank_process
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.render.templates import Templates
 
 NAME = "spawn"
 

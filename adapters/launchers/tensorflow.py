@@ -9,14 +9,23 @@ from __future__ import annotations
 import itertools
 import json
 
-from ranklaunch import parse, settings
-from ranklaunch.adapters.launchers.base import address, attempt_dir, limits, master_waits, need_hosts, nothing_to_explain, rank_process
+from ranklaunch import redact
+from ranklaunch.adapters.launchers.shared.base import (
+    address,
+    attempt_dir,
+    limits,
+    master_waits,
+    need_hosts,
+    nothing_to_explain,
+    rank_process,
+)
 from ranklaunch.files import join
-from ranklaunch.job import Job, Node
-from ranklaunch.plan import Plan, Process
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
-from ranklaunch.tasks import CONFIG, PS, WORKER
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Node
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.tasks import CONFIG, PS, WORKER
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
 NAME = "tensorflow"
@@ -87,7 +96,7 @@ def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
     }
     own = {word.partition("=")[0] for word in job.program.args}
     for name in sorted(own & told.keys()):
-        reader.warn(f"the program's own {name} stands; ranklaunch would have given {settings.clipped(told[name])}")
+        reader.warn(f"the program's own {name} stands; ranklaunch would have given {redact.clipped(told[name])}")
     words = tuple(f"{name}={value}" for name, value in told.items() if name not in own)
     for word in words:
         if len(word) > LONGEST:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import signal
 
-from ranklaunch import parse
-from ranklaunch.adapters.launchers.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.base import ROUTE_PLAN, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
+from ranklaunch.adapters.launchers.shared.base import ROUTE_PLAN, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
 from ranklaunch.files import join
-from ranklaunch.job import Job
-from ranklaunch.plan import Plan, RankLog, RankOutputs
-from ranklaunch.reading import MASTER_ADDR
-from ranklaunch.render import Templates
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.plan.model import Plan, RankLog, RankOutputs
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import MASTER_ADDR
+from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
-from ranklaunch.verdict import Failure
+from ranklaunch.verdict.model import Failure
 
 NAME = "torchrun"
 

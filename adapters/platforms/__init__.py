@@ -7,14 +7,14 @@ from typing import Protocol
 
 from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.files import join
-from ranklaunch.job import Job, Program
 from ranklaunch.modules import Modules
-from ranklaunch.reading import PLATFORM, log_dir
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import PLATFORM, log_dir
 
 
 class Platform(Protocol):
-    """What a module in this folder offers. VARIABLES: every variable it reads beyond those of ranklaunch.reading."""
+    """What a module in this folder offers. VARIABLES: every variable it reads beyond those of ranklaunch.read.settings."""
 
     NAME: str
     VARIABLES: tuple[Variable[object], ...]

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ranklaunch import parse
-from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms.kubernetes import HOST_IP, HOSTNAME, RESTARTS
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import HOSTS, by_user, make_job
-from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
-from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.reading import NODES as ANY_NODES
-from ranklaunch.reading import SLOTS as ANY_SLOTS
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, RESTARTS
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, by_user, make_job
+from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
+from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.read.settings import NODES as ANY_NODES
+from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 from ranklaunch.values import replace
 
 NAME = "ascend_operator"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, POD_INDEX, RESTARTS
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import HOSTS, NODES, SLOTS, make_job
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, POD_INDEX, RESTARTS
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, NODES, SLOTS, make_job
 
 NAME = "jobset"
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import parse
-from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
-from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.reading import NODES as ANY_NODES
-from ranklaunch.reading import SLOTS as ANY_SLOTS
-from ranklaunch.reading import devices, make_job
-from ranklaunch.settings import Candidate, Reader, Variable
+from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
+from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.read.settings import NODES as ANY_NODES
+from ranklaunch.read.settings import SLOTS as ANY_SLOTS
+from ranklaunch.read.settings import devices, make_job
 from ranklaunch.values import replace
 
 NAME = "kubeflow_trainer"

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from ranklaunch import tasks
-from ranklaunch.adapters.platforms import base, unrecognised
-from ranklaunch.job import Job, Program
-from ranklaunch.parse import Endpoint
-from ranklaunch.reading import (
-    HOSTS,
-    JOB_NAME,
-    MASTER_ADDR,
-    NODE_INDEX,
-    NODES,
-    SLOTS,
-    devices,
-    make_job,
-    spread,
-)
-from ranklaunch.settings import Reader, Variable
-from ranklaunch.tasks import Tasks
+from ranklaunch.adapters.platforms.shared import base, unrecognised
+from ranklaunch.read import tasks
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.parse import Endpoint
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, devices, make_job, spread
+from ranklaunch.read.tasks import Tasks
 from ranklaunch.values import replace
 
 NAME = "local"

@@ -8,19 +8,20 @@ from __future__ import annotations
 import re
 from typing import TypeVar
 
-from ranklaunch import parse, settings, tasks
-from ranklaunch.adapters.platforms.kubernetes import by_user, host_file, suffix
-from ranklaunch.job import Job, Program
-from ranklaunch.parse import Endpoint
-from ranklaunch.reading import ATTEMPT as ANY_ATTEMPT
-from ranklaunch.reading import HOSTS as ANY_HOSTS
-from ranklaunch.reading import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.reading import NODES as ANY_NODES
-from ranklaunch.reading import SLOTS as ANY_SLOTS
-from ranklaunch.reading import make_job, spread
-from ranklaunch.settings import Candidate, Reader, Variable
-from ranklaunch.tasks import Tasks
+from ranklaunch import redact
+from ranklaunch.adapters.platforms.shared.kubernetes import by_user, host_file, suffix
+from ranklaunch.read import parse, tasks
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.parse import Endpoint
+from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.settings import ATTEMPT as ANY_ATTEMPT
+from ranklaunch.read.settings import HOSTS as ANY_HOSTS
+from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
+from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.read.settings import NODES as ANY_NODES
+from ranklaunch.read.settings import SLOTS as ANY_SLOTS
+from ranklaunch.read.settings import make_job, spread
+from ranklaunch.read.tasks import Tasks
 from ranklaunch.values import replace
 
 NAME = "modelarts"
@@ -216,7 +217,7 @@ def _made_hosts(reader: Reader, task: str, nodes: int, variable: Variable[T]) ->
     try:
         parse.host(hosts[0])
     except ValueError as error:
-        reader.problem(f"MA_VJ_NAME={settings.clipped(job)!r}, MA_TASK_NAME={settings.clipped(task)!r}: {error}")
+        reader.problem(f"MA_VJ_NAME={redact.clipped(job)!r}, MA_TASK_NAME={redact.clipped(task)!r}: {error}")
     reader.note(variable.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")
     return hosts
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import parse, settings
-from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms.kubernetes import HOSTNAME, RESTARTS
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS, make_job, spread
-from ranklaunch.settings import Candidate, Reader, Variable
+from ranklaunch import redact
+from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS, make_job, spread
 from ranklaunch.values import replace
 
 NAME = "mpijob"
@@ -96,7 +97,7 @@ def _has_ranks(reader: Reader, listed: list[tuple[str, int]]) -> bool:
         what = "names" if named else "does not name"
         reader.problem(f"{reader.told(AS_WORKER)}, but {HOST_FILE} {what} the launcher: expected the MPIJob's runLauncherAsWorker")
     if not reader.given(AS_WORKER):
-        reader.note(AS_WORKER.value, settings.show(named), HOST_FILE)
+        reader.note(AS_WORKER.value, redact.show(named), HOST_FILE)
     return named
 
 
@@ -123,7 +124,7 @@ def _hosts(reader: Reader, nodes: int, job: str, listed: list[str]) -> tuple[str
 def _slots(reader: Reader, nodes: int, listed: list[int]) -> tuple[int, ...]:
     if not listed or reader.given(SLOTS):
         return kubernetes.slots(reader, SLOTS, nodes)
-    reader.note(SLOTS.value, settings.show(listed), HOST_FILE)
+    reader.note(SLOTS.value, redact.show(listed), HOST_FILE)
     return spread(reader, SLOTS, tuple(listed), nodes)
 
 

@@ -6,14 +6,15 @@ Port Reservation". Names of variables end with the role's name.
 
 from __future__ import annotations
 
-from ranklaunch import parse, settings
-from ranklaunch.adapters.platforms import base
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import HOSTS, NODES, make_job, spread
-from ranklaunch.reading import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.reading import SLOTS as ANY_SLOTS
-from ranklaunch.settings import Reader, Variable
+from ranklaunch import redact
+from ranklaunch.adapters.platforms.shared import base
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, NODES, make_job, spread
+from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
+from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 
 NAME = "openpai"
 
@@ -76,7 +77,7 @@ def _host(reader: Reader, name: str) -> str:
     try:
         return parse.host(reader.env.get(name, ""))
     except ValueError as error:
-        reader.problem(f"{name}={settings.clipped(reader.env.get(name, ''))!r}: {error}")
+        reader.problem(f"{name}={redact.clipped(reader.env.get(name, ''))!r}: {error}")
         return ""
 
 
@@ -90,7 +91,7 @@ def _slots(reader: Reader, role: str, nodes: int) -> tuple[int, ...]:
     try:
         number = parse.whole(first, 0, parse.MOST_SLOTS)
     except ValueError as error:
-        reader.problem(f"{name}={settings.clipped(text)!r}: {error}, before the first comma: the GPUs of a task")
+        reader.problem(f"{name}={redact.clipped(text)!r}: {error}, before the first comma: the GPUs of a task")
         number = 0
     reader.note(ANY_SLOTS.value, str(number), name)
     return (number,) * nodes

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch.adapters.platforms import base
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import HOSTS, JOB_NAME, devices, make_job, spread
-from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
-from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.reading import NODES as ANY_NODES
-from ranklaunch.reading import SLOTS as ANY_SLOTS
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.adapters.platforms.shared import base
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, JOB_NAME, devices, make_job, spread
+from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
+from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.read.settings import NODES as ANY_NODES
+from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 from ranklaunch.values import replace
 
 NAME = "pai_dlc"

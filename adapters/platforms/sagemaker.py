@@ -13,15 +13,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ranklaunch import parse, settings
-from ranklaunch.adapters.platforms import base
+from ranklaunch import redact
+from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.files import join
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import HOSTS as ANY_HOSTS
-from ranklaunch.reading import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.reading import NODE_INDEX, NODES, by_user, devices, make_job, spread
-from ranklaunch.reading import SLOTS as ANY_SLOTS
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS as ANY_HOSTS
+from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
+from ranklaunch.read.settings import NODE_INDEX, NODES, by_user, devices, make_job, spread
+from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 
 NAME = "sagemaker"
 
@@ -124,7 +125,7 @@ def _listed(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
             raise ValueError
         return tuple(parse.host(host if isinstance(host, str) else "") for host in found)
     except ValueError:
-        shown = settings.clipped(json.dumps(found))
+        shown = redact.clipped(json.dumps(found))
         reader.problem(f"{_config_file(reader, 'resourceconfig')}: hosts is {shown}: expected a list of host names")
         return ()
 
@@ -146,8 +147,8 @@ def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) ->
         reader.note(NODE_INDEX.value, str(hosts.index(name)), source)
         return hosts.index(name)
     if len(hosts) > 1 or name:
-        shown = settings.clipped(",".join(hosts))
-        reader.problem(f"{source} is {settings.clipped(name)!r}: expected one of the hosts {shown}; or set {NODE_INDEX.names[0]}")
+        shown = redact.clipped(",".join(hosts))
+        reader.problem(f"{source} is {redact.clipped(name)!r}: expected one of the hosts {shown}; or set {NODE_INDEX.names[0]}")
     return 0
 
 
@@ -181,11 +182,11 @@ def _refuse_missing_code(reader: Reader, program: Program, code: str) -> None:
     name = _named(reader)
     if name.startswith("-") or ".." in name.split("/"):
         reader.problem(
-            f"sagemaker_program={settings.clipped(name)!r}: expected the path of a file in the folder of the code, such as train.py"
+            f"sagemaker_program={redact.clipped(name)!r}: expected the path of a file in the folder of the code, such as train.py"
         )
     elif told.startswith("s3://") and not reader.files.exists(program.path):
         reader.problem(
-            f"sagemaker_submit_directory={settings.clipped(told)!r}: the code is in S3, and {program.path} is not there: ranklaunch "
+            f"sagemaker_submit_directory={redact.clipped(told)!r}: the code is in S3, and {program.path} is not there: ranklaunch "
             "does not fetch it; put it into the image, or start `ranklaunch run` from a script that SageMaker's training toolkit runs"
         )
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import parse, reading, settings
-from ranklaunch.adapters.platforms import hostlist
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, by_user, make_job, spread
-from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.reading import NODES as ANY_NODES
-from ranklaunch.reading import SLOTS as ANY_SLOTS
-from ranklaunch.settings import Reader, Variable
+from ranklaunch import redact
+from ranklaunch.adapters.platforms.shared import hostlist
+from ranklaunch.read import parse, settings
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, by_user, make_job, spread
+from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.read.settings import NODES as ANY_NODES
+from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 from ranklaunch.values import replace
 
 NAME = "slurm"
@@ -148,7 +149,7 @@ def _say_rest(reader: Reader, hosts: tuple[str, ...]) -> None:
     if not step.source.startswith("SLURM_STEP") or not others:
         return
     job = others[0]
-    told = f"{job.source}={settings.clipped(job.value)}"
+    told = f"{job.source}={redact.clipped(job.value)}"
     try:
         whole = hostlist.hosts(job.value)
     except ValueError as error:
@@ -181,7 +182,7 @@ def _refuse_many_tasks(reader: Reader, nodes: int) -> None:
     each = str(tasks[0]) if len(set(tasks)) == 1 else ",".join(map(str, tasks))
     reader.problem(
         f"{reader.told(TASKS)}: srun starts ranklaunch {max(tasks)} times on a node, and each would start all of the node's ranks; "
-        f"expected one: {ONE_EACH.format(nodes)}, with --slots {settings.clipped(each)} for as many ranks"
+        f"expected one: {ONE_EACH.format(nodes)}, with --slots {redact.clipped(each)} for as many ranks"
     )
 
 
@@ -226,7 +227,7 @@ def _slots(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
             return (number,) * len(hosts)
     tasks = reader.get(TASKS)
     if not reader.given(STEP_ID) and len(tasks) == len(hosts) and reader.given(ASKED_TASKS):
-        reader.note(SLOTS.value, settings.show(tasks), reader.source(TASKS))
+        reader.note(SLOTS.value, redact.show(tasks), reader.source(TASKS))
         return tasks
     if not reader.given(STEP_ID) and max(tasks, default=1) > 1:
         reader.warn(f"{reader.told(TASKS)} counts processors, since nobody asked for tasks: one process; --slots says how many a node has")
@@ -256,4 +257,4 @@ def _id(reader: Reader) -> str:
 def _log_dir(reader: Reader, nodes: int, index: int) -> str:
     """The disk is shared as a rule, by the nodes and by jobs that start in one folder: each has a folder of its own below."""
     own = "" if reader.given(LOG_DIR) else f"job_{re.sub('[^A-Za-z0-9._-]', '_', _id(reader))}"
-    return reading.log_dir(reader, index if nodes > 1 else None, own)
+    return settings.log_dir(reader, index if nodes > 1 else None, own)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ranklaunch import parse
-from ranklaunch.adapters.platforms import base
-from ranklaunch.job import Job, Program
-from ranklaunch.parse import Endpoint
-from ranklaunch.reading import HOSTS, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, by_user, devices, make_job, spread
-from ranklaunch.reading import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.adapters.platforms.shared import base
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.parse import Endpoint
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, by_user, devices, make_job, spread
+from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
 
 NAME = "vertexai"
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 import itertools
 import re
 
-from ranklaunch import parse, tasks
-from ranklaunch.adapters.platforms import kubernetes
-from ranklaunch.adapters.platforms import volcano_roles as roles
-from ranklaunch.adapters.platforms.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP, RESTARTS
-from ranklaunch.adapters.platforms.volcano_roles import Task
-from ranklaunch.job import Job, Program
-from ranklaunch.parse import Endpoint
-from ranklaunch.reading import HOSTS as ANY_HOSTS
-from ranklaunch.reading import MASTER_ADDR as ANY_MASTER_ADDR
-from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.reading import NODES as ANY_NODES
-from ranklaunch.reading import SLOTS, by_user, make_job
-from ranklaunch.settings import Reader, Variable
-from ranklaunch.tasks import PS, WORKER, Tasks
+from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared import volcano_roles as roles
+from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP, RESTARTS
+from ranklaunch.adapters.platforms.shared.volcano_roles import Task
+from ranklaunch.read import parse, tasks
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.parse import Endpoint
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS as ANY_HOSTS
+from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
+from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.read.settings import NODES as ANY_NODES
+from ranklaunch.read.settings import SLOTS, by_user, make_job
+from ranklaunch.read.tasks import PS, WORKER, Tasks
 from ranklaunch.values import replace
 
 NAME = "volcano"

@@ -5,16 +5,16 @@ Source: https://www.volcengine.com/docs/6459/75329 and https://docs.byteplus.com
 
 from __future__ import annotations
 
-from ranklaunch import parse
-from ranklaunch.adapters.platforms import base
-from ranklaunch.job import Job, Program
-from ranklaunch.reading import HOSTS as ANY_HOSTS
-from ranklaunch.reading import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.reading import MASTER_ADDR, by_user, make_job, spread
-from ranklaunch.reading import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.reading import NODES as ANY_NODES
-from ranklaunch.reading import SLOTS as ANY_SLOTS
-from ranklaunch.settings import Reader, Variable
+from ranklaunch.adapters.platforms.shared import base
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS as ANY_HOSTS
+from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
+from ranklaunch.read.settings import MASTER_ADDR, by_user, make_job, spread
+from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
+from ranklaunch.read.settings import NODES as ANY_NODES
+from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 
 NAME = "volcengine"
 

@@ -1,4 +1,4 @@
-"""The read-only view of files through which platforms and launchers are read; the disk behind it is in entrypoints/disk.py."""
+"""The read-only view of files through which platforms and launchers are read; the disk behind it is in ranklaunch.system.disk."""
 
 from __future__ import annotations
 

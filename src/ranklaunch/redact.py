@@ -1,4 +1,4 @@
-"""Which names carry secrets, and how commands and environments are shown without them."""
+"""How values, commands and environments are shown: short, and without the secrets in them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 HIDDEN = "***"
+SHOWN = 120  # characters of a value that an error or a plan's provenance shows
+LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
 
 _SECRET_WORDS = {"secret", "password", "passwd", "passphrase", "pwd", "pass", "cred", "credential", "apikey", "auth", "sshpass"}
 _SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "apikey")
@@ -107,3 +109,23 @@ def _members(found: Any) -> Any:
         texts = all(isinstance(each, str) for each in found)
         return list(argv(found)) if texts else [_members(each) for each in found]
     return url(found) if isinstance(found, str) else found
+
+
+def show(value: object) -> str:
+    if isinstance(value, (tuple, list)):
+        return ",".join(str(item) for item in value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def clipped(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
+
+
+def shown(source: str, value: str) -> str:
+    if is_secret(source):
+        return HIDDEN
+    if len(value) <= LOOKED_AT:
+        return clipped(text(value))
+    return f"{text(value[:LOOKED_AT])[:SHOWN]}... ({len(value)} characters)"

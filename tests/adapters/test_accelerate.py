@@ -9,7 +9,7 @@ import pytest
 
 from ranklaunch.adapters.launchers import accelerate, torchrun
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan, RankLog
+from ranklaunch.plan.model import Plan, RankLog
 
 GPU = {"CUDA_VERSION": "12.6"}
 NPU = {"ASCEND_VISIBLE_DEVICES": "0-7"}

@@ -13,12 +13,13 @@ from typing import Any, cast
 import helpers
 import pytest
 
-from ranklaunch import planning, reading
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan, as_json
-from ranklaunch.settings import Variable
+from ranklaunch.plan import planning
+from ranklaunch.plan.model import Plan, as_json
+from ranklaunch.read import settings
+from ranklaunch.read.reader import Variable
 
 ADAPTERS = {**PLATFORMS, **LAUNCHERS}
 MODULES = {
@@ -238,7 +239,7 @@ def check(value: Any, shape: Any, where: str) -> None:
 
 
 def sources() -> list[ModuleType]:
-    return [module for _, module in MODULES.values()] + [planning, reading]
+    return [module for _, module in MODULES.values()] + [planning, settings]
 
 
 def read_names(module: ModuleType) -> set[str]:

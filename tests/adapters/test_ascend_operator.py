@@ -8,7 +8,7 @@ import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan
+from ranklaunch.plan.model import Plan
 
 PYTORCH = {"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "RANK": "1", "MASTER_ADDR": "10.96.0.7", "MASTER_PORT": "2222"}
 MINDSPORE = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import helpers
 import pytest
 
-from ranklaunch.plan import Plan
+from ranklaunch.plan.model import Plan
 
 JOB = "modelarts-job-5d2e7c1a"
 H0 = "ma-job-5d2e7c1a-worker-0.ma-job-5d2e7c1a"

@@ -9,8 +9,8 @@ import pytest
 
 from ranklaunch.adapters.launchers import deepspeed
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan, RankLog
-from ranklaunch.verdict import Failure
+from ranklaunch.plan.model import Plan, RankLog
+from ranklaunch.verdict.model import Failure
 
 H0 = "ma-job-5d2e7c1a-worker-0.ma-job-5d2e7c1a"
 

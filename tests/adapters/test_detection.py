@@ -8,10 +8,10 @@ from golden_cases import Recorded, recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ranklaunch import planning
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import PLATFORMS, may_be
-from ranklaunch.settings import Reader
+from ranklaunch.plan import planning
+from ranklaunch.read.reader import Reader
 
 # Cases that are about another platform than that of their folder, or about none.
 ELSEWHERE = {"modelarts/unknown-platform", "modelarts/no-program"}

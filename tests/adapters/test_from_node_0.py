@@ -7,7 +7,7 @@ from collections.abc import Callable
 import helpers
 import pytest
 
-from ranklaunch.plan import Plan
+from ranklaunch.plan.model import Plan
 
 Forwarded = Callable[..., set[str]]
 

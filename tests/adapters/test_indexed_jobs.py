@@ -6,7 +6,7 @@ import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan
+from ranklaunch.plan.model import Plan
 
 
 def names(full: str) -> dict[str, str]:

@@ -7,9 +7,9 @@ import json
 import helpers
 import pytest
 
-from ranklaunch import planning
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan
+from ranklaunch.plan import planning
+from ranklaunch.plan.model import Plan
 
 TABLE = "/user/config/jobstart_hccl.json"
 TWO_PODS = helpers.group_table([("j-worker-0", "192.0.2.1", "01"), ("j-worker-1", "192.0.2.2", "01")])

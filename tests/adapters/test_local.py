@@ -6,7 +6,7 @@ import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.job import Job
+from ranklaunch.read.job import Job
 
 
 def job(files: dict[str, str] | None = None, **env: str) -> Job:

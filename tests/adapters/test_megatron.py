@@ -7,12 +7,12 @@ import time
 import helpers
 import pytest
 
-from ranklaunch import planning
 from ranklaunch.adapters.launchers import megatron, torchrun
 from ranklaunch.errors import ConfigError
-from ranklaunch.megatron import ORDER_DP_LAST
-from ranklaunch.plan import Plan, as_json
-from ranklaunch.planning import Request
+from ranklaunch.plan import planning
+from ranklaunch.plan.megatron import ORDER_DP_LAST
+from ranklaunch.plan.model import Plan, as_json
+from ranklaunch.plan.planning import Request
 
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 

@@ -8,7 +8,7 @@ import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan
+from ranklaunch.plan.model import Plan
 
 POD = "MA_CURRENT_INSTANCE_NAME"
 INDEX_VARIABLES = ("MA_TASK_INDEX", "VC_TASK_INDEX", "VK_TASK_INDEX", "DLS_TASK_INDEX")

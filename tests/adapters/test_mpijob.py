@@ -6,7 +6,7 @@ import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan
+from ranklaunch.plan.model import Plan
 
 FILE = "/etc/mpi/hostfile"
 WORKERS = "pi-worker-0.pi.ns.svc slots=2\npi-worker-1.pi.ns.svc slots=2\n"

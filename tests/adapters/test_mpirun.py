@@ -9,11 +9,11 @@ import pytest
 
 from ranklaunch.adapters.launchers import mpirun
 from ranklaunch.errors import ConfigError
-from ranklaunch.job import Program
-from ranklaunch.plan import Plan
-from ranklaunch.planning import Request, make_plan
-from ranklaunch.settings import Account, Known
-from ranklaunch.verdict import Failure
+from ranklaunch.plan.model import Plan
+from ranklaunch.plan.planning import Request, make_plan
+from ranklaunch.read.job import Program
+from ranklaunch.read.reader import Account, Known
+from ranklaunch.verdict.model import Failure
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 made"
 NETWORKS = {"/sys/class/net/lo": "", "/sys/class/net/eth0": "", "/sys/class/net/ib0": ""}

@@ -9,8 +9,8 @@ import pytest
 
 from ranklaunch.adapters.launchers import msrun
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan, RankLog
-from ranklaunch.verdict import Failure
+from ranklaunch.plan.model import Plan, RankLog
+from ranklaunch.verdict.model import Failure
 
 TABLE = "/user/config/jobstart_hccl.json"
 SERVERS = helpers.server_table([("192.0.2.1", [("0", "0"), ("1", "1")]), ("192.0.2.2", [("0", "2"), ("1", "3")])])

@@ -15,7 +15,7 @@ import pytest
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import sagemaker
 from ranklaunch.errors import ConfigError
-from ranklaunch.job import Job, Program
+from ranklaunch.read.job import Job, Program
 from ranklaunch.supervise.record import Record
 
 CONFIG = "/opt/ml/input/config"

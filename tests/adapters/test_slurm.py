@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranklaunch.adapters import platforms
-from ranklaunch.adapters.platforms import hostlist, slurm
+from ranklaunch.adapters.platforms import slurm
+from ranklaunch.adapters.platforms.shared import hostlist
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan
+from ranklaunch.plan.model import Plan
 
 STEP = {
     "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_STEP_NODELIST": "n[1-3]",

@@ -9,12 +9,13 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch import parse, planning
 from ranklaunch.errors import ConfigError
-from ranklaunch.job import Job, Program
-from ranklaunch.parse import Endpoint
-from ranklaunch.plan import Plan
-from ranklaunch.planning import Request
+from ranklaunch.plan import planning
+from ranklaunch.plan.model import Plan
+from ranklaunch.plan.planning import Request
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.parse import Endpoint
 from ranklaunch.values import replace
 
 JOB = helpers.JOB

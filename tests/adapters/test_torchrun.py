@@ -7,8 +7,8 @@ import pytest
 
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import Plan, RankLog, RankOutputs
-from ranklaunch.verdict import Failure
+from ranklaunch.plan.model import Plan, RankLog, RankOutputs
+from ranklaunch.verdict.model import Failure
 
 
 def plan(extra: str = "", nodes: int = 2, node: int = 1, **env: str) -> Plan:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ranklaunch.plan import Plan
+from ranklaunch.plan.model import Plan
 
 
 class Pod(NamedTuple):

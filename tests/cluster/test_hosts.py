@@ -328,7 +328,7 @@ import sys
 data = bytearray(int(sys.argv[1]) << 20)
 print(len(data) >> 20)
 """
-COUNTS = "from ranklaunch.supervise.memory import look; print(look().kills)"
+COUNTS = "from ranklaunch.system.memory import look; print(look().kills)"
 
 
 @pytest.mark.parametrize("as_pid_1", [False, True])

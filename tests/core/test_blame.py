@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ranklaunch import blame
-from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.muster import wire
 from ranklaunch.values import replace
-from ranklaunch.verdict import Culprit, Known
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Culprit, Known
 
 CAUSE = Known("x", "cause", "RuntimeError: boom", "a cause", "mend it", "https://example.org")
 CONSEQUENCE = replace(CAUSE, kind="consequence", line="peer closed")

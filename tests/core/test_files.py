@@ -8,8 +8,8 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.entrypoints.disk import DiskFiles
 from ranklaunch.files import NoFiles, absolute, folder_of, join, which
+from ranklaunch.system.disk import DiskFiles
 
 
 @pytest.mark.parametrize(

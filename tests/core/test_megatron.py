@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch import megatron
-from ranklaunch.megatron import ORDER, ORDER_DP_LAST, Layout
+from ranklaunch.plan import megatron
+from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
 
 EXPERTS = ("ep", "expert_tp", "expert_dp")
 KINDS = ("tp", "pp", "cp", "dp", *EXPERTS)

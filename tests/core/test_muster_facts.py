@@ -11,9 +11,9 @@ from helpers import MemoryFiles
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.entrypoints.disk import DiskFiles
-from ranklaunch.job import Job, Program, make_nodes
-from ranklaunch.muster import facts
+from ranklaunch.plan import facts
+from ranklaunch.read.job import Job, Program, make_nodes
+from ranklaunch.system.disk import DiskFiles
 from ranklaunch.values import replace
 
 CWD = "/workspace"

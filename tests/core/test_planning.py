@@ -7,11 +7,11 @@ import time
 import helpers
 import pytest
 
-from ranklaunch import planning
-from ranklaunch.adapters.launchers.inherited import misleading
+from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
-from ranklaunch.job import Job, Program, make_nodes
-from ranklaunch.planning import Request
+from ranklaunch.plan import planning
+from ranklaunch.plan.planning import Request
+from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.values import replace
 
 NODES = 10_000

@@ -9,9 +9,9 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch import quoting
 from ranklaunch.errors import ConfigError
-from ranklaunch.render import Templates
+from ranklaunch.render import quoting
+from ranklaunch.render.templates import Templates
 
 
 @pytest.mark.parametrize("value", ["h0", "10.0.0.1", "a-b.c_d", "fe80::1%eth0", 8])

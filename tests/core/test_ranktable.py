@@ -11,9 +11,9 @@ import helpers
 import pytest
 
 from ranklaunch import ranktable
-from ranklaunch.entrypoints.disk import DiskFiles
 from ranklaunch.errors import ConfigError
 from ranklaunch.ranktable import NotReadyError, Server
+from ranklaunch.system.disk import DiskFiles
 
 PATH = "/user/config/jobstart_hccl.json"
 SMALL = helpers.group_table([("j-worker-1", "192.0.2.2", "45"), ("j-worker-0", "192.0.2.1", "01")])

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranklaunch import ranktable
-from ranklaunch.adapters.launchers import route
-from ranklaunch.entrypoints.disk import DiskFiles
+from ranklaunch.adapters.launchers.shared import route
 from ranklaunch.errors import ConfigError
 from ranklaunch.ranktable import Container, NotReadyError, RankTable, make
+from ranklaunch.system.disk import DiskFiles
 
 PATH = "/user/config/jobstart_hccl.json"
 

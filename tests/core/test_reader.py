@@ -7,9 +7,9 @@ import time
 import helpers
 import pytest
 
-from ranklaunch import parse
 from ranklaunch.errors import ConfigError, UsageError
-from ranklaunch.settings import Candidate, Reading, Variable
+from ranklaunch.read import parse
+from ranklaunch.read.reader import Candidate, Reading, Variable
 
 NODES = Variable(
     "nodes", ("RANKLAUNCH_NODES", "MA_NUM_HOSTS", "VC_WORKER_NUM"), parse.positive, 1, "number of nodes", "platform", "--nodes"

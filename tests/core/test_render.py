@@ -11,8 +11,8 @@ import pytest
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.errors import ConfigError
-from ranklaunch.job import Job, Program, make_nodes
-from ranklaunch.render import SHIPPED, Templates
+from ranklaunch.read.job import Job, Program, make_nodes
+from ranklaunch.render.templates import SHIPPED, Templates
 
 
 def render(source: str, tmp_path: Path, **values: object) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch import parse, settings
+from ranklaunch import redact
+from ranklaunch.read import parse, reader
 
 
 @pytest.mark.parametrize(
@@ -12,16 +13,16 @@ from ranklaunch import parse, settings
     [((), ""), ((2, 1), "2,1"), (True, "true"), (False, "false"), (600.0, "600"), (2.5, "2.5"), (8, "8"), ("text", "text")],
 )
 def test_values_are_shown_as_they_would_be_written(value: object, expected: str) -> None:
-    assert settings.show(value) == expected
+    assert redact.show(value) == expected
 
 
 def test_long_texts_are_clipped() -> None:
-    assert settings.clipped("x" * 120) == "x" * 120
-    assert settings.clipped("x" * 121) == "x" * 120 + "... (121 characters)"
+    assert redact.clipped("x" * 120) == "x" * 120
+    assert redact.clipped("x" * 121) == "x" * 120 + "... (121 characters)"
 
 
 def test_a_platforms_names_come_after_the_users() -> None:
-    base = settings.Variable("nodes", ("RANKLAUNCH_NODES",), parse.positive, 1, "nodes")
+    base = reader.Variable("nodes", ("RANKLAUNCH_NODES",), parse.positive, 1, "nodes")
     more = base.also("MA_NUM_HOSTS", agree=True)
     assert more.names == ("RANKLAUNCH_NODES", "MA_NUM_HOSTS")
     assert more.agree

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ranklaunch.jinja import Jinja
-from ranklaunch.render import SHIPPED
-from ranklaunch.simple_templates import NotSimple, Simple, parse
+from ranklaunch.render.jinja import Jinja
+from ranklaunch.render.simple import NotSimple, Simple, parse
+from ranklaunch.render.templates import SHIPPED
 
 
 class Thing:

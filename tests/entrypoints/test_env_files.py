@@ -8,7 +8,7 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.entrypoints import options
+from ranklaunch.command import options
 from ranklaunch.errors import ConfigError, UsageError
 
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable
 import helpers
 import pytest
 
-from ranklaunch import __version__, reading
+from ranklaunch import __version__
+from ranklaunch.command import options
 from ranklaunch.entrypoints import main as entrypoint
-from ranklaunch.entrypoints import options
 from ranklaunch.errors import EXIT_CODES
-from ranklaunch.job import Program
-from ranklaunch.settings import Variable
+from ranklaunch.read import settings
+from ranklaunch.read.job import Program
+from ranklaunch.read.reader import Variable
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["-h"], ["help"]])
@@ -97,7 +98,7 @@ def test_an_unknown_name_in_an_option(argv: list[str], words: list[str]) -> None
     ],
 )
 def test_everything_after_the_program_is_the_programs(words: list[str], expected: Program) -> None:
-    values, after = options.JobParser("plan", "", "usage", reading.PLAN_VARIABLES).split(words)
+    values, after = options.JobParser("plan", "", "usage", settings.PLAN_VARIABLES).split(words)
     assert options.program_of(after) == expected
     assert values in ([], [("method", "spawn")], [("all_nodes", "true")])
 
@@ -110,11 +111,11 @@ def shown_in_help(variables: Iterable[Variable[object]]) -> bool:
 
 
 def test_every_option_shows_its_variables_in_the_help() -> None:
-    assert shown_in_help(reading.VARIABLES)
+    assert shown_in_help(settings.VARIABLES)
 
 
 def test_every_option_of_plan_alone_shows_its_variables_in_the_help() -> None:
-    assert shown_in_help(reading.PLAN_VARIABLES)
+    assert shown_in_help(settings.PLAN_VARIABLES)
 
 
 def test_options_come_before_variables() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch import show
-from ranklaunch.plan import as_json
+from ranklaunch.plan import show
+from ranklaunch.plan.model import as_json
 from ranklaunch.values import replace
 
 ENV = helpers.modelarts(3, 2, 1)

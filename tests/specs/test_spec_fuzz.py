@@ -13,7 +13,7 @@ import spec_cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.specs import keys, refuse, rendered
 from ranklaunch.specs.model import KINDS, OF_KUBERNETES, JobSpec
 from ranklaunch.specs.pod import DERIVED

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from supervise_helpers import DEADLINE_S, free_port
 
-from ranklaunch.supervise import banners
-from ranklaunch.supervise.banners import Banners
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.supervise.waits import banners
+from ranklaunch.supervise.waits.banners import Banners
+from ranklaunch.system.loop import Loop
 
 SSH = b"SSH-2.0-OpenSSH_9.2\r\n"
 Serve = Callable[..., str]

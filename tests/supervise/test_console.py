@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from supervise_helpers import Job, Starter, Stream, check_end, child, memory_of, sleep_until, tagged
 
-from ranklaunch.supervise.console import HIGH, LOW, Console
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.supervise.output.console import HIGH, LOW, Console
+from ranklaunch.system.loop import Loop
 
 PRINTS = child("prints.py")
 MOST_KB = 80 * 1024

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ranklaunch.adapters.launchers.mpirun import TAGGED
-from ranklaunch.supervise.demux import OWN_RULE, Demux
-from ranklaunch.supervise.output import Output
+from ranklaunch.supervise.output.demux import OWN_RULE, Demux
+from ranklaunch.supervise.output.pipe import Output
 
 RANKS = 3
 TAG = {"4": b"[1,%d]<std%s>:", "5": b"[1,%d]<std%s>: "}

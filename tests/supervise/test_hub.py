@@ -16,16 +16,16 @@ import pytest
 from muster_helpers import CUT, FACTS, HUB, KEY, Bench, Client, finish, hosts, muster, suspect
 from supervise_helpers import DEADLINE_S
 
-from ranklaunch.blame import Judgement
-from ranklaunch.muster import wire
+from ranklaunch.muster import door, gathering, gone, wire
+from ranklaunch.muster import hub as hub_module
+from ranklaunch.muster import member as member_module
+from ranklaunch.muster.hub import ENDING, GATHERING, OVER, RUNNING, Hub
+from ranklaunch.muster.member import Events, Member
 from ranklaunch.muster.wire import Codec
-from ranklaunch.supervise import door, gathering, gone, lookup, stream
-from ranklaunch.supervise import hub as hub_module
-from ranklaunch.supervise import member as member_module
-from ranklaunch.supervise.hub import ENDING, GATHERING, OVER, RUNNING, Hub
-from ranklaunch.supervise.loop import Loop
-from ranklaunch.supervise.member import Events, Member
+from ranklaunch.system import lookup, stream
+from ranklaunch.system.loop import Loop
 from ranklaunch.values import fields
+from ranklaunch.verdict.blame import Judgement
 
 
 @pytest.fixture(autouse=True)

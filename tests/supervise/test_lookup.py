@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from ranklaunch.supervise import lookup
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.system import lookup
+from ranklaunch.system.loop import Loop
 
 
 def test_more_names_than_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

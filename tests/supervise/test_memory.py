@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ranklaunch.supervise import memory
-from ranklaunch.supervise.memory import GIB, Memory
+from ranklaunch.system import memory
+from ranklaunch.system.memory import GIB, Memory
 
 V1 = "5:devices:/docker/abc\n4:cpu,cpuacct:/docker/abc\n3:memory:/docker/abc\n1:name=systemd:/docker/abc\n"
 V2 = "0::/system.slice/docker-abc.scope\n"

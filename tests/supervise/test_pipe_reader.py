@@ -6,16 +6,16 @@ import os
 
 import pytest
 
-from ranklaunch.supervise import output
-from ranklaunch.supervise.loop import Loop
-from ranklaunch.supervise.output import Output, PipeReader, hold_up
+from ranklaunch.supervise.output import pipe
+from ranklaunch.supervise.output.pipe import Output, PipeReader, hold_up
+from ranklaunch.system.loop import Loop
 
 MOST = 64 * 1024 * 1024
 
 
 @pytest.fixture
 def reader() -> PipeReader:
-    readable, writable = output.make_pipe()
+    readable, writable = pipe.make_pipe()
     os.close(writable)
     loop = Loop()
     return PipeReader(readable, Output((), "", lambda lines: None, loop.clock, lambda text: None), loop)
@@ -31,7 +31,7 @@ def test_draining_ends_however_fast_somebody_writes(reader: PipeReader, monkeypa
         assert taken < MOST, "draining does not end"
         return b"x" * size
 
-    monkeypatch.setattr(output.os, "read", read)
+    monkeypatch.setattr(pipe.os, "read", read)
     reader.drain()
     assert 0 < taken < MOST
 
@@ -46,12 +46,12 @@ def test_each_has_its_turn_when_the_console_is_slow() -> None:
             hold_up(readers, True)
             loop.after(0, lambda: hold_up(readers, False))
 
-    pipes = [output.make_pipe() for _ in range(16)]
+    pipes = [pipe.make_pipe() for _ in range(16)]
     outputs = [Output((), f"{rank:02}", show, loop.clock, lambda text: None) for rank in range(16)]
     readers = [PipeReader(pipe[0], made, loop) for pipe, made in zip(pipes, outputs)]
     for _, writable in pipes:
         os.set_blocking(writable, False)
-        os.write(writable, b"line\n" * (output.PIPE // 5 - 1000))
+        os.write(writable, b"line\n" * (pipe.PIPE // 5 - 1000))
     hold_up(readers, True)
     hold_up(readers, False)
     loop.run_until(lambda: len(shown) >= 8 * room)

@@ -13,9 +13,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from ranklaunch.supervise.launchers import TELL_S, Launchers
-from ranklaunch.supervise.loop import Loop
-from ranklaunch.supervise.ranks import Announced, Watched
+from ranklaunch.supervise.ranks.launchers import TELL_S, Launchers
+from ranklaunch.supervise.ranks.watched import Announced, Watched
+from ranklaunch.system.loop import Loop
 
 PATTERN = r"\bprocess (?P<pid>[0-9]+) spawned"
 NUMBERS = range(4, 7)

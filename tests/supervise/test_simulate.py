@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from supervise_helpers import DEADLINE_S, Job, Starter, checked_verdict, child, children_of, sleep_until
 
-from ranklaunch.entrypoints import options, simulation
-from ranklaunch.planning import every_variable
+from ranklaunch.command import options, simulation
+from ranklaunch.plan.planning import every_variable
 
 
 def simulate(starter: Starter, nodes: int, slots: object, *words: object, method: str = "spawn", **how: Any) -> Job:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch.supervise import stop, tree
-from ranklaunch.supervise.loop import Loop
+from ranklaunch.supervise import stop
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
 
 GRACE_S = 10.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.render import Templates
+from ranklaunch.render.templates import Templates
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.shape import shape
 

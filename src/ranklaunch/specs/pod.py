@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ranklaunch.reading import MUSTER_PORT
+from ranklaunch.read.settings import MUSTER_PORT
 from ranklaunch.specs.model import BY_NAMES, OF_KUBERNETES, JobSpec, Lifecycle
 
 GRACE_LEFT_S = 5  # of a pod's grace period, for ranklaunch itself to end

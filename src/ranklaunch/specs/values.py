@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ranklaunch.errors import nearest
-from ranklaunch.parse import flag
-from ranklaunch.settings import shown
+from ranklaunch.read.parse import flag
+from ranklaunch.redact import shown
 from ranklaunch.specs import documents, keys
 from ranklaunch.specs.keys import Key
 from ranklaunch.specs.model import JobSpec

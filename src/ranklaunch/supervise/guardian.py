@@ -12,8 +12,8 @@ import signal
 import sys
 import time
 
-from ranklaunch.supervise import tree
-from ranklaunch.supervise.signals import Signals, block, name_of, unblock
+from ranklaunch.system import tree
+from ranklaunch.system.signals import Signals, block, name_of, unblock
 
 SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterruptible system call
 

@@ -8,18 +8,18 @@ import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Optional
 
-from ranklaunch import blame
-from ranklaunch.blame import Finish, Judgement, Suspect
-from ranklaunch.plan import Plan, Process
-from ranklaunch.supervise.child import Child
-from ranklaunch.supervise.memory import Memory
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.supervise.record import now
-from ranklaunch.supervise.signals import name_of
+from ranklaunch.system.memory import Memory
+from ranklaunch.system.signals import name_of
 from ranklaunch.values import Value, replace
-from ranklaunch.verdict import Culprit, Failure, Known, Verdict, Victim
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Culprit, Failure, Known, Verdict, Victim
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.ranks import Watched
+    from ranklaunch.supervise.ranks.watched import Watched
 
 Explain = Callable[[Process, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ranklaunch import blame
-from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import ConfigError, WaitError
-from ranklaunch.plan import Muster, Plan
+from ranklaunch.plan.model import Muster, Plan
 from ranklaunch.supervise.judge import Ending, everything
-from ranklaunch.supervise.loop import Loop, Timer
+from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.hub import Hub
-    from ranklaunch.supervise.member import Member
+    from ranklaunch.muster.hub import Hub
+    from ranklaunch.muster.member import Member
 
 MOST_SECRET_BYTES = 4096
 JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tell it
@@ -56,8 +56,8 @@ class Nodes:
         if not muster:
             return
         from ranklaunch.muster import wire  # sockets, which one node does not need
-        from ranklaunch.supervise.hub import Hub
-        from ranklaunch.supervise.member import Events, Member
+        from ranklaunch.muster.hub import Hub
+        from ranklaunch.muster.member import Events, Member
 
         key = wire.job_key(secret(muster, self._env), self._plan.job.name)
         if muster.node == 0:

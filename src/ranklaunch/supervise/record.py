@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.verdict import Verdict, as_json
+from ranklaunch.verdict.model import Verdict, as_json
 
 RESERVED = 128 * 1024  # bytes
 MOST_OFFERED = 4096  # characters

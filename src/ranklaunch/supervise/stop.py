@@ -11,9 +11,9 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 
-from ranklaunch.supervise import tree
-from ranklaunch.supervise.child import Child
-from ranklaunch.supervise.loop import Loop, Timer
+from ranklaunch.supervise.ranks.child import Child
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop, Timer
 
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
 KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more than one round

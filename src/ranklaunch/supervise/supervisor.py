@@ -12,27 +12,28 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ranklaunch import blame
-from ranklaunch.blame import Finish, Judgement, Suspect
 from ranklaunch.errors import DEFECT, ConfigError, RanklaunchError, WaitError
 from ranklaunch.files import Files
-from ranklaunch.plan import File, Plan, Process, Wait, as_json
-from ranklaunch.settings import Known
-from ranklaunch.supervise import judge, memory, tree
-from ranklaunch.supervise.child import Child, Children, lift_limit, require_program
+from ranklaunch.plan.model import File, Plan, Process, Wait, as_json
+from ranklaunch.read.reader import Known
+from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending, Explain, Told
-from ranklaunch.supervise.launchers import Launchers
-from ranklaunch.supervise.logs import Logs
-from ranklaunch.supervise.loop import Loop
 from ranklaunch.supervise.nodes import Nodes
+from ranklaunch.supervise.output.logs import Logs
+from ranklaunch.supervise.ranks.child import Child, Children, lift_limit, require_program
+from ranklaunch.supervise.ranks.launchers import Launchers
 from ranklaunch.supervise.record import Record, copied, made_since, make_private, now, offered, write_file
-from ranklaunch.supervise.signals import PASSED_ON, STOPPING, Signals, name_of
 from ranklaunch.supervise.stop import Stopper
+from ranklaunch.system import memory, tree
+from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import PASSED_ON, STOPPING, Signals, name_of
 from ranklaunch.values import replace
-from ranklaunch.verdict import Failure, Verdict
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Failure, Verdict
 
 if TYPE_CHECKING:
-    from ranklaunch.supervise.waits import Condition
+    from ranklaunch.supervise.waits.waiting import Condition
 
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
@@ -143,7 +144,7 @@ class Supervisor:
         return wait if wait and wait.kind not in ("muster", "port") and not self.ending else None
 
     def _wait_for_hosts(self, wait: Wait) -> None:
-        from ranklaunch.supervise.waits import HostsResolve  # sockets and threads, which most starts do not need
+        from ranklaunch.supervise.waits.waiting import HostsResolve  # sockets and threads, which most starts do not need
 
         names = HostsResolve(wait.what.split(","), self._loop)
         self._wait_for(wait, names)
@@ -154,14 +155,14 @@ class Supervisor:
                 self._write(self.plan.files)
 
     def _wait_for_file(self, wait: Wait) -> None:
-        from ranklaunch.supervise.waits import Planned
+        from ranklaunch.supervise.waits.waiting import Planned
 
         planned = Planned(wait, self._files, self._loop, self._anew)
         self._wait_for(wait, planned)
         self.plan = planned.plan or self.plan
 
     def _wait_for(self, wait: Wait, condition: Condition) -> None:
-        from ranklaunch.supervise.waits import perform
+        from ranklaunch.supervise.waits.waiting import perform
 
         self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
         seconds = perform(wait, condition, self._loop, self._say, lambda: self.ending is not None)
@@ -237,7 +238,7 @@ class Supervisor:
         self._children.start(self.plan.services)
         for wait in self.plan.waits:
             if wait.kind == "port" and not self.ending:
-                from ranklaunch.supervise.banners import Banners
+                from ranklaunch.supervise.waits.banners import Banners
 
                 self._wait_for(wait, Banners(wait.what.split(","), self._loop))
         if not self.ending:

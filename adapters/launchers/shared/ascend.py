@@ -1,0 +1,74 @@
+"""Settings of HCCL, Ascend's communication library, where the user has made none: as ModelArts' own launcher sets them, or better.
+
+Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITELIST_DISABLE, HCCL_SOCKET_IFNAME, HCCL_IF_IP).
+"""
+
+from __future__ import annotations
+
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+
+INTERFACE = Variable(
+    "interface", ("RANKLAUNCH_INTERFACE",), parse.text, "", "network interface of all communication between nodes",
+    option="--interface", default_text="on Ascend, that of the default route where there are several nodes",
+)  # fmt: skip
+CONNECT_TIMEOUT = Variable("hccl_connect_timeout", ("HCCL_CONNECT_TIMEOUT",), parse.count, 1800, "seconds that HCCL waits for its peers")
+WHITELIST_DISABLE = Variable("hccl_whitelist_disable", ("HCCL_WHITELIST_DISABLE",), parse.text, "1", "1: HCCL checks no list of addresses")
+HCCL_INTERFACE = Variable(
+    "hccl_socket_ifname", ("HCCL_IF_IP", "HCCL_SOCKET_IFNAME"), parse.text, "", "address or interface of HCCL's host network"
+)
+GLOO_INTERFACE = Variable("gloo_socket_ifname", ("GLOO_SOCKET_IFNAME",), parse.text, "", "interface of gloo: one exact name")
+TP_INTERFACE = Variable("tp_socket_ifname", ("TP_SOCKET_IFNAME",), parse.text, "", "interface of TensorPipe: one exact name")
+PROCESS_LOG_PATH = Variable(
+    "ascend_process_log_path", ("ASCEND_PROCESS_LOG_PATH",), parse.text, "", "folder of CANN's own logs",
+    default_text="one below the log directory for each rank, with method ranktable",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (
+    INTERFACE, CONNECT_TIMEOUT, WHITELIST_DISABLE, HCCL_INTERFACE, GLOO_INTERFACE, TP_INTERFACE, PROCESS_LOG_PATH,
+)  # fmt: skip
+
+CONNECT_TIMEOUTS = range(120, 7201)
+_ROUTES = "/proc/net/route"
+
+
+def environment(job: Job, reader: Reader) -> dict[str, str]:
+    """Variables to add for processes of an Ascend job; the reason of each is in the plan's values."""
+    if job.accelerator != "npu":
+        return {}
+    env = {}
+    if not reader.given(CONNECT_TIMEOUT):
+        env["HCCL_CONNECT_TIMEOUT"] = str(CONNECT_TIMEOUT.default)
+        reader.note(
+            CONNECT_TIMEOUT.value, env["HCCL_CONNECT_TIMEOUT"], "default on Ascend: HCCL's own 120 s are short when nodes start apart"
+        )
+    elif (seconds := reader.get(CONNECT_TIMEOUT)) not in CONNECT_TIMEOUTS:
+        reader.warn(f"HCCL_CONNECT_TIMEOUT={seconds}: HCCL takes {CONNECT_TIMEOUTS[0]} to {CONNECT_TIMEOUTS[-1]} seconds")
+    if not reader.given(WHITELIST_DISABLE):
+        env["HCCL_WHITELIST_DISABLE"] = WHITELIST_DISABLE.default
+        reader.note(WHITELIST_DISABLE.value, "1", "default on Ascend: there is no list of addresses in a container")
+    return {**env, **_interfaces(job, reader)}
+
+
+def _interfaces(job: Job, reader: Reader) -> dict[str, str]:
+    """The same interface for everything, each in its own syntax: HCCL wants =name for an exact name, gloo and TensorPipe the bare name."""
+    name = reader.get(INTERFACE) or (_default_route(reader) if len(job.nodes) > 1 else "")
+    if not name:
+        return {}
+    wanted = ((HCCL_INTERFACE, f"={name}"), (GLOO_INTERFACE, name), (TP_INTERFACE, name))
+    env = {}
+    for variable, value in wanted:
+        if not reader.given(variable):
+            env[variable.names[-1]] = value
+            reader.note(variable.value, value, INTERFACE.value)
+    return env
+
+
+def _default_route(reader: Reader) -> str:
+    text = reader.files.text(_ROUTES, 1 << 20) or ""
+    rows = [line.split() for line in text.splitlines()[1:]]
+    name = next((row[0] for row in rows if len(row) > 1 and row[1] == "00000000"), "")
+    if name:
+        reader.note(INTERFACE.value, name, "default route")
+    return name

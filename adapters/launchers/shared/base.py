@@ -1,0 +1,169 @@
+"""What every launcher module offers, and the pieces from which their plans are put together."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ranklaunch.adapters.launchers.shared import ascend
+from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.files import absolute, folder_of, join
+from ranklaunch.plan.model import Limits, Plan, Process, Wait
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import GRACE_S, HOSTS, LOG_TAG, WAIT_S
+from ranklaunch.redact import clipped
+from ranklaunch.render.templates import Templates
+from ranklaunch.values import replace
+from ranklaunch.verdict.model import Failure
+
+
+class Launcher(Protocol):
+    """What a module in this folder offers. VARIABLES: every variable it reads beyond those of ranklaunch.read.settings."""
+
+    NAME: str
+    VARIABLES: tuple[Variable[object], ...]
+
+    def plan(self, job: Job, reader: Reader, templates: Templates) -> Plan:
+        """What happens on the job's own node. Problems go to the reader, which raises them all at once afterwards."""
+        ...
+
+    def explain(self, tail: str) -> Failure | None:
+        """Which rank failed first, by the last of what the started process wrote; None where its own exit code says it all."""
+        ...
+
+
+def nothing_to_explain(tail: str) -> Failure | None:
+    """For launchers whose processes are the ranks, or pass the rank's exit code on."""
+    return None
+
+
+MASTER_PORT = Variable(
+    "master_port",
+    ("RANKLAUNCH_MASTER_PORT",),
+    parse.port,
+    29500,
+    "port of the rendezvous on node 0",
+    option="--master-port",
+)
+
+# Of those that can; others say that it has no effect.
+ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks follow the network's topology")
+
+
+def attempt_dir(job: Job) -> str:
+    return join(job.log_dir, f"attempt_{job.attempt}")
+
+
+def limits(reader: Reader) -> Limits:
+    return Limits(wait_s=reader.get(WAIT_S), grace_s=reader.get(GRACE_S))
+
+
+def master_waits(job: Job, reader: Reader, host: str = "") -> tuple[Wait, ...]:
+    """Ranks of several nodes meet at node 0 (or at host), whose name may be published later than this container starts."""
+    return (Wait("hosts", host or job.master, reader.get(WAIT_S)),) if len(job.nodes) > 1 else ()
+
+
+def with_hosts(job: Job) -> Job:
+    """The job with a host for every node, by which a launcher tells them apart. Most platforms name node 0 alone."""
+    if all(node.host for node in job.nodes):
+        return job
+    return replace(job, nodes=tuple(node if node.host else node._replace(host=f"unnamed-{node.index}") for node in job.nodes))
+
+
+def need_hosts(job: Job, reader: Reader, method: str) -> Job:
+    """For a method that reaches every node by its name. The job, so that what else is wrong with it is found too."""
+    unnamed = [node.index for node in job.nodes if not node.host]
+    if unnamed:
+        who = f"node {unnamed[0]} has no name" if len(unnamed) == 1 else f"nodes {_numbers(unnamed)} have no names"
+        remedy = f"set {HOSTS.names[0]}, in node order, or choose another --method"
+        reader.problem(f"{who}, and method {method} needs those of all nodes: {remedy}")
+    return with_hosts(job)
+
+
+def _numbers(sorted_: list[int]) -> str:
+    first, last = sorted_[0], sorted_[-1]
+    return f"{first} to {last}" if last - first + 1 == len(sorted_) else clipped(", ".join(map(str, sorted_)))
+
+
+def launcher_process(
+    job: Job,
+    reader: Reader,
+    name: str,
+    argv: tuple[str, ...],
+    env: dict[str, str] | None = None,
+    *,
+    ranks_below: int = 0,
+    deaf: bool = False,
+    failing: tuple[str, ...] = (),
+    impatient: bool = False,
+    repeats: bool = False,
+    spawned: str = "",
+    alone_s: float = 0.0,
+) -> Process:
+    """One process that starts this node's ranks itself. ranks_below and what follows: as in Process."""
+    return Process(
+        name=name,
+        argv=argv,
+        log=join(attempt_dir(job), f"{name}.log"),
+        env={**common_env(job, reader), **ascend.environment(job, reader), **(env or {})},
+        unset=misleading(reader.env),
+        tag=f"[{name}] ",
+        ranks_below=ranks_below,
+        deaf=deaf,
+        failing=failing,
+        impatient=impatient,
+        repeats=repeats,
+        spawned=spawned,
+        alone_s=alone_s,
+    )
+
+
+def rank_process(
+    job: Job,
+    reader: Reader,
+    templates: Templates,
+    argv: tuple[str, ...],
+    local_rank: int,
+    env: dict[str, str],
+    rank: int | None = None,
+) -> Process:
+    """One rank; the local_rank-th of the node's, unless a rank table says which."""
+    rank = job.node.first_rank + local_rank if rank is None else rank
+    return Process(
+        name=f"rank {rank}",
+        argv=argv,
+        log=rank_log(job, rank),
+        rank=rank,
+        local_rank=local_rank,
+        env={**common_env(job, reader), **ascend.environment(job, reader), **env},
+        unset=misleading(reader.env),
+        tag=rank_tag(job, reader, templates, local_rank, rank),
+    )
+
+
+def rank_log(job: Job, rank: int) -> str:
+    return join(attempt_dir(job), f"rank_{rank}.log")
+
+
+def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, rank: int) -> str:
+    known = {"rank": rank, "local_rank": local_rank, "node": job.node_index, "host": job.node.host}
+    return templates.inline(reader.get(LOG_TAG), LOG_TAG.names[0], **known)
+
+
+def common_env(job: Job, reader: Reader) -> dict[str, str]:
+    """Output at once rather than by the block, the attempt for scripts that resume, and the user's interpreter first on PATH,
+    so that launchers installed beside it (torchrun, msrun) and the `python` that they start are its own."""
+    env = {**dict(job.env), "RANKLAUNCH_ATTEMPT": str(job.attempt)}
+    if not reader.env.get("PYTHONUNBUFFERED"):
+        env["PYTHONUNBUFFERED"] = "1"
+    folder = folder_of(job.python) and absolute(folder_of(job.python), reader.cwd)
+    search = reader.env.get("PATH", "")
+    if folder and search.split(":")[0] != folder:
+        env["PATH"] = f"{folder}:{search}" if search else folder
+    return env
+
+
+def address(host: str) -> str:
+    """A host as it stands in a URL: IPv6 addresses in brackets."""
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,109 @@
+"""DeepSpeed's launcher on node 0 alone, which starts the ranks of all nodes by ssh, MPI or Slurm.
+
+The other nodes have no process of their own beside the job's sshd; they follow node 0 and end as it does.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from ranklaunch import redact
+from ranklaunch.adapters.launchers.shared import from_node_0, ssh
+from ranklaunch.adapters.launchers.shared.base import attempt_dir
+from ranklaunch.files import join, which
+from ranklaunch.plan.model import File, Plan, Process, Wait
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import WAIT_S
+from ranklaunch.render.templates import Templates
+from ranklaunch.values import replace
+
+OWN_NODE = "no_ssh"
+PDSH, SLURM = "pdsh", "slurm"
+BY = Variable(
+    "deepspeed_launcher",
+    ("RANKLAUNCH_DEEPSPEED_LAUNCHER",),
+    parse.one_of(OWN_NODE, PDSH, "openmpi", "mpich", "impi", "mvapich", SLURM),
+    OWN_NODE,
+    "how DeepSpeed starts the ranks of several nodes: its launcher on each node, or one on node 0 that reaches the others so",
+)
+
+# Between the runner and the ranks of node 0, where it starts these itself.
+CARRIERS = ("deepspeed", "pdsh", "ssh", "mpirun", "mpirun.openmpi", "orterun", "prterun", "mpiexec.hydra", "hydra_pmi_proxy", "srun")
+_EVEN = ("mpich", "impi", "mvapich", SLURM)
+_PLAIN = re.compile(r"[\w@%+=:,./-]*")  # what DeepSpeed puts between no quotes
+_TYPED = re.compile(r"[\w@+=:,./ -]+")  # arguments that pdsh and the shells behind it leave as they are
+
+
+def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Process, hostfile: File) -> Plan:
+    """own: without processes. process: the runner, as it is started on node 0."""
+    by = reader.get(BY)
+    _refuse(job, reader, by)
+    server = ssh.server(job, reader, templates) if by != SLURM else None
+    own = replace(own, followers=len(job.nodes) - 1)
+    if server:
+        own = replace(
+            own, files=server.files, prepare=server.prepare, services=(server.service,), offers=server.offers, private=server.private
+        )
+    if job.node_index:
+        return own
+    hosts = Wait("hosts", ",".join(node.host for node in job.nodes), reader.get(WAIT_S))
+    if not server:
+        return replace(own, processes=(process,), files=(hostfile,), waits=(hosts,))
+    forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(reader, by, process))
+    return replace(
+        own,
+        processes=(replace(process, env={**process.env, **_ways(reader, process, server), "DS_ENV_FILE": forwarded.path}),),
+        files=(*own.files, hostfile, forwarded, _ssh_program(reader, server)),
+        waits=(hosts, ssh.answers(job, reader)),
+    )
+
+
+def _refuse(job: Job, reader: Reader, by: str) -> None:
+    told = reader.told(BY)
+    if by in _EVEN and job.slots_differ:
+        reader.problem(f"{told}: DeepSpeed needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn")
+    if by == SLURM and (job.program.module or not job.program.is_python):
+        reader.problem(f"{told}: DeepSpeed starts nothing but Python files by it")
+    words = (job.program.path, *job.program.args, job.folder or reader.cwd)
+    harmed = next((word for word in words if not _TYPED.fullmatch(word)), None)
+    if by == PDSH and harmed is not None:
+        reader.problem(f"{told}: {redact.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
+
+
+def _ssh_program(reader: Reader, server: ssh.Server) -> File:
+    """An ssh that knows the job's own port and key. DeepSpeed, pdsh and every MPI call it by this name."""
+    path = which("ssh", reader.env.get("PATH", ""), reader.files) or "/usr/bin/ssh"
+    return File(join(server.private, "ssh"), f'#!/bin/sh\nexec {shlex.quote(path)} -F {shlex.quote(server.config)} "$@"\n', "0700")
+
+
+def _ways(reader: Reader, process: Process, server: ssh.Server) -> dict[str, str]:
+    path = process.env.get("PATH", reader.env.get("PATH", ""))
+    made = {**from_node_0.OPEN_MPI_AS_ROOT, **from_node_0.open_mpi_by_hostfile(reader)}
+    return {"PATH": f"{server.private}:{path}", **{name: value for name, value in made.items() if name not in reader.env}}
+
+
+def _forwarded(reader: Reader, by: str, process: Process) -> str:
+    """DeepSpeed itself forwards little (PYTHON*, NCCL*, ...), and shows all that it forwards, so secrets are not among it."""
+    values = {**reader.env, **process.env}
+    names = [name for name in from_node_0.forwarded(reader, values) if name != "HOME"]
+    secret = [name for name in names if redact.is_secret(name) or redact.text(values[name]) != values[name]]
+    lost = [name for name in names if name not in secret and not _arrives(values[name], by)]
+    if secret:
+        reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(secret)}: DeepSpeed would show the value on the console")
+    if lost:
+        reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would damage the value on the way")
+    kept = [name for name in names if name not in secret and name not in lost]
+    return "".join(f"{name}={_escaped(values[name]) if by == PDSH else values[name]}\n" for name in kept)
+
+
+def _arrives(value: str, by: str) -> bool:
+    """One line, without space at its ends, which DeepSpeed takes away; by MPI, nothing that it puts between quotes, which stay there."""
+    return not re.search(r"[\r\n]", value) and value == value.strip() and (by == PDSH or bool(_PLAIN.fullmatch(value)))
+
+
+def _escaped(value: str) -> str:
+    """For the double quotes of a shell, and for pdsh, to which %h is a host."""
+    return re.sub(r'(["\\$`])', r"\\\1", value).replace("%", "%%")

@@ -1,0 +1,38 @@
+"""What launchers on node 0 that start the ranks of all nodes have in common: mpirun, and DeepSpeed's but no_ssh."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.read.reader import Reader
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Of a session, a host or a container: what node 0 has is wrong elsewhere. What launchers themselves need, they forward themselves.
+_OF_NODE_0 = re.compile(
+    r"HOSTNAME|HOST|PWD|OLDPWD|SHLVL|_|TERM|USER|LOGNAME|SHELL|MAIL|SSH_.*"
+    r"|(OMPI|PMIX|PRTE|ORTE|OPAL|PDSH|HYDRA)_.*|DS_ENV_FILE|RANKLAUNCH_(SECRET|NODE)"
+    r"|JOB_COMPLETION_INDEX|K_MPI_JOB_ROLE|REPLICA_TYPE|NPU_POD|POD_IP|POD_NAME|NODE_NAME"
+    r"|HCCL_IF_IP|HCCL_LOGIC_SUPERPOD_ID|NVIDIA_VISIBLE_DEVICES|ASCEND_VISIBLE_DEVICES"
+    r"|SLURM_(?!(JOB_ID|JOBID|JOB_NAME|ARRAY_JOB_ID|ARRAY_TASK_ID|RESTART_COUNT|SUBMIT_DIR)\Z).*"
+)
+# Numbers may be meant for every node; these are of one machine's devices.
+_CHOSEN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_UNIQUE = re.compile(r"\b(GPU|MIG)-")
+OPEN_MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def open_mpi_by_hostfile(reader: Reader) -> dict[str, str]:
+    """What Open MPI reads from the environment, so that its hosts and slots are those of the hostfile. Under Slurm it would take srun's
+    tasks for slots, of which each node has one, and start its daemons by another srun, which waits until this one has ended."""
+    in_slurm = any(name.startswith("SLURM_") for name in reader.env)
+    not_slurm = {f"{runtime}_MCA_{framework}": "^slurm" for runtime in ("OMPI", "PRTE") for framework in ("ras", "plm")}
+    return {"OMPI_MCA_orte_keep_fqdn_hostnames": "1", **(not_slurm if in_slurm else {})}
+
+
+def forwarded(reader: Reader, values: Mapping[str, str]) -> list[str]:
+    """Names of what the ranks of all nodes get of these variables, node 0's own."""
+    gone = {*misleading(reader.env), *reader.per_node}
+    names = (name for name in values if name not in gone and _NAME.fullmatch(name) and not _OF_NODE_0.fullmatch(name))
+    return sorted(name for name in names if not (name in _CHOSEN and _UNIQUE.search(values[name])))

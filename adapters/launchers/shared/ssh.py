@@ -1,0 +1,223 @@
+"""An SSH server of the job's own on every node, for launchers that reach the other nodes by ssh: mpirun, and DeepSpeed's pdsh.
+
+Keys: those of the platform or the image where there are any that let one node into another (Volcano's ssh plugin mounts them). Else
+node 0 makes a key for this run; its public half reaches the others when the nodes meet, as the public halves of all nodes' host keys
+reach node 0, so nobody is let in or trusted whom the muster has not let in. Private halves stay where they were made, in a folder that
+is removed at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env
+from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.errors import WaitError
+from ranklaunch.files import absolute, join, which
+from ranklaunch.plan.model import File, Plan, Process, Wait
+from ranklaunch.read import parse
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import WAIT_S
+from ranklaunch.render.templates import Templates
+from ranklaunch.values import Value, replace
+
+PORT = Variable(
+    "sshd_port", ("RANKLAUNCH_SSHD_PORT", "MY_SSHD_PORT"), parse.port, 36666, "port of the job's own sshd on every node",
+    option="--sshd-port",
+)  # fmt: skip
+KEYS = Variable(
+    "ssh_keys", ("RANKLAUNCH_SSH_KEYS",), parse.text, "",
+    "folder with a private key and the authorized_keys that let it in, or new for a key of this run's own",
+    default_text="~/.ssh or /root/.ssh where such keys are, else new",
+)  # fmt: skip
+RUN_DIR = Variable(
+    "run_dir", ("RANKLAUNCH_RUN_DIR",), parse.text, "/tmp", "folder for a private folder with the keys of this run",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR)
+
+NAME = "sshd"
+NEW = "new"
+PRIVATE_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+USER_KEY, HOST_KEY = "ssh user key", "ssh host key"  # as nodes offer them
+# Between sshd and a rank that came through it: sessions, the account's shell, and the daemons of Open MPI 4, Open MPI 5 and MPICH.
+CARRIERS = ("sshd", "sshd-session", "sshd-auth", "sh", "bash", "dash", "orted", "prted", "hydra_pmi_proxy")
+_MOST_KEYS_BYTES = 1024 * 1024
+_SBIN = "/usr/sbin:/usr/local/sbin:/sbin"
+
+
+class Server(Value):
+    """What a plan needs for an sshd on its node. config: of the ssh client, which node 0 has."""
+
+    files: tuple[File, ...]
+    prepare: tuple[Process, ...]
+    service: Process
+    offers: dict[str, str]
+    private: str
+    config: str
+    port: int
+
+
+def server(job: Job, reader: Reader, templates: Templates) -> Server:
+    account = reader.account
+    if not account.name:
+        reader.problem("sshd and ssh need a user name, and this user id has none in /etc/passwd: run the container as a user with a name")
+    port = reader.get(PORT)
+    private = private_folder(job, reader)
+    host_key = join(private, "host_key")
+    authorized = join(private, "authorized_keys")
+    folder, key = _given_keys(reader)
+    own_key = join(private, "key")
+    sshd_config = File(
+        join(private, "sshd_config"),
+        templates.text(
+            "ssh/sshd_config.j2", port=port, host_key=host_key, authorized_keys=authorized, account=account,
+            listen=_listen(job), most_starting=max(200, 2 * len(job.nodes)),
+        ),
+    )  # fmt: skip
+    files = [sshd_config, _authorized(reader, authorized, folder)]
+    steps = [_keygen(job, reader, "host key", host_key)]
+    offers = {HOST_KEY: f"{host_key}.pub"}
+    config = ""
+    if job.node_index == 0:
+        config = join(private, "ssh_config")
+        files += _client(job, reader, templates, config, own_key)
+        if folder:
+            files.append(File(own_key, "", source=join(folder, key)))
+        else:
+            steps.append(_keygen(job, reader, "user key", own_key))
+            offers[USER_KEY] = f"{own_key}.pub"
+    if account.root:  # where sshd confines what speaks before a key was shown; images without a running sshd lack it
+        steps.insert(0, _step(job, reader, "privilege separation", ("install", "-d", "-m", "0755", "/run/sshd")))
+    return Server(tuple(files), tuple(steps), _service(job, reader, templates, sshd_config.path), offers, private, config, port)
+
+
+def served(plan: Plan, server: Server) -> Plan:
+    """The plan with the server."""
+    return replace(
+        plan,
+        files=(*plan.files, *server.files),
+        prepare=(*plan.prepare, *server.prepare),
+        services=(*plan.services, server.service),
+        offers={**plan.offers, **server.offers},
+        private=server.private,
+    )
+
+
+def answers(job: Job, reader: Reader) -> Wait:
+    """Every node's sshd, which starts once the nodes have met."""
+    port = reader.get(PORT)
+    return Wait("port", ",".join(f"{_bracketed(reader.address_of(node.host))}:{port}" for node in job.nodes), reader.get(WAIT_S))
+
+
+def private_folder(job: Job, reader: Reader) -> str:
+    """Not the log directory: platforms copy that to a place where others read it. That tells apart jobs of one name on one machine."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", job.name)[:80]
+    folder = absolute(reader.get(RUN_DIR), reader.cwd)
+    if re.search(r"\s", folder):
+        reader.problem(f"{reader.told(RUN_DIR)}: expected a folder without spaces: launchers take what is behind one for another option")
+    logs = hashlib.sha256(job.log_dir.encode(errors="surrogateescape")).hexdigest()[:8]
+    return join(folder, f"ranklaunch-{name}-{job.attempt}-{job.node_index}-{logs}")
+
+
+def _given_keys(reader: Reader) -> tuple[str, str]:
+    """(folder, name of the private key) of the platform's or the image's keys; two empty texts where there are none."""
+    given = reader.get(KEYS)
+    if given == NEW:
+        return "", ""
+    for folder in [given] if given else dict.fromkeys((join(reader.account.home, ".ssh"), "/root/.ssh")):
+        key = _letting_in(reader, folder)
+        if key:
+            digest = hashlib.sha256((_text(reader, join(folder, "authorized_keys"))).encode()).hexdigest()[:12]
+            reader.note(KEYS.value, f"{folder} ({digest})", KEYS.names[0] if given else "files")  # the same on every node
+            return folder, key
+    if given:
+        reader.problem(
+            f"{reader.source(KEYS)}={given}: expected authorized_keys there and one of {', '.join(PRIVATE_KEYS)} that it lets in, "
+            "which this user can read"
+        )
+    else:
+        reader.note(KEYS.value, NEW, "default")
+    return "", ""
+
+
+def _letting_in(reader: Reader, folder: str) -> str:
+    """A private key whose public half, where it is there too, is among those that are let in."""
+    allowed = _text(reader, join(folder, "authorized_keys"))
+    for name in PRIVATE_KEYS if allowed.strip() else ():
+        public = _text(reader, join(folder, f"{name}.pub")).split()
+        if reader.files.exists(join(folder, name)) and (len(public) < 2 or public[1] in allowed) and not _withheld(reader, folder, name):
+            return name
+    if not allowed:
+        _withheld(reader, folder, "authorized_keys")
+    return ""
+
+
+def _withheld(reader: Reader, folder: str, name: str) -> bool:
+    """Whether it is there but not for this user: engines mount keys for root alone, or with an owner that is not the container's."""
+    path = join(folder, name)
+    try:
+        withheld = reader.files.exists(path) and reader.files.text(path, _MOST_KEYS_BYTES) is None
+    except ValueError:  # it could be read, and is of a strange form
+        return False
+    if withheld:
+        reader.warn(f"{path} is there, but this user cannot read it: the keys of that folder are not used")
+    return withheld
+
+
+def _text(reader: Reader, path: str) -> str:
+    try:
+        return reader.files.text(path, _MOST_KEYS_BYTES) or ""
+    except ValueError:
+        return ""
+
+
+def _authorized(reader: Reader, path: str, folder: str) -> File:
+    if folder:
+        return File(path, "", source=join(folder, "authorized_keys"))
+    key = reader.shared(0, USER_KEY)
+    return File(path, f"{key}\n" if key else "# node 0's key, which it makes for this run\n")
+
+
+def _client(job: Job, reader: Reader, templates: Templates, config: str, key: str) -> list[File]:
+    known_hosts = join(folder_of_key(key), "known_hosts")
+    port = reader.get(PORT)
+    named = [(name, reader.shared(n.index, HOST_KEY)) for n in job.nodes for name in dict.fromkeys((n.host, reader.address_of(n.host)))]
+    return [
+        File(config, templates.text("ssh/ssh_config.j2", port=port, account=reader.account, key=key, known_hosts=known_hosts)),
+        File(known_hosts, templates.text("ssh/known_hosts.j2", port=port, keys=[(name, text) for name, text in named if text])),
+    ]
+
+
+def folder_of_key(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
+def _listen(job: Job) -> tuple[str, ...]:
+    """At all addresses; at its own loopback address where the nodes are played by one machine."""
+    host = job.node.host
+    return (host,) if host.startswith("127.") else ()
+
+
+def _service(job: Job, reader: Reader, templates: Templates, config: str) -> Process:
+    # sshd starts itself anew for each connection, so it wants to know its own full path.
+    path = which("sshd", f"{reader.env.get('PATH', '')}:{_SBIN}", reader.files) or "/usr/sbin/sshd"
+    argv = templates.command("ssh/sshd.j2", sshd=path, config=config)
+    log = join(attempt_dir(job), "sshd.log")
+    own = Process(name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", quiet=True, carriers=CARRIERS)
+    return replace(own, fails_as=WaitError.exit_code)  # its own 255 is said of everything, mostly of a port that is taken
+
+
+def _keygen(job: Job, reader: Reader, what: str, path: str) -> Process:
+    return _step(job, reader, what, ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ranklaunch", "-f", path))
+
+
+def _step(job: Job, reader: Reader, what: str, argv: tuple[str, ...]) -> Process:
+    log = join(attempt_dir(job), "ssh.log")
+    return Process(name=what, argv=argv, log=log, env=common_env(job, reader), unset=misleading(reader.env), tag=f"[{what}] ")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

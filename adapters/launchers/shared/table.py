@@ -1,0 +1,52 @@
+"""The job's rank table, and this container's place in it, for the launchers that give it to their ranks."""
+
+from __future__ import annotations
+
+from ranklaunch import ranktable
+from ranklaunch.adapters.launchers.shared.base import attempt_dir
+from ranklaunch.errors import ConfigError
+from ranklaunch.files import join
+from ranklaunch.ranktable import RankTable, Server
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader
+
+
+def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
+    """The table, and which of its entries this container is."""
+    table = ranktable.load(job.rank_table, reader.files)
+    me = ranktable.Container(job.instance_name, job.host_ips, job.node_index, job.node.slots, job.table_in_order)
+    try:
+        index = ranktable.find(table, me)
+        _refuse_fewer(job, table)
+        _refuse_other_host(job, table.servers[index])
+    except ConfigError as error:
+        # The platform makes the table anew when it has replaced a node; until then the old one is there.
+        if job.attempt > 1:
+            msg = f"{error} (a table of an earlier attempt; this is attempt {job.attempt})"
+            raise ranktable.NotReadyError(msg) from None
+        msg = f"rank table {job.rank_table}: {error}"
+        raise ConfigError(msg) from None
+    return table, index
+
+
+def _refuse_fewer(job: Job, table: RankTable) -> None:
+    """Tables but ModelArts' know no pods: several on one host may be one entry there, which says nothing of whose devices are whose."""
+    entries, nodes = len(table.servers), len(job.nodes)
+    if entries < nodes:
+        msg = (
+            f"it has {entries} {'entry' if entries == 1 else 'entries'} for {nodes} nodes, expected one for each; where several of the "
+            "job's containers share a host, only a table that names pods (group_list) can tell their devices apart"
+        )
+        raise ConfigError(msg)
+
+
+def _refuse_other_host(job: Job, server: Server) -> None:
+    """A replaced node keeps its pod's name and index: only the host tells that the table is still that of the attempt before."""
+    if job.attempt > 1 and job.host_ip and server.server_id and job.host_ip not in (server.server_id, server.host_ip):
+        msg = f"it has this container on host {server.server_id}, but the host is {job.host_ip}"
+        raise ConfigError(msg)
+
+
+def own_path(job: Job) -> str:
+    """Where a table is written that HCCL reads."""
+    return join(attempt_dir(job), "ranktable.json")

@@ -1,0 +1,34 @@
+"""What platforms share that tell a node no more than its index, and nothing of its starts."""
+
+from __future__ import annotations
+
+import re
+
+from ranklaunch.files import join
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import ATTEMPT, LOG_DIR, by_user
+
+
+def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:
+    """The index of this node, as an option or a variable says it."""
+    if nodes == 1 and reader.given(variable) and not by_user(reader, variable):  # whatever the platform's variables say then
+        reader.note(variable.value, "0", "one node")
+        return 0
+    own = reader.get(variable)
+    if nodes > 1 and not reader.given(variable):
+        which = variable.names[0] + " does not say" if len(variable.names) == 1 else f"none of {', '.join(variable.names)} says"
+        reader.problem(f"{nodes} {what}, but {which} which one this is (0 to {nodes - 1})")
+    elif own >= nodes:
+        reader.problem(f"{reader.told(variable)}: expected 0 to {nodes - 1}, for {nodes} {what}")
+    return min(own, nodes - 1)
+
+
+def attempt(reader: Reader) -> int:
+    """One after the attempts whose folders are there, so that no earlier log is lost."""
+    if reader.given(ATTEMPT):
+        return reader.get(ATTEMPT)
+    names = reader.files.names(reader.get(LOG_DIR))
+    done = [int(match[1]) for match in (re.fullmatch("attempt_([0-9]{1,6})", name) for name in names) if match]
+    number = max(done, default=0) + 1
+    reader.note(ATTEMPT.value, str(number), join(reader.get(LOG_DIR), "attempt_*") if done else "default")
+    return number

@@ -1,0 +1,335 @@
+"""What the engines of Kubernetes have in common: pods with a number at the end of their names, a Service that makes these names known,
+files with hosts, and counts that some of them do not tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+from ranklaunch import redact
+from ranklaunch.read import parse
+from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.settings import ATTEMPT, HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, devices, spread
+from ranklaunch.values import replace
+
+T = TypeVar("T")
+
+HOSTNAME = Variable(
+    "hostname", ("HOSTNAME",), parse.text, "", "name of this pod, as the engine numbers it", "platform", per_node=True,
+    ends_with_index=True,
+)  # fmt: skip
+RESTARTS = Variable(
+    "restarts", ("RANKLAUNCH_RESTARTS",), parse.count, 0,
+    "how often the job was restarted, from 0, as labels and annotations count it; the attempt is one more",
+)  # fmt: skip
+LAUNCHER_AS_WORKER = Variable(
+    "launcher_as_worker", ("RANKLAUNCH_LAUNCHER_AS_WORKER",), parse.flag, True,
+    "whether node 0, where mpirun starts the ranks of all, has ranks of its own; the same on every node",
+)  # fmt: skip
+HOST_IP = Variable(
+    "host_ip", ("XDL_IP",), parse.text, "", "address of the physical host: a rank table's server_id", "platform", per_node=True,
+)  # fmt: skip
+POD_IP = Variable(
+    "pod_ip", ("POD_IP",), parse.text, "", "address of this pod, by which its place in a rank table is found", "platform",
+    per_node=True, default_text="that of its name in /etc/hosts",
+)  # fmt: skip
+# It says what platform this is, too, so it stays where a plan is made for another node, whose index is then told.
+POD_INDEX = replace(NODE_INDEX.also("JOB_COMPLETION_INDEX"), per_node=False)
+
+MPI_HOST_FILE = "/etc/mpi/hostfile"  # of an MPIJob and of a TrainJob with mlPolicy.mpi, on the launcher alone
+
+_MOST_HOST_BYTES = 16 * 1024 * 1024
+_MOST_NAMES_BYTES = 1024 * 1024
+_OF_HOST_NETWORK = "# Kubernetes-managed hosts file (host network)."
+_OF_CLUSTER = re.compile(r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.]+)\.svc(\..*)?")
+
+
+def by_user(candidates: Sequence[Candidate]) -> bool:
+    """Whether the value that counts is the user's own."""
+    return bool(candidates) and candidates[0].source.startswith(("option ", "RANKLAUNCH_"))
+
+
+def attempt(reader: Reader) -> int:
+    """The engine's own count of restarts reaches the container only where the job's specification hands it over."""
+    if reader.given(ATTEMPT):
+        return reader.get(ATTEMPT)
+    number = reader.get(RESTARTS) + 1
+    if reader.given(RESTARTS):
+        reader.note(ATTEMPT.value, str(number), f"{RESTARTS.names[0]} + 1")
+    else:
+        reader.note(ATTEMPT.value, str(number), "default")
+    return number
+
+
+def name(reader: Reader, found: str, source: str, otherwise: str) -> str:
+    """Of the job: the user's word, else what the engine's names say."""
+    given = reader.get(JOB_NAME)
+    if given:
+        return given
+    reader.note(JOB_NAME.value, found or otherwise, source if found else "default")
+    return found or otherwise
+
+
+def slots(reader: Reader, variable: Variable[tuple[int, ...]], nodes: int) -> tuple[int, ...]:
+    """Of every node, as told; else as many as this container has devices."""
+    told = reader.get(variable) if reader.given(variable) else ()
+    return spread(reader, variable, told or (devices(reader),), nodes)
+
+
+# How many, and who
+
+
+def count(reader: Reader, variable: Variable[int], remedy: str) -> int:
+    """Number of nodes: as told, else as many as the user names."""
+    if reader.given(variable):
+        return reader.get(variable)
+    hosts = reader.get(HOSTS)
+    if hosts:
+        reader.note(NODES.value, str(len(hosts)), reader.source(HOSTS))
+        return len(hosts)
+    said = ", ".join((*variable.names, *HOSTS.names))
+    reader.problem(f"none of {said} says how many nodes the job has: {remedy}")
+    return 1
+
+
+def hosts(
+    reader: Reader, nodes: int, made: Sequence[str], source: str, remedy: str, master: Variable[str] = MASTER_ADDR
+) -> tuple[str, ...]:
+    """Of all nodes: the user's, else the engine's own (made, by what source says); else node 0's alone, which most methods do with."""
+    told = reader.get(HOSTS)
+    if told:
+        return counted(reader, told, reader.source(HOSTS), nodes)
+    if made:
+        checked(reader, made[0], source)
+        reader.note(HOSTS.value, ",".join(made), source)
+        return tuple(made)
+    address = reader.get(master) if reader.given(master) else ""
+    if nodes > 1 and not address:
+        reader.problem(f"{nodes} nodes, but neither {HOSTS.names[0]} nor any of {', '.join(master.names)} says where node 0 is: {remedy}")
+    return (address or "localhost", *("",) * (nodes - 1))
+
+
+def counted(reader: Reader, found: Sequence[str], source: str, nodes: int, said: str = "") -> tuple[str, ...]:
+    """As many hosts as nodes; said: which variable tells how many nodes there are."""
+    if len(found) == nodes:
+        return tuple(found)
+    who = said or reader.source(NODES)
+    reader.problem(f"{source} names {len(found)} hosts, but {who} is {nodes}: expected as many names as nodes")
+    return (found[0],) * nodes
+
+
+def checked(reader: Reader, host: str, source: str) -> None:
+    """A name that is put together from the engine's own."""
+    try:
+        parse.host(host)
+    except ValueError as error:
+        reader.problem(f"{source}: {redact.clipped(host)!r}: {error}")
+
+
+Ways = Sequence[tuple[str, int]]
+
+
+def index(reader: Reader, variable: Variable[int], nodes: int, ways: Ways = (), names: Sequence[str] = ()) -> int:
+    """This node's: the user's word, else what all other ways say alike. ways: what is shown of each, and its answer; names: of
+    variables, for a message where there is none."""
+    if by_user(reader.candidates(variable)):
+        number = reader.get(variable)
+        if number >= nodes:
+            reader.problem(f"{reader.told(variable)}: expected 0 to {nodes - 1}, for {nodes} nodes")
+        return min(number, nodes - 1)
+    if nodes == 1:  # whatever the engine's own numbers say then
+        reader.note(NODE_INDEX.value, "0", "one node")
+        return 0
+    number = reader.get(variable)
+    told = [(reader.told(variable), number)] if reader.given(variable) else []
+    if not told and not ways:
+        wanted = ", ".join((*variable.names, *names, *HOSTNAME.names))
+        reader.problem(f"{nodes} nodes, but none of {wanted} says which one this is (0 to {nodes - 1})")
+        return 0
+    return _agreed(reader, nodes, [*told, *ways])
+
+
+def _agreed(reader: Reader, nodes: int, ways: Ways) -> int:
+    shown, first = ways[0]
+    for other, answer in ways[1:]:
+        if answer != first:
+            reader.problem(f"{shown} (node {first}) contradicts {other} (node {answer}): unset the wrong one or set {NODE_INDEX.names[0]}")
+            return 0
+    if first >= nodes:
+        reader.problem(f"{shown}: node {first}, expected 0 to {nodes - 1}, for {nodes} nodes")
+    reader.note(NODE_INDEX.value, str(first), shown.partition("=")[0])
+    return min(first, nodes - 1)
+
+
+# Names
+
+
+def suffix(reader: Reader, variable: Variable[str]) -> Candidate | None:
+    """The number that ends a pod's name."""
+    for candidate in reader.candidates(variable):
+        number = re.search(r"-([0-9]{1,7})$", candidate.value)
+        if number:
+            return Candidate(candidate.source, number[1])
+    return None
+
+
+def stem(pod: str) -> str:
+    """A pod's name without its number."""
+    return re.sub(r"-[0-9]{1,7}$", "", pod)
+
+
+def seen(reader: Reader, variable: Variable[T]) -> str:
+    """The text that would give a value, which is not read yet: for detecting."""
+    return next((candidate.value.strip() for candidate in reader.candidates(variable)), "")
+
+
+def own_name(reader: Reader) -> str:
+    """This pod's."""
+    return seen(reader, HOSTNAME).partition(".")[0]
+
+
+def on_host_network(reader: Reader) -> bool:
+    """Where kubelet gives no name to a pod, so that HOSTNAME is the machine's: it says so where it makes the pod's hosts file."""
+    return _hosts_text(reader).startswith(_OF_HOST_NETWORK)
+
+
+def job_of_pod(reader: Reader) -> str:
+    """The Indexed Job whose pod this is, by its name; "" where HOSTNAME is the machine's, which differs from node to node by more."""
+    pod = "" if on_host_network(reader) else own_name(reader)
+    numbered = any(pod.endswith(f"-{candidate.value.strip()}") for candidate in reader.candidates(POD_INDEX))
+    return stem(pod) if numbered or (pod and service(reader)) else ""
+
+
+def told_name(reader: Reader) -> str:
+    """This pod's, for messages."""
+    return f"{HOSTNAME.names[0]}={redact.clipped(own_name(reader))}"
+
+
+def service(reader: Reader) -> str:
+    """The Service that makes the names of this job's pods known, "" where there is none: kubelet writes a pod's full name into its
+    /etc/hosts where it has one."""
+    own = stem(own_name(reader))
+    for full in _names_here(reader) if own else ():
+        found = _OF_CLUSTER.fullmatch(full)
+        if found and stem(found["pod"]) == own:
+            return found["service"]
+    return ""
+
+
+def own_address(reader: Reader) -> str:
+    """Of this pod, as kubelet writes it beside its name into /etc/hosts; "" where it is not there."""
+    own = own_name(reader)
+    return next((address for address, *names in _hosts_here(reader) if own and own in names), "")
+
+
+def _names_here(reader: Reader) -> list[str]:
+    return [name for _, *names in _hosts_here(reader) for name in names]
+
+
+def _hosts_here(reader: Reader) -> list[list[str]]:
+    """Each an address and its names."""
+    lines = _hosts_text(reader).splitlines()
+    return [words for words in (line.partition("#")[0].split() for line in lines) if words]
+
+
+def _hosts_text(reader: Reader) -> str:
+    try:
+        return reader.files.text("/etc/hosts", _MOST_NAMES_BYTES) or ""
+    except ValueError:
+        return ""
+
+
+def relative(host: str) -> str:
+    """POD.SERVICE, which the pods of one namespace know, of a name that goes on after it."""
+    found = _OF_CLUSTER.fullmatch(host)
+    return f"{found['pod']}.{found['service']}" if found else host
+
+
+def pods(stem_: str, nodes: int, service_: str) -> tuple[str, ...]:
+    """Names of all nodes: POD-0.SERVICE, POD-1.SERVICE, ..."""
+    return tuple(f"{stem_}-{i}.{service_}" for i in range(nodes))
+
+
+# Pods of Indexed Jobs, and of the sets that are made of them
+
+
+class Pod(NamedTuple):
+    """Of a replicated Job: called SET-JOB-<job_index>-<index> in a Service."""
+
+    set: str
+    job: str
+    job_index: int
+    service: str
+
+
+def has_pod_index(reader: Reader) -> bool:
+    return any(candidate.source == POD_INDEX.names[-1] for candidate in reader.candidates(POD_INDEX))
+
+
+def replicated(reader: Reader) -> Pod | None:
+    """What a set's pod's name tells, where it begins with the name of the set: the Service's, or the one that the user gives."""
+    own, found = "" if on_host_network(reader) else own_name(reader), service(reader)
+    for set_ in (found, seen(reader, JOB_NAME)):
+        rest = re.fullmatch(r"(.+)-([0-9]{1,7})-[0-9]{1,7}", own[len(set_) + 1 :]) if set_ and own.startswith(f"{set_}-") else None
+        if rest:
+            return Pod(set_, rest[1], int(rest[2]), found or set_)
+    return None
+
+
+def index_by_name(reader: Reader) -> list[tuple[str, int]]:
+    """Where the pod's name is the Job controller's, which shows in that a Service or the user knows it."""
+    number = suffix(reader, HOSTNAME) if service(reader) or replicated(reader) else None
+    return [(told_name(reader), int(number.value))] if number else []
+
+
+def refuse_other_jobs(reader: Reader, pod: Pod) -> None:
+    """Their pods count from 0 again, so that two would be node 0."""
+    if pod.job_index and not reader.given(HOSTS):
+        reader.problem(
+            f"{told_name(reader)} is a pod of Job {pod.job_index} of {pod.job}: expected all nodes in one Job "
+            "(replicas: 1, and parallelism: as many as nodes); else set RANKLAUNCH_HOSTS and RANKLAUNCH_NODE, or, where it is a pod of the "
+            f"Indexed Job {stem(own_name(reader))}, RANKLAUNCH_PLATFORM=indexed_job"
+        )
+
+
+# Files
+
+
+def host_file(reader: Reader, path: str, variable: Variable[T]) -> tuple[str, ...]:
+    """A host on each line; none where there is no such file."""
+    try:
+        text = reader.files.text(path, _MOST_HOST_BYTES)
+        found = parse.hosts(",".join(text.split())) if text and text.strip() else ()
+    except ValueError as error:
+        reader.problem(f"{path}: {error}")
+        return ()
+    if found:
+        reader.note(variable.value, ",".join(found), path)
+    return found
+
+
+def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
+    """Hosts and slots as MPI's host files have them: HOST slots=N, or HOST:N; a line without a number is one slot."""
+    try:
+        text = reader.files.text(path, _MOST_HOST_BYTES) or ""
+    except ValueError as error:
+        reader.problem(f"{path}: {error}")
+        return ()
+    found = []
+    for i, line in enumerate(text.splitlines(), 1):
+        bare = line.partition("#")[0].strip()
+        match = re.fullmatch(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*)?([0-9]{1,4})?", bare)
+        if bare and (not match or not _is_host(match[1])):
+            reader.problem(f"{path}: line {i}, {redact.clipped(line)!r}: expected HOST slots=N")
+        elif bare and match:
+            found.append((match[1], int(match[2] or 1)))
+    return tuple(found)
+
+
+def _is_host(text: str) -> bool:
+    try:
+        parse.host(text)
+    except ValueError:
+        return False
+    return True

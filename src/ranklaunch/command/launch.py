@@ -1,0 +1,72 @@
+"""The supervisor's side of run: from the command line to the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping
+
+from ranklaunch.adapters import platforms
+from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers.shared.base import attempt_dir
+from ranklaunch.command import options
+from ranklaunch.errors import RanklaunchError
+from ranklaunch.plan import planning
+from ranklaunch.read.reader import Reader
+from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
+from ranklaunch.supervise.record import Record, now
+from ranklaunch.supervise.supervisor import Supervisor
+from ranklaunch.system.signals import Signals
+from ranklaunch.values import replace
+from ranklaunch.verdict.model import Verdict
+
+DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
+    parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
+    given = options.read(parser, argv, env)
+    # Whatever the environment says of another account: sshd goes by the one that the process has.
+    given = replace(given, request=replace(given.request, account=options.own_account()))
+    with _recorded(given.request):
+        plan = planning.make_plan(given.request)
+        record = _record(given.request, attempt_dir(plan.job))
+        record.open()
+    gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
+    gc.enable()
+    record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
+    # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
+    again = replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
+    supervisor = Supervisor(
+        plan,
+        env=given.request.env,
+        files=given.request.files,
+        signals=signals,
+        record=record,
+        guard=guard,
+        replan=lambda known: planning.make_plan(replace(again, known=known)),
+        explain=lambda process, tail: LAUNCHERS[plan.method].explain(tail),
+    )
+    return supervisor.run().exit_code
+
+
+def _record(request: planning.Request, folder: str) -> Record:
+    reader = _reader(request)
+    return Record(folder, reader.get(TERMINATION_LOG), platforms.failure_file(reader))
+
+
+def _reader(request: planning.Request) -> Reader:
+    return Reader(request.env, request.files, request.options, request.cwd)
+
+
+@contextlib.contextmanager
+def _recorded(request: planning.Request) -> Iterator[None]:
+    """An error before there is a plan leaves a verdict too, where the log directory is known and can be written."""
+    started = now()
+    try:
+        yield
+    except RanklaunchError as error:
+        record = _record(request, platforms.attempt_dir(_reader(request)))
+        with contextlib.suppress(OSError, ValueError):
+            record.verdict(Verdict("failed", error.exit_code, str(error), None, (), started, now()))
+        raise

@@ -1,0 +1,242 @@
+"""Command lines: options first, then PROGRAM and everything after it, untouched."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pwd
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+from ranklaunch.adapters import platforms
+from ranklaunch.errors import ConfigError, UsageError, nearest
+from ranklaunch.files import NoFiles
+from ranklaunch.plan.planning import Request, every_variable
+from ranklaunch.read import settings
+from ranklaunch.read.job import Program
+from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Reader, Variable
+from ranklaunch.system.disk import DiskFiles
+from ranklaunch.values import Value
+
+MOST_ENV_BYTES = 64 * 1024 * 1024
+_NAME = re.compile(r"[A-Za-z_][^=\s]*")  # shells export functions as BASH_FUNC_x%%
+
+
+class Option(Value):
+    """value: the name of what it gives. takes: what help calls the text after it; "" for a switch, which takes none and gives "true"."""
+
+    name: str
+    value: str
+    meaning: str
+    takes: str = "X"
+
+
+def of_variable(variable: Variable[object]) -> Option:
+    meaning = f"{variable.meaning} [{', '.join(variable.names)}]"
+    return Option(variable.option, variable.value, meaning, "" if variable.is_switch else "X")
+
+
+class Parser:
+    """Options of one command: --name VALUE, --name=VALUE, or --name alone for a switch. No abbreviations: options of later versions
+    must not change a meaning."""
+
+    def __init__(self, command: str, description: str, usage: str, known: Iterable[Option] = ()) -> None:
+        self._command, self._description, self._usage = command, description, usage
+        self._known = known
+
+    @functools.cached_property
+    def options(self) -> dict[str, Option]:
+        """By name, in the order of the help."""
+        return {option.name: option for option in self._known}
+
+    def find(self, name: str) -> Option | None:
+        return self.options.get(name)
+
+    def split(self, argv: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+        """(name and text of each value in the order given, program and its arguments). What is given twice is there twice."""
+        given = []
+        at = 0
+        while at < len(argv) and argv[at].startswith("-") and argv[at] not in ("-", "--", "-m"):
+            name, equals, text = argv[at].partition("=")
+            at += 1
+            option = self._option(name, argv[at - 1])
+            if not option.takes:
+                text = self._switched(name, equals, text)
+            elif not equals:
+                text = self._next(name, argv[at : at + 1])
+                at += 1
+            given.append((option.value, text))
+        return given, argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
+
+    def _option(self, name: str, word: str) -> Option:
+        if name in ("-h", "--help"):
+            print(self.help())
+            raise SystemExit(0)
+        return self.find(name) or self._refuse(f"unknown option {word!r}{nearest(name, (*self.options, '--help'))}")
+
+    def _next(self, name: str, words: list[str]) -> str:
+        if not words or words[0].startswith("--") or words[0] == "-m":
+            found = f", and found {words[0]!r}: write {name}={words[0]} if that is one" if words else ""
+            self._refuse(f"option {name}: expected a value{found}")
+        return words[0]
+
+    def _switched(self, name: str, equals: str, text: str) -> str:
+        if equals:
+            self._refuse(f"option {name}={text}: expected no value")
+        return "true"
+
+    def _refuse(self, text: str) -> NoReturn:
+        msg = f"{text}\nusage: {self._usage}"
+        raise UsageError(msg)
+
+    def help(self) -> str:
+        import argparse  # for its layout; it is slow to import, and asked for an option slower
+
+        made = argparse.ArgumentParser(prog=f"ranklaunch {self._command}", description=self._description, usage=self._usage)
+        for option in self.options.values():
+            how: dict[str, Any] = {"metavar": option.takes} if option.takes else {"action": "store_true"}
+            made.add_argument(option.name, help=option.meaning.replace("%", "%%"), **how)
+        return made.format_help().rstrip()
+
+
+class JobParser(Parser):
+    """Of a command that reads a job: an option for each variable that has one. Those that only methods and platforms read come when one
+    is asked for, since to know them is to import all of these. own: variables of this command alone."""
+
+    def __init__(self, command: str, description: str, usage: str, own: Iterable[Variable[object]] = ()) -> None:
+        super().__init__(command, description, usage)
+        self._near = {variable.option: variable for variable in (*settings.VARIABLES, *own) if variable.option}
+
+    @functools.cached_property
+    def options(self) -> dict[str, Option]:
+        of_others = {v.option: v for v in every_variable() if v.option and v not in settings.PLAN_VARIABLES}
+        return {name: of_variable(variable) for name, variable in sorted({**of_others, **self._near}.items())}
+
+    def find(self, name: str) -> Option | None:
+        return of_variable(self._near[name]) if name in self._near else super().find(name)
+
+
+class Given(Value):
+    """A parsed command line. own: reads this process's own environment, also where the job's comes from a file."""
+
+    request: Request
+    own: Reader
+
+
+def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Program | None = None) -> Given:
+    """default: the program where none is given, which is otherwise a wrong command line."""
+    given, words = parser.split(argv)
+    values = dict(given)
+    own = Reader(env, NoFiles(), values)
+    env_file, root = own.get(settings.ENV_FILE), own.get(settings.ROOT)
+    if root and not os.path.isdir(root):
+        msg = f"--root {root}: no such folder"
+        raise UsageError(msg)
+    used = read_env_file(env_file) if env_file else dict(env)
+    account = recorded_account(used) if env_file else own_account()
+    files, cwd = DiskFiles(root), _cwd()
+    program = platforms.program(Reader(used, files, values, cwd), words) or (program_of(words) if words or not default else default)
+    return Given(Request(program, used, files, values, cwd, account=account), own)
+
+
+def own_account() -> Account:
+    """This process's own, as the system knows it: what sshd goes by."""
+    try:
+        entry = pwd.getpwuid(os.getuid())
+    except KeyError:  # a container that runs as a user id without a name
+        return Account("", "", os.getuid() == 0)
+    return Account(entry.pw_name, entry.pw_dir, entry.pw_uid == 0)
+
+
+def recorded_account(env: Mapping[str, str]) -> Account:
+    """Of a container whose environment was recorded: by its HOME."""
+    home = env.get("HOME", "") or ROOT_ACCOUNT.home
+    root = home == ROOT_ACCOUNT.home
+    return ROOT_ACCOUNT if root else Account(env.get("USER") or env.get("LOGNAME") or os.path.basename(home), home, root)
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # the folder was removed; absolute paths still work
+        return "/"
+
+
+def program_of(words: list[str]) -> Program:
+    if words[:1] == ["-m"]:
+        words = words[1:]
+        if words:
+            return Program(words[0], tuple(words[1:]), module=True)
+    if not words or not words[0]:
+        msg = "no PROGRAM given: a .py or .sh file, -m module, or any executable"
+        raise UsageError(msg)
+    if words[0].startswith("-"):
+        msg = (
+            f"PROGRAM {words[0]!r} begins with a dash: launchers would take it for an option of theirs; ./{words[0]} is a file of that name"
+        )
+        raise UsageError(msg)
+    return Program(words[0], tuple(words[1:]))
+
+
+def read_env_file(path: str) -> dict[str, str]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_ENV_BYTES + 1)
+    except (OSError, ValueError) as error:
+        msg = f"--env-file {path}: {getattr(error, 'strerror', None) or error}"
+        raise UsageError(msg) from None
+    if len(data) > MOST_ENV_BYTES:
+        msg = f"--env-file {path}: larger than {MOST_ENV_BYTES} bytes"
+        raise ConfigError(msg)
+    return parse_env(data.decode(errors="surrogateescape"), f"--env-file {path}")
+
+
+def parse_env(text: str, where: str) -> dict[str, str]:
+    """KEY=VALUE pairs ended by NUL (as in /proc/PID/environ) or by line ends, or one JSON object of texts."""
+    text = text[1:] if text.startswith("\ufeff") else text  # a byte order mark, which editors leave
+    if text.lstrip().startswith("{"):
+        return _json_env(text, where)
+    if "\0" in text:
+        pairs = [(f"entry {i}", pair) for i, pair in enumerate(text.split("\0"), 1) if pair]
+    else:
+        lines = enumerate((line[:-1] if line.endswith("\r") else line for line in text.split("\n")), 1)
+        pairs = [(f"line {i}", line) for i, line in lines if line.strip() and not line.lstrip().startswith("#")]
+    env: dict[str, str] = {}
+    problems = []
+    for place, pair in pairs:
+        name, equals, value = pair.partition("=")
+        name = name.strip()
+        if not equals or not _NAME.fullmatch(name):
+            problems.append(f"{where}, {place}: expected NAME=VALUE, found {pair[:60]!r}")
+        env[name] = value
+    if problems:
+        hint = "; a value with line ends needs the NUL-separated or the JSON form"
+        raise ConfigError([*problems[:20], *([f"... and {len(problems) - 20} more"] if len(problems) > 20 else []), f"{where}{hint}"])
+    return env
+
+
+def _json_env(text: str, where: str) -> dict[str, str]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{where}: not JSON: {error}"
+        raise ConfigError(msg) from None
+    wrong = [name for name, value in data.items() if not isinstance(value, str)]
+    if wrong:
+        msg = f"{where}: the values of {', '.join(wrong[:10])} are not text"
+        raise ConfigError(msg)
+    wrong = [name for name, value in data.items() if not _possible(name, value)]
+    if wrong:
+        msg = f"{where}: no environment can hold {', '.join(map(ascii, wrong[:10]))}: a NUL, or a name that is empty or has a ="
+        raise ConfigError(msg)
+    return dict(data)
+
+
+def _possible(name: str, value: str) -> bool:
+    try:
+        pair = os.fsencode(f"{name}={value}")
+    except UnicodeEncodeError:
+        return False
+    return bool(name) and "=" not in name and b"\0" not in pair

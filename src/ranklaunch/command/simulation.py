@@ -1,0 +1,277 @@
+"""The supervisor's side of simulate: plays the platform. Each node's run is a process of one plan, so the job stops as one.
+
+What ModelArts would give each container is made here: the variables, addresses 127.0.0.1, 127.0.0.2, ..., and the rank table in the
+form that the platform writes (group_list). A TensorFlow job of N nodes has N workers and N ps. There is no accelerator behind it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import secrets
+import socket
+import sys
+from collections.abc import Mapping
+
+from ranklaunch.adapters.launchers import tensorflow
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
+from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.command import options
+from ranklaunch.files import absolute
+from ranklaunch.plan.model import File, Limits, Plan, Process
+from ranklaunch.plan.planning import every_variable
+from ranklaunch.read import settings, tasks
+from ranklaunch.read.job import Job, make_nodes
+from ranklaunch.read.reader import Reader
+from ranklaunch.read.tasks import PS, WORKER
+from ranklaunch.supervise.record import Record
+from ranklaunch.supervise.supervisor import Supervisor
+from ranklaunch.system.disk import DiskFiles
+from ranklaunch.system.signals import Signals
+from ranklaunch.values import Value
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Judgement
+
+JOB = "modelarts-job-simulated"
+PLATFORM = "simulate"
+MOST_NODES = 250  # addresses 127.0.0.1 to 127.0.0.250
+# What simulate itself says to each node.
+OURS = (
+    settings.NODES, settings.SLOTS, settings.HOSTS, settings.NODE_INDEX, settings.LOG_DIR, settings.ENV_FILE, MASTER_PORT,
+    settings.MUSTER_PORT,
+)  # fmt: skip
+# What the environment may say of a place in another job, and where that job's last word goes.
+NOT_INHERITED = (
+    *OURS, settings.ACCELERATOR, settings.PLATFORM, settings.MASTER_ADDR, settings.JOB_NAME, settings.ATTEMPT, settings.RANK_TABLE,
+    settings.TERMINATION_LOG, tasks.TASK, tasks.PS_HOSTS, tasks.WORKER_HOSTS,
+)  # fmt: skip
+NODE_GRACE_S = 5.0  # more than its nodes have: each ends its own ranks first
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
+    parser = options.JobParser(
+        "simulate",
+        "A whole job on this machine.",
+        "ranklaunch simulate --nodes N --slots M[,M...] [OPTIONS] -- PROGRAM [ARGS...]",
+    )
+    given = options.read(parser, argv, env)
+    plan = make_plan(given)
+    record = Record(plan.job.log_dir)
+    record.open()
+    supervisor = Supervisor(
+        plan,
+        env=given.request.env,
+        files=DiskFiles(),
+        signals=signals,
+        record=record,
+        guard=guard,
+        told=lambda process: _node_judgement(plan.job, process),
+    )
+    return supervisor.run().exit_code
+
+
+class Cluster(Value):
+    """The containers that are played. slots: of the workers, which come first. ports: of TensorFlow's workers and ps, () for a job of
+    workers alone. table: path of the rank table, "" where the method has none."""
+
+    hosts: tuple[str, ...]
+    slots: tuple[int, ...]
+    ports: tuple[int, ...]
+    accelerator: str
+    attempt: int
+    log_dir: str
+    port: int
+    muster_port: int
+    secret: str
+    table: str
+
+    @property
+    def workers(self) -> int:
+        return len(self.slots)
+
+    def place(self, node: int) -> tuple[str, int]:
+        """Task and index in it."""
+        return (WORKER, node) if node < self.workers else (PS, node - self.workers)
+
+    def name(self, node: int) -> str:
+        task, index = self.place(node)
+        return f"{task} {index}" if self.ports else f"node {node}"
+
+    def node_dir(self, node: int) -> str:
+        return os.path.join(self.log_dir, f"node_{node}")
+
+
+def make_plan(given: options.Given) -> Plan:
+    """One process per node: the user's command line, with the variables that the platform would set."""
+    reader = Reader(given.request.env, given.request.files, given.request.options, given.request.cwd)
+    cluster = _cluster(reader)
+    grace_s = reader.get(settings.GRACE_S)
+    reader.check()
+    job = Job(
+        name=JOB,
+        platform=PLATFORM,
+        attempt=cluster.attempt,
+        nodes=make_nodes(cluster.hosts, [max(1, n) for n in cluster.slots] + [1] * (len(cluster.hosts) - cluster.workers)),
+        node_index=0,
+        accelerator=cluster.accelerator,
+        program=given.request.program,
+        python=sys.executable,
+        log_dir=cluster.log_dir,
+    )
+    table = (File(cluster.table, rank_table(cluster), "0644"),) if cluster.table else ()
+    processes = tuple(_node(given, cluster, node) for node in range(len(cluster.hosts)))
+    return Plan(job=job, method=PLATFORM, why="", processes=processes, limits=Limits(0, grace_s + NODE_GRACE_S), files=table)
+
+
+def _cluster(reader: Reader) -> Cluster:
+    nodes = reader.get(settings.NODES)
+    method = reader.get(settings.METHOD)
+    containers = 2 * nodes if method == tensorflow.NAME and nodes > 1 else nodes
+    if containers > MOST_NODES:
+        reader.problem(f"{nodes} nodes: simulate has addresses for {MOST_NODES} containers")
+    slots = settings.spread(reader, settings.SLOTS, reader.get(settings.SLOTS), nodes)
+    reader.check()
+    log_dir = absolute(reader.get(settings.LOG_DIR), reader.cwd)
+    with_table = method == "ranktable"
+    port, muster_port, *ports = _free_ports(2 + (containers if containers > nodes else 0))
+    return Cluster(
+        hosts=tuple(f"127.0.0.{i + 1}" for i in range(containers)),
+        slots=slots,
+        ports=tuple(ports),
+        accelerator=reader.get(settings.ACCELERATOR) or settings.find_accelerator(reader, slots[0], False, ("cpu", "default")),
+        attempt=_attempt(log_dir),
+        log_dir=log_dir,
+        port=reader.get(MASTER_PORT) if reader.given(MASTER_PORT) else port,
+        muster_port=reader.get(settings.MUSTER_PORT) if reader.given(settings.MUSTER_PORT) else muster_port,
+        secret=secrets.token_hex(16),
+        table=os.path.join(log_dir, "platform", "jobstart_hccl.json") if with_table else "",
+    )
+
+
+def _node(given: options.Given, cluster: Cluster, node: int) -> Process:
+    return Process(
+        name=cluster.name(node),
+        argv=(*_self(), "run", *_passed_on(given), "--", *given.request.program.words),
+        log=os.path.join(cluster.node_dir(node), "console.log"),
+        env=_platform_env(given.request.env, cluster, node),
+        unset=_platform_variables(given.request.env),
+        tag=f"[{cluster.name(node)}] " if len(cluster.hosts) > 1 else "",
+        node=node,
+    )
+
+
+def _platform_env(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[str, str]:
+    """What a ModelArts container of this node would find, and what it cannot tell (the slots of the other nodes)."""
+    task, index = cluster.place(node)
+    made = {
+        "MA_VJ_NAME": JOB,
+        "MA_TASK_NAME": task,
+        "MA_NUM_HOSTS": str(cluster.workers),
+        "MA_NUM_GPUS": str(cluster.slots[node]) if task == WORKER else "0",
+        "MA_PROC_START_CNT": str(cluster.attempt),
+        "MA_CURRENT_INSTANCE_NAME": f"{JOB}-{task}-{index}",
+        "MA_CURRENT_HOST_IP": cluster.hosts[node],
+        "VC_TASK_INDEX": str(index),
+        "VC_WORKER_NUM": str(cluster.workers),
+        "VC_WORKER_HOSTS": ",".join(cluster.hosts[: cluster.workers]),
+        "RANKLAUNCH_SLOTS": ",".join(map(str, cluster.slots)),
+        "RANKLAUNCH_ACCELERATOR": cluster.accelerator,
+        "RANKLAUNCH_LOG_DIR": cluster.node_dir(node),
+        "RANKLAUNCH_MASTER_PORT": str(cluster.port),  # free ones: jobs that are simulated side by side must not meet
+        "RANKLAUNCH_MUSTER_PORT": str(cluster.muster_port),
+        settings.SECRET.names[0]: env.get(settings.SECRET.names[0]) or cluster.secret,
+        "GLOO_SOCKET_IFNAME": env.get("GLOO_SOCKET_IFNAME") or "lo",
+    }
+    return {**made, **_lists(cluster), **({"RANK_TABLE_FILE": cluster.table} if cluster.table else {})}
+
+
+def _lists(cluster: Cluster) -> dict[str, str]:
+    """What a TensorFlow job's containers find besides."""
+    if not cluster.ports:
+        return {}
+    addresses = [f"{host}:{port}" for host, port in zip(cluster.hosts, cluster.ports)]
+    lists = {"TF_WORKER_HOSTS": addresses[: cluster.workers], "TF_PS_HOSTS": addresses[cluster.workers :]}
+    return {"VC_PS_NUM": str(cluster.workers), **{name: f"[{','.join(found)}]" for name, found in lists.items()}}
+
+
+def rank_table(cluster: Cluster) -> str:
+    """A table as ModelArts writes it: pods in no order, every scalar a text. Device addresses are of a range for benchmarks."""
+    counts = [max(1, n) for n in cluster.slots]
+    addresses = (f"198.18.{n // 250}.{n % 250 + 1}" for n in itertools.count())
+    pods = [
+        {
+            "pod_name": f"{JOB}-worker-{i}",
+            "server_id": host,
+            "devices": [{"device_id": str(d), "device_ip": next(addresses)} for d in range(counts[i])],
+        }
+        for i, host in enumerate(cluster.hosts)
+    ]
+    group = {
+        "group_name": "worker",
+        "device_count": str(sum(counts)),
+        "instance_count": str(len(pods)),
+        "instance_list": pods[::-1],
+    }
+    return json.dumps({"status": "completed", "group_count": "1", "group_list": [group]}, indent=1) + "\n"
+
+
+def _self() -> tuple[str, ...]:
+    """This very program. By its script where there is one: -m would let modules in the user's folder hide those of Python. Where this
+    one is kept from PYTHONPATH and the like, so are those."""
+    python = (sys.executable, "-I") if sys.flags.isolated else (sys.executable,)
+    script = os.path.abspath(sys.argv[0])
+    by_script = os.path.basename(script) == "ranklaunch" and os.path.isfile(script)
+    return (*python, script) if by_script else (*python, "-m", "ranklaunch")
+
+
+def _passed_on(given: options.Given) -> list[str]:
+    """The options of this command line that are for each node's run; counts, folders and the port come from us."""
+    ours = {v.value for v in OURS}
+    named = {v.value: v.option for v in every_variable() if v.option}
+    return [f"{named[name]}={value}" for name, value in given.request.options.items() if name not in ours]
+
+
+def _platform_variables(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Variables of a platform that this machine may itself be on, and of ours that say what simulate itself says to each node."""
+    kept = _of_user()
+    known = {name for variable in every_variable() for name in variable.names} - kept - {"HOSTNAME"}
+    return tuple(
+        sorted(
+            {name for name in env if name in known or (name.startswith(("MA_", "VC_")) and name not in kept)} | set(misleading(env)) - kept
+        )
+    )
+
+
+def _of_user() -> set[str]:
+    """Names of the settings in the environment that are for each node's run."""
+    not_inherited = {variable.value for variable in NOT_INHERITED}
+    wanted = [variable for variable in every_variable() if variable.value not in not_inherited]
+    return {name for v in wanted for name in v.names if v.setter(name) == "user" or v.value == settings.PYTHON.value}
+
+
+def _attempt(log_dir: str) -> int:
+    names = DiskFiles().names(os.path.join(log_dir, "node_0"))
+    numbers = [int(match[1]) for match in (re.fullmatch("attempt_([0-9]{1,6})", name) for name in names) if match]
+    return max(numbers, default=0) + 1
+
+
+def _free_ports(count: int) -> tuple[int, ...]:
+    """Different ones, which those that are asked for one after another need not be: TensorFlow listens on all addresses of a machine."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("", 0))
+        return tuple(probe.getsockname()[1] for probe in probes)
+
+
+def _node_judgement(job: Job, process: Process) -> Judgement | None:
+    """What a node's own verdict says, which is the same on all of them."""
+    path = os.path.join(job.log_dir, f"node_{process.node}", f"attempt_{job.attempt}", "verdict.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return blame.judgement(json.load(file))
+    except (OSError, ValueError):
+        return None

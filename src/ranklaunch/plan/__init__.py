@@ -1,0 +1,1 @@
+"""What will happen on one node, as values, and how it follows from an environment."""

@@ -1,0 +1,129 @@
+"""What the nodes of a job compare before they start: whatever must be the same on all of them for their ranks to meet.
+
+Read from files alone, so that `plan` can show it and nothing has to be started for it: versions are those of the folders that pip
+leaves beside a package (the Python packaging specification "Recording installed projects"), of torch/version.py, and of the files
+that CANN's installer writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from ranklaunch.files import Files, absolute, folder_of, join, which
+from ranklaunch.read.job import Job
+from ranklaunch.read.settings import CANN_FOLDERS
+
+PACKAGES = (
+    "torch", "torch_npu", "mindspore", "tensorflow", "tensorflow_cpu", "tensorflow_gpu", "tensorflow_intel", "tensorflow_cpu_aws",
+    "tf_nightly", "deepspeed", "accelerate", "horovod", "mpi4py",
+)  # fmt: skip
+MOST_PROGRAM_BYTES = 16 * 1024 * 1024
+MOST_VERSION_BYTES = 64 * 1024
+LONGEST = 200  # characters of a fact; a longer one is compared by its digest
+
+
+def of_job(job: Job, method: str) -> dict[str, str]:
+    """The shape of the job as this node sees it."""
+    slots = [node.slots for node in job.nodes]
+    hosts = [f"{node.host} {node.port}" if node.port else node.host for node in job.nodes]
+    facts = {
+        "method": method,
+        "nodes": str(len(slots)),
+        "world_size": str(job.world_size),
+        "slots": ",".join(map(str, slots)) if job.slots_differ else f"{slots[0]} on each",
+        "accelerator": job.accelerator,
+    }
+    if job.has_tasks or not slots[0]:  # a ps, or what only launches, has no accelerator where the others have
+        del facts["accelerator"]
+    if job.has_tasks:
+        facts["tasks"] = ", ".join(f"{count} {task}" for task, count in Counter(node.task for node in job.nodes).items())
+    if all(node.host for node in job.nodes):
+        facts["hosts"] = ",".join(hosts)
+    return {name: _short(value) for name, value in facts.items()}
+
+
+def of_program(job: Job, files: Files, cwd: str) -> dict[str, str]:
+    """A digest of the program's file; none for a module or a program that is not there (yet)."""
+    if job.program.module or not (job.program.is_python or job.program.is_shell):
+        return {}
+    text = _text(files, absolute(job.program.path, cwd), MOST_PROGRAM_BYTES)
+    return {} if text is None else {"program": f"{job.program.path.rpartition('/')[2]} {_digest(text)}"}
+
+
+def of_versions(job: Job, files: Files, search: str, cwd: str, ascend: str) -> dict[str, str]:
+    """Of the user's Python and of what is installed for it. search: PATH; ascend: CANN's folder, where the environment names it."""
+    python = job.python if "/" in job.python else which(job.python, search, files)
+    facts: dict[str, str] = {}
+    folders = list(_site_packages(files, absolute(python, cwd))) if python else []
+    for version, folder in reversed(folders):  # the first found hides what lies in those after it
+        facts["Python"] = version
+        facts.update(_packages(files, folder))
+    for folder in (ascend, *CANN_FOLDERS):
+        version = _cann(files, folder) if folder else ""
+        if version:
+            facts["CANN"] = version
+            break
+    return facts
+
+
+def _site_packages(files: Files, python: str) -> Iterator[tuple[str, str]]:
+    """Python's version and each folder of packages, as they lie beside an interpreter: of a virtual environment, of conda, of the
+    system; pip's own in /usr/local before those of the system's packages, as Debian has it."""
+    prefix = folder_of(folder_of(python))
+    version = _minor(files, prefix, python)
+    if not version:
+        return
+    for lib in (f"{prefix}/local/lib", f"{prefix}/lib64", f"{prefix}/lib"):
+        for name in (f"python{version}/site-packages", f"python{version}/dist-packages", "python3/dist-packages"):
+            if files.is_dir(join(lib, name)):
+                yield version, join(lib, name)
+
+
+def _minor(files: Files, prefix: str, python: str) -> str:
+    """3.11, by the interpreter's name or by the newest folder beside it."""
+    named = re.search(r"python(3\.[0-9]{1,2})$", python)
+    if named:
+        return named[1]
+    names = [name for lib in ("lib", "lib64") for name in files.names(f"{prefix}/{lib}")]
+    found = [int(match[1]) for match in (re.fullmatch(r"python3\.([0-9]{1,2})", name) for name in names) if match]
+    return f"3.{max(found)}" if found else ""
+
+
+def _packages(files: Files, folder: str) -> Iterator[tuple[str, str]]:
+    for name in files.names(folder):
+        match = re.fullmatch(r"([A-Za-z0-9_.]+)-([^-/]{1,60})\.dist-info", name)
+        if match and match[1].lower() in PACKAGES:
+            yield match[1].lower(), match[2]
+    version = _text(files, join(folder, "torch/version.py"), MOST_VERSION_BYTES) or ""
+    cuda = re.search(r"^cuda\b[^=\n]*=\s*'([0-9.]+)'", version, re.MULTILINE)
+    if cuda:
+        yield "CUDA", cuda[1]
+
+
+def _cann(files: Files, folder: str) -> str:
+    infos = (f"{name}/ascend_toolkit_install.info" for name in files.names(folder) if name.endswith("-linux"))
+    for name in ("version.cfg", "version.info", "toolkit/version.info", *infos):
+        text = _text(files, join(folder, name), MOST_VERSION_BYTES) or ""
+        versions = re.findall(r"^(?:\w+_running_version=\[|[Vv]ersion=)([\w.:+-]{1,60})", text, re.MULTILINE)
+        if versions:  # one for each component, mostly the same
+            return _short(" ".join(dict.fromkeys(versions)))
+    return ""
+
+
+def _text(files: Files, path: str, limit: int) -> str | None:
+    try:
+        return files.text(path, limit)
+    except ValueError:  # too large, or not a text
+        return None
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= LONGEST else f"{value[:60]}... ({len(value)} characters, {_digest(value)})"
+
+
+def _digest(text: str) -> str:
+    import hashlib  # large; one node alone compares nothing
+
+    return f"sha256:{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:16]}"

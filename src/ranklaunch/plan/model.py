@@ -1,0 +1,241 @@
+"""Everything that will happen on one node, as values: printed by `plan`, executed by `run`, compared by the golden tests."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ranklaunch import redact
+from ranklaunch.read.job import Job, Node
+from ranklaunch.read.reader import Candidate, Reading
+from ranklaunch.values import NOTHING, Value, as_dict
+
+if TYPE_CHECKING:
+    from ranklaunch.plan.megatron import Layout
+
+SCHEMA = "ranklaunch.plan/1"
+
+
+class File(Value):
+    """A file to write before anything starts. mode: octal digits. source: of which it is a copy, "" where it is the text."""
+
+    path: str
+    text: str
+    mode: str = "0600"
+    source: str = ""
+
+
+class Wait(Value):
+    """Something that must be true before launch. kind: "rank table", "topology", "hosts", "muster" or "port"; what: the path, the names
+    with commas, who meets where, or HOST:PORT with commas; seen: what there is in its place so far. Ports, each of an SSH server, are
+    waited for once this node's services have started."""
+
+    kind: str
+    what: str
+    timeout_s: float
+    seen: str = ""
+
+
+class Process(Value):
+    """One process that ranklaunch starts and supervises.
+
+    rank and local_rank: None for a launcher (torchrun), which starts the ranks itself, and for preparing steps.
+    env: values added to the inherited environment; unset: inherited names removed from it. cwd: None for the inherited folder.
+    log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
+    node: index of the node that it plays, where that is not this one. ranks_below: how many generations below it the ranks are (1: its
+    children), so that signals that are meant for ranks go to these; 0: it is one, or passes all signals on itself. deaf: it does not
+    pass SIGTERM on well, so its ranks get it directly, and it itself when they are gone. carriers: names of programs; where there are
+    some, the ranks are what is below it through such programs alone, and below a service anywhere on this node. failing: texts in its
+    output of which each says that a rank has failed and that it ends the others; none where its own exit is what tells. spawned:
+    a regular expression for what it writes for each of the node's ranks, in their order, as it starts them, with the group pid; "" where
+    it is not needed for knowing which rank has ended how. impatient: it kills all its ranks as soon as one has ended, so it is halted
+    while they are being ended. repeats: what it writes to its standard output is in the files of its ranks too, and goes nowhere.
+    may_end: a service that may end with 0 before the processes do. quiet: its lines go to its log only. alone_s: how long a launcher may
+    go on after the last of its ranks has ended; 0: for ever. fails_as: exit code of the job that its failure makes fail; 0: its own.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    log: str
+    rank: int | None = None
+    local_rank: int | None = None
+    env: Mapping[str, str] = NOTHING
+    unset: tuple[str, ...] = ()
+    cwd: str | None = None
+    tag: str = ""
+    copies: tuple[str, ...] = ()
+    node: int | None = None
+    ranks_below: int = 0
+    deaf: bool = False
+    carriers: tuple[str, ...] = ()
+    failing: tuple[str, ...] = ()
+    spawned: str = ""
+    impatient: bool = False
+    repeats: bool = False
+    may_end: bool = False
+    quiet: bool = False
+    alone_s: float = 0.0
+    fails_as: int = 0
+
+
+class RankLog(NamedTuple):
+    """Where the lines of one rank go: the file `log`, and the console with `tag`. key: how the launcher's own files name it. rank: None
+    for what is no rank (msrun's scheduler)."""
+
+    key: str
+    rank: int | None
+    log: str
+    tag: str
+
+
+class RankOutputs(Value):
+    """Where a launcher's own ranks write, so that their lines can be told apart: files below `folder` whose paths there match
+    `pattern`, a regular expression; its group that matched is the key of one of `logs`. Where folder is "" they write through the
+    launcher, which puts what matches the pattern before each piece."""
+
+    folder: str
+    pattern: str
+    logs: tuple[RankLog, ...]
+
+    @functools.cached_property
+    def keys(self) -> Mapping[int, str]:
+        """By rank."""
+        return {log.rank: log.key for log in self.logs if log.rank is not None}
+
+
+class Limits(Value):
+    """Seconds. wait: each wait before launch. grace: from the first signal to SIGKILL."""
+
+    wait_s: float
+    grace_s: float
+
+
+class Muster(Value):
+    """Where and how the nodes of the job meet before launch and stay in touch after it (docs/muster.md).
+
+    node, hosts: this node's index and the names of all, in the platform's order, which a rank table may change afterwards. port: node
+    0's. timeout_s: how long all wait for the last. lost_after_s: silence of a host's network after which the node
+    counts as lost. end_timeout_s: how long a node whose ranks have succeeded waits for the others. secret: where the key comes from,
+    "" where there is none and it is derived from the job's name. facts: what must be the same on all nodes; allowed: facts that
+    may differ. followers: nodes without processes of their own, which end when all others have.
+    """
+
+    node: int
+    hosts: tuple[str, ...]
+    port: int
+    timeout_s: float
+    lost_after_s: float
+    end_timeout_s: float
+    secret: str = ""
+    facts: Mapping[str, str] = NOTHING
+    allowed: tuple[str, ...] = ()
+    followers: int = 0
+
+
+class Plan(Value):
+    """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
+    processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
+    where a launcher's ranks write. private: a folder for keys, made anew and for this account alone before the files are written, and
+    removed at the end. offers: files, by name, whose text this node gives to node 0, and node 0 to all, when they meet. by_address: it
+    names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
+    followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
+    layout: which ranks belong together, where the method knows."""
+
+    job: Job
+    method: str
+    why: str
+    processes: tuple[Process, ...]
+    limits: Limits
+    files: tuple[File, ...] = ()
+    services: tuple[Process, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    gather: tuple[Process, ...] = ()
+    prepare: tuple[Process, ...] = ()
+    outputs: RankOutputs | None = None
+    private: str = ""
+    offers: Mapping[str, str] = NOTHING
+    by_address: bool = False
+    followers: int = 0
+    shows: tuple[str, ...] = ()
+    muster: Muster | None = None
+    layout: Layout | None = None
+    values: tuple[Reading, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """The plan as contract-bound JSON (schema ranklaunch.plan/1): keys are only ever added. Secrets are hidden."""
+    job = plan.job
+    return {
+        "schema": SCHEMA,
+        "platform": job.platform,
+        "method": plan.method,
+        "why": plan.why,
+        "job": {
+            "name": job.name,
+            "attempt": job.attempt,
+            "world_size": job.world_size,
+            "node_index": job.node_index,
+            "accelerator": job.accelerator,
+            "nodes": [_node(node) for node in job.nodes],
+        },
+        "files": [as_dict(file) for file in plan.files],
+        "private": plan.private,
+        "services": [_process(service) for service in plan.services],
+        "waits": [{"for": wait.kind, "what": wait.what, "timeout_s": wait.timeout_s, "seen": wait.seen} for wait in plan.waits],
+        "muster": _muster(plan.muster) if plan.muster else None,
+        "gather": [_process(step) for step in plan.gather],
+        "prepare": [_process(step) for step in plan.prepare],
+        "processes": [_process(process) for process in plan.processes],
+        "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
+        "layout": _layout(plan.layout) if plan.layout else None,
+        "limits": as_dict(plan.limits),
+        "values": [_reading(reading) for reading in plan.values],
+        "warnings": list(plan.warnings),
+    }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    """What tells tasks apart only where there are any: a job may have 10,000 nodes."""
+    values = node._asdict()
+    return values if node.task else {name: values[name] for name in ("index", "host", "slots", "first_rank")}
+
+
+def _layout(layout: Layout) -> dict[str, Any]:
+    from ranklaunch.plan import megatron
+
+    return megatron.as_json(layout)
+
+
+def _muster(muster: Muster) -> dict[str, Any]:
+    values = as_dict(muster)
+    return {"host": values.pop("hosts")[0], **values, "allowed": list(muster.allowed)}
+
+
+def _process(process: Process) -> dict[str, Any]:
+    return {
+        "name": process.name,
+        "rank": process.rank,
+        "local_rank": process.local_rank,
+        "argv": list(redact.argv(process.argv)),
+        "env": redact.environment(process.env),
+        "unset": list(process.unset),
+        "cwd": process.cwd,
+        "log": process.log,
+        "copies": list(process.copies),
+        "tag": process.tag,
+    }
+
+
+def _reading(reading: Reading) -> dict[str, Any]:
+    return {
+        "name": reading.name,
+        "value": reading.value,
+        "source": reading.source,
+        "overrides": [_candidate(candidate) for candidate in reading.overrides],
+    }
+
+
+def _candidate(candidate: Candidate) -> dict[str, str]:
+    return {"source": candidate.source, "value": candidate.value}

@@ -1,0 +1,213 @@
+"""From an environment to the plan of one node: read, choose a launcher, plan. Pure: the same inputs give the same plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ranklaunch import __version__, redact
+from ranklaunch.adapters import launchers, platforms
+from ranklaunch.adapters.launchers.shared import ascend, base
+from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.errors import ConfigError
+from ranklaunch.files import Files, absolute, folder_of, join
+from ranklaunch.plan.model import Muster, Plan, Process, Wait
+from ranklaunch.read import settings, tasks
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Known, Reader, Variable
+from ranklaunch.render.templates import Templates
+from ranklaunch.values import Value, replace
+
+# Both spellings are in the platform's documentation.
+PRE_START_SCRIPTS = ("ma-pre-start.sh", "ma_pre_start.sh")
+REQUIREMENTS = "pip-requirements.txt"
+
+
+class Request(Value):
+    """Everything that a plan follows from. options: by value name (settings.METHOD.value, ...), as the command line gave them.
+    cwd: absolute folder that relative paths start from. known: what the start has brought so far."""
+
+    program: Program
+    env: Mapping[str, str]
+    files: Files
+    options: Mapping[str, str]
+    cwd: str = "/"
+    known: Known = Known()
+    account: Account = ROOT_ACCOUNT
+
+
+def make_plan(request: Request) -> Plan:
+    """Raises ConfigError with every problem found."""
+    reader = _reader(request)
+    templates = Templates(_folders(reader))
+    job = platforms.choose(reader).read(reader, request.program)
+    launcher, why = launchers.choose(job, reader)
+    try:
+        plan = launcher.plan(job, reader, templates)
+    except ConfigError as error:
+        for problem in error.problems:
+            reader.problem(problem)
+        reader.check()
+        raise
+    _say_unused(plan, reader)
+    prepare = (*_prepare(plan.job, reader), *plan.prepare)
+    plan = _mustered(_in_folder(plan), job, reader)
+    reader.check()
+    return replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
+
+
+def _reader(request: Request) -> Reader:
+    return Reader(request.env, request.files, request.options, request.cwd, request.known, request.account, _per_node)
+
+
+def _in_folder(plan: Plan) -> Plan:
+    """With each process in the folder where the platform runs the program."""
+    if not plan.job.folder:
+        return plan
+    return replace(plan, processes=tuple(replace(process, cwd=process.cwd or plan.job.folder) for process in plan.processes))
+
+
+def for_node(request: Request, node: int, task: str = "") -> Request:
+    """The same job seen from another node: what is known of this node alone is left out. task: where those of the job differ; node is
+    then the index within it."""
+    env = dict(request.env)
+    for variable in every_variable():
+        for name in variable.names if variable.per_node or (task and variable.value == tasks.TASK.value) else ():
+            value = env.pop(name, "")
+            if variable.ends_with_index and value:
+                env[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
+    told = {settings.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
+    seen = replace(request, env=env, options={**request.options, **told})
+    # By what is known of one node alone, the platform may have been recognised.
+    reader = _reader(request)
+    platform = platforms.detected(reader)
+    if reader.given(settings.PLATFORM) or platforms.detected(_reader(seen)) == platform:
+        return seen
+    return replace(seen, options={**seen.options, settings.PLATFORM.value: platform})
+
+
+def _per_node() -> frozenset[str]:
+    return frozenset(name for variable in every_variable() if variable.per_node for name in variable.names)
+
+
+def every_variable() -> tuple[Variable[object], ...]:
+    """All tables, each variable once: common, platforms, launchers."""
+    tables = [
+        settings.VARIABLES,
+        settings.PLAN_VARIABLES,
+        ascend.VARIABLES,
+        *(p.VARIABLES for p in platforms.PLATFORMS.values()),
+        *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
+    ]
+    return tuple(dict.fromkeys(variable for table in tables for variable in table))
+
+
+def _folders(reader: Reader) -> list[str]:
+    folders = [folder for folder in reader.get(settings.TEMPLATES).split(":") if folder]
+    for folder in folders:
+        if not reader.files.is_dir(folder):
+            candidate = reader.candidates(settings.TEMPLATES)[0]
+            msg = f"{candidate.source}={redact.clipped(candidate.value)!r}: no such folder: {folder}"
+            raise ConfigError(msg)
+    return [reader.files.real(folder) for folder in folders]
+
+
+def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
+    """The steps that ModelArts runs before the boot file in its own images, offered in every image. The script comes first: it may
+    set up what pip needs."""
+    if job.program.module or not reader.get(settings.PRE_START):
+        return ()
+    folder = folder_of(job.program.path)
+    steps = []
+    script = next((name for name in PRE_START_SCRIPTS if reader.files.exists(_beside(folder, name))), "")
+    if script:
+        steps.append(_step(job, reader, script, ("bash", _beside(folder, script))))
+    if reader.files.exists(_beside(folder, REQUIREMENTS)):
+        argv = (job.python, "-m", "pip", "install", "-r", _beside(folder, REQUIREMENTS))
+        steps.append(_step(job, reader, REQUIREMENTS, argv))
+    return tuple(steps)
+
+
+def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
+    """The plan with the nodes' meeting: it takes the place of waiting for node 0's name, which it waits for itself. job: the
+    platform's, known before any rank table is."""
+    if len(job.nodes) == 1:
+        return plan
+    if not reader.get(settings.MUSTER):
+        if plan.followers:
+            told = f"{reader.told(settings.MUSTER)}: with method {plan.method} some nodes end when others have"
+            reader.problem(f"{told}, which the muster tells them")
+        return plan
+    port, timeout_s = reader.get(settings.MUSTER_PORT), reader.get(settings.MUSTER_TIMEOUT_S)
+    settings_of = launchers.LAUNCHERS[plan.method].VARIABLES
+    said = [reader.reading(v.value) for v in settings_of if not v.per_node]
+    if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
+        reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
+    from ranklaunch.plan import facts  # one node alone compares nothing
+
+    muster = Muster(
+        node=job.node_index,
+        hosts=tuple(node.host for node in job.nodes),
+        port=port,
+        timeout_s=timeout_s,
+        lost_after_s=reader.get(settings.LOST_AFTER_S),
+        end_timeout_s=reader.get(settings.END_TIMEOUT_S),
+        secret=_secret(reader),
+        facts={
+            # Until its rank table is complete a node may know no more than its own slots.
+            **facts.of_job(job if any(wait.kind == "rank table" for wait in plan.waits) else plan.job, plan.method),
+            **{r.name: r.value for r in said if r},
+            **facts.of_program(job, reader.files, reader.cwd),
+            **facts.of_versions(
+                job,
+                reader.files,
+                reader.env.get("PATH", ""),
+                reader.cwd,
+                reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
+            ),
+            "ranklaunch": __version__,
+        },
+        allowed=reader.get(settings.MUSTER_ALLOW),
+        followers=plan.followers,
+    )
+    meeting = Wait("muster", f"{len(job.nodes)} nodes at {base.address(job.master)}:{port}", timeout_s)
+    return replace(plan, muster=muster, waits=tuple(_around(meeting, plan, job)))
+
+
+def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:
+    """The waits with the muster, which knows best who is missing, before those for what the other nodes must have or be called."""
+    after = [wait for wait in plan.waits if wait.kind == "port" or (wait.kind == "hosts" and plan.by_address)]
+    for wait in plan.waits:
+        if wait not in after and (wait.kind, wait.what) != ("hosts", job.master):
+            yield wait
+    yield meeting
+    yield from after
+
+
+def _secret(reader: Reader) -> str:
+    """Where the key is; the key itself is in no plan."""
+    if reader.given(settings.SECRET):
+        reader.get(settings.SECRET)
+        return reader.candidates(settings.SECRET)[0].source
+    if reader.given(settings.SECRET_FILE):
+        return absolute(reader.get(settings.SECRET_FILE), reader.cwd)
+    reader.note(settings.SECRET.value, "derived from the job's name", "default")
+    return ""
+
+
+def _beside(folder: str, name: str) -> str:
+    return join(folder, name) if folder else name
+
+
+def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process:
+    log = join(base.attempt_dir(job), f"{name}.log")
+    return Process(name=name, argv=argv, log=log, env=base.common_env(job, reader), unset=misleading(reader.env), tag=f"[{name}] ")
+
+
+def _say_unused(plan: Plan, reader: Reader) -> None:
+    """A switch that the chosen launcher does not know has no effect, which nobody should find out by a slow job."""
+    known = {variable.value for variable in launchers.LAUNCHERS[plan.method].VARIABLES}
+    if plan.job.has_tasks and plan.method not in launchers.WITH_TASKS:
+        reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
+    if base.ROUTE_PLAN.value not in known and reader.given(base.ROUTE_PLAN) and reader.get(base.ROUTE_PLAN):
+        reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")

@@ -1,0 +1,181 @@
+"""Plans as text for people and as shell script; JSON is in plan.py. Secrets are hidden in all of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+
+from ranklaunch import redact
+from ranklaunch.errors import counted
+from ranklaunch.files import folder_of
+from ranklaunch.plan.megatron import Layout
+from ranklaunch.plan.model import File, Plan, Process
+
+FOLDED = " \\\n  "  # how a shell command goes on in the next line
+FOLD = 100  # columns after which a shown command goes on in the next line
+
+
+def as_text(plan: Plan) -> str:
+    job = plan.job
+    node = job.node
+    ranks = f"ranks {node.ranks[0]} to {node.ranks[-1]}" if node.slots > 1 else f"rank {node.first_rank}" if node.slots else "no rank"
+    task = f"{node.name}, " if node.task else ""
+    lines = [
+        f"job       {job.name}, attempt {job.attempt}, platform {job.platform}",
+        f"method    {plan.method}: {plan.why}",
+        f"world     {counted(job.world_size, 'rank')} on {counted(len(job.nodes), 'node')}, {job.accelerator}",
+        f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {task}{ranks}",
+        *((f"layout    {_sizes(plan.layout)}",) if plan.layout else ()),
+        *_section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in plan.values)),
+        *_section("warnings", plan.warnings),
+        *_section("files", (f"{file.path}  (mode {file.mode}, {_content(file)})" for file in plan.files)),
+        *_section("waits", (f"{wait.kind}: {wait.what}, at most {wait.timeout_s:g} s" for wait in plan.waits)),
+        *_section(
+            "the same on all nodes", (f"{name} = {value or '(none)'}" for name, value in (plan.muster.facts if plan.muster else {}).items())
+        ),
+        *_section("removed from the environment", _unset((*plan.services, *plan.processes))),
+        *_section("before planning again", (line for step in plan.gather for line in _shown(step))),
+        *_section("before launch", (line for step in plan.prepare for line in _shown(step))),
+        *_section("services", (line for service in plan.services for line in _shown(service))),
+        *_section("processes", (line for process in plan.processes for line in _shown(process))),
+        f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
+    ]
+    return "".join(f"{_printable(line)}\n" for line in lines)
+
+
+def as_shell(plan: Plan) -> str:
+    """A script that starts the same processes by hand, in the folder and environment in which it is run. One subshell, so that it
+    can also be pasted into a shell that goes on afterwards."""
+    job = plan.job
+    folders = dict.fromkeys(folder_of(process.log) for process in (*plan.prepare, *plan.services, *plan.processes))
+    lines = (
+        "#!/bin/sh",
+        f"# {_comment(job.name)}, node {job.node_index} of {len(job.nodes)}, method {plan.method} ({_comment(plan.why)})",
+        *(f"# first: wait for {wait.kind} {_comment(wait.what)}" for wait in plan.waits),
+        *((f"# the ranks write below {_comment(plan.outputs.folder)}",) if plan.outputs and plan.outputs.folder else ()),
+        *(("# *** stands for what is secret: put it in before you run this",) if _hides(plan) else ()),
+        "(",
+        "set -eu",
+        f"mkdir -p {FOLDED.join(_wrapped(folders))}",
+        *((f"mkdir -m 700 {shlex.quote(plan.private)}",) if plan.private else ()),
+        *(line for file in plan.files for line in _written(file)),
+        *(_command(step) for step in plan.prepare),
+        *(_started(plan.processes) if not plan.services else _served(plan)),
+        ")",
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _sizes(layout: Layout) -> str:
+    return ", ".join(f"{name} {getattr(layout, name)}" for name in ("tp", "pp", "cp", "ep", "dp"))
+
+
+def _hides(plan: Plan) -> bool:
+    processes = (*plan.prepare, *plan.services, *plan.processes)
+    return any(redact.argv(p.argv) != p.argv or redact.environment(p.env) != dict(p.env) for p in processes)
+
+
+def _served(plan: Plan) -> Iterator[str]:
+    """Services stay until the processes have ended; alone, until they end themselves."""
+    if not plan.processes:
+        yield from _started(plan.services)
+        return
+    yield "set --"
+    for service in plan.services:
+        yield f"{_command(service)} &"
+        yield 'set -- "$@" "$!"'
+    yield "status=0"
+    for process in plan.processes:
+        yield f"{_command(process)} || status=$?"
+    yield 'kill "$@" 2> /dev/null || true'
+    yield 'exit "$status"'
+
+
+def _started(processes: tuple[Process, ...]) -> Iterator[str]:
+    if len(processes) == 1:
+        yield f"exec {_command(processes[0])}"
+        return
+    yield "set --"
+    for process in processes:
+        yield f"{_command(process)} &"
+        yield 'set -- "$@" "$!"'
+    yield "status=0"
+    yield 'for pid in "$@"; do wait "$pid" || status=$?; done'
+    yield 'exit "$status"'
+
+
+def _command(process: Process) -> str:
+    words = ["env", *(("-C", process.cwd) if process.cwd else ())]
+    for name in process.unset:
+        words += ["-u", name]
+    words += [f"{name}={value}" for name, value in redact.environment(process.env).items()]
+    # env(1) would take a program with = in its path for one more variable.
+    start = ["sh", "-c", 'exec "$0" "$@"'] if "=" in process.argv[0] else []
+    return FOLDED.join(_wrapped([*words, *start, *redact.argv(process.argv)]))
+
+
+def _written(file: File) -> Iterator[str]:
+    path = shlex.quote(file.path)
+    if file.source:
+        yield f"cp {shlex.quote(file.source)} {path}"
+        yield f"chmod {file.mode} {path}"
+        return
+    yield f"printf %s {shlex.quote(file.text)} > {path}"
+    yield f"chmod {file.mode} {path}"
+
+
+def _content(file: File) -> str:
+    return f"a copy of {file.source}" if file.source else f"{len(file.text)} characters"
+
+
+def _shown(process: Process) -> Iterator[str]:
+    yield f"{process.name}, log {process.log}" + (f", in {process.cwd}" if process.cwd else "")
+    env = " ".join(f"{name}={shlex.quote(_head(name, value))}" for name, value in redact.environment(process.env).items())
+    yield f"  {env}"
+    first, *others = _wrapped(redact.argv(process.argv))
+    yield f"  {first}"
+    yield from (f"    {line}" for line in others)
+
+
+def _head(name: str, value: str) -> str:
+    """Of a search path what was put first, which is what counts."""
+    first, colon, _ = value.partition(":")
+    return f"{first}:..." if name == "PATH" and colon else value
+
+
+def _wrapped(words: Iterable[str]) -> list[str]:
+    """Shell words in lines of about FOLD columns."""
+    lines = [""]
+    for word in map(shlex.quote, words):
+        if lines[-1] and len(lines[-1]) + len(word) > FOLD:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
+
+def _section(title: str, rows: Iterable[str]) -> Iterator[str]:
+    for i, row in enumerate(rows):
+        if i == 0:
+            yield title
+        yield f"  {row}"
+
+
+def _unset(processes: tuple[Process, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for process in processes for name in process.unset))
+
+
+def _overrides(candidates: Iterable[object]) -> str:
+    found = [f"{c.source}={c.value}" for c in candidates]  # type: ignore[attr-defined]
+    return f" over {', '.join(found)}" if found else ""
+
+
+def _printable(line: str) -> str:
+    """Control characters as their escapes: a value must not move the terminal's cursor, nor look like another line."""
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() or "\udc80" <= c <= "\udcff" else ascii(c)[1:-1] for c in line)
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,1 @@
+"""From an environment and files to a Job."""

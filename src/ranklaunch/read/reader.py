@@ -1,0 +1,232 @@
+"""Tables of variables, and the reader that turns an environment into typed values.
+
+A Variable says which environment variables may give one value, in which order, what the value means and who sets it. Reading,
+provenance in plans, the reference page in docs/ and the tests all come from these tables; a variable is named nowhere else.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from ranklaunch.errors import ConfigError, UsageError
+from ranklaunch.files import Files
+from ranklaunch.redact import show, shown
+from ranklaunch.values import NOTHING, Value, replace
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Variable(Value, Generic[T_co]):
+    """One value of the job and where it may come from.
+
+    value: its name in plans. names: environment variables, highest precedence first. option: the command line option that comes
+    before all of them. parse: text to value, as the functions of ranklaunch.read.parse; raises ValueError with what was expected. agree:
+    variables that are set must say the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to
+    node of one job; ends_with_index: by nothing but the node's index at its end. is_switch: its option takes no value, and means true.
+    """
+
+    value: str
+    names: tuple[str, ...]
+    parse: Callable[[str], T_co]
+    default: T_co
+    meaning: str
+    set_by: str = "user"
+    option: str = ""
+    agree: bool = False
+    per_node: bool = False
+    ends_with_index: bool = False
+    default_text: str = ""
+    is_switch: bool = False
+
+    def also(self, *names: str, set_by: str = "platform", agree: bool = False) -> Variable[T_co]:
+        """The same value with a platform's own variables after RANKLAUNCH_'s."""
+        return replace(self, names=(*self.names, *names), set_by=set_by, agree=agree)
+
+    def setter(self, name: str) -> str:
+        return "user" if name.startswith("RANKLAUNCH_") else self.set_by
+
+    @property
+    def shown_default(self) -> str:
+        return self.default_text or show(self.default)
+
+
+class Candidate(Value):
+    """A text that was offered for a value: by "option --x", by a variable's name, by a file's path or by "default"."""
+
+    source: str
+    value: str
+
+
+class Reading(Value):
+    """How one value was found: the text that won, where it stood, and what it overrode."""
+
+    name: str
+    value: str
+    source: str
+    overrides: tuple[Candidate, ...] = ()
+
+
+class Account(NamedTuple):
+    """Whom processes run as."""
+
+    name: str
+    home: str
+    root: bool
+
+
+ROOT_ACCOUNT = Account("root", "/root", True)
+
+
+class Known(Value):
+    """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
+    offered, by node and name."""
+
+    addresses: Mapping[str, str] = NOTHING
+    shared: Mapping[int, Mapping[str, str]] = NOTHING
+
+
+class Reader:
+    """Typed access to one environment, with provenance. Collects every problem; check() raises them all at once."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        files: Files,
+        options: Mapping[str, str] | None = None,
+        cwd: str = "/",
+        known: Known | None = None,
+        account: Account = ROOT_ACCOUNT,
+        per_node: Callable[[], frozenset[str]] = frozenset,
+    ) -> None:
+        self.known = known or Known()
+        self.account = account
+        self._per_node = per_node
+        self.env = env
+        self.files = files
+        self.options = dict(options or {})
+        self.cwd = cwd
+        self.warnings: list[str] = []
+        self._problems: dict[str, bool] = {}
+        self._readings: dict[str, Reading] = {}
+        self._offered: dict[str, tuple[Candidate, ...]] = {}
+
+    def get(self, variable: Variable[T]) -> T:
+        """The value, or its default. A malformed text is recorded as a problem and the default stands in for it."""
+        found = self.candidates(variable)
+        if not found:
+            self.note(variable.value, show(variable.default), "default")
+            return variable.default
+        if variable.agree:
+            self._refuse_disagreement(variable, found)
+        first = found[0]
+        self._readings[variable.value] = Reading(
+            variable.value, shown(first.source, first.value), first.source, tuple(map(hidden, found[1:]))
+        )
+        try:
+            return variable.parse(first.value)
+        except ValueError as error:
+            meaning = f"{variable.meaning}; set by the {_who(variable, first)}"
+            self.problem(f"{first.source}={quoted(first)}: {error} ({meaning})", on_command_line=first.source.startswith("option "))
+            return variable.default
+
+    def given(self, variable: Variable[T]) -> bool:
+        return bool(self.candidates(variable))
+
+    def candidates(self, variable: Variable[T]) -> list[Candidate]:
+        """Every non-empty text offered for a variable, highest precedence first. An empty variable counts as unset."""
+        option = self.options.get(variable.value)
+        first = [Candidate(f"option {variable.option}", option)] if option else []
+        named = [Candidate(name, self.env[name]) for name in variable.names if self.env.get(name, "").strip()]
+        return [*first, *named, *self._offered.get(variable.value, ())]
+
+    def offer(self, value: str, *candidates: Candidate) -> None:
+        """What a platform has for a value that it does not read itself, such as a launcher's: it comes last, before the default."""
+        self._offered[value] = candidates
+
+    def leave_aside(self, *beginnings: str) -> None:
+        """From here on, variables whose names begin so are as if nobody had set them."""
+        self.env = {name: value for name, value in self.env.items() if not name.startswith(beginnings)}
+
+    def note(self, name: str, value: str, source: str, overrides: tuple[Candidate, ...] = ()) -> None:
+        """Record where a value came from that was not read through a Variable alone."""
+        self._readings[name] = Reading(name, shown(source, value), source, overrides)
+
+    def reading(self, name: str) -> Reading | None:
+        return self._readings.get(name)
+
+    def address_of(self, host: str) -> str:
+        """The IPv4 address of a host where it is known already, which it is once run has waited for it; else the host as it is
+        written."""
+        return self.known.addresses.get(host, host)
+
+    def shared(self, node: int, name: str) -> str:
+        """What a node has offered, "" as long as it is not known here."""
+        return self.known.shared.get(node, {}).get(name, "")
+
+    @functools.cached_property
+    def per_node(self) -> frozenset[str]:
+        """Names of variables that are about one node."""
+        return self._per_node()
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        return tuple(self._readings.values())
+
+    def problem(self, text: str, on_command_line: bool = False) -> None:
+        self._problems.setdefault(text, on_command_line)
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def source(self, variable: Variable[T]) -> str:
+        """Who said a value, for messages: an option, a variable, or the first variable that could have."""
+        reading = self._readings.get(variable.value)
+        return reading.source if reading and reading.source != "default" else variable.names[0]
+
+    def told(self, variable: Variable[T]) -> str:
+        """A value as it was given, for messages: "option --node=3", "VC_TASK_INDEX=3", or the first variable that could give it."""
+        reading = self._readings.get(variable.value)
+        return f"{self.source(variable)}={reading.value}" if reading else variable.names[0]
+
+    def check(self) -> None:
+        """Raises one error with every problem found so far: UsageError where all are the command line's, else ConfigError."""
+        if self._problems and all(self._problems.values()):
+            raise UsageError("\n".join(self._problems))
+        if self._problems:
+            raise ConfigError(self._problems)
+
+    def _refuse_disagreement(self, variable: Variable[T], found: list[Candidate]) -> None:
+        told = [c for c in found if not c.source.startswith(("option ", "RANKLAUNCH_"))]
+        if len(told) < 2 or len(told) != len(found):
+            return
+        first = told[0]
+        for other in told[1:]:
+            if _same(variable.parse, first.value, other.value):
+                continue
+            self.problem(
+                f"{first.source}={quoted(first)} contradicts {other.source}={quoted(other)} ({variable.meaning}); "
+                f"unset the wrong one" + (f" or set {variable.names[0]}" if variable.names[0].startswith("RANKLAUNCH_") else "")
+            )
+
+
+def _who(variable: Variable[T], candidate: Candidate) -> str:
+    return "command line" if candidate.source.startswith("option ") else variable.setter(candidate.source)
+
+
+def _same(parse: Callable[[str], T], one: str, other: str) -> bool:
+    try:
+        return bool(parse(one) == parse(other))
+    except ValueError:
+        return True  # whichever is malformed has its own error
+
+
+def hidden(candidate: Candidate) -> Candidate:
+    return Candidate(candidate.source, shown(candidate.source, candidate.value))
+
+
+def quoted(candidate: Candidate) -> str:
+    return repr(shown(candidate.source, candidate.value))

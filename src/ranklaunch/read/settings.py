@@ -1,0 +1,329 @@
+"""What every platform has in common: the variables that users set, and the Job that a platform's own facts are put together to."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+from ranklaunch import ranktable
+from ranklaunch.files import absolute, join, which
+from ranklaunch.read import parse
+from ranklaunch.read.job import ACCELERATORS, Job, Program, make_nodes
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.tasks import VARIABLES as OF_TASKS
+from ranklaunch.read.tasks import Tasks
+
+T = TypeVar("T")
+
+METHOD = Variable(
+    "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), parse.text, "", "how the ranks are started", option="--method",
+    default_text="by what is there: ranktable, else tensorflow where ps are given, else torchrun for more than one rank, else plain",
+)  # fmt: skip
+PLATFORM = Variable(
+    "platform", ("RANKLAUNCH_PLATFORM",), parse.text, "", "which platform's environment is read", option="--platform",
+    default_text="the first that recognises the environment",
+)  # fmt: skip
+PYTHON = Variable(
+    "python", ("RANKLAUNCH_PYTHON", "MA_SCRIPT_INTERPRETER"), parse.text, "",
+    "interpreter of the user's program", "platform", option="--python", default_text="python, else python3, on PATH",
+)  # fmt: skip
+LOG_DIR = Variable(
+    "log_dir", ("RANKLAUNCH_LOG_DIR", "MA_LOG_DIR"), parse.text, "./ranklaunch-logs",
+    "folder of logs, plan, events and verdict", option="--log-dir", set_by="platform",
+)  # fmt: skip
+TEMPLATES = Variable(
+    "templates", ("RANKLAUNCH_TEMPLATES",), parse.text, "", "folders with templates of your own, with colons between them",
+    option="--templates",
+)  # fmt: skip
+LOG_TAG = Variable(
+    "log_tag", ("RANKLAUNCH_LOG_TAG",), parse.text, "[rank {{ rank }}] ",
+    "template of what stands before each console line; knows rank, local_rank, node and host; none for plain",
+    option="--log-tag",
+)  # fmt: skip
+PRE_START = Variable(
+    "pre_start", ("RANKLAUNCH_PRE_START",), parse.flag, True,
+    "run ma-pre-start.sh and install pip-requirements.txt found beside the program, once per node, before launch",
+    option="--pre-start",
+)  # fmt: skip
+WAIT_S = Variable(
+    "wait_s",
+    ("RANKLAUNCH_WAIT_S",),
+    parse.seconds,
+    600.0,
+    "seconds: deadline of each wait before launch",
+    option="--wait-s",
+)
+GRACE_S = Variable(
+    "grace_s", ("RANKLAUNCH_GRACE_S",), parse.seconds, 25.0, "seconds from the first signal to SIGKILL, for all ranks together",
+    option="--grace-s",
+)  # fmt: skip
+MUSTER = Variable(
+    "muster", ("RANKLAUNCH_MUSTER",), parse.flag, True,
+    "let the nodes of a job meet before launch and tell each other of the first failure; the same on every node", option="--muster",
+)  # fmt: skip
+MUSTER_PORT = Variable(
+    "muster_port", ("RANKLAUNCH_MUSTER_PORT",), parse.port, 18889, "port on node 0 at which the nodes meet", option="--muster-port",
+)  # fmt: skip
+MUSTER_TIMEOUT_S = Variable(
+    "muster_timeout_s", ("RANKLAUNCH_MUSTER_TIMEOUT_S",), parse.seconds, 600.0,
+    "seconds that the nodes wait for each other before launch, from when the first is ready", option="--muster-timeout-s",
+)  # fmt: skip
+MUSTER_ALLOW: Variable[tuple[str, ...]] = Variable(
+    "muster_allow", ("RANKLAUNCH_MUSTER_ALLOW",), parse.names, (),
+    "what may differ between the nodes, by the names that the refusal gives, with commas between them; all: everything",
+    option="--muster-allow",
+)  # fmt: skip
+LOST_AFTER_S = Variable(
+    "lost_after_s", ("RANKLAUNCH_LOST_AFTER_S",), parse.seconds_from(1), 20.0,
+    "seconds without an answer from a node's host after which the node counts as lost, at least 1", option="--lost-after-s",
+)  # fmt: skip
+END_TIMEOUT_S = Variable(
+    "end_timeout_s", ("RANKLAUNCH_END_TIMEOUT_S",), parse.seconds, 600.0,
+    "seconds that a node whose ranks have succeeded waits for those of the others", option="--end-timeout-s",
+)  # fmt: skip
+SECRET = Variable(
+    "secret", ("RANKLAUNCH_SECRET",), parse.text, "", "key of this job's muster, the same on every node",
+    default_text="derived from the job's name",
+)  # fmt: skip
+SECRET_FILE = Variable(
+    "secret_file", ("RANKLAUNCH_SECRET_FILE",), parse.text, "", "file with the key of this job's muster, such as a mounted Secret",
+)  # fmt: skip
+CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann", "/usr/local/Ascend/nnae/latest")
+CANN_FOLDER = Variable(
+    "cann_folder", ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH"), parse.text, "", "where CANN is installed", "image",
+    default_text=" or ".join(CANN_FOLDERS),
+)  # fmt: skip
+ACCELERATOR = Variable(
+    "accelerator", ("RANKLAUNCH_ACCELERATOR",), parse.one_of(*ACCELERATORS), "", "npu, gpu or cpu", option="--accelerator",
+    default_text="by the variables and device files of the container",
+)  # fmt: skip
+MASTER_ADDR = Variable(
+    "master_addr", ("RANKLAUNCH_MASTER_ADDR",), parse.host, "", "host name or address of node 0, where the platform tells none",
+    option="--master-addr", default_text="the host of node 0",
+)  # fmt: skip
+NODES = Variable("nodes", ("RANKLAUNCH_NODES",), parse.positive, 1, "number of nodes", option="--nodes")
+SLOTS: Variable[tuple[int, ...]] = Variable(
+    "slots", ("RANKLAUNCH_SLOTS",), parse.counts, (0,), "processes per node: one number, or one for each node (2,3); 0: one, on the CPU",
+    option="--slots",
+)  # fmt: skip
+HOSTS: Variable[tuple[str, ...]] = Variable(
+    "hosts", ("RANKLAUNCH_HOSTS",), parse.hosts, (), "host names or addresses of all nodes, in node order", option="--hosts",
+)  # fmt: skip
+NODE_INDEX = Variable("node_index", ("RANKLAUNCH_NODE",), parse.count, 0, "index of this node, from 0", option="--node", per_node=True)
+ATTEMPT = Variable(
+    "attempt",
+    ("RANKLAUNCH_ATTEMPT",),
+    parse.positive,
+    1,
+    "which start of this job on this node it is, from 1",
+    option="--attempt",
+)
+JOB_NAME = Variable(
+    "job_name",
+    ("RANKLAUNCH_JOB_NAME",),
+    parse.text,
+    "",
+    "name of the job, the same on every node",
+    option="--job-name",
+)
+
+RANK_TABLE = Variable(
+    "rank_table", ("RANKLAUNCH_RANK_TABLE", "RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"), parse.text, "",
+    "the rank table, or the folder in which the platform puts it", "platform", option="--rank-table",
+    default_text=f"{' or '.join(ranktable.DEFAULT_PATHS)}, where it exists",
+)  # fmt: skip
+
+TERMINATION_LOG = Variable(
+    "termination_log", ("RANKLAUNCH_TERMINATION_LOG",), parse.text, "/dev/termination-log",
+    "file that Kubernetes shows as the container's last words; written only where it exists",
+)  # fmt: skip
+
+NPU_SIGNS = Variable(
+    "npu_signs", ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"), parse.text, "",
+    "set in containers with Ascend NPUs; only whether they are set counts", "image",
+)  # fmt: skip
+GPU_SIGNS = Variable(
+    "gpu_signs", ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_VERSION", "NCCL_VERSION"), parse.text, "",
+    "set in containers with GPUs; only whether they are set counts", "image",
+)  # fmt: skip
+VISIBLE_NPUS = Variable(
+    "visible_npus", ("ASCEND_RT_VISIBLE_DEVICES",), parse.text, "", "NPUs that processes may use, of those in /dev; empty: none", "image",
+    default_text="all",
+)  # fmt: skip
+VISIBLE_GPUS = Variable(
+    "visible_gpus", ("CUDA_VISIBLE_DEVICES",), parse.text, "", "GPUs that processes may use, of those in /dev; empty: none", "image",
+    default_text="all",
+)  # fmt: skip
+ENV_FILE = Variable(
+    "env_file", ("RANKLAUNCH_ENV_FILE",), parse.text, "",
+    "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
+)  # fmt: skip
+ROOT = Variable("root", ("RANKLAUNCH_ROOT",), parse.text, "", "folder below which absolute paths are looked up", option="--root")
+FORMATS = ("text", "json", "sh")
+FORMAT = Variable(
+    "format", ("RANKLAUNCH_FORMAT",), parse.one_of(*FORMATS), "text",
+    "how plan shows: text for people, json for tools, sh to paste into a shell", option="--format",
+)  # fmt: skip
+ALL_NODES = Variable(
+    "all_nodes", ("RANKLAUNCH_ALL_NODES",), parse.flag, False, "plan every node, in node order", option="--all-nodes", is_switch=True,
+)  # fmt: skip
+
+PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES)  # of the command plan alone
+VARIABLES: tuple[Variable[object], ...] = (
+    ENV_FILE, ROOT,
+    METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS, NODE_INDEX,
+    MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
+    MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE,
+    NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
+    *OF_TASKS,
+)  # fmt: skip
+
+
+def make_job(
+    reader: Reader,
+    program: Program,
+    *,
+    platform: str,
+    name: str,
+    attempt: int,
+    hosts: Sequence[str],
+    slots: Sequence[int],
+    node_index: int,
+    tasks: Tasks | None = None,
+    accelerator: tuple[str, str] = ("cpu", "default"),
+    instance_name: str = "",
+    host_ips: tuple[str, ...] = (),
+    host_ip: str = "",
+    table_in_order: bool = True,
+    only_launches: bool = False,
+    env: tuple[tuple[str, str], ...] = (),
+    folder: str = "",
+    shared_logs: bool = False,
+) -> Job:
+    """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
+
+    accelerator: kind and source to assume where nothing in the container tells. tasks: of the hosts, where they differ.
+    only_launches: node 0 starts the ranks of the others and has none of its own. folder: where the platform runs the program, if it says.
+    shared_logs: the log folder may be one volume of all nodes, so that each has a folder of its own in it.
+    """
+    rank_table = _rank_table(reader)
+    master = reader.get(MASTER_ADDR)
+    named = [master, *hosts[1:]] if master else list(hosts)
+    if not master:
+        reader.note(MASTER_ADDR.value, named[0], "hosts")
+    counts = [max(1, n) for n in slots]
+    nodes = make_nodes(named, [0, *counts[1:]] if only_launches else counts)
+    return Job(
+        name=name,
+        platform=platform,
+        attempt=attempt,
+        nodes=tasks.placed(nodes) if tasks else nodes,
+        node_index=node_index,
+        accelerator=reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator),
+        program=program,
+        python=_python(reader, folder),
+        log_dir=log_dir(reader, node_index if shared_logs and len(hosts) > 1 else None),
+        rank_table=rank_table,
+        instance_name=instance_name,
+        host_ips=host_ips,
+        host_ip=host_ip,
+        table_in_order=table_in_order,
+        env=env,
+        folder=folder,
+    )
+
+
+def log_dir(reader: Reader, node_index: int | None = None, job: str = "") -> str:
+    """The log folder; in it, where several may have it, a folder of the job's and in that one of the node's."""
+    folder = absolute(reader.get(LOG_DIR), reader.cwd)
+    for own in filter(None, (job, "" if node_index is None else f"node_{node_index}")):
+        folder = join(folder, own)
+    return folder
+
+
+def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int, ...], nodes: int) -> tuple[int, ...]:
+    """Slots of every node from one number or one per node; a list of another length is a problem."""
+    if len(slots) == 1:
+        return slots * nodes
+    if len(slots) != nodes:
+        reader.problem(f"{_source(reader, variable)}: {len(slots)} numbers for {nodes} nodes: expected one number, or one for each node")
+        return (max(slots),) * nodes
+    return slots
+
+
+def devices(reader: Reader) -> int:
+    """Accelerators that processes of the container can use: one slot for each."""
+    names = reader.files.names("/dev")
+    number, source = 0, "default"
+    for kind, chosen in ((r"davinci[0-9]+", VISIBLE_NPUS), (r"nvidia[0-9]+", VISIBLE_GPUS)):
+        there = sum(bool(re.fullmatch(kind, name)) for name in names)
+        if there and not number:
+            visible = _visible(reader, chosen)
+            number, source = (there, "device files") if visible is None or visible >= there else (visible, chosen.names[0])
+    reader.note(SLOTS.value, str(number), source)
+    return number
+
+
+def _visible(reader: Reader, variable: Variable[str]) -> int | None:
+    """How many devices a process may see; None where nobody has chosen. As CUDA reads it: set and empty is none, and the first entry that
+    names no device ends the list."""
+    value = reader.env.get(variable.names[0])
+    if value is None:
+        return None
+    entries = (entry.strip() for entry in value.split(","))
+    return sum(1 for _ in itertools.takewhile(re.compile(r"[0-9]+|(?:GPU|MIG)-.+").fullmatch, entries))
+
+
+def by_user(reader: Reader, variable: Variable[T]) -> bool:
+    """Whether an option or a variable of ranklaunch's own says it, rather than the platform."""
+    found = reader.candidates(variable)
+    return bool(found) and found[0].source.startswith(("option ", "RANKLAUNCH_"))
+
+
+def _rank_table(reader: Reader) -> str:
+    given = reader.get(RANK_TABLE)
+    if given:
+        path = absolute(ranktable.path_of(given, reader.files), reader.cwd)
+        candidate, *overrides = reader.candidates(RANK_TABLE)
+        reader.note(RANK_TABLE.value, path, candidate.source, tuple(overrides))
+        return path
+    found = ranktable.places(reader.files)
+    if found:
+        reader.note(RANK_TABLE.value, found, "platform file")
+    return found
+
+
+def _source(reader: Reader, variable: Variable[tuple[int, ...]]) -> str:
+    reading = reader.reading(variable.value)
+    return f"{reading.source}={reading.value!r}" if reading else variable.names[0]
+
+
+def find_accelerator(reader: Reader, slots: int, table: bool, otherwise: tuple[str, str]) -> str:
+    if slots == 0:
+        kind, why = "cpu", "no accelerator in this container"
+    elif table:
+        kind, why = "npu", "rank table"
+    elif signs := reader.candidates(NPU_SIGNS):
+        kind, why = "npu", signs[0].source
+    elif reader.files.exists("/dev/davinci_manager"):
+        kind, why = "npu", "/dev/davinci_manager"
+    elif signs := reader.candidates(GPU_SIGNS):
+        kind, why = "gpu", signs[0].source
+    elif reader.files.exists("/dev/nvidiactl"):
+        kind, why = "gpu", "/dev/nvidiactl"
+    else:
+        kind, why = otherwise
+    reader.note(ACCELERATOR.value, kind, why)
+    return kind
+
+
+def _python(reader: Reader, folder: str) -> str:
+    given = reader.get(PYTHON)
+    if given:
+        return absolute(given, reader.cwd) if folder and "/" in given else given
+    search = reader.env.get("PATH", "")
+    name = "python3" if not which("python", search, reader.files) and which("python3", search, reader.files) else "python"
+    reader.note(PYTHON.value, name, "PATH")
+    return name

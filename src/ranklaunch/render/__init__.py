@@ -1,0 +1,1 @@
+"""Templates, and the quoting of what they render."""

@@ -1,0 +1,110 @@
+"""The one Jinja environment, in which a mistake in a template is told with its file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TypeVar
+
+from jinja2 import (
+    ChoiceLoader,
+    FileSystemLoader,
+    StrictUndefined,
+    Template,
+    TemplateNotFound,
+    TemplateSyntaxError,
+    Undefined,
+    pass_context,
+)
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.render import quoting
+
+T = TypeVar("T")
+
+
+class Jinja:
+    """Templates by name from these folders, the first that has one. mark: what becomes of each value of a command, word: of a text."""
+
+    def __init__(self, folders: Iterable[str], mark: Callable[[object], str], word: Callable[[object], str]) -> None:
+        loader = ChoiceLoader([FileSystemLoader(list(folders))])
+
+        @pass_context  # keeps Jinja from folding constants at compile time, when there is no render to belong to
+        def marked(context: Context, value: object) -> str:
+            return mark(_defined(value))
+
+        self._commands = _environment(loader, marked)
+        self._texts = _environment(loader, lambda value: word(_defined(value)))
+        self._files = _environment(loader, _quoted)
+        self._files.filters.update(quoting.FILTERS)
+        self._inline: dict[str, Template] = {}
+
+    def command(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
+        """(text, path of the template)."""
+
+        def rendered() -> tuple[str, str]:
+            template = self._commands.get_template(name)
+            return template.render(**values), template.filename or name
+
+        return _guarded(name, rendered)
+
+    def text(self, name: str, values: Mapping[str, object]) -> str:
+        return _guarded(name, lambda: self._files.get_template(name).render(**values))
+
+    def inline(self, source: str, where: str, values: Mapping[str, object]) -> str:
+        if source not in self._inline:
+            self._inline[source] = _guarded(where, lambda: self._texts.from_string(source))
+        return _guarded(where, lambda: self._inline[source].render(**values))
+
+
+def _environment(loader: ChoiceLoader, finalize: Callable[..., str]) -> ImmutableSandboxedEnvironment:
+    return ImmutableSandboxedEnvironment(
+        loader=loader,
+        undefined=StrictUndefined,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+
+
+def _defined(value: object) -> object:
+    if isinstance(value, Undefined):
+        str(value)  # raises, here, where Jinja still knows the line
+    return value
+
+
+def _quoted(value: object) -> str:
+    _defined(value)
+    if not isinstance(value, quoting.Quoted):
+        msg = f"{str(value)[:60]!r} is put into a file as it is: pass it through one of the filters {', '.join(quoting.FILTERS)}"
+        raise ValueError(msg)
+    return value
+
+
+def _guarded(where: str, render: Callable[[], T]) -> T:
+    try:
+        return render()
+    except TemplateNotFound as error:
+        msg = f"template {error.name}: not found (folders of RANKLAUNCH_TEMPLATES are searched first, then ranklaunch's own)"
+        raise ConfigError(msg) from None
+    except TemplateSyntaxError as error:
+        msg = f"template {error.filename or where}, line {error.lineno}: {error.message}"
+        raise ConfigError(msg) from None
+    except Exception as error:  # whatever an expression in a template can raise: it is the template author's
+        msg = f"template {_place(where, error.__traceback__)}: {str(error) or type(error).__name__}"
+        raise ConfigError(msg) from None
+
+
+def _place(where: str, traceback: TracebackType | None) -> str:
+    """File and line of the innermost frame that is a template: Jinja maps its frames back to template lines."""
+    place = where
+    while traceback:
+        code = traceback.tb_frame.f_code
+        if "__jinja_template__" in traceback.tb_frame.f_globals or code.co_filename.endswith(".j2"):
+            name = where if code.co_filename.startswith("<") else code.co_filename
+            place = f"{name}, line {traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return place

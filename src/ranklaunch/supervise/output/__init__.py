@@ -1,0 +1,1 @@
+"""What processes write: read, told apart, stored and shown."""

@@ -1,0 +1,118 @@
+"""The console: a descriptor that may be slow, closed or a file, and that must never hold up the supervisor.
+
+Bytes wait in a bounded queue. When it is full, `full` tells the readers of the ranks' pipes to pause, so a slow reader slows the
+ranks no more than it must, and memory stays bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+from collections import deque
+from collections.abc import Callable
+
+from ranklaunch.system.loop import Loop
+
+HIGH = 4 * 1024 * 1024
+LOW = HIGH - 512 * 1024  # little below: whoever was held up waits for no more than this to pass, and then has its turn
+# A pipe that polls as writable takes this much without blocking, whoever else writes to it (Linux: one free page).
+SAFE = 4096
+MOST = 1024 * 1024
+
+
+class Console:
+    """on_room is called when the queue has room again after it was full."""
+
+    def __init__(self, fd: int, loop: Loop, on_room: Callable[[], None] = lambda: None) -> None:
+        self.closed = False
+        self.full = False
+        self._loop = loop
+        self._on_room = on_room
+        self._queue: deque[memoryview] = deque()
+        self._size = 0
+        self._waiting = False
+        self._fd, self._most, self._shared = _open(fd)
+
+    def write(self, data: bytes) -> None:
+        if self.closed or not data:
+            return
+        self._queue.append(memoryview(data))
+        self._size += len(data)
+        if not self._waiting:
+            self._push()
+        if self._size > HIGH:  # once full, it is so until there is room for all: one more write does not change that
+            self.full = True
+
+    @property
+    def pending(self) -> int:
+        """Bytes that the reader has not taken yet."""
+        return self._size
+
+    def give_up(self) -> int:
+        """Drops what is pending; the number of lines in it."""
+        lines = sum(bytes(data).count(b"\n") for data in self._queue)
+        self._close()
+        return lines
+
+    def _push(self) -> None:
+        """Writes what can be written now; waits for the descriptor with the rest."""
+        while self._queue and (not self._shared or _writable(self._fd)):
+            data = self._queue[0]
+            try:
+                written = os.write(self._fd, data[: self._most])
+            except BlockingIOError:
+                break
+            except OSError:  # the reader is gone: the ranks go on, their files have everything
+                self._close()
+                return
+            self._size -= written
+            if written == len(data):
+                self._queue.popleft()
+            else:
+                self._queue[0] = data[written:]
+        self._wait(bool(self._queue))
+        if self.full and self._size < LOW:
+            self.full = False
+            self._on_room()
+
+    def _wait(self, wanted: bool) -> None:
+        if wanted and not self._waiting:
+            self._loop.on_writable(self._fd, self._push)
+        elif not wanted and self._waiting:
+            self._loop.forget(self._fd)
+        self._waiting = wanted
+
+    def _close(self) -> None:
+        self.closed = True
+        self._queue.clear()
+        self._size = 0
+        self._wait(False)
+        if self.full:
+            self.full = False
+            self._on_room()
+
+
+def _open(fd: int) -> tuple[int, int, bool]:
+    """(descriptor, most bytes a write may carry, whether others share it and it may block).
+
+    A descriptor of our own, made by opening it anew, can be non-blocking without making it so for everybody who shares the old
+    one. Where that is not allowed (another user's pipe, a socket) small writes after a poll do not block either.
+    """
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISREG(mode):
+            return os.dup(fd), MOST, False  # never blocks; opened anew it would start at offset 0
+        own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError:
+        return fd, SAFE, True
+    return own, MOST, False
+
+
+def _writable(fd: int) -> bool:
+    poll = select.poll()
+    try:
+        poll.register(fd, select.POLLOUT)
+        return bool(poll.poll(0))  # POLLERR too: the write then says what is wrong
+    except (OSError, ValueError):
+        return True

@@ -1,0 +1,177 @@
+"""Where everything goes that is written: from the processes into their files and to stdout, the last of it into the verdict; what
+ranklaunch itself says, to stderr.
+
+Owns both consoles, all pipes and files of ranks that are read, and whether these are held up: by a console that cannot keep up, until
+the end of the job has begun.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ranklaunch.plan.model import Process, RankLog, RankOutputs
+from ranklaunch.supervise.output.console import Console
+from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
+from ranklaunch.supervise.record import Record
+from ranklaunch.system.loop import Loop
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.output.demux import Demux
+    from ranklaunch.supervise.output.follow import Follower
+
+LEAST_FLUSH_S = 1.0
+FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
+LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
+
+
+class Logs:
+    """sink() and read() for each process; follow() for ranks that write into files. Then let_go(), finish(), end() and flush(), in the
+    order in which a job ends."""
+
+    def __init__(self, loop: Loop, record: Record) -> None:
+        self._loop = loop
+        self._record = record
+        self._console = Console(1, loop, on_room=lambda: self._pause(False))
+        self._own = Console(2, loop)
+        self._readers: list[PipeReader] = []
+        self._outputs: RankOutputs | None = None  # of ranks that a launcher starts
+        self._follower: Follower | None = None
+        self._demux: Demux | None = None
+        self._said: dict[int, tuple[str, ...]] = {}
+        self._trouble: list[str] = []
+        self._letting_go = False
+        self._unshown = 0  # lines
+        self._flush_by = math.inf
+
+    def say(self, text: str, lines: Iterable[bytes] = ()) -> None:
+        """lines: what is quoted."""
+        said = f"ranklaunch: {text}\n".encode(errors="backslashreplace")
+        self._own.write(b"".join([said, *(b"  %s\n" % line for line in lines)]))
+
+    def say_at_end(self, text: str) -> None:
+        """What may have scrolled by until then."""
+        self._trouble.append(text)
+
+    # What is read
+
+    def sink(self, process: Process, outputs: RankOutputs | None) -> Sink:
+        """For the output of a process. outputs: of the ranks that it starts."""
+        show = _nowhere if process.quiet else self._show
+        own = self._output((process.log, *process.copies), process.tag, process.name, show)
+        if not outputs or outputs.folder:
+            return own
+        from ranklaunch.supervise.output.demux import Demux
+
+        logs = {log.key: log for log in outputs.logs}
+        self._outputs = outputs
+        self._demux = Demux(outputs.pattern, own, lambda key: self._output_of(logs[key]) if key in logs else None)
+        return self._demux
+
+    def read(self, fd: int, sink: Sink, on_data: Callable[[], None]) -> PipeReader:
+        reader = PipeReader(fd, sink, self._loop, on_data)
+        self._readers.append(reader)
+        return reader
+
+    def follow(self, outputs: RankOutputs, on_file: Callable[[], None]) -> None:
+        """The files of the ranks. on_file: called when there is a new one."""
+        own = {log.key: self._output_of(log) for log in outputs.logs}
+        from ranklaunch.supervise.output.follow import Follower
+
+        self._outputs = outputs
+        self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file)
+
+    def last_lines(self, rank: int) -> tuple[str, ...]:
+        """Of a rank that a launcher started, as far as they count."""
+        if rank in self._said:
+            return self._said[rank]
+        key = self._outputs.keys.get(rank, "") if self._outputs else ""
+        if self._demux:
+            return self._demux.of(key)
+        return self._follower.last_lines(key) if self._follower else ()
+
+    def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[[bytes], None]) -> Output:
+        for path in paths:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        first = lambda: self._record.event("first output", name=name)  # noqa: E731
+        return Output(paths, tag, show, self._loop.clock, self._on_trouble, first)
+
+    def _output_of(self, log: RankLog) -> Output:
+        name = log.key if log.rank is None else f"rank {log.rank}"
+        try:
+            return self._output((log.log,), log.tag, name, self._show)
+        except OSError as error:  # no descriptor left, for one of very many ranks
+            self._on_trouble(f"cannot write {log.log}: {error.strerror}; its lines go to the console only")
+            return self._output((), log.tag, name, self._show)
+
+    def _on_trouble(self, text: str) -> None:
+        self.say_at_end(text)
+        self._record.event("trouble", text=text)
+        self.say(text)
+
+    # A console that cannot keep up
+
+    def _show(self, lines: bytes) -> None:
+        if self._letting_go and self._console.pending > LAST_WORDS:
+            self._unshown += lines.count(b"\n")
+            return
+        self._console.write(lines)
+        if self._console.full and not self._letting_go:
+            self._pause(True)
+
+    def _pause(self, paused: bool) -> None:
+        hold_up(self._readers, paused)
+        if self._follower:
+            self._follower.pause(paused)
+
+    # The end
+
+    def let_go(self) -> None:
+        """Ranks that save a checkpoint on the way out must not wait for a reader; their files have every line."""
+        self._letting_go = True
+        self._pause(False)
+
+    def remember(self) -> None:
+        """What ranks write from now on does not count as their last lines."""
+        if self._outputs:
+            self._said = {rank: self.last_lines(rank) for rank in self._outputs.keys}
+
+    def hurry(self, seconds: float) -> None:
+        """A stop request came, with so much grace: no console may take longer."""
+        self._flush_by = min(self._flush_by, self._loop.clock() + seconds)
+
+    def finish(self) -> None:
+        """Takes what is left in the pipes and files, and no more."""
+        for reader in self._readers:
+            reader.drain()
+            reader.close()
+        if self._follower:
+            self._follower.finish()
+
+    def end(self) -> None:
+        """Before our last words come the ranks', and what went wrong with them."""
+        self._flush(self._console)
+        if self._unshown:
+            self.say(f"the console was too slow for the last {self._unshown} lines; the logs have them")
+        for text in self._trouble:
+            self.say(text)
+
+    def flush(self) -> None:
+        """Our last words."""
+        self._flush(self._own)
+
+    def _flush(self, console: Console) -> None:
+        """Waits while the reader takes something: not for one that has stopped reading, and inside the grace after a stop request."""
+        while console.pending:
+            before, now = console.pending, self._loop.clock()
+            deadline = min(now + FLUSH_S, max(self._flush_by, now + LEAST_FLUSH_S))
+            self._loop.run_until(lambda: console.pending < before, deadline)  # noqa: B023
+            if console.pending == before or self._loop.clock() > self._flush_by + LEAST_FLUSH_S:
+                break
+        self._unshown += console.give_up() if console.pending else 0
+
+
+def _nowhere(lines: bytes) -> None:
+    """What is in a log and needs not be on the console."""

@@ -1,0 +1,221 @@
+"""What one rank writes: raw into its files, whole and tagged lines to the console, and the last of it kept for the verdict."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import os
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from ranklaunch.system.loop import Loop
+
+READ = 256 * 1024
+TURN = 64 * 1024  # once the console was too slow: the smaller the turns, the sooner each rank has its own
+PIPE = 1024 * 1024
+HEAP = 4 * 1024 * 1024
+F_SETPIPE_SZ = 1031
+TAIL = 32 * 1024  # bytes kept for the verdict
+LAST_LINES = 20
+LONGEST_LINE = 1024 * 1024  # a line beyond this is shown in pieces: memory is bounded, and its rank is not the only one
+BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown this often, and when it is done
+
+
+class Output:
+    """feed() takes bytes as they come, cut anywhere; finish() shows a last line without its newline. show: takes whole lines."""
+
+    def __init__(
+        self,
+        paths: tuple[str, ...],
+        tag: str,
+        show: Callable[[bytes], None],
+        clock: Callable[[], float],
+        on_trouble: Callable[[str], None],
+        on_first: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.tag = tag.encode(errors="surrogateescape")
+        self.tail = b""
+        self._show_lines = show
+        self._clock = clock
+        self._on_trouble = on_trouble
+        self._on_first: Callable[[], None] | None = on_first
+        self._line = b""  # begun, not ended
+        self._bar_shown = -BAR_S
+        self._files = [(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)) for path in paths]
+
+    def feed(self, data: bytes) -> None:
+        if self._on_first:
+            self._on_first()
+            self._on_first = None
+        for path, fd in list(self._files):
+            self._store(path, fd, data)
+        self.tail = data[-TAIL:] if len(data) >= TAIL else (self.tail + data)[-TAIL:]
+        self._show(data)
+
+    def finish(self) -> None:
+        if self._line:
+            self._show_lines(self.tag + _last_drawn(self._line) + b"\n")
+            self._line = b""
+        for _, fd in self._files:
+            os.close(fd)
+        self._files = []
+
+    def last_lines(self) -> tuple[str, ...]:
+        lines = self.tail.decode(errors="replace").replace("\r\n", "\n").split("\n")
+        drawn = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+        return tuple(line for line in drawn if line.strip())[-LAST_LINES:]
+
+    def _store(self, path: str, fd: int, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(fd, view) :]
+        except OSError as error:
+            self._files.remove((path, fd))
+            os.close(fd)
+            full = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else os.strerror(error.errno or 0)
+            self._on_trouble(f"cannot write {path}: {full}; its lines go to the console only from here on")
+
+    def _show(self, data: bytes) -> None:
+        if b"\r" in data or b"\r" in self._line:
+            self._show_bars(data)
+            return
+        ended = data.rfind(b"\n") + 1
+        if ended:
+            # One pass in C over a whole block of lines, however many there are; the last tag is that of the line that has begun.
+            tagged = memoryview(data.replace(b"\n", b"\n" + self.tag))
+            whole = tagged[: len(tagged) - len(self.tag) - (len(data) - ended)]
+            self._show_lines(b"".join((self.tag, self._line, whole)))
+            self._line = data[ended:]
+        else:
+            self._line += data
+        self._cut_long_line()
+
+    def _show_bars(self, data: bytes) -> None:
+        """A line that redraws itself: shown as it stands when it ends and, of the states that it drew over, one now and then."""
+        *ended, line = (self._line + data).replace(b"\r\n", b"\n").split(b"\n")
+        for whole in ended:
+            self._show_lines(self.tag + _last_drawn(whole) + b"\n")
+        drawn = [state for state in line.split(b"\r") if state]
+        now = self._clock()
+        if len(drawn) > 1 and now - self._bar_shown >= BAR_S:
+            self._bar_shown = now
+            self._show_lines(self.tag + drawn[-2] + b"\n")
+        self._line = (drawn[-1] if drawn else b"") + (b"\r" if line.endswith(b"\r") else b"")
+        self._cut_long_line()
+
+    def _cut_long_line(self) -> None:
+        while len(self._line) > LONGEST_LINE:
+            cut = _character_start(self._line, LONGEST_LINE)
+            self._show_lines(self.tag + self._line[:cut] + b"\n")
+            self._line = self._line[cut:]
+
+
+def _last_drawn(line: bytes) -> bytes:
+    """What a terminal would show of a line that was redrawn: its last non-empty state."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2]
+
+
+def _character_start(data: bytes, cut: int) -> int:
+    """The nearest place at or before cut where a UTF-8 character starts."""
+    for back in range(4):
+        if data[cut - back] & 0xC0 != 0x80:
+            return cut - back
+    return cut
+
+
+class Sink(Protocol):
+    """What takes the output of a process: an Output, or what parts it into several."""
+
+    @property
+    def tail(self) -> bytes: ...
+    def last_lines(self) -> tuple[str, ...]: ...
+    def feed(self, data: bytes) -> None: ...
+    def finish(self) -> None: ...
+
+
+class PipeReader:
+    """Feeds a Sink from a pipe's reading end until all who hold the other end have closed it."""
+
+    def __init__(self, fd: int, output: Sink, loop: Loop, on_data: Callable[[], None] = lambda: None) -> None:
+        self.output = output
+        self._on_data = on_data
+        self.closed = False
+        self.read_at = 0.0
+        self._most = READ
+        self._fd = fd
+        self._loop = loop
+        self._paused = False
+        os.set_blocking(fd, False)
+        loop.on_readable(fd, self.read)
+
+    def read(self) -> None:
+        try:
+            data = os.read(self._fd, self._most)
+        except BlockingIOError:
+            return
+        self.read_at = self._loop.clock()
+        if data:
+            self.output.feed(data)
+            self._on_data()
+        else:
+            self.close()
+
+    def drain(self) -> None:
+        """What is in the pipe now; not what a process that outlives its rank goes on to write, which may have no end."""
+        left = PIPE
+        while left > 0 and not self.closed:
+            try:
+                data = os.read(self._fd, min(READ, left))
+            except BlockingIOError:
+                return
+            if not data:
+                self.close()
+                return
+            left -= len(data)
+            self.output.feed(data)
+
+    def pause(self, paused: bool) -> None:
+        if self.closed or paused == self._paused:
+            return
+        self._paused = paused
+        if paused:
+            self._most = TURN
+            self._loop.forget(self._fd)
+        else:
+            self._loop.on_readable(self._fd, self.read)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        if not self._paused:
+            self._loop.forget(self._fd)
+        os.close(self._fd)
+        self.closed = True
+        self.output.finish()
+
+
+def hold_up(readers: Iterable[PipeReader], paused: bool) -> None:
+    """Or lets them go on: the one whose turn is longest ago first, for there may not be room for all."""
+    for reader in sorted(readers, key=lambda reader: reader.read_at):
+        reader.pause(paused)
+
+
+@functools.cache  # once: a second piece would come from the heap, and be cleared
+def keep_heap() -> None:
+    """Lets glibc keep the memory of one block for the next. Without this it gives it back to the kernel each time, which then clears and
+    maps it anew, page by page: more work than everything else that is done with the block. Whoever frees a large piece teaches it so
+    (mallopt(3), M_MMAP_THRESHOLD); nothing touches this one, so it costs no memory."""
+    bytes(HEAP)
+
+
+def make_pipe() -> tuple[int, int]:
+    """(reading end, writing end), roomy where the system allows: a rank that writes a burst need not wait for us."""
+    keep_heap()
+    readable, writable = os.pipe2(os.O_CLOEXEC)
+    try:
+        fcntl.fcntl(writable, F_SETPIPE_SZ, PIPE)
+    except OSError:
+        pass
+    return readable, writable

@@ -1,0 +1,89 @@
+"""The ranks that a launcher has started, known by the files that their output goes to.
+
+A launcher may say of a failed rank no more than its pid, or look after its ranks once a second and then blame the first in its list.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+
+from ranklaunch.plan.model import RankOutputs
+from ranklaunch.supervise.ranks.watched import Ranks, Watched
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
+from ranklaunch.values import replace
+from ranklaunch.verdict.model import Failure
+
+LOOK_AFTER_S = (0.05, 0.3, 1.0, 3.0)  # a new file: whoever writes into it may have to be started first
+
+
+class Below(Ranks):
+    """generations: how many below the launcher its ranks are. on_start: told of each that is found, with its pid."""
+
+    def __init__(
+        self,
+        launcher: tree.Identity,
+        generations: int,
+        outputs: RankOutputs,
+        loop: Loop,
+        on_start: Callable[[int, int], None],
+        on_end: Callable[[Watched], None],
+        told: Callable[[], bool],
+    ) -> None:
+        super().__init__(loop, on_end, told)
+        self._launcher = launcher
+        self._generations = generations
+        self._folder = os.path.realpath(outputs.folder)
+        self._pattern = re.compile(outputs.pattern)
+        self._keys = {log.key: log.rank for log in outputs.logs}
+        self._on_start = on_start
+        self._found: dict[tree.Identity, int | None] = {}
+
+    def expect(self) -> None:
+        """One more rank is about to write."""
+        for seconds in LOOK_AFTER_S:
+            self._loop.after(seconds, self.find)
+
+    def find(self) -> None:
+        for process in tree.generation(self._launcher.pid, self._generations):
+            if process not in self._found and (key := self._key(process.pid)) in self._keys:
+                self._found[process] = rank = self._keys[key]
+                if rank is not None:
+                    self._on_start(rank, process.pid)
+                    self._watch(rank, process)
+
+    def ranks(self) -> list[tree.Identity] | None:
+        """Those that live; None where none was ever found."""
+        self.find()
+        if not any(rank is not None for rank in self._found.values()):
+            return None
+        living = tree.generation(self._launcher.pid, self._generations)
+        return [process for process in living if self._found.get(process) is not None]
+
+    def complete(self, failure: Failure | None) -> Failure | None:
+        """What the launcher says, with what is known here: which rank it was, and whether another had failed before."""
+        failed = [end for end in self.ended if end.code]
+        if failure is None or failure.pid in [end.pid for end in failed]:
+            return _told(failed[0], failure) if failed else failure
+        ranks = [rank for process, rank in self._found.items() if process.pid == failure.pid]
+        return replace(failure, rank=ranks[0]) if ranks and failure.rank is None else failure
+
+    def failure(self, rank: int) -> Failure | None:
+        """How a rank ended, where it was not well."""
+        return next((_told(end, None) for end in self.ended if end.rank == rank and end.code), None)
+
+    def _key(self, pid: int) -> str:
+        try:
+            path = os.readlink(f"/proc/{pid}/fd/1")
+        except OSError:
+            return ""
+        inside = path.startswith(f"{self._folder}/")
+        match = self._pattern.fullmatch(path[len(self._folder) + 1 :]) if inside else None
+        return match[match.lastindex or 0] if match else ""
+
+
+def _told(end: Watched, failure: Failure | None) -> Failure:
+    told = Failure(end.rank, end.code or 0, end.signal, end.pid, at=end.ended_at)
+    return replace(told, message=failure.message, victims=failure.victims) if failure and failure.pid == end.pid else told

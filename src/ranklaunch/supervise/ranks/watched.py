@@ -1,0 +1,136 @@
+"""The ranks that a launcher has started, watched until they end.
+
+A launcher may say less of its ranks than the kernel does, and later: torchrun's names them by pid, DeepSpeed's tells the code with which
+one ended, and not which. A pidfd tells when a process has ended, also where it is another's child, and /proc has how, for as long as its
+parent has not asked for that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
+
+
+class Watched:
+    """status: its wait status, None as long as it lives, and where its parent was faster than we. by_itself: nobody had told it to."""
+
+    def __init__(self, rank: int, identity: tree.Identity) -> None:
+        self.rank, self.identity = rank, identity
+        self.pidfd = -1
+        self.status: int | None = None
+        self.ended = False
+        self.ended_at = 0.0  # monotonic seconds
+        self.by_itself = True
+
+    @property
+    def pid(self) -> int:
+        return self.identity.pid
+
+    @property
+    def code(self) -> int | None:
+        """As a shell gives it."""
+        if self.status is None:
+            return None
+        return os.WEXITSTATUS(self.status) if os.WIFEXITED(self.status) else 128 + os.WTERMSIG(self.status)
+
+    @property
+    def signal(self) -> int:
+        return os.WTERMSIG(self.status) if self.status is not None and os.WIFSIGNALED(self.status) else 0
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.code) and self.by_itself
+
+
+class Ranks:
+    """on_end: told of each rank that has ended. told: whether they have been told to."""
+
+    def __init__(self, loop: Loop, on_end: Callable[[Watched], None], told: Callable[[], bool]) -> None:
+        self.ended: list[Watched] = []  # in that order
+        self._loop = loop
+        self._on_end = on_end
+        self._told = told
+        self._all: dict[int, Watched] = {}
+
+    @property
+    def failed(self) -> list[Watched]:
+        """By themselves, first to last."""
+        return [rank for rank in self.ended if rank.failed]
+
+    @property
+    def unknown(self) -> list[Watched]:
+        """Those of which nobody knows how they ended."""
+        return [rank for rank in self.ended if rank.status is None and rank.by_itself]
+
+    @property
+    def alive(self) -> list[Watched]:
+        return [rank for rank in self._all.values() if not rank.ended]
+
+    def look(self) -> None:
+        """At those of which the loop has not heard yet."""
+        for rank in self.alive:
+            found = tree.entry(rank.pid)
+            if not found or found.state in "ZX":
+                self._end(rank)
+
+    def close(self) -> None:
+        """No more of them is wanted to be known."""
+        for rank in self.alive:
+            self._forget(rank)
+
+    def _watch(self, number: int, identity: tree.Identity) -> bool:
+        """False where this system has no way to."""
+        rank = Watched(number, identity)
+        try:
+            rank.pidfd = os.pidfd_open(identity.pid)
+        except ProcessLookupError:
+            self._all[identity.pid] = rank
+            self._end(rank)
+        except (AttributeError, OSError):  # Python 3.8, a kernel before 5.3, a sandbox without the call, no descriptor left
+            return False
+        else:
+            self._all[identity.pid] = rank
+            self._loop.on_readable(rank.pidfd, lambda: self._end(rank))
+        return True
+
+    def _end(self, rank: Watched) -> None:
+        if rank.ended:
+            return
+        rank.status = tree.wait_status(rank.identity)
+        rank.ended, rank.ended_at = True, self._loop.clock()
+        rank.by_itself = not self._told()
+        self._forget(rank)
+        self.ended.append(rank)
+        self._on_end(rank)
+
+    def _forget(self, rank: Watched) -> None:
+        if rank.pidfd >= 0:
+            self._loop.forget(rank.pidfd)
+            os.close(rank.pidfd)
+            rank.pidfd = -1
+
+
+class Announced(Ranks):
+    """Known from what their launcher writes as it starts them. pattern: of that, in the order of `numbers`, with the group pid."""
+
+    def __init__(
+        self, pattern: str, numbers: Sequence[int], loop: Loop, on_end: Callable[[Watched], None], told: Callable[[], bool]
+    ) -> None:
+        super().__init__(loop, on_end, told)
+        self._pattern = re.compile(pattern.encode())
+        self._numbers = numbers
+
+    def read(self, said: bytes) -> None:
+        """The last of what the launcher has written, again and again."""
+        if len(self._all) >= len(self._numbers):
+            return
+        for found in self._pattern.finditer(said):
+            pid = int(found["pid"])
+            if pid in self._all or len(self._all) >= len(self._numbers):
+                continue
+            if not self._watch(self._numbers[len(self._all)], tree.identify(pid)):
+                self._numbers = ()

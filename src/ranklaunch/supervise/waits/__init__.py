@@ -1,0 +1,1 @@
+"""Waiting for what must be there before launch."""

@@ -1,0 +1,93 @@
+"""SSH servers of other nodes that answer: what mpirun needs before it may start, and gives no second chance to."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Sequence
+
+from ranklaunch.supervise.waits.waiting import some
+from ranklaunch.system import lookup
+from ranklaunch.system.loop import Loop, Timer
+
+BANNER = b"SSH-"
+RETRY_S = 0.5
+ANSWER_S = 5.0  # for a connection to be made and the banner to come
+AT_ONCE = 256
+
+
+class Banners:
+    """Waits until every HOST:PORT has sent an SSH server's first bytes (RFC 4253, section 4.2). All are asked side by side."""
+
+    def __init__(self, servers: Sequence[str], loop: Loop) -> None:
+        self._loop = loop
+        self._lookups = lookup.Lookups(loop, AT_ONCE)
+        self._silent = dict.fromkeys(servers, "not asked yet")
+        self._asking = list(servers)
+        self._open: dict[socket.socket, Timer] = {}
+        self._closed = False
+        for _ in range(AT_ONCE):
+            self._ask()
+
+    def missing(self) -> str:
+        return some(self._silent)
+
+    def close(self) -> None:
+        self._closed = True
+        self._lookups.close()
+        for sock in list(self._open):
+            self._drop(sock)
+
+    def _ask(self) -> None:
+        if self._asking and not self._closed:
+            server = self._asking.pop(0)
+            host, _, port = server.rpartition(":")
+            self._lookups.ask(host.strip("[]"), int(port), lambda found, why: self._connect(server, found, why))
+
+    def _connect(self, server: str, found: Sequence[lookup.Address], why: str) -> None:
+        if self._closed:
+            return
+        if not found:
+            self._again(server, why)
+            return
+        sock = socket.socket(found[0].family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self._open[sock] = self._loop.after(ANSWER_S, lambda: self._failed(server, sock, "no SSH banner"))
+        error = sock.connect_ex(found[0].sockaddr)
+        if error not in (0, errno.EINPROGRESS):
+            self._failed(server, sock, os.strerror(error))
+        else:
+            self._loop.on_readable(sock.fileno(), lambda: self._read(server, sock))
+
+    def _read(self, server: str, sock: socket.socket) -> None:
+        """A connection that was refused is readable too."""
+        try:
+            data = sock.recv(64)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._failed(server, sock, error.strerror or str(error))
+            return
+        if not data.startswith(BANNER):
+            self._failed(server, sock, "what answers there is not an SSH server" if data else "the connection was closed")
+            return
+        self._drop(sock)
+        self._silent.pop(server, None)
+        self._ask()
+
+    def _failed(self, server: str, sock: socket.socket, why: str) -> None:
+        self._drop(sock)
+        self._again(server, why)
+
+    def _again(self, server: str, why: str) -> None:
+        self._silent[server] = why
+        self._asking.append(server)
+        self._loop.after(RETRY_S, self._ask)
+
+    def _drop(self, sock: socket.socket) -> None:
+        self._open.pop(sock).cancel()
+        try:
+            self._loop.forget(sock.fileno())
+        except KeyError:  # its connection was never waited for
+            pass
+        sock.close()

@@ -1,0 +1,155 @@
+"""Waiting before launch: always with a deadline, and with a line at least every 30 s that says what is still missing.
+
+Such a line is also what tells a platform's hang detector, which watches input and output, that the container is alive.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from ranklaunch.errors import WaitError
+from ranklaunch.files import Files
+from ranklaunch.plan.model import Plan, Wait
+from ranklaunch.system import lookup
+from ranklaunch.system.inotify import Inotify
+from ranklaunch.system.loop import Loop, Timer
+
+PROGRESS_S = 30.0
+FIRST_PROGRESS_S = 2.0
+LOOK_AGAIN_S = 0.5  # for changes that inotify does not see: another machine's, on a shared file system
+RETRY_S = 1.0  # between attempts to resolve a name; name servers remember a miss for some seconds
+ASKED_AT_ONCE = 256  # names: as many threads
+NAMED = 5  # of what is missing
+
+
+class Condition(Protocol):
+    """Something that is waited for."""
+
+    def missing(self) -> str:
+        """What is still missing; "" when nothing is."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], None], stopped: Callable[[], bool]) -> float:
+    """Runs the loop until the condition holds or `stopped` does; seconds waited. Raises WaitError at the deadline."""
+    began = loop.clock()
+    timers: dict[str, Timer] = {}
+    subject = wait.kind if wait.kind == "hosts" else f"{wait.kind} {wait.what}"  # what is missing names the hosts
+
+    said = ""
+
+    def progress() -> None:
+        nonlocal said
+        said = condition.missing()
+        if said:
+            say(f"waiting for {subject}: {said} ({loop.clock() - began:.0f} of {wait.timeout_s:g} s)")
+        timers["progress"] = loop.after(PROGRESS_S, progress)
+
+    def look_again() -> None:  # also what ends a step of the loop, so that the deadline below is seen
+        timers["look"] = loop.after(LOOK_AGAIN_S, look_again)
+        if said and condition.missing() not in ("", said):  # something has moved: worth a line of its own
+            timers["progress"].cancel()
+            progress()
+
+    timers["progress"] = loop.after(FIRST_PROGRESS_S, progress)
+    look_again()
+    try:
+        while True:
+            missing = condition.missing()
+            if not missing or stopped():
+                return loop.clock() - began
+            if loop.clock() - began >= wait.timeout_s:
+                msg = f"waited {wait.timeout_s:g} s in vain for {subject}: {missing}; RANKLAUNCH_WAIT_S sets how long"
+                raise WaitError(msg)
+            loop.step()
+    finally:
+        for timer in timers.values():
+            timer.cancel()
+        condition.close()
+
+
+class Planned:
+    """A rank table, or whatever else a plan says that it lacks: the plan is made anew when the file has changed, and what it then
+    says is the answer, so that a table is never judged in two places. plan: the one that lacks nothing any more."""
+
+    def __init__(self, wait: Wait, files: Files, loop: Loop, replan: Callable[[], Plan]) -> None:
+        self.plan: Plan | None = None
+        self._wait = wait
+        self._files = files
+        self._replan = replan
+        self._seen: tuple[int, ...] = ()
+        self._missing = wait.seen or "not there yet"
+        self._loop = loop
+        self._inotify = Inotify()  # ends a step of the loop as soon as the folder changes; missing() is then asked again
+        if self._inotify.fd >= 0:
+            self._inotify.watch(os.path.dirname(files.real(wait.what)))
+            loop.on_readable(self._inotify.fd, self._inotify.changed)
+
+    def missing(self) -> str:
+        version = self._version()
+        if version and version != self._seen:
+            self._seen = version
+            self.plan = self._replan()
+            left = [wait for wait in self.plan.waits if (wait.kind, wait.what) == (self._wait.kind, self._wait.what)]
+            self._missing = left[0].seen if left else ""
+        return self._missing
+
+    def close(self) -> None:
+        if self._inotify.fd >= 0:
+            self._loop.forget(self._inotify.fd)
+        self._inotify.close()
+
+    def _version(self) -> tuple[int, ...]:
+        try:
+            status = os.stat(self._files.real(self._wait.what))
+        except (OSError, ValueError):
+            self._missing, self._seen = "no such file", ()
+            return ()
+        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class HostsResolve:
+    """Names that resolve. addresses: an IPv4 address for each that has one, in what this process sees now."""
+
+    def __init__(self, names: list[str], loop: Loop) -> None:
+        self.addresses = {name: name for name in names if lookup.numeric(name)}
+        self._unresolved = {name: "its name does not resolve yet" for name in names if name not in self.addresses}
+        self._asking = list(self._unresolved)
+        self._loop = loop
+        self._lookups = lookup.Lookups(loop, ASKED_AT_ONCE)
+        self._closed = False
+        for _ in range(ASKED_AT_ONCE):
+            self._ask()
+
+    def missing(self) -> str:
+        return some(self._unresolved)
+
+    def close(self) -> None:
+        self._closed = True
+        self._lookups.close()
+
+    def _ask(self) -> None:
+        if self._asking and not self._closed:
+            name = self._asking.pop(0)
+            self._lookups.ask(name, 0, lambda found, why: self._answered(name, found, why))
+
+    def _answered(self, name: str, found: Sequence[lookup.Address], why: str) -> None:
+        if found:
+            self.addresses[name] = lookup.ipv4(found) or name
+            self._unresolved.pop(name, None)
+            self._ask()
+        else:
+            self._unresolved[name] = why
+            self._asking.append(name)
+            self._loop.after(RETRY_S, self._ask)
+
+
+def some(missing: Mapping[str, str]) -> str:
+    """The first few with their reasons, and how many more there are. As cheap for thousands: it is asked again whenever one comes."""
+    named = ", ".join(f"{name} ({why})" for name, why in itertools.islice(missing.items(), NAMED))
+    return f"{named} and {len(missing) - NAMED} more" if len(missing) > NAMED else named

@@ -1,0 +1,127 @@
+"""Host names to addresses. The system's resolver blocks for as long as name servers are silent, so it runs in a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from ranklaunch.system.loop import Loop
+
+
+class Address(NamedTuple):
+    family: socket.AddressFamily
+    sockaddr: Any
+
+
+OnAnswer = Callable[[list[Address], str], object]
+
+
+class Lookups:
+    """Names that are looked up at the same time, at most so many: each of its threads takes one after the other, since to start one for
+    each of a thousand names costs more than the names do."""
+
+    def __init__(self, loop: Loop, most: int) -> None:
+        self._loop = loop
+        self._most = most
+        self._threads = 0
+        self._pending = 0
+        self._questions: SimpleQueue[tuple[str, int, OnAnswer] | None] = SimpleQueue()
+        self._answers: deque[tuple[OnAnswer, list[Address], str]] = deque()
+        self._lock = threading.Lock()  # a name server's silence may outlive us; what it answers then must not go to others' descriptors
+        self._pipe: tuple[int, int] | None = None
+
+    def ask(self, host: str, port: int, on_answer: OnAnswer) -> None:
+        """Calls on_answer once, on the loop: with addresses, or with none and the reason."""
+        if numeric(host):
+            self._answer_soon(on_answer, *_resolve(host, port))
+            return
+        try:
+            self._open()
+            self._pending += 1
+            if self._pending > self._threads and self._threads < self._most:
+                self._start()
+        except (OSError, RuntimeError) as error:  # no descriptor left, no thread
+            if not self._threads:
+                self._pending -= bool(self._pipe)
+                self._answer_soon(on_answer, [], f"its name cannot be looked up ({getattr(error, 'strerror', None) or error})")
+                return
+        self._questions.put((host, port, on_answer))
+
+    def close(self) -> None:
+        """What has not been answered will not be."""
+        for _ in range(self._threads):
+            self._questions.put(None)
+        with self._lock:
+            if self._pipe:
+                self._loop.forget(self._pipe[0])
+                os.close(self._pipe[0])
+                os.close(self._pipe[1])
+                self._pipe = None
+
+    def _answer_soon(self, on_answer: OnAnswer, addresses: list[Address], why: str) -> None:
+        self._loop.after(0, lambda: on_answer(addresses, why))
+
+    def _open(self) -> None:
+        if not self._pipe:
+            self._pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            self._loop.on_readable(self._pipe[0], self._answered)
+
+    def _start(self) -> None:
+        threading.Thread(target=self._work, daemon=True).start()
+        self._threads += 1
+
+    def _work(self) -> None:
+        while question := self._questions.get():
+            host, port, on_answer = question
+            self._answers.append((on_answer, *_resolve(host, port)))
+            with self._lock, contextlib.suppress(BlockingIOError):  # full: the loop is about to look anyway
+                if not self._pipe:
+                    return
+                os.write(self._pipe[1], b".")
+
+    def _answered(self) -> None:
+        assert self._pipe
+        os.read(self._pipe[0], 65536)
+        while self._answers and self._pipe:
+            on_answer, addresses, why = self._answers.popleft()
+            self._pending -= 1
+            on_answer(addresses, why)
+
+
+def look_up(host: str, port: int, loop: Loop, on_answer: OnAnswer) -> None:
+    """One name."""
+    lookups = Lookups(loop, 1)
+
+    def answered(addresses: list[Address], why: str) -> None:
+        lookups.close()
+        on_answer(addresses, why)
+
+    lookups.ask(host, port, answered)
+
+
+def ipv4(addresses: Iterable[Address]) -> str:
+    """The first that other hosts may know this one by too; "" where there is none. A host's own name may stand for 127.0.1.1."""
+    found = [str(address.sockaddr[0]) for address in addresses if address.family == socket.AF_INET]
+    return next((address for address in found if not address.startswith("127.")), found[0] if found else "")
+
+
+def numeric(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return False
+    return True
+
+
+def _resolve(host: str, port: int) -> tuple[list[Address], str]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        return [], f"its name does not resolve ({getattr(error, 'strerror', None) or error})"
+    return [Address(family, sockaddr) for family, _, _, _, sockaddr in found], ""

@@ -1,0 +1,113 @@
+"""A connected socket on the loop: bytes out without ever blocking, bytes in as they come, and its end, once."""
+
+from __future__ import annotations
+
+import functools
+import socket
+from collections.abc import Callable
+
+from ranklaunch.system.loop import Loop
+
+READ = 64 * 1024
+MOST_QUEUED = 1024 * 1024  # bytes for a reader that takes nothing: it is not worth more memory
+
+
+class Stream:
+    """on_data: called with each piece. on_end: called once when the connection is over, with the error that ended it or None where
+    the other side closed it; not called after close()."""
+
+    def __init__(
+        self, sock: socket.socket, loop: Loop, on_data: Callable[[bytes], object], on_end: Callable[[OSError | None], object]
+    ) -> None:
+        self.closed = False
+        self._sock = sock
+        self._loop = loop
+        self._on_data = on_data
+        self._on_end = on_end
+        self._queue = bytearray()
+        self._waiting = False  # for the socket to take more
+        sock.setblocking(False)
+        loop.on_readable(sock.fileno(), self._read)
+
+    @property
+    def pending(self) -> int:
+        return len(self._queue)
+
+    def send(self, data: bytes) -> None:
+        if self.closed:
+            return
+        self._queue += data
+        if not self._waiting:
+            self._write()
+        if len(self._queue) > MOST_QUEUED:
+            self._end(OSError(f"takes nothing: {len(self._queue)} bytes wait for it"))
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._loop.forget(self._sock.fileno())
+            self._sock.close()
+
+    def _read(self) -> None:
+        try:
+            data = self._sock.recv(READ)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        if data:
+            self._on_data(data)
+        else:
+            self._end(None)
+
+    def _write(self) -> None:
+        try:
+            while self._queue:
+                del self._queue[: self._sock.send(self._queue)]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            # What the other side said before it went is still to be read, and may say why.
+            self._queue.clear()
+            self._loop.after(0, functools.partial(self._read_rest, error))
+            return
+        if self._waiting != bool(self._queue):
+            self._waiting = bool(self._queue)
+            self._loop.change(self._sock.fileno(), self._read, self._write if self._queue else None)
+
+    def _read_rest(self, error: OSError) -> None:
+        while not self.closed:
+            try:
+                data = self._sock.recv(READ)
+            except OSError:
+                data = b""
+            if not data:
+                self._end(error)
+                return
+            self._on_data(data)
+
+    def _end(self, error: OSError | None) -> None:
+        if not self.closed:
+            self.close()
+            self._on_end(error)
+
+
+def keep_alive(sock: socket.socket, lost_after_s: float) -> None:
+    """Lets the kernel find out that the other host is gone. The kernel there answers for a process that is stopped or that waits for
+    a dead file system, so only a host that is gone counts as gone."""
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    step = max(1, int(lost_after_s / 4))
+    for level, name, value in (
+        (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+        (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
+        (socket.IPPROTO_TCP, "TCP_KEEPIDLE", step),
+        (socket.IPPROTO_TCP, "TCP_KEEPINTVL", step),
+        (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+        (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", int(lost_after_s * 1000)),
+    ):
+        try:
+            sock.setsockopt(level, getattr(socket, name), value)
+        except (AttributeError, OSError):  # a sandbox that lacks one: the process's own words are watched too
+            pass

@@ -1,0 +1,1 @@
+"""What happened: as values, and who is to blame."""

@@ -1,0 +1,250 @@
+"""From everything that went wrong in a job to the one thing that it died of. Pure.
+
+A suspect is an ending that nobody had asked for. The first one decides, unless its own output says that it is the consequence of
+another rank's failure: consequences never win over causes, however early they were seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ranklaunch.values import Value, as_dict, fields, replace
+from ranklaunch.verdict.model import Culprit, Known
+
+CONSEQUENCE = "consequence"
+MOST_FAILURES = 8  # others that a verdict lists
+MOST_NOTES = 8
+LINES = 20  # of a culprit's output
+LINE = 300  # characters of one
+WORD = 100  # characters of a name
+SAID = 2000  # characters of a reason
+SEEN = 200  # characters of the line that says why
+
+
+class Suspect(Value):
+    """at: seconds since 1970 by node 0's clock. reason: what is said of it; made from the culprit where it is empty."""
+
+    node: int
+    at: float
+    outcome: str
+    exit_code: int
+    reason: str = ""
+    culprit: Culprit | None = None
+
+    @property
+    def is_consequence(self) -> bool:
+        error = self.culprit.error if self.culprit else None
+        return bool(error and error.kind == CONSEQUENCE)
+
+
+class Finish(Value):
+    """A rank (None: all of a node's) that ended with 0. at: as in Suspect."""
+
+    node: int
+    rank: int | None
+    at: float
+
+
+class Judgement(Value):
+    """What is the same in the verdicts of all nodes."""
+
+    outcome: str
+    exit_code: int
+    reason: str
+    culprit: Culprit | None = None
+    failures: tuple[Culprit, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: Iterable[str] = ()) -> Judgement:
+    """At least one suspect is needed."""
+    first, *others = ordered(_with_proof(list(suspects)))
+    culprit = first.culprit
+    return Judgement(
+        outcome=first.outcome,
+        exit_code=first.exit_code,
+        reason=first.reason or (sentence(culprit) if culprit else ""),
+        culprit=culprit,
+        failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
+        notes=(*notes, *_early(first, finishes))[:MOST_NOTES],
+    )
+
+
+def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
+    """A rank that another node's launcher has seen killed, and what the kernel of its own node says, are one."""
+    for proof in [s for s in suspects if s.culprit and s.culprit.out_of_memory and s.culprit.pid is None]:
+        assert proof.culprit
+        killed = [s for s in suspects if s is not proof and s.culprit and _may_be(s.culprit, proof.culprit)]
+        if killed:
+            seen = min(killed, key=lambda s: s.at)
+            assert seen.culprit
+            culprit = replace(seen.culprit, out_of_memory=True)
+            reason = sentence(culprit) + proof.reason[len(sentence(proof.culprit)) :]
+            suspects = [s for s in suspects if s is not proof and s is not seen]
+            suspects.append(replace(seen, culprit=culprit, reason=reason))
+    return suspects
+
+
+def _may_be(culprit: Culprit, proof: Culprit) -> bool:
+    return culprit.node == proof.node and culprit.signal == "SIGKILL" and culprit.rank is not None and not culprit.out_of_memory
+
+
+def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:
+    """Whoever is to blame first; of two nodes' lists, one of the two first ones is."""
+    return sorted(suspects, key=lambda s: (s.is_consequence, s.at))
+
+
+def name(culprit: Culprit) -> str:
+    return f"rank {culprit.rank}" if culprit.rank is not None else culprit.name
+
+
+def place(node: int, host: str) -> str:
+    return f"node {node} ({host})" if host else f"node {node}"
+
+
+def sentence(culprit: Culprit) -> str:
+    who = f"{name(culprit)} on {place(culprit.node, culprit.host)}"
+    how = f"was killed by {culprit.signal}" if culprit.signal else f"exited with code {culprit.exit_code}"
+    if culprit.out_of_memory:
+        return f"{who} {how}: out of memory, by the kernel's own count"
+    error = culprit.error
+    if not error:
+        return f"{who} {how}"
+    if error.kind == CONSEQUENCE:
+        return f"{who} {how}, which looks like the consequence of another failure that left no trace: {error.line[:SEEN]}"
+    return f"{who} {how}: {error.line[:SEEN]}"
+
+
+def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:
+    """Whoever left before the failure: with 0 it looked like success, and it may be what the others died of."""
+    for finish in sorted(finishes, key=lambda f: f.at):
+        who = f"rank {finish.rank} on node {finish.node}" if finish.rank is not None else f"node {finish.node}"
+        seconds = first.at - finish.at
+        if first.outcome == "failed" and seconds > 0:
+            blame = ", which is what the failure looks like a consequence of" if first.is_consequence else ""
+            yield f"{who} had ended with 0, {seconds:.1f} s before the failure{blame}"
+        elif finish.rank is None and seconds > 0:
+            yield f"{who} had ended with 0, {seconds:.1f} s before the request"
+        elif finish.rank is None:
+            yield f"{who} ended with 0 all the same, {-seconds:.1f} s after the {'failure' if first.outcome == 'failed' else 'request'}"
+
+
+def iso(at: float) -> str:
+    import datetime  # only failures need it
+
+    return datetime.datetime.fromtimestamp(at, datetime.timezone.utc).isoformat(timespec="milliseconds")
+
+
+# For the wire: what another node sends is checked field by field, so that one that runs another version cannot break this one.
+
+
+def as_message(value: Suspect | Finish | Judgement) -> dict[str, Any]:
+    return as_dict(clipped(value) if isinstance(value, (Suspect, Judgement)) else value)
+
+
+def clipped(value: Any) -> Any:
+    """With texts short enough for a frame."""
+    changes: dict[str, Any] = {"reason": value.reason[:SAID]}
+    if value.culprit:
+        changes["culprit"] = _clip(value.culprit, LINES)
+    if isinstance(value, Judgement):
+        changes["failures"] = tuple(_clip(failure, 0) for failure in value.failures[:MOST_FAILURES])
+        changes["notes"] = tuple(note[:LINE] for note in value.notes[:MOST_NOTES])
+    return replace(value, **changes)
+
+
+def brief(suspect: Suspect) -> Suspect:
+    """One that cannot decide, because another of its node comes before it."""
+    culprit = suspect.culprit and replace(suspect.culprit, last_lines=())
+    return replace(suspect, reason=suspect.reason[:LINE], culprit=culprit)
+
+
+def _clip(culprit: Culprit, lines: int) -> Culprit:
+    kept = tuple(line[:LINE] for line in culprit.last_lines[-lines:]) if lines else ()
+    error = Known(*(text[:LINE] for text in as_dict(culprit.error).values())) if culprit.error else None
+    return replace(
+        culprit, last_lines=kept, error=error, name=culprit.name[:WORD], host=culprit.host[:WORD], time=culprit.time[:WORD],
+        signal=culprit.signal and culprit.signal[:WORD],
+    )  # fmt: skip
+
+
+def suspect(data: Any) -> Suspect:
+    """Raises ValueError where the data are not one."""
+    return Suspect(
+        node=_get(data, "node", int),
+        at=_at(data),
+        outcome=_outcome(data),
+        exit_code=_code(data),
+        reason=_get(data, "reason", str),
+        culprit=_culprit(data.get("culprit")),
+    )
+
+
+def finish(data: Any) -> Finish:
+    """Raises ValueError where the data are not one."""
+    return Finish(_get(data, "node", int), _get(data, "rank", (int, type(None))), _at(data))
+
+
+def judgement(data: Any) -> Judgement:
+    """Raises ValueError where the data are not one."""
+    return Judgement(
+        outcome=_outcome(data),
+        exit_code=_code(data),
+        reason=_get(data, "reason", str),
+        culprit=_culprit(data.get("culprit")),
+        failures=tuple(c for c in map(_culprit, _get(data, "failures", list)) if c),
+        notes=tuple(note for note in _get(data, "notes", list) if isinstance(note, str)),
+    )
+
+
+def _culprit(data: Any) -> Culprit | None:
+    if data is None:
+        return None
+    error = data.get("error") if isinstance(data, dict) else None
+    return Culprit(
+        node=_get(data, "node", int),
+        rank=_get(data, "rank", (int, type(None))),
+        pid=_get(data, "pid", (int, type(None))),
+        exit_code=_code(data),
+        signal=_get(data, "signal", (str, type(None))),
+        out_of_memory=_get(data, "out_of_memory", bool),
+        last_lines=tuple(line for line in _get(data, "last_lines", list) if isinstance(line, str)),
+        name=_get(data, "name", str),
+        host=_get(data, "host", str),
+        time=_get(data, "time", str),
+        error=None if error is None else Known(*(_get(error, name, str) for name in fields(Known))),
+    )
+
+
+def _outcome(data: Any) -> str:
+    outcome: str = _get(data, "outcome", str)
+    if outcome not in ("succeeded", "failed", "stopped"):
+        msg = f"outcome {outcome!r}"
+        raise ValueError(msg)
+    return outcome
+
+
+def _at(data: Any) -> float:
+    """A time that a calendar has."""
+    at = _get(data, "at", (int, float))
+    if not 0 <= at <= 4e10:
+        msg = f"at {at!r:.80}"
+        raise ValueError(msg)
+    return float(at)
+
+
+def _code(data: Any) -> int:
+    code: int = _get(data, "exit_code", int)
+    if not 0 <= code <= 255:
+        msg = f"exit_code {code}"
+        raise ValueError(msg)
+    return code
+
+
+def _get(data: Any, key: str, kind: type | tuple[type, ...]) -> Any:
+    value = data.get(key) if isinstance(data, dict) else None
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        msg = f"{key} is {value!r:.80}"
+        raise ValueError(msg)
+    return value
