@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plan_summary import WIDTH, fold, folded, summary, wrapped
 
-from ranklaunch import plan as plans
+from ranklaunch.plan import model as plans
 
 
 @pytest.mark.parametrize(
