@@ -15,11 +15,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-STAGES = (("tests/test_golden.py", "tests/specs/test_spec_golden.py"), ("tests/adapters",))
+GOLDEN = ("tests/test_golden.py", "tests/specs/test_spec_golden.py")
 AT_ONCE = 2
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not training and not launchers and not specs")
 
@@ -41,12 +42,12 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/base.py", 'if folder and search.split(":")[0] != folder:', "if False:", "the user's interpreter is not first on PATH"),
     ("launchers/base.py", '**ascend.environment(job, reader), **env},', "**env},", "ranks go without HCCL's settings"),
     ("launchers/torchrun.py", ', "PET_REDIRECTS": "3"', "", "torchrun writes no files of ranks"),
-    ("launchers/torchrun.py", "return 330 if len(job.nodes) > 1 else 30", "return 30", "torchrun is ended before others may finish"),
+    ("launchers/torchrun.py", "alone_s=330 if len(job.nodes) > 1 else 30", "alone_s=30", "torchrun is ended before others may finish"),
     ("launchers/torchrun.py", "first_rank=node_rank * job.node.slots", "first_rank=node_rank", "planned nodes have other ranks"),
     ("launchers/torchrun.py", "if (rank == 0) != (job.node_index == master):", "if False:", "a contradiction of planned ranks passes"),
     ("launchers/torchrun.py", "if rank >= count or master >= count:", "if rank > count or master > count:", "a rank too high passes"),
     ("launchers/torchrun.py", '[word.replace("$", "$$") for word in program.args]', "list(program.args)", "torch takes dollars for its"),
-    ("launchers/torchrun.py", 'restarts = "--max_restarts" in', 'restarts = "--max-restarts" in', "torchrun's own restarts are ended"),
+    ("launchers/torchrun.py", "        return Conduct(ranks_below=1)\n", "        pass\n", "torchrun's own restarts are ended"),
     ("launchers/spawn.py", '"RANK": str(job.node.first_rank + local_rank)', '"RANK": str(local_rank)', "ranks begin at 0 on each node"),
     ("launchers/spawn.py", '"LOCAL_WORLD_SIZE": str(job.node.slots),', "", "a variable of ranks is missing"),
     ("launchers/spawn.py", '"MASTER_ADDR": job.master,', '"MASTER_ADDR": job.node.host,', "each node is its own master"),
@@ -173,9 +174,16 @@ def _judge(mutation: Mutation) -> str:
         raise SystemExit(msg)
     path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
     try:
-        return next(filter(None, map(_first_failure, STAGES)), "")
+        return next(filter(None, map(_first_failure, _stages(mutation.place))), "")
     finally:
         path.write_text(text, encoding="utf-8")
+
+
+def _stages(place: str) -> Iterator[tuple[str, ...]]:
+    yield GOLDEN
+    name = place.split("/")[1].partition(".")[0]
+    yield from ((own,) for own in [f"tests/adapters/test_{name}.py"] if (_TREES[0] / own).exists())
+    yield ("tests/adapters",)
 
 
 def _file(tree: Path, place: str) -> Path:

@@ -10,7 +10,7 @@ from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_
 from ranklaunch.adapters.launchers.shared.base import address, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.plan.model import File, Plan, RankLog, RankOutputs, Wait
+from ranklaunch.plan.model import Conduct, File, Plan, RankLog, RankOutputs, Wait
 from ranklaunch.ranktable import RankTable
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
@@ -105,15 +105,12 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         extra=extra,
         interpreter=_interpreter(job, reader),
     )
+    conduct = Conduct(ranks_below=1, deaf=True, impatient=True, failing=FAILING, repeats=outputs is not None)
     return Plan(
         job=job,
         method=NAME,
         why="",
-        processes=(
-            launcher_process(
-                job, reader, NAME, argv, ranks_below=1, deaf=True, failing=FAILING, impatient=True, repeats=outputs is not None
-            ),
-        ),
+        processes=(launcher_process(job, reader, NAME, argv, conduct=conduct),),
         limits=limits(reader),
         files=table.files,
         waits=(*table.waits, *master_waits(job, reader, master)),

@@ -45,13 +45,13 @@ def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str
 @pytest.mark.parametrize("method", ["torchrun", "megatron", "accelerate"])
 @pytest.mark.parametrize(("nodes", "seconds"), [(1, 30), (2, 330)])
 def test_it_may_go_on_without_ranks_as_long_as_it_waits_for_other_nodes(method: str, nodes: int, seconds: float) -> None:
-    assert helpers.plan(helpers.modelarts(nodes, 2), method=method).processes[0].alone_s == seconds
+    assert helpers.plan(helpers.modelarts(nodes, 2), method=method).processes[0].conduct.alone_s == seconds
 
 
 def test_with_restarts_of_its_own_it_goes_on_after_a_failure() -> None:
-    assert plan().processes[0].failing == (torchrun.CLOSING,)
-    process = plan("--max-restarts=1").processes[0]
-    assert (process.failing, process.alone_s) == ((), 0)
+    assert plan().processes[0].conduct.failing == (torchrun.CLOSING,)
+    conduct = plan("--max-restarts=1").processes[0].conduct
+    assert (conduct.failing, conduct.alone_s) == ((), 0)
 
 
 @pytest.mark.parametrize("method", ["torchrun", "megatron", "accelerate"])

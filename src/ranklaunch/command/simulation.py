@@ -21,7 +21,7 @@ from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.command import options
 from ranklaunch.files import absolute
-from ranklaunch.plan.model import File, Limits, Plan, Process
+from ranklaunch.plan.model import NODES, File, Limits, Plan, Process
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, make_nodes
@@ -123,7 +123,7 @@ def make_plan(given: options.Given) -> Plan:
     )
     table = (File(cluster.table, rank_table(cluster), "0644"),) if cluster.table else ()
     processes = tuple(_node(given, cluster, node) for node in range(len(cluster.hosts)))
-    return Plan(job=job, method=PLATFORM, why="", processes=processes, limits=Limits(0, grace_s + NODE_GRACE_S), files=table)
+    return Plan(job=job, method=PLATFORM, why="", processes=processes, limits=Limits(0, grace_s + NODE_GRACE_S), files=table, runs=NODES)
 
 
 def _cluster(reader: Reader) -> Cluster:

@@ -93,9 +93,9 @@ class Stopper:
         ranks on other nodes ends by itself when those are gone too."""
         if self._told_all:
             return
-        deaf = [child for child in self._leaders() if child.process.deaf]
+        deaf = [child for child in self._leaders() if child.process.conduct.deaf]
         for child in deaf:
-            if not child.process.carriers and not child.ranks():
+            if not child.process.conduct.carriers and not child.ranks():
                 os.kill(child.identity.pid, signal.SIGTERM)
                 os.kill(child.identity.pid, signal.SIGCONT)
         self._carrying = self._serving()
@@ -104,13 +104,13 @@ class Stopper:
 
     def carried(self) -> list[tree.Identity]:
         """Ranks that came here through a service: another node's mpirun has started them."""
-        carriers = [name for child in self._helpers() for name in child.process.carriers]
+        carriers = [name for child in self._helpers() for name in child.process.conduct.carriers]
         leaders = {child.identity for child in self._leaders()}
         return [each for each in tree.carried(os.getpid(), carriers) if each not in leaders] if carriers else []
 
     def _serving(self) -> bool:
         """Whether something that came here through a service is left: a rank, or the daemon that will tell of its end."""
-        helpers = [child for child in self._helpers() if child.process.carriers]
+        helpers = [child for child in self._helpers() if child.process.conduct.carriers]
         if not helpers or any(True for _ in self._leaders()):
             return False
         own = tuple(os.path.basename(child.process.argv[0]) for child in helpers)  # their sessions are called after them
@@ -136,9 +136,9 @@ class Stopper:
 
 def _signal(child: Child, number: int) -> None:
     child.signalled.append(number)
-    if child.process.impatient:
+    if child.process.conduct.impatient:
         os.kill(child.identity.pid, signal.SIGSTOP)
-    if child.process.deaf:
+    if child.process.conduct.deaf:
         for rank in child.ranks():
             tree.send(rank, number)
     else:

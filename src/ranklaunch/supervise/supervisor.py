@@ -327,7 +327,7 @@ class Supervisor:
             numbers = ", ".join(str(rank.rank) for rank in child.announced.alive)
             reason = f"{child.process.name} ended with 0 while rank {numbers} was still running: what held them was killed, most likely"
             self.fail(Ending("failed", 128 + signal.SIGKILL, reason))
-        elif child.process.may_end or child.process in (*self.plan.gather, *self.plan.prepare):
+        elif child.process.conduct.may_end or child.process in (*self.plan.gather, *self.plan.prepare):
             return
         elif child.process in self.plan.services:
             self.fail(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it"))
@@ -349,7 +349,7 @@ class Supervisor:
         """The processes that signals for ranks are meant for."""
         found = []
         for child in self._leaders():
-            found += child.ranks() if child.process.ranks_below else [child.identity]
+            found += child.ranks() if child.process.conduct.ranks_below else [child.identity]
         return found
 
     def _leaders(self) -> list[Child]:

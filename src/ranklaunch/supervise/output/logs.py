@@ -59,7 +59,7 @@ class Logs:
 
     def sink(self, process: Process, outputs: RankOutputs | None) -> Sink:
         """For the output of a process. outputs: of the ranks that it starts."""
-        show = _nowhere if process.quiet else self._show
+        show = _nowhere if process.conduct.quiet else self._show
         own = self._output((process.log, *process.copies), process.tag, process.name, show)
         if not outputs or outputs.folder:
             return own

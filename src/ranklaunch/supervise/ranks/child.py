@@ -48,10 +48,10 @@ class Child:
 
     def ranks(self) -> list[tree.Identity]:
         """Of a launcher: those that live. Where its files do not tell them, whoever is where they are."""
-        if self.process.carriers:
-            return tree.carried(self.identity.pid, self.process.carriers)
+        if self.process.conduct.carriers:
+            return tree.carried(self.identity.pid, self.process.conduct.carriers)
         known = self.below.ranks() if self.below else None
-        return tree.generation(self.identity.pid, self.process.ranks_below) if known is None else known
+        return tree.generation(self.identity.pid, self.process.conduct.ranks_below) if known is None else known
 
     @property
     def code(self) -> int:
@@ -74,7 +74,7 @@ class Child:
     @property
     def code_of_job(self) -> int:
         """With which the job ends where this was its first failure."""
-        return self.failure_code if self.signal else self.process.fails_as or self.failure_code
+        return self.failure_code if self.signal else self.process.conduct.fails_as or self.failure_code
 
 
 class Parent(Protocol):
@@ -181,7 +181,8 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
         msg = f"{denied} is not executable (files from object storage lose that mark): chmod +x it, or start it through its interpreter"
         raise MissingProgramError(msg)
     where = f"on PATH={clipped(env.get('PATH', ''))!r}" if "/" not in name else f"from {process.cwd or os.getcwd()}"
-    msg = f"{process.name}: program {name!r} not found {where}{_hint(name)}"
+    hint = f"; {process.comes_with}" if process.comes_with else ""
+    msg = f"{process.name}: program {name!r} not found {where}{hint}"
     raise MissingProgramError(msg)
 
 
@@ -200,24 +201,6 @@ def require_program(plan: Plan) -> None:
     if not program.module and is_file and not os.path.exists(program.path):
         msg = f"program {program.path!r}: no such file (looked for from {os.getcwd()})"
         raise MissingProgramError(msg)
-
-
-HINTS = {
-    "torchrun": "it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?",
-    "msrun": "it comes with MindSpore 2.3.0 or newer: is --python the interpreter that has it?",
-    "deepspeed": "it comes with DeepSpeed: is --python the interpreter that has it?",
-    "accelerate": "it comes with Hugging Face Accelerate: is --python the interpreter that has it?",
-    "mpirun": "it comes with Open MPI 4 or 5 (openmpi-bin on Debian and Ubuntu)",
-    "sshd": "it comes with OpenSSH (openssh-server on Debian and Ubuntu)",
-    "ssh-keygen": "it comes with OpenSSH (openssh-client on Debian and Ubuntu)",
-    "python": "name the interpreter with --python",
-    "python3": "name the interpreter with --python",
-}
-
-
-def _hint(name: str) -> str:
-    hint = HINTS.get(os.path.basename(name))
-    return f"; {hint}" if hint else ""
 
 
 def start(process: Process, path: str, env: dict[str, str], output: int, signals: Signals) -> Child:
@@ -248,7 +231,7 @@ def _become(process: Process, path: str, env: dict[str, str], output: int, signa
             os._exit(CANNOT_EXECUTE)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
-        os.dup2(os.open(os.devnull, os.O_WRONLY) if process.repeats else output, 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY) if process.conduct.repeats else output, 1)
         os.dup2(output, 2)
         if process.cwd:
             os.chdir(process.cwd)

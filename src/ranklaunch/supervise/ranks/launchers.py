@@ -71,20 +71,20 @@ class Launchers:
         """From its start on."""
         process, plan = child.process, self._host.plan
         told = lambda: child.ends_ranks or self._host.stopping  # noqa: E731
-        if process.spawned:
+        if process.conduct.spawned:
             from ranklaunch.supervise.ranks.watched import Announced
 
             child.announced = Announced(
-                process.spawned, plan.job.node.ranks, self._loop, lambda rank: self._on_announced_end(child, rank), told
+                process.conduct.spawned, plan.job.node.ranks, self._loop, lambda rank: self._on_announced_end(child, rank), told
             )  # fmt: skip
-        elif process.ranks_below and plan.outputs:
+        elif process.conduct.ranks_below and plan.outputs:
             from ranklaunch.supervise.ranks.below import Below
 
             child.below = Below(
-                child.identity, process.ranks_below, plan.outputs, self._loop, self._on_start(child),
+                child.identity, process.conduct.ranks_below, plan.outputs, self._loop, self._on_start(child),
                 lambda rank: self._on_end(child, rank), told,
             )  # fmt: skip
-        if process.alone_s:
+        if process.conduct.alone_s:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child))
 
     def expect_ranks(self) -> None:
@@ -98,7 +98,7 @@ class Launchers:
         said = child.reader.output.tail if child.reader else b""
         if child.announced:
             child.announced.read(said)
-        failing = any(text.encode() in said for text in child.process.failing)
+        failing = any(text.encode() in said for text in child.process.conduct.failing)
         if self._host.ending or child.signalled or child.ends_ranks or not failing:
             return
         self.look()
@@ -126,7 +126,7 @@ class Launchers:
 
     def _on_start(self, child: Child) -> Callable[[int, int], None]:
         def on_start(rank: int, pid: int) -> None:
-            if child.process.impatient:
+            if child.process.conduct.impatient:
                 self._record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
 
         return on_start
@@ -138,7 +138,7 @@ class Launchers:
 
     def _on_end(self, child: Child, rank: Watched) -> None:
         """Seen here before its launcher says so, or where that is told to say nothing."""
-        if not child.process.impatient:
+        if not child.process.conduct.impatient:
             return
         self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
         if rank.code and not self._host.ending:
@@ -164,7 +164,7 @@ class Launchers:
         share = LEADERS_SHARE if plan.muster else 1
         self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child))
         self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child, None))
-        if child.process.deaf and not child.process.impatient:
+        if child.process.conduct.deaf and not child.process.conduct.impatient:
             self._loop.after(ONE_AFTER_THE_OTHER_S, lambda: self._tell_ranks(child))
 
     def _look_at(self, child: Child, alone_since: float | None) -> None:
@@ -172,7 +172,7 @@ class Launchers:
         if not child.alive or self._host.ending:
             return
         now = self._loop.clock()
-        if not child.process.carriers and not child.ranks():  # with carriers they may be on other nodes
+        if not child.process.conduct.carriers and not child.ranks():  # with carriers they may be on other nodes
             for target in tree.descendants(child.identity.pid):
                 tree.send(target, signal.SIGTERM)
         alone_since = None if tree.descendants(child.identity.pid) else alone_since or now
@@ -184,14 +184,15 @@ class Launchers:
     def _tell_ranks(self, child: Child) -> None:
         """DeepSpeed tells one after the other, and waits 30 s for each; from node 0 it waits for the other nodes' without a word."""
         if child.alive and not self._host.ending:
-            ranks = self._host.carried() if child.process.carriers else tree.generation(child.identity.pid, child.process.ranks_below)
+            conduct = child.process.conduct
+            ranks = self._host.carried() if conduct.carriers else tree.generation(child.identity.pid, conduct.ranks_below)
             for target in ranks:
                 tree.send(target, signal.SIGTERM)
 
     def _kill_ranks(self, child: Child) -> None:
         """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
         if child.alive:
-            between = {each for i in range(1, child.process.ranks_below) for each in tree.generation(child.identity.pid, i)}
+            between = {each for i in range(1, child.process.conduct.ranks_below) for each in tree.generation(child.identity.pid, i)}
             for target in tree.descendants(child.identity.pid):
                 if target not in between:
                     tree.send(target, signal.SIGKILL)
@@ -203,13 +204,13 @@ class Launchers:
         if not child.alive or self._host.ending or child.identity.pid in self._failing:
             return
         now = self._loop.clock()
-        if tree.generation(child.identity.pid, child.process.ranks_below):
+        if tree.generation(child.identity.pid, child.process.conduct.ranks_below):
             looks, alone_since = looks + 1, None
         elif looks > 1:
             alone_since = alone_since or now
         else:
             looks = 0
-        if alone_since and now - alone_since > child.process.alone_s:
+        if alone_since and now - alone_since > child.process.conduct.alone_s:
             reason = f"{child.process.name} does not end, {now - alone_since:.0f} s after the last of its ranks has"
             self._host.fail(Ending("failed", WaitError.exit_code, reason))
         else:
