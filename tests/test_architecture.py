@@ -126,8 +126,8 @@ MAY_KNOW: dict[str, set[str]] = {
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
-    "command": {"adapters", "plan", "ranktable", "read", "supervise", "system", "verdict"},
-    "entrypoints": {"adapters", "command", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict"},
+    "command": {"adapters", "plan", "ranktable", "read", "specs", "supervise", "system", "verdict"},
+    "entrypoints": {"command", "plan", "ranktable", "read", "render", "specs", "supervise", "system"},
 }  # fmt: skip
 ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
 
