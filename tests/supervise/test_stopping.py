@@ -93,7 +93,7 @@ def stopped_on_import(starter: Starter, module: str, whom: str) -> Job:
     return starter.spawn(2, child("sleeper.py"), env={"PYTHONPATH": search, "STOP_ON_IMPORT": module, "STOP_WHOM": whom})
 
 
-@pytest.mark.parametrize("module", ["guardian", "planning", "supervisor"])
+@pytest.mark.parametrize("module", ["guardian", "planning", "session"])
 def test_before_anything_is_read(ranklaunch: Starter, module: str) -> None:
     """From its first import on, a stop request is kept until somebody can act on it."""
     job = stopped_on_import(ranklaunch, module, "itself")
