@@ -12,9 +12,9 @@ from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
 from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
 from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
+from ranklaunch.muster.nodes import secret
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.nodes import secret
 from ranklaunch.supervise.ranks import start
 from ranklaunch.values import Value
 
