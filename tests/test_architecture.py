@@ -264,6 +264,12 @@ def test_what_serves_development_is_importable_beside_the_package(name: str) -> 
     assert (CORE.parent / name).resolve() == helpers.ROOT / name
 
 
+def test_the_testbench_knows_no_test() -> None:
+    own = {path.stem for path in (helpers.ROOT / "tests").rglob("*.py")} - {"__init__"}
+    files = [path for name in FOR_DEVELOPMENT for path in (helpers.ROOT / name).rglob("*.py")]
+    assert {place(path) for path in files if own & {name.partition(".")[0] for name in imports(parsed(path))}} == set()
+
+
 def test_nothing_else_is_linked() -> None:
     assert {path.name for path in CORE.rglob("*") if path.is_symlink()} == set(LINKED)
     assert {path.name for path in CORE.parent.iterdir()} == {"ranklaunch", *FOR_DEVELOPMENT}
