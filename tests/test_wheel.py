@@ -126,6 +126,7 @@ WHEEL = {
     "ranklaunch/read/__init__.py",
     "ranklaunch/read/job.py",
     "ranklaunch/read/parse.py",
+    "ranklaunch/read/provenance.py",
     "ranklaunch/read/reader.py",
     "ranklaunch/read/settings.py",
     "ranklaunch/read/tasks.py",

@@ -25,18 +25,17 @@ WITH_TASKS = ("tensorflow", "plain")
 def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
     """The launcher, and why: who asked for it, or what there is that calls for it."""
     given = reader.get(METHOD).strip().lower()
-    reading = reader.reading(METHOD.value)
-    if given and reading:
+    if given:
         given = ALIASES.get(given, given)
         if given not in LAUNCHERS:
-            reader.problem(f"{reading.source}={reading.value!r}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}")
+            reader.problem(f"{reader.quoted(METHOD)}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}")
             return LAUNCHERS["plain"], "an unknown method was asked for"
         if not job.nodes[0].slots and given != "mpirun":
             _refuse_without_ranks(reader)
             return LAUNCHERS["plain"], "a method was asked for that node 0 cannot have"
-        return LAUNCHERS[given], f"{reading.source}={given}".replace("option --method=", "option --method ")
+        return LAUNCHERS[given], f"{reader.source(METHOD)}={given}".replace("option --method=", "option --method ")
     name, why = _fitting(job)
-    reader.note(METHOD.value, name, "default")
+    reader.ledger.note(METHOD.value, name, "default")
     return LAUNCHERS[name], why
 
 

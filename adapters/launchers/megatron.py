@@ -77,7 +77,7 @@ def _size(args: tuple[str, ...], variable: Variable[int], flag: str, reader: Rea
         return asked
     if reader.given(variable) and own != asked:
         reader.problem(f"{reader.told(variable)} contradicts the program's own {flag} {own}: remove one of them")
-    reader.note(variable.value, str(own), f"program's {flag}")
+    reader.ledger.note(variable.value, str(own), f"program's {flag}")
     return own
 
 
@@ -118,9 +118,9 @@ def _check(job: Job, layout: Layout, reader: Reader) -> None:
 def _environment(job: Job, layout: Layout, reader: Reader) -> dict[str, str]:
     shared = layout.tp > 1 or layout.cp > 1
     if reader.given(CONNECTIONS):
-        reader.get(CONNECTIONS)
+        reader.record(CONNECTIONS)
         return {}
     if job.accelerator != "gpu" or not shared or any(flag in _options(job) for flag in FSDP_FLAGS):
         return {}
-    reader.note(CONNECTIONS.value, CONNECTIONS.default, "default with tp or cp on GPUs: Megatron-LM requires it")
+    reader.ledger.note(CONNECTIONS.value, CONNECTIONS.default, "default with tp or cp on GPUs: Megatron-LM requires it")
     return {CONNECTIONS.names[0]: CONNECTIONS.default}

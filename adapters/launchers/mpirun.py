@@ -121,7 +121,7 @@ def _version(job: Job, reader: Reader) -> str:
         return reader.get(VERSION)
     found = _found(job, reader)
     five = bool(found and reader.files.exists(join(folder_of(found), "prterun")))
-    reader.note(VERSION.value, "5" if five else "4", "files" if found else "default")
+    reader.ledger.note(VERSION.value, "5" if five else "4", "files" if found else "default")
     return "5" if five else "4"
 
 

@@ -136,7 +136,7 @@ def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:
     """The job with this node's planned ranks; those of the other nodes are known to them alone."""
     if node_rank == job.node_index and master_index == 0:
         return job
-    reader.note(MASTER_ADDR.value, job.nodes[master_index].host, MASTER_INDEX.names[0])
+    reader.ledger.note(MASTER_ADDR.value, job.nodes[master_index].host, MASTER_INDEX.names[0])
     reader.warn("ROUTE_PLAN=true: the first ranks shown of other nodes are those before route planning")
     own = job.node._replace(first_rank=node_rank * job.node.slots)
     return replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :]))
@@ -184,7 +184,7 @@ def options_of(words: tuple[str, ...]) -> set[str]:
 
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     options = options_of(extra)
-    source = reader.candidates(EXTRA)[0].source if reader.given(EXTRA) else EXTRA.names[0]
+    source = reader.source(EXTRA)
     single = len(job.nodes) == 1
     for name in _LAYOUT:
         if name in options and not (single and name == "--master_port"):

@@ -115,11 +115,9 @@ def choose(reader: Reader) -> Platform:
     given = reader.get(PLATFORM).strip().lower()
     if given:
         if given not in PLATFORMS:
-            reading = reader.reading(PLATFORM.value)
-            source = reading.source if reading else PLATFORM.names[0]
-            msg = f"{source}={given!r}: expected one of {', '.join(PLATFORMS)}{nearest(given, PLATFORMS)}"
+            msg = f"{reader.source(PLATFORM)}={given!r}: expected one of {', '.join(PLATFORMS)}{nearest(given, PLATFORMS)}"
             raise ConfigError(msg)
         return PLATFORMS[given]
     found = detected(reader)
-    reader.note(PLATFORM.value, found, "environment")
+    reader.ledger.note(PLATFORM.value, found, "environment")
     return PLATFORMS[found]

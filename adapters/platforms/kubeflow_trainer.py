@@ -11,7 +11,8 @@ from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
-from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.provenance import Candidate
+from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
@@ -98,7 +99,7 @@ def read(reader: Reader, program: Program) -> Job:
         instance_name=kubernetes.own_name(reader),
     )
     if nodes > 1 and not made:
-        reader.get(MASTER_ADDR)  # who said it
+        reader.record(MASTER_ADDR)
     return job
 
 
@@ -129,7 +130,7 @@ def _slots(reader: Reader, nodes: int) -> tuple[int, ...]:
     """The trainer counts GPUs alone: where there are none in its eyes, such as with NPUs, it takes the processors' number."""
     here = devices(reader)
     told = kubernetes.slots(reader, SLOTS, nodes)
-    by_platform = not kubernetes.by_user(reader.candidates(SLOTS)) and reader.given(SLOTS)
+    by_platform = not reader.by_user(SLOTS) and reader.given(SLOTS)
     if here and by_platform and set(told) != {here}:
         reader.warn(f"{reader.told(SLOTS)}, but this container has {here} devices: set the TrainJob's numProcPerNode or RANKLAUNCH_SLOTS")
     return told

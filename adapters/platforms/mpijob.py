@@ -12,7 +12,8 @@ from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
-from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.provenance import Candidate
+from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS, make_job, spread
 from ranklaunch.values import replace
 
@@ -97,7 +98,7 @@ def _has_ranks(reader: Reader, listed: list[tuple[str, int]]) -> bool:
         what = "names" if named else "does not name"
         reader.problem(f"{reader.told(AS_WORKER)}, but {HOST_FILE} {what} the launcher: expected the MPIJob's runLauncherAsWorker")
     if not reader.given(AS_WORKER):
-        reader.note(AS_WORKER.value, redact.show(named), HOST_FILE)
+        reader.ledger.note(AS_WORKER.value, redact.show(named), HOST_FILE)
     return named
 
 
@@ -110,7 +111,7 @@ def _count(reader: Reader, listed: int) -> int:
     if reader.given(NODES) and reader.get(NODES) != listed:
         reader.problem(f"{reader.told(NODES)}, but with the launcher {HOST_FILE} has {listed} nodes: expected that number")
     if not reader.given(NODES):
-        reader.note(NODES.value, str(listed), HOST_FILE)
+        reader.ledger.note(NODES.value, str(listed), HOST_FILE)
     return listed
 
 
@@ -124,7 +125,7 @@ def _hosts(reader: Reader, nodes: int, job: str, listed: list[str]) -> tuple[str
 def _slots(reader: Reader, nodes: int, listed: list[int]) -> tuple[int, ...]:
     if not listed or reader.given(SLOTS):
         return kubernetes.slots(reader, SLOTS, nodes)
-    reader.note(SLOTS.value, redact.show(listed), HOST_FILE)
+    reader.ledger.note(SLOTS.value, redact.show(listed), HOST_FILE)
     return spread(reader, SLOTS, tuple(listed), nodes)
 
 

@@ -93,5 +93,5 @@ def _slots(reader: Reader, role: str, nodes: int) -> tuple[int, ...]:
     except ValueError as error:
         reader.problem(f"{name}={redact.clipped(text)!r}: {error}, before the first comma: the GPUs of a task")
         number = 0
-    reader.note(ANY_SLOTS.value, str(number), name)
+    reader.ledger.note(ANY_SLOTS.value, str(number), name)
     return (number,) * nodes

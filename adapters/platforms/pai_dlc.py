@@ -71,5 +71,5 @@ def _name(reader: Reader) -> str:
     name = reader.get(JOB_NAME)
     found = _named(reader)
     if not name and found:
-        reader.note(JOB_NAME.value, found[1], MASTER.names[-1])
+        reader.ledger.note(JOB_NAME.value, found[1], MASTER.names[-1])
     return name or (found[1] if found else NAME)

@@ -21,7 +21,7 @@ from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS as ANY_HOSTS
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.read.settings import NODE_INDEX, NODES, by_user, devices, make_job, spread
+from ranklaunch.read.settings import NODE_INDEX, NODES, devices, make_job, spread
 from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 
 NAME = "sagemaker"
@@ -108,11 +108,11 @@ def read(reader: Reader, program: Program) -> Job:
 def _hosts(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
     told = reader.get(HOSTS)
     listed = _listed(reader, resources)
-    if told and listed and not by_user(reader, HOSTS) and sorted(told) != sorted(listed):
+    if told and listed and not reader.by_user(HOSTS) and sorted(told) != sorted(listed):
         reader.problem(f"{reader.told(HOSTS)} contradicts hosts={','.join(listed)} of {_config_file(reader, 'resourceconfig')}")
     if not told:
-        reader.note(HOSTS.value, ",".join(sorted(listed)) or "localhost", _config_file(reader, "resourceconfig"))
-    hosts = told if by_user(reader, HOSTS) else tuple(sorted(told or listed)) or ("localhost",)
+        reader.ledger.note(HOSTS.value, ",".join(sorted(listed)) or "localhost", _config_file(reader, "resourceconfig"))
+    hosts = told if reader.by_user(HOSTS) else tuple(sorted(told or listed)) or ("localhost",)
     if reader.given(NODES) and reader.get(NODES) != len(hosts):
         reader.problem(f"{reader.told(NODES)}, but {reader.source(HOSTS)} names {len(hosts)} hosts: expected as many names as nodes")
     return hosts
@@ -131,7 +131,7 @@ def _listed(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) -> int:
-    if by_user(reader, NODE_INDEX):
+    if reader.by_user(NODE_INDEX):
         index = reader.get(NODE_INDEX)
         if index >= len(hosts):
             reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {len(hosts) - 1}, for {len(hosts)} nodes")
@@ -144,7 +144,7 @@ def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) ->
         )
     name, source = (own, reader.source(CURRENT_HOST)) if own else (listed, f"current_host of {file}")
     if name in hosts:
-        reader.note(NODE_INDEX.value, str(hosts.index(name)), source)
+        reader.ledger.note(NODE_INDEX.value, str(hosts.index(name)), source)
         return hosts.index(name)
     if len(hosts) > 1 or name:
         shown = redact.clipped(",".join(hosts))

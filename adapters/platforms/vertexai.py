@@ -14,7 +14,7 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, by_user, devices, make_job, spread
+from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, devices, make_job, spread
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
 
 NAME = "vertexai"
@@ -81,7 +81,7 @@ def _parsed(reader: Reader) -> tuple[Pools, str, int]:
 
 
 def _index(reader: Reader, pools: Pools, kind: str, number: int, nodes: int) -> int:
-    if by_user(reader, NODE_INDEX) or reader.given(HOSTS) or not reader.given(CLUSTER):
+    if reader.by_user(NODE_INDEX) or reader.given(HOSTS) or not reader.given(CLUSTER):
         return base.index(reader, nodes, NODE_INDEX)
     sizes = {name: len(pool) for name, pool in zip((_PRIMARY, _OTHERS), pools)}
     if not pools[0]:  # which is said already
@@ -93,5 +93,5 @@ def _index(reader: Reader, pools: Pools, kind: str, number: int, nodes: int) -> 
         )
         return 0
     index = number if kind == _PRIMARY else sizes[_PRIMARY] + number
-    reader.note(NODE_INDEX.value, str(index), CLUSTER.names[0])
+    reader.ledger.note(NODE_INDEX.value, str(index), CLUSTER.names[0])
     return index

@@ -6,13 +6,13 @@ import re
 
 from ranklaunch.files import join
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import ATTEMPT, LOG_DIR, by_user
+from ranklaunch.read.settings import ATTEMPT, LOG_DIR
 
 
 def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:
     """The index of this node, as an option or a variable says it."""
-    if nodes == 1 and reader.given(variable) and not by_user(reader, variable):  # whatever the platform's variables say then
-        reader.note(variable.value, "0", "one node")
+    if nodes == 1 and reader.given(variable) and not reader.by_user(variable):  # whatever the platform's variables say then
+        reader.ledger.note(variable.value, "0", "one node")
         return 0
     own = reader.get(variable)
     if nodes > 1 and not reader.given(variable):
@@ -30,5 +30,5 @@ def attempt(reader: Reader) -> int:
     names = reader.files.names(reader.get(LOG_DIR))
     done = [int(match[1]) for match in (re.fullmatch("attempt_([0-9]{1,6})", name) for name in names) if match]
     number = max(done, default=0) + 1
-    reader.note(ATTEMPT.value, str(number), join(reader.get(LOG_DIR), "attempt_*") if done else "default")
+    reader.ledger.note(ATTEMPT.value, str(number), join(reader.get(LOG_DIR), "attempt_*") if done else "default")
     return number

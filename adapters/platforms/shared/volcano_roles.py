@@ -10,7 +10,7 @@ from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.read import parse, tasks
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, METHOD, NODE_INDEX, by_user
+from ranklaunch.read.settings import HOSTS, METHOD, NODE_INDEX
 from ranklaunch.read.tasks import TASK, WORKER
 
 MASTER = "master"
@@ -50,9 +50,9 @@ def own(reader: Reader, there: dict[str, Task]) -> str:
     named = [task.name for task in there.values() if pod and pod in [host.partition(".")[0] for host in task.hosts]][:1]
     told = [(name, HOSTNAME.names[0]) for name in named] or _by_plugins(reader, there)
     for name, source in told[:1]:
-        reader.note(TASK.value, name, source)
+        reader.ledger.note(TASK.value, name, source)
         return name
-    if len(there) > 1 and not by_user(reader, NODE_INDEX):
+    if len(there) > 1 and not reader.by_user(NODE_INDEX):
         reader.problem(
             f"{kubernetes.told_name(reader)} is none of the hosts of tasks {', '.join(there)}: set {TASK.names[0]} to this pod's task"
         )

@@ -44,7 +44,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         signals=signals,
         record=record,
         guard=guard,
-        replan=lambda known: planning.make_plan(replace(again, known=known)),
+        replan=lambda arrived: planning.make_plan(replace(again, arrived=arrived)),
         explain=lambda process, tail: LAUNCHERS[plan.method].explain(tail),
     )
     return supervisor.run().exit_code

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ranklaunch.errors import DEFECT, ConfigError, RanklaunchError, WaitError
 from ranklaunch.files import Files
 from ranklaunch.plan.model import File, Plan, Process, Wait, as_json
-from ranklaunch.read.reader import Known
+from ranklaunch.read.reader import Arrived
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.nodes import Nodes
@@ -52,7 +52,7 @@ class Supervisor:
         signals: Signals,
         record: Record,
         guard: int = -1,
-        replan: Callable[[Known], Plan] | None = None,
+        replan: Callable[[Arrived], Plan] | None = None,
         explain: Explain = lambda process, tail: None,
         told: Told = lambda process: None,
     ) -> None:
@@ -67,7 +67,7 @@ class Supervisor:
         self._started = now()
         self._began = time.time()
         self._memory_before = memory.look()
-        self._known = Known()
+        self._known = Arrived()
         self._private = ""  # the folder of that name that this run has made
         self._waited: set[tuple[str, str]] = set()
         self._finishes: list[Finish] = []
