@@ -40,6 +40,7 @@ WHEEL = {
     "ranklaunch/adapters/launchers/shared/route.py",
     "ranklaunch/adapters/launchers/shared/ssh.py",
     "ranklaunch/adapters/launchers/shared/table.py",
+    "ranklaunch/adapters/launchers/shared/words.py",
     "ranklaunch/adapters/launchers/spawn.py",
     "ranklaunch/adapters/launchers/tensorflow.py",
     "ranklaunch/adapters/launchers/torchrun.py",

@@ -38,6 +38,18 @@ def nothing_to_explain(tail: str) -> Failure | None:
     return None
 
 
+def failed_with(
+    returncode: int,
+    rank: int | None = None,
+    pid: int | None = None,
+    node: int | None = None,
+    victims: tuple[tuple[int, int], ...] = (),
+) -> Failure:
+    """A launcher's word for how a rank ended. returncode: as Python's subprocess has it, -N after signal N. The rest: as in Failure."""
+    signal = max(0, -returncode)
+    return Failure(rank, 128 + signal if signal else returncode, signal, pid, node=node, victims=victims)
+
+
 MASTER_PORT = Variable(
     "master_port",
     ("RANKLAUNCH_MASTER_PORT",),
