@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.errors import nearest
 from ranklaunch.modules import Modules
@@ -15,6 +17,35 @@ LAUNCHERS: Modules[Launcher] = Modules(
         "ranktable", "torchrun", "msrun", "pytorch", "mpirun", "tensorflow", "spawn", "deepspeed", "accelerate", "megatron", "plain",
     ),
 )  # fmt: skip
+
+if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy cannot follow: here it holds each against the protocol
+    from ranklaunch.adapters.launchers import (
+        accelerate,
+        deepspeed,
+        megatron,
+        mpirun,
+        msrun,
+        plain,
+        pytorch,
+        ranktable,
+        spawn,
+        tensorflow,
+        torchrun,
+    )
+
+    CHECKED: dict[str, Launcher] = {
+        "ranktable": ranktable,
+        "torchrun": torchrun,
+        "msrun": msrun,
+        "pytorch": pytorch,
+        "mpirun": mpirun,
+        "tensorflow": tensorflow,
+        "spawn": spawn,
+        "deepspeed": deepspeed,
+        "accelerate": accelerate,
+        "megatron": megatron,
+        "plain": plain,
+    }
 
 # Engines of ModelArts that are started by mpirun.
 ALIASES = {"horovod": "mpirun", "mpi": "mpirun"}

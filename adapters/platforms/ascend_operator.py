@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, RESTARTS
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
@@ -74,11 +74,15 @@ VARIABLES: tuple[Variable[object], ...] = (
     NODE_INDEX, NODES, SLOTS, MASTER_ADDR, PORT, MS_ROLE, NPU_POD, REPLICA_TYPE, HOST_IP, POD_IP, HOST_NETWORK, SIGNS, HOSTNAME, RESTARTS,
 )  # fmt: skip
 
+attempt = kubernetes.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 # As they are read, each by the name that one framework has for it.
 WORLD = Variable("framework_world", (), parse.count, 0, "number of the job's processes", "platform")
 LOCAL = Variable("framework_local", (), parse.count, 0, "number of this node's processes", "platform")
 
-attempt = kubernetes.attempt
 
 _POD = re.compile(r"(.+)-(?:master|scheduler|chief|worker)-[0-9]{1,7}")
 

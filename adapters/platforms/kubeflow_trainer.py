@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
@@ -55,6 +55,9 @@ ALL_NODES = replace(NODES.also("WORLD_SIZE"), meaning=f"{ANY_NODES.meaning}; bes
 VARIABLES: tuple[Variable[object], ...] = (ALL_NODES, SLOTS, NODE_INDEX, MASTER_ADDR, MASTER_PORT, HOSTNAME, RESTARTS)
 
 attempt = kubernetes.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
 
 _SIGNS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
 _MASTER = re.compile(r"(?P<job>.+)-node-0-0\.(?P<service>[^.]+)(\..*)?")

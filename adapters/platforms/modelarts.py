@@ -9,6 +9,7 @@ import re
 from typing import TypeVar
 
 from ranklaunch import redact
+from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.adapters.platforms.shared.kubernetes import host_file, suffix
 from ranklaunch.read import parse, tasks
 from ranklaunch.read.job import Job, Program
@@ -73,6 +74,10 @@ VARIABLES: tuple[Variable[object], ...] = (
     NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, PS_HOSTS, PS_COUNT, WORKER_HOSTS,
     INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP, SIGNS,
 )  # fmt: skip
+
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
 
 _HOST_FILE = "/etc/volcano/{task}.host"
 

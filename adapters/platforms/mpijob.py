@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ranklaunch import redact
-from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
@@ -33,6 +33,9 @@ AS_WORKER = replace(
 VARIABLES: tuple[Variable[object], ...] = (ROLE, AS_WORKER, HOSTNAME, RESTARTS)
 
 attempt = kubernetes.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
 
 _POD = re.compile(r"(?P<job>.+)-(?:launcher(?:-[a-z0-9]{5})?|worker-(?P<index>[0-9]{1,7}))")
 

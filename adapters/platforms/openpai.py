@@ -27,15 +27,16 @@ JOB_NAME = ANY_JOB_NAME.also("PAI_JOB_NAME")
 
 VARIABLES: tuple[Variable[object], ...] = (ROLE, ROLES, NODE_INDEX, JOB_NAME)
 
+attempt = base.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 _COUNT, _HOST, _RESOURCES = "PAI_TASK_ROLE_TASK_COUNT_{}", "PAI_HOST_IP_{}_{}", "PAI_RESOURCE_{}"
 
 
 def detect(reader: Reader) -> bool:
     return reader.given(ROLE) and reader.given(ROLES)
-
-
-def attempt(reader: Reader) -> int:
-    return base.attempt(reader)
 
 
 def read(reader: Reader, program: Program) -> Job:

@@ -45,6 +45,9 @@ CODE = Variable(
 
 VARIABLES: tuple[Variable[object], ...] = (BASE, HOSTS, CURRENT_HOST, SLOTS, JOB_NAME, PROGRAM, CODE)
 
+attempt = base.attempt
+log_dir = base.log_dir
+
 # Of SageMaker and its SDK, besides all that begin with sagemaker_: no arguments of the program.
 _NOT_ARGUMENTS = ("sagemaker_", "_tuning_objective_metric")
 _DEFAULT_COMMAND = ("train",)  # with which SageMaker starts an image whose entry point is not said
@@ -54,10 +57,6 @@ _MOST_BYTES = 16 * 1024 * 1024
 
 def detect(reader: Reader) -> bool:
     return reader.files.exists(_config_file(reader, "resourceconfig")) or bool(reader.env.get("SM_HOSTS", "").strip())
-
-
-def attempt(reader: Reader) -> int:
-    return base.attempt(reader)
 
 
 def program(reader: Reader, words: Sequence[str]) -> Program | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ranklaunch import redact
-from ranklaunch.adapters.platforms.shared import hostlist
+from ranklaunch.adapters.platforms.shared import base, hostlist
 from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
@@ -66,6 +66,9 @@ VARIABLES: tuple[Variable[object], ...] = (
     JOB_ID, STEP_ID, NODE_NAMES, NODES, NODE_INDEX, NODE_NAME, TASKS, ASKED_TASKS, SLOTS, GPU_IDS, GPUS_PER_NODE, SLURM_NAME,
     RESTARTS, COMPONENTS,
 )  # fmt: skip
+
+program = base.no_program
+failure_file = base.no_failure_file
 
 ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
 

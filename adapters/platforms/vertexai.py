@@ -26,6 +26,11 @@ JOB_NAME = ANY_JOB_NAME.also("CLOUD_ML_JOB_ID")
 
 VARIABLES: tuple[Variable[object], ...] = (CLUSTER, JOB_NAME)
 
+attempt = base.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 _PRIMARY, _OTHERS = "workerpool0", "workerpool1"
 Pools = tuple[tuple[Endpoint, ...], ...]
 _EXPECTED = '{"cluster": {"workerpool0": ["HOST:PORT"], ...}, "task": {"type": "workerpool0", "index": 0}}'
@@ -33,10 +38,6 @@ _EXPECTED = '{"cluster": {"workerpool0": ["HOST:PORT"], ...}, "task": {"type": "
 
 def detect(reader: Reader) -> bool:
     return f'"{_PRIMARY}"' in reader.env.get(CLUSTER.names[0], "")
-
-
-def attempt(reader: Reader) -> int:
-    return base.attempt(reader)
 
 
 def read(reader: Reader, program: Program) -> Job:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared import volcano_roles as roles
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP, RESTARTS
 from ranklaunch.adapters.platforms.shared.volcano_roles import Task
@@ -52,14 +52,17 @@ VARIABLES: tuple[Variable[object], ...] = (
     POD_IP, HOSTNAME, RESTARTS,
 )  # fmt: skip
 
+attempt = kubernetes.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 # As they are read: what each of them says alone.
 TASK_INDEX = Variable(
     "task_index", ("VC_TASK_INDEX", "VK_TASK_INDEX"), parse.count, 0, "index of this pod in its task", "platform", agree=True,
 )  # fmt: skip
 LISTED: Variable[tuple[str, ...]] = Variable("task_hosts", (), parse.hosts, (), "hosts of a task, by plugin svc", "platform")
 NUMBER = Variable("task_count", (), parse.count, 0, "number of a task's pods, by plugin svc", "platform")
-
-attempt = kubernetes.attempt
 
 _FOLDER = "/etc/volcano"
 _LIST = re.compile(r"VC_([A-Z0-9_]+)_(?:HOSTS|NUM)")

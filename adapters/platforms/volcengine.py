@@ -28,13 +28,14 @@ JOB_NAME = ANY_JOB_NAME.also("MLP_TASK_ID")
 
 VARIABLES: tuple[Variable[object], ...] = (NODES, SLOTS, HOSTS, FIRST_HOST, NODE_INDEX, ROLE, JOB_NAME)
 
+attempt = base.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 
 def detect(reader: Reader) -> bool:
     return all(reader.env.get(name, "").strip() for name in (*JOB_NAME.names[1:], *NODES.names[1:]))
-
-
-def attempt(reader: Reader) -> int:
-    return base.attempt(reader)
 
 
 def read(reader: Reader, program: Program) -> Job:

@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import re
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, cast
 
@@ -39,8 +40,19 @@ def test_adapter_has_the_shape_of_one(name: str, module: ModuleType) -> None:
     assert (module.__doc__ or "").strip()
     assert isinstance(module.VARIABLES, tuple)
     assert all(isinstance(variable, Variable) for variable in module.VARIABLES)
-    wanted = ("detect", "attempt", "read") if name in PLATFORMS else ("plan", "explain")
+    wanted = ("detect", "attempt", "read", "program", "failure_file", "log_dir") if name in PLATFORMS else ("plan", "explain")
     assert all(callable(getattr(module, each)) for each in wanted)
+
+
+@pytest.mark.parametrize(("kind", "table"), [("platforms", PLATFORMS), ("launchers", LAUNCHERS)])
+def test_every_adapter_is_registered_and_checked_by_mypy(kind: str, table: Mapping[str, object]) -> None:
+    folder = helpers.ROOT / "adapters" / kind
+    tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+    (checked,) = (node.value for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "CHECKED")
+    assert isinstance(checked, ast.Dict)
+    pairs = {ast.literal_eval(key): ast.unparse(value) for key, value in zip(filter(None, checked.keys), checked.values)}
+    assert pairs == {name: name for name in table}
+    assert table.keys() == {path.stem for path in folder.glob("*.py")} - {"__init__"}
 
 
 @pytest.mark.parametrize("variable", planning.every_variable(), ids=lambda variable: f"{variable.value}-{variable.names[0]}")

@@ -1,10 +1,13 @@
-"""What platforms share that tell a node no more than its index, and nothing of its starts."""
+"""What platforms bind that have no way of their own: to a node's index, to the number of its start, to programs and folders."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ranklaunch.files import join
+from ranklaunch.read import settings
+from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT, LOG_DIR
 
@@ -32,3 +35,18 @@ def attempt(reader: Reader) -> int:
     number = max(done, default=0) + 1
     reader.ledger.note(ATTEMPT.value, str(number), join(reader.get(LOG_DIR), "attempt_*") if done else "default")
     return number
+
+
+def no_program(reader: Reader, words: Sequence[str]) -> Program | None:
+    """Of a platform that does not say what should run."""
+    return None
+
+
+def no_failure_file(reader: Reader) -> str:
+    """Of a platform that looks for no reason of a failure."""
+    return ""
+
+
+def log_dir(reader: Reader) -> str:
+    """The one that is given, or the usual one, for all of a job's nodes."""
+    return settings.log_dir(reader)
