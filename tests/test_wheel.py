@@ -212,6 +212,7 @@ WHEEL = {
     "ranklaunch/values.py",
     "ranklaunch/verdict/__init__.py",
     "ranklaunch/verdict/blame.py",
+    "ranklaunch/verdict/folders.py",
     "ranklaunch/verdict/model.py",
 }
 INFO = {"METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE", "RECORD"}

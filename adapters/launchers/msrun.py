@@ -28,6 +28,7 @@ from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, PYTHON, SLOTS, WAIT_S
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
+from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
 NAME = "msrun"
@@ -145,7 +146,7 @@ def _log_dir(job: Job, reader: Reader) -> str:
     if not given:
         return join(attempt_dir(job), NAME)
     folder = absolute(given, reader.cwd)
-    return folder if job.attempt == 1 else join(folder, f"attempt_{job.attempt}")
+    return folder if job.attempt == 1 else folders.attempt(folder, job.attempt)
 
 
 def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.errors import ConfigError, nearest
-from ranklaunch.files import join
+from ranklaunch.files import join as join
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import PLATFORM
+from ranklaunch.verdict import folders
 
 
 class Platform(Protocol):
@@ -126,7 +127,7 @@ def failure_file(reader: Reader) -> str:
 def attempt_dir(reader: Reader) -> str:
     """Folder of this attempt's logs, of a job that cannot be made out."""
     platform = _recognised(reader)
-    return join(platform.log_dir(reader), f"attempt_{platform.attempt(reader)}")
+    return folders.attempt(platform.log_dir(reader), platform.attempt(reader))
 
 
 def _recognised(reader: Reader) -> Platform:

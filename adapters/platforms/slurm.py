@@ -259,5 +259,5 @@ def _id(reader: Reader) -> str:
 
 def _log_dir(reader: Reader, nodes: int, index: int) -> str:
     """The disk is shared as a rule, by the nodes and by jobs that start in one folder: each has a folder of its own below."""
-    own = "" if reader.given(LOG_DIR) else f"job_{re.sub('[^A-Za-z0-9._-]', '_', _id(reader))}"
+    own = "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]", "_", _id(reader))
     return settings.log_dir(reader, index if nodes > 1 else None, own)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from ranklaunch.files import join
@@ -10,6 +9,7 @@ from ranklaunch.read import settings
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT, LOG_DIR
+from ranklaunch.verdict import folders
 
 
 def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:
@@ -30,11 +30,10 @@ def attempt(reader: Reader) -> int:
     """One after the attempts whose folders are there, so that no earlier log is lost."""
     if reader.given(ATTEMPT):
         return reader.get(ATTEMPT)
-    names = reader.files.names(reader.get(LOG_DIR))
-    done = [int(match[1]) for match in (re.fullmatch("attempt_([0-9]{1,6})", name) for name in names) if match]
-    number = max(done, default=0) + 1
-    reader.ledger.note(ATTEMPT.value, str(number), join(reader.get(LOG_DIR), "attempt_*") if done else "default")
-    return number
+    logs = reader.get(LOG_DIR)
+    done = folders.newest(reader.files.names(logs))
+    reader.ledger.note(ATTEMPT.value, str(done + 1), join(logs, folders.ATTEMPTS) if done else "default")
+    return done + 1
 
 
 def no_program(reader: Reader, words: Sequence[str]) -> Program | None:

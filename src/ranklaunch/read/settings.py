@@ -7,12 +7,13 @@ import re
 from collections.abc import Sequence
 
 from ranklaunch import ranktable
-from ranklaunch.files import absolute, join, which
+from ranklaunch.files import absolute, which
 from ranklaunch.read import parse
 from ranklaunch.read.job import ACCELERATORS, Job, Program, make_nodes
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.tasks import VARIABLES as OF_TASKS
 from ranklaunch.read.tasks import Tasks
+from ranklaunch.verdict import folders
 
 METHOD = Variable(
     "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), parse.text, "", "how the ranks are started", option="--method",
@@ -234,10 +235,9 @@ def make_job(
 
 def log_dir(reader: Reader, node_index: int | None = None, job: str = "") -> str:
     """The log folder; in it, where several may have it, a folder of the job's and in that one of the node's."""
-    folder = absolute(reader.get(LOG_DIR), reader.cwd)
-    for own in filter(None, (job, "" if node_index is None else f"node_{node_index}")):
-        folder = join(folder, own)
-    return folder
+    logs = absolute(reader.get(LOG_DIR), reader.cwd)
+    logs = folders.job(logs, job) if job else logs
+    return logs if node_index is None else folders.node(logs, node_index)
 
 
 def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int, ...], nodes: int) -> tuple[int, ...]:
