@@ -18,7 +18,7 @@ from ranklaunch.plan.planning import make_plan
 from ranklaunch.read.job import Program
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.nodes import secret
-from ranklaunch.supervise.ranks import child
+from ranklaunch.supervise.ranks import start
 from ranklaunch.values import Value
 
 WITHOUT_PROGRAM = Program("true")  # is everywhere, so what is wrong is the job's or the image's
@@ -67,14 +67,14 @@ def findings(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _programs(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
-    yield from _tried(lambda: child.require_program(plan))
+    yield from _tried(lambda: start.require_program(plan))
     steps = (*plan.gather, *plan.prepare, *plan.services, *plan.processes)
     for process in {step.argv[0]: step for step in steps}.values():
         yield from _tried(functools.partial(_executable, process, env))
 
 
 def _executable(process: Process, env: Mapping[str, str]) -> str:
-    return child.executable(process, child.environment(process, env))
+    return start.executable(process, start.environment(process, env))
 
 
 def _tried(look: Callable[[], object]) -> Iterator[Finding]:

@@ -165,7 +165,7 @@ def test_every_field_of_a_plan_is_named() -> None:
     named = {name for cell in re.findall(r"^\| ([a-z_, ]+) \|", page, re.MULTILINE) for name in cell.split(", ")}
     layout = megatron.as_json(megatron.Layout(8, tp=2, ep=2))
     parts = (data, data["job"], data["processes"][0], data["values"][0], data["waits"][0], data["muster"], layout)
-    shapes = {name for part in parts for name in part} | set(fields(plan.File))
+    shapes = {name for part in parts for name in part} | set(fields(plan.File)) | set(fields(plan.Conduct))
     assert shapes - named == set()
     assert named - shapes == {"field"}
     assert {name for name in (*data["limits"], *data["job"]["nodes"][0]) if name not in page} == set()

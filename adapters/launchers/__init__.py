@@ -49,6 +49,18 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
 
 # Engines of ModelArts that are started by mpirun.
 ALIASES = {"horovod": "mpirun", "mpi": "mpirun"}
+# Programs that plans start: where each comes from, said where one is missing.
+COMES_WITH = {
+    "torchrun": "it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?",
+    "msrun": "it comes with MindSpore 2.3.0 or newer: is --python the interpreter that has it?",
+    "deepspeed": "it comes with DeepSpeed: is --python the interpreter that has it?",
+    "accelerate": "it comes with Hugging Face Accelerate: is --python the interpreter that has it?",
+    "mpirun": "it comes with Open MPI 4 or 5 (openmpi-bin on Debian and Ubuntu)",
+    "sshd": "it comes with OpenSSH (openssh-server on Debian and Ubuntu)",
+    "ssh-keygen": "it comes with OpenSSH (openssh-client on Debian and Ubuntu)",
+    "python": "name the interpreter with --python",
+    "python3": "name the interpreter with --python",
+}
 # They know ps from workers.
 WITH_TASKS = ("tensorflow", "plain")
 

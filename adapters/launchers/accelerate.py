@@ -57,14 +57,11 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         env["PET_REDIRECTS"] = "3"  # which accelerate has no option for, and leaves to torch
     if job.accelerator == "cpu":
         env["ACCELERATE_USE_CPU"] = "true"  # without it, and without a GPU, each rank believes that it is alone
-    # With restarts of its own, torch ends its ranks and goes on.
-    restarts = "--max_restarts" in options
-    failing, alone_s = ((), 0.0) if restarts else ((torchrun.CLOSING,), torchrun.alone_s(job))
     return Plan(
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=1, failing=failing, alone_s=alone_s),),
+        processes=(launcher_process(job, reader, NAME, argv, env, conduct=torchrun.conduct(job, options)),),
         limits=limits(reader),
         files=(config,),
         waits=master_waits(job, reader),

@@ -22,12 +22,11 @@ from ranklaunch.adapters.launchers.shared.base import (
     with_hosts,
 )
 from ranklaunch.files import absolute, join
-from ranklaunch.plan.model import File, Plan, Process, RankLog, RankOutputs
+from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render.templates import Templates
-from ranklaunch.values import replace
 from ranklaunch.verdict.model import Failure
 
 NAME = "deepspeed"
@@ -61,7 +60,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     job = need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
     hostfile = _hostfile(job, templates)
     argv = _command(job, reader, templates, by, hostfile, "")
-    process = replace(launcher_process(job, reader, NAME, argv, failing=FAILING, deaf=True), carriers=(*remote.CARRIERS, *ssh.CARRIERS))
+    conduct = Conduct(carriers=(*remote.CARRIERS, *ssh.CARRIERS), deaf=True, failing=FAILING)
+    process = launcher_process(job, reader, NAME, argv, conduct=conduct)
     shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
     own = Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), shows=shows)
     return remote.plan(job, reader, templates, own, process, hostfile)
@@ -101,10 +101,10 @@ def _command(job: Job, reader: Reader, templates: Templates, by: str, hostfile: 
 
 def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...], watched: bool) -> Process:
     """Runner, launch.py, ranks. The runner dies of SIGTERM and leaves the others."""
-    spawned = SPAWNED if watched else ""
+    conduct = Conduct(ranks_below=2, deaf=True, failing=FAILING, spawned=SPAWNED if watched else "")
     if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
-        return launcher_process(job, reader, NAME, argv, ranks_below=3, failing=FAILING)
-    return launcher_process(job, reader, NAME, argv, ranks_below=2, failing=FAILING, deaf=True, spawned=spawned)
+        conduct = Conduct(ranks_below=3, failing=FAILING)
+    return launcher_process(job, reader, NAME, argv, conduct=conduct)
 
 
 def explain(tail: str) -> Failure | None:

@@ -20,7 +20,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_tag,
 )
 from ranklaunch.files import folder_of, join, which
-from ranklaunch.plan.model import File, Plan, Process, RankLog, RankOutputs, Wait
+from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader, Variable
@@ -110,7 +110,7 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
         last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], btl=_btl(job, reader), extra=reader.get(EXTRA),
     )  # fmt: skip
     # Told to stop, it gives its ranks a second; told by us, they have the grace.
-    return replace(process, argv=argv, deaf=True, carriers=CARRIERS)
+    return replace(process, argv=argv, conduct=Conduct(carriers=CARRIERS, deaf=True))
 
 
 def _found(job: Job, reader: Reader) -> str | None:

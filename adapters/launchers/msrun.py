@@ -20,7 +20,7 @@ from ranklaunch.adapters.launchers.shared.base import (
 )
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.plan.model import File, Plan, RankLog, RankOutputs, Wait
+from ranklaunch.plan.model import Conduct, File, Plan, RankLog, RankOutputs, Wait
 from ranklaunch.ranktable import RankTable
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
@@ -116,15 +116,12 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         extra=extra,
         interpreter=_interpreter(job, reader),
     )
+    conduct = Conduct(ranks_below=1, deaf=True, impatient=True, failing=FAILING, repeats=outputs is not None)
     return Plan(
         job=job,
         method=NAME,
         why="",
-        processes=(
-            launcher_process(
-                job, reader, NAME, argv, ranks_below=1, deaf=True, failing=FAILING, impatient=True, repeats=outputs is not None
-            ),
-        ),
+        processes=(launcher_process(job, reader, NAME, argv, conduct=conduct),),
         limits=limits(reader),
         files=table.files,
         waits=(*table.waits, *master_waits(job, reader, master)),

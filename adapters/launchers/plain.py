@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ranklaunch.adapters.launchers.shared.base import common_env, limits, nothing_to_explain, rank_log
 from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.plan.model import Plan, Process
+from ranklaunch.plan.model import PROGRAM, Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render.templates import Templates
@@ -29,4 +29,4 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         env=common_env(job, reader),
         unset=misleading(reader.env),
     )
-    return Plan(job=job, method=NAME, why="", processes=(process,), limits=limits(reader))
+    return Plan(job=job, method=NAME, why="", processes=(process,), limits=limits(reader), runs=PROGRAM)

@@ -20,7 +20,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_process,
 )
 from ranklaunch.files import join
-from ranklaunch.plan.model import Plan, Process
+from ranklaunch.plan.model import Conduct, Plan, Process
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
@@ -74,7 +74,7 @@ def _nodes(job: Job, port: int) -> tuple[Node, ...]:
 def _service(job: Job, process: Process) -> Process:
     """A ps: server.join() never returns, but a program may have another way to serve."""
     name, log = job.node.name, join(attempt_dir(job), f"ps_{job.node.task_index}.log")
-    return replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, may_end=True)
+    return replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, conduct=Conduct(may_end=True))
 
 
 def _cluster(job: Job) -> dict[str, list[str]]:

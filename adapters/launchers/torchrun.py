@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Collection
 
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
@@ -18,7 +19,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_tag,
 )
 from ranklaunch.files import join
-from ranklaunch.plan.model import Plan, RankLog, RankOutputs
+from ranklaunch.plan.model import Conduct, Plan, RankLog, RankOutputs
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -84,9 +85,6 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
         master_port=reader.get(MASTER_PORT),
         extra=extra,
     )
-    # With restarts of its own, torchrun ends its ranks and goes on.
-    restarts = "--max_restarts" in words.options(extra, words.with_underscores)
-    failing, seconds = ((), 0.0) if restarts else ((CLOSING,), alone_s(job))
     outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, extra) else None
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
     if outputs:
@@ -95,7 +93,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, ranks_below=1, failing=failing, alone_s=seconds),),
+        processes=(launcher_process(job, reader, NAME, argv, env, conduct=conduct(job, words.options(extra, words.with_underscores))),),
         limits=limits(reader),
         waits=master_waits(job, reader, job.nodes[master_index].host),
         outputs=outputs,
@@ -111,9 +109,12 @@ def with_dollars_doubled(job: Job) -> Job:
     return replace(job, program=replace(program, path=path, args=tuple(args)))
 
 
-def alone_s(job: Job) -> float:
-    """How long torch's agent may go on without ranks: once they have succeeded, it waits 300 s for those of the other nodes."""
-    return 330 if len(job.nodes) > 1 else 30
+def conduct(job: Job, options: Collection[str]) -> Conduct:
+    """Of torch's agent. With restarts of its own it ends its ranks and goes on; else it waits for the other nodes' ranks, for 300 s once
+    its own have succeeded."""
+    if "--max_restarts" in options:
+        return Conduct(ranks_below=1)
+    return Conduct(ranks_below=1, failing=(CLOSING,), alone_s=330 if len(job.nodes) > 1 else 30)
 
 
 def explain(tail: str) -> Failure | None:

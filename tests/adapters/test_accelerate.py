@@ -87,8 +87,8 @@ def test_deepspeed_starts_the_ranks_of_its_own_node(extra: str, nodes: int, expe
 def test_it_ends_like_torchrun() -> None:
     found = plan()
     assert accelerate.explain is torchrun.explain
-    assert (found.processes[0].failing, found.processes[0].ranks_below) == ((torchrun.CLOSING,), 1)
-    assert plan("--max_restarts 3").processes[0].failing == ()
+    assert (found.processes[0].conduct.failing, found.processes[0].conduct.ranks_below) == ((torchrun.CLOSING,), 1)
+    assert plan("--max_restarts 3").processes[0].conduct.failing == ()
 
 
 def test_ranks_write_files_of_their_own() -> None:

@@ -130,7 +130,7 @@ def test_ranks_write_files_of_their_own() -> None:
     assert match
     assert match[1] == "3"
     process = found.processes[0]
-    assert (process.rank, process.ranks_below, process.deaf) == (None, 2, True)
+    assert (process.rank, process.conduct.ranks_below, process.conduct.deaf) == (None, 2, True)
 
 
 @pytest.mark.parametrize("extra", ["--enable_each_rank_log=/x", "--include h0", "--num_gpus=1", "--elastic_training"])
@@ -138,7 +138,7 @@ def test_where_the_ranks_of_the_plan_are_not_known_they_share_one_output(extra: 
     found = plan(extra)
     assert found.outputs is None
     assert LOGS[1] not in argv(found)
-    assert found.processes[0].spawned == ""
+    assert found.processes[0].conduct.spawned == ""
 
 
 @pytest.mark.parametrize("slots", ["2,1,3", "1,1,1,1", "4,2,3", "2,4,3"])
@@ -204,7 +204,7 @@ def test_what_autotuning_has_found_is_shown(text: str, folder: str, args: tuple[
     found = helpers.plan(env, *args, files={"/workspace/ds.json": text}, method="deepspeed", log_dir="/logs")
     assert found.shows == (f"{folder}/summary.txt", f"{folder}/ds_config_optimal.json")
     assert found.outputs is None
-    assert (found.processes[0].ranks_below, found.processes[0].deaf) == (3, False)
+    assert (found.processes[0].conduct.ranks_below, found.processes[0].conduct.deaf) == (3, False)
 
 
 def test_nothing_is_tuned_on_several_nodes_each_for_itself() -> None:
@@ -228,8 +228,8 @@ def test_from_node_0(by: str) -> None:
     assert all(not other.processes and other.followers == 2 for other in (*others,))
     assert [bool(each.services) for each in (found, *others)] == [by != "slurm"] * 3
     assert found.outputs is None
-    assert found.processes[0].deaf
-    assert found.processes[0].spawned == ""
+    assert found.processes[0].conduct.deaf
+    assert found.processes[0].conduct.spawned == ""
 
 
 def test_every_ssh_is_the_jobs_own() -> None:
@@ -346,7 +346,7 @@ def test_its_last_words_cut_anywhere() -> None:
 
 def test_ranks_that_it_starts_are_known_by_pid() -> None:
     line = "[2026-11-21 10:28:21,654] [INFO] [launch.py:245:main] process 30799 spawned with command: ['python', '-u', 'rank.py']"
-    found = re.search(plan().processes[0].spawned, line)
+    found = re.search(plan().processes[0].conduct.spawned, line)
     assert found
     assert found["pid"] == "30799"
-    assert any(text in last_words(1) for text in plan().processes[0].failing)
+    assert any(text in last_words(1) for text in plan().processes[0].conduct.failing)

@@ -43,7 +43,7 @@ def test_it_is_torchruns_plan() -> None:
     found, expected = (helpers.plan(env, program="x.py", method=method, log_dir="/logs") for method in ("megatron", "torchrun"))
     assert found.processes[0].argv == (*expected.processes[0].argv, "--tensor-model-parallel-size", "2")
     assert found.outputs == expected.outputs
-    assert found.processes[0].failing == (torchrun.CLOSING,)
+    assert found.processes[0].conduct.failing == (torchrun.CLOSING,)
     assert megatron.explain is torchrun.explain
 
 

@@ -275,7 +275,7 @@ def test_ranks_write_files_of_their_own() -> None:
 
 def test_its_ranks_are_told_directly() -> None:
     process = plan().processes[0]
-    assert (process.rank, process.ranks_below, process.deaf) == (None, 1, True)
+    assert (process.rank, process.conduct.ranks_below, process.conduct.deaf) == (None, 1, True)
 
 
 SAID = """[ERROR] ME(14936:139637106486144):2026-11-21-10:38:25.104.000 [mindspore/parallel/cluster/process_entity/_api.py:365] \
@@ -302,4 +302,4 @@ def test_what_it_says_of_the_rank_that_failed(tail: str, expected: Failure | Non
 
 
 def test_what_it_says_when_it_ends_its_ranks() -> None:
-    assert all(text in SAID for text in plan().processes[0].failing)
+    assert all(text in SAID for text in plan().processes[0].conduct.failing)

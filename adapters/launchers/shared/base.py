@@ -7,7 +7,7 @@ from typing import Protocol
 from ranklaunch.adapters.launchers.shared import ascend
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.plan.model import Limits, Plan, Process, Wait
+from ranklaunch.plan.model import Conduct, Limits, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -105,16 +105,9 @@ def launcher_process(
     name: str,
     argv: tuple[str, ...],
     env: dict[str, str] | None = None,
-    *,
-    ranks_below: int = 0,
-    deaf: bool = False,
-    failing: tuple[str, ...] = (),
-    impatient: bool = False,
-    repeats: bool = False,
-    spawned: str = "",
-    alone_s: float = 0.0,
+    conduct: Conduct = Conduct(),  # noqa: B008 - a frozen value
 ) -> Process:
-    """One process that starts this node's ranks itself. ranks_below and what follows: as in Process."""
+    """One process that starts this node's ranks itself."""
     return Process(
         name=name,
         argv=argv,
@@ -122,13 +115,7 @@ def launcher_process(
         env={**common_env(job, reader), **ascend.environment(job, reader), **(env or {})},
         unset=misleading(reader.env),
         tag=f"[{name}] ",
-        ranks_below=ranks_below,
-        deaf=deaf,
-        failing=failing,
-        impatient=impatient,
-        repeats=repeats,
-        spawned=spawned,
-        alone_s=alone_s,
+        conduct=conduct,
     )
 
 

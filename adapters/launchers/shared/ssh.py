@@ -15,7 +15,7 @@ from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import WaitError
 from ranklaunch.files import absolute, join, which
-from ranklaunch.plan.model import File, Plan, Process, Wait
+from ranklaunch.plan.model import Conduct, File, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -206,8 +206,9 @@ def _service(job: Job, reader: Reader, templates: Templates, config: str) -> Pro
     path = which("sshd", f"{reader.env.get('PATH', '')}:{_SBIN}", reader.files) or "/usr/sbin/sshd"
     argv = templates.command("ssh/sshd.j2", sshd=path, config=config)
     log = join(attempt_dir(job), "sshd.log")
-    own = Process(name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", quiet=True, carriers=CARRIERS)
-    return replace(own, fails_as=WaitError.exit_code)  # its own 255 is said of everything, mostly of a port that is taken
+    # Its own code, 255, is said of everything, mostly of a port that is taken.
+    conduct = Conduct(carriers=CARRIERS, quiet=True, fails_as=WaitError.exit_code)
+    return Process(name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", conduct=conduct)
 
 
 def _keygen(job: Job, reader: Reader, what: str, path: str) -> Process:

@@ -20,14 +20,15 @@ from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.command import options
 from ranklaunch.files import absolute, join
-from ranklaunch.plan.model import File, Limits, Plan, Process
+from ranklaunch.plan.model import NODES, File, Limits, Plan, Process
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.tasks import PS, WORKER
+from ranklaunch.supervise.attempt import Start
 from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.supervisor import Supervisor
+from ranklaunch.supervise.session import Session
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import Value
@@ -60,16 +61,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     plan = make_plan(given)
     record = Record(plan.job.log_dir)
     record.open()
-    supervisor = Supervisor(
-        plan,
-        env=given.request.env,
-        files=DiskFiles(),
-        signals=signals,
-        record=record,
-        guard=guard,
-        told=lambda process: _node_judgement(plan.job, process),
-    )
-    return supervisor.run().exit_code
+    start = Start(plan, record, DiskFiles(), told=lambda process: _node_judgement(plan.job, process))
+    return Session(signals, given.request.env, guard).run(start).exit_code
 
 
 class Cluster(Value):
@@ -122,7 +115,7 @@ def make_plan(given: options.Given) -> Plan:
     )
     table = (File(cluster.table, rank_table(cluster), "0644"),) if cluster.table else ()
     processes = tuple(_node(given, cluster, node) for node in range(len(cluster.hosts)))
-    return Plan(job=job, method=PLATFORM, why="", processes=processes, limits=Limits(0, grace_s + NODE_GRACE_S), files=table)
+    return Plan(job=job, method=PLATFORM, why="", processes=processes, limits=Limits(0, grace_s + NODE_GRACE_S), files=table, runs=NODES)
 
 
 def _cluster(reader: Reader) -> Cluster:

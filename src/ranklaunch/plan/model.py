@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "ranklaunch.plan/1"
 
+RANKS, PROGRAM, NODES = "ranks", "program", "nodes"  # Plan.runs
+
 
 class File(Value):
     """A file to write before anything starts. mode: octal digits. source: of which it is a copy, "" where it is the text."""
@@ -37,22 +39,31 @@ class Wait(Value):
     seen: str = ""
 
 
+class Conduct(Value):
+    """How a process behaves, as far as watching and stopping it depends on it. The defaults are those of a rank that ranklaunch starts
+    itself; docs/launchers.md tells of the launchers that need the others."""
+
+    ranks_below: int = 0  # generations from it down to its ranks (1: its children); 0: it is a rank, or passes signals on by itself
+    carriers: tuple[str, ...] = ()  # programs through which alone its ranks come; below a service: anywhere on this node
+    deaf: bool = False  # does not pass SIGTERM on well: its ranks get it directly, and it itself when they are gone
+    impatient: bool = False  # kills all its ranks as soon as one has ended: it is halted while they are being ended
+    failing: tuple[str, ...] = ()  # texts in its output, each of which says that a rank has failed and that it ends the others
+    spawned: str = ""  # regular expression (group pid) of what it writes for each rank as it starts them, in their order
+    alone_s: float = 0.0  # seconds that it may go on after the last of its ranks has ended; 0: for ever
+    repeats: bool = False  # what it writes to its standard output is in the files of its ranks too, and goes nowhere
+    quiet: bool = False  # its lines go to its log only
+    may_end: bool = False  # a service that may end with 0 before the processes do
+    fails_as: int = 0  # exit code of the job that its failure makes fail; 0: its own
+
+
 class Process(Value):
     """One process that ranklaunch starts and supervises.
 
     rank and local_rank: None for a launcher (torchrun), which starts the ranks itself, and for preparing steps.
     env: values added to the inherited environment; unset: inherited names removed from it. cwd: None for the inherited folder.
     log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
-    node: index of the node that it plays, where that is not this one. ranks_below: how many generations below it the ranks are (1: its
-    children), so that signals that are meant for ranks go to these; 0: it is one, or passes all signals on itself. deaf: it does not
-    pass SIGTERM on well, so its ranks get it directly, and it itself when they are gone. carriers: names of programs; where there are
-    some, the ranks are what is below it through such programs alone, and below a service anywhere on this node. failing: texts in its
-    output of which each says that a rank has failed and that it ends the others; none where its own exit is what tells. spawned:
-    a regular expression for what it writes for each of the node's ranks, in their order, as it starts them, with the group pid; "" where
-    it is not needed for knowing which rank has ended how. impatient: it kills all its ranks as soon as one has ended, so it is halted
-    while they are being ended. repeats: what it writes to its standard output is in the files of its ranks too, and goes nowhere.
-    may_end: a service that may end with 0 before the processes do. quiet: its lines go to its log only. alone_s: how long a launcher may
-    go on after the last of its ranks has ended; 0: for ever. fails_as: exit code of the job that its failure makes fail; 0: its own.
+    node: index of the node that it plays, where that is not this one. comes_with: where its program comes from, for when that is missing.
+    conduct: how it is watched and stopped.
     """
 
     name: str
@@ -66,17 +77,8 @@ class Process(Value):
     tag: str = ""
     copies: tuple[str, ...] = ()
     node: int | None = None
-    ranks_below: int = 0
-    deaf: bool = False
-    carriers: tuple[str, ...] = ()
-    failing: tuple[str, ...] = ()
-    spawned: str = ""
-    impatient: bool = False
-    repeats: bool = False
-    may_end: bool = False
-    quiet: bool = False
-    alone_s: float = 0.0
-    fails_as: int = 0
+    comes_with: str = ""
+    conduct: Conduct = Conduct()
 
 
 class RankLog(NamedTuple):
@@ -140,7 +142,8 @@ class Plan(Value):
     removed at the end. offers: files, by name, whose text this node gives to node 0, and node 0 to all, when they meet. by_address: it
     names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
     followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
-    layout: which ranks belong together, where the method knows."""
+    layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
+    on each node, untouched) or NODES (each played by a process)."""
 
     job: Job
     method: str
@@ -160,6 +163,7 @@ class Plan(Value):
     shows: tuple[str, ...] = ()
     muster: Muster | None = None
     layout: Layout | None = None
+    runs: str = RANKS
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -225,7 +229,14 @@ def _process(process: Process) -> dict[str, Any]:
         "log": process.log,
         "copies": list(process.copies),
         "tag": process.tag,
+        "conduct": _conduct(process.conduct),
     }
+
+
+def _conduct(conduct: Conduct) -> dict[str, Any]:
+    """What differs from a rank's, which most processes are."""
+    usual = as_dict(Conduct())
+    return {name: value for name, value in as_dict(conduct).items() if value != usual[name]}
 
 
 def _reading(reading: Reading) -> dict[str, Any]:

@@ -53,7 +53,8 @@ def make_plan(request: Request) -> Plan:
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
     plan = _mustered(_in_folder(plan), job, reader)
     reader.check()
-    return replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
+    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
+    return replace(plan, **{kind: tuple(map(_with_origin, getattr(plan, kind))) for kind in ("gather", "prepare", "services", "processes")})
 
 
 def _reader(request: Request) -> Reader:
@@ -65,6 +66,12 @@ def _in_folder(plan: Plan) -> Plan:
     if not plan.job.folder:
         return plan
     return replace(plan, processes=tuple(replace(process, cwd=process.cwd or plan.job.folder) for process in plan.processes))
+
+
+def _with_origin(process: Process) -> Process:
+    """A process that says where its program comes from, where that is known."""
+    origin = launchers.COMES_WITH.get(process.argv[0].rpartition("/")[2])
+    return replace(process, comes_with=origin) if origin else process
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:

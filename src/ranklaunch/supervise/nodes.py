@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.plan.model import Muster, Plan
 from ranklaunch.supervise.judge import Ending, everything
 from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.values import Value
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
@@ -25,22 +26,22 @@ DONE_SAID_S = 2.0
 PROGRESS_S = 30.0
 
 
-class Listener(Protocol):
-    """What hears of the other nodes."""
+class OfNodes(Value):
+    """Who hears of the other nodes: all are released (and who was late); another has failed; how the job ended; node 0 is lost."""
 
-    def on_released(self, text: str) -> None: ...
-    def on_stop(self, judgement: Judgement) -> None: ...
-    def on_judged(self, judgement: Judgement) -> None: ...
-    def on_lost(self, suspect: Suspect) -> None: ...
+    released: Callable[[str], None]
+    stop: Callable[[Judgement], None]
+    judged: Callable[[Judgement], None]
+    lost: Callable[[Suspect], None]
 
 
 class Nodes:
-    def __init__(self, plan: Plan, env: Mapping[str, str], loop: Loop, say: Callable[[str], None], listener: Listener) -> None:
+    def __init__(self, plan: Plan, env: Mapping[str, str], loop: Loop, say: Callable[[str], None], hear: OfNodes) -> None:
         self._plan = plan
         self._env = env
         self._loop = loop
         self._say = say
-        self._listener = listener
+        self._hear = hear
         self._hub: Hub | None = None
         self._member: Member | None = None
         self._failed = self._released = self._hurry = False
@@ -65,7 +66,7 @@ class Nodes:
             self._hub = Hub(muster, key, self._loop, self._say, self._plan.limits.grace_s, success)
             if not muster.secret:
                 self._say("muster: its key is derived from the job's name; RANKLAUNCH_SECRET, the same on every node, keeps others out")
-        events = Events(self._on_released, self._listener.on_stop, self._on_judged, self._on_lost, self._on_dismissed)
+        events = Events(self._on_released, self._hear.stop, self._on_judged, self._on_lost, self._on_dismissed)
         self._member = Member(muster, key, self._loop, self._say, events, self._hub.adopt if self._hub else None)
         self._member.start()
 
@@ -194,27 +195,27 @@ class Nodes:
             text = (
                 f"{self._finished}; other nodes were still running {self._plan.muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
             )
-            self._listener.on_judged(Judgement("succeeded", 0, text))
+            self._hear.judged(Judgement("succeeded", 0, text))
             return
         self._say(f"{self._finished}; waiting for the other nodes, which are still running ({left:.0f} s left)")
         self._timer = self._loop.after(min(PROGRESS_S, left), lambda: self._wait_for_others(ends))
 
     def _on_released(self, text: str) -> None:
         self._released = True
-        self._listener.on_released(f"{text}; this node waited {self._loop.clock() - self._ready_at:.1f} s")
+        self._hear.released(f"{text}; this node waited {self._loop.clock() - self._ready_at:.1f} s")
 
     def _on_judged(self, judgement: Judgement) -> None:
         self._judgement = judgement
-        self._listener.on_judged(judgement)
+        self._hear.judged(judgement)
 
     def _on_lost(self, suspect: Suspect) -> None:
         self._lost = suspect
-        self._listener.on_lost(suspect)
+        self._hear.lost(suspect)
 
     def _on_dismissed(self) -> None:
         self._say("muster: node 0 has succeeded and leaves; this node goes on without it")
         if self._finished:
-            self._listener.on_judged(Judgement("succeeded", 0, self._finished))
+            self._hear.judged(Judgement("succeeded", 0, self._finished))
 
 
 def secret(muster: Muster, env: Mapping[str, str]) -> bytes:

@@ -49,6 +49,12 @@ class Record:
             )
             raise ConfigError(msg) from None
 
+    def close(self) -> None:
+        """No more events."""
+        if self._events >= 0:
+            os.close(self._events)
+            self._events = -1
+
     def event(self, event: str, /, **details: Any) -> None:
         if self._events < 0:
             return
