@@ -46,7 +46,7 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help run test test-launchers bench test-charts lint golden examples hosts pythons test-pythons
+.PHONY: help run test test-launchers bench test-charts lint golden mutations examples hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -85,6 +85,9 @@ lint: .venv/.installed-lint ## check style and types of Python, and shell script
 
 golden: .venv/.installed-examples .venv/.installed-test ## write the golden files anew: read their diff before you commit it
 	$(VENV)/pytest --update-golden tests/test_golden.py tests/specs/test_spec_golden.py
+
+mutations: .venv/.installed-test ## break launchers, platforms and templates line by line in a copy, and see that a test notices
+	$(VENV)/python tools/mutations.py
 
 examples: .venv/.installed-test ## write the examples of specifications for platforms anew
 	$(VENV)/python tools/render_examples.py

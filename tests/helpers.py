@@ -9,11 +9,13 @@ import importlib.util
 import io
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Union
+
+import pytest
 
 from ranklaunch.entrypoints import main as entrypoint
 from ranklaunch.plan.model import Plan
@@ -90,6 +92,39 @@ def module(place: str) -> ModuleType:
     sys.modules[spec.name] = found  # where dataclasses look their module up
     spec.loader.exec_module(found)
     return found
+
+
+Cases = Union[Mapping[str, Any], Sequence[Any]]  # by their names, or without; a tuple is several arguments
+
+
+def for_each(cases: Cases) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """Makes one test of a check that must hold in each of the cases. It takes no fixtures."""
+
+    def decorate(check: Callable[..., None]) -> Callable[[], None]:
+        def test() -> None:
+            check_each(check, cases)
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return decorate
+
+
+def check_each(check: Callable[..., None], cases: Cases) -> None:
+    """Fails once, and names all cases in which the check does not hold, each with why. No case at all is a mistake."""
+    named = cases if isinstance(cases, Mapping) else {f"{i}, {case!r:.200}": case for i, case in enumerate(cases)}
+    assert named
+    wrong = [f"{name}: {why}" for name, case in named.items() if (why := _why_not(check, case))]
+    if wrong:
+        pytest.fail(f"{len(wrong)} of {len(named)}:\n" + "\n".join(wrong), pytrace=False)
+
+
+def _why_not(check: Callable[..., None], case: Any) -> str:
+    try:
+        check(*(case if type(case) is tuple else (case,)))
+    except (Exception, pytest.fail.Exception) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def console() -> io.TextIOWrapper:

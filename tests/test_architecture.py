@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,6 +56,11 @@ TOUCH = {
 READS = {"render/simple.py": {"open", "isfile"}, "simple_templates.py": {"open", "isfile"}}
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -78,24 +84,24 @@ def dotted(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-@pytest.mark.parametrize("path", PURE, ids=place)
+@helpers.for_each({place(path): path for path in PURE})
 def test_reading_and_planning_touch_nothing(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     foreign = {name for name in imports(tree) if not any(name == each or name.startswith(f"{each}.") for each in MAY_IMPORT)}
     assert foreign == set()
     assert set(used(tree)) & TOUCH == READS.get(place(path), set())
 
 
-@pytest.mark.parametrize("path", [path for path in EVERYTHING if place(path) != "entrypoints/main.py"], ids=place)
+@helpers.for_each({place(path): path for path in EVERYTHING if place(path) != "entrypoints/main.py"})
 def test_only_the_console_script_reads_the_environment(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     assert not {"environ", "environb", "getenv"} & set(used(tree))
     assert not {"os.environ", "os.getenv"} & set(imports(tree))
 
 
-@pytest.mark.parametrize("path", [path for path in EVERYTHING if not within(path, STARTING)], ids=place)
+@helpers.for_each({place(path): path for path in EVERYTHING if not within(path, STARTING)})
 def test_only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     starters = {"fork", "kill", "killpg", "system", "popen", "execv", "execve", "execvp", "spawnv", "posix_spawn", "pidfd_send_signal"}
     assert not starters & set(used(tree))
     assert not {"subprocess", "multiprocessing"} & {name.partition(".")[0] for name in imports(tree)}
@@ -127,10 +133,10 @@ def room(name: str) -> str:
     return words[1] if len(words) > 2 and words[1] in MAY_KNOW else ""
 
 
-@pytest.mark.parametrize("path", EVERYTHING, ids=place)
+@helpers.for_each({place(path): path for path in EVERYTHING})
 def test_imports_go_one_way(path: Path) -> None:
     own = room(f"ranklaunch.{place(path).replace('/', '.')}")
-    known = {room(name) for name in imports(ast.parse(path.read_text(encoding="utf-8"))) if name.startswith("ranklaunch.")}
+    known = {room(name) for name in imports(parsed(path)) if name.startswith("ranklaunch.")}
     assert known <= {"", own, *MAY_KNOW[own], *ONLY.get(place(path), ())}
 
 
@@ -140,7 +146,7 @@ def test_adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(kind
     folder = helpers.ROOT / "adapters" / kind
     shared = {"__init__", "shared", "torchrun"}  # torchrun is what megatron and accelerate start
     for path in folder.rglob("*.py"):
-        for name in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        for name in imports(parsed(path)):
             assert not name.startswith(f"ranklaunch.adapters.{other}"), path
             if name.startswith(f"ranklaunch.adapters.{kind}.") and path.stem != "__init__":
                 assert name.split(".")[3] in shared, path

@@ -61,7 +61,7 @@ def code(page: Path) -> Iterator[str]:
     yield from spans(page)
 
 
-every_page = pytest.mark.parametrize("page", PAGES, ids=page_id)
+every_page = helpers.for_each({page_id(page): page for page in PAGES})
 
 
 # What the code makes

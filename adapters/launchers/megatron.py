@@ -52,8 +52,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 def _with_flags(job: Job, reader: Reader) -> Job:
     """The sizes that were given and that the program is not told yet; before a -- of its own, after which nothing is a flag."""
     options = _options(job)
-    told = {flag: str(reader.get(variable)) for variable, flag in FLAGS.items() if reader.given(variable)}
-    flags = tuple(word for flag, size in told.items() if not words.values(options, flag) for word in (flag, size))
+    missing = [(variable, flag) for variable, flag in FLAGS.items() if reader.given(variable) and not words.values(options, flag)]
+    flags = tuple(word for variable, flag in missing for word in (flag, str(reader.get(variable))))
     return replace(job, program=replace(job.program, args=(*options, *flags, *job.program.args[len(options) :])))
 
 

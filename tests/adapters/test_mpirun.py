@@ -70,6 +70,17 @@ def test_several_nodes_are_reached_by_ssh() -> None:
     assert found.waits[2].what == ",".join(f"{host}:2222" for host in helpers.hosts(3))
 
 
+@pytest.mark.parametrize(("version", "expected"), [("4", "^openib,vader"), ("5", "^openib,sm")])
+def test_nodes_that_one_machine_plays_share_no_memory(version: str, expected: str) -> None:
+    words = argv(plan(2, RANKLAUNCH_HOSTS="127.0.0.1,127.0.0.2", RANKLAUNCH_OPENMPI=version))
+    assert words[words.index("btl") + 1] == expected
+
+
+def test_sshd_lets_many_nodes_in_at_once() -> None:
+    assert "MaxStartups 200\n" in file(plan(3), "sshd_config")
+    assert "MaxStartups 300\n" in file(plan(150), "sshd_config")
+
+
 def test_a_follower_has_sshd_alone() -> None:
     found = plan(3, 2)
     assert found.processes == ()

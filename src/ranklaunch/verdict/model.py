@@ -74,7 +74,6 @@ class Failure(Value):
     exit_code: int
     signal: int = 0
     pid: int | None = None
-    message: str = ""
     node: int | None = None
     last_lines: tuple[str, ...] = ()
     victims: tuple[tuple[int, int], ...] = ()
