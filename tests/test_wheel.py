@@ -217,6 +217,7 @@ WHEEL = {
     "ranklaunch/values.py",
     "ranklaunch/verdict/__init__.py",
     "ranklaunch/verdict/blame.py",
+    "ranklaunch/verdict/events.py",
     "ranklaunch/verdict/folders.py",
     "ranklaunch/verdict/model.py",
 }
