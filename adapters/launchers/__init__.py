@@ -9,7 +9,7 @@ from ranklaunch.errors import nearest
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import METHOD
+from ranklaunch.read.settings import BY_MPI, METHOD
 
 LAUNCHERS: Modules[Launcher] = Modules(
     __name__,
@@ -47,8 +47,7 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         "plain": plain,
     }
 
-# Engines of ModelArts that are started by mpirun.
-ALIASES = {"horovod": "mpirun", "mpi": "mpirun"}
+ALIASES = dict.fromkeys(BY_MPI[1:], BY_MPI[0])
 # Programs that plans start: where each comes from, said where one is missing.
 COMES_WITH = {
     "torchrun": "it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?",

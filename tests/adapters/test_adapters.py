@@ -14,13 +14,14 @@ from typing import Any, cast
 import helpers
 import pytest
 
-from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.read import settings
 from ranklaunch.read.reader import Variable
+from ranklaunch.specs.model import METHODS
 
 ADAPTERS = {**PLATFORMS, **LAUNCHERS}
 MODULES = {
@@ -67,6 +68,10 @@ def test_variable_is_fit_for_the_reference(variable: Variable[Any]) -> None:
     assert re.fullmatch("(--[a-z][a-z0-9-]*)?", variable.option)
     if variable.default not in ("", (), None) and not variable.default_text:
         assert variable.parse(variable.shown_default) == variable.default
+
+
+def test_specifications_know_every_method() -> None:
+    assert set(METHODS) == {"auto", *LAUNCHERS, *ALIASES}
 
 
 def test_every_option_has_one_meaning_and_a_variable_of_its_name() -> None:

@@ -12,7 +12,8 @@ from chart_refusals import EVERY, REQUIRED, Bad, bad_id
 from chart_tools import CASES, RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
 
 from ranklaunch.entrypoints.main import COMMANDS
-from ranklaunch.specs.model import BY_MPI, OF_KUBERNETES
+from ranklaunch.read.settings import BY_MPI
+from ranklaunch.specs.model import OF_KUBERNETES
 from ranklaunch.specs.pod import DERIVED
 
 pytestmark = [

@@ -10,7 +10,7 @@ from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.read import parse, tasks
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, METHOD, NODE_INDEX
+from ranklaunch.read.settings import BY_MPI, HOSTS, METHOD, NODE_INDEX
 from ranklaunch.read.tasks import TASK, WORKER
 
 MASTER = "master"
@@ -22,8 +22,6 @@ MPI_HOST = Variable(
     "mpi_host", ("MPI_HOST",), parse.text, "", "hosts of the workers, which plugin mpi gives to the master alone; for method mpirun",
     "platform",
 )  # fmt: skip
-# The method that has a master, by all of its names.
-_BY_MPI = ("mpirun", "mpi", "horovod")
 
 
 class Task(NamedTuple):
@@ -103,7 +101,7 @@ def _of_pytorch(reader: Reader, there: dict[str, Task], own: str) -> list[Task]:
 
 def _of_mpi(reader: Reader, there: dict[str, Task], own: str) -> list[Task]:
     """The two tasks of plugin mpi, which tells the leader's pod alone who the workers are: these know it by its name."""
-    if kubernetes.seen(reader, METHOD).lower() not in _BY_MPI or reader.given(HOSTS) or {MASTER, WORKER} <= there.keys():
+    if kubernetes.seen(reader, METHOD).lower() not in BY_MPI or reader.given(HOSTS) or {MASTER, WORKER} <= there.keys():
         return []
     first, mine = kubernetes.seen(reader, MPI_HOST).partition(",")[0], find(there, own)
     led = [task for task in there.values() if first and task.hosts and task.hosts[0] == first and task != mine]
