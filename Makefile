@@ -46,7 +46,7 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help run test test-launchers bench test-charts lint golden mutations examples hosts pythons test-pythons
+.PHONY: help run test test-launchers bench test-charts lint golden mutations generate hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -89,7 +89,9 @@ golden: .venv/.installed-examples .venv/.installed-test ## write the golden file
 mutations: .venv/.installed-test ## break launchers, platforms and templates line by line in a copy, and see that a test notices
 	$(VENV)/python tools/mutations.py
 
-examples: .venv/.installed-test ## write the examples of specifications for platforms anew
+generate: .venv/.installed-examples .venv/.installed-test ## write anew what is made from tables: pages, the chart's values, examples for platforms
+	$(VENV)/python docs/make_reference.py
+	$(VENV)/python tools/chart_values.py
 	$(VENV)/python tools/render_examples.py
 
 hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2

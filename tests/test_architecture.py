@@ -119,7 +119,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "ranktable": set(),
     "system": set(),
     "render": set(),
-    "read": {"ranktable"},
+    "read": {"ranktable", "verdict"},
     "verdict": set(),
     "specs": {"read", "render"},
     "plan": {"adapters", "ranktable", "read", "render"},

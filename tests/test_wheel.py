@@ -40,6 +40,7 @@ WHEEL = {
     "ranklaunch/adapters/launchers/shared/route.py",
     "ranklaunch/adapters/launchers/shared/ssh.py",
     "ranklaunch/adapters/launchers/shared/table.py",
+    "ranklaunch/adapters/launchers/shared/words.py",
     "ranklaunch/adapters/launchers/spawn.py",
     "ranklaunch/adapters/launchers/tensorflow.py",
     "ranklaunch/adapters/launchers/torchrun.py",
@@ -135,6 +136,7 @@ WHEEL = {
     "ranklaunch/read/__init__.py",
     "ranklaunch/read/job.py",
     "ranklaunch/read/parse.py",
+    "ranklaunch/read/provenance.py",
     "ranklaunch/read/reader.py",
     "ranklaunch/read/settings.py",
     "ranklaunch/read/tasks.py",
@@ -222,6 +224,8 @@ WHEEL = {
     "ranklaunch/values.py",
     "ranklaunch/verdict/__init__.py",
     "ranklaunch/verdict/blame.py",
+    "ranklaunch/verdict/events.py",
+    "ranklaunch/verdict/folders.py",
     "ranklaunch/verdict/model.py",
 }
 INFO = {"METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE", "RECORD"}

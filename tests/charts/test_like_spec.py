@@ -11,7 +11,8 @@ import pytest
 from chart_refusals import EVERY, REQUIRED, Bad, bad_id
 
 from ranklaunch.entrypoints.main import COMMANDS
-from ranklaunch.specs.model import BY_MPI, OF_KUBERNETES
+from ranklaunch.read.settings import BY_MPI
+from ranklaunch.specs.model import OF_KUBERNETES
 from ranklaunch.specs.pod import DERIVED
 from testbench import places
 from testbench.judges.charts import CASES, RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
