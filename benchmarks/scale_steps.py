@@ -19,8 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import processes
-
+from benchmarks import processes
 from ranklaunch import ranktable
 from ranklaunch.files import NoFiles
 from ranklaunch.muster import wire

@@ -1,28 +1,24 @@
-"""What several test files share: calling ranklaunch in process, files that exist only in memory, environments to start from, and modules
-that are in no package."""
+"""What several test files share: calling ranklaunch in process, files that exist only in memory, and environments to start from."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.util
 import io
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, Union
+
+import pytest
 
 from ranklaunch.entrypoints import main as entrypoint
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Reader
+from testbench.places import ROOT
 
-TESTS = Path(__file__).resolve().parent
-ROOT = TESTS.parent
+TESTS = ROOT / "tests"
 CWD = "/workspace"  # the folder that tests plan from; it need not exist
 JOB = "ma-job-5d2e7c1a"
 
@@ -80,16 +76,37 @@ def call(*argv: str, env: Mapping[str, str] | None = None) -> Result:
     return Result(code, written(out), written(err))
 
 
-@functools.cache
-def module(place: str) -> ModuleType:
-    """A Python file of the repository that is in no package."""
-    spec = importlib.util.spec_from_file_location(Path(place).stem, ROOT / place)
-    assert spec
-    assert spec.loader
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = found  # where dataclasses look their module up
-    spec.loader.exec_module(found)
-    return found
+Cases = Union[Mapping[str, Any], Sequence[Any]]  # by their names, or without; a tuple is several arguments
+
+
+def for_each(cases: Cases) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """Makes one test of a check that must hold in each of the cases. It takes no fixtures."""
+
+    def decorate(check: Callable[..., None]) -> Callable[[], None]:
+        def test() -> None:
+            check_each(check, cases)
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return decorate
+
+
+def check_each(check: Callable[..., None], cases: Cases) -> None:
+    """Fails once, and names all cases in which the check does not hold, each with why. No case at all is a mistake."""
+    named = cases if isinstance(cases, Mapping) else {f"{i}, {case!r:.200}": case for i, case in enumerate(cases)}
+    assert named
+    wrong = [f"{name}: {why}" for name, case in named.items() if (why := _why_not(check, case))]
+    if wrong:
+        pytest.fail(f"{len(wrong)} of {len(named)}:\n" + "\n".join(wrong), pytrace=False)
+
+
+def _why_not(check: Callable[..., None], case: Any) -> str:
+    try:
+        check(*(case if type(case) is tuple else (case,)))
+    except (Exception, pytest.fail.Exception) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def console() -> io.TextIOWrapper:

@@ -12,12 +12,12 @@ from typing import Any
 
 import muster_machines
 from muster_machines import FACTS, STAMP, suspect
-from supervise_helpers import DEADLINE_S, free_port
 
 from ranklaunch.muster import wire
 from ranklaunch.muster.driver import HubDriver
 from ranklaunch.muster.wire import Codec
 from ranklaunch.system.loop import Loop
+from testbench.waiting import DEADLINE_S, free_port
 
 HUB = "127.0.0.1"
 KEY = wire.job_key(b"a secret", "job")

@@ -1,7 +1,8 @@
-"""Whole plans as files: tests/golden/<adapter>/<case>/ holds what goes in and every byte that comes out.
+"""Plans as files: tests/golden/<adapter>/<case>/ holds what goes in and what comes out.
 
 In:  env (NAME=VALUE lines) or env.json, argv (options and program, a word per line) or argv.json, root/ (the container's files).
-Out: plan.json (all nodes), plan.txt and plan.sh (the node whose environment it is), or error.txt where that node's plan is refused.
+Out: summary.txt, the plans of all nodes in short (plan_summary.py), and of the node whose environment it is whatever is there of plan.json,
+     plan.txt and plan.sh, byte by byte. Or error.txt, where that node's plan is refused; most refusals are in <adapter>/refused.txt.
 
 Renew with --update-golden, then read the diff: a golden file that nobody read proves nothing.
 """
@@ -20,15 +21,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import golden_cases
 import helpers
+import plan_summary
 import pytest
-from golden_cases import CASES, GOLDEN, argv_of, case_id, env_of
+from golden_cases import CASES, GOLDEN, PLANNED, REFUSALS, argv_of, case_id, env_of
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
 
 INPUTS = {"env", "env.json", "argv", "argv.json", "root"}
-OUTPUTS = {"plan.json": ("--format=json", "--all-nodes"), "plan.txt": ("--format=text",), "plan.sh": ("--format=sh",)}
+FORMS = {"plan.json": "json", "plan.txt": "text", "plan.sh": "sh"}
 
 Planned = Callable[..., helpers.Result]
 
@@ -48,75 +51,110 @@ def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Planned:
     return plan
 
 
-def outputs_of(case: Path, planned: Planned) -> dict[str, bytes]:
-    results = {name: planned(case, *options) for name, options in OUTPUTS.items()}
-    refused = results["plan.sh"]
-    assert 70 not in {result.code for result in results.values()}, refused.err
-    if refused.code:
-        assert results["plan.txt"] == refused
-        assert not refused.out
-        return {"error.txt": f"exit {refused.code}\n{refused.err}".encode()}
-    assert not any(result.err for result in results.values())
-    return {name: result.out.encode(errors="surrogateescape") for name, result in results.items()}
-
-
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_plan_is_as_stored(case: Path, planned: Planned, request: pytest.FixtureRequest) -> None:
-    outputs = outputs_of(case, planned)
+    stored = {path.name for path in case.iterdir()} - INPUTS
+    result = planned(case, "--format=json")
+    if result.code:
+        outputs = {"error.txt": refused(case, planned)}
+    else:
+        nodes = planned(case, "--format=json", "--all-nodes").json
+        check_nodes(case, result.json, nodes)
+        outputs = {"summary.txt": plan_summary.summary(result.json, nodes).encode()}
+        outputs.update({name: output(planned(case, f"--format={FORMS[name]}")) for name in stored & FORMS.keys()})
     if request.config.getoption("--update-golden"):
-        for name in {*OUTPUTS, "error.txt"}:
+        for name in {*stored, *outputs}:
             (case / name).unlink(missing_ok=True)
         for name, data in outputs.items():
             (case / name).write_bytes(data)
-    stored = {path.name for path in case.iterdir()} - INPUTS
+        stored = set(outputs)
     assert stored == outputs.keys(), "missing or extra files: renew with --update-golden"
     for name, data in outputs.items():
-        if (case / name).read_bytes() != data:
-            pytest.fail(difference(case / name, data), pytrace=False)
+        compare(case / name, data)
 
 
-def difference(stored: Path, now: bytes) -> str:
-    before, after = (data.decode(errors="backslashreplace").splitlines() for data in (stored.read_bytes(), now))
-    lines = difflib.unified_diff(before, after, f"{case_id(stored.parent)}/{stored.name}", "now", n=1, lineterm="")
-    return "\n".join(line[:200] for line in itertools.islice(lines, 40))
-
-
-def test_tree_holds_cases_of_adapters_only() -> None:
-    assert {path.name for path in GOLDEN.iterdir()} - {"specs"} == LAUNCHERS.keys() | PLATFORMS.keys()
-    assert {path for path in GOLDEN.glob("*/*") if path.is_file()} == set()
-    for case in CASES:
-        names = {path.name for path in case.iterdir()}
-        assert len(names & {"env", "env.json"}) == 1, case
-        assert len(names & {"argv", "argv.json"}) == 1, case
-
-
-PLANNED = [case for case in CASES if (case / "plan.json").exists()]
-
-
-@pytest.mark.parametrize("case", PLANNED, ids=case_id)
-def test_case_is_of_its_adapter(case: Path) -> None:
-    plans = json.loads((case / "plan.json").read_text(encoding="utf-8"))
-    assert [plan["job"]["node_index"] for plan in plans] == list(range(len(plans)))
-    assert all(case.parent.name in (plan["method"], plan["platform"]) for plan in plans)
+def output(result: helpers.Result) -> bytes:
+    assert (result.code, result.err) == (0, "")
+    return result.out.encode(errors="surrogateescape")
 
 
 # What a node knows that no other does: its rank after route planning, the address of its host.
 OWN_FACTS = {"torchrun/route-plan", "ranktable/stale-second-attempt"}
 
 
-@pytest.mark.parametrize("case", [case for case in PLANNED if case_id(case) not in OWN_FACTS], ids=case_id)
-def test_a_node_plans_for_itself_as_others_plan_for_it(case: Path, planned: Planned) -> None:
-    own = planned(case, "--format=json").json
-    plan = json.loads((case / "plan.json").read_text(encoding="utf-8"))[own["job"]["node_index"]]
-    for changing in ("values", "warnings", "why"):
-        del own[changing], plan[changing]
-    assert own == plan
+def check_nodes(case: Path, own: Any, nodes: list[Any]) -> None:
+    """That the plans are of this adapter, of each node, and that a node plans for itself as others plan for it."""
+    assert [plan["job"]["node_index"] for plan in nodes] == list(range(len(nodes)))
+    assert all(case.parent.name in (plan["method"], plan["platform"]) for plan in nodes)
+    if case_id(case) not in OWN_FACTS:
+        told = nodes[own["job"]["node_index"]]
+        changing = ("values", "warnings", "why")
+        assert [(key, value) for key, value in own.items() if key not in changing] == [
+            (key, value) for key, value in told.items() if key not in changing
+        ]
+
+
+def refused(case: Path, planned: Planned, **how: Any) -> bytes:
+    """What is said, in whatever form a plan is asked for."""
+    result = planned(case, "--format=sh", **how)
+    assert result.code not in (0, 70), result.err
+    assert not result.out
+    assert planned(case, "--format=text", **how) == result
+    return f"exit {result.code}\n{result.err}".encode()
+
+
+@pytest.mark.parametrize("file", REFUSALS, ids=lambda file: file.parent.name)
+def test_refusals_are_as_stored(file: Path, planned: Planned, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    blocks = []
+    for i, case in enumerate(golden_cases.refusals(file.read_text(encoding="utf-8"))):
+        here = tmp_path / str(i)
+        here.mkdir()
+        if (case.like / "root").is_dir():
+            shutil.copytree(case.like / "root", here / "root")
+        for path, text in case.files.items():
+            (here / "root" / path).parent.mkdir(parents=True, exist_ok=True)
+            (here / "root" / path).write_text(text, encoding="utf-8")
+        blocks.append(f"{case.asked}\n{refused(here, planned, argv=case.argv, env=case.env).decode()}")
+    data = "\n".join(blocks).encode()
+    if request.config.getoption("--update-golden"):
+        file.write_bytes(data)
+    compare(file, data)
+
+
+def compare(stored: Path, data: bytes) -> None:
+    if stored.read_bytes() != data:
+        before, after = (data.decode(errors="backslashreplace").splitlines() for data in (stored.read_bytes(), data))
+        lines = difflib.unified_diff(before, after, f"{case_id(stored.parent)}/{stored.name}", "now", n=1, lineterm="")
+        pytest.fail("\n".join(line[:200] for line in itertools.islice(lines, 40)), pytrace=False)
+
+
+# What is there
+
+
+def test_tree_holds_cases_of_adapters_only() -> None:
+    assert {path.name for path in GOLDEN.iterdir()} - {"specs"} == LAUNCHERS.keys() | PLATFORMS.keys()
+    assert {path for path in GOLDEN.glob("*/*") if path.is_file()} == set(REFUSALS)
+    for case in CASES:
+        names = {path.name for path in case.iterdir()}
+        assert len(names & {"env", "env.json"}) == 1, case
+        assert len(names & {"argv", "argv.json"}) == 1, case
+
+
+def test_whole_plans_are_there_of_every_method_and_platform() -> None:
+    """Of each method for one node and for several, where nothing is left out."""
+    plans = [json.loads((case / "plan.json").read_text(encoding="utf-8")) for case in PLANNED if (case / "plan.json").exists()]
+    assert {plan["platform"] for plan in plans} == set(PLATFORMS)
+    assert {(plan["method"], len(plan["job"]["nodes"]) > 1) for plan in plans} == {(m, many) for m in LAUNCHERS for many in (False, True)}
+
+
+# plan.sh, of every case
 
 
 @pytest.mark.processes
-def test_every_plan_as_shell_is_clean() -> None:
-    scripts = [case / "plan.sh" for case in PLANNED]
-    for script in scripts:
+def test_every_plan_as_shell_is_clean(planned: Planned, tmp_path: Path) -> None:
+    scripts = [tmp_path / f"{case_id(case).replace('/', '_')}.sh" for case in PLANNED]
+    for case, script in zip(PLANNED, scripts):
+        script.write_bytes(output(planned(case, "--format=sh")))
         done = subprocess.run(["sh", "-n", str(script)], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, ""), script
     if not shutil.which("shellcheck"):

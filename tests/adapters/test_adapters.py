@@ -7,19 +7,21 @@ import inspect
 import json
 import os
 import re
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, cast
 
 import helpers
 import pytest
 
-from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.read import settings
 from ranklaunch.read.reader import Variable
+from ranklaunch.specs.model import METHODS
 
 ADAPTERS = {**PLATFORMS, **LAUNCHERS}
 MODULES = {
@@ -33,17 +35,28 @@ NAME = re.compile("[A-Z][A-Z0-9_]{3,}")
 OF_THE_SYSTEM = {"PATH", "PYTHONUNBUFFERED"}
 
 
-@pytest.mark.parametrize(("name", "module"), MODULES.values(), ids=MODULES)
+@helpers.for_each(MODULES)
 def test_adapter_has_the_shape_of_one(name: str, module: ModuleType) -> None:
     assert module.NAME == name == module.__name__.rpartition(".")[2]
     assert (module.__doc__ or "").strip()
     assert isinstance(module.VARIABLES, tuple)
     assert all(isinstance(variable, Variable) for variable in module.VARIABLES)
-    wanted = ("detect", "attempt", "read") if name in PLATFORMS else ("plan", "explain")
+    wanted = ("detect", "attempt", "read", "program", "failure_file", "log_dir") if name in PLATFORMS else ("plan", "explain")
     assert all(callable(getattr(module, each)) for each in wanted)
 
 
-@pytest.mark.parametrize("variable", planning.every_variable(), ids=lambda variable: f"{variable.value}-{variable.names[0]}")
+@pytest.mark.parametrize(("kind", "table"), [("platforms", PLATFORMS), ("launchers", LAUNCHERS)])
+def test_every_adapter_is_registered_and_checked_by_mypy(kind: str, table: Mapping[str, object]) -> None:
+    folder = helpers.ROOT / "adapters" / kind
+    tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+    (checked,) = (node.value for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "CHECKED")
+    assert isinstance(checked, ast.Dict)
+    pairs = {ast.literal_eval(key): ast.unparse(value) for key, value in zip(filter(None, checked.keys), checked.values)}
+    assert pairs == {name: name for name in table}
+    assert table.keys() == {path.stem for path in folder.glob("*.py")} - {"__init__"}
+
+
+@helpers.for_each({f"{variable.value}-{variable.names[0]}": variable for variable in planning.every_variable()})
 def test_variable_is_fit_for_the_reference(variable: Variable[Any]) -> None:
     assert re.fullmatch("[a-z][a-z0-9_]*", variable.value)
     assert variable.meaning
@@ -55,6 +68,10 @@ def test_variable_is_fit_for_the_reference(variable: Variable[Any]) -> None:
     assert re.fullmatch("(--[a-z][a-z0-9-]*)?", variable.option)
     if variable.default not in ("", (), None) and not variable.default_text:
         assert variable.parse(variable.shown_default) == variable.default
+
+
+def test_specifications_know_every_method() -> None:
+    assert set(METHODS) == {"auto", *LAUNCHERS, *ALIASES}
 
 
 def test_every_option_has_one_meaning_and_a_variable_of_its_name() -> None:
@@ -69,12 +86,12 @@ def test_every_option_has_one_meaning_and_a_variable_of_its_name() -> None:
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_launcher_has_a_template_and_golden_plans(name: str) -> None:
     assert (helpers.ROOT / "templates" / name / "command.j2").is_file()
-    assert any((helpers.TESTS / "golden" / name).glob("*/plan.json"))
+    assert any((helpers.TESTS / "golden" / name).glob("*/summary.txt"))
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
 def test_platform_has_golden_plans(name: str) -> None:
-    assert any((helpers.TESTS / "golden" / name).glob("*/plan.json"))
+    assert any((helpers.TESTS / "golden" / name).glob("*/summary.txt"))
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
@@ -108,10 +125,11 @@ def plan_of(name: str, platform: str, nodes: int, slots: str, index: int, **more
     return helpers.plan(env, "--lr", "0.1", files=files, method=name, platform=platform)
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", LAUNCHERS)
+@helpers.for_each(
+    [(name, list(SHAPES)[(i + j) % len(SHAPES)], platform) for i, name in enumerate(LAUNCHERS) for j, platform in enumerate(PLATFORMS)]
+)
 def test_planning_is_pure_and_complete(name: str, shape: str, platform: str) -> None:
+    """Of every pair of a method, a platform and a shape of jobs."""
     nodes, slots = SHAPES[shape]
     if shape == "uneven" and name in EVEN_ONLY:
         with pytest.raises(ConfigError, match=r"2, ?1, ?3.*\bspawn\b"):
@@ -162,11 +180,10 @@ def test_misleading_variables_are_removed(name: str) -> None:
         assert set(process.unset) == {"RANK", "PET_NNODES", "MS_ROLE"}
 
 
-HOSTILE_NAMES = [pytest.param(value, id=key) for key, value in helpers.HOSTILE.items() if value.strip()]
+STRANGE_NAMES = ["../../../etc/cron.d/x", "a/b", "/etc/x", *(value for value in helpers.HOSTILE.values() if value.strip())]
 
 
-@pytest.mark.parametrize("job_name", ["../../../etc/cron.d/x", "a/b", "/etc/x", *HOSTILE_NAMES])
-@pytest.mark.parametrize("name", LAUNCHERS)
+@helpers.for_each([(name, job_name) for name in LAUNCHERS for job_name in STRANGE_NAMES])
 def test_logs_lie_in_their_folder_whatever_the_job_is_called(name: str, job_name: str) -> None:
     plan = plan_of(name, "modelarts", 1, "1", 0, RANKLAUNCH_JOB_NAME=job_name)
     for process in plan.processes:
@@ -276,12 +293,12 @@ def known_names() -> set[str]:
     return {name for variable in planning.every_variable() for name in variable.names}
 
 
-@pytest.mark.parametrize("module", sources(), ids=lambda module: module.__name__)
+@helpers.for_each({module.__name__: module for module in sources()})
 def test_variables_that_are_read_stand_in_a_table(module: ModuleType) -> None:
     assert read_names(module) - known_names() - OF_THE_SYSTEM == set()
 
 
-@pytest.mark.parametrize("module", sources(), ids=lambda module: module.__name__)
+@helpers.for_each({module.__name__: module for module in sources()})
 def test_messages_name_only_variables_that_exist(module: ModuleType) -> None:
     """Names that a message or comment of the code speaks of: a misspelt one would send people looking for it."""
     literals = [

@@ -248,16 +248,24 @@ def forwarded(found: Plan) -> dict[str, str]:
 
 def test_what_the_ranks_get_of_the_environment() -> None:
     """DeepSpeed puts what is not plain between double quotes, and shows it all on the console."""
-    env = {"DATA": "/data/a b", "COST": '5$ "x" `y` \\ 10%', "LINES_": "a\nb", "MY_TOKEN": "s3cret", "RANK": "3", "PLAIN": "a,b=c"}
+    env = {
+        "DATA": "/data/a b",
+        "COST": '5$ "x" `y` \\ 10%',
+        "LINES_": "a\nb",
+        "MY_TOKEN": "s3cret",
+        "RANK": "3",
+        "PLAIN": "a,b=c",
+        "PADDED": " x",
+    }
     found = remotely("pdsh", **env)
     told = forwarded(found)
     assert told["DATA"] == "/data/a b"
     assert told["COST"] == '5\\$ \\"x\\" \\`y\\` \\\\ 10%%'
     assert told["PLAIN"] == "a,b=c"
     assert told["RANKLAUNCH_ATTEMPT"] == "1"
-    assert not {"LINES_", "MY_TOKEN", "RANK", "HOME", "VC_TASK_INDEX"}.intersection(told)
+    assert not {"LINES_", "PADDED", "MY_TOKEN", "RANK", "HOME", "VC_TASK_INDEX"}.intersection(told)
     assert any("do not get MY_TOKEN" in text for text in found.warnings)
-    assert any("do not get LINES_" in text for text in found.warnings)
+    assert any("do not get LINES_, PADDED" in text for text in found.warnings)
     assert not any("s3cret" in text for text in (*found.warnings, *(file.text for file in found.files)))
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import helpers
 import pytest
-from golden_cases import GOLDEN, case_id, env_of
+from golden_cases import Recorded, recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +15,8 @@ from ranklaunch.read.reader import Reader
 
 # Cases that are about another platform than that of their folder, or about none.
 ELSEWHERE = {"modelarts/unknown-platform", "modelarts/no-program"}
-CASES = sorted(path for name in PLATFORMS for path in (GOLDEN / name).glob("*") if path.is_dir())
+CASES = {case.name: case for case in recorded() if case.folder in PLATFORMS}
+OWN = {name: case for name, case in CASES.items() if name not in ELSEWHERE}
 # What is in each other: whose environment has another's signs, too. The outer one is asked first.
 NESTED = {
     "modelarts": {"volcano", "local"},
@@ -26,27 +25,21 @@ NESTED = {
 }
 
 
-def files_of(case: Path) -> dict[str, str]:
-    root = case / "root"
-    paths = [path for path in root.rglob("*") if path.is_file()] if root.is_dir() else []
-    return {f"/{path.relative_to(root)}": path.read_text(encoding="utf-8") for path in paths}
-
-
-def reader_of(*cases: Path) -> Reader:
+def reader_of(*cases: Recorded) -> Reader:
     """Of several: what the later ones have comes over the earlier ones'."""
-    env = {name: text for case in cases for name, text in env_of(case).items()}
-    return helpers.reader(env, {path: text for case in cases for path, text in files_of(case).items()})
+    env = {name: text for case in cases for name, text in case.env.items()}
+    return helpers.reader(env, {path: text for case in cases for path, text in case.files.items()})
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case_id(case) not in ELSEWHERE], ids=case_id)
-def test_a_recorded_environment_is_recognised_as_its_own(case: Path) -> None:
-    assert case.parent.name == platforms.choose(reader_of(case)).NAME
+@helpers.for_each(OWN)
+def test_a_recorded_environment_is_recognised_as_its_own(case: Recorded) -> None:
+    assert case.folder == platforms.choose(reader_of(case)).NAME
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case_id(case) not in ELSEWHERE], ids=case_id)
-def test_no_other_platform_takes_it_for_its_own(case: Path) -> None:
+@helpers.for_each(OWN)
+def test_no_other_platform_takes_it_for_its_own(case: Recorded) -> None:
     claimed = {name for name, platform in PLATFORMS.items() if platform.detect(reader_of(case))}
-    assert claimed <= {case.parent.name, "local"} | NESTED.get(case.parent.name, set())
+    assert claimed <= {case.folder, "local"} | NESTED.get(case.folder, set())
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(outer, inner) for outer, inners in NESTED.items() for inner in sorted(inners)])
@@ -61,14 +54,13 @@ def test_volcano_under_modelarts_is_modelarts() -> None:
     assert platforms.choose(helpers.reader(env)).NAME == "modelarts"
 
 
-SLURM = [GOLDEN / "slurm" / name for name in ("four-nodes", "script-on-one-node")]
+SLURM = ("slurm/four-nodes", "slurm/script-on-one-node")
 
 
-@pytest.mark.parametrize("slurm", SLURM, ids=case_id)
-@pytest.mark.parametrize("case", [case for case in CASES if case.parent.name not in {"slurm", "local"}], ids=case_id)
-def test_what_srun_starts_in_a_container_is_slurms(slurm: Path, case: Path) -> None:
+@helpers.for_each([(CASES[slurm], case) for slurm in SLURM for case in CASES.values() if case.folder not in {"slurm", "local"}])
+def test_what_srun_starts_in_a_container_is_slurms(slurm: Recorded, case: Recorded) -> None:
     """Slurm's daemons may run in pods, whose environment tasks can have; those of ModelArts have anything in them, Slurm too."""
-    wanted = "modelarts" if case.parent.name == "modelarts" else "slurm"
+    wanted = "modelarts" if case.folder == "modelarts" else "slurm"
     assert wanted == platforms.choose(reader_of(case, slurm)).NAME
 
 
@@ -77,7 +69,7 @@ def test_detecting_reads_nothing() -> None:
     reader = helpers.reader({"HOSTNAME": "a-b-0-1", "JOB_COMPLETION_INDEX": "1", "PET_NNODES": "2", "RANKLAUNCH_JOB_NAME": "a"})
     for platform in PLATFORMS.values():
         platform.detect(reader)
-    assert reader.readings == ()
+    assert reader.ledger.readings == ()
     reader.check()
 
 

@@ -35,32 +35,25 @@ def plan(method: str, **env: str) -> Plan:
     return helpers.plan({**hosts, **env}, method=method)
 
 
-both = pytest.mark.parametrize("forwarded", [by_mpirun, by_pdsh])
+OF_NODE_0 = """
+    HCCL_IF_IP HCCL_LOGIC_SUPERPOD_ID NVIDIA_VISIBLE_DEVICES ASCEND_VISIBLE_DEVICES POD_IP POD_NAME NODE_NAME
+    SLURM_PROCID SLURM_LOCALID SLURM_STEP_GPUS SLURM_JOB_GPUS SLURM_NTASKS SLURM_JOB_NAME_X HOSTNAME
+    JOB_COMPLETION_INDEX NPU_POD PDSH_RCMD_TYPE HYDRA_LAUNCHER OMPI_MCA_btl ORTE_X DS_ENV_FILE RANK
+"""
+OF_THE_JOB = "HCCL_SOCKET_IFNAME HCCL_EXEC_TIMEOUT POD_NAMESPACE MY_NODE_NAME SLURM_JOB_ID SLURM_JOB_NAME SLURM_SUBMIT_DIR"
 
 
-@both
-@pytest.mark.parametrize(
-    "name",
-    [
-        "HCCL_IF_IP", "HCCL_LOGIC_SUPERPOD_ID", "NVIDIA_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES", "POD_IP", "POD_NAME", "NODE_NAME",
-        "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_NTASKS", "SLURM_JOB_NAME_X", "HOSTNAME",
-        "JOB_COMPLETION_INDEX", "NPU_POD", "PDSH_RCMD_TYPE", "HYDRA_LAUNCHER", "OMPI_MCA_btl", "ORTE_X", "DS_ENV_FILE", "RANK",
-    ],
-)  # fmt: skip
+@helpers.for_each([(way, name) for way in (by_mpirun, by_pdsh) for name in OF_NODE_0.split()])
 def test_what_is_node_0s_own_stays_there(forwarded: Forwarded, name: str) -> None:
     assert name not in forwarded(**{name: "10.0.0.1"})
 
 
-@both
-@pytest.mark.parametrize(
-    "name",
-    ["HCCL_SOCKET_IFNAME", "HCCL_EXEC_TIMEOUT", "POD_NAMESPACE", "MY_NODE_NAME", "SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_SUBMIT_DIR"],
-)
+@helpers.for_each([(way, name) for way in (by_mpirun, by_pdsh) for name in OF_THE_JOB.split()])
 def test_what_is_the_jobs_arrives(forwarded: Forwarded, name: str) -> None:
     assert name in forwarded(**{name: "eth0"})
 
 
-@both
+@pytest.mark.parametrize("forwarded", [by_mpirun, by_pdsh])
 @pytest.mark.parametrize(
     ("value", "arrives"),
     [("0,1", True), ("2", True), ("GPU-8f2c,GPU-91d0", False), ("MIG-1c2d", False), ("MIG-GPU-8f2c/1/0", False)],

@@ -117,6 +117,7 @@ SEVERAL = [
     pytest.param({"PET_NNODES": "2:4", "PET_RDZV_ENDPOINT": "pj-worker-0:23456"}, "PET_NNODES=2:4", id="an elastic PyTorchJob"),
     pytest.param({"PET_NNODES": "1:4"}, "PET_NNODES=1:4", id="an elastic PyTorchJob that may have one"),
     pytest.param(PYTORCH, "WORLD_SIZE=3", id="a PyTorchJob without PET_ variables"),
+    pytest.param({**PYTORCH, "WORLD_SIZE": "2"}, "WORLD_SIZE=2", id="the smallest one"),
     pytest.param({"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1"}, "LWS_GROUP_SIZE=2", id="a LeaderWorkerSet"),
     pytest.param({"OMPI_MCA_plm_rsh_agent": "/etc/mpi/kubexec.sh"}, "/etc/mpi/kubexec.sh", id="an MPIJob of version 1"),
 ]

@@ -115,7 +115,7 @@ def test_options_that_fight_are_named(extra: str, warned: str) -> None:
     assert (found.outputs is None) == ("log" in extra)
 
 
-@pytest.mark.parametrize("value", helpers.HOSTILE.values(), ids=helpers.HOSTILE.keys())
+@helpers.for_each(helpers.HOSTILE)
 def test_arguments_arrive_unharmed(value: str) -> None:
     assert argv(plan(value, "--x", value))[-4:] == ["train.py", value, "--x", value]
 
@@ -206,6 +206,19 @@ def test_a_table_goes_to_msrun_where_it_is_wanted(node: int) -> None:
     found = plan(node=node, table=SERVERS, MS_RANKTABLE_ENABLE="true")
     assert f"--rank_table_file={TABLE}" in argv(found)
     assert found.files == found.warnings == ()
+
+
+def test_a_table_whose_order_is_not_that_of_the_nodes_is_refused() -> None:
+    """Though its ranks are those that msrun gives: this node would train with the other's devices."""
+    table = json.loads(SERVERS)
+    for i, server in enumerate(table["server_list"]):
+        server["container_ip"] = f"172.16.0.{i}"
+    env = {
+        "VC_WORKER_HOSTS": "j-worker-0.j,j-worker-1.j", "VC_WORKER_NUM": "2", "VC_TASK_INDEX": "0", "HOSTNAME": "j-worker-0",
+        "POD_IP": "172.16.0.1", "RANKLAUNCH_SLOTS": "2", "RANK_TABLE_FILE": TABLE, "MS_RANKTABLE_ENABLE": "true",
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=r"number 1 of its servers, but it is node 0: expected the same$"):
+        helpers.plan(env, files={TABLE: json.dumps(table)}, method="msrun", accelerator="npu")
 
 
 def test_a_table_of_modelarts_is_written_anew() -> None:

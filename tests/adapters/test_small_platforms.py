@@ -8,7 +8,7 @@ from typing import Any
 import helpers
 import pytest
 
-from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.adapters.platforms import PLATFORMS, choose
 from ranklaunch.errors import ConfigError
 from ranklaunch.read.job import Job
 
@@ -107,6 +107,13 @@ def recognised(env: dict[str, str]) -> str:
 )
 def test_half_an_environment_is_nobodys(name: str, missing: str) -> None:
     assert recognised({key: value for key, value in RECORDED[name].items() if key != missing}) == "local"
+
+
+def test_a_platform_is_asked_by_the_least_that_it_sets() -> None:
+    """Nothing that it sets besides may be needed for asking it at all."""
+    assert choose(helpers.reader({"CLUSTER_SPEC": VERTEXAI["CLUSTER_SPEC"]})).NAME == "vertexai"
+    assert choose(helpers.reader({"MINDX_TASK_ID": "1"})).NAME == "ascend_operator"
+    assert choose(helpers.reader({"K_MPI_JOB_ROLE": "worker"})).NAME == "mpijob"
 
 
 def test_variables_that_any_operator_sets_are_not_pai_dlcs() -> None:

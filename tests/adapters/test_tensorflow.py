@@ -154,7 +154,7 @@ def test_arguments_that_the_user_gives_are_not_repeated(args: tuple[str, ...], l
     assert [warning.split()[3] for warning in said] == warned
 
 
-@pytest.mark.parametrize("value", [pytest.param(value, id=key) for key, value in helpers.HOSTILE.items()])
+@helpers.for_each(helpers.HOSTILE)
 def test_arguments_arrive_unharmed(value: str) -> None:
     for task in ("worker", "ps"):
         assert started(helpers.plan(modelarts(task), value, "--x")).argv[3:5] == (value, "--x")

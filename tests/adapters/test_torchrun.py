@@ -43,6 +43,18 @@ def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str
 
 
 @pytest.mark.parametrize("method", ["torchrun", "megatron", "accelerate"])
+@pytest.mark.parametrize(("nodes", "seconds"), [(1, 30), (2, 330)])
+def test_it_may_go_on_without_ranks_as_long_as_it_waits_for_other_nodes(method: str, nodes: int, seconds: float) -> None:
+    assert helpers.plan(helpers.modelarts(nodes, 2), method=method).processes[0].conduct.alone_s == seconds
+
+
+def test_with_restarts_of_its_own_it_goes_on_after_a_failure() -> None:
+    assert plan().processes[0].conduct.failing == (torchrun.CLOSING,)
+    conduct = plan("--max-restarts=1").processes[0].conduct
+    assert (conduct.failing, conduct.alone_s) == ((), 0)
+
+
+@pytest.mark.parametrize("method", ["torchrun", "megatron", "accelerate"])
 def test_dollars_are_doubled_for_torch_which_halves_them(method: str) -> None:
     found = helpers.plan(helpers.modelarts(1, 2), "$HOME", "$$", "${local_rank}", program="a$b.py", method=method)
     assert found.processes[0].argv[-4:] == ("a$$b.py", "$$HOME", "$$$$", "$${local_rank}")

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from ranklaunch.catalogue import CAUSE, CONSEQUENCE, ERRORS, FAMILIES, KnownError, find
 from ranklaunch.catalogue.families import LAST, REPORTS
 from ranklaunch.catalogue.search import _needed
+from testbench import places
 
 FOLDER = Path(__file__).parent / "catalogue"
 BY_NAME = {error.name: error for error in ERRORS}
@@ -147,7 +148,7 @@ def name_of(text: str) -> str | None:
 # The data
 
 
-@pytest.mark.parametrize("excerpt", EXCERPTS.values(), ids=EXCERPTS)
+@helpers.for_each(EXCERPTS)
 def test_excerpt_is_classified(excerpt: Excerpt) -> None:
     finding = find(excerpt.text)
     assert finding
@@ -155,13 +156,13 @@ def test_excerpt_is_classified(excerpt: Excerpt) -> None:
     assert finding.line in re.sub(r"\x1b\[[0-9;]*m", "", excerpt.text)
 
 
-@pytest.mark.parametrize("excerpt", EXCERPTS.values(), ids=EXCERPTS)
+@helpers.for_each(EXCERPTS)
 def test_excerpt_has_its_source(excerpt: Excerpt) -> None:
     assert URL.fullmatch(excerpt.source)
     assert excerpt.text.strip()
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@helpers.for_each(list(SAMPLES))
 def test_sample_is_classified(name: str) -> None:
     assert name_of(SAMPLES[name]) == name
     assert name_of(f"step 3\n{FRAMES}{SAMPLES[name]}\n") == name
@@ -196,7 +197,7 @@ def test_names_are_unique_and_every_entry_belongs_to_a_family() -> None:
     assert set(REPORTS) <= set(LAST)
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.name)
+@helpers.for_each(BY_NAME)
 def test_entry_is_whole(error: KnownError) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", error.name)
     assert error.kind in (CAUSE, CONSEQUENCE)
@@ -209,7 +210,7 @@ def test_entry_is_whole(error: KnownError) -> None:
 # The patterns
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.name)
+@helpers.for_each(BY_NAME)
 def test_pattern_stays_in_its_line(error: KnownError) -> None:
     """What could match the end of a line, and repetitions without a bound of what could be much."""
     assert not re.search(r"\\s|\\W|\\D|\[\^", error.pattern)
@@ -217,7 +218,7 @@ def test_pattern_stays_in_its_line(error: KnownError) -> None:
     assert not re.compile(error.pattern, re.MULTILINE).search("\n\n")
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.name)
+@helpers.for_each(BY_NAME)
 def test_needed_text_is_needed(error: KnownError) -> None:
     """What keeps a pattern from being searched in vain never keeps it from a match."""
     texts = [excerpt.text for excerpt in EXCERPTS.values()] + list(SAMPLES.values())
@@ -249,7 +250,7 @@ def hostile_texts() -> dict[str, str]:
     return texts
 
 
-@pytest.mark.parametrize("text", hostile_texts().values(), ids=hostile_texts())
+@helpers.for_each(hostile_texts())
 def test_hostile_text_takes_no_time(text: str) -> None:
     """The bound is far above what is measured (below 15 ms), and far below what a pattern that backtracks would take."""
     find("")
@@ -445,7 +446,7 @@ def test_very_long_line_is_cut_around_what_matched() -> None:
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
-    return helpers.module("docs/make_reference.py")
+    return places.module("docs/make_reference.py")
 
 
 def test_page_is_fresh_and_has_every_entry(reference: ModuleType) -> None:

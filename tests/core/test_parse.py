@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import helpers
 import pytest
 
 from ranklaunch.read import parse
@@ -82,13 +83,13 @@ BAD: list[tuple[Callable[[str], Any], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "text", "value"), GOOD)
+@helpers.for_each(GOOD)
 def test_good_text(kind: Callable[[str], Any], text: str, value: Any) -> None:
     assert kind(text) == value
     assert type(kind(text)) is type(value)
 
 
-@pytest.mark.parametrize(("kind", "text", "expected"), BAD)
+@helpers.for_each(BAD)
 def test_bad_text(kind: Callable[[str], Any], text: str, expected: str) -> None:
     with pytest.raises(ValueError) as caught:
         kind(text)

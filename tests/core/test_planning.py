@@ -156,12 +156,12 @@ KEPT = """
 """
 
 
-@pytest.mark.parametrize("name", GONE.split())
+@helpers.for_each(GONE.split())
 def test_misleading(name: str) -> None:
     assert misleading({name: "x", "PATH": "/bin"}) == (name,)
 
 
-@pytest.mark.parametrize("name", KEPT.split())
+@helpers.for_each(KEPT.split())
 def test_not_misleading(name: str) -> None:
     assert misleading({name: "x"}) == ()
 

@@ -38,7 +38,7 @@ def test_openssh_has_no_way_to_say_these(value: str) -> None:
         quoting.sshd(value)
 
 
-@pytest.mark.parametrize("value", list(helpers.HOSTILE.values()))
+@helpers.for_each(helpers.HOSTILE)
 def test_json_says_everything(value: str) -> None:
     assert json.loads(quoting.as_json({"a": value})) == {"a": value}
 

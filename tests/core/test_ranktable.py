@@ -259,10 +259,11 @@ def test_ranks_that_are_not_0_to_n(ranks: tuple[str, str, str]) -> None:
     assert any(problem.startswith("ranks are not 0 to 2, each once: ") for problem in problems(table))
 
 
-@pytest.mark.parametrize("value", [0, 1.5, True, None, [], {}, [[]], "", "x" * 1000, "a b", "$(x)", "é", "\0", 10**30, 1e400, -1])
-@pytest.mark.parametrize(
-    "key", ["pod_name", "server_id", "devices", "instance_list", "instance_count", "device_id", "device_ip", "group_list"]
-)
+STRANGE = [0, 1.5, True, None, [], {}, [[]], "", "x" * 1000, "a b", "$(x)", "é", "\0", 10**30, 1e400, -1]
+KEYS = ("pod_name", "server_id", "devices", "instance_list", "instance_count", "device_id", "device_ip", "group_list")
+
+
+@helpers.for_each([(key, value) for key in KEYS for value in STRANGE])
 def test_values_of_the_wrong_kind(key: str, value: Any) -> None:
     """Wherever it stands, such a value is taken, refused with a short word, or not ready: it never surprises."""
 

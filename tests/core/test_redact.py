@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import helpers
 import pytest
 
 from ranklaunch import redact
@@ -28,12 +29,12 @@ PLAIN = """
 """
 
 
-@pytest.mark.parametrize("name", [*SECRET_OF_SERVICES.split(), *SECRET_OPTIONS.split()])
+@helpers.for_each([*SECRET_OF_SERVICES.split(), *SECRET_OPTIONS.split()])
 def test_secret_name(name: str) -> None:
     assert redact.is_secret(name)
 
 
-@pytest.mark.parametrize("name", ["", *OF_TOKENIZERS.split(), *PLAIN.split()])
+@helpers.for_each(["", *OF_TOKENIZERS.split(), *PLAIN.split()])
 def test_plain_name(name: str) -> None:
     assert not redact.is_secret(name)
 

@@ -14,8 +14,6 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.render.templates import SHIPPED, Templates
 
-HOSTILE = [pytest.param(value, id=name) for name, value in helpers.HOSTILE.items()]
-
 
 def render(source: str, tmp_path: Path, **values: object) -> tuple[str, ...]:
     (tmp_path / "t.j2").write_text(source, encoding="utf-8")
@@ -53,8 +51,7 @@ def test_shipped_templates_are_known_here() -> None:
     assert {*COMMANDS, *OTHERS} == SHIPPED_TEMPLATES - of_specifications
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("value", HOSTILE)
+@helpers.for_each({f"{name}, {key}": (name, value) for name in COMMANDS for key, value in helpers.HOSTILE.items()})
 def test_arguments_arrive_as_they_are(name: str, value: str) -> None:
     args = (value, "between", value, "last")
     templates = Templates()
@@ -63,7 +60,7 @@ def test_arguments_arrive_as_they_are(name: str, value: str) -> None:
         assert found[-5:] == (path, *args)
 
 
-@pytest.mark.parametrize("value", [value for value in HOSTILE if value.id != "empty"])
+@helpers.for_each({key: value for key, value in helpers.HOSTILE.items() if value})
 def test_other_values_arrive_as_they_are(value: str) -> None:
     given = {**GIVEN, "master_addr": value, "master_port": value, "node_rank": value, "extra": (value, value)}
     found = Templates().command("torchrun/command.j2", job=job(text=value), **given)
@@ -82,10 +79,8 @@ def test_other_values_arrive_as_they_are(value: str) -> None:
     )
 
 
-@pytest.mark.parametrize("value", HOSTILE)
+@helpers.for_each({key: value for key, value in helpers.HOSTILE.items() if value})  # no program is called "": the command line refuses it
 def test_program_and_interpreter_arrive_as_they_are(value: str) -> None:
-    if not value:
-        return  # no program is called so: the command line refuses it
     found = Templates().command("plain/command.j2", job=job(path=f"{value}.py"))
     assert found == ("python", "-u", f"{value}.py")
     for name in ("pytorch", "tensorflow"):
@@ -95,7 +90,6 @@ def test_program_and_interpreter_arrive_as_they_are(value: str) -> None:
 # What template authors may write
 
 
-@pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize(
     ("source", "before", "after"),
     [
@@ -116,8 +110,14 @@ def test_program_and_interpreter_arrive_as_they_are(value: str) -> None:
         ("x\n  {{ v }}\ny\n", "", ""),
     ],
 )
-def test_a_value_is_one_word(source: str, before: str, after: str, value: str, tmp_path: Path) -> None:
-    assert render(source, tmp_path, v=value) == ("x", f"{before}{value}{after}", "y")
+def test_a_value_is_one_word(source: str, before: str, after: str, tmp_path: Path) -> None:
+    (tmp_path / "t.j2").write_text(source, encoding="utf-8")
+    templates = Templates([str(tmp_path)])
+
+    def check(value: str) -> None:
+        assert templates.command("t.j2", v=value) == ("x", f"{before}{value}{after}", "y")
+
+    helpers.check_each(check, helpers.HOSTILE)
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_every_line_of_a_message_is_marked() -> None:
     assert all(line.startswith("ranklaunch: ") for line in found.err.splitlines())
 
 
-@pytest.mark.parametrize("value", [pytest.param(value, id=name) for name, value in helpers.HOSTILE.items() if value.strip()])
+@helpers.for_each({name: value for name, value in helpers.HOSTILE.items() if value.strip()})
 def test_messages_survive_hostile_values(value: str) -> None:
     found = helpers.call("plan", "x.py", env={"RANKLAUNCH_NODES": value, "RANKLAUNCH_METHOD": value, "MA_NUM_GPUS": value})
     assert found.code == 78

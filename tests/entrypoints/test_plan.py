@@ -54,7 +54,7 @@ def test_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("value", [pytest.param(value, id=name) for name, value in helpers.HOSTILE.items()])
+@helpers.for_each(helpers.HOSTILE)
 def test_words_survive_every_form(value: str) -> None:
     argv = ["python", "-u", "x.py", value, "end"]
     assert helpers.call("plan", "--format=json", "--method=plain", "x.py", value, "end").json["processes"][0]["argv"] == argv

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from muster_helpers import CUT, HUB, KEY, Bench, Clock
 from muster_machines import FACTS, muster, suspect
-from supervise_helpers import DEADLINE_S
 
 from ranklaunch.muster import wire
 from ranklaunch.muster.driver import Calls, MemberDriver
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import fields
 from ranklaunch.verdict import blame
+from testbench.waiting import DEADLINE_S
 
 IDLE_S = 0.003
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from muster_helpers import HUB, KEY, Bench, Client
 from muster_machines import FACTS, STAMP, muster, suspect
-from supervise_helpers import DEADLINE_S, free_port
 
 from ranklaunch.muster import door, wire
 from ranklaunch.muster.driver import HubDriver
 from ranklaunch.muster.wire import Codec
 from ranklaunch.system import lookup, stream
 from ranklaunch.system.loop import Loop
+from testbench.waiting import DEADLINE_S, free_port
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervise_helpers import Job, Starter, checked_verdict, child, sleep_until, tagged
+
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import Job, Starter
+from testbench.jobs.streams import tagged
+from testbench.places import child
+from testbench.waiting import sleep_until
 
 
 def session(starter: Starter, ranks: int, *words: object, second: list[object] | None = None, helper: list[object] | None = None) -> Job:
@@ -76,7 +81,8 @@ def test_how_a_helper_ends_says_nothing_of_the_job(as_process: Starter, ending: 
     """A program that looks at a rank and fails is neither culprit nor victim, whenever it ends."""
     words = [sys.executable, child("exits.py"), 9] if ending == "exits" else ["sleep", 600]
     job = session(as_process, 2, child("told.py"), "--code", 0, "--others", helper=words)
-    job.out.wait_for("ready", 2)
+    for rank in range(2):
+        job.out.wait_for(f"[rank {rank}] ready")
     if ending == "exits":
         job.wait_for_event("exit")
     job.send(signal.SIGUSR1)

@@ -48,7 +48,7 @@ def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, 
         plan,
         record,
         given.request.files,
-        replan=lambda known: planning.make_plan(replace(again, known=known)),
+        replan=lambda arrived: planning.make_plan(replace(again, arrived=arrived)),
         explain=lambda child, tail: LAUNCHERS[plan.method].explain(tail),
     )
     return start, given.request.env

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ranklaunch import redact
 from ranklaunch.read.job import Job, Node
-from ranklaunch.read.reader import Candidate, Reading
+from ranklaunch.read.provenance import Candidate, Reading
 from ranklaunch.values import NOTHING, Value, as_dict
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ranklaunch.system.signals import name_of
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-from ranklaunch.verdict.model import Culprit, Failure, Known, Verdict, Victim
+from ranklaunch.verdict.model import Culprit, Failure, KnownError, Verdict, Victim
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.watched import Watched
@@ -203,7 +203,7 @@ def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
 
 
 def _of_rank(
-    plan: Plan, child: Child, rank: Watched, lines: tuple[str, ...], error: Known | None, wall: Callable[[float], float]
+    plan: Plan, child: Child, rank: Watched, lines: tuple[str, ...], error: KnownError | None, wall: Callable[[float], float]
 ) -> Suspect:
     at = wall(rank.ended_at)
     culprit = _culprit(plan, child, Failure(rank.rank, rank.code or 0, rank.signal, rank.pid), lines, error, at)
@@ -235,12 +235,12 @@ def _killed_by_another(child: Child) -> bool:
     return child.ended.signal == signal.SIGKILL and signal.SIGKILL not in child.ended.told
 
 
-def _own_cause(child: Child, error: Known | None) -> bool:
+def _own_cause(child: Child, error: KnownError | None) -> bool:
     """A process that was on its way out by itself when it was told to end: it exited, and had written why."""
     return bool(error and error.kind != blame.CONSEQUENCE and not child.ended.signal)
 
 
-def known(text: str) -> Known | None:
+def known(text: str) -> KnownError | None:
     """What the catalogue of known errors says of an output."""
     from ranklaunch import catalogue  # large, and only failures need it
 
@@ -249,11 +249,11 @@ def known(text: str) -> Known | None:
         return None
     error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
     if error is catalogue.UNCAUGHT:  # the line says more than what can be said of any exception
-        return Known(error.name, error.kind, line, "", "", "")
-    return Known(error.name, error.kind, line, error.meaning, error.remedy, error.source)
+        return KnownError(error.name, error.kind, line, "", "", "")
+    return KnownError(error.name, error.kind, line, error.meaning, error.remedy, error.source)
 
 
-def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...], error: Known | None, at: float) -> Culprit:
+def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...], error: KnownError | None, at: float) -> Culprit:
     node = _node(plan, child, failure)
     return Culprit(
         node=node,

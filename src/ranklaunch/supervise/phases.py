@@ -12,7 +12,7 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import File, Plan, Process, Wait, as_json
-from ranklaunch.read.reader import Known
+from ranklaunch.read.reader import Arrived
 from ranklaunch.supervise.ranks.child import STEP
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.ranks.start import require_program
@@ -23,7 +23,7 @@ from ranklaunch.values import replace
 if TYPE_CHECKING:
     from ranklaunch.supervise.waits.waiting import Condition
 
-Replan = Callable[[Known], Plan]
+Replan = Callable[[Arrived], Plan]
 
 
 class Phases:
@@ -43,7 +43,7 @@ class Phases:
         self._children = children
         self._nodes = nodes
         self._over = over
-        self._known = Known()
+        self._known = Arrived()
         self._private = ""  # the folder of that name that has been made
         self._waited: set[tuple[str, str]] = set()
 

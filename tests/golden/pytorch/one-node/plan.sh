@@ -1,9 +1,0 @@
-#!/bin/sh
-# modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 0 of 1, method pytorch (MA_RUN_METHOD=pytorch)
-(
-set -eu
-mkdir -p /home/ma-user/modelarts/log/attempt_1
-exec env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 python \
-  -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 --init_method \
-  tcp://ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38:6666
-)

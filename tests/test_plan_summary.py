@@ -1,0 +1,53 @@
+"""Golden plans in short: what is told once stands for all that it was made from."""
+
+from __future__ import annotations
+
+import helpers
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plan_summary import WIDTH, fold, folded, summary, wrapped
+
+from ranklaunch.plan import model as plans
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["a"], ["a"]),
+        (["rank 0", "rank 1", "rank 2"], ["rank {0..2}"]),
+        (["0 of 8", "8 of 8", "16 of 8"], ["{0..16:8} of 8"]),
+        (["n08", "n09", "n10"], ["n{08..10}"]),
+        (["n8", "n9", "n10", "other"], ["n{8..10}", "other"]),
+        (["0", "1", "3"], ["{0..1}", "3"]),
+        (["2", "1"], ["2", "1"]),
+        (["alike", "alike"], ["alike", "alike"]),
+        (["{0..7}", "{8..15}"], ["{{0..8:8}..{7..15:8}}"]),
+        ([], []),
+    ],
+)
+def test_neighbours_that_differ_in_even_steps_are_one(texts: list[str], expected: list[str]) -> None:
+    assert folded(texts) == expected
+
+
+@given(first=st.integers(0, 99), step=st.integers(1, 9), count=st.integers(2, 9), before=st.text("ab-=. ", max_size=5))
+def test_a_fold_tells_first_last_and_step(first: int, step: int, count: int, before: str) -> None:
+    texts = [f"{before}{first + i * step} of {count}" for i in range(count)]
+    told = fold(texts)
+    assert told == f"{before}{{{first}..{first + (count - 1) * step}{f':{step}' if step > 1 else ''}}} of {count}"
+
+
+@given(st.text("ab ", max_size=400))
+def test_breaking_lines_loses_nothing(line: str) -> None:
+    lines = wrapped(f"  {line}")
+    assert " ".join([lines[0], *(each.removeprefix("      ") for each in lines[1:])]) == f"  {line}"
+    assert all(len(each) <= WIDTH or " " not in each.strip() for each in lines)
+
+
+def test_whatever_a_node_does_otherwise_is_told() -> None:
+    """A change of one word in the plan of one node changes the text."""
+    nodes = [plans.as_json(helpers.plan(helpers.modelarts(3, 2, i), method="spawn")) for i in range(3)]
+    told = summary(nodes[0], nodes)
+    assert "RANK={{0..4:2}..{1..5:2}}" in told
+    nodes[2]["processes"][1]["env"]["WORLD_SIZE"] = "7"
+    assert "node 2" in summary(nodes[0], nodes)

@@ -1,0 +1,211 @@
+"""Breaks one line at a time of the launchers, platforms and templates, in a copy of the tree, and says which test notices.
+
+    .venv/bin/python tools/mutations.py [WORD...]
+
+Words choose mutations by what is in their file's name or reason. Golden files come first, then the adapter's own tests, then all that
+are of adapters: each only for what those before it miss.
+Exits with 1 where a mutation survives. Tests that are made shorter must still catch all of these: run it before and after.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ("tests/test_golden.py", "tests/specs/test_spec_golden.py", "-k", "as_stored")
+AT_ONCE = 2
+OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not training and not launchers and not specs")
+
+
+class Mutation(NamedTuple):
+    """place: a file below adapters/ or templates/; an adapter's may stand deeper than it is given here. old: there exactly once."""
+
+    place: str
+    old: str
+    new: str
+    why: str
+
+
+# fmt: off
+MUTATIONS = tuple(Mutation(*row) for row in (
+    ("launchers/__init__.py", "if job.world_size > 1:", "if job.world_size > 2:", "two ranks are no longer torchrun's"),
+    ("launchers/base.py", 'tag=f"[{name}] ",', 'tag="",', "lines of a launcher have no tag"),
+    ("launchers/base.py", "host or job.master, reader", "host or job.node.host, reader", "each node waits for itself"),
+    ("launchers/base.py", 'if folder and search.split(":")[0] != folder:', "if False:", "the user's interpreter is not first on PATH"),
+    ("launchers/base.py", '**ascend.environment(job, reader), **env},', "**env},", "ranks go without HCCL's settings"),
+    ("launchers/torchrun.py", ', "PET_REDIRECTS": "3"', "", "torchrun writes no files of ranks"),
+    ("launchers/torchrun.py", "alone_s=330 if len(job.nodes) > 1 else 30", "alone_s=30", "torchrun is ended before others may finish"),
+    ("launchers/torchrun.py", "first_rank=node_rank * job.node.slots", "first_rank=node_rank", "planned nodes have other ranks"),
+    ("launchers/torchrun.py", "if (rank == 0) != (job.node_index == master):", "if False:", "a contradiction of planned ranks passes"),
+    ("launchers/torchrun.py", "if rank >= count or master >= count:", "if rank > count or master > count:", "a rank too high passes"),
+    ("launchers/torchrun.py", '[word.replace("$", "$$") for word in program.args]', "list(program.args)", "torch takes dollars for its"),
+    ("launchers/torchrun.py", "        return Conduct(ranks_below=1)\n", "        pass\n", "torchrun's own restarts are ended"),
+    ("launchers/spawn.py", '"RANK": str(job.node.first_rank + local_rank)', '"RANK": str(local_rank)', "ranks begin at 0 on each node"),
+    ("launchers/spawn.py", '"LOCAL_WORLD_SIZE": str(job.node.slots),', "", "a variable of ranks is missing"),
+    ("launchers/spawn.py", '"MASTER_ADDR": job.master,', '"MASTER_ADDR": job.node.host,', "each node is its own master"),
+    ("launchers/plain.py", "rank=job.node_index,", "rank=0,", "all nodes are rank 0"),
+    ("launchers/plain.py", "unset=misleading(reader.env),", "", "what misleads is inherited"),
+    ("launchers/pytorch.py", "str(len(job.nodes))", "str(job.world_size)", "--world_size counts ranks, not nodes"),
+    ("launchers/pytorch.py", "default=6666", "default=6667", "another port by default"),
+    ("launchers/mpirun.py", "followers=len(job.nodes) - 1,", "followers=len(job.nodes),", "node 0 follows itself"),
+    ("launchers/mpirun.py", '"HOROVOD_MPI_THREADS_DISABLE": "1",', "", "a variable of ranks is missing"),
+    ("launchers/mpirun.py", "[max(1, n) if node.slots else 0 for", "[max(1, n) for", "a launcher alone gets a rank"),
+    ("launchers/mpirun.py", '{"4": ",vader", "5": ",sm"}', '{"4": ",sm", "5": ",vader"}', "each version has the other's name"),
+    ("launchers/mpirun.py", '["rank"]), 128 + number,', '["rank"]), number,', "a signal is no exit code"),
+    ("launchers/msrun.py", "master_port=reader.get(MASTER_PORT),", "master_port=reader.get(MASTER_PORT) + 1,", "a port off by one"),
+    ("launchers/msrun.py", "if index != job.node_index:", "if False:", "a table in another order passes"),
+    ("launchers/msrun.py", "return folder if job.attempt == 1 else", "return folder if job.attempt else", "an attempt empties old logs"),
+    ("launchers/msrun.py", "if job.slots_differ:", "if False:", "uneven slots pass"),
+    ("launchers/msrun.py", "by_address=len(job.nodes) > 1,", "by_address=False,", "the scheduler is named, not numbered"),
+    ("launchers/deepspeed.py", "ranks_below=2,", "ranks_below=1,", "signals go to launch.py in place of ranks"),
+    ("launchers/deepspeed.py", "    if twice:", "    if False:", "two nodes on one host pass"),
+    ("launchers/deepspeed.py", "files=(hostfile,) if len(job.nodes) > 1 else (),", "files=(),", "the hostfile is not written"),
+    ("launchers/deepspeed_remote.py", ', "DS_ENV_FILE": forwarded.path', "", "ranks of other nodes get no variables"),
+    ("launchers/deepspeed_remote.py", "and value == value.strip() and", "and", "a value loses its spaces on the way"),
+    ("launchers/tensorflow.py", "followers=sum(node.task == PS for node in job.nodes),", "followers=0,", "ps are waited for"),
+    ("launchers/tensorflow.py", "port=node.port or port", "port=port", "the platform's own ports do not count"),
+    ("launchers/tensorflow.py", '"--job_name": job.node.task,', "", "an argument is missing"),
+    ("launchers/ranktable.py", '"RANK_SIZE": str(job.world_size),', '"RANK_SIZE": str(job.node.slots),', "the size is the node's"),
+    ("launchers/ranktable.py", '"ASCEND_DEVICE_ID": str(local_rank),', '"ASCEND_DEVICE_ID": str(rank),', "a device of another node"),
+    ("launchers/ranktable.py", "files=way.files or (file,)", "files=way.files", "the table is not written"),
+    ("launchers/megatron.py", " and not _values(options, flag)]", "]", "a flag is given twice"),
+    ("launchers/megatron.py", "parse.positive(texts[-1])", "parse.positive(texts[0])", "the first of two values counts"),
+    ("launchers/accelerate.py", '"num_processes": job.world_size,', '"num_processes": job.node.slots,', "only one node's ranks"),
+    ("launchers/accelerate.py", '"machine_rank": job.node_index,', '"machine_rank": 0,', "every node is the first"),
+    ("launchers/ascend.py", "range(120, 7201)", "range(120, 7200)", "the longest wait is refused"),
+    ("launchers/ascend.py", 'f"={name}"', "name", "HCCL takes a beginning for an interface"),
+    ("launchers/inherited.py", 'r"MASTER_ADDR|MASTER_PORT"', 'r"MASTER_ADDR"', "an inherited port stays"),
+    ("launchers/from_node_0.py", "|HCCL_IF_IP|", "|", "node 0's own address goes to all"),
+    ("launchers/route.py", "LEAST_NODES = 3", "LEAST_NODES = 2", "two nodes are planned"),
+    ("launchers/ssh.py", "max(200, 2 * len(job.nodes))", "200", "sshd turns away the ranks of a large job"),
+    ("launchers/ssh.py", "(len(public) < 2 or public[1] in allowed)", "True", "a key that lets nobody in is taken"),
+    ("launchers/table.py", "if entries < nodes:", "if False:", "a table of fewer entries passes"),
+    ("platforms/__init__.py", '"vertexai": ("CLUSTER_SPEC",),', '"vertexai": ("CLOUD_ML_",),', "a platform is not asked"),
+    ("platforms/base.py", "max(done, default=0) + 1", "max(done, default=1)", "an attempt overwrites the one before"),
+    ("platforms/modelarts.py", '.also("MA_NUM_HOSTS", "VC_WORKER_NUM",', '.also("VC_WORKER_NUM", "MA_NUM_HOSTS",', "precedence is swapped"),
+    ("platforms/modelarts.py", '"DLS_TASK_INDEX", agree=True)', '"DLS_TASK_INDEX")', "indices may contradict each other"),
+    ("platforms/modelarts.py", "+ reader.get(SCHEDULED) - 1", "+ reader.get(SCHEDULED)", "the first attempt is 2"),
+    ("platforms/modelarts.py", "if index >= nodes:", "if index > nodes:", "an index too high passes"),
+    ("platforms/modelarts.py", 're.sub(r"^ma-job(?=-)", "modelarts-job", name)', "name", "the job has not its public name"),
+    ("platforms/modelarts.py", 'f"{job}-{task}-{i}.{job}"', 'f"{job}-{task}-{i + 1}.{job}"', "names of hosts off by one"),
+    ("platforms/kubernetes.py", "reader.get(RESTARTS) + 1", "reader.get(RESTARTS)", "attempts begin at 0"),
+    ("platforms/kubernetes.py", "if answer != first:", "if False:", "a contradicting index passes"),
+    ("platforms/kubernetes.py", "int(match[2] or 1)", "int(match[2] or 2)", "a host without a number has two slots"),
+    ("platforms/kubeflow_trainer.py", "if pods != nodes:", "if False:", "a count that contradicts passes"),
+    ("platforms/mpijob.py", 'int(pod["index"]) + 1', 'int(pod["index"])', "worker 0 is the launcher"),
+    ("platforms/mpijob.py", "only_launches=not has_ranks and nodes > 1,", "only_launches=False,", "the launcher gets ranks"),
+    ("platforms/openpai.py", 'text.partition(",")[0]', 'text.rpartition(",")[2]', "memory is taken for GPUs"),
+    ("platforms/pai_dlc.py", "(found[1] if found else NAME)", "NAME", "all jobs have one name"),
+    ("platforms/sagemaker.py", "tuple(sorted(told or listed))", "tuple(told or listed)", "nodes disagree on their order"),
+    ("platforms/sagemaker.py", "if own and listed and own != listed:", "if False:", "two own names pass"),
+    ("platforms/slurm.py", "if size > 1 and not (reader", "if size > 2 and not (reader", "a heterogeneous job passes"),
+    ("platforms/slurm.py", '"SLURM_STEP_NUM_NODES", "SLURM_NNODES",', '"SLURM_NNODES", "SLURM_STEP_NUM_NODES",', "the job, not the step"),
+    ("platforms/slurm.py", 'own = "" if reader.given(LOG_DIR) else', 'own = "" if True else', "jobs share a folder of logs"),
+    ("platforms/hostlist.py", '{number:0{width}}', '{number}', "node001 becomes node1"),
+    ("platforms/vertexai.py", "else sizes[_PRIMARY] + number", "else number", "two containers are node 0"),
+    ("platforms/volcano.py", "if plugin and nodes > 1 and reader.given(MASTER_PORT):", "if False:", "the plugin's port does not count"),
+    ("platforms/volcano_roles.py", "return [leader, mine]", "return [mine, leader]", "the leader is not node 0"),
+    ("platforms/volcengine.py", "if hosts and first and hosts[0] != first", "if False and hosts[0] != first", "two masters pass"),
+    ("platforms/jobset.py", "kubernetes.refuse_other_jobs(reader, pod)", "pass", "several Jobs of a set pass"),
+    ("platforms/indexed_job.py", "kubernetes.pods(kubernetes.stem(pod),", "kubernetes.pods(pod,", "hosts that nobody has"),
+    ("platforms/ascend_operator.py", "if world % local:", "if False:", "uneven nodes pass"),
+    ("platforms/local.py", "if hosts and len(hosts) != nodes:", "if False:", "more names than nodes pass"),
+    ("platforms/unrecognised.py", "and int(size) > 1", "and int(size) > 2", "one of two trains alone"),
+    ("templates/program.j2", "{{ job.python }} -u {{", "{{ job.python }} {{", "Python keeps its output back"),
+    ("templates/torchrun/command.j2", " --rdzv_backend=static", "", "a flag is missing"),
+    ("templates/torchrun/command.j2", "--node_rank={{ node_rank }}", "--node_rank={{ job.node_index }}", "planned ranks do not count"),
+    ("templates/msrun/command.j2", " --join=True", "", "msrun does not wait for its ranks"),
+    ("templates/mpirun/hostfile.j2", " slots={{ slots | hostfile }}", "", "every host has one slot"),
+    ("templates/mpirun/command.j2", "  -bind-to none -map-by slot\n", "", "ranks share a core"),
+    ("templates/deepspeed/command.j2", "--no_python --no_local_rank", "--no_python", "a program gets --local_rank"),
+    ("templates/deepspeed/command.j2", "  --hostfile /dev/null\n", "", "the image's hostfile counts"),
+    ("templates/accelerate/command.j2", "--machine_rank {{ job.node_index }}", "--machine_rank 0", "every node is the first"),
+    ("templates/ssh/sshd_config.j2", "StrictModes no\n", "", "sshd refuses keys in a shared folder"),
+    ("templates/ssh/ssh_config.j2", "StrictHostKeyChecking yes", "StrictHostKeyChecking no", "any host is trusted"),
+    ("templates/ssh/known_hosts.j2", "{% if port == 22 %}", "{% if port == 23 %}", "OpenSSH does not find the key"),
+    ("templates/jobs/pod.yaml.j2", "restartPolicy: Never", "restartPolicy: OnFailure", "one pod starts anew, alone"),
+    ("templates/jobs/volcano.yaml.j2", "(spec.restart.max_restarts + 1)", "spec.restart.max_restarts", "one restart fewer"),
+    ("templates/jobs/indexed.yaml.j2", "completionMode: Indexed\n", "", "pods have no index"),
+    ("templates/jobs/slurm.sh.j2", " --kill-on-bad-exit=0", "", "srun ends the others in its own way"),
+    ("templates/jobs/slurm.sh.j2", "{{ word | sh }}", "{{ word | line }}", "a word is not quoted"),
+    ("templates/jobs/mpijob.yaml.j2", "slotsPerWorker: {{ ([slots, 1] | max) | yaml }}", "slotsPerWorker: 1", "one rank on each worker"),
+))
+# fmt: on
+
+_TREES: list[Path] = []  # of this process of the pool: its copy
+
+
+def main(words: list[str]) -> int:
+    chosen = [each for each in MUTATIONS if not words or any(word in f"{each.place} {each.why}" for word in words)]
+    survivors = 0
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ProcessPoolExecutor(AT_ONCE, None, _copy, (folder,)) as pool:
+        for each, caught in zip(chosen, pool.map(_judge, chosen)):
+            survivors += not caught
+            print(f"{'caught  ' if caught else 'SURVIVED'}  {each.place}: {each.why}{caught and f'  ({caught})'}", flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} caught")
+    return min(1, survivors)
+
+
+def _copy(folder: str) -> None:
+    """The tree, but for hidden files at its top."""
+    copy = Path(tempfile.mkdtemp(dir=folder))
+    for path in ROOT.iterdir():
+        if path.is_dir() and not path.name.startswith("."):
+            shutil.copytree(path, copy / path.name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        elif path.is_file() and not path.name.startswith("."):
+            shutil.copy(path, copy)
+    _TREES[:] = [copy]
+
+
+def _judge(mutation: Mutation) -> str:
+    """The test that catches it, "" where none does."""
+    path = _file(_TREES[0], mutation.place)
+    text = path.read_text(encoding="utf-8")
+    if text.count(mutation.old) != 1:
+        msg = f"{path.relative_to(_TREES[0])} has {mutation.old!r} {text.count(mutation.old)} times: expected once"
+        raise SystemExit(msg)
+    path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
+    try:
+        return next(filter(None, map(_first_failure, _stages(mutation.place))), "")
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
+def _stages(place: str) -> Iterator[tuple[str, ...]]:
+    yield GOLDEN
+    name = place.split("/")[1].partition(".")[0]
+    yield from ((own,) for own in [f"tests/adapters/test_{name}.py"] if (_TREES[0] / own).exists())
+    yield ("tests/adapters", "tests/test_golden.py", "tests/core/test_render.py")
+
+
+def _file(tree: Path, place: str) -> Path:
+    """Of files of one name, the one nearest to the top: what adapters share may stand in a folder of its own."""
+    if place.startswith("templates/"):
+        return tree / place
+    kind, name = place.split("/")
+    return min((tree / "adapters" / kind).rglob(name), key=lambda path: len(path.parts))
+
+
+def _first_failure(tests: tuple[str, ...]) -> str:
+    # No bytecode: of a file that is changed twice within a second, that of the first change would be taken.
+    env = {**os.environ, "PYTHONPATH": str(_TREES[0] / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", *OPTIONS, *tests]
+    done = subprocess.run(command, cwd=_TREES[0], env=env, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        msg = f"pytest ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        raise SystemExit(msg)
+    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    return found[1] if done.returncode and found else "a test" if done.returncode else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
