@@ -72,12 +72,12 @@ test-launchers: ## run the others: every launcher for real, and failures on seve
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
-	$(VENV)/python benchmarks/bench.py $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS))
+	$(VENV)/python -m benchmarks.bench $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS))
 
 test-charts: .venv/.installed-charts .venv/.installed-test ## render the Helm charts and specifications, and judge what comes out
 	$(PYTEST) -m "charts or specs"
 
-lint: .venv/.installed-lint ## check style and types of Python, and shell scripts
+lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Python, and shell scripts
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
 	$(VENV)/mypy
@@ -95,7 +95,7 @@ generate: .venv/.installed-examples .venv/.installed-test ## write anew what is 
 	$(VENV)/python tools/render_examples.py
 
 hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2
-	@$(VENV)/python tests/cluster_hosts.py $(N)
+	@$(VENV)/python -m testbench.hosts $(N)
 
 .venv/bin/pip:
 	@$(call make-venv,$(PYTHON),.venv)

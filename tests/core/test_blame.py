@@ -180,7 +180,7 @@ def test_every_text_is_cut() -> None:
 
 @pytest.mark.parametrize("letter", LETTERS)
 def test_the_largest_report_fits_in_a_frame(letter: str) -> None:
-    """As supervise/nodes.py makes it: the first with its lines, the others without."""
+    """As muster/nodes.py makes it: the first with its lines, the others without."""
     one = Suspect(10**9, 4e10, "succeeded", 255, letter * 100_000, huge(letter, known(letter)))
     bare = blame.brief(one)
     codec = wire.Codec(b"key", b"", b"", hub=False)

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervise_helpers import Job, Starter, checked_verdict, child, sleep_until, tagged
+
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import Job, Starter
+from testbench.jobs.streams import tagged
+from testbench.places import child
+from testbench.waiting import sleep_until
 
 
 def session(starter: Starter, ranks: int, *words: object, second: list[object] | None = None, helper: list[object] | None = None) -> Job:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ranklaunch.errors import DEFECT, RanklaunchError, WaitError
 from ranklaunch.files import Files
-from ranklaunch.plan.model import Plan
+from ranklaunch.muster.nodes import Nodes
+from ranklaunch.plan.model import Plan, everything
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending, Explain, Told
-from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.output.logs import Logs
 from ranklaunch.supervise.phases import Phases, Replan
@@ -182,9 +182,7 @@ class Attempt:
         self._around.terminal.hurry(grace_s)
         if self.ending is None and self._finished and self._nodes.may_leave:
             self._nodes.leave()
-            self._end(
-                Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded; {name} came while the other nodes were still running")
-            )
+            self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded; {name} came while the other nodes were still running"))
         elif self.ending is None:
             self._say(f"{name}: stopping, at most {grace_s:g} s")
             self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
@@ -261,11 +259,11 @@ class Attempt:
         """This node has; the job has when all have."""
         self._finished = True
         own = Finish(self.plan.job.node_index, None, self._nodes.wall(self._loop.clock()))
-        if self._nodes.done(own, f"{judge.everything(self.plan)} succeeded"):
+        if self._nodes.done(own, f"{everything(self.plan)} succeeded"):
             self._finishes[:] = [own]
             self._record.event("done")
         else:
-            self._end(Ending("succeeded", 0, f"{judge.everything(self.plan)} succeeded"))
+            self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded"))
 
     def _ranks(self) -> list[tree.Identity]:
         """The processes that signals for ranks are meant for."""

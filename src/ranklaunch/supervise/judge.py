@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Optional
 
-from ranklaunch.plan.model import NODES, PROGRAM, Plan, Process
+from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise.ranks.child import DECIDING, HELPER, Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system.memory import Memory
@@ -84,20 +84,6 @@ def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child
     return Verdict(
         common.outcome, common.exit_code, common.reason, common.culprit, victims, started, now(), common.failures, common.notes
     )  # fmt: skip
-
-
-def everything(plan: Plan, *, of_job: bool = False) -> str:
-    """What a node, or the job, has to do, as the subject of a sentence."""
-    job = plan.job
-    if plan.runs == NODES:
-        return f"all {len(job.nodes)} nodes"
-    if of_job and plan.runs == PROGRAM:
-        return f"the program on all {len(job.nodes)} nodes"
-    if of_job:
-        return f"all {job.world_size} ranks on {len(job.nodes)} nodes"
-    if job.node.slots == 1 or plan.runs == PROGRAM:
-        return "the program"
-    return f"all {job.node.slots} ranks" if len(job.nodes) == 1 else f"all {job.node.slots} ranks of node {job.node_index}"
 
 
 def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evidence) -> list[Suspect]:

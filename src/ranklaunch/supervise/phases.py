@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files
+from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import File, Plan, Process, Wait, as_json
 from ranklaunch.read.reader import Arrived
-from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.ranks.child import STEP
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.ranks.start import require_program

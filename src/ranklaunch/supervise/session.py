@@ -6,9 +6,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping
 
+from ranklaunch.muster.nodes import Nodes, OfNodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.attempt import Attempt, Start, Surroundings
-from ranklaunch.supervise.nodes import Nodes, OfNodes
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import PASSED_ON, Signals

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch.errors import WaitError
+from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import LEADERS_SHARE

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.errors import ConfigError, WaitError
-from ranklaunch.plan.model import Muster, Plan
-from ranklaunch.supervise.judge import Ending, everything
+from ranklaunch.plan.model import Muster, Plan, everything
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.values import Value
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
 if TYPE_CHECKING:
-    from ranklaunch.muster.hub import Hub
-    from ranklaunch.muster.member import Member
+    from ranklaunch.muster.driver import HubDriver, MemberDriver
 
 MOST_SECRET_BYTES = 4096
 JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tell it
@@ -35,6 +33,17 @@ class OfNodes(Value):
     lost: Callable[[Suspect], None]
 
 
+class Ending(Protocol):
+    """What this node ended with. at: monotonic seconds."""
+
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def exit_code(self) -> int: ...
+    @property
+    def at(self) -> float: ...
+
+
 class Nodes:
     def __init__(self, plan: Plan, env: Mapping[str, str], loop: Loop, say: Callable[[str], None], hear: OfNodes) -> None:
         self._plan = plan
@@ -42,8 +51,8 @@ class Nodes:
         self._loop = loop
         self._say = say
         self._hear = hear
-        self._hub: Hub | None = None
-        self._member: Member | None = None
+        self._hub: HubDriver | None = None
+        self._member: MemberDriver | None = None
         self._failed = self._released = self._hurry = False
         self._judgement: Judgement | None = None
         self._lost: Suspect | None = None
@@ -57,17 +66,16 @@ class Nodes:
         if not muster:
             return
         from ranklaunch.muster import wire  # sockets, which one node does not need
-        from ranklaunch.muster.hub import Hub
-        from ranklaunch.muster.member import Events, Member
+        from ranklaunch.muster.driver import Calls, HubDriver, MemberDriver
 
-        key = wire.job_key(secret(muster, self._env), self._plan.job.name)
+        key, attempt = wire.job_key(secret(muster, self._env), self._plan.job.name), self._plan.job.attempt
         if muster.node == 0:
             success = f"{everything(self._plan, of_job=True)} succeeded"
-            self._hub = Hub(muster, key, self._loop, self._say, self._plan.limits.grace_s, success)
+            self._hub = HubDriver(muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt)
             if not muster.secret:
                 self._say("muster: its key is derived from the job's name; RANKLAUNCH_SECRET, the same on every node, keeps others out")
-        events = Events(self._on_released, self._hear.stop, self._on_judged, self._on_lost, self._on_dismissed)
-        self._member = Member(muster, key, self._loop, self._say, events, self._hub.adopt if self._hub else None)
+        calls = Calls(self._on_released, self._hear.stop, self._on_judged, self._on_lost, self._on_dismissed)
+        self._member = MemberDriver(muster, key, self._loop, self._say, calls, attempt, self._hub)
         self._member.start()
 
     def busy(self, doing: str) -> None:
@@ -81,7 +89,7 @@ class Nodes:
         assert plan.muster
         self._plan = plan  # a rank table may have changed the places
         if self._hub:
-            self._hub.success = f"{everything(plan, of_job=True)} succeeded"
+            self._hub.plan(f"{everything(plan, of_job=True)} succeeded")
         began = since = self._ready_at = self._loop.clock()
         joined = False
         self._member.ready(plan.muster.facts, plan.job.node_index, plan.job.node.host, offers)

@@ -9,9 +9,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import helpers
 import pytest
-from helpers import ROOT
+
+from testbench.places import ROOT, module
 
 CHARTS = ROOT / "charts"
 RUN = CHARTS / "ranklaunch"
@@ -46,7 +46,7 @@ def helm(major: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
 @functools.cache
 def program(major: str) -> Path:
     try:
-        found: Path = helpers.module("tools/helm.py").helm(major)
+        found: Path = module("tools/helm.py").helm(major)
     except SystemExit as error:
         pytest.skip(str(error))
     return found

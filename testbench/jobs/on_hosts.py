@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster_hosts import Entered, Host, Hosts
-from supervise_helpers import checked_verdict, sleep_until
+from testbench.hosts import Entered, Host, Hosts
+from testbench.jobs.ends import checked_verdict
+from testbench.waiting import sleep_until
 
 LONG_S = 240.0  # of every wait: several imports of PyTorch on two busy cores
 COMMON = ("outcome", "exit_code", "reason", "culprit")

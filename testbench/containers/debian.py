@@ -14,12 +14,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from testbench.places import ROOT
+
 # python3-venv is what the image python:3 has and Debian's Python has not.
 PACKAGES = ("python3", "python3-venv")
 NO_SERVICES = "#!/bin/sh\nexit 101\n"  # as in Docker's images of Debian: a package that is installed starts nothing
 FOR_PEOPLE = ("usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man")
 TIMEOUT_S = 900
-HERE = Path(__file__).resolve().parent
 
 
 def cache() -> Path:
@@ -75,7 +76,7 @@ def wheels() -> Path:
 
 
 def own_wheel(folder: Path) -> None:
-    call(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder), str(HERE.parent))
+    call(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT))
 
 
 def call(*words: str) -> str:

@@ -48,7 +48,7 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
     for line in "\n".join(lines).replace("\\\n", "").splitlines():
         name, _, rest = line.partition(" ")
         if name not in KNOWN:
-            msg = f"{name}: tests/dockerfile.py does not know this instruction yet"
+            msg = f"{name}: testbench/containers/dockerfile.py does not know this instruction yet"
             raise ValueError(msg)
         yield name, rest.strip()
 

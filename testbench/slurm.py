@@ -1,4 +1,4 @@
-"""Slurm on hosts of cluster_hosts: munged and slurmctld on the first, slurmd on each. Every file is below one folder, which all share.
+"""Slurm on hosts of testbench.hosts: munged and slurmctld on the first, slurmd on each. Every file is below one folder, which all share.
 
     with Slurm(hosts(2), folder) as slurm:
         slurm.srun("-N2", "--ntasks-per-node=1", "hostname")
@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import cluster_kernel as kernel
-from cluster_hosts import Entered, Host, Hosts, wait_until
+from testbench.hosts import Entered, Host, Hosts, kernel, wait_until
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "srun", "salloc", "scancel", "scontrol", "sbatch")
 SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -138,8 +137,7 @@ class Slurm:
         wait_until(self._all_idle, "not every node is idle", SECONDS)
 
     def _daemon(self, host: Host, *argv: object) -> None:
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self._daemons.append(self.popen(*argv, host=host, **quiet))
+        self._daemons.append(self.popen(*argv, host=host, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     def _write_files(self) -> None:
         self.folder.chmod(0o755)
@@ -154,6 +152,6 @@ class Slurm:
 
     def _all_idle(self) -> bool:
         ended = [daemon for daemon in self._daemons if daemon.poll() is not None]
-        assert not ended, f"{ended[0].args} ended with {ended[0].returncode}; its log is in {self.folder}"
+        assert not ended, f"{ended[0].args!r} ended with {ended[0].returncode}; its log is in {self.folder}"
         said = self.run("sinfo", "--noheader", "--format=%T %D").stdout.split()
         return said == ["idle", str(len(self.hosts))]

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import container_roots
-import dockerfile
+from testbench.containers import debian, dockerfile
+from testbench.places import ROOT
 
-CONTAINERS = Path(__file__).resolve().parent.parent / "containers"
+CONTAINERS = ROOT / "containers"
 DOCKERFILES = sorted(CONTAINERS.glob("*.Dockerfile"))
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NAMESPACES = ("unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child")
@@ -67,7 +67,7 @@ def _on(below: Path, folder: Path) -> Image:
     image = Image(folder / "root", below)
     if subprocess.run(entered(image, ["true"]), capture_output=True, timeout=900, check=False).returncode == 0:
         return image
-    container_roots.copy(below, image.root)
+    debian.copy(below, image.root)
     return Image(image.root)
 
 
@@ -78,7 +78,7 @@ def _cached(steps: Sequence[dockerfile.Step]) -> Path:
         for step in runs:
             _run(Image(folder), step)
 
-    return container_roots.layer(container_roots.base(), "\n".join(f"{step.text} {step.variables}" for step in runs), make)
+    return debian.layer(debian.base(), "\n".join(f"{step.text} {step.variables}" for step in runs), make)
 
 
 def _take(image: Image, step: dockerfile.Step, context: Path) -> None:
@@ -91,7 +91,8 @@ def _take(image: Image, step: dockerfile.Step, context: Path) -> None:
     elif step.name == "WORKDIR":
         image.workdir = step.text
     elif step.name == "ENV":
-        image.env.update(pair.split("=", 1) for pair in step.words)
+        for name, value in (pair.split("=", 1) for pair in step.words):
+            image.env[name] = value
     elif step.name == "ENTRYPOINT":
         image.entrypoint = step.words
 
@@ -171,6 +172,6 @@ def make_context(folder: Path) -> None:
     """What `docker build` is given, with the wheels of ranklaunch and of what it needs, so that it needs no network."""
     shutil.copy2(CONTAINERS / "install.sh", folder)
     (folder / "wheels").mkdir()
-    container_roots.own_wheel(folder / "wheels")
-    for wheel in container_roots.wheels().glob("*.whl"):
+    debian.own_wheel(folder / "wheels")
+    for wheel in debian.wheels().glob("*.whl"):
         shutil.copy2(wheel, folder / "wheels")

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_hosts import Hosts, missing
-from leftovers import fail_if_left
+
+from testbench.hosts import Hosts, missing
+from testbench.leftovers import fail_if_left
 
 
 @pytest.fixture

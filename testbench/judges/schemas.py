@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from chart_tools import Object, parse
-from helpers import ROOT
+from testbench.judges.charts import Object, parse
+from testbench.places import ROOT
 
 OLDEST, NEWEST = "1.29", "1.35"  # Kubernetes: the oldest that the charts allow, and one with fields that are new
 CORE = {("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Pod"), ("batch/v1", "Job")}
@@ -75,7 +75,8 @@ def as_pod(template: Object) -> Object:
 @functools.cache
 def schemas_of(api_version: str, kind: str) -> list[Object]:
     """One for each version of the engine whose definition is here."""
-    texts = [path.read_text(encoding="utf-8") for path in sorted(folder().glob("*.yaml"))] if folder() else []
+    known = folder()
+    texts = [path.read_text(encoding="utf-8") for path in sorted(known.glob("*.yaml"))] if known else []
     found = [crd["spec"] for text in texts if f"kind: {kind}\n" in text for crd in parse(text)]
     return [
         strict(version["schema"]["openAPIV3Schema"])
