@@ -38,7 +38,8 @@ def summary(own: Plan, nodes: Sequence[Plan]) -> str:
         f"told to node {job['node_index']}",
         *(f"  {_value(value)}" for value in _short(own["values"], names) if value["source"] != "default"),
         *(f"  warning: {warning}" for warning in own["warnings"]),
-        *_of_nodes([list(_items(_short({**plan, "private": ""}, {**names, plan["private"]: "PRIVATE"}))) for plan in nodes]),
+        *_of_nodes([list(_items(plan, names)) for plan in nodes]),
+        *_by_itself(list(_items(own, names)), list(_items(nodes[job["node_index"]], names))),
     ]
     return "".join(f"{part}\n" for line in lines for part in wrapped(line))
 
@@ -50,6 +51,11 @@ def _of_nodes(nodes: list[list[Item]]) -> Iterator[str]:
         whole = [_text("node 0", nodes[0]), *folded(others)]
     for text in whole:
         yield from text.split("\n")
+
+
+def _by_itself(own: list[Item], told: list[Item]) -> list[str]:
+    """What the node whose environment it is plans otherwise than others plan for it: it knows facts of its own."""
+    return _text("the node itself", _differing(told, own)).split("\n") if own != told else []
 
 
 def _text(heading: str, items: Sequence[Item]) -> str:
@@ -99,8 +105,8 @@ def _steps(numbers: Sequence[str]) -> str | None:
 # One node
 
 
-def _items(plan: Plan) -> Iterator[Item]:
-    for key, value in plan.items():
+def _items(plan: Plan, names: Mapping[str, str]) -> Iterator[Item]:
+    for key, value in _short({**plan, "private": ""}, {**names, plan["private"]: "PRIVATE"}).items():
         if key in PROCESSES:
             yield from ((f"{key}: {_kind(text)}", f"{key}: {text}") for text in folded([_process(process) for process in value]))
         elif key == "files":

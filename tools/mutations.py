@@ -2,7 +2,8 @@
 
     .venv/bin/python tools/mutations.py [WORD...]
 
-Words choose mutations by what is in their file's name or reason. Golden tests come first, those of adapters only for what these miss.
+Words choose mutations by what is in their file's name or reason. Golden files come first, then the adapter's own tests, then all that
+are of adapters: each only for what those before it miss.
 Exits with 1 where a mutation survives. Tests that are made shorter must still catch all of these: run it before and after.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-GOLDEN = ("tests/test_golden.py", "tests/specs/test_spec_golden.py")
+GOLDEN = ("tests/test_golden.py", "tests/specs/test_spec_golden.py", "-k", "as_stored")
 AT_ONCE = 2
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not training and not launchers and not specs")
 
@@ -184,7 +185,7 @@ def _stages(place: str) -> Iterator[tuple[str, ...]]:
     yield GOLDEN
     name = place.split("/")[1].partition(".")[0]
     yield from ((own,) for own in [f"tests/adapters/test_{name}.py"] if (_TREES[0] / own).exists())
-    yield ("tests/adapters",)
+    yield ("tests/adapters", "tests/test_golden.py", "tests/core/test_render.py")
 
 
 def _file(tree: Path, place: str) -> Path:

@@ -81,7 +81,8 @@ def test_how_a_helper_ends_says_nothing_of_the_job(as_process: Starter, ending: 
     """A program that looks at a rank and fails is neither culprit nor victim, whenever it ends."""
     words = [sys.executable, child("exits.py"), 9] if ending == "exits" else ["sleep", 600]
     job = session(as_process, 2, child("told.py"), "--code", 0, "--others", helper=words)
-    job.out.wait_for("ready", 2)
+    for rank in range(2):
+        job.out.wait_for(f"[rank {rank}] ready")
     if ending == "exits":
         job.wait_for_event("exit")
     job.send(signal.SIGUSR1)
