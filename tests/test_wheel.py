@@ -153,6 +153,7 @@ WHEEL = {
     "ranklaunch/specs/model.py",
     "ranklaunch/specs/pod.py",
     "ranklaunch/specs/refuse.py",
+    "ranklaunch/specs/refuse_kubernetes.py",
     "ranklaunch/specs/shape.py",
     "ranklaunch/specs/values.py",
     "ranklaunch/specs/warn.py",

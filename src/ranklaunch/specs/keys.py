@@ -85,3 +85,13 @@ def every(kind: type, place: str = "") -> Iterator[tuple[str, Key]]:
             yield from every(field.metadata["group"], f"{place}{name}.")
         else:
             yield f"{place}{name}", field.metadata["key"]
+
+
+def given(group: object, place: str = "") -> Iterator[tuple[str, object, Key]]:
+    """Every key of a specification, by its path, with the value that it has there."""
+    for name, field in fields(type(group)).items():
+        value = getattr(group, field.name)
+        if "group" in field.metadata:
+            yield from given(value, f"{place}{name}.")
+        else:
+            yield f"{place}{name}", value, field.metadata["key"]
