@@ -46,7 +46,7 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help run test test-launchers bench test-charts lint golden mutations examples hosts pythons test-pythons
+.PHONY: help run test test-launchers bench test-charts lint golden mutations generate hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -72,12 +72,12 @@ test-launchers: ## run the others: every launcher for real, and failures on seve
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
-	$(VENV)/python benchmarks/bench.py $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS))
+	$(VENV)/python -m benchmarks.bench $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS))
 
 test-charts: .venv/.installed-charts .venv/.installed-test ## render the Helm charts and specifications, and judge what comes out
 	$(PYTEST) -m "charts or specs"
 
-lint: .venv/.installed-lint ## check style and types of Python, and shell scripts
+lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Python, and shell scripts
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
 	$(VENV)/mypy
@@ -89,11 +89,13 @@ golden: .venv/.installed-examples .venv/.installed-test ## write the golden file
 mutations: .venv/.installed-test ## break launchers, platforms and templates line by line in a copy, and see that a test notices
 	$(VENV)/python tools/mutations.py
 
-examples: .venv/.installed-test ## write the examples of specifications for platforms anew
+generate: .venv/.installed-examples .venv/.installed-test ## write anew what is made from tables: pages, the chart's values, examples for platforms
+	$(VENV)/python docs/make_reference.py
+	$(VENV)/python tools/chart_values.py
 	$(VENV)/python tools/render_examples.py
 
 hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2
-	@$(VENV)/python tests/cluster_hosts.py $(N)
+	@$(VENV)/python -m testbench.hosts $(N)
 
 .venv/bin/pip:
 	@$(call make-venv,$(PYTHON),.venv)

@@ -1,7 +1,7 @@
 """ranklaunch against its peers, in one run: `make bench`.
 
-    python benchmarks/bench.py [--quick] [--only start,failure] [--peers mpirun,torchrun] [--out FOLDER]
-    python benchmarks/bench.py --write-docs
+    python -m benchmarks.bench [--quick] [--only start,failure] [--peers mpirun,torchrun] [--out FOLDER]
+    python -m benchmarks.bench --write-docs
 
 Progress goes to standard error. At the end, a table for each section and one of the targets are on standard output, bench.json and
 bench.svg in the folder. The exit code is 1 when a section could not be measured; a target that is missed does not change it.
@@ -25,10 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import launchers
-import plot
-import tables
-from tables import Section
+from benchmarks import launchers, plot, tables
+from benchmarks.tables import Section
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -78,9 +76,9 @@ def _some_of(known: Sequence[str]) -> Any:
 def section(name: str, quick: bool) -> Section:
     print(f"section {name}", file=sys.stderr, flush=True)
     try:
-        module = importlib.import_module(name)
+        module = importlib.import_module(f"benchmarks.{name}")
     except ModuleNotFoundError as error:
-        why = "it is not there yet" if error.name == name else f"it needs the module {error.name}"
+        why = "it is not there yet" if error.name == f"benchmarks.{name}" else f"it needs the module {error.name}"
         return _said(Section(name, left_out=why))
     began = time.monotonic()
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,13 +11,11 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
-import launchers
-from cluster_hosts import Hosts, missing
-from jobs import RANK, Job, Started
-from launchers import PEERS, Command, Ranks
-from rows import Row, Sample, Target, in_turn, ratio, value
+from benchmarks import launchers
+from benchmarks.jobs import RANK, Job, Started
+from benchmarks.launchers import PEERS, Command, Ranks
+from benchmarks.rows import Row, Sample, Target, in_turn, ratio, value
+from testbench.hosts import Hosts, missing
 
 NAME = "failure"
 LIMIT_S = 60.0

@@ -7,9 +7,9 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from jobs import timed
-from launchers import RANKLAUNCH
-from rows import Row, Sample, Target, in_turn
+from benchmarks.jobs import timed
+from benchmarks.launchers import RANKLAUNCH
+from benchmarks.rows import Row, Sample, Target, in_turn
 
 NAME = "features"
 LIMIT_S = 300.0

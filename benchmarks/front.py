@@ -6,10 +6,10 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-import launchers
-from jobs import timed
-from launchers import PEERS, Command, Ranks
-from rows import Row, Sample, Target, in_turn, value
+from benchmarks import launchers
+from benchmarks.jobs import timed
+from benchmarks.launchers import PEERS, Command, Ranks
+from benchmarks.rows import Row, Sample, Target, in_turn, value
 
 NAME = "front"
 LIMIT_S = 300.0

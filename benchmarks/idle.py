@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import launchers
-import processes
-from jobs import RANK, Job
-from launchers import Command, Ranks
-from rows import Row, Sample, Target, in_turn, value
+from benchmarks import launchers, processes
+from benchmarks.jobs import RANK, Job
+from benchmarks.launchers import Command, Ranks
+from benchmarks.rows import Row, Sample, Target, in_turn, value
 
 NAME = "idle"
 RANKS = 8

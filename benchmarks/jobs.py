@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-import processes
+from benchmarks import processes
 
 MARK = "BENCHMARK_JOB"
 SHOWN = 300  # characters of the output of what has failed

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jobs import TOOLS
-from rows import Row
+from benchmarks.jobs import TOOLS
+from benchmarks.rows import Row
 
 PYTHON = (sys.executable, "-u")
 RANKLAUNCH = TOOLS / "ranklaunch"

@@ -1,8 +1,8 @@
 """How a job of three nodes ends when something goes wrong on one of them: under torchrun alone, and under ranklaunch with method torchrun.
 
-    sudo python benchmarks/one_job.py [--limit SECONDS] [--only WORDS] [--program sleeps|communicates]
+    sudo python -m benchmarks.one_job [--limit SECONDS] [--only WORDS] [--program sleeps|communicates]
 
-Three hosts on this machine, from network namespaces (tests/cluster_hosts.py), two ranks on each. Prints a table: for each failure and
+Three hosts on this machine, from network namespaces (testbench/hosts/), two ranks on each. Prints a table: for each failure and
 each way, with which code and how many seconds after the failure each node ended. "-" is a node that the failure itself ends, "runs"
 one that was still running at the limit. The ranks' work takes 40 seconds; a launcher that notices nothing ends with 0 then. Both ways
 in one run, on the same machine; seconds of other machines differ.
@@ -21,13 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
-import launchers
-import processes
-from cluster_hosts import Host, Hosts
-from jobs import RANK, Job, Started
-from launchers import PORT, Ranks
+from benchmarks import launchers, processes
+from benchmarks.jobs import RANK, Job, Started
+from benchmarks.launchers import PORT, Ranks
+from testbench.hosts import Host, Hosts
 
 NODES = 3
 SLOTS = 2

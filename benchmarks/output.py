@@ -18,13 +18,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-import launchers
-import lines
-import processes
-from jobs import RANK, Job
-from launchers import Command, Ranks
-from lines import BLOCK, LINE
-from rows import Row, Sample, Target, in_turn, ratio
+from benchmarks import launchers, lines, processes
+from benchmarks.jobs import RANK, Job
+from benchmarks.launchers import Command, Ranks
+from benchmarks.lines import BLOCK, LINE
+from benchmarks.rows import Row, Sample, Target, in_turn, ratio
 
 NAME = "output"
 RANKS = (4, 8)

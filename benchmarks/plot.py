@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rows import Row
-from tables import Section
+from benchmarks.rows import Row
+from benchmarks.tables import Section
 
 OURS, OTHERS = "#c4501b", "#8a94a0"
 LINE = 0.28  # inches

@@ -39,7 +39,7 @@ def sleeps(rank: int, folder: str) -> None:
 def writes(rank: int, folder: str, blocks: str, ranks: str) -> None:
     """Writes when all others are up. Then says how long one write has taken at most, and what CPU time it has used, and stays until the
     others have written too: what a rank that ends has left in its pipe goes before what the others write."""
-    import lines  # what the other ranks do not need costs them nothing
+    from benchmarks import lines
 
     mine = lines.template(rank)
     up(rank, folder)

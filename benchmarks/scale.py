@@ -17,13 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-import jobs
-from rows import Row, Sample, Target, in_turn, ratio, value
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
-import cluster_hosts
-from cluster_hosts import Host, Hosts
+from benchmarks import jobs
+from benchmarks.rows import Row, Sample, Target, in_turn, ratio, value
+from testbench.hosts import Host, Hosts, missing
 
 NAME = "scale"
 RANKS = (1_000, 10_000, 100_000)
@@ -55,7 +51,7 @@ def measure(quick: bool) -> list[Row]:
     rows = [each for ranks in (RANKS_QUICK if quick else RANKS) for each in _plans(ranks, 1 if quick else 5)]
     for nodes in NODES_QUICK if quick else NODES:
         rows += in_turn(muster_case(nodes), {"ranklaunch": lambda nodes=nodes: muster(nodes)}, 1 if quick else 3)  # type: ignore[misc]
-    if not cluster_hosts.missing():
+    if not missing():
         names = NAMES_QUICK if quick else NAMES
         rows += in_turn(names_case(names), {"ranklaunch": lambda: resolve(names)}, 1 if quick else 3)
     servers = SERVERS_QUICK if quick else SERVERS

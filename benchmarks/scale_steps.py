@@ -19,13 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import processes
-
+from benchmarks import processes
 from ranklaunch import ranktable
 from ranklaunch.files import NoFiles
 from ranklaunch.muster import wire
-from ranklaunch.muster.hub import Hub
-from ranklaunch.muster.member import Events, Member
+from ranklaunch.muster.driver import Calls, HubDriver, MemberDriver
 from ranklaunch.plan.model import Muster, Wait
 from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.ranktable import make
@@ -134,13 +132,13 @@ def _muster(node: int, nodes: int, port: int) -> Muster:
 
 
 def hub(nodes: int, port: int) -> Found:
-    """Node 0: the hub, and the member that every node has, as supervise/nodes.py joins them."""
+    """Node 0: the hub, and the member that every node has, as muster/nodes.py joins them."""
     loop = Loop()
     released: list[float] = []
-    made = Hub(_muster(0, nodes, port), KEY, loop, _say, 1.0, "all succeeded")
-    member = Member(_muster(0, nodes, port), KEY, loop, _say, _events(lambda: released.append(time.monotonic())), made.adopt)
-    if made.trouble:
-        raise RuntimeError(made.trouble)
+    made = HubDriver(_muster(0, nodes, port), KEY, loop, _say, 1.0, "all succeeded")
+    member = MemberDriver(_muster(0, nodes, port), KEY, loop, _say, _calls(lambda: released.append(time.monotonic())), hub=made)
+    if made.door.trouble:
+        raise RuntimeError(made.door.trouble)
     member.start()
     member.ready(FACTS, 0, HUB)
     _ready()
@@ -161,7 +159,7 @@ def members(nodes: int, port: int, part: int, parts: int) -> Found:
     base = _muster(0, nodes, port)
     for node in range(1 + part, nodes, parts):
         muster = Muster(node, base.hosts, port, base.timeout_s, base.lost_after_s, base.end_timeout_s)
-        made.append(Member(muster, KEY, loop, _say, _events(lambda: released.append(time.monotonic()))))
+        made.append(MemberDriver(muster, KEY, loop, _say, _calls(lambda: released.append(time.monotonic()))))
     _ready()
     began = time.monotonic()
     for node, member in zip(range(1 + part, nodes, parts), made):
@@ -173,12 +171,12 @@ def members(nodes: int, port: int, part: int, parts: int) -> Found:
     return {}
 
 
-def _events(released: Callable[[], object]) -> Events:
+def _calls(released: Callable[[], object]) -> Calls:
     def unexpected(*what: object) -> None:
         msg = f"the job ended: {what}"
         raise RuntimeError(msg)
 
-    return Events(lambda text: released(), unexpected, unexpected, unexpected, unexpected)
+    return Calls(lambda text: released(), unexpected, unexpected, unexpected, unexpected)
 
 
 # Names and banners

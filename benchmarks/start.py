@@ -7,10 +7,10 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-import launchers
-from jobs import timed
-from launchers import PEERS, RANKLAUNCH, Command, Ranks
-from rows import Row, Sample, Target, in_turn, ratio
+from benchmarks import launchers
+from benchmarks.jobs import timed
+from benchmarks.launchers import PEERS, RANKLAUNCH, Command, Ranks
+from benchmarks.rows import Row, Sample, Target, in_turn, ratio
 
 NAME = "start"
 LIMIT_S = 300.0

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rows import Row, Target
+from benchmarks.rows import Row, Target
 
 SCHEMA = "ranklaunch.bench/1"
-BEGIN, END = "<!-- results: benchmarks/bench.py --write-docs writes them -->\n", "<!-- end of results -->"
+BEGIN, END = "<!-- results: python -m benchmarks.bench --write-docs writes them -->\n", "<!-- end of results -->"
 
 
 @dataclass(frozen=True)

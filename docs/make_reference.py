@@ -23,6 +23,7 @@ from ranklaunch.read import settings
 from ranklaunch.read.reader import Variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import JobSpec
+from ranklaunch.verdict import events
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIABLES_PAGE = "docs/variables.md"
@@ -236,7 +237,18 @@ def _sign(sign: str) -> str:
     return "anything" if not sign else f"the folder {sign}" if sign.startswith("/") else f"`{sign}*`" if sign.endswith("_") else f"`{sign}`"
 
 
+def _events() -> str:
+    rows = ((event.name, event.when, "; ".join(map(_field, event.fields))) for event in events.EVENTS)
+    return _table(("event", "when", "more fields"), rows)
+
+
+def _field(field: events.Field) -> str:
+    kind = {str: "text", int: "whole number", float: "number"}[field.type]
+    return f"{field.name} ({', '.join(filter(None, (kind, field.meaning)))})"
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "events": _events,
     "exit codes": _exit_codes,
     "order of platforms": _order_of_platforms,
     "spec values": _spec_values,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from chart_tools import Object
+from testbench.judges.charts import Object
 
 GPU, NPU, CPU = "volcano-torchrun-gpu", "volcano-ranktable-npu", "job-plain-cpu"
 

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-import container_images
-from container_images import TMP, Image, Volume
-from supervise_helpers import MARK, Family, Job, Stream
+from testbench.containers import docker
+from testbench.containers.docker import TMP, Image, Volume
+from testbench.jobs.job import Job
+from testbench.jobs.processes import MARK, Family
+from testbench.jobs.streams import Stream
 
 HOME = "/home/ma-user"
 LOGS = f"{HOME}/modelarts/log"
@@ -51,7 +53,7 @@ class Containers:
     def start(self, *command: str, env: Mapping[str, str] | None = None) -> Job:
         """A command in place of the image's ENTRYPOINT."""
         volumes = [TMP, Volume(HOME), Volume(LOGS, self.logs), Volume(CODE, self.code)]
-        popen = container_images.start(self.image, command, {**MODELARTS, MARK: self.family.mark, **(env or {})}, volumes)
+        popen = docker.start(self.image, command, {**MODELARTS, MARK: self.family.mark, **(env or {})}, volumes)
         job = Job(popen, self.family, self.logs, True, [_stream(popen.stdout), _stream(popen.stderr)])
         self.jobs.append(job)
         return job

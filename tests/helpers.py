@@ -1,18 +1,12 @@
-"""What several test files share: calling ranklaunch in process, files that exist only in memory, environments to start from, and modules
-that are in no package."""
+"""What several test files share: calling ranklaunch in process, files that exist only in memory, and environments to start from."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.util
 import io
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Union
 
 import pytest
@@ -22,9 +16,9 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Reader
+from testbench.places import ROOT
 
-TESTS = Path(__file__).resolve().parent
-ROOT = TESTS.parent
+TESTS = ROOT / "tests"
 CWD = "/workspace"  # the folder that tests plan from; it need not exist
 JOB = "ma-job-5d2e7c1a"
 
@@ -80,18 +74,6 @@ def call(*argv: str, env: Mapping[str, str] | None = None) -> Result:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = entrypoint.main(list(argv), env or {})
     return Result(code, written(out), written(err))
-
-
-@functools.cache
-def module(place: str) -> ModuleType:
-    """A Python file of the repository that is in no package."""
-    spec = importlib.util.spec_from_file_location(Path(place).stem, ROOT / place)
-    assert spec
-    assert spec.loader
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = found  # where dataclasses look their module up
-    spec.loader.exec_module(found)
-    return found
 
 
 Cases = Union[Mapping[str, Any], Sequence[Any]]  # by their names, or without; a tuple is several arguments

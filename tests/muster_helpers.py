@@ -1,4 +1,4 @@
-"""A real hub on its loop, and members that are raw sockets: both driven by one thread, so that nothing depends on a scheduler."""
+"""A real node 0 on its loop, and members that are raw sockets: both driven by one thread, so that nothing depends on a scheduler."""
 
 from __future__ import annotations
 
@@ -10,31 +10,18 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from supervise_helpers import DEADLINE_S, free_port
+import muster_machines
+from muster_machines import FACTS, STAMP, suspect
 
 from ranklaunch.muster import wire
-from ranklaunch.muster.hub import Hub
+from ranklaunch.muster.driver import HubDriver
 from ranklaunch.muster.wire import Codec
-from ranklaunch.plan.model import Muster
 from ranklaunch.system.loop import Loop
-from ranklaunch.verdict import blame
-from ranklaunch.verdict.blame import Finish, Suspect
-from ranklaunch.verdict.model import Culprit
+from testbench.waiting import DEADLINE_S, free_port
 
 HUB = "127.0.0.1"
 KEY = wire.job_key(b"a secret", "job")
-FACTS = {"method": "torchrun", "nodes": "n", "torch": "2.6.0"}
 CUT = struct.pack("ii", 1, 0)  # SO_LINGER: close() resets the connection
-
-
-def hosts(count: int) -> tuple[str, ...]:
-    """Loopback addresses: nothing is looked up anywhere."""
-    return (HUB, *(f"127.1.{i // 250}.{i % 250 + 1}" for i in range(1, count)))
-
-
-def muster(nodes: int, **more: Any) -> Muster:
-    values: dict[str, Any] = {"timeout_s": 600.0, "lost_after_s": 20.0, "end_timeout_s": 600.0, **more}
-    return Muster(node=0, hosts=hosts(nodes), port=free_port(), **values)
 
 
 class Client:
@@ -97,7 +84,7 @@ class Client:
 
     def send(self, **message: Any) -> None:
         assert self.codec
-        self.send_raw(self.codec.frame(message))
+        self.send_raw(self.codec.frame({**STAMP, **message}))
 
     def send_raw(self, data: bytes) -> None:
         """What the kernel does not take now goes later."""
@@ -127,23 +114,35 @@ class Client:
             self.sock.close()
 
 
+class Clock:
+    """Monotonic seconds, and those that a test has let pass besides."""
+
+    def __init__(self) -> None:
+        self.more = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.more
+
+
 class Bench:
     """hub_s: seconds of CPU that the hub has used."""
 
     def __init__(self, nodes: int, *, grace_s: float = 1.0, **more: Any) -> None:
-        self.muster = muster(nodes, **more)
+        self.muster = muster_machines.muster(nodes, port=free_port(), **more)
         self.said: list[str] = []
-        self.loop = Loop()
+        self.clock = Clock()
+        self.loop = Loop(self.clock)
         self.clients = selectors.DefaultSelector()
         self.all: list[Client] = []
         self.hub_s = 0.0
-        self.hub = Hub(self.muster, KEY, self.loop, self.said.append, grace_s, "all succeeded")
+        self.node_0 = HubDriver(self.muster, KEY, self.loop, self.said.append, grace_s, "all succeeded")
+        self.hub, self.door = self.node_0.hub, self.node_0.door
 
     def close(self) -> None:
         for client in self.all:
             client.cut()
         self.clients.close()
-        self.hub.close()
+        self.node_0.close()
         self.loop._selector.close()
 
     def client(self, key: bytes = KEY, source: str = HUB) -> Client:
@@ -169,10 +168,15 @@ class Bench:
             assert time.monotonic() < deadline, f"waited {timeout:g} s in vain: {what}; said: {self.said[-5:]}"
             self.turn()
 
-    def run_for(self, seconds: float) -> None:
-        """For what must not happen: there is no condition to wait for."""
-        until = time.monotonic() + seconds
-        self.run(lambda: time.monotonic() >= until, "the clock")
+    def settle(self) -> None:
+        """For what must not happen: a few turns in which nothing more comes."""
+        for _ in range(20):
+            self.turn()
+
+    def pass_time(self, seconds: float) -> None:
+        """By the hub's clock."""
+        self.clock.more += seconds
+        self.settle()
 
     def member(self, node: int, instance: str = "", *, facts: Any = FACTS, **more: Any) -> Client:
         """Says hello, and ready as soon as it is welcome (facts None: never)."""
@@ -205,12 +209,22 @@ class Bench:
         judgement: dict[str, Any] = found[0]
         return judgement
 
+    def fails(self, members: list[Client], node: int = 1, code: int = 3) -> dict[str, Any]:
+        """One of the released members fails, and all get the same."""
+        value = suspect(node, time.time(), code=code)
+        members[node].send(type="fail", suspect=value)
+        self.run(lambda: all(m.of("stop") for m in members), "the order to stop")
+        for m in members:
+            m.send(type="report", suspects=[value] if m is members[node] else [], finishes=[])
+        judgement = self.judged(members)
+        assert (judgement["outcome"], judgement["exit_code"], judgement["culprit"]["node"]) == ("failed", code, node)
+        for m in members:
+            m.send(type="bye")
+        self.run(lambda: self.hub.settled, "the end")
+        return judgement
 
-def suspect(node: int, at: float | None = None, code: int = 3, **more: Any) -> dict[str, Any]:
-    culprit = Culprit(node, node, 100, code, None, False, ("boom",), f"rank {node}", f"h{node}")
-    value = Suspect(node, time.time() if at is None else at, "failed", code, "", culprit)
-    return {**blame.as_message(value), **more}
-
-
-def finish(node: int) -> dict[str, Any]:
-    return blame.as_message(Finish(node, None, time.time()))
+    def works(self, nodes: int = 3) -> None:
+        """The genuine members come, are released, and hear of a failure."""
+        members = self.members(range(nodes))
+        self.released(members)
+        self.fails(members)

@@ -10,16 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from cluster_hosts import Entered, Hosts
-from launcher_jobs import LauncherJob, Node
-from supervise_helpers import RANKLAUNCH
+
+from testbench.hosts import Entered, Hosts
+from testbench.jobs.job import RANKLAUNCH
+from testbench.jobs.on_hosts import LauncherJob, Node
+from testbench.places import CHILDREN
 
 needs_mpi = pytest.mark.skipif(
     not shutil.which("mpirun") or not shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin"),
     reason="needs mpirun of Open MPI, and OpenSSH's server",
 )
 
-CHILDREN = Path(__file__).with_name("children")
 PYTHON = Path(sys.executable).with_name("python")  # msrun knows it by this name
 
 

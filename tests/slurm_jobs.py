@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster_hosts import Hosts
-from slurm_cluster import Slurm, missing
+
+from testbench.hosts import Hosts
+from testbench.slurm import Slurm, missing
 
 LONG_S = 240.0
 ALL_REDUCE = """

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
+import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +17,12 @@ import pytest
 
 CORE = helpers.ROOT / "src" / "ranklaunch"
 LINKED = ("adapters", "entrypoints", "templates")
+FOR_DEVELOPMENT = ("benchmarks", "testbench")  # linked beside the package; no wheel has them
 OTHERS = ("programs",)  # run by other interpreters
 # What touches the disk, the clock, sockets and processes; everything else computes.
 WITH_EFFECTS = (
-    "system", "supervise", "command", "entrypoints", "__main__.py", "muster/hub.py", "muster/door.py", "muster/gathering.py",
-    "muster/member.py",
+    "system", "supervise", "command", "entrypoints", "__main__.py", "muster/door.py", "muster/dialler.py", "muster/driver.py",
+    "muster/nodes.py",
 )  # fmt: skip
 STARTING = ("system", "supervise")  # of these, those that start and end processes
 
@@ -108,21 +112,22 @@ def test_only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
 
 
 # The rooms, each with those that its modules may import. The root (values, errors, files, what is shown) is everybody's.
+# docs/architecture.md has the same table, for people.
 MAY_KNOW: dict[str, set[str]] = {
     "": set(),
     "catalogue": set(),
     "ranktable": set(),
     "system": set(),
     "render": set(),
-    "read": {"ranktable"},
+    "read": {"ranktable", "verdict"},
     "verdict": set(),
     "specs": {"read", "render"},
     "plan": {"adapters", "ranktable", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
-    "command": {"adapters", "plan", "ranktable", "read", "supervise", "system", "verdict"},
-    "entrypoints": {"adapters", "command", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict"},
+    "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "verdict"},
+    "entrypoints": {"command", "plan", "ranktable", "read", "render", "specs", "supervise", "system"},
 }  # fmt: skip
 ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
 
@@ -140,6 +145,31 @@ def test_imports_go_one_way(path: Path) -> None:
     assert known <= {"", own, *MAY_KNOW[own], *ONLY.get(place(path), ())}
 
 
+def name_of(path: Path) -> str:
+    """A module's full name."""
+    return f"ranklaunch.{place(path)}".replace("/", ".").removesuffix(".py").removesuffix(".__init__")
+
+
+MODULES = {name_of(path): path for path in EVERYTHING}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Modules of ours that one imports when it runs, also inside functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING":
+            node.body = []
+    named = set(imports(tree))
+    return {name if name in MODULES else name.rpartition(".")[0] for name in named} & MODULES.keys()
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    left = {name: imported_modules(path) for name, path in MODULES.items()}
+    while leaves := {name for name, below in left.items() if not below & left.keys()}:
+        left = {name: below for name, below in left.items() if name not in leaves}
+    assert left == {}
+
+
 @pytest.mark.parametrize("kind", ["platforms", "launchers"])
 def test_adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(kind: str) -> None:
     other = {"platforms": "launchers", "launchers": "platforms"}[kind]
@@ -152,6 +182,74 @@ def test_adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(kind
                 assert name.split(".")[3] in shared, path
 
 
+# docs/architecture.md
+
+PAGE = (helpers.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def rows(heading: str) -> dict[str, str]:
+    """The first and the last cell of each row of the table below a heading."""
+    table = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| `([^`]+)` \|(.*)\|$", table, re.MULTILINE))
+
+
+def test_the_page_has_every_room_and_no_other() -> None:
+    packages = (CORE, helpers.ROOT / "adapters", helpers.ROOT / "entrypoints")
+    files = [path for folder in packages for path in folder.rglob("*.py") if not (CORE in path.parents and within(path, LINKED))]
+    folders = {f"{path.parent.relative_to(helpers.ROOT)}/" for path in files}
+    assert rows("Rooms").keys() == {*folders, "templates/"}
+
+
+def test_the_page_says_who_may_import_whom() -> None:
+    told = {name: set(re.findall(r"`([a-z]+)`", cell)) for name, cell in rows("Who may import whom").items()}
+    assert told == {name: others for name, others in MAY_KNOW.items() if name}
+    besides = dict(re.findall(r"`([a-z_/]+\.py)` also `([a-z]+)`", PAGE))
+    assert {name: {other} for name, other in besides.items()} == ONLY
+
+
+@pytest.mark.parametrize("heading", re.findall(r"^## (From .*)$", PAGE, re.MULTILINE))
+def test_each_step_of_a_walk_names_its_module(heading: str) -> None:
+    """That the names exist, test_docs.py sees to."""
+    steps = re.split(r"^[0-9]+\. ", PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0], flags=re.MULTILINE)[1:]
+    assert len(steps) >= 5
+    assert [step for step in steps if not step.startswith("`ranklaunch.")] == []
+
+
+# What fits in a head.
+
+MOST_MODULES = 12  # of a room
+LISTS = ("adapters/launchers", "adapters/platforms", "catalogue", "entrypoints")  # of things of one kind: they may grow
+MOST_LINES = 400
+
+
+def test_rooms_are_small() -> None:
+    rooms = Counter(str(path.parent) for path in EVERYTHING if path.name != "__init__.py")
+    assert {room: count for room, count in rooms.items() if count > MOST_MODULES and place(Path(room)) not in LISTS} == {}
+
+
+def test_files_fit_in_a_head() -> None:
+    lines = {place(path): path.read_text(encoding="utf-8").count("\n") for path in EVERYTHING}
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
+def functions(path: Path) -> Iterator[tuple[int, str]]:
+    """(lines without the docstring, name) of each."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            said = lines_of(node.body[0]) if ast.get_docstring(node) is not None else 0
+            yield lines_of(node) - said, f"{place(path)}: {node.name}"
+
+
+def lines_of(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_functions_are_short() -> None:
+    found = sorted(each for path in EVERYTHING for each in functions(path))
+    assert statistics.median(lines for lines, _ in found) <= 8
+    assert found[len(found) * 9 // 10][0] <= 30, found[len(found) * 9 // 10 :]
+
+
 @pytest.mark.parametrize("name", LINKED)
 def test_folders_are_linked_into_the_package(name: str) -> None:
     link = CORE / name
@@ -160,8 +258,29 @@ def test_folders_are_linked_into_the_package(name: str) -> None:
     assert (helpers.ROOT / name).is_dir()
 
 
+@pytest.mark.parametrize("name", FOR_DEVELOPMENT)
+def test_what_serves_development_is_importable_beside_the_package(name: str) -> None:
+    assert (CORE.parent / name).is_symlink()
+    assert (CORE.parent / name).resolve() == helpers.ROOT / name
+
+
+def test_the_testbench_knows_no_test() -> None:
+    own = {path.stem for path in (helpers.ROOT / "tests").rglob("*.py")} - {"__init__"}
+    files = [path for name in FOR_DEVELOPMENT for path in (helpers.ROOT / name).rglob("*.py")]
+    assert {place(path) for path in files if own & {name.partition(".")[0] for name in imports(parsed(path))}} == set()
+
+
 def test_nothing_else_is_linked() -> None:
     assert {path.name for path in CORE.rglob("*") if path.is_symlink()} == set(LINKED)
+    assert {path.name for path in CORE.parent.iterdir()} == {"ranklaunch", *FOR_DEVELOPMENT}
+
+
+def test_no_code_of_ours_changes_where_python_looks_for_modules() -> None:
+    """But for a program that a foreign interpreter runs: its own folder, which is the package's, must not be one of those."""
+    folders = ("adapters", "entrypoints", "src/ranklaunch", "testbench", "benchmarks", "tests", "tools", "docs", "examples")
+    files = [path for folder in folders for path in (helpers.ROOT / folder).rglob("*.py")]
+    changing = {place(path) for path in files if "sys." + "path" in path.read_text(encoding="utf-8")}
+    assert changing == {"programs/ask_route_plan.py"}
 
 
 IMPORTED = """
@@ -202,6 +321,28 @@ def test_jinja_is_the_only_dependency_and_comes_when_a_template_needs_it(modules
 @pytest.mark.processes
 def test_the_outer_process_of_run_stays_small() -> None:
     assert third_party("ranklaunch.entrypoints.main, ranklaunch.entrypoints.run") == {"ranklaunch"}
+
+
+# A start that was asked for one rank imported so many modules of ranklaunch before there were rooms. Each room that it comes through may
+# cost one more: its own __init__.py, mostly.
+WITHOUT_ROOMS = 51
+ROOMS_OF_A_START = (
+    "adapters", "adapters.launchers", "adapters.launchers.shared", "adapters.platforms", "adapters.platforms.shared", "command",
+    "entrypoints", "muster", "plan", "ranktable", "read", "render", "supervise", "supervise.output", "supervise.ranks", "system", "verdict",
+)  # fmt: skip
+
+
+@pytest.mark.processes
+def test_a_start_imports_few_modules(tmp_path: Path) -> None:
+    words = ["run", "--method", "spawn", "--slots", "1", "--python", sys.executable, "--log-dir", str(tmp_path), "--", "/bin/true"]
+    command = [sys.executable, "-v", "-m", "ranklaunch", *words]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = sorted(set(re.findall(r"^import '(ranklaunch[\w.]*)'", done.stderr, re.MULTILINE)))
+    assert {f"ranklaunch.{room}" for room in ROOMS_OF_A_START} <= set(found)
+    limit = WITHOUT_ROOMS + len(ROOMS_OF_A_START)
+    if len(found) > limit:
+        pytest.fail(f"{len(found)} modules, at most {limit}:\n" + "\n".join(found), pytrace=False)
 
 
 @pytest.mark.processes

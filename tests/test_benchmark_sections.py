@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import cluster_hosts
-import idle
-import lines
-import output
 import pytest
-import scale
-from rows import Row, Target
+
+from benchmarks import idle, lines, output, scale
+from benchmarks.rows import Row, Target
+from testbench.hosts import missing
 
 pytestmark = [pytest.mark.processes, pytest.mark.launchers]
 
@@ -42,7 +40,7 @@ def test_idle_launchers_are_measured() -> None:
 
 
 def test_size_is_measured() -> None:
-    assert not cluster_hosts.missing()
+    assert not missing()
     rows = scale.measure(quick=True)
     sound(rows, scale.targets(rows))
     assert {row.way for row in rows} == {*scale.PLANS, "ranklaunch"}

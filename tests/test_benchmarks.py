@@ -12,13 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import bench
-import cluster_hosts
-import launchers
 import pytest
-import tables
-from rows import Row, Target, in_turn, ratio, value
-from tables import Section
+
+from benchmarks import bench, launchers, tables
+from benchmarks.rows import Row, Target, in_turn, ratio, value
+from benchmarks.tables import Section
+from testbench.hosts import missing
 
 ROOT = Path(__file__).resolve().parents[1]
 ROWS = [Row("8 ranks", "ours", {"wall s": 0.5, "cpu s": 0.25}, 3), Row("8 ranks", "theirs", {"wall s": 2.0}, 3, "two\nlines | a bar")]
@@ -171,7 +170,7 @@ def test_a_section_that_is_not_there_is_left_out() -> None:
 def test_a_section_that_breaks_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     broken = ModuleType("broken")
     broken.measure = lambda quick: 1 / 0  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "broken", broken)
+    monkeypatch.setitem(sys.modules, "benchmarks.broken", broken)
     assert bench.section("broken", quick=True).error == "ZeroDivisionError: division by zero"
     assert "Traceback" in capsys.readouterr().err
 
@@ -182,7 +181,7 @@ def test_a_section_without_launchers_is_left_out(monkeypatch: pytest.MonkeyPatch
     alone = ModuleType("alone")
     alone.measure = lambda quick: [Row("case", "way", {}, 0, note)]  # type: ignore[attr-defined]
     alone.targets = lambda rows: []  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "alone", alone)
+    monkeypatch.setitem(sys.modules, "benchmarks.alone", alone)
     found = bench.section("alone", quick=True)
     assert bool(found.left_out) is left_out
     assert found.measured is left_out
@@ -215,7 +214,7 @@ def test_quick_run(tmp_path: Path) -> None:
         _check(row)
     assert {row["way"] for row in rows["start"]} == {"bare loop", "ranklaunch spawn", "ranklaunch ranktable", "mpirun"}
     assert [row["way"] for row in rows["front"]] == ["alone", "with ranklaunch"]
-    assert [row["values"].get("exit code") for row in rows["failure"]] == [42] * 4 + [42 if not cluster_hosts.missing() else None]
+    assert [row["values"].get("exit code") for row in rows["failure"]] == [42] * 4 + [42 if not missing() else None]
     assert {"more wall s", "more cpu s"} <= rows["features"][1]["values"].keys()
     assert {target["met"] for section in data["sections"] for target in section["targets"]} <= {True, False}
     assert "| 1 of 8 ranks fails | mpirun |" in done.stdout
@@ -225,7 +224,7 @@ def test_quick_run(tmp_path: Path) -> None:
 def _check(row: dict[str, Any]) -> None:
     """Measured and positive, or absent for a reason that is about the machine."""
     if row["way"] == "ranklaunch spawn" and not row["values"]:
-        assert row["note"] == cluster_hosts.missing()
+        assert row["note"] == missing()
         return
     assert row["runs"] == 1, row
     measured = {unit: number for unit, number in row["values"].items() if unit in ("wall s", "cpu s", "s")}

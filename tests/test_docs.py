@@ -28,6 +28,7 @@ from ranklaunch.read.job import Job
 from ranklaunch.read.settings import PLAN_VARIABLES
 from ranklaunch.values import fields
 from ranklaunch.verdict import model as verdict
+from testbench import places
 
 ROOT = helpers.ROOT
 DOCS = ROOT / "docs"
@@ -69,7 +70,7 @@ every_page = helpers.for_each({page_id(page): page for page in PAGES})
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
-    return helpers.module("docs/make_reference.py")
+    return places.module("docs/make_reference.py")
 
 
 def test_made_pages_are_fresh(reference: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

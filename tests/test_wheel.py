@@ -40,6 +40,7 @@ WHEEL = {
     "ranklaunch/adapters/launchers/shared/route.py",
     "ranklaunch/adapters/launchers/shared/ssh.py",
     "ranklaunch/adapters/launchers/shared/table.py",
+    "ranklaunch/adapters/launchers/shared/words.py",
     "ranklaunch/adapters/launchers/spawn.py",
     "ranklaunch/adapters/launchers/tensorflow.py",
     "ranklaunch/adapters/launchers/torchrun.py",
@@ -70,6 +71,7 @@ WHEEL = {
     "ranklaunch/catalogue/entry.py",
     "ranklaunch/catalogue/families.py",
     "ranklaunch/catalogue/gloo.py",
+    "ranklaunch/catalogue/hccl.py",
     "ranklaunch/catalogue/mindspore.py",
     "ranklaunch/catalogue/mpi.py",
     "ranklaunch/catalogue/nccl.py",
@@ -80,9 +82,12 @@ WHEEL = {
     "ranklaunch/catalogue/torch.py",
     "ranklaunch/catalogue/tracebacks.py",
     "ranklaunch/command/__init__.py",
+    "ranklaunch/command/findings.py",
+    "ranklaunch/command/job_spec.py",
     "ranklaunch/command/launch.py",
     "ranklaunch/command/options.py",
     "ranklaunch/command/simulation.py",
+    "ranklaunch/command/tables.py",
     "ranklaunch/entrypoints/__init__.py",
     "ranklaunch/entrypoints/check.py",
     "ranklaunch/entrypoints/main.py",
@@ -95,11 +100,16 @@ WHEEL = {
     "ranklaunch/files.py",
     "ranklaunch/modules.py",
     "ranklaunch/muster/__init__.py",
+    "ranklaunch/muster/dialler.py",
     "ranklaunch/muster/door.py",
+    "ranklaunch/muster/driver.py",
+    "ranklaunch/muster/events.py",
     "ranklaunch/muster/gathering.py",
     "ranklaunch/muster/gone.py",
     "ranklaunch/muster/hub.py",
     "ranklaunch/muster/member.py",
+    "ranklaunch/muster/nodes.py",
+    "ranklaunch/muster/reports.py",
     "ranklaunch/muster/roll.py",
     "ranklaunch/muster/wire.py",
     "ranklaunch/plan/__init__.py",
@@ -126,6 +136,7 @@ WHEEL = {
     "ranklaunch/read/__init__.py",
     "ranklaunch/read/job.py",
     "ranklaunch/read/parse.py",
+    "ranklaunch/read/provenance.py",
     "ranklaunch/read/reader.py",
     "ranklaunch/read/settings.py",
     "ranklaunch/read/tasks.py",
@@ -146,23 +157,26 @@ WHEEL = {
     "ranklaunch/specs/values.py",
     "ranklaunch/specs/warn.py",
     "ranklaunch/supervise/__init__.py",
+    "ranklaunch/supervise/attempt.py",
     "ranklaunch/supervise/guardian.py",
     "ranklaunch/supervise/judge.py",
-    "ranklaunch/supervise/nodes.py",
     "ranklaunch/supervise/output/__init__.py",
     "ranklaunch/supervise/output/console.py",
     "ranklaunch/supervise/output/demux.py",
     "ranklaunch/supervise/output/follow.py",
     "ranklaunch/supervise/output/logs.py",
     "ranklaunch/supervise/output/pipe.py",
+    "ranklaunch/supervise/phases.py",
     "ranklaunch/supervise/ranks/__init__.py",
     "ranklaunch/supervise/ranks/below.py",
     "ranklaunch/supervise/ranks/child.py",
+    "ranklaunch/supervise/ranks/children.py",
     "ranklaunch/supervise/ranks/launchers.py",
+    "ranklaunch/supervise/ranks/start.py",
     "ranklaunch/supervise/ranks/watched.py",
     "ranklaunch/supervise/record.py",
+    "ranklaunch/supervise/session.py",
     "ranklaunch/supervise/stop.py",
-    "ranklaunch/supervise/supervisor.py",
     "ranklaunch/supervise/waits/__init__.py",
     "ranklaunch/supervise/waits/banners.py",
     "ranklaunch/supervise/waits/waiting.py",
@@ -210,6 +224,8 @@ WHEEL = {
     "ranklaunch/values.py",
     "ranklaunch/verdict/__init__.py",
     "ranklaunch/verdict/blame.py",
+    "ranklaunch/verdict/events.py",
+    "ranklaunch/verdict/folders.py",
     "ranklaunch/verdict/model.py",
 }
 INFO = {"METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE", "RECORD"}
@@ -280,7 +296,7 @@ def test_source_distribution_holds_the_tests_and_no_link(sdist: Path, unpacked: 
         members = archive.getmembers()
     assert [member.name for member in members if member.issym() or member.islnk()] == []
     assert len({member.name for member in members}) == len(members)
-    for folder in ("tests", "benchmarks", "templates", "adapters", "entrypoints"):
+    for folder in ("tests", "testbench", "benchmarks", "templates", "adapters", "entrypoints"):
         there = {path.relative_to(unpacked) for path in (unpacked / folder).rglob("*") if path.is_file()}
         here = {path.relative_to(helpers.ROOT) for path in (helpers.ROOT / folder).rglob("*") if path.is_file()}
         assert {path for path in here if "__pycache__" not in path.parts} == there
@@ -299,10 +315,8 @@ def test_wheel_runs_where_nothing_else_of_ours_is(wheel: Path, tmp_path: Path) -
     for package in (jinja2, markupsafe):
         source = Path(str(package.__file__)).parent
         shutil.copytree(source, site / source.name)
-    script = f"import sys; sys.path.insert(0, {str(site)!r}); sys.argv[1:] = ['plan', '--method=spawn', '--slots=2', 'x.py']; "
-    script += "from ranklaunch.entrypoints.main import script; script()"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", script], cwd=tmp_path, env={}, capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [sys.executable, "-S", "-m", "ranklaunch", "plan", "--method=spawn", "--slots=2", "x.py"]
+    env = {"PYTHONPATH": str(site)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "python -u x.py" in done.stdout

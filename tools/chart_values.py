@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ranklaunch.read.settings import BY_MPI
 from ranklaunch.specs import keys, model
 from ranklaunch.specs.keys import Key
 
@@ -144,8 +145,8 @@ RULES: list[Schema] = [
     _when(_is("engine", "job", "mpijob"), then=_is("restart.maxRestarts", 0)),
     _when(_is("engine", "job", "mpijob"), then=_is("restart.onEviction", "", "fail")),
     _when(_is("engine", "acjob"), then=_is("device.kind", "npu")),
-    _when(_is("engine", "mpijob"), then=_is("mode", *model.BY_MPI)),
-    _when(_is("engine", "acjob"), then=_not("mode", *model.BY_MPI, "tensorflow")),
+    _when(_is("engine", "mpijob"), then=_is("mode", *BY_MPI)),
+    _when(_is("engine", "acjob"), then=_not("mode", *BY_MPI, "tensorflow")),
     _when(_is("device.kind", "gpu"), then=_not("mode", "ranktable", "msrun")),
     _when(_is("device.kind", "gpu", "npu"), then={"properties": {"devicesPerNode": {"minimum": 1}}}),
 ]

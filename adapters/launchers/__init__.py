@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ranklaunch.adapters.launchers.shared.base import Launcher
 from ranklaunch.errors import nearest
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import METHOD
+from ranklaunch.read.settings import BY_MPI, METHOD
 
 LAUNCHERS: Modules[Launcher] = Modules(
     __name__,
@@ -16,8 +18,36 @@ LAUNCHERS: Modules[Launcher] = Modules(
     ),
 )  # fmt: skip
 
-# Engines of ModelArts that are started by mpirun.
-ALIASES = {"horovod": "mpirun", "mpi": "mpirun"}
+if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy cannot follow: here it holds each against the protocol
+    from ranklaunch.adapters.launchers import (
+        accelerate,
+        deepspeed,
+        megatron,
+        mpirun,
+        msrun,
+        plain,
+        pytorch,
+        ranktable,
+        spawn,
+        tensorflow,
+        torchrun,
+    )
+
+    CHECKED: dict[str, Launcher] = {
+        "ranktable": ranktable,
+        "torchrun": torchrun,
+        "msrun": msrun,
+        "pytorch": pytorch,
+        "mpirun": mpirun,
+        "tensorflow": tensorflow,
+        "spawn": spawn,
+        "deepspeed": deepspeed,
+        "accelerate": accelerate,
+        "megatron": megatron,
+        "plain": plain,
+    }
+
+ALIASES = dict.fromkeys(BY_MPI[1:], BY_MPI[0])
 # Programs that plans start: where each comes from, said where one is missing.
 COMES_WITH = {
     "torchrun": "it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?",
@@ -37,18 +67,17 @@ WITH_TASKS = ("tensorflow", "plain")
 def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
     """The launcher, and why: who asked for it, or what there is that calls for it."""
     given = reader.get(METHOD).strip().lower()
-    reading = reader.reading(METHOD.value)
-    if given and reading:
+    if given:
         given = ALIASES.get(given, given)
         if given not in LAUNCHERS:
-            reader.problem(f"{reading.source}={reading.value!r}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}")
+            reader.problem(f"{reader.quoted(METHOD)}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}")
             return LAUNCHERS["plain"], "an unknown method was asked for"
         if not job.nodes[0].slots and given != "mpirun":
             _refuse_without_ranks(reader)
             return LAUNCHERS["plain"], "a method was asked for that node 0 cannot have"
-        return LAUNCHERS[given], f"{reading.source}={given}".replace("option --method=", "option --method ")
+        return LAUNCHERS[given], f"{reader.source(METHOD)}={given}".replace("option --method=", "option --method ")
     name, why = _fitting(job)
-    reader.note(METHOD.value, name, "default")
+    reader.ledger.note(METHOD.value, name, "default")
     return LAUNCHERS[name], why
 
 

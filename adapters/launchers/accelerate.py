@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, address, attempt_dir, launcher_process, limits, master_waits
 from ranklaunch.files import join
 from ranklaunch.plan.model import File, Plan
@@ -36,7 +37,7 @@ _DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     extra = reader.get(EXTRA)
-    options = torchrun.options_of(extra)
+    options = words.options(extra, words.with_underscores)
     _lint(job, reader, options)
     port = reader.get(MASTER_PORT)
     config = File(join(attempt_dir(job), "accelerate.json"), _config(job, options, port))

@@ -8,10 +8,11 @@ from collections import Counter
 
 from ranklaunch import redact
 from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
-from ranklaunch.adapters.launchers.shared import ssh
+from ranklaunch.adapters.launchers.shared import ssh, words
 from ranklaunch.adapters.launchers.shared.base import (
     MASTER_PORT,
     attempt_dir,
+    failed_with,
     launcher_process,
     limits,
     master_waits,
@@ -112,13 +113,12 @@ def explain(tail: str) -> Failure | None:
     found = _CODE.search(tail)
     if not found:
         return None
-    code = int(found["code"])
     node = (
         re.search(rf"^{re.escape(found['host'])}.*\bnum_local_procs=[0-9]+, node_rank=([0-9]+)", tail, re.MULTILINE)
         if found["host"]
         else None
     )
-    return Failure(None, 128 - code if code < 0 else code, max(0, -code), node=int(node[1]) if node else None)
+    return failed_with(int(found["code"]), node=int(node[1]) if node else None)
 
 
 def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
@@ -140,7 +140,7 @@ def _outputs(job: Job, reader: Reader, templates: Templates) -> RankOutputs:
 def _results(job: Job, reader: Reader) -> tuple[str, ...]:
     """What autotuning has found, in the folder that the program's DeepSpeed configuration names, else in DeepSpeed's default."""
     args = job.program.args
-    path = _value(args, "--deepspeed_config") or _value(args, "--deepspeed")
+    path = words.first(args, "--deepspeed_config") or words.first(args, "--deepspeed")
     folder = _results_dir(reader, absolute(path, reader.cwd)) if path else ""
     return tuple(absolute(join(folder or "autotuning_results", name), reader.cwd) for name in ("summary.txt", "ds_config_optimal.json"))
 
@@ -169,7 +169,7 @@ def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
         reader.problem(f"method deepspeed: {', '.join(twice)} is the host of several nodes, which DeepSpeed's hostfile cannot have")
     if several and "--autotuning" in _options(extra) and by != remote.PDSH:
         reader.problem(
-            f"{_source(reader)} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
+            f"{reader.source(EXTRA)} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
             f"set {remote.BY.names[0]}={remote.PDSH}, by which DeepSpeed reaches them then"
         )
 
@@ -184,7 +184,7 @@ def _told_of(node: Node, job: Job) -> str:
 
 
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
-    options, source = _options(extra), _source(reader)
+    options, source = _options(extra), reader.source(EXTRA)
     several = len(job.nodes) > 1
     for name in _EVERYWHERE if several else ("--hostfile", "--no_ssh"):
         if name in options:
@@ -199,7 +199,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         reader.warn(f"{source} has {_ELASTIC[0]}: DeepSpeed restarts this node's ranks without the other nodes")
     if "--save_pid" in options:
         reader.warn(f"{source} has --save_pid: DeepSpeed leaves /tmp/PID.deepspeed, and refuses to start again under the same pid")
-    if "--quiet" in options or _value(extra, "--log_level") in ("warning", "error", "critical"):
+    if "--quiet" in options or words.first(extra, "--log_level") in ("warning", "error", "critical"):
         reader.warn(f"{source} keeps DeepSpeed from saying what its ranks do: a failure is then known later, and not by its rank")
     if job.rank_table:
         reader.warn(f"method deepspeed does not use the rank table {job.rank_table}")
@@ -221,18 +221,5 @@ def _dashes(job: Job, by: str) -> tuple[str, ...]:
     return ("--", "--") if by in (remote.OWN_NODE, remote.PDSH, "mpich") else ("--",)
 
 
-def _source(reader: Reader) -> str:
-    return reader.source(EXTRA)
-
-
-def _options(words: tuple[str, ...]) -> set[str]:
-    names = {word.partition("=")[0] for word in words if word.startswith("-")}
-    return {_SHORT.get(name if name.startswith("--") else name[:2], name) for name in names}
-
-
-def _value(words: tuple[str, ...], option: str) -> str:
-    for i, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name == option:
-            return value if equals else "".join(words[i + 1 : i + 2])
-    return ""
+def _options(extra: tuple[str, ...]) -> set[str]:
+    return words.options(extra, lambda name: _SHORT.get(name if name.startswith("--") else name[:2], name))

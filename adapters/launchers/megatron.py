@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ranklaunch import redact
 from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
 from ranklaunch.plan.model import Plan
 from ranklaunch.read import parse
@@ -51,8 +52,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 def _with_flags(job: Job, reader: Reader) -> Job:
     """The sizes that were given and that the program is not told yet; before a -- of its own, after which nothing is a flag."""
     options = _options(job)
-    given = [(flag, str(reader.get(variable))) for variable, flag in FLAGS.items() if reader.given(variable) and not _values(options, flag)]
-    flags = tuple(word for pair in given for word in pair)
+    missing = [(variable, flag) for variable, flag in FLAGS.items() if reader.given(variable) and not words.values(options, flag)]
+    flags = tuple(word for variable, flag in missing for word in (flag, str(reader.get(variable))))
     return replace(job, program=replace(job.program, args=(*options, *flags, *job.program.args[len(options) :])))
 
 
@@ -77,13 +78,13 @@ def _size(args: tuple[str, ...], variable: Variable[int], flag: str, reader: Rea
         return asked
     if reader.given(variable) and own != asked:
         reader.problem(f"{reader.told(variable)} contradicts the program's own {flag} {own}: remove one of them")
-    reader.note(variable.value, str(own), f"program's {flag}")
+    reader.ledger.note(variable.value, str(own), f"program's {flag}")
     return own
 
 
 def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
     """The program's own value of a flag: the last one, which is the one that argparse takes."""
-    texts = _values(args, flag)
+    texts = words.values(args, flag)
     if not texts:
         return None
     try:
@@ -91,12 +92,6 @@ def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
     except ValueError as error:
         reader.problem(f"the program's own {flag} {redact.clipped(texts[-1])!r}: {error}")
         return 1
-
-
-def _values(args: tuple[str, ...], flag: str) -> list[str]:
-    """In both ways of writing: --flag 2 and --flag=2."""
-    pairs = ((word.partition("="), "".join(args[i + 1 : i + 2])) for i, word in enumerate(args))
-    return [value if equals else following for (name, equals, value), following in pairs if name == flag]
 
 
 def _check(job: Job, layout: Layout, reader: Reader) -> None:
@@ -118,9 +113,9 @@ def _check(job: Job, layout: Layout, reader: Reader) -> None:
 def _environment(job: Job, layout: Layout, reader: Reader) -> dict[str, str]:
     shared = layout.tp > 1 or layout.cp > 1
     if reader.given(CONNECTIONS):
-        reader.get(CONNECTIONS)
+        reader.record(CONNECTIONS)
         return {}
     if job.accelerator != "gpu" or not shared or any(flag in _options(job) for flag in FSDP_FLAGS):
         return {}
-    reader.note(CONNECTIONS.value, CONNECTIONS.default, "default with tp or cp on GPUs: Megatron-LM requires it")
+    reader.ledger.note(CONNECTIONS.value, CONNECTIONS.default, "default with tp or cp on GPUs: Megatron-LM requires it")
     return {CONNECTIONS.names[0]: CONNECTIONS.default}

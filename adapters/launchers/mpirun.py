@@ -9,7 +9,16 @@ import re
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh
-from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env, launcher_process, limits, need_hosts, rank_log, rank_tag
+from ranklaunch.adapters.launchers.shared.base import (
+    attempt_dir,
+    common_env,
+    failed_with,
+    launcher_process,
+    limits,
+    need_hosts,
+    rank_log,
+    rank_tag,
+)
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.read import parse
@@ -75,10 +84,9 @@ def explain(tail: str) -> Failure | None:
     """mpirun says which rank was the first; its exit code is that rank's own."""
     killed = list(_KILLED.finditer(tail))
     if killed:
-        number = int(killed[-1]["sig"])
-        return Failure(int(killed[-1]["rank"]), 128 + number, number, int(killed[-1]["pid"]) or None)
+        return failed_with(-int(killed[-1]["sig"]), int(killed[-1]["rank"]), int(killed[-1]["pid"]) or None)
     exited = list(_EXITED.finditer(tail))
-    return Failure(int(exited[-1]["rank"]), int(exited[-1]["code"])) if exited else None
+    return failed_with(int(exited[-1]["code"]), int(exited[-1]["rank"])) if exited else None
 
 
 def _with_slots(job: Job, reader: Reader) -> Job:
@@ -121,7 +129,7 @@ def _version(job: Job, reader: Reader) -> str:
         return reader.get(VERSION)
     found = _found(job, reader)
     five = bool(found and reader.files.exists(join(folder_of(found), "prterun")))
-    reader.note(VERSION.value, "5" if five else "4", "files" if found else "default")
+    reader.ledger.note(VERSION.value, "5" if five else "4", "files" if found else "default")
     return "5" if five else "4"
 
 

@@ -6,8 +6,18 @@ import re
 from typing import NamedTuple
 
 from ranklaunch import ranktable, redact
+from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.shared.base import address, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.shared.base import (
+    address,
+    attempt_dir,
+    failed_with,
+    launcher_process,
+    limits,
+    master_waits,
+    rank_log,
+    rank_tag,
+)
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import absolute, folder_of, join
 from ranklaunch.plan.model import Conduct, File, Plan, RankLog, RankOutputs, Wait
@@ -18,6 +28,7 @@ from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, PYTHON, SLOTS, WAIT_S
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
+from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
 NAME = "msrun"
@@ -93,7 +104,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     table = _table(job, reader)
     master = reader.get(SCHEDULER) if reader.given(SCHEDULER) else job.own_address or job.master
     log_dir = _log_dir(job, reader)
-    outputs = None if _given(extra, _OUTPUT) else _outputs(job, reader, templates, log_dir)
+    outputs = None if words.abbreviated(extra, _OUTPUT) else _outputs(job, reader, templates, log_dir)
     argv = templates.command(
         "msrun/command.j2",
         job=job,
@@ -123,10 +134,7 @@ def explain(tail: str) -> Failure | None:
     """msrun exits with 1 whatever happened; the process and its code are in the error that it logs. It does not say which rank that
     was. Read as MindSpore 2.10 writes it."""
     found = _FAILURE.search(tail)
-    if not found:
-        return None
-    code = int(found["code"])
-    return Failure(None, 128 - code if code < 0 else code, max(0, -code), int(found["pid"]))
+    return failed_with(int(found["code"]), pid=int(found["pid"])) if found else None
 
 
 def _log_dir(job: Job, reader: Reader) -> str:
@@ -135,7 +143,7 @@ def _log_dir(job: Job, reader: Reader) -> str:
     if not given:
         return join(attempt_dir(job), NAME)
     folder = absolute(given, reader.cwd)
-    return folder if job.attempt == 1 else join(folder, f"attempt_{job.attempt}")
+    return folder if job.attempt == 1 else folders.attempt(folder, job.attempt)
 
 
 def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
@@ -273,15 +281,9 @@ def _slots(job: Job) -> str:
 
 def _lint_extra(reader: Reader, extra: tuple[str, ...]) -> None:
     source = reader.source(EXTRA)
-    for name in _given(extra, _LAYOUT):
+    for name in words.abbreviated(extra, _LAYOUT):
         reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
-    for name in _given(extra, _OUTPUT):
+    for name in words.abbreviated(extra, _OUTPUT):
         reader.warn(f"{source} has its own {name}: the lines of ranks have no tags and no logs of their own then")
-    if _given(extra, ("--join",)):
+    if words.abbreviated(extra, ("--join",)):
         reader.warn(f"{source} has its own --join: unless it is True, msrun does not wait for its ranks, and the job ends at once")
-
-
-def _given(words: tuple[str, ...], options: tuple[str, ...]) -> tuple[str, ...]:
-    """Which of the options are among the words, in full or as a beginning, which msrun takes too."""
-    names = {word.partition("=")[0] for word in words if word.startswith("--") and len(word) > len("--")}
-    return tuple(option for option in options if any(option.startswith(name) for name in names))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env, limits, nothing_to_explain
+from ranklaunch.adapters.launchers.shared.base import common_env, limits, nothing_to_explain, rank_log
 from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.files import join
 from ranklaunch.plan.model import PROGRAM, Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -24,7 +23,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     process = Process(
         name="program",
         argv=templates.command("plain/command.j2", job=job),
-        log=join(attempt_dir(job), f"rank_{job.node_index}.log"),
+        log=rank_log(job, job.node_index),
         rank=job.node_index,
         local_rank=0,
         env=common_env(job, reader),

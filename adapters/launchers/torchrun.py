@@ -6,8 +6,18 @@ import re
 import signal
 from collections.abc import Collection
 
+from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.shared.base import ROUTE_PLAN, attempt_dir, launcher_process, limits, master_waits, rank_log, rank_tag
+from ranklaunch.adapters.launchers.shared.base import (
+    ROUTE_PLAN,
+    attempt_dir,
+    failed_with,
+    launcher_process,
+    limits,
+    master_waits,
+    rank_log,
+    rank_tag,
+)
 from ranklaunch.files import join
 from ranklaunch.plan.model import Conduct, Plan, RankLog, RankOutputs
 from ranklaunch.read import parse
@@ -83,7 +93,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, conduct=conduct(job, options_of(extra))),),
+        processes=(launcher_process(job, reader, NAME, argv, env, conduct=conduct(job, words.options(extra, words.with_underscores))),),
         limits=limits(reader),
         waits=master_waits(job, reader, job.nodes[master_index].host),
         outputs=outputs,
@@ -119,25 +129,21 @@ def explain(tail: str) -> Failure | None:
     if not told:
         return None
     first = (own or told)[0]
-    code = int(first["code"])
     ended = tuple((int(failure["rank"]), -int(failure["code"])) for failure in told if failure is not first and int(failure["code"]) < 0)
-    return Failure(int(first["rank"]), 128 - code if code < 0 else code, max(0, -code), int(first["pid"]), victims=ended)
+    return failed_with(int(first["code"]), int(first["rank"]), int(first["pid"]), victims=ended)
 
 
 def _first_word(tail: str) -> Failure | None:
     """Where torchrun was ended before its summary: what it wrote when the rank had failed. It names no global rank."""
     found = _FIRST_WORD.search(tail)
-    if not found:
-        return None
-    code = int(found["code"])
-    return Failure(None, 128 - code if code < 0 else code, max(0, -code), int(found["pid"]))
+    return failed_with(int(found["code"]), pid=int(found["pid"])) if found else None
 
 
 def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:
     """The job with this node's planned ranks; those of the other nodes are known to them alone."""
     if node_rank == job.node_index and master_index == 0:
         return job
-    reader.note(MASTER_ADDR.value, job.nodes[master_index].host, MASTER_INDEX.names[0])
+    reader.ledger.note(MASTER_ADDR.value, job.nodes[master_index].host, MASTER_INDEX.names[0])
     reader.warn("ROUTE_PLAN=true: the first ranks shown of other nodes are those before route planning")
     own = job.node._replace(first_rank=node_rank * job.node.slots)
     return replace(job, nodes=(*job.nodes[: job.node_index], own, *job.nodes[job.node_index + 1 :]))
@@ -145,7 +151,11 @@ def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:
 
 def knows_its_ranks(job: Job, extra: tuple[str, ...]) -> bool:
     """Not where the user has an own way with output, nor with c10d on several nodes, which ranks the nodes by itself."""
-    return not options_of(extra).intersection(_OUTPUT) and (len(job.nodes) == 1 or value_of(extra, "--rdzv_backend") != "c10d")
+    return not words.options(extra, words.with_underscores).intersection(_OUTPUT) and (len(job.nodes) == 1 or _backend(extra) != "c10d")
+
+
+def _backend(extra: tuple[str, ...]) -> str:
+    return words.first(extra, "--rdzv_backend", words.with_underscores)
 
 
 def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
@@ -177,22 +187,16 @@ def _route(job: Job, reader: Reader) -> tuple[int, int]:
     return rank, master
 
 
-def options_of(words: tuple[str, ...]) -> set[str]:
-    """Option names in their old spelling, which every torchrun knows."""
-    names = (word.partition("=")[0] for word in words if word.startswith("-"))
-    return {"--" + name[2:].replace("-", "_") if name.startswith("--") else name[:2] for name in names}
-
-
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
-    options = options_of(extra)
-    source = reader.candidates(EXTRA)[0].source if reader.given(EXTRA) else EXTRA.names[0]
+    options = words.options(extra, words.with_underscores)
+    source = reader.source(EXTRA)
     single = len(job.nodes) == 1
     for name in _LAYOUT:
         if name in options and not (single and name == "--master_port"):
             reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
     if single and ("--master_port" in options or reader.given(MASTER_PORT)):
         reader.warn("one node: torchrun --standalone picks a free port itself, the master port given is not used")
-    if not single and value_of(extra, "--rdzv_backend") == "c10d":
+    if not single and _backend(extra) == "c10d":
         hint = "" if "--rdzv_endpoint" in options else f", and --rdzv_endpoint={job.master}:{reader.get(MASTER_PORT)} is needed"
         reader.warn(f"{source} has --rdzv_backend=c10d: ranks follow torchrun's own order of the hosts, not the node order{hint}")
     if "--standalone" in options and not single:
@@ -201,11 +205,3 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         reader.warn(f"{source} has --max_restarts: torchrun restarts this node's ranks without the other nodes")
     if job.rank_table:
         reader.warn(f"method torchrun does not use the rank table {job.rank_table}")
-
-
-def value_of(words: tuple[str, ...], option: str) -> str:
-    for i, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name.startswith("--") and "--" + name[2:].replace("-", "_") == option:
-            return value if equals else "".join(words[i + 1 : i + 2])
-    return ""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.errors import ConfigError, nearest
-from ranklaunch.files import join
+from ranklaunch.files import join as join
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import PLATFORM, log_dir
+from ranklaunch.read.settings import PLATFORM
+from ranklaunch.verdict import folders
 
 
 class Platform(Protocol):
@@ -31,18 +32,17 @@ class Platform(Protocol):
         """The job. Problems go to the reader, which raises them all at once afterwards."""
         ...
 
+    def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
+        """What it says should run, where it does and the words of the command line name no other."""
+        ...
 
-class WithFolders(Platform, Protocol):
-    """One that says more: a program to run where the command line names none, and a file for the reason of a failure."""
+    def failure_file(self, reader: Reader) -> str:
+        """Where it looks for the reason of a failure, "" where it does not."""
+        ...
 
-    def program(self, reader: Reader, words: Sequence[str]) -> Program | None: ...
-    def failure_file(self, reader: Reader) -> str: ...
-
-
-class WithLogs(Platform, Protocol):
-    """One that has a log folder of its own for each job and node."""
-
-    def log_dir(self, reader: Reader) -> str: ...
+    def log_dir(self, reader: Reader) -> str:
+        """The log folder of a job that cannot be made out."""
+        ...
 
 
 # How the names of variables begin, or a folder, without one of which an environment is not the platform's: it is not even imported then.
@@ -72,8 +72,41 @@ WHY_THERE: dict[str, str] = {
     "local": "recognises everything",
 }
 PLATFORMS: Modules[Platform] = Modules(__name__, tuple(SIGNS))
-_WITH_FOLDERS: Modules[WithFolders] = Modules(__name__, ("sagemaker",))
-_WITH_LOGS: Modules[WithLogs] = Modules(__name__, ("slurm",))
+
+if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy cannot follow: here it holds each against the protocol
+    from ranklaunch.adapters.platforms import (
+        ascend_operator,
+        indexed_job,
+        jobset,
+        kubeflow_trainer,
+        local,
+        modelarts,
+        mpijob,
+        openpai,
+        pai_dlc,
+        sagemaker,
+        slurm,
+        vertexai,
+        volcano,
+        volcengine,
+    )
+
+    CHECKED: dict[str, Platform] = {
+        "modelarts": modelarts,
+        "slurm": slurm,
+        "sagemaker": sagemaker,
+        "volcengine": volcengine,
+        "openpai": openpai,
+        "vertexai": vertexai,
+        "pai_dlc": pai_dlc,
+        "volcano": volcano,
+        "ascend_operator": ascend_operator,
+        "mpijob": mpijob,
+        "kubeflow_trainer": kubeflow_trainer,
+        "jobset": jobset,
+        "indexed_job": indexed_job,
+        "local": local,
+    }
 
 
 def may_be(name: str, reader: Reader) -> bool:
@@ -84,27 +117,27 @@ def may_be(name: str, reader: Reader) -> bool:
 
 
 def program(reader: Reader, words: Sequence[str]) -> Program | None:
-    """What the platform says should run, where it does and the words of the command line say no other."""
-    name = _recognised(reader)
-    return _WITH_FOLDERS[name].program(reader, words) if name in _WITH_FOLDERS else None
+    return _recognised(reader).program(reader, words)
 
 
 def failure_file(reader: Reader) -> str:
-    """Where the platform looks for the reason of a failure, "" where it does not."""
-    name = _recognised(reader)
-    return _WITH_FOLDERS[name].failure_file(reader) if name in _WITH_FOLDERS else ""
+    return _recognised(reader).failure_file(reader)
 
 
 def attempt_dir(reader: Reader) -> str:
     """Folder of this attempt's logs, of a job that cannot be made out."""
-    name = _recognised(reader)
-    folder = _WITH_LOGS[name].log_dir(reader) if name in _WITH_LOGS else log_dir(reader)
-    return join(folder, f"attempt_{PLATFORMS[name if name in PLATFORMS else 'local'].attempt(reader)}")
+    platform = _recognised(reader)
+    return folders.attempt(platform.log_dir(reader), platform.attempt(reader))
 
 
-def _recognised(reader: Reader) -> str:
-    """The name of the platform; of one that is not there, as it was given."""
-    return reader.get(PLATFORM).strip().lower() or detected(reader)
+def _recognised(reader: Reader) -> Platform:
+    """The one that was asked for, else the first that recognises the environment; for one that does not exist, none."""
+    name = _asked(reader) or detected(reader)
+    return PLATFORMS[name if name in PLATFORMS else "local"]
+
+
+def _asked(reader: Reader) -> str:
+    return reader.get(PLATFORM).strip().lower()
 
 
 def detected(reader: Reader) -> str:
@@ -112,14 +145,12 @@ def detected(reader: Reader) -> str:
 
 
 def choose(reader: Reader) -> Platform:
-    given = reader.get(PLATFORM).strip().lower()
+    given = _asked(reader)
     if given:
         if given not in PLATFORMS:
-            reading = reader.reading(PLATFORM.value)
-            source = reading.source if reading else PLATFORM.names[0]
-            msg = f"{source}={given!r}: expected one of {', '.join(PLATFORMS)}{nearest(given, PLATFORMS)}"
+            msg = f"{reader.source(PLATFORM)}={given!r}: expected one of {', '.join(PLATFORMS)}{nearest(given, PLATFORMS)}"
             raise ConfigError(msg)
         return PLATFORMS[given]
     found = detected(reader)
-    reader.note(PLATFORM.value, found, "environment")
+    reader.ledger.note(PLATFORM.value, found, "environment")
     return PLATFORMS[found]

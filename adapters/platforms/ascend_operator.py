@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, RESTARTS
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, by_user, make_job
+from ranklaunch.read.settings import HOSTS, make_job
 from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
@@ -74,11 +74,15 @@ VARIABLES: tuple[Variable[object], ...] = (
     NODE_INDEX, NODES, SLOTS, MASTER_ADDR, PORT, MS_ROLE, NPU_POD, REPLICA_TYPE, HOST_IP, POD_IP, HOST_NETWORK, SIGNS, HOSTNAME, RESTARTS,
 )  # fmt: skip
 
+attempt = kubernetes.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 # As they are read, each by the name that one framework has for it.
 WORLD = Variable("framework_world", (), parse.count, 0, "number of the job's processes", "platform")
 LOCAL = Variable("framework_local", (), parse.count, 0, "number of this node's processes", "platform")
 
-attempt = kubernetes.attempt
 
 _POD = re.compile(r"(.+)-(?:master|scheduler|chief|worker)-[0-9]{1,7}")
 
@@ -117,8 +121,8 @@ def read(reader: Reader, program: Program) -> Job:
         host_ip=reader.get(HOST_IP),
     )
     if nodes > 1 and not reader.given(HOSTS):
-        reader.get(master)  # who said it
-    return replace(job, own_address=_own_address(reader)) if nodes > 1 and job.node_index == 0 and not by_user(reader, master) else job
+        reader.record(master)
+    return replace(job, own_address=_own_address(reader)) if nodes > 1 and job.node_index == 0 and not reader.by_user(master) else job
 
 
 def _pod(reader: Reader) -> str:
@@ -149,14 +153,14 @@ def _count(reader: Reader, names: Framework) -> int:
     """The operator counts processes: those of the job by those of this node."""
     world, local = reader.get(_one(WORLD, names.world)), reader.get(_one(LOCAL, names.local))
     if not (reader.given(ANY_NODES) or reader.given(HOSTS) or _told(reader, names)):
-        reader.note(ANY_NODES.value, "1", "no variable of a framework")  # as the operator leaves a MindSpore job of one Worker alone
+        reader.ledger.note(ANY_NODES.value, "1", "no variable of a framework")  # as the operator leaves a MindSpore job of one Worker alone
         return 1
     if reader.given(ANY_NODES) or not (world and local):
         remedy = f"set RANKLAUNCH_NODES to the replicas of the job, since {names.world} and {names.local} do not count them"
         return kubernetes.count(reader, ANY_NODES, remedy)
     if world % local:
         reader.problem(f"{names.world}={world} is no multiple of {names.local}={local}: expected the same number of devices on every node")
-    reader.note(ANY_NODES.value, str(max(1, world // local)), f"{names.world} / {names.local}")
+    reader.ledger.note(ANY_NODES.value, str(max(1, world // local)), f"{names.world} / {names.local}")
     return max(1, world // local)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, POD_INDEX, RESTARTS
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
@@ -13,6 +13,9 @@ NAME = "jobset"
 VARIABLES: tuple[Variable[object], ...] = (POD_INDEX, HOSTNAME, RESTARTS)
 
 attempt = kubernetes.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
 
 
 def detect(reader: Reader) -> bool:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
-from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.provenance import Candidate
+from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
@@ -54,6 +55,9 @@ ALL_NODES = replace(NODES.also("WORLD_SIZE"), meaning=f"{ANY_NODES.meaning}; bes
 VARIABLES: tuple[Variable[object], ...] = (ALL_NODES, SLOTS, NODE_INDEX, MASTER_ADDR, MASTER_PORT, HOSTNAME, RESTARTS)
 
 attempt = kubernetes.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
 
 _SIGNS = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR")
 _MASTER = re.compile(r"(?P<job>.+)-node-0-0\.(?P<service>[^.]+)(\..*)?")
@@ -98,7 +102,7 @@ def read(reader: Reader, program: Program) -> Job:
         instance_name=kubernetes.own_name(reader),
     )
     if nodes > 1 and not made:
-        reader.get(MASTER_ADDR)  # who said it
+        reader.record(MASTER_ADDR)
     return job
 
 
@@ -129,7 +133,7 @@ def _slots(reader: Reader, nodes: int) -> tuple[int, ...]:
     """The trainer counts GPUs alone: where there are none in its eyes, such as with NPUs, it takes the processors' number."""
     here = devices(reader)
     told = kubernetes.slots(reader, SLOTS, nodes)
-    by_platform = not kubernetes.by_user(reader.candidates(SLOTS)) and reader.given(SLOTS)
+    by_platform = not reader.by_user(SLOTS) and reader.given(SLOTS)
     if here and by_platform and set(told) != {here}:
         reader.warn(f"{reader.told(SLOTS)}, but this container has {here} devices: set the TrainJob's numProcPerNode or RANKLAUNCH_SLOTS")
     return told

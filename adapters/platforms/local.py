@@ -15,13 +15,14 @@ NAME = "local"
 
 VARIABLES: tuple[Variable[object], ...] = unrecognised.VARIABLES
 
+attempt = base.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 
 def detect(reader: Reader) -> bool:
     return True
-
-
-def attempt(reader: Reader) -> int:
-    return base.attempt(reader)
 
 
 def read(reader: Reader, program: Program) -> Job:

@@ -9,11 +9,13 @@ import re
 from typing import TypeVar
 
 from ranklaunch import redact
-from ranklaunch.adapters.platforms.shared.kubernetes import by_user, host_file, suffix
+from ranklaunch.adapters.platforms.shared import base
+from ranklaunch.adapters.platforms.shared.kubernetes import host_file, suffix
 from ranklaunch.read import parse, tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint
-from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.provenance import Candidate
+from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT as ANY_ATTEMPT
 from ranklaunch.read.settings import HOSTS as ANY_HOSTS
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
@@ -72,6 +74,10 @@ VARIABLES: tuple[Variable[object], ...] = (
     NODES, SLOTS, HOSTS, NODE_INDEX, STARTS, SCHEDULED, JOB_NAME, TASK, PS_HOSTS, PS_COUNT, WORKER_HOSTS,
     INSTANCE, HOSTNAME, HOST_IP, CURRENT_IP, SIGNS,
 )  # fmt: skip
+
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
 
 _HOST_FILE = "/etc/volcano/{task}.host"
 
@@ -144,7 +150,7 @@ def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
         return tuple(Endpoint(host) for host in _counted(reader, hosts, source, count))
     ps = reader.get(PS_HOSTS)
     # Their number is the platform's to say; a list that is the user's own says it itself.
-    if ps and len(ps) != count and not by_user(reader.candidates(PS_HOSTS)):
+    if ps and len(ps) != count and not reader.by_user(PS_HOSTS):
         source = PS_COUNT.names[0] if reader.given(PS_COUNT) else _count_source(reader)
         reader.problem(f"{reader.source(PS_HOSTS)} names {len(ps)} hosts, but {source} is {count}: expected as many ps")
     return ps or (tasks.STAND_IN,) * count
@@ -152,8 +158,8 @@ def _ps(reader: Reader, nodes: int) -> tuple[Endpoint, ...]:
 
 def _index(reader: Reader, nodes: int, what: str = "nodes") -> int:
     """The variables that say it, else the number that ends the pod's name."""
-    if nodes == 1 and not by_user(reader.candidates(NODE_INDEX)):  # whatever the cluster's own variables say then
-        reader.note(NODE_INDEX.value, "0", "one node")
+    if nodes == 1 and not reader.by_user(NODE_INDEX):  # whatever the cluster's own variables say then
+        reader.ledger.note(NODE_INDEX.value, "0", "one node")
         return 0
     index = reader.get(NODE_INDEX) if reader.given(NODE_INDEX) else _index_by_name(reader, nodes)
     _refuse_other_name(reader, index)
@@ -167,7 +173,7 @@ def _index_by_name(reader: Reader, nodes: int) -> int:
     if not found:
         reader.problem(f"{nodes} nodes, but none of {', '.join((*NODE_INDEX.names, *INSTANCE.names))} says which one this is")
         return 0
-    reader.note(NODE_INDEX.value, found.value, found.source)
+    reader.ledger.note(NODE_INDEX.value, found.value, found.source)
     return int(found.value)
 
 
@@ -175,7 +181,7 @@ def _refuse_other_name(reader: Reader, index: int) -> None:
     """A pod whose name ends with another number is another node: one of the two is left over from somewhere else."""
     named = suffix(reader, INSTANCE)
     told = reader.candidates(NODE_INDEX)
-    if not named or not told or by_user(told) or not told[0].value.strip().isdigit() or int(named.value) == index:
+    if not named or not told or told[0].by_user or not told[0].value.strip().isdigit() or int(named.value) == index:
         return
     whole = reader.env[named.source]
     reader.problem(f"{told[0].source}={told[0].value!r} contradicts {named.source}={whole!r}: unset the wrong one or set RANKLAUNCH_NODE")
@@ -190,7 +196,7 @@ def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
     if not hosts:
         hosts, source = _host_file(reader, task, HOSTS)
     if nodes == 1 and len(hosts) != 1:
-        reader.note(HOSTS.value, "localhost", "default")
+        reader.ledger.note(HOSTS.value, "localhost", "default")
         return ("localhost",)
     hosts = hosts or _made_hosts(reader, task, nodes, variable)
     return _counted(reader, hosts, source, nodes)
@@ -218,12 +224,12 @@ def _made_hosts(reader: Reader, task: str, nodes: int, variable: Variable[T]) ->
         parse.host(hosts[0])
     except ValueError as error:
         reader.problem(f"MA_VJ_NAME={redact.clipped(job)!r}, MA_TASK_NAME={redact.clipped(task)!r}: {error}")
-    reader.note(variable.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")
+    reader.ledger.note(variable.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")
     return hosts
 
 
 def _count_source(reader: Reader) -> str:
-    reading = reader.reading(NODES.value)
+    reading = reader.ledger.reading(NODES.value)
     return reading.source if reading and reading.source != "default" else NODES.names[1]
 
 
@@ -234,16 +240,16 @@ def _name(reader: Reader) -> str:
         return re.sub(r"^ma-job(?=-)", "modelarts-job", name)
     instance = reader.get(INSTANCE)
     derived = re.sub(r"-[^-]+-[0-9]+$", "", instance)
-    reader.note(JOB_NAME.value, derived or NAME, "MA_CURRENT_INSTANCE_NAME" if derived else "default")
+    reader.ledger.note(JOB_NAME.value, derived or NAME, "MA_CURRENT_INSTANCE_NAME" if derived else "default")
     return derived or NAME
 
 
 def attempt(reader: Reader) -> int:
     """Process starts and pod schedules together: the same number on pods that survived and on pods that were replaced."""
     starts = reader.get(STARTS)
-    if by_user(reader.candidates(STARTS)):
+    if reader.by_user(STARTS):
         return starts
     number = starts + reader.get(SCHEDULED) - 1
     if reader.given(STARTS) or reader.given(SCHEDULED):
-        reader.note(STARTS.value, str(number), f"{STARTS.names[1]} + {SCHEDULED.names[0]} - 1")
+        reader.ledger.note(STARTS.value, str(number), f"{STARTS.names[1]} + {SCHEDULED.names[0]} - 1")
     return number

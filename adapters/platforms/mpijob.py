@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 
 from ranklaunch import redact
-from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
-from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.provenance import Candidate
+from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, METHOD, NODE_INDEX, NODES, SLOTS, make_job, spread
 from ranklaunch.values import replace
 
@@ -32,6 +33,9 @@ AS_WORKER = replace(
 VARIABLES: tuple[Variable[object], ...] = (ROLE, AS_WORKER, HOSTNAME, RESTARTS)
 
 attempt = kubernetes.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
 
 _POD = re.compile(r"(?P<job>.+)-(?:launcher(?:-[a-z0-9]{5})?|worker-(?P<index>[0-9]{1,7}))")
 
@@ -97,7 +101,7 @@ def _has_ranks(reader: Reader, listed: list[tuple[str, int]]) -> bool:
         what = "names" if named else "does not name"
         reader.problem(f"{reader.told(AS_WORKER)}, but {HOST_FILE} {what} the launcher: expected the MPIJob's runLauncherAsWorker")
     if not reader.given(AS_WORKER):
-        reader.note(AS_WORKER.value, redact.show(named), HOST_FILE)
+        reader.ledger.note(AS_WORKER.value, redact.show(named), HOST_FILE)
     return named
 
 
@@ -110,7 +114,7 @@ def _count(reader: Reader, listed: int) -> int:
     if reader.given(NODES) and reader.get(NODES) != listed:
         reader.problem(f"{reader.told(NODES)}, but with the launcher {HOST_FILE} has {listed} nodes: expected that number")
     if not reader.given(NODES):
-        reader.note(NODES.value, str(listed), HOST_FILE)
+        reader.ledger.note(NODES.value, str(listed), HOST_FILE)
     return listed
 
 
@@ -124,7 +128,7 @@ def _hosts(reader: Reader, nodes: int, job: str, listed: list[str]) -> tuple[str
 def _slots(reader: Reader, nodes: int, listed: list[int]) -> tuple[int, ...]:
     if not listed or reader.given(SLOTS):
         return kubernetes.slots(reader, SLOTS, nodes)
-    reader.note(SLOTS.value, redact.show(listed), HOST_FILE)
+    reader.ledger.note(SLOTS.value, redact.show(listed), HOST_FILE)
     return spread(reader, SLOTS, tuple(listed), nodes)
 
 

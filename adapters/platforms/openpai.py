@@ -27,15 +27,16 @@ JOB_NAME = ANY_JOB_NAME.also("PAI_JOB_NAME")
 
 VARIABLES: tuple[Variable[object], ...] = (ROLE, ROLES, NODE_INDEX, JOB_NAME)
 
+attempt = base.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 _COUNT, _HOST, _RESOURCES = "PAI_TASK_ROLE_TASK_COUNT_{}", "PAI_HOST_IP_{}_{}", "PAI_RESOURCE_{}"
 
 
 def detect(reader: Reader) -> bool:
     return reader.given(ROLE) and reader.given(ROLES)
-
-
-def attempt(reader: Reader) -> int:
-    return base.attempt(reader)
 
 
 def read(reader: Reader, program: Program) -> Job:
@@ -93,5 +94,5 @@ def _slots(reader: Reader, role: str, nodes: int) -> tuple[int, ...]:
     except ValueError as error:
         reader.problem(f"{name}={redact.clipped(text)!r}: {error}, before the first comma: the GPUs of a task")
         number = 0
-    reader.note(ANY_SLOTS.value, str(number), name)
+    reader.ledger.note(ANY_SLOTS.value, str(number), name)
     return (number,) * nodes

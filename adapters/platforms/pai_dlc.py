@@ -28,6 +28,11 @@ MASTER = ANY_MASTER_ADDR.also("MASTER_ADDR")
 
 VARIABLES: tuple[Variable[object], ...] = (NODES, NODE_INDEX, SLOTS, MASTER)
 
+attempt = base.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 _MASTER = re.compile(r"(dlc[0-9a-z]+)-master-0(?:\..+)?")
 
 
@@ -37,10 +42,6 @@ def detect(reader: Reader) -> bool:
 
 def _named(reader: Reader) -> re.Match[str] | None:
     return _MASTER.fullmatch(reader.env.get(MASTER.names[-1], "").strip())
-
-
-def attempt(reader: Reader) -> int:
-    return base.attempt(reader)
 
 
 def read(reader: Reader, program: Program) -> Job:
@@ -71,5 +72,5 @@ def _name(reader: Reader) -> str:
     name = reader.get(JOB_NAME)
     found = _named(reader)
     if not name and found:
-        reader.note(JOB_NAME.value, found[1], MASTER.names[-1])
+        reader.ledger.note(JOB_NAME.value, found[1], MASTER.names[-1])
     return name or (found[1] if found else NAME)

@@ -21,7 +21,7 @@ from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS as ANY_HOSTS
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.read.settings import NODE_INDEX, NODES, by_user, devices, make_job, spread
+from ranklaunch.read.settings import NODE_INDEX, NODES, devices, make_job, spread
 from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 
 NAME = "sagemaker"
@@ -45,6 +45,9 @@ CODE = Variable(
 
 VARIABLES: tuple[Variable[object], ...] = (BASE, HOSTS, CURRENT_HOST, SLOTS, JOB_NAME, PROGRAM, CODE)
 
+attempt = base.attempt
+log_dir = base.log_dir
+
 # Of SageMaker and its SDK, besides all that begin with sagemaker_: no arguments of the program.
 _NOT_ARGUMENTS = ("sagemaker_", "_tuning_objective_metric")
 _DEFAULT_COMMAND = ("train",)  # with which SageMaker starts an image whose entry point is not said
@@ -54,10 +57,6 @@ _MOST_BYTES = 16 * 1024 * 1024
 
 def detect(reader: Reader) -> bool:
     return reader.files.exists(_config_file(reader, "resourceconfig")) or bool(reader.env.get("SM_HOSTS", "").strip())
-
-
-def attempt(reader: Reader) -> int:
-    return base.attempt(reader)
 
 
 def program(reader: Reader, words: Sequence[str]) -> Program | None:
@@ -108,11 +107,11 @@ def read(reader: Reader, program: Program) -> Job:
 def _hosts(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
     told = reader.get(HOSTS)
     listed = _listed(reader, resources)
-    if told and listed and not by_user(reader, HOSTS) and sorted(told) != sorted(listed):
+    if told and listed and not reader.by_user(HOSTS) and sorted(told) != sorted(listed):
         reader.problem(f"{reader.told(HOSTS)} contradicts hosts={','.join(listed)} of {_config_file(reader, 'resourceconfig')}")
     if not told:
-        reader.note(HOSTS.value, ",".join(sorted(listed)) or "localhost", _config_file(reader, "resourceconfig"))
-    hosts = told if by_user(reader, HOSTS) else tuple(sorted(told or listed)) or ("localhost",)
+        reader.ledger.note(HOSTS.value, ",".join(sorted(listed)) or "localhost", _config_file(reader, "resourceconfig"))
+    hosts = told if reader.by_user(HOSTS) else tuple(sorted(told or listed)) or ("localhost",)
     if reader.given(NODES) and reader.get(NODES) != len(hosts):
         reader.problem(f"{reader.told(NODES)}, but {reader.source(HOSTS)} names {len(hosts)} hosts: expected as many names as nodes")
     return hosts
@@ -131,7 +130,7 @@ def _listed(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) -> int:
-    if by_user(reader, NODE_INDEX):
+    if reader.by_user(NODE_INDEX):
         index = reader.get(NODE_INDEX)
         if index >= len(hosts):
             reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {len(hosts) - 1}, for {len(hosts)} nodes")
@@ -144,7 +143,7 @@ def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) ->
         )
     name, source = (own, reader.source(CURRENT_HOST)) if own else (listed, f"current_host of {file}")
     if name in hosts:
-        reader.note(NODE_INDEX.value, str(hosts.index(name)), source)
+        reader.ledger.note(NODE_INDEX.value, str(hosts.index(name)), source)
         return hosts.index(name)
     if len(hosts) > 1 or name:
         shown = redact.clipped(",".join(hosts))

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 
 from ranklaunch import redact
-from ranklaunch.adapters.platforms.shared import hostlist
+from ranklaunch.adapters.platforms.shared import base, hostlist
 from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, by_user, make_job, spread
+from ranklaunch.read.settings import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_ADDR, make_job, spread
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
 from ranklaunch.read.settings import SLOTS as ANY_SLOTS
@@ -67,6 +67,9 @@ VARIABLES: tuple[Variable[object], ...] = (
     RESTARTS, COMPONENTS,
 )  # fmt: skip
 
+program = base.no_program
+failure_file = base.no_failure_file
+
 ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
 
 
@@ -102,7 +105,7 @@ def attempt(reader: Reader) -> int:
     if reader.given(ATTEMPT):
         return reader.get(ATTEMPT)
     number = reader.get(RESTARTS) + 1
-    reader.note(ATTEMPT.value, str(number), f"{RESTARTS.names[0]} + 1" if reader.given(RESTARTS) else "default")
+    reader.ledger.note(ATTEMPT.value, str(number), f"{RESTARTS.names[0]} + 1" if reader.given(RESTARTS) else "default")
     return number
 
 
@@ -125,11 +128,11 @@ def _hosts(reader: Reader) -> tuple[str, ...]:
     hosts = given or reader.get(NODE_NAMES) or _unnamed(reader)
     source = reader.source(HOSTS if given else NODE_NAMES)
     if not given and reader.given(NODE_NAMES):
-        reader.note(HOSTS.value, ",".join(hosts), source)
+        reader.ledger.note(HOSTS.value, ",".join(hosts), source)
         if reader.get(NODE_NAMES):  # not malformed
             _say_rest(reader, hosts)
-    if not reader.given(NODES) or (given and not by_user(reader, NODES)):
-        reader.note(NODES.value, str(len(hosts)), source)
+    if not reader.given(NODES) or (given and not reader.by_user(NODES)):
+        reader.ledger.note(NODES.value, str(len(hosts)), source)
     elif reader.get(NODES) != len(hosts):
         reader.problem(f"{source} names {len(hosts)} hosts, but {reader.told(NODES)}: expected as many names as nodes")
     return hosts
@@ -166,7 +169,7 @@ def _say_rest(reader: Reader, hosts: tuple[str, ...]) -> None:
 
 def _refuse_components(reader: Reader) -> None:
     size = reader.get(COMPONENTS)
-    if size > 1 and not (reader.given(HOSTS) and by_user(reader, NODE_INDEX)):
+    if size > 1 and not (reader.given(HOSTS) and reader.by_user(NODE_INDEX)):
         reader.problem(
             f"{reader.told(COMPONENTS)}: a heterogeneous job, whose components Slurm numbers each from 0; "
             f"say for all of them what they are with {HOSTS.names[0]}, {ANY_NODE_INDEX.names[0]} and {ANY_SLOTS.names[0]}, "
@@ -177,7 +180,7 @@ def _refuse_components(reader: Reader) -> None:
 def _refuse_many_tasks(reader: Reader, nodes: int) -> None:
     """srun starts its tasks all at once, and one ranklaunch starts the ranks of a node."""
     tasks = reader.get(TASKS)
-    if not reader.given(STEP_ID) or max(tasks, default=1) == 1 or by_user(reader, NODE_INDEX):
+    if not reader.given(STEP_ID) or max(tasks, default=1) == 1 or reader.by_user(NODE_INDEX):
         return
     each = str(tasks[0]) if len(set(tasks)) == 1 else ",".join(map(str, tasks))
     reader.problem(
@@ -187,20 +190,20 @@ def _refuse_many_tasks(reader: Reader, nodes: int) -> None:
 
 
 def _index(reader: Reader, hosts: tuple[str, ...]) -> int:
-    if len(hosts) == 1 and not by_user(reader, NODE_INDEX):
-        reader.note(NODE_INDEX.value, "0", "one node")
+    if len(hosts) == 1 and not reader.by_user(NODE_INDEX):
+        reader.ledger.note(NODE_INDEX.value, "0", "one node")
         return 0
     index = reader.get(NODE_INDEX)
     _refuse_without_srun(reader, hosts)
     if index >= len(hosts):
         reader.problem(f"{reader.told(NODE_INDEX)}: expected 0 to {len(hosts) - 1}, for {len(hosts)} nodes")
-    elif not by_user(reader, NODE_INDEX) and not reader.given(HOSTS):
+    elif not reader.by_user(NODE_INDEX) and not reader.given(HOSTS):
         _refuse_other_name(reader, hosts[index])
     return min(index, len(hosts) - 1)
 
 
 def _refuse_without_srun(reader: Reader, hosts: tuple[str, ...]) -> None:
-    if by_user(reader, NODE_INDEX) or reader.given(STEP_ID):
+    if reader.by_user(NODE_INDEX) or reader.given(STEP_ID):
         return
     reader.problem(
         f"{reader.source(NODE_NAMES)} names {len(hosts)} nodes, but there is no {STEP_ID.names[0]} of srun's: it did not start this "
@@ -223,15 +226,15 @@ def _slots(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
         return spread(reader, SLOTS, reader.get(SLOTS), len(hosts))
     for variable, number in ((GPU_IDS, len(reader.get(GPU_IDS))), (GPUS_PER_NODE, reader.get(GPUS_PER_NODE))):
         if reader.given(variable):
-            reader.note(SLOTS.value, str(number), reader.source(variable))
+            reader.ledger.note(SLOTS.value, str(number), reader.source(variable))
             return (number,) * len(hosts)
     tasks = reader.get(TASKS)
     if not reader.given(STEP_ID) and len(tasks) == len(hosts) and reader.given(ASKED_TASKS):
-        reader.note(SLOTS.value, redact.show(tasks), reader.source(TASKS))
+        reader.ledger.note(SLOTS.value, redact.show(tasks), reader.source(TASKS))
         return tasks
     if not reader.given(STEP_ID) and max(tasks, default=1) > 1:
         reader.warn(f"{reader.told(TASKS)} counts processors, since nobody asked for tasks: one process; --slots says how many a node has")
-    reader.get(SLOTS)
+    reader.record(SLOTS)
     if any(re.fullmatch("(nvidia|davinci)[0-9]+", name) for name in reader.files.names("/dev")):
         reader.warn(
             f"/dev has accelerators, but none of {', '.join((*SLOTS.names[1:], *GPU_IDS.names, *GPUS_PER_NODE.names))} gives the job any; "
@@ -245,7 +248,7 @@ def _name(reader: Reader) -> str:
     if reader.given(JOB_NAME):
         return reader.get(JOB_NAME)
     name = f"{reader.get(SLURM_NAME) or NAME}-{_id(reader)}"
-    reader.note(JOB_NAME.value, name, ", ".join(v.names[0] for v in (JOB_ID, STEP_ID) if reader.given(v)))
+    reader.ledger.note(JOB_NAME.value, name, ", ".join(v.names[0] for v in (JOB_ID, STEP_ID) if reader.given(v)))
     return name
 
 
@@ -256,5 +259,5 @@ def _id(reader: Reader) -> str:
 
 def _log_dir(reader: Reader, nodes: int, index: int) -> str:
     """The disk is shared as a rule, by the nodes and by jobs that start in one folder: each has a folder of its own below."""
-    own = "" if reader.given(LOG_DIR) else f"job_{re.sub('[^A-Za-z0-9._-]', '_', _id(reader))}"
+    own = "" if reader.given(LOG_DIR) else re.sub("[^A-Za-z0-9._-]", "_", _id(reader))
     return settings.log_dir(reader, index if nodes > 1 else None, own)

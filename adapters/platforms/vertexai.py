@@ -14,7 +14,7 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, by_user, devices, make_job, spread
+from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, devices, make_job, spread
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
 
 NAME = "vertexai"
@@ -26,6 +26,11 @@ JOB_NAME = ANY_JOB_NAME.also("CLOUD_ML_JOB_ID")
 
 VARIABLES: tuple[Variable[object], ...] = (CLUSTER, JOB_NAME)
 
+attempt = base.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 _PRIMARY, _OTHERS = "workerpool0", "workerpool1"
 Pools = tuple[tuple[Endpoint, ...], ...]
 _EXPECTED = '{"cluster": {"workerpool0": ["HOST:PORT"], ...}, "task": {"type": "workerpool0", "index": 0}}'
@@ -33,10 +38,6 @@ _EXPECTED = '{"cluster": {"workerpool0": ["HOST:PORT"], ...}, "task": {"type": "
 
 def detect(reader: Reader) -> bool:
     return f'"{_PRIMARY}"' in reader.env.get(CLUSTER.names[0], "")
-
-
-def attempt(reader: Reader) -> int:
-    return base.attempt(reader)
 
 
 def read(reader: Reader, program: Program) -> Job:
@@ -81,7 +82,7 @@ def _parsed(reader: Reader) -> tuple[Pools, str, int]:
 
 
 def _index(reader: Reader, pools: Pools, kind: str, number: int, nodes: int) -> int:
-    if by_user(reader, NODE_INDEX) or reader.given(HOSTS) or not reader.given(CLUSTER):
+    if reader.by_user(NODE_INDEX) or reader.given(HOSTS) or not reader.given(CLUSTER):
         return base.index(reader, nodes, NODE_INDEX)
     sizes = {name: len(pool) for name, pool in zip((_PRIMARY, _OTHERS), pools)}
     if not pools[0]:  # which is said already
@@ -93,5 +94,5 @@ def _index(reader: Reader, pools: Pools, kind: str, number: int, nodes: int) -> 
         )
         return 0
     index = number if kind == _PRIMARY else sizes[_PRIMARY] + number
-    reader.note(NODE_INDEX.value, str(index), CLUSTER.names[0])
+    reader.ledger.note(NODE_INDEX.value, str(index), CLUSTER.names[0])
     return index

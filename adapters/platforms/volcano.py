@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from ranklaunch.adapters.platforms.shared import kubernetes
+from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared import volcano_roles as roles
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, LAUNCHER_AS_WORKER, POD_IP, RESTARTS
 from ranklaunch.adapters.platforms.shared.volcano_roles import Task
@@ -20,7 +20,7 @@ from ranklaunch.read.settings import HOSTS as ANY_HOSTS
 from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
-from ranklaunch.read.settings import SLOTS, by_user, make_job
+from ranklaunch.read.settings import SLOTS, make_job
 from ranklaunch.read.tasks import PS, WORKER, Tasks
 from ranklaunch.values import replace
 
@@ -52,14 +52,17 @@ VARIABLES: tuple[Variable[object], ...] = (
     POD_IP, HOSTNAME, RESTARTS,
 )  # fmt: skip
 
+attempt = kubernetes.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 # As they are read: what each of them says alone.
 TASK_INDEX = Variable(
     "task_index", ("VC_TASK_INDEX", "VK_TASK_INDEX"), parse.count, 0, "index of this pod in its task", "platform", agree=True,
 )  # fmt: skip
 LISTED: Variable[tuple[str, ...]] = Variable("task_hosts", (), parse.hosts, (), "hosts of a task, by plugin svc", "platform")
 NUMBER = Variable("task_count", (), parse.count, 0, "number of a task's pods, by plugin svc", "platform")
-
-attempt = kubernetes.attempt
 
 _FOLDER = "/etc/volcano"
 _LIST = re.compile(r"VC_([A-Z0-9_]+)_(?:HOSTS|NUM)")
@@ -102,7 +105,7 @@ def read(reader: Reader, program: Program) -> Job:
         host_ips=_addresses(reader),
         host_ip=reader.get(HOST_IP),
         # The Ascend Operator numbers a vcjob's pods as it finds them, unless plugin hcclrank has.
-        table_in_order=by_user(reader, ANY_NODE_INDEX),
+        table_in_order=reader.by_user(ANY_NODE_INDEX),
         only_launches=only_launches,
     )
 
@@ -110,9 +113,9 @@ def read(reader: Reader, program: Program) -> Job:
 def _addresses(reader: Reader) -> tuple[str, ...]:
     """The pod's and its host's. Where the user says which node it is, it need not be the one whose files these are."""
     own = reader.get(POD_IP)
-    if not own and not by_user(reader, ANY_NODE_INDEX):
+    if not own and not reader.by_user(ANY_NODE_INDEX):
         own = kubernetes.own_address(reader)
-        reader.note(POD_IP.value, own, "/etc/hosts" if own else "default")
+        reader.ledger.note(POD_IP.value, own, "/etc/hosts" if own else "default")
     return tuple(ip for ip in (own, reader.get(HOST_IP)) if ip)
 
 
@@ -148,7 +151,7 @@ def _count(reader: Reader, listed: tuple[str, ...], parts: list[Task]) -> int:
         return kubernetes.count(reader, ANY_NODES, "")
     numbers = [replace(NUMBER, names=(f"VC_{roles.key(part.name)}_NUM",)) for part in parts]
     nodes = len(listed) or sum(reader.get(number) for number in numbers) or 1
-    reader.note(NODES.value, str(nodes), " and ".join(part.source for part in parts) if listed else numbers[0].names[0])
+    reader.ledger.note(NODES.value, str(nodes), " and ".join(part.source for part in parts) if listed else numbers[0].names[0])
     return nodes
 
 

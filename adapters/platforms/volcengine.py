@@ -11,7 +11,7 @@ from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS as ANY_HOSTS
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
-from ranklaunch.read.settings import MASTER_ADDR, by_user, make_job, spread
+from ranklaunch.read.settings import MASTER_ADDR, make_job, spread
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
 from ranklaunch.read.settings import SLOTS as ANY_SLOTS
@@ -28,13 +28,14 @@ JOB_NAME = ANY_JOB_NAME.also("MLP_TASK_ID")
 
 VARIABLES: tuple[Variable[object], ...] = (NODES, SLOTS, HOSTS, FIRST_HOST, NODE_INDEX, ROLE, JOB_NAME)
 
+attempt = base.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
 
 def detect(reader: Reader) -> bool:
     return all(reader.env.get(name, "").strip() for name in (*JOB_NAME.names[1:], *NODES.names[1:]))
-
-
-def attempt(reader: Reader) -> int:
-    return base.attempt(reader)
 
 
 def read(reader: Reader, program: Program) -> Job:
@@ -59,7 +60,7 @@ def _hosts(reader: Reader, nodes: int) -> tuple[str, ...]:
     if hosts and len(hosts) != nodes:
         reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.told(NODES)}: expected as many names as nodes")
         hosts = hosts[:1] * nodes
-    if hosts and first and hosts[0] != first and not by_user(reader, HOSTS):
+    if hosts and first and hosts[0] != first and not reader.by_user(HOSTS):
         reader.problem(f"{reader.told(HOSTS)} begins with {hosts[0]}, but {reader.told(FIRST_HOST)}: expected the same host")
     if not hosts and not first and nodes > 1 and not reader.given(MASTER_ADDR):
         reader.problem(

@@ -42,6 +42,28 @@ class MissingProgramError(RanklaunchError):
     exit_code = 69
 
 
+class Problems:
+    """Errors and warnings of one plan, each text once, collected so that a user sees all of them in one go."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self._errors: dict[str, bool] = {}
+
+    def add(self, text: str, on_command_line: bool = False) -> None:
+        self._errors.setdefault(text, on_command_line)
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def check(self) -> None:
+        """Raises one error with every problem so far: UsageError where all are the command line's, else ConfigError."""
+        if self._errors and all(self._errors.values()):
+            raise UsageError("\n".join(self._errors))
+        if self._errors:
+            raise ConfigError(self._errors)
+
+
 SUCCESS = 0
 DEFECT = 70
 USAGE = UsageError.exit_code

@@ -7,19 +7,21 @@ import inspect
 import json
 import os
 import re
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, cast
 
 import helpers
 import pytest
 
-from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.adapters.launchers import ALIASES, LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.read import settings
 from ranklaunch.read.reader import Variable
+from ranklaunch.specs.model import METHODS
 
 ADAPTERS = {**PLATFORMS, **LAUNCHERS}
 MODULES = {
@@ -39,8 +41,19 @@ def test_adapter_has_the_shape_of_one(name: str, module: ModuleType) -> None:
     assert (module.__doc__ or "").strip()
     assert isinstance(module.VARIABLES, tuple)
     assert all(isinstance(variable, Variable) for variable in module.VARIABLES)
-    wanted = ("detect", "attempt", "read") if name in PLATFORMS else ("plan", "explain")
+    wanted = ("detect", "attempt", "read", "program", "failure_file", "log_dir") if name in PLATFORMS else ("plan", "explain")
     assert all(callable(getattr(module, each)) for each in wanted)
+
+
+@pytest.mark.parametrize(("kind", "table"), [("platforms", PLATFORMS), ("launchers", LAUNCHERS)])
+def test_every_adapter_is_registered_and_checked_by_mypy(kind: str, table: Mapping[str, object]) -> None:
+    folder = helpers.ROOT / "adapters" / kind
+    tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+    (checked,) = (node.value for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "CHECKED")
+    assert isinstance(checked, ast.Dict)
+    pairs = {ast.literal_eval(key): ast.unparse(value) for key, value in zip(filter(None, checked.keys), checked.values)}
+    assert pairs == {name: name for name in table}
+    assert table.keys() == {path.stem for path in folder.glob("*.py")} - {"__init__"}
 
 
 @helpers.for_each({f"{variable.value}-{variable.names[0]}": variable for variable in planning.every_variable()})
@@ -55,6 +68,10 @@ def test_variable_is_fit_for_the_reference(variable: Variable[Any]) -> None:
     assert re.fullmatch("(--[a-z][a-z0-9-]*)?", variable.option)
     if variable.default not in ("", (), None) and not variable.default_text:
         assert variable.parse(variable.shown_default) == variable.default
+
+
+def test_specifications_know_every_method() -> None:
+    assert set(METHODS) == {"auto", *LAUNCHERS, *ALIASES}
 
 
 def test_every_option_has_one_meaning_and_a_variable_of_its_name() -> None:

@@ -69,7 +69,7 @@ def test_detecting_reads_nothing() -> None:
     reader = helpers.reader({"HOSTNAME": "a-b-0-1", "JOB_COMPLETION_INDEX": "1", "PET_NNODES": "2", "RANKLAUNCH_JOB_NAME": "a"})
     for platform in PLATFORMS.values():
         platform.detect(reader)
-    assert reader.readings == ()
+    assert reader.ledger.readings == ()
     reader.check()
 
 

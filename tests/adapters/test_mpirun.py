@@ -12,7 +12,7 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.read.job import Program
-from ranklaunch.read.reader import Account, Known
+from ranklaunch.read.reader import Account, Arrived
 from ranklaunch.verdict.model import Failure
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5 made"
@@ -234,11 +234,11 @@ def test_jobs_of_one_name_have_folders_of_their_own() -> None:
     assert folders[0] != folders[1]
 
 
-def request(account: Account, known: Known | None = None, nodes: int = 2, index: int = 0) -> Plan:
+def request(account: Account, arrived: Arrived | None = None, nodes: int = 2, index: int = 0) -> Plan:
     env = helpers.local(nodes, index=index)
     options = {"method": "mpirun", "log_dir": "/logs"}
     files = helpers.MemoryFiles()
-    return make_plan(Request(Program("train.py", (), False), env, files, options, helpers.CWD, known or Known(), account))
+    return make_plan(Request(Program("train.py", (), False), env, files, options, helpers.CWD, arrived or Arrived(), account))
 
 
 def test_an_account_without_a_name_is_refused() -> None:
@@ -258,8 +258,10 @@ def test_another_account_than_root() -> None:
 
 def test_keys_of_the_nodes_reach_each_other() -> None:
     account = Account("root", "/root", True)
-    known = Known({"n0": "192.0.2.1", "n1": "192.0.2.2"}, {0: {"ssh user key": KEY, "ssh host key": KEY}, 1: {"ssh host key": f"{KEY}1"}})
-    first, second = request(account, known), request(account, known, index=1)
+    arrived = Arrived(
+        {"n0": "192.0.2.1", "n1": "192.0.2.2"}, {0: {"ssh user key": KEY, "ssh host key": KEY}, 1: {"ssh host key": f"{KEY}1"}}
+    )
+    first, second = request(account, arrived), request(account, arrived, index=1)
     assert file(first, "known_hosts").splitlines() == [
         f"[n0]:36666 {KEY}", f"[192.0.2.1]:36666 {KEY}", f"[n1]:36666 {KEY}1", f"[192.0.2.2]:36666 {KEY}1",
     ]  # fmt: skip
@@ -349,7 +351,7 @@ def test_known_hosts_at_the_usual_port_of_ssh() -> None:
     keys = {index: {"ssh host key": f"{KEY} {index}"} for index in range(2)}
     for port, first in (("22", "{} ssh-ed25519"), ("2222", "[{}]:2222 ssh-ed25519")):
         env = helpers.modelarts(2, 2, 0, MY_SSHD_PORT=port)
-        request = Request(Program("train.py"), env, helpers.MemoryFiles(), {"method": "mpirun"}, "/", known=Known(shared=keys))
+        request = Request(Program("train.py"), env, helpers.MemoryFiles(), {"method": "mpirun"}, "/", arrived=Arrived(shared=keys))
         assert file(make_plan(request), "known_hosts").startswith(first.format(helpers.hosts(2)[0]))
 
 

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import engine_pods
 import helpers
 import pytest
-from chart_schemas import pod_templates
-from chart_tools import CASES, RUNTIME_CASES, RUNTIMES, Object, case, case_id, load, of_kind, parse, rendered, rendered_with
-from engine_pods import Asked
 
 from ranklaunch.errors import ConfigError, MissingProgramError
+from testbench import engine_pods
+from testbench.engine_pods import Asked
+from testbench.judges.charts import CASES, RUNTIME_CASES, RUNTIMES, Object, case, case_id, load, of_kind, parse, rendered, rendered_with
+from testbench.judges.schemas import pod_templates
 
 WITH_RUNTIME = "trainjob-auto-gpu"  # its pod is the runtime's
 HERE = [path for path in CASES if case_id(path) != WITH_RUNTIME]

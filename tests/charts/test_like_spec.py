@@ -9,11 +9,13 @@ from typing import Any
 import helpers
 import pytest
 from chart_refusals import EVERY, REQUIRED, Bad, bad_id
-from chart_tools import CASES, RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
 
 from ranklaunch.entrypoints.main import COMMANDS
-from ranklaunch.specs.model import BY_MPI, OF_KUBERNETES
+from ranklaunch.read.settings import BY_MPI
+from ranklaunch.specs.model import OF_KUBERNETES
 from ranklaunch.specs.pod import DERIVED
+from testbench import places
+from testbench.judges.charts import CASES, RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
 
 pytestmark = [
     pytest.mark.skipif("spec" not in COMMANDS, reason="ranklaunch has no command spec"),
@@ -140,7 +142,7 @@ def test_variables_that_follow_from_values_are_refused_by_both(engine: str, tmp_
 
 
 def test_values_are_made_from_the_same_table() -> None:
-    made = helpers.module("tools/chart_values.py")
+    made = places.module("tools/chart_values.py")
     assert [str(path.relative_to(RUN)) for path, text in made.made().items() if path.read_text(encoding="utf-8") != text] == []
 
 

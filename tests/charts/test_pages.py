@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from chart_schemas import folder, misfits_of_custom
-from chart_tools import CHARTS, RUN, every_helm, helm, parse
 from helpers import ROOT
+
+from testbench.judges.charts import CHARTS, RUN, every_helm, helm, parse
+from testbench.judges.schemas import folder, misfits_of_custom
 
 PAGES = (ROOT / "docs" / "kubernetes.md", CHARTS / "ranklaunch" / "README.md", CHARTS / "ranklaunch-runtimes" / "README.md")
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from chart_refusals import EVERY, Bad, bad_id
-from chart_tools import RELEASE, RUN, RUNTIMES, Object, case, every_helm, helm, load, rendered_with
+
+from testbench.judges.charts import RELEASE, RUN, RUNTIMES, Object, case, every_helm, helm, load, rendered_with
 
 
 @every_helm

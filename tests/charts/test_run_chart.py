@@ -6,9 +6,26 @@ import os
 from pathlib import Path
 
 import pytest
-from chart_schemas import OLDEST, folder, is_core, misfits_of_core, misfits_of_custom, pod_templates
-from chart_tools import CASES, CHARTS, HELMS, RUN, Object, case, case_id, every_case, every_helm, helm, load, of_kind, parse, rendered
 from helpers import ROOT
+
+from testbench.judges import linter
+from testbench.judges.charts import (
+    CASES,
+    CHARTS,
+    HELMS,
+    RUN,
+    Object,
+    case,
+    case_id,
+    every_case,
+    every_helm,
+    helm,
+    load,
+    of_kind,
+    parse,
+    rendered,
+)
+from testbench.judges.schemas import OLDEST, folder, is_core, misfits_of_core, misfits_of_custom, pod_templates
 
 ENGINES = ("volcano", "jobset", "job", "trainjob", "mpijob", "acjob")
 KINDS = {
@@ -83,7 +100,6 @@ if folder() or not os.environ.get("CI"):  # they are no part of the repository
 
 @every_case
 def test_nothing_is_wrong_that_only_controllers_see(values: Path) -> None:
-    linter = pytest.importorskip("spec_linter")
     assert linter.lint(parse(rendered("4", values))) == []
 
 

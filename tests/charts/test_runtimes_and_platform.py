@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import engine_pods
 import helpers
 import pytest
-from chart_schemas import pod_templates
-from chart_tools import RUN, RUNTIME_CASES, RUNTIMES, Object, case_id, helm, of_kind, parse, rendered
-from engine_pods import Asked
+
+from testbench import engine_pods
+from testbench.engine_pods import Asked
+from testbench.judges.charts import RUN, RUNTIME_CASES, RUNTIMES, Object, case_id, helm, of_kind, parse, rendered
+from testbench.judges.schemas import pod_templates
 
 NODES, DEVICES = 2, 8
 NAMES = [f"ranklaunch-{device}{policy}" for device in ("gpu", "npu") for policy in ("", "-torch", "-mpi")]

@@ -8,12 +8,13 @@ import re
 import shlex
 from pathlib import Path
 
-import engine_pods
 import pytest
-import spec_linter
-from chart_schemas import broken_rules, folder, misfits_of_core, misfits_of_custom, pod_templates
-from chart_tools import HELMS, RUNTIME_CASES, RUNTIMES, Object, case_id, every_helm, helm, load, parse, rendered
 from helpers import ROOT
+
+from testbench import engine_pods
+from testbench.judges import linter
+from testbench.judges.charts import HELMS, RUNTIME_CASES, RUNTIMES, Object, case_id, every_helm, helm, load, parse, rendered
+from testbench.judges.schemas import broken_rules, folder, misfits_of_core, misfits_of_custom, pod_templates
 
 every_case = pytest.mark.parametrize("values", RUNTIME_CASES, ids=case_id)
 DATA = {"name": "data", "emptyDir": {}}
@@ -160,10 +161,10 @@ if folder() or not os.environ.get("CI"):  # they are no part of the repository
 @every_case
 def test_nothing_is_wrong_that_only_controllers_see(values: Path) -> None:
     runtimes = parse(rendered("4", values, RUNTIMES))
-    assert spec_linter.lint(runtimes) == []
+    assert linter.lint(runtimes) == []
     (pod,) = pod_templates(runtimes[0])
     pod["spec"]["containers"][0]["env"] *= 2
-    assert spec_linter.lint(runtimes) == ["JobSet job node: a variable twice"]
+    assert linter.lint(runtimes) == ["JobSet job node: a variable twice"]
 
 
 HOSTILE = {"A": "$(X) $$ 'a\"\n", "yes": "null", "null": "~", "B": "\u0085\u2028: #", "C": ""}

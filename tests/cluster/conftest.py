@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster_fixtures import hosts
-from leftovers import pytest_runtest_makereport
+from testbench.fixtures import hosts
+from testbench.leftovers import pytest_runtest_makereport
 
 __all__ = ["hosts", "pytest_runtest_makereport"]

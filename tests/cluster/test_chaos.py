@@ -17,8 +17,12 @@ from typing import Any
 import helpers
 import pytest
 from chaos_cases import CASES, EVENTS, GRACE_S, LAUNCHERS, NODES, SLOTS, SLOWLY_STOPPED_S, STOPPED_S, Case, Culprit, Launcher
-from cluster_hosts import Entered, Host, Hosts
-from supervise_helpers import RANKLAUNCH, checked_verdict, child, sleep_until
+
+from testbench.hosts import Entered, Host, Hosts
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import RANKLAUNCH
+from testbench.places import child
+from testbench.waiting import sleep_until
 
 COMMON = ("outcome", "exit_code", "reason", "culprit", "failures", "notes")
 # Says something else than ranklaunch would to whoever comes.

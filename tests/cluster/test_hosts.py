@@ -19,8 +19,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster_hosts import DEADLINE_S, ROOT, Entered, Host, Hosts, missing, wait_until
-from supervise_helpers import child
+
+from testbench.hosts import Entered, Host, Hosts, missing, wait_until
+from testbench.hosts.kernel import DEADLINE_S
+from testbench.hosts.world import let_go, own_world, still_there, world_of
+from testbench.places import ROOT, child
 
 MakeHosts = Callable[..., Hosts]
 
@@ -465,41 +468,10 @@ def test_how_a_process_starts(hosts: MakeHosts, tmp_path: Path) -> None:
 # The end
 
 
-def own_world() -> tuple[object, ...]:
-    """What this machine's own namespaces show."""
-    named = sorted(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else []
-    return sorted(os.listdir("/sys/class/net")), Path("/proc/self/mounts").read_text(), named, Path("/etc/hosts").read_bytes()
-
-
-_held: list[int] = []
-
-
 @pytest.fixture(autouse=True)
-def let_go() -> Iterator[None]:
+def namespaces_let_go() -> Iterator[None]:
     yield
-    while _held:
-        os.close(_held.pop())
-
-
-def world_of(cluster: Hosts) -> set[str]:
-    """The namespaces of an instance, and what else of it there is on this machine. The namespaces are held until the end of the test:
-    the kernel would give their numbers to others that are made meanwhile."""
-    holders = [pid for pid in (cluster.switch.pid, *(host.pid for host in cluster)) if os.path.exists(f"/proc/{pid}")]
-    _held.extend(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for pid in holders for name in os.listdir(f"/proc/{pid}/ns"))
-    ours = {os.readlink(f"/proc/self/ns/{name}") for name in os.listdir("/proc/self/ns")}
-    namespaces = {os.readlink(f"/proc/{pid}/ns/{name}") for pid in holders for name in os.listdir(f"/proc/{pid}/ns")} - ours
-    groups = {str(host.memory_group) for host in cluster if host.pid in holders and host.memory_group}
-    return namespaces | groups | {f"/proc/{pid}" for pid in holders}
-
-
-def still_there(world: set[str]) -> set[str]:
-    found = {name for name in world if name.startswith("/") and os.path.exists(name)}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            found |= world & {os.readlink(f"/proc/{pid}/ns/{name}") for name in os.listdir(f"/proc/{pid}/ns")}
-        except OSError:  # it has ended meanwhile
-            continue
-    return found
+    let_go()
 
 
 def test_nothing_is_left(hosts: MakeHosts) -> None:
@@ -551,18 +523,15 @@ def test_nothing_is_left_of_a_crash(tmp_path: Path) -> None:
         pytest.skip(reason)
     code = """
     import os, pathlib, signal, sys
-    sys.path[:0] = sys.argv[2:]
-    from cluster_hosts import Hosts
-    import test_hosts
+    from testbench.hosts import Hosts
+    from testbench.hosts.world import world_of
     cluster = Hosts(2, pathlib.Path(sys.argv[1])).open()
-    inside = test_hosts.start(cluster[0], *test_hosts.SLEEPER)
-    print(*test_hosts.world_of(cluster), f"/proc/{inside.pid}", flush=True)
+    inside = cluster[0].popen(sys.argv[2:], stdout=sys.stderr)
+    print(*world_of(cluster), f"/proc/{inside.pid}", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
     """
-    folders = [str(ROOT / "tests"), str(ROOT / "tests" / "cluster")]
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), *folders], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), *SLEEPER]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     world = set(done.stdout.split())
     assert len(world) > 10
@@ -599,7 +568,7 @@ def for_people(*words: str) -> subprocess.Popen[str]:
     reason = missing()
     if reason:
         pytest.skip(reason)
-    command = [sys.executable, "tests/cluster_hosts.py", *words]
+    command = [sys.executable, "-m", "testbench.hosts", *words]
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -646,7 +615,7 @@ def test_a_signal_ends_them(number: int, code: int) -> None:
 def test_wrong_numbers_are_refused() -> None:
     for word in ("0", "200", "many"):
         with for_people(word) as process:
-            assert "usage: python tests/cluster_hosts.py" in process.communicate(timeout=DEADLINE_S)[1]
+            assert "usage: python -m testbench.hosts" in process.communicate(timeout=DEADLINE_S)[1]
             assert process.returncode == 2
 
 

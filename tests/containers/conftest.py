@@ -6,12 +6,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import container_images
 import pytest
-from container_images import Image
 from container_jobs import Containers
-from leftovers import fail_if_left, pytest_runtest_makereport
-from supervise_helpers import open_to_all
+
+from testbench.containers import docker
+from testbench.containers.docker import Image
+from testbench.jobs.users import open_to_all
+from testbench.leftovers import fail_if_left, pytest_runtest_makereport
 
 __all__ = ["pytest_runtest_makereport"]
 
@@ -19,7 +20,7 @@ __all__ = ["pytest_runtest_makereport"]
 @pytest.fixture(scope="session")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("context")
-    container_images.make_context(folder)
+    docker.make_context(folder)
     return folder
 
 
@@ -31,7 +32,7 @@ def built(context: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
     def build(name: str) -> Image:
         if name not in images:
             folder = tmp_path_factory.mktemp("image")
-            images[name] = container_images.build(container_images.CONTAINERS / name, context, folder)
+            images[name] = docker.build(docker.CONTAINERS / name, context, folder)
         return images[name]
 
     yield build

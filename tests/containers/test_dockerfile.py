@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import container_images
-import dockerfile
 import pytest
 
-every_dockerfile = pytest.mark.parametrize("path", container_images.DOCKERFILES, ids=lambda path: path.stem)
+from testbench.containers import docker, dockerfile
+
+every_dockerfile = pytest.mark.parametrize("path", docker.DOCKERFILES, ids=lambda path: path.stem)
 
 
 def test_there_is_one_for_each_kind_of_device() -> None:
-    assert [path.stem for path in container_images.DOCKERFILES] == ["ascend", "cpu", "gpu"]
+    assert [path.stem for path in docker.DOCKERFILES] == ["ascend", "cpu", "gpu"]
 
 
 @every_dockerfile

@@ -8,13 +8,14 @@ import shutil
 import signal
 from collections.abc import Callable
 
-import container_images
 import pytest
-from container_images import Image
 from container_jobs import CODE, Containers
-from supervise_helpers import check_end, needs_root
 
 from ranklaunch import __version__
+from testbench.containers import docker
+from testbench.containers.docker import Image
+from testbench.jobs.ends import check_end
+from testbench.jobs.users import needs_root
 
 needs_debootstrap = pytest.mark.skipif(not shutil.which("debootstrap"), reason="needs debootstrap, which is a package of Debian and Ubuntu")
 pytestmark = [pytest.mark.processes, pytest.mark.launchers, needs_root, needs_debootstrap]
@@ -26,7 +27,7 @@ print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], "uid", os.getu
 LAST = "time.sleep(600)\n"
 
 
-@pytest.mark.parametrize("name", [path.name for path in container_images.DOCKERFILES])
+@pytest.mark.parametrize("name", [path.name for path in docker.DOCKERFILES])
 def test_every_dockerfile_makes_an_image(built: Callable[[str], Image], name: str) -> None:
     image = built(name)
     assert (image.entrypoint, image.user, image.workdir) == (["ranklaunch", "run"], "1000", "/home/ma-user")
@@ -40,7 +41,7 @@ def test_every_dockerfile_makes_an_image(built: Callable[[str], Image], name: st
 
 
 def said_in(image: Image, *words: str) -> str:
-    popen = container_images.start(image, words, {}, [])
+    popen = docker.start(image, words, {}, [])
     out, err = popen.communicate(timeout=60)
     assert (popen.returncode, err) == (0, b"")
     return out.decode()

@@ -7,23 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-import container_images
-import container_roots
 import pytest
 
 from ranklaunch import __version__
+from testbench.containers import debian, docker
 
 pytestmark = [pytest.mark.processes, pytest.mark.launchers]
 
 
 def install(*words: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = ["sh", str(container_images.CONTAINERS / "install.sh"), *map(str, words)]
+    command = ["sh", str(docker.CONTAINERS / "install.sh"), *map(str, words)]
     return subprocess.run(command, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_installs_where_it_is_told(tmp_path: Path) -> None:
     """Two times: the second takes the first one's place. What pip and Python are told for others changes nothing."""
-    container_roots.own_wheel(tmp_path)
+    debian.own_wheel(tmp_path)
     folders = ("--python", sys.executable, "--prefix", tmp_path / "own", "--bin", tmp_path / "bin")
     others = {"PIP_TARGET": str(tmp_path / "elsewhere"), "PIP_USER": "1", "PYTHONPATH": str(tmp_path)}
     (tmp_path / "venv.py").write_text("raise SystemExit('venv of PYTHONPATH')\n")
@@ -52,10 +51,10 @@ def test_of_several_wheels_none_is_taken(tmp_path: Path) -> None:
         (("/nowhere",), "/nowhere: there is no such file or folder"),
         (("/usr",), "/usr: expected ranklaunch-*.whl or pyproject.toml in it"),
         (("--pyton", "python3", "."), "--pyton: expected --python, --prefix or --bin"),
-        (("--python", "no-python", container_images.CONTAINERS.parent), "no-python: not found"),
-        (("--python", "false", container_images.CONTAINERS.parent), "false: too old, or broken"),
-        (("--python", sys.executable, "--prefix", "own", container_images.CONTAINERS.parent), "--prefix own: expected an absolute path"),
-        (("--python", sys.executable, "--prefix", "/a b", container_images.CONTAINERS.parent), "--prefix /a b: only letters"),
+        (("--python", "no-python", docker.CONTAINERS.parent), "no-python: not found"),
+        (("--python", "false", docker.CONTAINERS.parent), "false: too old, or broken"),
+        (("--python", sys.executable, "--prefix", "own", docker.CONTAINERS.parent), "--prefix own: expected an absolute path"),
+        (("--python", sys.executable, "--prefix", "/a b", docker.CONTAINERS.parent), "--prefix /a b: only letters"),
     ],
     ids=lambda value: str(value)[:20],
 )

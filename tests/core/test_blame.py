@@ -14,9 +14,9 @@ from ranklaunch.muster import wire
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-from ranklaunch.verdict.model import Culprit, Known
+from ranklaunch.verdict.model import Culprit, KnownError
 
-CAUSE = Known("x", "cause", "RuntimeError: boom", "a cause", "mend it", "https://example.org")
+CAUSE = KnownError("x", "cause", "RuntimeError: boom", "a cause", "mend it", "https://example.org")
 CONSEQUENCE = replace(CAUSE, kind="consequence", line="peer closed")
 
 
@@ -25,7 +25,7 @@ def culprit(rank: int | None = 1, node: int = 0, **more: Any) -> Culprit:
     return Culprit(node=node, rank=rank, **{**values, **more})
 
 
-def suspect(at: float, rank: int = 1, error: Known | None = None, **more: Any) -> Suspect:
+def suspect(at: float, rank: int = 1, error: KnownError | None = None, **more: Any) -> Suspect:
     return Suspect(0, at, "failed", 3, "", culprit(rank, error=error), **more)
 
 
@@ -143,15 +143,15 @@ def test_notes_are_some() -> None:
 # The wire
 
 
-def huge(letter: str, error: Known | None) -> Culprit:
+def huge(letter: str, error: KnownError | None) -> Culprit:
     big = letter * 100_000
     return culprit(10**9, 10**9, pid=10**9, exit_code=255, signal="SIGRTMIN+15", last_lines=(big,) * 500, name=big, host=big, error=error)
 
 
-def known(letter: str, length: int = 400) -> Known:
+def known(letter: str, length: int = 400) -> KnownError:
     """An entry of the catalogue is no longer than that; the line is the user's."""
     text = "x" * length
-    return Known(text[:60], "consequence", letter * 100_000, text, text, text)
+    return KnownError(text[:60], "consequence", letter * 100_000, text, text, text)
 
 
 def fits(message: dict[str, Any], kind: str) -> int:
@@ -173,14 +173,14 @@ def test_the_largest_suspect_and_judgement_fit_in_a_frame(letter: str) -> None:
 
 def test_every_text_is_cut() -> None:
     big = "x" * 100_000
-    culprit_ = replace(huge("x", Known(*[big] * 6)), signal=big, time=big)
+    culprit_ = replace(huge("x", KnownError(*[big] * 6)), signal=big, time=big)
     value = blame.as_message(Suspect(0, 1.0, "failed", 1, big, culprit_))
     assert len(json.dumps(value)) < wire.MOST
 
 
 @pytest.mark.parametrize("letter", LETTERS)
 def test_the_largest_report_fits_in_a_frame(letter: str) -> None:
-    """As supervise/nodes.py makes it: the first with its lines, the others without."""
+    """As muster/nodes.py makes it: the first with its lines, the others without."""
     one = Suspect(10**9, 4e10, "succeeded", 255, letter * 100_000, huge(letter, known(letter)))
     bare = blame.brief(one)
     codec = wire.Codec(b"key", b"", b"", hub=False)
@@ -194,7 +194,7 @@ NUMBER = st.integers(-(10**6), 10**6)
 CODE = st.integers(0, 255)
 AT = st.floats(0, 4e10)
 OUTCOME = st.sampled_from(["succeeded", "failed", "stopped"])
-KNOWN = st.builds(Known, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT)
+KNOWN = st.builds(KnownError, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT)
 CULPRIT = st.builds(
     Culprit, NUMBER, st.none() | NUMBER, st.none() | NUMBER, CODE, st.none() | TEXT, st.booleans(), st.lists(TEXT, max_size=30).map(tuple),
     TEXT, TEXT, TEXT, st.none() | KNOWN,

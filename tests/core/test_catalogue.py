@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from ranklaunch.catalogue import CAUSE, CONSEQUENCE, ERRORS, FAMILIES, KnownError, find
 from ranklaunch.catalogue.families import LAST, REPORTS
 from ranklaunch.catalogue.search import _needed
+from testbench import places
 
 FOLDER = Path(__file__).parent / "catalogue"
 BY_NAME = {error.name: error for error in ERRORS}
@@ -445,7 +446,7 @@ def test_very_long_line_is_cut_around_what_matched() -> None:
 
 @pytest.fixture(scope="module")
 def reference() -> ModuleType:
-    return helpers.module("docs/make_reference.py")
+    return places.module("docs/make_reference.py")
 
 
 def test_page_is_fresh_and_has_every_entry(reference: ModuleType) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from ranklaunch.errors import ConfigError, UsageError
 from ranklaunch.read import parse
-from ranklaunch.read.reader import Candidate, Reading, Variable
+from ranklaunch.read.provenance import Candidate, Reading
+from ranklaunch.read.reader import Variable
 
 NODES = Variable(
     "nodes", ("RANKLAUNCH_NODES", "MA_NUM_HOSTS", "VC_WORKER_NUM"), parse.positive, 1, "number of nodes", "platform", "--nodes"
@@ -39,7 +40,7 @@ def test_the_highest_source_wins(
 ) -> None:
     reader = helpers.reader(env, **options)
     assert reader.get(NODES) == value
-    assert reader.readings == (Reading("nodes", str(value), source, tuple(Candidate(*each) for each in overrides)),)
+    assert reader.ledger.readings == (Reading("nodes", str(value), source, tuple(Candidate(*each) for each in overrides)),)
     assert reader.given(NODES) is (source != "default")
     reader.check()
 
@@ -47,10 +48,10 @@ def test_the_highest_source_wins(
 def test_a_default_is_noted_and_described() -> None:
     reader = helpers.reader()
     assert reader.get(PLAIN) == "fallback"
-    assert reader.reading("plain") == Reading("plain", "fallback", "default")
+    assert reader.ledger.reading("plain") == Reading("plain", "fallback", "default")
     assert PLAIN.shown_default == "what is there"
     assert NODES.shown_default == "1"
-    assert reader.reading("unread") is None
+    assert reader.ledger.reading("unread") is None
 
 
 def test_every_problem_is_raised_at_once_and_once() -> None:
@@ -122,7 +123,7 @@ def test_a_malformed_value_is_no_contradiction_besides() -> None:
 def test_secrets_are_hidden_in_provenance_and_problems() -> None:
     reader = helpers.reader({"RANKLAUNCH_API_TOKEN": "hunter2\0"})
     reader.get(TOKEN)
-    assert reader.reading("token") == Reading("token", "***", "RANKLAUNCH_API_TOKEN")
+    assert reader.ledger.reading("token") == Reading("token", "***", "RANKLAUNCH_API_TOKEN")
     with pytest.raises(ConfigError) as caught:
         reader.check()
     assert "hunter2" not in str(caught.value)
@@ -132,7 +133,7 @@ def test_secrets_are_hidden_in_provenance_and_problems() -> None:
 def test_secrets_within_a_value_are_hidden_in_provenance(value: str) -> None:
     reader = helpers.reader({"PLAIN": value})
     reader.get(PLAIN)
-    reading = reader.reading("plain")
+    reading = reader.ledger.reading("plain")
     assert reading
     assert "hunter2" not in reading.value
 
@@ -140,7 +141,7 @@ def test_secrets_within_a_value_are_hidden_in_provenance(value: str) -> None:
 def test_a_quoted_secret_is_hidden_whole() -> None:
     reader = helpers.reader({"PLAIN": "--password 'one hunter2' --lr 1"})
     reader.get(PLAIN)
-    reading = reader.reading("plain")
+    reading = reader.ledger.reading("plain")
     assert reading
     assert "hunter2" not in reading.value
 
@@ -148,7 +149,7 @@ def test_a_quoted_secret_is_hidden_whole() -> None:
 def test_long_values_are_clipped_in_provenance_and_problems() -> None:
     reader = helpers.reader({"PLAIN": "x" * 100_000, "MA_NUM_HOSTS": "9" * 100_000})
     assert reader.get(PLAIN) == "x" * 100_000
-    reading = reader.reading("plain")
+    reading = reader.ledger.reading("plain")
     assert reading
     assert len(reading.value) < 200
     reader.get(NODES)

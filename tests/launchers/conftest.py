@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from cluster_fixtures import hosts
-from leftovers import pytest_runtest_makereport
 from pod_jobs import pods
 from slurm_jobs import slurm
+
+from testbench.fixtures import hosts
+from testbench.leftovers import pytest_runtest_makereport
 
 __all__ = ["hosts", "pods", "pytest_runtest_makereport", "slurm"]

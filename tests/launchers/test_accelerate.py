@@ -13,10 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cluster_hosts import Hosts
 from helpers import HOSTILE
-from launcher_jobs import LONG_S, LauncherJob
-from supervise_helpers import EXAMPLES, child, command_of
+
+from testbench.hosts import Hosts
+from testbench.jobs.on_hosts import LONG_S, LauncherJob
+from testbench.jobs.processes import command_of
+from testbench.places import EXAMPLES, child
 
 pytestmark = [
     pytest.mark.launchers,

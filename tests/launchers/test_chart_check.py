@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from chart_tools import CASES, Object, case, case_id, load, parse, rendered
-from supervise_helpers import RANKLAUNCH
+
+from testbench.jobs.job import RANKLAUNCH
+from testbench.judges.charts import CASES, Object, case, case_id, load, parse, rendered
 
 WITH_RUNTIME = "trainjob-auto-gpu"  # its pod is the runtime's, which the chart does not know
 pytestmark = pytest.mark.launchers

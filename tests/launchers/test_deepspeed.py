@@ -15,8 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_hosts import Entered, Host, Hosts
-from supervise_helpers import EXAMPLES, RANKLAUNCH, checked_verdict, child, command_of, sleep_until
+
+from testbench.hosts import Entered, Host, Hosts
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import RANKLAUNCH
+from testbench.jobs.processes import command_of
+from testbench.places import EXAMPLES, child
+from testbench.waiting import sleep_until
 
 pytestmark = [
     pytest.mark.processes,

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cluster_hosts import Hosts
-from launcher_jobs import LONG_S, LauncherJob
-from supervise_helpers import EXAMPLES, child
+
+from testbench.hosts import Hosts
+from testbench.jobs.on_hosts import LONG_S, LauncherJob
+from testbench.places import EXAMPLES, child
 
 pytestmark = [
     pytest.mark.launchers,

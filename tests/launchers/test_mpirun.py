@@ -16,9 +16,11 @@ from pathlib import Path
 
 import helpers
 import pytest
-from cluster_hosts import Hosts
-from launcher_jobs import LauncherJob
-from supervise_helpers import EXAMPLES, as_user, as_user_alone, child, copied_for_all, needs_root, open_to_all
+
+from testbench.hosts import Hosts
+from testbench.jobs.on_hosts import LauncherJob
+from testbench.jobs.users import as_user, as_user_alone, copied_for_all, needs_root, open_to_all
+from testbench.places import EXAMPLES, child
 
 ATTEMPT_S = 240
 SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin"

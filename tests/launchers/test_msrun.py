@@ -15,8 +15,12 @@ from typing import Any
 
 import helpers
 import pytest
-from cluster_hosts import Entered, Host, Hosts
-from supervise_helpers import EXAMPLES, RANKLAUNCH, checked_verdict, child, sleep_until
+
+from testbench.hosts import Entered, Host, Hosts
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import RANKLAUNCH
+from testbench.places import EXAMPLES, child
+from testbench.waiting import sleep_until
 
 END_S = 240.0  # MindSpore needs about half a minute to begin where there is much else to do
 GRACE_S = 10

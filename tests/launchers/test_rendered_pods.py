@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import engine_pods
 import helpers
 import pytest
 import spec_cases
-from engine_pods import Asked, Object
 from pod_jobs import MakePods, Pods, needs_mpi
-from supervise_helpers import EXAMPLES
+
+from testbench import engine_pods
+from testbench.engine_pods import Asked, Object
+from testbench.places import EXAMPLES
 
 pytestmark = pytest.mark.launchers
 

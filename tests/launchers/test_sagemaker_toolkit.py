@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import container_roots
 import pytest
-from cluster_hosts import Hosts
-from launcher_jobs import LONG_S
-from supervise_helpers import RANKLAUNCH
+
+from testbench.containers import debian
+from testbench.hosts import Hosts
+from testbench.jobs.job import RANKLAUNCH
+from testbench.jobs.on_hosts import LONG_S
 
 TOOLKIT = "sagemaker-training==5.1.4"
 INSTALL_S = 900
@@ -70,7 +71,7 @@ def toolkit() -> Path:
     def install(folder: Path) -> None:
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", folder, TOOLKIT], check=True, timeout=INSTALL_S)
 
-    return container_roots.kept(f"{TOOLKIT.replace('==', '-')}-{sys.implementation.cache_tag}", install)
+    return debian.kept(f"{TOOLKIT.replace('==', '-')}-{sys.implementation.cache_tag}", install)
 
 
 class Sagemaker:

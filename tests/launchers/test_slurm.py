@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_hosts import wait_until
-from slurm_cluster import SEARCH, Slurm
 from slurm_jobs import ALL_REDUCE, LONG_S, WAITS
-from supervise_helpers import RANKLAUNCH, checked_verdict
 
 from ranklaunch.adapters.platforms import slurm as slurm_platform
+from testbench.hosts import wait_until
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import RANKLAUNCH
+from testbench.slurm import SEARCH, Slurm
 
 pytestmark = pytest.mark.launchers
 

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import slurm_cluster
-from cluster_hosts import Hosts, wait_until
-from slurm_cluster import Slurm
 from slurm_jobs import ALL_REDUCE, LONG_S, WAITS
-from supervise_helpers import RANKLAUNCH, checked_verdict
+
+from testbench import slurm
+from testbench.hosts import Hosts, wait_until
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import RANKLAUNCH
+from testbench.slurm import Slurm
 
 pytestmark = pytest.mark.launchers
 
@@ -76,7 +78,7 @@ def test_it_trains(slurm: Slurm) -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU, which is every task's")
 def test_ranks_have_all_cpus_of_the_job_where_slurm_binds_tasks(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
-    if reason := slurm_cluster.missing():
+    if reason := slurm.missing():
         pytest.skip(reason)
     with Slurm(hosts(2), tmp_path / "slurm", binds=True) as cluster:
         job = submitted(cluster, "--cpu", "2", text=TELLS_CPUS)

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cluster_hosts import Hosts
-from launcher_jobs import LauncherJob
-from supervise_helpers import command_of
+
+from testbench.hosts import Hosts
+from testbench.jobs.on_hosts import LauncherJob
+from testbench.jobs.processes import command_of
 
 # The last rank waits to be killed; rank 0 dies of that.
 PROGRAM = """

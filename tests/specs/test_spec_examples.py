@@ -8,10 +8,12 @@ from types import ModuleType
 import helpers
 import pytest
 
+from testbench import places
+
 
 @pytest.fixture
 def examples() -> ModuleType:
-    return helpers.module("tools/render_examples.py")
+    return places.module("tools/render_examples.py")
 
 
 def test_examples_are_fresh(examples: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

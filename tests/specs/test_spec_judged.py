@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import spec_cases
-from chart_schemas import broken_rules, folder, is_core, misfits, misfits_of_core, misfits_of_custom, pod_templates, schemas_of
-from chart_tools import Object
 
 from ranklaunch.specs.model import OF_KUBERNETES
+from testbench.judges.charts import Object
+from testbench.judges.schemas import broken_rules, folder, is_core, misfits, misfits_of_core, misfits_of_custom, pod_templates, schemas_of
 
 pytestmark = pytest.mark.specs
 

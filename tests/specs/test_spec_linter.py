@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import spec_cases
-import spec_linter
 from spec_cases import FOLDER
 
 from ranklaunch.specs.model import OF_KUBERNETES
+from testbench.judges import linter
 
 pytestmark = pytest.mark.specs
 
@@ -22,8 +22,8 @@ Object = dict[str, Any]
 @pytest.mark.parametrize("case", spec_cases.accepted(*OF_KUBERNETES), ids=spec_cases.case_id)
 def test_golden_specifications_are_right(case: Path) -> None:
     objects = spec_cases.objects_in(spec_cases.text_of(case))
-    assert spec_linter.lint(objects) == []
-    assert {f"{each['kind']}/{each['apiVersion']}" for each in objects} & spec_linter.RULES.keys()
+    assert linter.lint(objects) == []
+    assert {f"{each['kind']}/{each['apiVersion']}" for each in objects} & linter.RULES.keys()
 
 
 def vc(edit: Callable[[Object], object]) -> tuple[str, Callable[[Object], object]]:
@@ -148,4 +148,4 @@ def test_mistake_is_found(expected: str) -> None:
         except (KeyError, IndexError):  # of the case's objects, the one that the mistake is about
             continue
     assert objects != before
-    assert any(expected in problem for problem in spec_linter.lint(objects)), spec_linter.lint(objects)
+    assert any(expected in problem for problem in linter.lint(objects)), linter.lint(objects)

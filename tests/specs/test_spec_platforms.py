@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import engine_pods
 import helpers
 import pytest
 import spec_cases
-from engine_pods import Asked
 
 from ranklaunch.specs.model import OF_KUBERNETES
+from testbench import engine_pods
+from testbench.engine_pods import Asked
 
 pytestmark = pytest.mark.specs
 

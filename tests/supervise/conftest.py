@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leftovers import fail_if_left, pytest_runtest_makereport
-from supervise_helpers import Family, Starter, pid_1_prefix
+
+from testbench.jobs.job import Starter, pid_1_prefix
+from testbench.jobs.processes import Family
+from testbench.leftovers import fail_if_left, pytest_runtest_makereport
 
 __all__ = ["pytest_runtest_makereport"]
 

@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from supervise_helpers import DEADLINE_S, free_port
 
 from ranklaunch.supervise.waits import banners
 from ranklaunch.supervise.waits.banners import Banners
 from ranklaunch.system.loop import Loop
+from testbench.waiting import DEADLINE_S, free_port
 
 SSH = b"SSH-2.0-OpenSSH_9.2\r\n"
 Serve = Callable[..., str]

@@ -12,10 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from supervise_helpers import Job, Starter, Stream, check_end, child, memory_of, sleep_until, tagged
 
 from ranklaunch.supervise.output.console import HIGH, LOW, Console
 from ranklaunch.system.loop import Loop
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import Job, Starter
+from testbench.jobs.processes import memory_of
+from testbench.jobs.streams import Stream, tagged
+from testbench.places import child
+from testbench.waiting import sleep_until
 
 PRINTS = child("prints.py")
 MOST_KB = 80 * 1024

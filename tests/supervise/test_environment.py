@@ -7,7 +7,10 @@ import signal
 import sys
 from pathlib import Path
 
-from supervise_helpers import Starter, check_end, child, tagged
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import Starter
+from testbench.jobs.streams import tagged
+from testbench.places import child
 
 STATE = """
 echo ready

@@ -7,7 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from supervise_helpers import Starter, check_end, child, tagged
+
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import Starter
+from testbench.jobs.streams import tagged
+from testbench.places import child
 
 
 def test_all_succeed(ranklaunch: Starter) -> None:

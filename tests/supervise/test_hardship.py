@@ -12,7 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from supervise_helpers import Starter, as_user, check_end, child, needs_root, open_to_all
+
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import Starter
+from testbench.jobs.users import as_user, needs_root, open_to_all
+from testbench.places import child
 
 NAME_SERVER = "127.0.0.77"
 BLOCKED = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()); os.execvp(sys.argv[1], sys.argv[1:])"

@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervise_helpers import DEADLINE_S, Job, Starter, checked_verdict, child, free_port, sleep_until
+
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import Job, Starter
+from testbench.places import child
+from testbench.waiting import DEADLINE_S, free_port, sleep_until
 
 SHARED = ("outcome", "exit_code", "reason", "culprit", "failures", "notes")
 

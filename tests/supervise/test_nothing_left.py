@@ -7,7 +7,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from supervise_helpers import Job, Starter, check_end, child, children_of, command_of, parent_of, sleep_until, state_of
+
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import Job, Starter
+from testbench.jobs.processes import children_of, command_of, parent_of, state_of
+from testbench.places import child
+from testbench.waiting import sleep_until
 
 STUBBORN = pytest.mark.parametrize("stubborn", [[], ["--stubborn"]], ids=["obeys", "stubborn"])
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import signal
 
 import pytest
-from supervise_helpers import WITHOUT_ANY, WITHOUT_STDERR, WITHOUT_STDIN, WITHOUT_STDOUT, Starter, check_end, child, tagged
+
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import WITHOUT_ANY, WITHOUT_STDERR, WITHOUT_STDIN, WITHOUT_STDOUT, Starter
+from testbench.jobs.streams import tagged
+from testbench.places import child
 
 PRINTS = child("prints.py")
 

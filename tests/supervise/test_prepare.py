@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from supervise_helpers import Starter, check_end
+
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import Starter
 
 PRE_START = "ma-pre-start.sh"
 

@@ -9,7 +9,10 @@ from typing import Any
 
 import helpers
 import pytest
-from supervise_helpers import Job, Starter, check_end, child
+
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import Job, Starter
+from testbench.places import child
 
 PODS = [("j-worker-0", "192.0.2.1", "45"), ("j-worker-1", "192.0.2.2", "45")]
 

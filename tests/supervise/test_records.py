@@ -7,7 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
-from supervise_helpers import Job, Starter, as_user, check_end, checked_verdict, child, needs_root, open_to_all, tagged
+
+from testbench.jobs.ends import check_end, checked_verdict
+from testbench.jobs.job import Job, Starter
+from testbench.jobs.streams import tagged
+from testbench.jobs.users import as_user, needs_root, open_to_all
+from testbench.places import child
 
 USER = 1000
 

@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervise_helpers import DEADLINE_S, Job, Starter, checked_verdict, child, children_of, sleep_until
 
 from ranklaunch.command import options, simulation
 from ranklaunch.plan.planning import every_variable
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import Job, Starter
+from testbench.jobs.processes import children_of
+from testbench.places import child
+from testbench.waiting import DEADLINE_S, sleep_until
 
 
 def simulate(starter: Starter, nodes: int, slots: object, *words: object, method: str = "spawn", **how: Any) -> Job:

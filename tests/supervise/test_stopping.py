@@ -10,7 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
-from supervise_helpers import Job, Starter, Stream, check_end, child, children_of, sleep_until, state_of, tagged
+
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import Job, Starter
+from testbench.jobs.processes import children_of, state_of
+from testbench.jobs.streams import Stream, tagged
+from testbench.places import child
+from testbench.waiting import sleep_until
 
 STOPPING = {"SIGTERM": 143, "SIGINT": 130, "SIGHUP": 129, "SIGQUIT": 131}
 
@@ -87,7 +93,7 @@ def stopped_on_import(starter: Starter, module: str, whom: str) -> Job:
     return starter.spawn(2, child("sleeper.py"), env={"PYTHONPATH": search, "STOP_ON_IMPORT": module, "STOP_WHOM": whom})
 
 
-@pytest.mark.parametrize("module", ["guardian", "planning", "supervisor"])
+@pytest.mark.parametrize("module", ["guardian", "planning", "session"])
 def test_before_anything_is_read(ranklaunch: Starter, module: str) -> None:
     """From its first import on, a stop request is kept until somebody can act on it."""
     job = stopped_on_import(ranklaunch, module, "itself")

@@ -8,7 +8,10 @@ import signal
 from typing import Any
 
 import pytest
-from supervise_helpers import Job, Starter, checked_verdict, child
+
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import Job, Starter
+from testbench.places import child
 
 NODES = {"worker 0": 0, "worker 1": 1, "ps 0": 2, "ps 1": 3}
 DONE = ("--do", "worker0=after:go", "--do", "worker1=after:go")

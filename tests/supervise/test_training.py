@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervise_helpers import Job, Starter, check_end, checked_verdict, child, free_port, sleep_until
+
+from testbench.jobs.ends import check_end, checked_verdict
+from testbench.jobs.job import Job, Starter
+from testbench.places import child
+from testbench.waiting import free_port, sleep_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.training]
 

@@ -8,7 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from supervise_helpers import Starter, check_end, child, tagged
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import Starter
+from testbench.jobs.streams import tagged
+from testbench.places import child
 
 ONE_NODE = {"MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "2"}
 NOWHERE = "localhost-does-not-exist.invalid"

@@ -40,14 +40,14 @@ def environment(job: Job, reader: Reader) -> dict[str, str]:
     env = {}
     if not reader.given(CONNECT_TIMEOUT):
         env["HCCL_CONNECT_TIMEOUT"] = str(CONNECT_TIMEOUT.default)
-        reader.note(
+        reader.ledger.note(
             CONNECT_TIMEOUT.value, env["HCCL_CONNECT_TIMEOUT"], "default on Ascend: HCCL's own 120 s are short when nodes start apart"
         )
     elif (seconds := reader.get(CONNECT_TIMEOUT)) not in CONNECT_TIMEOUTS:
         reader.warn(f"HCCL_CONNECT_TIMEOUT={seconds}: HCCL takes {CONNECT_TIMEOUTS[0]} to {CONNECT_TIMEOUTS[-1]} seconds")
     if not reader.given(WHITELIST_DISABLE):
         env["HCCL_WHITELIST_DISABLE"] = WHITELIST_DISABLE.default
-        reader.note(WHITELIST_DISABLE.value, "1", "default on Ascend: there is no list of addresses in a container")
+        reader.ledger.note(WHITELIST_DISABLE.value, "1", "default on Ascend: there is no list of addresses in a container")
     return {**env, **_interfaces(job, reader)}
 
 
@@ -61,7 +61,7 @@ def _interfaces(job: Job, reader: Reader) -> dict[str, str]:
     for variable, value in wanted:
         if not reader.given(variable):
             env[variable.names[-1]] = value
-            reader.note(variable.value, value, INTERFACE.value)
+            reader.ledger.note(variable.value, value, INTERFACE.value)
     return env
 
 
@@ -70,5 +70,5 @@ def _default_route(reader: Reader) -> str:
     rows = [line.split() for line in text.splitlines()[1:]]
     name = next((row[0] for row in rows if len(row) > 1 and row[1] == "00000000"), "")
     if name:
-        reader.note(INTERFACE.value, name, "default route")
+        reader.ledger.note(INTERFACE.value, name, "default route")
     return name

@@ -15,6 +15,7 @@ from ranklaunch.read.settings import GRACE_S, HOSTS, LOG_TAG, WAIT_S
 from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
+from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
 
@@ -38,6 +39,18 @@ def nothing_to_explain(tail: str) -> Failure | None:
     return None
 
 
+def failed_with(
+    returncode: int,
+    rank: int | None = None,
+    pid: int | None = None,
+    node: int | None = None,
+    victims: tuple[tuple[int, int], ...] = (),
+) -> Failure:
+    """A launcher's word for how a rank ended. returncode: as Python's subprocess has it, -N after signal N. The rest: as in Failure."""
+    signal = max(0, -returncode)
+    return Failure(rank, 128 + signal if signal else returncode, signal, pid, node=node, victims=victims)
+
+
 MASTER_PORT = Variable(
     "master_port",
     ("RANKLAUNCH_MASTER_PORT",),
@@ -52,7 +65,7 @@ ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks f
 
 
 def attempt_dir(job: Job) -> str:
-    return join(job.log_dir, f"attempt_{job.attempt}")
+    return folders.attempt(job.log_dir, job.attempt)
 
 
 def limits(reader: Reader) -> Limits:
@@ -130,7 +143,7 @@ def rank_process(
 
 
 def rank_log(job: Job, rank: int) -> str:
-    return join(attempt_dir(job), f"rank_{rank}.log")
+    return folders.rank_log(attempt_dir(job), rank)
 
 
 def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, rank: int) -> str:

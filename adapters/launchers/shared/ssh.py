@@ -131,7 +131,7 @@ def _given_keys(reader: Reader) -> tuple[str, str]:
         key = _letting_in(reader, folder)
         if key:
             digest = hashlib.sha256((_text(reader, join(folder, "authorized_keys"))).encode()).hexdigest()[:12]
-            reader.note(KEYS.value, f"{folder} ({digest})", KEYS.names[0] if given else "files")  # the same on every node
+            reader.ledger.note(KEYS.value, f"{folder} ({digest})", KEYS.names[0] if given else "files")  # the same on every node
             return folder, key
     if given:
         reader.problem(
@@ -139,7 +139,7 @@ def _given_keys(reader: Reader) -> tuple[str, str]:
             "which this user can read"
         )
     else:
-        reader.note(KEYS.value, NEW, "default")
+        reader.ledger.note(KEYS.value, NEW, "default")
     return "", ""
 
 

@@ -1,18 +1,21 @@
-"""What platforms share that tell a node no more than its index, and nothing of its starts."""
+"""What platforms bind that have no way of their own: to a node's index, to the number of its start, to programs and folders."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
 from ranklaunch.files import join
+from ranklaunch.read import settings
+from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import ATTEMPT, LOG_DIR, by_user
+from ranklaunch.read.settings import ATTEMPT, LOG_DIR
+from ranklaunch.verdict import folders
 
 
 def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:
     """The index of this node, as an option or a variable says it."""
-    if nodes == 1 and reader.given(variable) and not by_user(reader, variable):  # whatever the platform's variables say then
-        reader.note(variable.value, "0", "one node")
+    if nodes == 1 and reader.given(variable) and not reader.by_user(variable):  # whatever the platform's variables say then
+        reader.ledger.note(variable.value, "0", "one node")
         return 0
     own = reader.get(variable)
     if nodes > 1 and not reader.given(variable):
@@ -27,8 +30,22 @@ def attempt(reader: Reader) -> int:
     """One after the attempts whose folders are there, so that no earlier log is lost."""
     if reader.given(ATTEMPT):
         return reader.get(ATTEMPT)
-    names = reader.files.names(reader.get(LOG_DIR))
-    done = [int(match[1]) for match in (re.fullmatch("attempt_([0-9]{1,6})", name) for name in names) if match]
-    number = max(done, default=0) + 1
-    reader.note(ATTEMPT.value, str(number), join(reader.get(LOG_DIR), "attempt_*") if done else "default")
-    return number
+    logs = reader.get(LOG_DIR)
+    done = folders.newest(reader.files.names(logs))
+    reader.ledger.note(ATTEMPT.value, str(done + 1), join(logs, folders.ATTEMPTS) if done else "default")
+    return done + 1
+
+
+def no_program(reader: Reader, words: Sequence[str]) -> Program | None:
+    """Of a platform that does not say what should run."""
+    return None
+
+
+def no_failure_file(reader: Reader) -> str:
+    """Of a platform that looks for no reason of a failure."""
+    return ""
+
+
+def log_dir(reader: Reader) -> str:
+    """The one that is given, or the usual one, for all of a job's nodes."""
+    return settings.log_dir(reader)

@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeVar
 
 from ranklaunch import redact
 from ranklaunch.read import parse
-from ranklaunch.read.reader import Candidate, Reader, Variable
+from ranklaunch.read.provenance import Candidate
+from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT, HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, devices, spread
 from ranklaunch.values import replace
 
@@ -45,20 +46,15 @@ _OF_HOST_NETWORK = "# Kubernetes-managed hosts file (host network)."
 _OF_CLUSTER = re.compile(r"(?P<pod>[^.]+)\.(?P<service>[^.]+)\.(?P<namespace>[^.]+)\.svc(\..*)?")
 
 
-def by_user(candidates: Sequence[Candidate]) -> bool:
-    """Whether the value that counts is the user's own."""
-    return bool(candidates) and candidates[0].source.startswith(("option ", "RANKLAUNCH_"))
-
-
 def attempt(reader: Reader) -> int:
     """The engine's own count of restarts reaches the container only where the job's specification hands it over."""
     if reader.given(ATTEMPT):
         return reader.get(ATTEMPT)
     number = reader.get(RESTARTS) + 1
     if reader.given(RESTARTS):
-        reader.note(ATTEMPT.value, str(number), f"{RESTARTS.names[0]} + 1")
+        reader.ledger.note(ATTEMPT.value, str(number), f"{RESTARTS.names[0]} + 1")
     else:
-        reader.note(ATTEMPT.value, str(number), "default")
+        reader.ledger.note(ATTEMPT.value, str(number), "default")
     return number
 
 
@@ -67,7 +63,7 @@ def name(reader: Reader, found: str, source: str, otherwise: str) -> str:
     given = reader.get(JOB_NAME)
     if given:
         return given
-    reader.note(JOB_NAME.value, found or otherwise, source if found else "default")
+    reader.ledger.note(JOB_NAME.value, found or otherwise, source if found else "default")
     return found or otherwise
 
 
@@ -86,7 +82,7 @@ def count(reader: Reader, variable: Variable[int], remedy: str) -> int:
         return reader.get(variable)
     hosts = reader.get(HOSTS)
     if hosts:
-        reader.note(NODES.value, str(len(hosts)), reader.source(HOSTS))
+        reader.ledger.note(NODES.value, str(len(hosts)), reader.source(HOSTS))
         return len(hosts)
     said = ", ".join((*variable.names, *HOSTS.names))
     reader.problem(f"none of {said} says how many nodes the job has: {remedy}")
@@ -102,7 +98,7 @@ def hosts(
         return counted(reader, told, reader.source(HOSTS), nodes)
     if made:
         checked(reader, made[0], source)
-        reader.note(HOSTS.value, ",".join(made), source)
+        reader.ledger.note(HOSTS.value, ",".join(made), source)
         return tuple(made)
     address = reader.get(master) if reader.given(master) else ""
     if nodes > 1 and not address:
@@ -133,13 +129,13 @@ Ways = Sequence[tuple[str, int]]
 def index(reader: Reader, variable: Variable[int], nodes: int, ways: Ways = (), names: Sequence[str] = ()) -> int:
     """This node's: the user's word, else what all other ways say alike. ways: what is shown of each, and its answer; names: of
     variables, for a message where there is none."""
-    if by_user(reader.candidates(variable)):
+    if reader.by_user(variable):
         number = reader.get(variable)
         if number >= nodes:
             reader.problem(f"{reader.told(variable)}: expected 0 to {nodes - 1}, for {nodes} nodes")
         return min(number, nodes - 1)
     if nodes == 1:  # whatever the engine's own numbers say then
-        reader.note(NODE_INDEX.value, "0", "one node")
+        reader.ledger.note(NODE_INDEX.value, "0", "one node")
         return 0
     number = reader.get(variable)
     told = [(reader.told(variable), number)] if reader.given(variable) else []
@@ -158,7 +154,7 @@ def _agreed(reader: Reader, nodes: int, ways: Ways) -> int:
             return 0
     if first >= nodes:
         reader.problem(f"{shown}: node {first}, expected 0 to {nodes - 1}, for {nodes} nodes")
-    reader.note(NODE_INDEX.value, str(first), shown.partition("=")[0])
+    reader.ledger.note(NODE_INDEX.value, str(first), shown.partition("=")[0])
     return min(first, nodes - 1)
 
 
@@ -305,7 +301,7 @@ def host_file(reader: Reader, path: str, variable: Variable[T]) -> tuple[str, ..
         reader.problem(f"{path}: {error}")
         return ()
     if found:
-        reader.note(variable.value, ",".join(found), path)
+        reader.ledger.note(variable.value, ",".join(found), path)
     return found
 
 

@@ -10,7 +10,7 @@ from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.read import parse, tasks
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, METHOD, NODE_INDEX, by_user
+from ranklaunch.read.settings import BY_MPI, HOSTS, METHOD, NODE_INDEX
 from ranklaunch.read.tasks import TASK, WORKER
 
 MASTER = "master"
@@ -22,8 +22,6 @@ MPI_HOST = Variable(
     "mpi_host", ("MPI_HOST",), parse.text, "", "hosts of the workers, which plugin mpi gives to the master alone; for method mpirun",
     "platform",
 )  # fmt: skip
-# The method that has a master, by all of its names.
-_BY_MPI = ("mpirun", "mpi", "horovod")
 
 
 class Task(NamedTuple):
@@ -50,9 +48,9 @@ def own(reader: Reader, there: dict[str, Task]) -> str:
     named = [task.name for task in there.values() if pod and pod in [host.partition(".")[0] for host in task.hosts]][:1]
     told = [(name, HOSTNAME.names[0]) for name in named] or _by_plugins(reader, there)
     for name, source in told[:1]:
-        reader.note(TASK.value, name, source)
+        reader.ledger.note(TASK.value, name, source)
         return name
-    if len(there) > 1 and not by_user(reader, NODE_INDEX):
+    if len(there) > 1 and not reader.by_user(NODE_INDEX):
         reader.problem(
             f"{kubernetes.told_name(reader)} is none of the hosts of tasks {', '.join(there)}: set {TASK.names[0]} to this pod's task"
         )
@@ -103,7 +101,7 @@ def _of_pytorch(reader: Reader, there: dict[str, Task], own: str) -> list[Task]:
 
 def _of_mpi(reader: Reader, there: dict[str, Task], own: str) -> list[Task]:
     """The two tasks of plugin mpi, which tells the leader's pod alone who the workers are: these know it by its name."""
-    if kubernetes.seen(reader, METHOD).lower() not in _BY_MPI or reader.given(HOSTS) or {MASTER, WORKER} <= there.keys():
+    if kubernetes.seen(reader, METHOD).lower() not in BY_MPI or reader.given(HOSTS) or {MASTER, WORKER} <= there.keys():
         return []
     first, mine = kubernetes.seen(reader, MPI_HOST).partition(",")[0], find(there, own)
     led = [task for task in there.values() if first and task.hosts and task.hosts[0] == first and task != mine]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ranklaunch.catalogue import ascend, cuda, gloo, mindspore, mpi, nccl, python, system, tensorflow, torch
+from ranklaunch.catalogue import ascend, cuda, gloo, hccl, mindspore, mpi, nccl, python, system, tensorflow, torch
 from ranklaunch.catalogue.entry import KnownError
 
 FAMILIES: dict[str, tuple[KnownError, ...]] = {
-    "Ascend": (*ascend.ERRORS, *ascend.VAGUE),
+    "Ascend": (*hccl.ERRORS, *ascend.ERRORS, *ascend.VAGUE),
     "CUDA": cuda.ERRORS,
     "NCCL": (*nccl.ERRORS, *nccl.VAGUE),
     "Gloo": (*gloo.ERRORS, *gloo.VAGUE),

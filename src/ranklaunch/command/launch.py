@@ -14,8 +14,9 @@ from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan import planning
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
+from ranklaunch.supervise.attempt import Start
 from ranklaunch.supervise.record import Record, now
-from ranklaunch.supervise.supervisor import Supervisor
+from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import replace
 from ranklaunch.verdict.model import Verdict
@@ -24,6 +25,14 @@ DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
+    start, inherited = begin(argv, env)
+    gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
+    gc.enable()
+    return Session(signals, inherited, guard).run(start).exit_code
+
+
+def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, str]]:
+    """What the command line asks for, with its log folder open; and what processes inherit."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
     given = options.read(parser, argv, env)
     # Whatever the environment says of another account: sshd goes by the one that the process has.
@@ -32,22 +41,17 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
         plan = planning.make_plan(given.request)
         record = _record(given.request, attempt_dir(plan.job))
         record.open()
-    gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
-    gc.enable()
     record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
     again = replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
-    supervisor = Supervisor(
+    start = Start(
         plan,
-        env=given.request.env,
-        files=given.request.files,
-        signals=signals,
-        record=record,
-        guard=guard,
-        replan=lambda known: planning.make_plan(replace(again, known=known)),
-        explain=lambda process, tail: LAUNCHERS[plan.method].explain(tail),
+        record,
+        given.request.files,
+        replan=lambda arrived: planning.make_plan(replace(again, arrived=arrived)),
+        explain=lambda child, tail: LAUNCHERS[plan.method].explain(tail),
     )
-    return supervisor.run().exit_code
+    return start, given.request.env
 
 
 def _record(request: planning.Request, folder: str) -> Record:

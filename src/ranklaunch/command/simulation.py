@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import secrets
 import socket
 import sys
@@ -20,19 +19,20 @@ from ranklaunch.adapters.launchers import tensorflow
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.command import options
-from ranklaunch.files import absolute
+from ranklaunch.files import absolute, join
 from ranklaunch.plan.model import NODES, File, Limits, Plan, Process
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.tasks import PS, WORKER
+from ranklaunch.supervise.attempt import Start
 from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.supervisor import Supervisor
+from ranklaunch.supervise.session import Session
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import Value
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.blame import Judgement
 
 JOB = "modelarts-job-simulated"
@@ -61,16 +61,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     plan = make_plan(given)
     record = Record(plan.job.log_dir)
     record.open()
-    supervisor = Supervisor(
-        plan,
-        env=given.request.env,
-        files=DiskFiles(),
-        signals=signals,
-        record=record,
-        guard=guard,
-        told=lambda process: _node_judgement(plan.job, process),
-    )
-    return supervisor.run().exit_code
+    start = Start(plan, record, DiskFiles(), told=lambda process: _node_judgement(plan.job, process))
+    return Session(signals, given.request.env, guard).run(start).exit_code
 
 
 class Cluster(Value):
@@ -101,7 +93,7 @@ class Cluster(Value):
         return f"{task} {index}" if self.ports else f"node {node}"
 
     def node_dir(self, node: int) -> str:
-        return os.path.join(self.log_dir, f"node_{node}")
+        return folders.node(self.log_dir, node)
 
 
 def make_plan(given: options.Given) -> Plan:
@@ -253,9 +245,7 @@ def _of_user() -> set[str]:
 
 
 def _attempt(log_dir: str) -> int:
-    names = DiskFiles().names(os.path.join(log_dir, "node_0"))
-    numbers = [int(match[1]) for match in (re.fullmatch("attempt_([0-9]{1,6})", name) for name in names) if match]
-    return max(numbers, default=0) + 1
+    return folders.newest(DiskFiles().names(folders.node(log_dir, 0))) + 1
 
 
 def _free_ports(count: int) -> tuple[int, ...]:
@@ -269,7 +259,9 @@ def _free_ports(count: int) -> tuple[int, ...]:
 
 def _node_judgement(job: Job, process: Process) -> Judgement | None:
     """What a node's own verdict says, which is the same on all of them."""
-    path = os.path.join(job.log_dir, f"node_{process.node}", f"attempt_{job.attempt}", "verdict.json")
+    if process.node is None:
+        return None
+    path = join(folders.attempt(folders.node(job.log_dir, process.node), job.attempt), folders.VERDICT)
     try:
         with open(path, encoding="utf-8") as file:
             return blame.judgement(json.load(file))

@@ -1,2 +1,3 @@
-"""The nodes of one job meet, start together and end together: what they say to each other, and what follows from it. Pure: the
-sockets are in ranklaunch.supervise: door and hub (node 0's side), member (every node's side)."""
+"""The nodes of one job meet, start together and end together. Two machines say what follows from what: hub (node 0's side) and member
+(every node's side), with gathering, roll and gone below them. They are pure: events go in, actions come out (events). Sockets are in
+door (node 0 listens) and dialler (the others come); driver does what the machines say; nodes is what a supervisor sees of all this."""

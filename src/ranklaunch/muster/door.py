@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ranklaunch.muster import wire
-from ranklaunch.muster.wire import Codec, Message, WireError, WrongKeyError
+from ranklaunch.muster.events import AtDoor, Broken, Event, First, Heard, Nonsense
+from ranklaunch.muster.wire import Codec, Message, WrongKeyError
 from ranklaunch.plan.model import Muster
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.stream import Stream, keep_alive
@@ -30,57 +31,38 @@ SPARE_FDS = 256  # descriptors for everything but the connections
 
 
 class Peer:
-    """One connection. instance: of the node's start that has signed; "" before that."""
+    """One connection. link: its number. known: it has signed, and was admitted or turned away."""
 
-    def __init__(self, address: str, since: float) -> None:
+    def __init__(self, link: int, address: str, since: float) -> None:
+        self.link = link
         self.address = address
         self.since = since
         self.nonce = os.urandom(wire.NONCE)
         self.greeting = bytearray()
         self.codec: Codec | None = None
         self.stream: Stream
-        self.instance = ""
-
-    def send(self, message: Message) -> None:
-        if self.codec:
-            self.stream.send(self.codec.frame(message))
+        self.known = False
 
 
 class Door:
-    """on_message: called with what has come with the right signature; of a peer without an instance it is the first, which
-    admit() or drop() answers. on_nonsense: with what is not understood, or what on_message has raised for that reason. on_end: once the
-    connection is over. What has become of a peer that was admitted is for whoever has admitted it."""
+    """feed: is given First with the first message of a connection that has signed, which admit(), turn_away() or drop() answers, and
+    from then on what comes of it. Of those that have not signed nothing is told but AtDoor."""
 
-    def __init__(
-        self,
-        muster: Muster,
-        key: bytes,
-        loop: Loop,
-        say: Callable[[str], None],
-        on_message: Callable[[Peer, Message], None],
-        on_nonsense: Callable[[Peer, Exception], None],
-        on_end: Callable[[Peer, OSError | None], None],
-    ) -> None:
+    def __init__(self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], feed: Callable[[Event], None]) -> None:
         self.trouble = ""  # why nobody can come in
         self._muster = muster
         self._key = key
         self._loop = loop
         self._say = say
-        self._on_message = on_message
-        self._on_nonsense = on_nonsense
-        self._on_end = on_end
+        self._feed = feed
         self._listener: socket.socket | None = None
+        self._peers: dict[int, Peer] = {}
         self._unknown: dict[Peer, None] = {}  # in order of arrival
-        self._own: Peer | None = None
+        self._count = 0
         self._refused: list[str] = []  # addresses
         self._full = self._resting = False
         self._most_unknown = self._lift_limit()
         self.open()
-
-    @property
-    def refused(self) -> str:
-        """Who has come with another key."""
-        return ", ".join(f"{address} (another key)" for address in self._refused)
 
     def open(self) -> None:
         """Listens, where it does not yet: an earlier start of this container may be on its way out."""
@@ -93,10 +75,15 @@ class Door:
             why = (
                 "is in use by another process; RANKLAUNCH_MUSTER_PORT names another, on every node" if taken else f"cannot be used: {error}"
             )
-            self.trouble = f"port {self._muster.port} of this node {why}"
+            self._tell(f"port {self._muster.port} of this node {why}")
             return
-        self.trouble = ""
+        self._tell("")
         self._loop.on_readable(self._listener.fileno(), self._accept)
+
+    def _tell(self, trouble: str) -> None:
+        """What keeps everybody out, and who has come with another key."""
+        self.trouble = trouble
+        self._feed(AtDoor(trouble, ", ".join(f"{address} (another key)" for address in self._refused)))
 
     def close(self) -> None:
         if self._listener:
@@ -104,32 +91,40 @@ class Door:
                 self._loop.forget(self._listener.fileno())
             self._listener.close()
             self._listener = None
-        for peer in [*([self._own] if self._own else []), *self._unknown]:
+        for peer in self._peers.values():
             peer.stream.close()
 
-    def adopt(self, sock: socket.socket) -> None:
-        """A connection of this very process, which nothing else can keep from signing."""
-        self._own = self._greet(sock, "this container")
+    def admit(self, link: int) -> None:
+        peer = self._peers.get(link)
+        if peer and peer.codec:
+            self._unknown.pop(peer, None)
+            peer.codec.most = wire.MOST
+            peer.known = True
 
-    def admit(self, peer: Peer, instance: str) -> None:
-        peer.instance = instance
-        self._unknown.pop(peer, None)
-        assert peer.codec
-        peer.codec.most = wire.MOST
-
-    def turn_away(self, peer: Peer) -> None:
+    def turn_away(self, link: int) -> None:
         """One that has signed and is none of the job's: it may hear why, and not stay."""
-        self._unknown[peer] = None
+        self.admit(link)
+        if link in self._peers:
+            self._unknown[self._peers[link]] = None
 
-    def drop(self, peer: Peer) -> None:
-        self._unknown.pop(peer, None)
-        peer.stream.close()
+    def drop(self, link: int) -> None:
+        peer = self._peers.pop(link, None)
+        if peer:
+            self._unknown.pop(peer, None)
+            peer.stream.close()
+
+    def send(self, message: Message, links: Iterable[int]) -> None:
+        body = wire.body(message)
+        for link in links:
+            peer = self._peers.get(link)
+            if peer and peer.codec and not peer.stream.closed:
+                peer.stream.send(peer.codec.sign(body))
 
     def drop_late(self) -> None:
         """Those who have had their time."""
         now = self._loop.clock()
         for peer in [peer for peer in self._unknown if now - peer.since > UNKNOWN_S]:
-            self.drop(peer)
+            self.drop(peer.link)
 
     def _lift_limit(self) -> int:
         """Room for one descriptor per node; ranks get the limit that ranklaunch was given. How many may be here that have not signed."""
@@ -159,7 +154,7 @@ class Door:
                     self._rest()
                 return
             keep_alive(sock, self._muster.lost_after_s)
-            self._unknown[self._greet(sock, str(address[0]))] = None
+            self._greet(sock, str(address[0]))
             if len(self._unknown) > self._most_unknown:
                 self._drop_oldest()
 
@@ -177,16 +172,17 @@ class Door:
 
         self._loop.after(REST_S, again)
 
-    def _greet(self, sock: socket.socket, address: str) -> Peer:
-        peer = Peer(address, self._loop.clock())
-        peer.stream = Stream(sock, self._loop, lambda data: self._on_data(peer, data), lambda error: self._on_closed(peer, error))
+    def _greet(self, sock: socket.socket, address: str) -> None:
+        self._count += 1
+        peer = self._peers[self._count] = Peer(self._count, address, self._loop.clock())
+        self._unknown[peer] = None
+        peer.stream = Stream(sock, self._loop, lambda data: self._on_data(peer, data), lambda error: self._on_end(peer, error))
         peer.stream.send(wire.GREETING + peer.nonce)
-        return peer
 
     def _drop_oldest(self) -> bool:
         peer = next(iter(self._unknown), None)
         if peer:
-            self.drop(peer)
+            self.drop(peer.link)
         return bool(peer)
 
     def _on_data(self, peer: Peer, data: bytes) -> None:
@@ -197,27 +193,39 @@ class Door:
             nonce, data = bytes(peer.greeting[: wire.NONCE]), bytes(peer.greeting[wire.NONCE :])
             peer.codec = Codec(self._key, peer.nonce, nonce, hub=True, most=UNKNOWN_BYTES)
         try:
-            for message in peer.codec.feed(data):
-                if peer.stream.closed:  # by what it has said before
-                    return
-                self._on_message(peer, message)
+            messages = peer.codec.feed(data)
         except WrongKeyError:
             self._on_wrong_key(peer)
+            return
         except wire.NOT_UNDERSTOOD as error:
-            self._on_nonsense(peer, error)
+            self._on_nonsense(peer, str(error))
+            return
+        for message in messages:
+            if peer.stream.closed:  # by what it has said before
+                return
+            self._feed(Heard(peer.link, message) if peer.known else First(peer.link, peer.address, message))
+
+    def _on_nonsense(self, peer: Peer, why: str) -> None:
+        if peer.known:
+            self._feed(Nonsense(peer.link, why))
+        else:
+            self.drop(peer.link)
 
     def _on_wrong_key(self, peer: Peer) -> None:
-        if peer.instance:
-            self._on_nonsense(peer, WireError("a signature is not right"))
+        if peer.known:
+            self._on_nonsense(peer, "a signature is not right")
             return
         if peer.address not in self._refused and len(self._refused) < REFUSED_SAID:
             self._refused.append(peer.address)
             self._say(f"muster: {peer.address} has another key: RANKLAUNCH_SECRET, or without it the job's name, is not the same there")
-        self.drop(peer)
+            self._tell(self.trouble)
+        self.drop(peer.link)
 
-    def _on_closed(self, peer: Peer, error: OSError | None) -> None:
+    def _on_end(self, peer: Peer, error: OSError | None) -> None:
         self._unknown.pop(peer, None)
-        self._on_end(peer, error)
+        self._peers.pop(peer.link, None)
+        if peer.known:
+            self._feed(Broken(peer.link, error))
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -5,14 +5,11 @@ Owns the deadlines, and what is known of those who are missing. Who has come is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from ranklaunch.errors import ConfigError, WaitError
-from ranklaunch.muster.door import Door
 from ranklaunch.muster.roll import NAMED, Entry, Roll
 from ranklaunch.plan.model import Muster
-from ranklaunch.system import lookup
-from ranklaunch.system.loop import Loop
 from ranklaunch.verdict.blame import Judgement
 
 SETTLE_S = 5.0  # once the nodes disagree: for the others to come and be compared too
@@ -21,22 +18,21 @@ LATE_NAMED = 3
 
 
 class Gathering:
-    """roll: who is here. door: what is known of those who cannot come in."""
+    """roll: who is here. trouble: why nobody can come in; refused: who has come with another key. Times are the hub's, in seconds."""
 
-    def __init__(self, muster: Muster, roll: Roll, door: Door, loop: Loop) -> None:
+    def __init__(self, muster: Muster, roll: Roll) -> None:
+        self.trouble = self.refused = ""
         self._muster = muster
         self._roll = roll
-        self._door = door
-        self._loop = loop
         self._deadline: float | None = None
         self._doubted: float | None = None
         self._why: dict[int, str] = {}  # a node is missing
         self._asked: set[int] = set()
 
-    def ready(self, entry: Entry, facts: Mapping[str, str]) -> None:
-        now = self._loop.clock()
+    def ready(self, entry: Entry, facts: Mapping[str, str], now: float) -> None:
         self._roll.ready(entry, facts, now)
-        self._deadline = self._deadline or now + self._muster.timeout_s
+        if self._deadline is None:
+            self._deadline = now + self._muster.timeout_s
 
     @property
     def complete(self) -> bool:
@@ -45,15 +41,14 @@ class Gathering:
     @property
     def missing(self) -> str:
         """As one line; "" when nothing is."""
-        trouble = f"{self._door.trouble}; " if self._door.trouble else ""
-        refused = f"; refused: {self._door.refused}" if self._door.refused else ""
+        trouble = f"{self.trouble}; " if self.trouble else ""
+        refused = f"; refused: {self.refused}" if self.refused else ""
         return f"{trouble}{self._roll.waiting(self._why)}{refused}"
 
-    def failure(self) -> Judgement | None:
+    def failure(self, now: float) -> Judgement | None:
         """Why the nodes will not start, once it is certain."""
-        now = self._loop.clock()
         if self._roll.doubtful:
-            self._doubted = self._doubted or now
+            self._doubted = now if self._doubted is None else self._doubted
             # A start that was lost with its host is still held to be there until the kernel finds out.
             settle_s = SETTLE_S if self._roll.differ else max(SETTLE_S, self._muster.lost_after_s)
             return self._refusal() if self._roll.complete or now >= self._doubted + settle_s else None
@@ -61,27 +56,26 @@ class Gathering:
         late = self._deadline is not None and now >= self._deadline and not self._roll.complete
         return self._in_vain() if late else None
 
-    def summary(self) -> str:
+    def summary(self, now: float) -> str:
         """Of those who are here, and whom they waited for."""
         last = self._roll.last()
         first = last[-1].ready
         waited = [(entry, entry.ready - first) for entry in last[:LATE_NAMED]]
         late = [f"{self._roll.name(entry.node)} after {seconds:.1f} s" for entry, seconds in waited if seconds >= LATE_S]
-        text = f"muster: all {len(last)} nodes are here, {self._loop.clock() - first:.1f} s after the first"
+        text = f"muster: all {len(last)} nodes are here, {now - first:.1f} s after the first"
         return f"{text}; last came {', '.join(late)}" if late else text
 
-    def ask_why(self) -> None:
-        """Whether the names of those who are missing resolve; some at a time."""
-        for index in [index for index in self._roll.missing if index not in self._asked][:NAMED]:
-            host = self._roll.hosts[index]
-            if host:
-                self._asked.add(index)
-                lookup.look_up(host, self._muster.port, self._loop, lambda found, why, i=index: self._on_looked_up(i, found, why))  # type: ignore[misc]
+    def ask_why(self) -> list[tuple[int, str]]:
+        """Those who are missing and whose names are to be looked up now, as (node, host); some at a time. found() has the answers."""
+        some = [node for node in self._roll.missing if node not in self._asked][:NAMED]
+        asked = [(node, self._roll.hosts[node]) for node in some if self._roll.hosts[node]]
+        self._asked.update(node for node, _ in asked)
+        return asked
 
-    def _on_looked_up(self, index: int, found: Iterable[lookup.Address], why: str) -> None:
-        self._asked.discard(index)
-        addresses = [str(address.sockaddr[0]) for address in found]
-        self._why[index] = why or (f"nothing heard of {addresses[0]}" if addresses[0] != self._roll.hosts[index] else "nothing heard of it")
+    def found(self, node: int, addresses: Sequence[str], why: str) -> None:
+        """why: its name is not known."""
+        self._asked.discard(node)
+        self._why[node] = why or (f"nothing heard of {addresses[0]}" if addresses[0] != self._roll.hosts[node] else "nothing heard of it")
 
     def _refusal(self) -> Judgement | None:
         problems = self._roll.problems()

@@ -1,367 +1,381 @@
 """Node 0's side of the muster: lets all nodes start together, tells all of the first failure, and says what the job died of.
 
 It is a gate and a broadcast: each node sends one message for each thing that happens to it, and gets one for each that concerns all.
+A machine without input or output: events go in, actions come out, and TABLE says what each of them does in each state.
 """
 
 from __future__ import annotations
 
 import errno
-import os
-import socket
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from ranklaunch.errors import WaitError
-from ranklaunch.muster import gone, wire
-from ranklaunch.muster.door import Door, Peer
+from ranklaunch.muster import events, gone, wire
+from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, First, Heard, Key, Machine, Row
 from ranklaunch.muster.gathering import Gathering
-from ranklaunch.muster.roll import NAMED, Entry, Roll
+from ranklaunch.muster.reports import Node, Present, Reports, told
+from ranklaunch.muster.roll import Entry, Roll
 from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
-from ranklaunch.system.loop import Loop
-from ranklaunch.values import replace
 from ranklaunch.verdict import blame
-from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.blame import Judgement
 
-GATHERING, RUNNING, ENDING, OVER = "gathering", "running", "ending", "over"
+# Before the release; after it; since the first failure; the judgement is known; node 0 has left without one.
+STATES = GATHERING, RUNNING, ENDING, JUDGED, DISMISSED = "gathering", "running", "ending", "judged", "dismissed"
+
+# fmt: off
+TABLE: dict[Key, Row] = {
+    # what comes  gathering       running          ending            judged            dismissed         of another round
+    "hello":     ("enrol",        "readmit",       "enrol_to_stop",  "enrol_to_tell",  "enrol_to_leave", TAKEN),
+    "ping":      ("pong",         "pong",          "pong",           "pong",           "pong",           TAKEN),
+    "busy":      ("note",         "note",          "note",           "note",           "note",           REFUSED),
+    "ready":     ("compare",      NO,              NO,               NO,               NO,               REFUSED),
+    "fail":      ("stop_all",     "stop_all",      "suspect",        "suspect",        "suspect",        REFUSED),
+    "stopping":  ("obeyed",       "obeyed",        "obeyed",         "obeyed",         "obeyed",         REFUSED),
+    "done":      ("succeed",      "succeed_last",  "succeed",        "succeed",        "succeed",        REFUSED),
+    "report":    ("stop_and_ask", "stop_and_ask",  "file",           "file",           "file",           REFUSED),
+    "bye":       ("part",         "part_early",    "part",           "part",           "part",           TAKEN),
+    # what happens on this side
+    events.Start:       ("begin",        NO,              NO,               NO,               NO),
+    First:              ("drop",         "drop",          "drop",           "drop",           "drop"),  # and it is no hello
+    events.Broken:      ("miss",         "miss",          "miss",           "see_off",        "see_off"),
+    events.Nonsense:    ("drop",         "drop",          "drop",           "drop",           "drop"),
+    events.Overdue:     ("forget",       "lose",          "lose",           NO,               NO),
+    events.Tick:        ("gather",       "watch",         "await_reports",  "tidy",           "tidy"),
+    events.Resolved:    ("learn",        NO,              NO,               NO,               NO),
+    events.AtDoor:      ("mind_door",    "mind_door",     "mind_door",      "mind_door",      "mind_door"),
+    events.Planned:     ("plan",         "plan",          "plan",           "plan",           "plan"),
+    events.Dismiss:     ("dismiss",      "dismiss",       "dismiss",        NO,               NO),
+    events.EndLate:     (NO,             "end_late",      NO,               NO,               NO),
+}
+# fmt: on
 
 TICK_S = 0.25
 QUIET_TICK_S = 5.0  # while the job runs
 ASK_S = 5.0
-REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
-ACK_S = 3.0  # within which a node that is there answers the order to stop
 STATUS_S = 30.0
 FIRST_STATUS_S = 2.0
 
 
-class Node:
-    """One start of one node that has signed. heard: when it last said something; reported: its last word on how it ended."""
+class Hub(Machine):
+    """success: what is said when everything has succeeded. name: tells two starts of node 0 apart."""
 
-    def __init__(self, entry: Entry, peer: Peer, now: float) -> None:
-        self.entry = entry
-        self.peer: Peer | None = peer
-        self.heard = now
-        self.gone_at: float | None = None
-        self.gone_why: OSError | None = None
-        self.stopping = self.reported = self.done = self.told = False
-        self.suspects: list[Suspect] = []
-        self.finishes: list[Finish] = []
-        self.notes: list[str] = []
-        self.offers: Mapping[str, str] = {}
-
-    @property
-    def index(self) -> int:
-        """Its place by its own word, once that is known."""
-        return self.entry.node if self.entry.index is None else self.entry.index
-
-
-class Hub:
-    """success: what is said when everything has succeeded."""
-
-    def __init__(self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], grace_s: float, success: str) -> None:
-        self.state = GATHERING
+    def __init__(self, muster: Muster, grace_s: float, success: str, name: str, attempt: int = 1) -> None:
+        super().__init__(GATHERING, attempt)
         self.judgement: Judgement | None = None
         self._muster = muster
-        self._loop = loop
-        self._say = say
-        self._grace_s = grace_s
-        self.success = success
-        self._id = os.urandom(8).hex()
+        self._success = success
+        self._hub_name = name
         self._roll = Roll(muster.hosts, muster.allowed)
-        self._nodes: dict[str, Node] = {}
-        self._suspects: list[Suspect] = []  # of nodes that are gone, and what this side has seen itself
-        self._silent: set[str] = set()
+        self._gathering = Gathering(muster, self._roll)
+        self._here = Present(self._roll)
+        self._reports = Reports(self._here, muster.hosts, grace_s)
         self._odd: set[str] = set()
         self._released: Message = {}
-        self._ended_at = 0.0
-        self._done = self._reported = 0  # nodes
-        self._next_status = loop.clock() + FIRST_STATUS_S
-        self._next_ask = loop.clock() + FIRST_STATUS_S / 2
-        self._door = Door(muster, key, loop, say, self._on_message, self._on_nonsense, self._on_end)
-        self._gathering = Gathering(muster, self._roll, self._door, loop)
-        self._timer = loop.after(TICK_S, self._tick)
-
-    def adopt(self, sock: socket.socket) -> None:
-        """A connection of this very process."""
-        self._door.adopt(sock)
-
-    def close(self) -> None:
-        self._timer.cancel()
-        self._door.close()
-        for node in self._nodes.values():
-            if node.peer:
-                node.peer.stream.close()
-
-    def dismiss(self) -> None:
-        """This side leaves before the others; they go on without it."""
-        self.state = OVER
-        self._broadcast({"type": "dismissed"})
-
-    def end_late(self, finished: str) -> None:
-        """Ends a job with followers in which this node has succeeded and others do not end. It cannot leave them alone: followers would
-        have nobody to tell them, and a TensorFlow worker may be waiting for this one for ever."""
-        if self.state != RUNNING:  # it is ending already
-            return
-        leading = len(self._roll.hosts) - self._muster.followers
-        left = [self._name(node) for node in self._nodes.values() if not node.done and node.entry.node < leading]
-        named = ", ".join([*sorted(left)[:NAMED], *([f"{len(left) - NAMED} more"] if len(left) > NAMED else [])])
-        text = (
-            f"{finished} on {self._roll.name(0)}, but {named} still ran {self._muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
-        )
-        self._conclude(Judgement("failed", WaitError.exit_code, text))
+        self._next_status = self._next_ask = 0.0
 
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
         """By node."""
-        return {node.index: node.offers for node in self._nodes.values()}
+        return {node.index: node.offers for node in self._here.by_instance.values()}
 
     @property
     def settled(self) -> bool:
         """Whether every node that is there has taken the verdict."""
-        return all(node.told or not node.peer for node in self._nodes.values())
+        return all(node.told or node.link is None for node in self._here.by_instance.values())
 
     # Connections
 
-    def _on_nonsense(self, peer: Peer, error: Exception) -> None:
-        self._door.drop(peer)
-        if peer.instance in self._nodes:  # it has signed: a defect, or another version; its connection is worth nothing any more
-            if peer.instance not in self._odd:
-                self._odd.add(peer.instance)
-                self._say(f"muster: {self._name(self._nodes[peer.instance])} sent what is not understood: {error!s:.200}")
-            self._on_end(peer, OSError(errno.EPROTO, str(error)))
-
-    def _on_end(self, peer: Peer, error: OSError | None) -> None:
-        node = self._nodes.get(peer.instance)
-        if not node or node.peer is not peer:
+    def _take(self, event: Event) -> None:
+        if not isinstance(event, (First, Heard)):
+            super()._take(event)
             return
-        node.peer = None
-        if self.state == OVER or node.reported:
+        try:
+            self._hear(event)
+        except wire.NOT_UNDERSTOOD as error:
+            super()._take(events.Nonsense(event.link, str(error)))
+
+    def _hear(self, event: First | Heard) -> None:
+        kind = event.message.get("type")
+        node = self._here.hear(event.link, self._now)
+        if isinstance(event, First):
+            self.rules[self.state, kind if kind == "hello" else First](self, event)
+        elif node and kind != "hello":  # else one that was told that there is no place for it
+            rule = self.rules.get((self.state, kind or ""))  # what a later version may add is not for this one
+            if rule and (self._is_of_round(node, event.message) or kind in COUNTS_ALWAYS):
+                rule(self, node, event.message)
+
+    def _is_of_round(self, node: Node, message: Message) -> bool:
+        """The attempt is each start's own count, so it is compared with what the same start has said before."""
+        return wire.number(message, "attempt") == node.attempt and wire.number(message, "round") == self.round
+
+    def _drop(self, event: events.Nonsense) -> None:
+        """A connection is worth nothing any more. Of a node that has signed: a defect, or another version."""
+        self._do(events.Close(event.link))
+        node = self._here.by_link.get(event.link)
+        if not node:
+            return
+        if node.entry.instance not in self._odd:
+            self._odd.add(node.entry.instance)
+            self._do(events.Say(f"muster: {self._name(node)} sent what is not understood: {event.why:.200}"))
+        super()._take(events.Broken(event.link, OSError(errno.EPROTO, event.why)))
+
+    def _miss(self, event: events.Broken) -> None:
+        """Its connection broke: it has a moment to come back, unless it has said all that it had to say."""
+        node = self._here.disconnect(event.link)
+        if node and node.reported:
             node.told = True
-            return
-        node.gone_at, node.gone_why = self._loop.clock(), error
-        self._loop.after(gone.time_to_return(error), lambda: self._gone(node))
+        elif node:
+            seconds = gone.time_to_return(event.error)
+            node.gone_at, node.gone_why, node.back_by = self._now.clock, event.error, self._now.clock + seconds
+            self._do(events.Wake(events.Overdue(node.entry.instance), seconds))
 
-    def _gone(self, node: Node) -> None:
-        """A node whose connection broke and that has not come back."""
-        if node.peer or node.gone_at is None or self._nodes.get(node.entry.instance) is not node:
-            return
-        if self._loop.clock() - node.gone_at < gone.time_to_return(node.gone_why):  # it was back meanwhile, and broke again
-            return
-        if self.state == OVER or node.done:  # one that has succeeded is not needed any more
+    def _see_off(self, event: events.Broken) -> None:
+        """Its connection is over, and so is the job."""
+        node = self._here.disconnect(event.link)
+        if node:
+            node.told = True
+
+    def _overdue(self, event: events.Overdue) -> Node | None:
+        """A node whose connection broke, that has not come back in its time, and that is needed: one that has succeeded is not."""
+        node = self._here.by_instance.get(event.instance)
+        if not node or node.gone_at is None or self._now.clock < node.back_by:
+            return None
+        if node.done:
             node.gone_at = None
+            return None
+        return node
+
+    def _forget(self, event: events.Overdue) -> None:
+        """It may be started again, and come again."""
+        node = self._overdue(event)
+        if node:
+            self._do(events.Say(f"muster: {self._name(node)} has gone again; waiting for it to come back"))
+            self._reports.forget(node)
+            self._here.remove(node)
+
+    def _lose(self, event: events.Overdue) -> None:
+        """It is gone, and the job ends with it."""
+        node = self._overdue(event)
+        if node:
+            self._reports.lose(node, self._now)
+            self._here.remove(node)
+            self._begin_end()
+
+    # Who comes
+
+    def _enrol(self, event: First) -> Node:
+        """A node comes, or comes back, and is welcome."""
+        instance, index, attempt = (wire.text(event.message, "instance"), *(wire.number(event.message, n) for n in ("node", "attempt")))
+        node = self._here.by_instance.get(instance)
+        if not node:
+            host, doing = wire.text(event.message, "host"), wire.text(event.message, "doing")
+            node = self._here.add(Entry(index, instance, host, event.address, self._now.clock, doing), attempt)
+        elif node.link is not None:
+            self._do(events.Close(node.link))
+            self._here.disconnect(node.link)
+        self._here.connect(node, event.link, self._now)
+        self._do(events.Admit(event.link))
+        self._send(node, {"type": "welcome", "hub": self._hub_name})
+        return node
+
+    def _readmit(self, event: First) -> None:
+        """One that comes back goes on; for another one the job has started without it."""
+        instance, index = wire.text(event.message, "instance"), wire.number(event.message, "node")
+        if instance in self._here.by_instance:
+            self._send(self._enrol(event), self._released)
             return
-        name = self._name(node)
-        self._forget(node)
-        if self.state == GATHERING and not node.suspects:
-            self._say(f"muster: {name} has gone again; waiting for it to come back")
-            return
-        if not node.suspects:
-            self._suspects.append(self._vanished(node, gone.silence(node.gone_why)))
-        self._begin_end()
+        text = f"{self._roll.name(index)} came when the job had already started without it"
+        self._do(events.TurnAway(event.link))
+        self._do(events.Send(self._stamped(told("judgement", Judgement("failed", WaitError.exit_code, text))), (event.link,)))
 
-    def _forget(self, node: Node) -> None:
-        self._suspects += node.suspects
-        self._reported -= node.reported
-        self._roll.remove(node.entry.instance)
-        del self._nodes[node.entry.instance]
+    def _enrol_to_stop(self, event: First) -> None:
+        """It comes, and is told to stop."""
+        self._send(self._enrol(event), self._stop_message())
 
-    def _missed(self, node: Node) -> Suspect:
-        return replace(self._vanished(node, silent=True), at=self._loop.wall(self._loop.clock()))
+    def _enrol_to_tell(self, event: First) -> None:
+        """It comes, and is told the judgement."""
+        assert self.judgement
+        self._send(self._enrol(event), told("judgement", self.judgement))
 
-    def _vanished(self, node: Node, silent: bool) -> Suspect:
-        """When it was killed is when its connection was closed; when its host went down is after it was last heard of."""
-        heard_at, seconds = self._loop.wall(node.heard), self._loop.clock() - node.heard
-        at = self._loop.wall(node.gone_at) if node.gone_at is not None and not silent else heard_at
-        since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
-        host = node.entry.named or (self._roll.hosts[node.entry.node] if 0 <= node.entry.node < len(self._roll.hosts) else "")
-        return gone.suspect(node.index, host, silent, at, since)
+    def _enrol_to_leave(self, event: First) -> None:
+        """It comes, and is told that node 0 leaves."""
+        self._send(self._enrol(event), {"type": "dismissed"})
 
-    # Messages
+    # What nodes say
 
-    def _on_message(self, peer: Peer, message: Message) -> None:
-        kind = message.get("type")
-        if not peer.instance:
-            if kind == "hello":
-                self._on_hello(peer, message)
-            else:
-                self._door.drop(peer)
-            return
-        node = self._nodes.get(peer.instance)
-        if not node or node.peer is not peer:  # one that was told that there is no place for it
-            return
-        node.heard = self._loop.clock()
-        self._silent.discard(peer.instance)
-        handle = {
-            "ping": self._on_ping, "busy": self._on_busy, "ready": self._on_ready, "fail": self._on_fail, "stopping": self._on_stopping,
-            "done": self._on_done, "report": self._on_report, "bye": self._on_bye,
-        }.get(str(kind))  # fmt: skip
-        if handle:  # what a later version may add is not for this one
-            handle(node, message)
+    def _pong(self, node: Node, message: Message) -> None:
+        """Answers with the time."""
+        self._send(node, {"type": "pong", "sent": float(message["sent"]), "time": self._now.wall})
 
-    def _on_hello(self, peer: Peer, message: Message) -> None:
-        instance, index = wire.text(message, "instance"), wire.number(message, "node")
-        self._door.admit(peer, instance)
-        node = self._nodes.get(instance)
-        now = self._loop.clock()
-        if self.state == RUNNING and not node:
-            self._door.turn_away(peer)
-            text = f"{self._roll.name(index)} came when the job had already started without it"
-            self._tell(Node(Entry(index, instance, "", "", now), peer, now), Judgement("failed", WaitError.exit_code, text))
-            return
-        if node:  # it comes back
-            if node.peer:
-                node.peer.stream.close()
-            node.peer, node.gone_at, node.heard = peer, None, now
-        else:
-            entry = Entry(index, instance, wire.text(message, "host"), peer.address, now, doing=wire.text(message, "doing"))
-            node = self._nodes[instance] = Node(entry, peer, now)
-            self._roll.add(entry)
-        self._send(node, {"type": "welcome", "hub": self._id})
-        if self.state == RUNNING:
-            self._send(node, self._released)
-        elif self.state == ENDING:
-            self._send(node, self._stop_message())
-        elif self.judgement:
-            self._tell(node, self.judgement)
-        elif self.state == OVER:
-            self._send(node, {"type": "dismissed"})
-
-    def _on_ping(self, node: Node, message: Message) -> None:
-        self._send(node, {"type": "pong", "sent": float(message["sent"]), "time": time.time()})
-
-    def _on_busy(self, node: Node, message: Message) -> None:
+    def _note(self, node: Node, message: Message) -> None:
+        """What it is busy with."""
         node.entry.doing = wire.text(message, "doing")[: blame.LINE]
 
-    def _on_ready(self, node: Node, message: Message) -> None:
-        if self.state != GATHERING or node.entry.facts is not None:
+    def _compare(self, node: Node, message: Message) -> None:
+        """It is ready: releases all, once all are and agree; judges, once it is certain that they will not."""
+        if node.entry.facts is not None:
             return
         facts = {str(name): str(value) for name, value in message["facts"].items()}
         node.entry.index, node.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.WORD]
         node.offers = wire.texts(message.get("offers", {}))
-        self._gathering.ready(node.entry, facts)
+        self._gathering.ready(node.entry, facts, self._now.clock)
         self._look()
 
-    def _on_fail(self, node: Node, message: Message) -> None:
-        node.suspects = [blame.clipped(blame.suspect(message["suspect"]))]
+    def _suspect(self, node: Node, message: Message) -> None:
+        """What it says is one of the things that the job may have died of."""
+        self._reports.suspect(node, message)
+
+    def _stop_all(self, node: Node, message: Message) -> None:
+        """The first failure: everybody stops, and then says how it ended."""
+        self._suspect(node, message)
         self._begin_end()
 
-    def _on_stopping(self, node: Node, message: Message) -> None:
+    def _obeyed(self, node: Node, message: Message) -> None:
+        """It has heard that it is to stop."""
         node.stopping = True
 
-    def _on_done(self, node: Node, message: Message) -> None:
-        node.finishes = [blame.finish(message["finish"])]
-        self._done += not node.done
-        node.done = True
-        if self.state == RUNNING and self._done == len(self._roll.hosts) - self._muster.followers:
-            self._conclude(Judgement("succeeded", 0, self.success))
+    def _succeed(self, node: Node, message: Message) -> None:
+        """Its ranks have succeeded."""
+        self._reports.succeed(node, message)
 
-    def _on_report(self, node: Node, message: Message) -> None:
-        node.suspects = [blame.clipped(blame.suspect(each)) for each in message["suspects"]]
-        node.finishes = [blame.finish(each) for each in message["finishes"]]
-        node.notes = [note[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
-        self._reported += not node.reported
-        node.reported = True
-        self._begin_end()
-        if self._reported >= len(self._nodes):  # else the next tick looks: 4,096 looks at 4,096 nodes take too long
+    def _succeed_last(self, node: Node, message: Message) -> None:
+        """Its ranks have succeeded; with the last of all, the job has."""
+        self._succeed(node, message)
+        if self._reports.done == len(self._roll.hosts) - self._muster.followers:
+            self._conclude(Judgement("succeeded", 0, self._success))
+
+    def _file(self, node: Node, message: Message) -> None:
+        """How it ended; judges, once all have said so."""
+        self._reports.file(node, message)
+        if self._reports.all_filed:  # else the next tick looks: 4,096 looks at 4,096 nodes take too long
             self._look_at_reports()
 
-    def _on_bye(self, node: Node, message: Message) -> None:
-        """It has its verdict, or leaves before the others: with 0, having waited for them long enough."""
+    def _stop_and_ask(self, node: Node, message: Message) -> None:
+        """It has ended before all were told to stop: now they are."""
+        self._reports.file(node, message)
+        self._begin_end()
+
+    def _part(self, node: Node, message: Message) -> None:
+        """It has its verdict."""
         node.told = True
-        if self.state == RUNNING:
-            self._say(f"muster: {self._name(node)}, whose ranks have succeeded, has waited long enough and leaves")
-        if node.peer:
-            node.peer.stream.close()
-            node.peer = None
+        if node.link is not None:
+            self._do(events.Close(node.link))
+            self._here.disconnect(node.link)
+
+    def _part_early(self, node: Node, message: Message) -> None:
+        """It leaves before the others: with 0, having waited for them long enough."""
+        self._do(events.Say(f"muster: {self._name(node)}, whose ranks have succeeded, has waited long enough and leaves"))
+        self._part(node, message)
 
     # Decisions
 
     def _look(self) -> None:
         """Whether the nodes may start."""
-        if self.state != GATHERING:
-            return
-        failure = self._gathering.failure()
+        failure = self._gathering.failure(self._now.clock)
         if failure:
             self._conclude(failure)
         elif self._gathering.complete:
-            self._release()
-
-    def _release(self) -> None:
-        self.state = RUNNING
-        self._released = {"type": "release", "text": self._gathering.summary(), "shared": self.offers.get(0, {})}
-        self._broadcast(self._released)
+            self.state = RUNNING
+            self._released = {"type": "release", "text": self._gathering.summary(self._now.clock), "shared": self.offers.get(0, {})}
+            self._broadcast(self._released)
 
     def _begin_end(self) -> None:
-        """The first failure: everybody stops, and then says how it ended."""
-        if self.state in (ENDING, OVER):
+        if self.state not in (GATHERING, RUNNING):
             return
         self.state = ENDING
-        self._ended_at = self._loop.clock()
+        self._reports.begun_at = self._now.clock
         self._broadcast(self._stop_message())
-        self._timer.cancel()
-        self._timer = self._loop.after(TICK_S, self._tick)
+        self._do(events.Wake(events.Tick(), TICK_S))
         self._look_at_reports()
 
     def _stop_message(self) -> Message:
         """What is known when the order is given; the judgement follows when all have reported."""
-        return {"type": "stop", "judgement": blame.as_message(self._judged())}
-
-    def _judged(self) -> Judgement:
-        suspects = [*self._suspects, *(each for node in self._nodes.values() for each in node.suspects)]
-        finishes = [each for node in self._nodes.values() for each in node.finishes]
-        if not suspects:
-            return Judgement("failed", WaitError.exit_code, "a node ended without a reason")
-        return blame.judge(suspects, finishes, [note for node in self._nodes.values() for note in node.notes])
+        return told("stop", self._reports.judge())
 
     def _look_at_reports(self) -> None:
-        if self.state != ENDING:
-            return
-        waited = self._loop.clock() - self._ended_at
-        left = [node for node in self._nodes.values() if not node.reported and (node.peer or node.gone_at is not None)]
-        answering = [node for node in left if node.stopping or node.gone_at is not None or waited <= ACK_S]
-        if not answering or waited > self._grace_s + REPORTS_S:
-            # What happened before they were told to stop was not their doing, or it would have been noticed.
-            self._suspects += [self._missed(node) for node in left if not node.stopping]
-            self._conclude(self._judged())
+        if self.state == ENDING and self._reports.over(self._now):
+            self._reports.give_up(self._now)
+            self._conclude(self._reports.judge())
 
     def _conclude(self, judgement: Judgement) -> None:
-        self.state = OVER
+        self.state = JUDGED
         self.judgement = judgement
-        for node in self._nodes.values():
-            self._tell(node, judgement)
+        self._broadcast(told("judgement", judgement))
+
+    # What this side does
+
+    def _begin(self, event: events.Start) -> None:
+        """The first tick, and when things are said first."""
+        self._next_status = self._now.clock + FIRST_STATUS_S
+        self._next_ask = self._now.clock + FIRST_STATUS_S / 2
+        self._do(events.Wake(events.Tick(), TICK_S))
+
+    def _plan(self, event: events.Planned) -> None:
+        """Another plan has another success."""
+        self._success = event.success
+
+    def _mind_door(self, event: events.AtDoor) -> None:
+        """What is known of those who cannot come in."""
+        self._gathering.trouble, self._gathering.refused = event.trouble, event.refused
+
+    def _learn(self, event: events.Resolved) -> None:
+        """What is known of one who is missing."""
+        self._gathering.found(event.node, event.addresses, event.why)
+
+    def _dismiss(self, event: events.Dismiss) -> None:
+        """Node 0 leaves, and tells all."""
+        self.state = DISMISSED
+        self._broadcast({"type": "dismissed"})
+
+    def _end_late(self, event: events.EndLate) -> None:
+        """Ends the job, which has followers: they would have nobody to tell them, and a TensorFlow worker may be waiting for this node
+        for ever."""
+        named = self._here.unfinished(len(self._roll.hosts) - self._muster.followers)
+        late = f"but {named} still ran {self._muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
+        self._conclude(Judgement("failed", WaitError.exit_code, f"{event.finished} on {self._roll.name(0)}, {late}"))
 
     # Time
 
-    def _tick(self) -> None:
-        self._timer = self._loop.after(TICK_S if self.state in (GATHERING, ENDING) else QUIET_TICK_S, self._tick)
-        now = self._loop.clock()
-        if self.state == GATHERING:
-            self._door.open()
-        self._door.drop_late()
+    def _gather(self, event: events.Tick) -> None:
+        """Whether all may start, or will not; says who is missing, now and then."""
+        self._do(events.Wake(events.Tick(), TICK_S))
+        self._do(events.Listen())
+        self._do(events.Sweep())
         self._look()
-        self._look_at_reports()
-        if now >= self._next_ask and self.state == GATHERING:
-            self._next_ask = now + ASK_S
-            self._gathering.ask_why()
-        if now >= self._next_status:
-            self._next_status = now + STATUS_S
-            self._status(now)
-
-    def _status(self, now: float) -> None:
-        if self.state == RUNNING:
-            self._watch_silence(now)
         if self.state != GATHERING:
             return
-        missing = self._gathering.missing
+        if self._now.clock >= self._next_ask:
+            self._next_ask = self._now.clock + ASK_S
+            self._actions += [events.LookUp(node, host) for node, host in self._gathering.ask_why()]
+        missing = self._gathering.missing if self._is_time_for_status() else ""
         if missing:
             self._broadcast({"type": "status", "missing": missing[: blame.SAID]})
 
-    def _watch_silence(self, now: float) -> None:
-        """The host is there, or the kernel would have said so; the process is stopped, or waits for a file system."""
-        for instance, node in self._nodes.items():
-            if now - node.heard > max(self._muster.lost_after_s, STATUS_S) and instance not in self._silent and not node.done:
-                self._silent.add(instance)
-                self._say(f"muster: {self._name(node)} has said nothing for {now - node.heard:.0f} s, but its host answers")
+    def _watch(self, event: events.Tick) -> None:
+        """Says who says nothing any more."""
+        self._tidy(event)
+        if self._is_time_for_status():
+            for node in self._here.newly_silent(max(self._muster.lost_after_s, STATUS_S), self._now):
+                text = f"has said nothing for {self._now.clock - node.heard:.0f} s, but its host answers"
+                self._do(events.Say(f"muster: {self._name(node)} {text}"))
+
+    def _await_reports(self, event: events.Tick) -> None:
+        """Judges, once nobody is worth waiting for any more."""
+        self._do(events.Wake(events.Tick(), TICK_S))
+        self._do(events.Sweep())
+        self._look_at_reports()
+
+    def _tidy(self, event: events.Tick) -> None:
+        """Looks after the door alone."""
+        self._do(events.Wake(events.Tick(), QUIET_TICK_S))
+        self._do(events.Sweep())
+
+    def _is_time_for_status(self) -> bool:
+        due = self._now.clock >= self._next_status
+        if due:
+            self._next_status = self._now.clock + STATUS_S
+        return due
 
     def _name(self, node: Node) -> str:
         return self._roll.name(node.entry.node)
@@ -369,12 +383,14 @@ class Hub:
     # Sending
 
     def _send(self, node: Node, message: Message) -> None:
-        if node.peer:
-            node.peer.send(message)
+        if node.link is not None:
+            self._do(events.Send(self._stamped(message), (node.link,)))
 
     def _broadcast(self, message: Message) -> None:
-        for node in list(self._nodes.values()):
-            self._send(node, message)
+        links = tuple(self._here.by_link)
+        if links:
+            self._do(events.Send(self._stamped(message), links))
 
-    def _tell(self, node: Node, judgement: Judgement) -> None:
-        self._send(node, {"type": "judgement", "judgement": blame.as_message(judgement)})
+
+Hub.rules = events.rules(Hub, STATES, TABLE)
+COUNTS_ALWAYS = events.taken(TABLE)

@@ -1,25 +1,53 @@
-"""A node's side of the muster, on every node: comes to node 0, waits for the release, and tells and hears of the first failure."""
+"""A node's side of the muster, on every node: comes to node 0, waits for the release, and tells and hears of the first failure.
+
+A machine without input or output: events go in, actions come out, and TABLE says what each of them does in each state.
+"""
 
 from __future__ import annotations
 
 import errno
-import os
-import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
-from ranklaunch.muster import gone, wire
-from ranklaunch.muster.wire import Codec, Message
+from ranklaunch.muster import events, gone, wire
+from ranklaunch.muster.events import NO, REFUSED, TAKEN, Broken, Event, Heard, Key, Machine, Row
+from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
-from ranklaunch.system import lookup
-from ranklaunch.system.loop import Loop, Timer
-from ranklaunch.system.stream import Stream, keep_alive
-from ranklaunch.values import Value
 from ranklaunch.verdict import blame
-from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+
+# Before the release; after it; once told to stop; nothing more will be heard. In each of them it may be joined, or on its way to node 0.
+STATES = GATHERING, RELEASED, STOPPING, OVER = "gathering", "released", "stopping", "over"
+
+# fmt: off
+TABLE: dict[Key, Row] = {
+    # what comes          gathering       released         stopping         over       of another round
+    "welcome":           ("join",         "rejoin",        "rejoin",        NO,        TAKEN),
+    "pong":              ("measure",      "measure",       "measure",       "measure", TAKEN),
+    "status":            ("heed",         NO,              NO,              NO,        REFUSED),
+    "release":           ("release",      NO,              NO,              NO,        REFUSED),
+    "stop":              ("stop",         "stop",          "stop",          NO,        REFUSED),
+    "judgement":         ("accept",       "accept",        "accept",        NO,        REFUSED),
+    "dismissed":         ("part",         "part",          "part",          NO,        TAKEN),
+    # what happens on this side
+    events.Start:        ("dial",         NO,              NO,              NO),
+    events.Reached:      ("wait",         "wait",          "wait",          "hang_up"),
+    events.Greeted:      ("greet",        "greet",         "greet",         "hang_up"),
+    events.Unreached:    ("retry",        "retry_or_lose", "retry_or_lose", NO),
+    Broken:              ("come_again",   "come_again",    "come_again",    NO),
+    events.GreetingDue:  ("give_up",      "give_up",       "give_up",       "hang_up"),
+    events.Retry:        ("dial",         "dial",          "dial",          NO),
+    events.PingDue:      ("ping",         "ping",          "ping",          "ping"),
+    events.Remind:       ("remind",       NO,              "remind",        NO),
+    events.Busy:         ("tell_busy",    "tell_busy",     "tell_busy",     NO),
+    events.Ready:        ("tell_ready",   "tell_ready",    "tell_ready",    NO),
+    events.Fail:         ("tell_fail",    "tell_fail",     "tell_fail",     NO),
+    events.Done:         ("tell_done",    "tell_done",     "tell_done",     NO),
+    events.Report:       ("tell_report",  "tell_report",   "tell_report",   NO),
+    events.Leave:        ("leave",        "leave",         "leave",         NO),
+}
+# fmt: on
 
 RETRY_S = 0.5
 FIRST_RETRY_S = 0.01  # half of the first: nodes that start at once come within milliseconds of each other; then twice as long each time
-CONNECT_S = 5.0  # of one attempt
 GREETING_S = 10.0  # for what answers at the port to speak as node 0 does
 STATUS_S = 30.0
 FIRST_STATUS_S = 2.0
@@ -29,377 +57,283 @@ PINGS_PER_S = 200  # that all nodes together send to node 0 at most
 TRUSTED_S = 300.0  # how long the best measurement of the clocks counts for more than a newer one: clocks drift
 
 
-class Events(Value):
-    """What a member calls. released: all may start, and who was late. stop: another node has failed. judged: what the job died of, or
-    that it has succeeded. lost: node 0 is gone. dismissed: node 0 leaves, having waited for the others long enough."""
+class Member(Machine):
+    """instance: tells two starts of a node apart. host: as this node calls itself. joined: node 0 has welcomed it. shared: what node 0
+    offers, once all are released. offset: seconds by which node 0's wall clock is ahead of this node's monotonic one, once measured."""
 
-    released: Callable[[str], object]
-    stop: Callable[[Judgement], object]
-    judged: Callable[[Judgement], object]
-    lost: Callable[[Suspect], object]
-    dismissed: Callable[[], object]
-
-
-class Member:
-    """label: how this node calls itself. adopt: for node 0, gives the hub the other end of a connection inside this process."""
-
-    def __init__(
-        self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], events: Events,
-        adopt: Callable[[socket.socket], None] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, muster: Muster, instance: str, host: str, attempt: int = 1) -> None:
+        super().__init__(GATHERING, attempt)
         self.joined = False
-        self.over = False  # nothing more will be heard
         self.why = "not tried yet"
-        self._tries = 0
-        self._other_key = ""  # that it is so; what a node 0 that has ended says then is less
-        self.shared: Mapping[str, str] = {}  # what node 0 offers, once all are released
+        self.shared: Mapping[str, str] = {}
+        self.offset: float | None = None
         self._muster = muster
-        self._key = key
-        self._loop = loop
-        self._say = say
-        self._events = events
-        self._adopt = adopt
-        self._instance = os.urandom(8).hex()
-        self._hub_id = ""
-        self._released = False
-        self._stopping = False
+        self._instance = instance
+        self._host = host
+        self._hub_name = ""
+        self._hub_attempt = 0
         self._doing = "starting"
         self._ready: Message | None = None
         self._last: list[Message] = []  # what node 0 must know, also when the connection breaks meanwhile
         self._missing = ""
+        self._is_released = False
+        self._greeted = False
+        self._tries = 0
+        self._answered = False  # at the last attempt, by whomever: `why` says more than that nothing has come yet
+        self._other_key = ""  # that it is so; what a node 0 that has ended says then is less
         self._broken_since: float | None = None
         self._broken_by: OSError | None = None
-        self._resolved: list[lookup.Address] = []
-        self._addresses: list[lookup.Address] = []  # to try before the name is looked up again
-        self._connecting: socket.socket | None = None
-        self._stream: Stream | None = None
-        self._codec: Codec | None = None
-        self._greeting = bytearray()
-        self._answered = False  # at the last attempt, by whomever: `why` says more than that nothing has come yet
-        self._offset: tuple[float, float, float] | None = None  # best round trip, when it was measured, offset
+        self._best: tuple[float, float] | None = None  # round trip, when it was measured
         self._pings = 0
-        self._timers: dict[str, Timer] = {}
         # Often, so that a broken connection is noticed soon; seldom enough for node 0 to answer thousands.
         self._ping_s = min(max(1.0, len(muster.hosts) / PINGS_PER_S), max(1.0, muster.lost_after_s / 4))
 
-    # What the supervisor says
-
-    def start(self) -> None:
-        if self._adopt:
-            ours, theirs = socket.socketpair()
-            self._adopt(theirs)
-            self._begin(ours)
-        else:
-            self._look_up()
-
-    def busy(self, doing: str) -> None:
-        self._doing = doing
-        self._send({"type": "busy", "doing": doing})
-
-    def ready(self, facts: Mapping[str, str], index: int, host: str, offers: Mapping[str, str] | None = None) -> None:
-        """index, host: this node's place, which is that of a rank table where there is one. offers: short texts for node 0, whose own
-        are for all."""
-        self._ready = {"type": "ready", "facts": dict(facts), "index": index, "host": host, "offers": dict(offers or {})}
-        self._send(self._ready)
-        self._after("status", FIRST_STATUS_S, self._status)
-
-    def fail(self, suspect: Suspect) -> None:
-        """The first that went wrong here; report() says the rest."""
-        self._keep({"type": "fail", "suspect": blame.as_message(suspect)})
-
-    def done(self, finish: Finish) -> None:
-        self._keep({"type": "done", "finish": blame.as_message(finish)})
-
-    def report(self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[str]) -> None:
-        """How this node has ended."""
-        self._keep({
-            "type": "report",
-            "suspects": [blame.as_message(suspect) for suspect in suspects],
-            "finishes": [blame.as_message(finish) for finish in finishes],
-            "notes": [note[: blame.LINE] for note in notes],
-        })  # fmt: skip
-
-    def leave(self) -> None:
-        self._send({"type": "bye"})
-        self.over = True
-
-    def close(self) -> None:
-        self.over = True
-        for timer in self._timers.values():
-            timer.cancel()
-        if self._connecting:
-            self._loop.forget(self._connecting.fileno())
-            self._connecting.close()
-        if self._stream:
-            self._stream.close()
-
     @property
-    def flushed(self) -> bool:
-        return not self._stream or self._stream.closed or not self._stream.pending
-
-    def wall(self, clock: float) -> float:
-        """A time of this node's monotonic clock as seconds since 1970 by node 0's clock."""
-        if self._offset:
-            return clock + self._offset[2]
-        return self._loop.wall(clock)
+    def over(self) -> bool:
+        """Nothing more will be heard."""
+        return self.state == OVER
 
     @property
     def missing(self) -> str:
         """What is waited for, as far as it is known here; "" once all are released."""
-        if self._released:
+        if self._is_released:
             return ""
         if self.joined:
             return self._missing or "the other nodes"
-        return f"{self._where}: {self.why}"
+        return f"{blame.place(0, self._muster.hosts[0])}: {self.why}"
+
+    def _take(self, event: Event) -> None:
+        if not isinstance(event, Heard):
+            super()._take(event)
+            return
+        try:
+            self._hear(event.message)
+        except wire.NOT_UNDERSTOOD as error:
+            self._refuse(f"what answers there is not understood: {error!s:.200}")
+
+    def _hear(self, message: Message) -> None:
+        kind = message.get("type")
+        rule = self.rules.get((self.state, kind or ""))  # what a later version may add is not for this one
+        if rule and (self._is_of_round(message) or kind in COUNTS_ALWAYS):
+            rule(self, message)
+
+    def _is_of_round(self, message: Message) -> bool:
+        """The attempt is node 0's own count, so it is compared with what the same start has said before. Who is not welcome yet knows of
+        no round."""
+        said = wire.number(message, "attempt"), wire.number(message, "round")
+        return not self.joined or said == (self._hub_attempt, self.round)
 
     # Coming to node 0
 
-    @property
-    def _where(self) -> str:
-        return blame.place(0, self._muster.hosts[0])
+    def _dial(self, event: Event) -> None:
+        """Goes to node 0: where it was a moment ago, for name servers may be slow; else its name is looked up."""
+        self._do(events.Dial(again=isinstance(event, events.Retry) and event.again))
 
-    def _look_up(self) -> None:
-        if self._addresses and not self.over:  # where it was a moment ago: name servers may be slow
-            self._connect(list(self._addresses))
-        elif not self.over and not self._stream:
-            lookup.look_up(self._muster.hosts[0], self._muster.port, self._loop, self._on_addresses)
+    def _wait(self, event: events.Reached) -> None:
+        """For a greeting."""
+        if not self._answered:
+            self._explain(f"what answers on port {self._muster.port} says nothing")
+        self._do(events.Wake(events.GreetingDue(), GREETING_S))
 
-    def _on_addresses(self, addresses: list[lookup.Address], why: str) -> None:
-        if why:
-            self._fail_to_come(why)
+    def _greet(self, event: events.Greeted) -> None:
+        """Says who this is."""
+        self._greeted = True
+        hello = {"type": "hello", "node": self._muster.node, "host": self._host, "instance": self._instance, "doing": self._doing}
+        self._do(events.Send(self._stamped(hello)))
+
+    def _hang_up(self, event: Event) -> None:
+        """There is nothing to come for any more."""
+        self._do(events.Close())
+
+    def _retry(self, event: events.Unreached) -> None:
+        """Comes again, later each time."""
+        self._answered = self._answered and not event.refused
+        self._come_later(event.why)
+
+    def _retry_or_lose(self, event: events.Unreached) -> None:
+        """Comes again, while node 0 may still be there."""
+        self._answered = self._answered and not event.refused
+        self._come_later_or_lose(event.why)
+
+    def _come_later_or_lose(self, why: str, again: bool = False) -> None:
+        waited = 0.0 if self._broken_since is None else self._now.clock - self._broken_since
+        if self._broken_since is not None and (waited >= gone.RETURN_S or gone.silence(self._broken_by)):
+            self._explain(why)
+            self._lose()
         else:
-            self._resolved = addresses
-            self._connect(addresses)
+            self._come_later(why, again)
 
-    def _connect(self, addresses: list[lookup.Address]) -> None:
-        """To one address after the other."""
-        if self.over:
-            return
-        address, *others = addresses
-        try:
-            sock = socket.socket(address.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        except OSError as error:
-            self._next(others, error)
-            return
-        code = sock.connect_ex(address.sockaddr)
-        if code not in (0, errno.EINPROGRESS):
-            sock.close()
-            self._next(others, OSError(code, os.strerror(code)))
-            return
-        fd = sock.fileno()
-
-        def answered() -> None:
-            self._cancel("connect")
-            self._connecting = None
-            self._loop.forget(fd)
-            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if code or self.over:
-                sock.close()
-                self._next(others, OSError(code, os.strerror(code)))
-            else:
-                keep_alive(sock, self._muster.lost_after_s)
-                self._begin(sock)
-
-        def too_late() -> None:
-            self._connecting = None
-            self._loop.forget(fd)
-            sock.close()
-            self._next(others, OSError(errno.ETIMEDOUT, "timed out"))
-
-        self._connecting = sock
-        self._loop.on_writable(fd, answered)
-        self._after("connect", CONNECT_S, too_late)
-
-    def _next(self, others: list[lookup.Address], error: OSError) -> None:
-        if others:
-            self._connect(others)
-        else:
-            self._answered = False
-            self._fail_to_come(f"no answer on port {self._muster.port} ({(error.strerror or str(error)).lower()})")
-
-    def _fail_to_come(self, why: str, again: Iterable[lookup.Address] = ()) -> None:
-        """again: addresses to try before the name is looked up anew."""
+    def _come_later(self, why: str, again: bool = False) -> None:
         self._explain(why)
-        self._stream, self._codec = None, None
-        if self.over:
-            return
-        self._addresses = list(again)
-        if self._broken_since is not None and self._started:
-            waited = self._loop.clock() - self._broken_since
-            if waited >= gone.RETURN_S or gone.silence(self._broken_by):
-                self._lose()
-                return
         self._tries += 1
-        self._after("retry", min(RETRY_S, FIRST_RETRY_S * 2**self._tries), self._look_up)
+        seconds = min(RETRY_S, FIRST_RETRY_S * 2 ** min(self._tries, 10))
+        self._do(events.Wake(events.Retry(again), seconds))
+
+    def _give_up(self, event: events.GreetingDue) -> None:
+        """Whoever answers there does not greet."""
+        self._refuse("it does not answer as ranklaunch")
+
+    def _refuse(self, why: str) -> None:
+        self._do(events.Close())
+        super()._take(Broken(0, OSError(errno.EPROTO, why), self._greeted))
+
+    def _come_again(self, event: Broken) -> None:
+        """The connection is over: says why, and comes again, unless node 0 is gone."""
+        self._do(events.Rest(events.GreetingDue()))
+        self._do(events.Rest(events.PingDue()))
+        again = self.joined
+        self._answered, self.joined, self._greeted = True, False, False
+        why = str(event.error.strerror if event.error else f"what answers at port {self._muster.port} is not ranklaunch")
+        if again:
+            self._broken_since, self._broken_by = self._now.clock, event.error
+            why = why if event.error else "it was closed"
+        elif event.spoke and event.error is None:
+            why = self._other_key = "it closes the connection: another RANKLAUNCH_SECRET there, or another job's name"
+        if self.state == GATHERING:
+            self._come_later(why, again)
+        else:
+            self._come_later_or_lose(why, again)
 
     def _explain(self, why: str) -> None:
         self.why = f"{why}; before that: {self._other_key}" if self._other_key not in why else why
 
-    def _begin(self, sock: socket.socket) -> None:
-        if not self._answered:
-            self._explain(f"what answers on port {self._muster.port} says nothing")
-        self._greeting.clear()
-        self._codec = None
-        self._stream = Stream(sock, self._loop, self._on_data, self._on_end)
-        self._after("greeting", GREETING_S, lambda: self._on_end(OSError(errno.EPROTO, "it does not answer as ranklaunch")))
-
-    def _on_data(self, data: bytes) -> None:
-        assert self._stream
-        if not self._codec:
-            self._greeting += data
-            greeting = bytes(self._greeting)
-            if not wire.GREETING.startswith(greeting[: len(wire.GREETING)]):
-                self._on_end(OSError(errno.EPROTO, _other_greeting(greeting)))
-                return
-            end = len(wire.GREETING) + wire.NONCE
-            if len(greeting) < end:
-                return
-            nonce = os.urandom(wire.NONCE)
-            self._codec = Codec(self._key, greeting[len(wire.GREETING) : end], nonce, hub=False)
-            self._stream.send(nonce)
-            self._send({
-                "type": "hello", "node": self._muster.node, "host": socket.gethostname(), "instance": self._instance, "doing": self._doing,
-            })  # fmt: skip
-            data = greeting[end:]
-        try:
-            for message in self._codec.feed(data):
-                self._on_message(message)
-        except wire.NOT_UNDERSTOOD as error:
-            self._on_end(OSError(errno.EPROTO, f"what answers there is not understood: {error!s:.200}"))
-
-    def _on_end(self, error: OSError | None) -> None:
-        """The connection is over, or worth nothing."""
-        self._cancel("greeting")
-        self._cancel("ping")
-        self._answered = True
-        again: list[lookup.Address] = []
-        if self._stream:
-            self._stream.close()
-        if self.over:
-            return
-        if self.joined:
-            self.joined = False
-            self._broken_since, self._broken_by = self._loop.clock(), error
-            again = self._resolved
-            why = str(error.strerror if error else "it was closed")
-        elif self._codec and error is None:
-            why = self._other_key = "it closes the connection: another RANKLAUNCH_SECRET there, or another job's name"
-        else:
-            why = str(error.strerror if error else f"what answers at port {self._muster.port} is not ranklaunch")
-        if self._adopt:  # inside this process; nobody to come back to
-            self._lose()
-            return
-        self._fail_to_come(why, again)
-
-    @property
-    def _started(self) -> bool:
-        """Whether there is something that node 0's end would be the end of."""
-        return self._released or self._stopping
-
     def _lose(self) -> None:
-        self.over = True
-        since = self._broken_since or self._loop.clock()
+        self.state = OVER
+        since = self._now.clock if self._broken_since is None else self._broken_since
+        at = self._now.wall_of(since) if self.offset is None else since + self.offset
         # Without the time, which each node has seen another moment of: the others, too, are to say this.
-        self._call(self._events.lost, gone.suspect(0, self._muster.hosts[0], gone.silence(self._broken_by), self.wall(since)))
+        self._do(events.Lost(gone.suspect(0, self._muster.hosts[0], gone.silence(self._broken_by), at)))
 
     # What node 0 says
 
-    def _on_message(self, message: Message) -> None:
-        handle = {
-            "welcome": self._on_welcome, "pong": self._on_pong, "status": self._on_status, "release": self._on_release,
-            "stop": self._on_stop, "judgement": self._on_judgement, "dismissed": self._on_dismissed,
-        }.get(str(message.get("type")))  # fmt: skip
-        if handle:
-            handle(message)
+    def _join(self, message: Message) -> None:
+        """It is welcome, and tells again what node 0 must know, as of the round that node 0 is in: nothing of it is of an earlier one."""
+        self.round = wire.number(message, "round")
+        if self._ready:
+            self._ready = self._stamped(self._ready)
+        self._last = [self._stamped(kept) for kept in self._last]
+        self._settle_in(message)
 
-    def _on_welcome(self, message: Message) -> None:
-        self._cancel("greeting")
-        hub_id = str(message["hub"])
-        if self._started and hub_id != self._hub_id:  # node 0 was started anew, for an attempt that this node is no part of
+    def _rejoin(self, message: Message) -> None:
+        """As join; a node 0 that was started anew has an attempt that this node is no part of. What was said in another round stays so."""
+        if wire.text(message, "hub") != self._hub_name:
+            self._do(events.Rest(events.GreetingDue()))
             self._lose()
             return
-        self._hub_id = hub_id
+        self.round = wire.number(message, "round")
+        self._settle_in(message)
+
+    def _settle_in(self, message: Message) -> None:
+        self._do(events.Rest(events.GreetingDue()))
+        self._hub_name, self._hub_attempt = str(message["hub"]), wire.number(message, "attempt")
         self.joined, self._broken_since, self._other_key = True, None, ""
         self._pings = 0
-        self._ping()
+        self._ping(events.PingDue())
         for kept in (self._ready, *self._last):
             if kept:
-                self._send(kept)
+                self._do(events.Send(kept))
 
-    def _on_pong(self, message: Message) -> None:
-        now, sent, theirs = self._loop.clock(), float(message["sent"]), float(message["time"])
+    def _measure(self, message: Message) -> None:
+        """The difference of the clocks, to within the round trip."""
+        now, sent, theirs = self._now.clock, float(message["sent"]), float(message["time"])
         trip = now - sent
         if not (0 <= trip <= 60 and 0 <= theirs <= 4e10):
             return
-        best = self._offset
-        if not best or trip <= best[0] or now - best[1] > TRUSTED_S:
-            self._offset = (trip, now, theirs - (sent + now) / 2)
+        if not self._best or trip <= self._best[0] or now - self._best[1] > TRUSTED_S:
+            self._best, self.offset = (trip, now), theirs - (sent + now) / 2
 
-    def _on_status(self, message: Message) -> None:
-        """From node 0, now and then: what it waits for."""
+    def _heed(self, message: Message) -> None:
+        """From node 0, now and then: what it waits for. Says so, once this node is ready."""
         self._missing = str(message["missing"])
-        if self._ready and not self._released:
-            self._say(f"muster: waiting for {self._missing}")
+        if self._ready:
+            self._do(events.Say(f"muster: waiting for {self._missing}"))
 
-    def _on_release(self, message: Message) -> None:
-        if not self._released:
-            self._released = True
-            self.shared = wire.texts(message.get("shared", {}))
-            self._cancel("status")
-            self._call(self._events.released, str(message.get("text", "")))
+    def _release(self, message: Message) -> None:
+        """All may start."""
+        self.state, self._is_released = RELEASED, True
+        self.shared = wire.texts(message.get("shared", {}))
+        self._do(events.Rest(events.Remind()))
+        self._do(events.Released(str(message.get("text", ""))))
 
-    def _on_stop(self, message: Message) -> None:
+    def _stop(self, message: Message) -> None:
+        """Another node has failed: says that this one stops."""
         judgement = blame.judgement(message["judgement"])
-        self._stopping = True
-        self._send({"type": "stopping"})
-        self._call(self._events.stop, judgement)
+        self.state = STOPPING
+        self._say({"type": "stopping"})
+        self._do(events.Stop(judgement))
 
-    def _on_judgement(self, message: Message) -> None:
+    def _accept(self, message: Message) -> None:
+        """The judgement: takes its leave."""
         judgement = blame.judgement(message["judgement"])
-        self._send({"type": "bye"})
-        self.over = True
-        self._call(self._events.judged, judgement)
+        self._say({"type": "bye"})
+        self.state = OVER
+        self._do(events.Judged(judgement))
 
-    def _on_dismissed(self, message: Message) -> None:
-        self._send({"type": "bye"})
-        self.over = True
-        self._call(self._events.dismissed)
+    def _part(self, message: Message) -> None:
+        """Node 0 leaves, and nobody is left to talk to."""
+        self._say({"type": "bye"})
+        self.state = OVER
+        self._do(events.Dismissed())
 
-    def _call(self, event: Callable[..., object], *what: object) -> None:
-        """Behind the reading, which takes what goes wrong in it for the other side's nonsense."""
-        self._loop.after(0, lambda: event(*what))
+    # What the supervisor says
 
-    # Sending
+    def _tell_busy(self, event: events.Busy) -> None:
+        """What this node is busy with."""
+        self._doing = event.doing
+        self._say({"type": "busy", "doing": event.doing})
+
+    def _tell_ready(self, event: events.Ready) -> None:
+        """It is ready to start."""
+        self._ready = self._stamped({
+            "type": "ready", "facts": dict(event.facts), "index": event.index, "host": event.host, "offers": dict(event.offers),
+        })  # fmt: skip
+        self._say(self._ready)
+        self._do(events.Wake(events.Remind(), FIRST_STATUS_S))
+
+    def _tell_fail(self, event: events.Fail) -> None:
+        """The first that went wrong here."""
+        self._keep({"type": "fail", "suspect": blame.as_message(event.suspect)})
+
+    def _tell_done(self, event: events.Done) -> None:
+        """Its ranks have succeeded."""
+        self._keep({"type": "done", "finish": blame.as_message(event.finish)})
+
+    def _tell_report(self, event: events.Report) -> None:
+        """How it has ended."""
+        self._keep({
+            "type": "report",
+            "suspects": [blame.as_message(suspect) for suspect in event.suspects],
+            "finishes": [blame.as_message(finish) for finish in event.finishes],
+            "notes": [note[: blame.LINE] for note in event.notes],
+        })  # fmt: skip
+
+    def _leave(self, event: events.Leave) -> None:
+        """It leaves before the others."""
+        self._say({"type": "bye"})
+        self.state = OVER
 
     def _keep(self, message: Message) -> None:
-        self._last.append(message)
-        self._send(message)
+        self._last.append(self._stamped(message))
+        self._say(message)
 
-    def _send(self, message: Message) -> None:
-        if self._codec and self._stream and (self.joined or message["type"] == "hello"):
-            self._stream.send(self._codec.frame(message))
+    def _say(self, message: Message) -> None:
+        if self.joined:
+            self._do(events.Send(self._stamped(message)))
 
-    def _ping(self) -> None:
-        self._send({"type": "ping", "sent": self._loop.clock()})
+    # Time
+
+    def _ping(self, event: events.PingDue) -> None:
+        """Asks for the time: often at first, for the clocks."""
+        self._say({"type": "ping", "sent": self._now.clock})
         self._pings += 1
-        self._after("ping", PING_S if self._pings < PINGS else self._ping_s, self._ping)
+        self._do(events.Wake(events.PingDue(), PING_S if self._pings < PINGS else self._ping_s))
 
-    def _status(self) -> None:
-        self._after("status", STATUS_S, self._status)
+    def _remind(self, event: events.Remind) -> None:
+        """Says that node 0 is waited for, where it is."""
+        self._do(events.Wake(events.Remind(), STATUS_S))
         if not self.joined:
-            self._say(f"muster: waiting for {self.missing}")
-
-    def _after(self, name: str, seconds: float, callback: Callable[[], object]) -> None:
-        self._cancel(name)
-        self._timers[name] = self._loop.after(seconds, callback)
-
-    def _cancel(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer:
-            timer.cancel()
+            self._do(events.Say(f"muster: waiting for {self.missing}"))
 
 
-def _other_greeting(greeting: bytes) -> str:
-    if greeting.startswith(b"ranklaunch muster "):
-        return "another version of ranklaunch answers there"
-    return "what answers there is not ranklaunch"
+Member.rules = events.rules(Member, STATES, TABLE)
+COUNTS_ALWAYS = events.taken(TABLE)

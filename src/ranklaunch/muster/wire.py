@@ -8,6 +8,8 @@ A frame is the length of its body (4 bytes, big endian), HMAC-SHA256 (32 bytes) 
 comes from the job's key and both sides' random bytes, so nothing that was recorded from another connection is valid in this one; the
 signature covers the direction and a count, so frames cannot be turned round, repeated, dropped or swapped. Nothing is parsed before
 its signature has been checked, and nothing is encrypted: there is nothing secret in it but the key, which is never sent.
+
+Every message has a type, the attempt of the start that says it, and the round that it is about.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import itertools
 import json
 from typing import Any
 
-PROTOCOL = 1
+PROTOCOL = 2
 GREETING = b"ranklaunch muster %d\n" % PROTOCOL
 NONCE = 16  # bytes
 TAG = 32
@@ -54,10 +56,10 @@ class Codec:
 
     def frame(self, message: Message) -> bytes:
         """A message as bytes. Raises WireError where it is larger than a frame may be."""
-        body = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
-        if len(body) > MOST:
-            msg = f"a message of {len(body)} bytes: the most is {MOST}"
-            raise WireError(msg)
+        return self.sign(body(message))
+
+    def sign(self, body: bytes) -> bytes:
+        """The frame of a body, which may be the same for many connections."""
         tag = self._tag(self._ours, self._sent, body)
         self._sent += 1
         return len(body).to_bytes(LENGTH, "big") + tag + body
@@ -95,6 +97,15 @@ class Codec:
 
     def _tag(self, direction: bytes, number: int, body: bytes) -> bytes:
         return hmac.digest(self._key, direction + number.to_bytes(8, "big") + body, hashlib.sha256)
+
+
+def body(message: Message) -> bytes:
+    """Raises WireError where it is larger than a frame may be."""
+    data = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    if len(data) > MOST:
+        msg = f"a message of {len(data)} bytes: the most is {MOST}"
+        raise WireError(msg)
+    return data
 
 
 def texts(value: object) -> dict[str, str]:

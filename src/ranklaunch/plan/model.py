@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ranklaunch import redact
 from ranklaunch.read.job import Job, Node
-from ranklaunch.read.reader import Candidate, Reading
+from ranklaunch.read.provenance import Candidate, Reading
 from ranklaunch.values import NOTHING, Value, as_dict
 
 if TYPE_CHECKING:
@@ -250,3 +250,17 @@ def _reading(reading: Reading) -> dict[str, Any]:
 
 def _candidate(candidate: Candidate) -> dict[str, str]:
     return {"source": candidate.source, "value": candidate.value}
+
+
+def everything(plan: Plan, *, of_job: bool = False) -> str:
+    """What a node, or the job, has to do, as the subject of a sentence."""
+    job = plan.job
+    if plan.runs == NODES:
+        return f"all {len(job.nodes)} nodes"
+    if of_job and plan.runs == PROGRAM:
+        return f"the program on all {len(job.nodes)} nodes"
+    if of_job:
+        return f"all {job.world_size} ranks on {len(job.nodes)} nodes"
+    if job.node.slots == 1 or plan.runs == PROGRAM:
+        return "the program"
+    return f"all {job.node.slots} ranks" if len(job.nodes) == 1 else f"all {job.node.slots} ranks of node {job.node_index}"

@@ -14,7 +14,7 @@ from ranklaunch.files import Files, absolute, folder_of, join
 from ranklaunch.plan.model import Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program
-from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Known, Reader, Variable
+from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import Value, replace
 
@@ -25,14 +25,14 @@ REQUIREMENTS = "pip-requirements.txt"
 
 class Request(Value):
     """Everything that a plan follows from. options: by value name (settings.METHOD.value, ...), as the command line gave them.
-    cwd: absolute folder that relative paths start from. known: what the start has brought so far."""
+    cwd: absolute folder that relative paths start from. arrived: what the start has brought so far."""
 
     program: Program
     env: Mapping[str, str]
     files: Files
     options: Mapping[str, str]
     cwd: str = "/"
-    known: Known = Known()
+    arrived: Arrived = Arrived()
     account: Account = ROOT_ACCOUNT
 
 
@@ -53,12 +53,12 @@ def make_plan(request: Request) -> Plan:
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
     plan = _mustered(_in_folder(plan), job, reader)
     reader.check()
-    plan = replace(plan, why=why, prepare=prepare, values=reader.readings, warnings=tuple(reader.warnings))
+    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
     return replace(plan, **{kind: tuple(map(_with_origin, getattr(plan, kind))) for kind in ("gather", "prepare", "services", "processes")})
 
 
 def _reader(request: Request) -> Reader:
-    return Reader(request.env, request.files, request.options, request.cwd, request.known, request.account, _per_node)
+    return Reader(request.env, request.files, request.options, request.cwd, request.arrived, request.account, _per_node)
 
 
 def _in_folder(plan: Plan) -> Plan:
@@ -147,7 +147,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
         return plan
     port, timeout_s = reader.get(settings.MUSTER_PORT), reader.get(settings.MUSTER_TIMEOUT_S)
     settings_of = launchers.LAUNCHERS[plan.method].VARIABLES
-    said = [reader.reading(v.value) for v in settings_of if not v.per_node]
+    said = [reader.ledger.reading(v.value) for v in settings_of if not v.per_node]
     if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
         reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
     from ranklaunch.plan import facts  # one node alone compares nothing
@@ -194,11 +194,11 @@ def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:
 def _secret(reader: Reader) -> str:
     """Where the key is; the key itself is in no plan."""
     if reader.given(settings.SECRET):
-        reader.get(settings.SECRET)
-        return reader.candidates(settings.SECRET)[0].source
+        reader.record(settings.SECRET)
+        return reader.source(settings.SECRET)
     if reader.given(settings.SECRET_FILE):
         return absolute(reader.get(settings.SECRET_FILE), reader.cwd)
-    reader.note(settings.SECRET.value, "derived from the job's name", "default")
+    reader.ledger.note(settings.SECRET.value, "derived from the job's name", "default")
     return ""
 
 

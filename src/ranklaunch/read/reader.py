@@ -10,9 +10,10 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from ranklaunch.errors import ConfigError, UsageError
+from ranklaunch.errors import Problems
 from ranklaunch.files import Files
-from ranklaunch.redact import show, shown
+from ranklaunch.read.provenance import Candidate, Ledger
+from ranklaunch.redact import show
 from ranklaunch.values import NOTHING, Value, replace
 
 T = TypeVar("T")
@@ -53,22 +54,6 @@ class Variable(Value, Generic[T_co]):
         return self.default_text or show(self.default)
 
 
-class Candidate(Value):
-    """A text that was offered for a value: by "option --x", by a variable's name, by a file's path or by "default"."""
-
-    source: str
-    value: str
-
-
-class Reading(Value):
-    """How one value was found: the text that won, where it stood, and what it overrode."""
-
-    name: str
-    value: str
-    source: str
-    overrides: tuple[Candidate, ...] = ()
-
-
 class Account(NamedTuple):
     """Whom processes run as."""
 
@@ -80,7 +65,7 @@ class Account(NamedTuple):
 ROOT_ACCOUNT = Account("root", "/root", True)
 
 
-class Known(Value):
+class Arrived(Value):
     """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
     offered, by node and name."""
 
@@ -89,7 +74,8 @@ class Known(Value):
 
 
 class Reader:
-    """Typed access to one environment, with provenance. Collects every problem; check() raises them all at once."""
+    """Typed access to one environment. ledger: where each value came from, of all that were read. Adapters tell it what they find wrong;
+    check() raises all of that at once."""
 
     def __init__(
         self,
@@ -97,40 +83,41 @@ class Reader:
         files: Files,
         options: Mapping[str, str] | None = None,
         cwd: str = "/",
-        known: Known | None = None,
+        arrived: Arrived | None = None,
         account: Account = ROOT_ACCOUNT,
         per_node: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
-        self.known = known or Known()
+        self.arrived = arrived or Arrived()
         self.account = account
         self._per_node = per_node
         self.env = env
         self.files = files
         self.options = dict(options or {})
         self.cwd = cwd
-        self.warnings: list[str] = []
-        self._problems: dict[str, bool] = {}
-        self._readings: dict[str, Reading] = {}
+        self.ledger = Ledger()
+        self._problems = Problems()
         self._offered: dict[str, tuple[Candidate, ...]] = {}
 
     def get(self, variable: Variable[T]) -> T:
         """The value, or its default. A malformed text is recorded as a problem and the default stands in for it."""
         found = self.candidates(variable)
         if not found:
-            self.note(variable.value, show(variable.default), "default")
+            self.ledger.note(variable.value, show(variable.default), "default")
             return variable.default
         if variable.agree:
             self._refuse_disagreement(variable, found)
         first = found[0]
-        self._readings[variable.value] = Reading(
-            variable.value, shown(first.source, first.value), first.source, tuple(map(hidden, found[1:]))
-        )
+        self.ledger.note(variable.value, first.value, first.source, found[1:])
         try:
             return variable.parse(first.value)
         except ValueError as error:
             meaning = f"{variable.meaning}; set by the {_who(variable, first)}"
-            self.problem(f"{first.source}={quoted(first)}: {error} ({meaning})", on_command_line=first.source.startswith("option "))
+            self.problem(f"{first.quoted}: {error} ({meaning})", on_command_line=first.on_command_line)
             return variable.default
+
+    def record(self, variable: Variable[T]) -> None:
+        """Puts into the ledger who says a value, where nothing here needs the value itself. A malformed text is a problem all the same."""
+        self.get(variable)
 
     def given(self, variable: Variable[T]) -> bool:
         return bool(self.candidates(variable))
@@ -142,6 +129,10 @@ class Reader:
         named = [Candidate(name, self.env[name]) for name in variable.names if self.env.get(name, "").strip()]
         return [*first, *named, *self._offered.get(variable.value, ())]
 
+    def by_user(self, variable: Variable[T]) -> bool:
+        """Whether an option or a variable of ranklaunch's own says it, rather than the platform."""
+        return any(candidate.by_user for candidate in self.candidates(variable)[:1])
+
     def offer(self, value: str, *candidates: Candidate) -> None:
         """What a platform has for a value that it does not read itself, such as a launcher's: it comes last, before the default."""
         self._offered[value] = candidates
@@ -150,21 +141,14 @@ class Reader:
         """From here on, variables whose names begin so are as if nobody had set them."""
         self.env = {name: value for name, value in self.env.items() if not name.startswith(beginnings)}
 
-    def note(self, name: str, value: str, source: str, overrides: tuple[Candidate, ...] = ()) -> None:
-        """Record where a value came from that was not read through a Variable alone."""
-        self._readings[name] = Reading(name, shown(source, value), source, overrides)
-
-    def reading(self, name: str) -> Reading | None:
-        return self._readings.get(name)
-
     def address_of(self, host: str) -> str:
         """The IPv4 address of a host where it is known already, which it is once run has waited for it; else the host as it is
         written."""
-        return self.known.addresses.get(host, host)
+        return self.arrived.addresses.get(host, host)
 
     def shared(self, node: int, name: str) -> str:
         """What a node has offered, "" as long as it is not known here."""
-        return self.known.shared.get(node, {}).get(name, "")
+        return self.arrived.shared.get(node, {}).get(name, "")
 
     @functools.cached_property
     def per_node(self) -> frozenset[str]:
@@ -172,35 +156,36 @@ class Reader:
         return self._per_node()
 
     @property
-    def readings(self) -> tuple[Reading, ...]:
-        return tuple(self._readings.values())
+    def warnings(self) -> list[str]:
+        return self._problems.warnings
 
     def problem(self, text: str, on_command_line: bool = False) -> None:
-        self._problems.setdefault(text, on_command_line)
+        self._problems.add(text, on_command_line)
 
     def warn(self, text: str) -> None:
-        if text not in self.warnings:
-            self.warnings.append(text)
+        self._problems.warn(text)
+
+    def check(self) -> None:
+        """Raises one error with every problem found so far."""
+        self._problems.check()
 
     def source(self, variable: Variable[T]) -> str:
         """Who said a value, for messages: an option, a variable, or the first variable that could have."""
-        reading = self._readings.get(variable.value)
+        reading = self.ledger.reading(variable.value)
         return reading.source if reading and reading.source != "default" else variable.names[0]
 
     def told(self, variable: Variable[T]) -> str:
         """A value as it was given, for messages: "option --node=3", "VC_TASK_INDEX=3", or the first variable that could give it."""
-        reading = self._readings.get(variable.value)
+        reading = self.ledger.reading(variable.value)
         return f"{self.source(variable)}={reading.value}" if reading else variable.names[0]
 
-    def check(self) -> None:
-        """Raises one error with every problem found so far: UsageError where all are the command line's, else ConfigError."""
-        if self._problems and all(self._problems.values()):
-            raise UsageError("\n".join(self._problems))
-        if self._problems:
-            raise ConfigError(self._problems)
+    def quoted(self, variable: Variable[T]) -> str:
+        """The same with quotes about the value: "VC_TASK_INDEX='3'"."""
+        reading = self.ledger.reading(variable.value)
+        return f"{self.source(variable)}={reading.value!r}" if reading else variable.names[0]
 
     def _refuse_disagreement(self, variable: Variable[T], found: list[Candidate]) -> None:
-        told = [c for c in found if not c.source.startswith(("option ", "RANKLAUNCH_"))]
+        told = [c for c in found if not c.by_user]
         if len(told) < 2 or len(told) != len(found):
             return
         first = told[0]
@@ -208,13 +193,13 @@ class Reader:
             if _same(variable.parse, first.value, other.value):
                 continue
             self.problem(
-                f"{first.source}={quoted(first)} contradicts {other.source}={quoted(other)} ({variable.meaning}); "
+                f"{first.quoted} contradicts {other.quoted} ({variable.meaning}); "
                 f"unset the wrong one" + (f" or set {variable.names[0]}" if variable.names[0].startswith("RANKLAUNCH_") else "")
             )
 
 
 def _who(variable: Variable[T], candidate: Candidate) -> str:
-    return "command line" if candidate.source.startswith("option ") else variable.setter(candidate.source)
+    return "command line" if candidate.on_command_line else variable.setter(candidate.source)
 
 
 def _same(parse: Callable[[str], T], one: str, other: str) -> bool:
@@ -222,11 +207,3 @@ def _same(parse: Callable[[str], T], one: str, other: str) -> bool:
         return bool(parse(one) == parse(other))
     except ValueError:
         return True  # whichever is malformed has its own error
-
-
-def hidden(candidate: Candidate) -> Candidate:
-    return Candidate(candidate.source, shown(candidate.source, candidate.value))
-
-
-def quoted(candidate: Candidate) -> str:
-    return repr(shown(candidate.source, candidate.value))

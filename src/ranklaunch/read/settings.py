@@ -5,22 +5,21 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from typing import TypeVar
 
 from ranklaunch import ranktable
-from ranklaunch.files import absolute, join, which
+from ranklaunch.files import absolute, which
 from ranklaunch.read import parse
 from ranklaunch.read.job import ACCELERATORS, Job, Program, make_nodes
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.tasks import VARIABLES as OF_TASKS
 from ranklaunch.read.tasks import Tasks
-
-T = TypeVar("T")
+from ranklaunch.verdict import folders
 
 METHOD = Variable(
     "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), parse.text, "", "how the ranks are started", option="--method",
     default_text="by what is there: ranktable, else tensorflow where ps are given, else torchrun for more than one rank, else plain",
 )  # fmt: skip
+BY_MPI = ("mpirun", "mpi", "horovod")  # one method by all of its names: ModelArts' engines are called like the last two
 PLATFORM = Variable(
     "platform", ("RANKLAUNCH_PLATFORM",), parse.text, "", "which platform's environment is read", option="--platform",
     default_text="the first that recognises the environment",
@@ -212,7 +211,7 @@ def make_job(
     master = reader.get(MASTER_ADDR)
     named = [master, *hosts[1:]] if master else list(hosts)
     if not master:
-        reader.note(MASTER_ADDR.value, named[0], "hosts")
+        reader.ledger.note(MASTER_ADDR.value, named[0], "hosts")
     counts = [max(1, n) for n in slots]
     nodes = make_nodes(named, [0, *counts[1:]] if only_launches else counts)
     return Job(
@@ -237,10 +236,9 @@ def make_job(
 
 def log_dir(reader: Reader, node_index: int | None = None, job: str = "") -> str:
     """The log folder; in it, where several may have it, a folder of the job's and in that one of the node's."""
-    folder = absolute(reader.get(LOG_DIR), reader.cwd)
-    for own in filter(None, (job, "" if node_index is None else f"node_{node_index}")):
-        folder = join(folder, own)
-    return folder
+    logs = absolute(reader.get(LOG_DIR), reader.cwd)
+    logs = folders.job(logs, job) if job else logs
+    return logs if node_index is None else folders.node(logs, node_index)
 
 
 def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int, ...], nodes: int) -> tuple[int, ...]:
@@ -248,7 +246,7 @@ def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int
     if len(slots) == 1:
         return slots * nodes
     if len(slots) != nodes:
-        reader.problem(f"{_source(reader, variable)}: {len(slots)} numbers for {nodes} nodes: expected one number, or one for each node")
+        reader.problem(f"{reader.quoted(variable)}: {len(slots)} numbers for {nodes} nodes: expected one number, or one for each node")
         return (max(slots),) * nodes
     return slots
 
@@ -262,7 +260,7 @@ def devices(reader: Reader) -> int:
         if there and not number:
             visible = _visible(reader, chosen)
             number, source = (there, "device files") if visible is None or visible >= there else (visible, chosen.names[0])
-    reader.note(SLOTS.value, str(number), source)
+    reader.ledger.note(SLOTS.value, str(number), source)
     return number
 
 
@@ -276,28 +274,17 @@ def _visible(reader: Reader, variable: Variable[str]) -> int | None:
     return sum(1 for _ in itertools.takewhile(re.compile(r"[0-9]+|(?:GPU|MIG)-.+").fullmatch, entries))
 
 
-def by_user(reader: Reader, variable: Variable[T]) -> bool:
-    """Whether an option or a variable of ranklaunch's own says it, rather than the platform."""
-    found = reader.candidates(variable)
-    return bool(found) and found[0].source.startswith(("option ", "RANKLAUNCH_"))
-
-
 def _rank_table(reader: Reader) -> str:
     given = reader.get(RANK_TABLE)
     if given:
         path = absolute(ranktable.path_of(given, reader.files), reader.cwd)
         candidate, *overrides = reader.candidates(RANK_TABLE)
-        reader.note(RANK_TABLE.value, path, candidate.source, tuple(overrides))
+        reader.ledger.note(RANK_TABLE.value, path, candidate.source, overrides)
         return path
     found = ranktable.places(reader.files)
     if found:
-        reader.note(RANK_TABLE.value, found, "platform file")
+        reader.ledger.note(RANK_TABLE.value, found, "platform file")
     return found
-
-
-def _source(reader: Reader, variable: Variable[tuple[int, ...]]) -> str:
-    reading = reader.reading(variable.value)
-    return f"{reading.source}={reading.value!r}" if reading else variable.names[0]
 
 
 def find_accelerator(reader: Reader, slots: int, table: bool, otherwise: tuple[str, str]) -> str:
@@ -315,7 +302,7 @@ def find_accelerator(reader: Reader, slots: int, table: bool, otherwise: tuple[s
         kind, why = "gpu", "/dev/nvidiactl"
     else:
         kind, why = otherwise
-    reader.note(ACCELERATOR.value, kind, why)
+    reader.ledger.note(ACCELERATOR.value, kind, why)
     return kind
 
 
@@ -325,5 +312,5 @@ def _python(reader: Reader, folder: str) -> str:
         return absolute(given, reader.cwd) if folder and "/" in given else given
     search = reader.env.get("PATH", "")
     name = "python3" if not which("python", search, reader.files) and which("python3", search, reader.files) else "python"
-    reader.note(PYTHON.value, name, "PATH")
+    reader.ledger.note(PYTHON.value, name, "PATH")
     return name

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ranklaunch.read.settings import BY_MPI
 from ranklaunch.specs import keys
 from ranklaunch.specs.keys import flag, group, objects, pairs, text, texts, whole, wholes
 
 OF_KUBERNETES = ("volcano", "jobset", "job", "trainjob", "mpijob", "acjob")
 KINDS = ("modelarts", *OF_KUBERNETES, "slurm")
+# What `mode` may be, the chart's word for the method.
 METHODS = (
-    "ranktable", "torchrun", "msrun", "pytorch", "tensorflow", "mpirun", "deepspeed", "accelerate", "megatron", "spawn", "plain",
+    "auto", "ranktable", "torchrun", "msrun", "pytorch", "tensorflow", "mpirun", "deepspeed", "accelerate", "megatron", "spawn", "plain",
+    "mpi", "horovod",
 )  # fmt: skip
-MODES = ("auto", *METHODS, "mpi", "horovod")
-BY_MPI = ("mpirun", "mpi", "horovod")
 BY_NAMES = (*BY_MPI, "deepspeed", "tensorflow")  # nodes other than node 0 are reached by their names
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
 CHIP = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -189,7 +190,7 @@ class JobSpec:
     engine: str = text("volcano", "what runs the job; ranklaunch spec KIND overrides it, and has modelarts and slurm besides", *KINDS)
     name: str = text("", "name of the job; in the chart empty: that of the release")
     namespace: str = text("", "namespace; the chart takes that of the release", pattern=keys.LABEL)
-    mode: str = text("auto", "how ranks are started, as RANKLAUNCH_METHOD; auto: by what is there", *MODES)
+    mode: str = text("auto", "how ranks are started, as RANKLAUNCH_METHOD; auto: by what is there", *METHODS)
     nodes: int = whole(1, 1, 100_000, "number of nodes; one pod each")
     devices_per_node: int = whole(1, 0, 1024, "devices of each node, and ranks on it; with cpu ranks alone, 0: one")
     device: Device = group(Device)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from ranklaunch.read.settings import BY_MPI
 from ranklaunch.specs import keys
-from ranklaunch.specs.model import BY_MPI, OF_KUBERNETES, JobSpec
+from ranklaunch.specs.model import OF_KUBERNETES, JobSpec
 from ranklaunch.specs.pod import DERIVED, OWN_VOLUMES, device, environment, flavor, launchers_alone, ports
 
 # What an engine has no place for, by the beginning of the values' paths.

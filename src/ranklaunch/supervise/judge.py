@@ -8,20 +8,20 @@ import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Optional
 
-from ranklaunch.plan.model import NODES, PROGRAM, Plan, Process
-from ranklaunch.supervise.ranks.child import Child
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.supervise.ranks.child import DECIDING, HELPER, Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system.memory import Memory
 from ranklaunch.system.signals import name_of
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-from ranklaunch.verdict.model import Culprit, Failure, Known, Verdict, Victim
+from ranklaunch.verdict.model import Culprit, Failure, KnownError, Verdict, Victim
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.watched import Watched
 
-Explain = Callable[[Process, str], Optional[Failure]]
+Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
 _RANK_PREFIX = re.compile(r"^\[rank ?[0-9]+\]:? ?")  # of PyTorch, on each line of a traceback
@@ -64,7 +64,7 @@ def judgement(
 ) -> Judgement:
     """This node's own, which is the job's where there is no other node to ask. seen: notes()."""
     told = evidence.told(ending.child.process) if ending.child else None
-    if told and ending.child and told.exit_code == ending.child.code:
+    if told and ending.child and told.exit_code == ending.child.ended.code:
         return told
     if ending.outcome == "succeeded":
         return Judgement(ending.outcome, ending.exit_code, ending.reason)
@@ -86,20 +86,6 @@ def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child
     )  # fmt: skip
 
 
-def everything(plan: Plan, *, of_job: bool = False) -> str:
-    """What a node, or the job, has to do, as the subject of a sentence."""
-    job = plan.job
-    if plan.runs == NODES:
-        return f"all {len(job.nodes)} nodes"
-    if of_job and plan.runs == PROGRAM:
-        return f"the program on all {len(job.nodes)} nodes"
-    if of_job:
-        return f"all {job.world_size} ranks on {len(job.nodes)} nodes"
-    if job.node.slots == 1 or plan.runs == PROGRAM:
-        return "the program"
-    return f"all {job.node.slots} ranks" if len(job.nodes) == 1 else f"all {job.node.slots} ranks of node {job.node_index}"
-
-
 def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evidence) -> list[Suspect]:
     """Everything on this node that ended by itself and not well. Whom we or a launcher ended is a victim, unless what it had written
     by then names a cause."""
@@ -107,7 +93,7 @@ def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evide
     if not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded":
         found.append(_of_ending(plan, ending, evidence.wall(ending.at)))
     for child in ended:
-        if child.failure_code:
+        if child.failure_code and child.role != HELPER:
             found += _of_child(plan, child, evidence)
     found = _with_memory(found, evidence.memory)
     if not found and not plan.processes and evidence.memory.kills:
@@ -141,9 +127,9 @@ def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Su
         return _of_ending(plan, ending, wall(ending.at))
     if ending.rank:
         return _of_rank(plan, child, ending.rank, (), None, wall)
-    failure = Failure(child.process.rank, child.failure_code, child.signal, child.identity.pid)
-    culprit = _culprit(plan, child, failure, (), None, wall(child.ended_at))
-    return Suspect(culprit.node, wall(child.ended_at), ending.outcome, ending.exit_code, "", culprit)
+    failure = Failure(child.process.rank, child.failure_code, child.ended.signal, child.identity.pid)
+    culprit = _culprit(plan, child, failure, (), None, wall(child.ended.at))
+    return Suspect(culprit.node, wall(child.ended.at), ending.outcome, ending.exit_code, "", culprit)
 
 
 def stopped_by(number: int) -> str:
@@ -183,7 +169,7 @@ def _placed(plan: Plan, text: str) -> str:
 def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
     assert child.reader
     output = child.reader.output
-    tail = child.said if child.signalled and child.said is not None else output.tail
+    tail = child.said if child.ended.told and child.said is not None else output.tail
     text = tail.decode(errors="replace")
     seen = list(_of_ranks(plan, child, evidence))
     if seen:
@@ -191,24 +177,24 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
         if child.below:
             yield from _below(plan, child, seen[0].exit_code, {suspect.culprit.rank for suspect in seen if suspect.culprit}, evidence)
         return
-    told = _placed_by(child, evidence.explain(child.process, text))
-    failure = told or Failure(child.process.rank, child.code, child.signal, child.identity.pid)
-    at = evidence.wall(child.ended_at if failure.at is None else failure.at)
+    told = _placed_by(child, evidence.explain(child, text))
+    failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
+    at = evidence.wall(child.ended.at if failure.at is None else failure.at)
     words = failure.last_lines or (evidence.last_lines_of_rank(failure.rank) if failure.rank is not None else ())
     # What a launcher writes when it ends its ranks is not what the rank died of.
     error = known("\n".join(words) if told else text)
     lines = words or output.last_lines()
-    if not child.signalled or _killed_by_another(child) or _own_cause(child, error):
+    if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, "", culprit)
-    if plan.outputs and child.process in plan.processes:
+    if plan.outputs and child.role in DECIDING:
         yield from _below(plan, child, failure.exit_code, {failure.rank}, evidence)
 
 
 def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
     """The ranks of a launcher of which it was seen how they ended, judged like processes of our own; where a launcher tells more of
     them, those of one that was ended before it could."""
-    ranks = child.announced or (child.below if child.signalled else None)
+    ranks = child.announced or (child.below if child.ended.told else None)
     for rank in ranks.ended if ranks else ():
         lines = evidence.last_lines_of_rank(rank.rank)
         error = known("\n".join(lines))
@@ -217,7 +203,7 @@ def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
 
 
 def _of_rank(
-    plan: Plan, child: Child, rank: Watched, lines: tuple[str, ...], error: Known | None, wall: Callable[[float], float]
+    plan: Plan, child: Child, rank: Watched, lines: tuple[str, ...], error: KnownError | None, wall: Callable[[float], float]
 ) -> Suspect:
     at = wall(rank.ended_at)
     culprit = _culprit(plan, child, Failure(rank.rank, rank.code or 0, rank.signal, rank.pid), lines, error, at)
@@ -234,7 +220,7 @@ def _placed_by(child: Child, told: Failure | None) -> Failure | None:
 
 def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], evidence: Evidence) -> Iterable[Suspect]:
     """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause."""
-    at = evidence.wall(child.ended_at) + AFTER
+    at = evidence.wall(child.ended.at) + AFTER
     for rank in plan.outputs.keys if plan.outputs else ():
         lines = evidence.last_lines_of_rank(rank) if rank not in seen else ()
         error = known("\n".join(lines)) if lines else None
@@ -246,15 +232,15 @@ def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], ev
 
 def _killed_by_another(child: Child) -> bool:
     """By the kernel for memory, most likely, while it was saving what it had."""
-    return child.signal == signal.SIGKILL and signal.SIGKILL not in child.signalled
+    return child.ended.signal == signal.SIGKILL and signal.SIGKILL not in child.ended.told
 
 
-def _own_cause(child: Child, error: Known | None) -> bool:
+def _own_cause(child: Child, error: KnownError | None) -> bool:
     """A process that was on its way out by itself when it was told to end: it exited, and had written why."""
-    return bool(error and error.kind != blame.CONSEQUENCE and not child.signal)
+    return bool(error and error.kind != blame.CONSEQUENCE and not child.ended.signal)
 
 
-def known(text: str) -> Known | None:
+def known(text: str) -> KnownError | None:
     """What the catalogue of known errors says of an output."""
     from ranklaunch import catalogue  # large, and only failures need it
 
@@ -263,11 +249,11 @@ def known(text: str) -> Known | None:
         return None
     error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
     if error is catalogue.UNCAUGHT:  # the line says more than what can be said of any exception
-        return Known(error.name, error.kind, line, "", "", "")
-    return Known(error.name, error.kind, line, error.meaning, error.remedy, error.source)
+        return KnownError(error.name, error.kind, line, "", "", "")
+    return KnownError(error.name, error.kind, line, error.meaning, error.remedy, error.source)
 
 
-def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...], error: Known | None, at: float) -> Culprit:
+def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...], error: KnownError | None, at: float) -> Culprit:
     node = _node(plan, child, failure)
     return Culprit(
         node=node,
@@ -327,10 +313,14 @@ def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Chil
     for rank, number in sorted(_ended_by_launchers(ending, ended, evidence)):
         yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     culprit = common.culprit
-    told = [child for child in ended if child is not ending.child and child.signalled and not _is(culprit, child, plan)]
+    told = [
+        child
+        for child in ended
+        if child is not ending.child and child.role != HELPER and child.ended.told and not _is(culprit, child, plan)
+    ]
     for child in sorted(told, key=lambda c: (c.process.rank is None, c.process.rank or 0)):
         node = plan.job.node_index if child.process.node is None else child.process.node
-        yield Victim(node, child.process.rank, name_of(child.signalled[-1]), child.process.name)
+        yield Victim(node, child.process.rank, name_of(child.ended.told[-1]), child.process.name)
 
 
 def _ended_by_launchers(ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[tuple[int, int]]:
@@ -338,6 +328,6 @@ def _ended_by_launchers(ending: Ending, ended: Sequence[Child], evidence: Eviden
     for child in ended:
         if child.announced:
             yield from ((rank.rank, rank.signal) for rank in child.announced.ended if rank.signal and not rank.by_itself)
-        elif child is ending.child and child.code and child.reader:
-            failure = evidence.explain(child.process, child.reader.output.tail.decode(errors="replace"))
+        elif child is ending.child and child.ended.code and child.reader:
+            failure = evidence.explain(child, child.reader.output.tail.decode(errors="replace"))
             yield from failure.victims if failure else ()

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from ranklaunch.errors import ConfigError
+from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Verdict, as_json
 
 RESERVED = 128 * 1024  # bytes
@@ -38,7 +39,7 @@ class Record:
         """Raises ConfigError where the folder cannot be written."""
         try:
             os.makedirs(self.folder, exist_ok=True)
-            path = os.path.join(self.folder, "events.jsonl")
+            path = os.path.join(self.folder, folders.EVENTS)
             self._events = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             self._reserve()
         except (OSError, ValueError) as error:
@@ -47,6 +48,12 @@ class Record:
                 "name another with --log-dir or RANKLAUNCH_LOG_DIR"
             )
             raise ConfigError(msg) from None
+
+    def close(self) -> None:
+        """No more events."""
+        if self._events >= 0:
+            os.close(self._events)
+            self._events = -1
 
     def event(self, event: str, /, **details: Any) -> None:
         if self._events < 0:
@@ -58,12 +65,12 @@ class Record:
             pass
 
     def plan(self, plan: dict[str, Any]) -> None:
-        self._write("plan.json", plan)
+        self._write(folders.PLAN, plan)
 
     def verdict(self, verdict: Verdict) -> str:
         """Writes the verdict; its path, or "" where it could not be written."""
         self._free()
-        written = self._write("verdict.json", as_json(verdict))
+        written = self._write(folders.VERDICT, as_json(verdict))
         error = verdict.culprit.error if verdict.culprit else None
         self.last_words("\n".join([verdict.reason, *([error.remedy] if error and error.remedy else []), *verdict.notes]), verdict.exit_code)
         return written

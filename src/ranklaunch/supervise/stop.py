@@ -23,7 +23,7 @@ GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the ke
 
 class Stopper:
     """begin() starts the stages; done() says whether nothing is left to end. grace_s: the whole budget in seconds. leaders: running
-    processes that are told first; helpers: those that are needed until the leaders are gone."""
+    processes that are told first; services: those that are needed until the leaders are gone."""
 
     def __init__(
         self,
@@ -31,14 +31,14 @@ class Stopper:
         grace_s: float,
         leaders: Callable[[], Iterable[Child]],
         say: Callable[[str], None],
-        helpers: Callable[[], Iterable[Child]] = list,
+        services: Callable[[], Iterable[Child]] = list,
     ) -> None:
         self.begun = False
         self.stuck: tuple[tree.Identity, ...] = ()
         self._loop = loop
         self._grace_s = grace_s
         self._leaders = leaders
-        self._helpers = helpers
+        self._services = services
         self._say = say
         self._killing_since: float | None = None
         self._told_all = False
@@ -64,8 +64,8 @@ class Stopper:
         if self._told_all:
             return
         self._told_all = True
-        for child in (*self._leaders(), *self._helpers()):
-            child.signalled.append(signal.SIGTERM)
+        for child in (*self._leaders(), *self._services()):
+            child.told.append(signal.SIGTERM)
         for process in tree.descendants(os.getpid()):
             tree.send(process, signal.SIGTERM)
 
@@ -82,8 +82,8 @@ class Stopper:
             self._gave_up = True
             self.stuck = tuple(left)
             return
-        for child in (*self._leaders(), *self._helpers()):
-            child.signalled.append(signal.SIGKILL)
+        for child in (*self._leaders(), *self._services()):
+            child.told.append(signal.SIGKILL)
         for process in left:
             tree.send(process, signal.SIGKILL)
         self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
@@ -104,16 +104,16 @@ class Stopper:
 
     def carried(self) -> list[tree.Identity]:
         """Ranks that came here through a service: another node's mpirun has started them."""
-        carriers = [name for child in self._helpers() for name in child.process.conduct.carriers]
+        carriers = [name for child in self._services() for name in child.process.conduct.carriers]
         leaders = {child.identity for child in self._leaders()}
         return [each for each in tree.carried(os.getpid(), carriers) if each not in leaders] if carriers else []
 
     def _serving(self) -> bool:
         """Whether something that came here through a service is left: a rank, or the daemon that will tell of its end."""
-        helpers = [child for child in self._helpers() if child.process.conduct.carriers]
-        if not helpers or any(True for _ in self._leaders()):
+        services = [child for child in self._services() if child.process.conduct.carriers]
+        if not services or any(True for _ in self._leaders()):
             return False
-        own = tuple(os.path.basename(child.process.argv[0]) for child in helpers)  # their sessions are called after them
+        own = tuple(os.path.basename(child.process.argv[0]) for child in services)  # their sessions are called after them
         return any(not name.startswith(own) for name in tree.names_below(os.getpid()))
 
     def done(self) -> bool:
@@ -135,7 +135,7 @@ class Stopper:
 
 
 def _signal(child: Child, number: int) -> None:
-    child.signalled.append(number)
+    child.told.append(number)
     if child.process.conduct.impatient:
         os.kill(child.identity.pid, signal.SIGSTOP)
     if child.process.conduct.deaf:

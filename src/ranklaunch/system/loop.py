@@ -64,7 +64,8 @@ class Loop:
                     callback()
         now = self.clock()
         while self._timers and self._timers[0][0] <= now:
-            callback = heapq.heappop(self._timers)[2].callback
+            timer = heapq.heappop(self._timers)[2]
+            callback, timer.callback = timer.callback, None
             if callback:
                 callback()
 
@@ -78,3 +79,40 @@ class Loop:
             heapq.heappop(self._timers)
         seconds = min(most_s, self._timers[0][0] - self.clock()) if self._timers else most_s
         return max(0.0, seconds) if seconds < math.inf else None
+
+
+class Share(Loop):
+    """Somebody's part of a loop, whose turns it shares: what was registered through it is forgotten at close()."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.clock = loop.clock
+        self._selector, self._timers, self._order = loop._selector, loop._timers, loop._order
+        self._own_fds: set[int] = set()
+        self._own_timers: list[Timer] = []
+        self._look_at = 64  # timers, before those that are over are sorted out
+
+    def on_readable(self, fd: int, callback: Callback) -> None:
+        super().on_readable(fd, callback)
+        self._own_fds.add(fd)
+
+    def on_writable(self, fd: int, callback: Callback) -> None:
+        super().on_writable(fd, callback)
+        self._own_fds.add(fd)
+
+    def forget(self, fd: int) -> None:
+        super().forget(fd)
+        self._own_fds.discard(fd)
+
+    def after(self, seconds: float, callback: Callback) -> Timer:
+        timer = super().after(seconds, callback)
+        self._own_timers.append(timer)
+        if len(self._own_timers) > self._look_at:
+            self._own_timers = [timer for timer in self._own_timers if timer.callback]
+            self._look_at = 64 + 2 * len(self._own_timers)
+        return timer
+
+    def close(self) -> None:
+        for timer in self._own_timers:
+            timer.cancel()
+        for fd in list(self._own_fds):
+            self.forget(fd)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ranklaunch.values import Value, as_dict, fields, replace
-from ranklaunch.verdict.model import Culprit, Known
+from ranklaunch.verdict.model import Culprit, KnownError
 
 CONSEQUENCE = "consequence"
 MOST_FAILURES = 8  # others that a verdict lists
@@ -162,7 +162,7 @@ def brief(suspect: Suspect) -> Suspect:
 
 def _clip(culprit: Culprit, lines: int) -> Culprit:
     kept = tuple(line[:LINE] for line in culprit.last_lines[-lines:]) if lines else ()
-    error = Known(*(text[:LINE] for text in as_dict(culprit.error).values())) if culprit.error else None
+    error = KnownError(*(text[:LINE] for text in as_dict(culprit.error).values())) if culprit.error else None
     return replace(
         culprit, last_lines=kept, error=error, name=culprit.name[:WORD], host=culprit.host[:WORD], time=culprit.time[:WORD],
         signal=culprit.signal and culprit.signal[:WORD],
@@ -213,7 +213,7 @@ def _culprit(data: Any) -> Culprit | None:
         name=_get(data, "name", str),
         host=_get(data, "host", str),
         time=_get(data, "time", str),
-        error=None if error is None else Known(*(_get(error, name, str) for name in fields(Known))),
+        error=None if error is None else KnownError(*(_get(error, name, str) for name in fields(KnownError))),
     )
 
 

@@ -9,7 +9,7 @@ from ranklaunch.values import Value, as_dict
 SCHEMA = "ranklaunch.verdict/1"
 
 
-class Known(Value):
+class KnownError(Value):
     """What the catalogue of known errors says of a line that a process wrote. kind: "cause", or "consequence" of another rank's
     failure. source: where that can be read."""
 
@@ -35,7 +35,7 @@ class Culprit(Value):
     name: str = ""
     host: str = ""
     time: str = ""
-    error: Known | None = None
+    error: KnownError | None = None
 
 
 class Victim(Value):
@@ -74,7 +74,6 @@ class Failure(Value):
     exit_code: int
     signal: int = 0
     pid: int | None = None
-    message: str = ""
     node: int | None = None
     last_lines: tuple[str, ...] = ()
     victims: tuple[tuple[int, int], ...] = ()

@@ -6,11 +6,12 @@ ranks no more than it must, and memory stays bounded.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import stat
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ranklaunch.system.loop import Loop
 
@@ -19,6 +20,8 @@ LOW = HIGH - 512 * 1024  # little below: whoever was held up waits for no more t
 # A pipe that polls as writable takes this much without blocking, whoever else writes to it (Linux: one free page).
 SAFE = 4096
 MOST = 1024 * 1024
+LEAST_FLUSH_S = 1.0
+FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
 
 
 class Console:
@@ -91,6 +94,44 @@ class Console:
         if self.full:
             self.full = False
             self._on_room()
+
+
+class Terminal:
+    """Both consoles of the container, for as long as it lives: stdout shows the ranks' lines, stderr what ranklaunch itself says.
+    on_room: called when stdout has room again after it was full."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.on_room: Callable[[], None] = lambda: None
+        self.out = Console(1, loop, on_room=lambda: self.on_room())
+        self._own = Console(2, loop)
+        self._loop = loop
+        self._flush_by = math.inf
+
+    def say(self, text: str, lines: Iterable[bytes] = ()) -> None:
+        """lines: what is quoted."""
+        said = f"ranklaunch: {text}\n".encode(errors="backslashreplace")
+        self._own.write(b"".join([said, *(b"  %s\n" % line for line in lines)]))
+
+    def hurry(self, seconds: float) -> None:
+        """A stop request came, with so much grace: no console may take longer."""
+        self._flush_by = min(self._flush_by, self._loop.clock() + seconds)
+
+    def flush_out(self) -> int:
+        """The number of lines that were not shown."""
+        return self._flush(self.out)
+
+    def flush_own(self) -> None:
+        self._flush(self._own)
+
+    def _flush(self, console: Console) -> int:
+        """Waits while the reader takes something: not for one that has stopped reading, and inside the grace after a stop request."""
+        while console.pending:
+            before, now = console.pending, self._loop.clock()
+            deadline = min(now + FLUSH_S, max(self._flush_by, now + LEAST_FLUSH_S))
+            self._loop.run_until(lambda: console.pending < before, deadline)  # noqa: B023
+            if console.pending == before or self._loop.clock() > self._flush_by + LEAST_FLUSH_S:
+                break
+        return console.give_up() if console.pending else 0
 
 
 def _open(fd: int) -> tuple[int, int, bool]:

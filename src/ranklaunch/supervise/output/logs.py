@@ -1,19 +1,17 @@
-"""Where everything goes that is written: from the processes into their files and to stdout, the last of it into the verdict; what
-ranklaunch itself says, to stderr.
+"""Where everything goes that an attempt's processes write: into their files, to stdout, the last of it into the verdict.
 
-Owns both consoles, all pipes and files of ranks that are read, and whether these are held up: by a console that cannot keep up, until
-the end of the job has begun.
+Owns all pipes and files of ranks that are read, and whether these are held up: by a console that cannot keep up, until the end of the
+job has begun.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ranklaunch.plan.model import Process, RankLog, RankOutputs
-from ranklaunch.supervise.output.console import Console
+from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
@@ -22,20 +20,19 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.output.demux import Demux
     from ranklaunch.supervise.output.follow import Follower
 
-LEAST_FLUSH_S = 1.0
-FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 
 
 class Logs:
-    """sink() and read() for each process; follow() for ranks that write into files. Then let_go(), finish(), end() and flush(), in the
-    order in which a job ends."""
+    """sink() and read() for each process; follow() for ranks that write into files. Then let_go(), finish() and end(), in the order in
+    which an attempt ends."""
 
-    def __init__(self, loop: Loop, record: Record) -> None:
+    def __init__(self, loop: Loop, record: Record, terminal: Terminal) -> None:
         self._loop = loop
         self._record = record
-        self._console = Console(1, loop, on_room=lambda: self._pause(False))
-        self._own = Console(2, loop)
+        self._terminal = terminal
+        self._console = terminal.out
+        terminal.on_room = lambda: self._pause(False)
         self._readers: list[PipeReader] = []
         self._outputs: RankOutputs | None = None  # of ranks that a launcher starts
         self._follower: Follower | None = None
@@ -44,12 +41,6 @@ class Logs:
         self._trouble: list[str] = []
         self._letting_go = False
         self._unshown = 0  # lines
-        self._flush_by = math.inf
-
-    def say(self, text: str, lines: Iterable[bytes] = ()) -> None:
-        """lines: what is quoted."""
-        said = f"ranklaunch: {text}\n".encode(errors="backslashreplace")
-        self._own.write(b"".join([said, *(b"  %s\n" % line for line in lines)]))
 
     def say_at_end(self, text: str) -> None:
         """What may have scrolled by until then."""
@@ -109,7 +100,7 @@ class Logs:
     def _on_trouble(self, text: str) -> None:
         self.say_at_end(text)
         self._record.event("trouble", text=text)
-        self.say(text)
+        self._terminal.say(text)
 
     # A console that cannot keep up
 
@@ -138,10 +129,6 @@ class Logs:
         if self._outputs:
             self._said = {rank: self.last_lines(rank) for rank in self._outputs.keys}
 
-    def hurry(self, seconds: float) -> None:
-        """A stop request came, with so much grace: no console may take longer."""
-        self._flush_by = min(self._flush_by, self._loop.clock() + seconds)
-
     def finish(self) -> None:
         """Takes what is left in the pipes and files, and no more."""
         for reader in self._readers:
@@ -152,25 +139,11 @@ class Logs:
 
     def end(self) -> None:
         """Before our last words come the ranks', and what went wrong with them."""
-        self._flush(self._console)
+        self._unshown += self._terminal.flush_out()
         if self._unshown:
-            self.say(f"the console was too slow for the last {self._unshown} lines; the logs have them")
+            self._terminal.say(f"the console was too slow for the last {self._unshown} lines; the logs have them")
         for text in self._trouble:
-            self.say(text)
-
-    def flush(self) -> None:
-        """Our last words."""
-        self._flush(self._own)
-
-    def _flush(self, console: Console) -> None:
-        """Waits while the reader takes something: not for one that has stopped reading, and inside the grace after a stop request."""
-        while console.pending:
-            before, now = console.pending, self._loop.clock()
-            deadline = min(now + FLUSH_S, max(self._flush_by, now + LEAST_FLUSH_S))
-            self._loop.run_until(lambda: console.pending < before, deadline)  # noqa: B023
-            if console.pending == before or self._loop.clock() > self._flush_by + LEAST_FLUSH_S:
-                break
-        self._unshown += console.give_up() if console.pending else 0
+            self._terminal.say(text)
 
 
 def _nowhere(lines: bytes) -> None:

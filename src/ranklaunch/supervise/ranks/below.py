@@ -86,4 +86,4 @@ class Below(Ranks):
 
 def _told(end: Watched, failure: Failure | None) -> Failure:
     told = Failure(end.rank, end.code or 0, end.signal, end.pid, at=end.ended_at)
-    return replace(told, message=failure.message, victims=failure.victims) if failure and failure.pid == end.pid else told
+    return replace(told, victims=failure.victims) if failure and failure.pid == end.pid else told

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ranklaunch.errors import WaitError
+from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.nodes import Nodes
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
+from ranklaunch.values import Value
 from ranklaunch.verdict.blame import Finish
 
 if TYPE_CHECKING:
@@ -32,30 +33,24 @@ SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end, after
 LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
 
-class Host(Protocol):
-    """Whose children launchers are."""
+class Around(Value):
+    """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided,
+    None until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. fail: the first
+    failure. finish: a rank that has ended with 0."""
 
-    plan: Plan
-    ending: Ending | None
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the ranks have been told to end."""
-        ...
-
-    def carried(self) -> list[tree.Identity]:
-        """Ranks that came here through a service."""
-        ...
-
-    def fail(self, ending: Ending) -> None: ...
-    def on_finish(self, finish: Finish) -> None: ...
+    plan: Callable[[], Plan]
+    ending: Callable[[], Ending | None]
+    stopping: Callable[[], bool]
+    carried: Callable[[], list[tree.Identity]]
+    fail: Callable[[Ending], None]
+    finish: Callable[[Finish], None]
 
 
 class Launchers:
     """children: those that run, by pid."""
 
-    def __init__(self, host: Host, children: Mapping[int, Child], loop: Loop, record: Record, nodes: Nodes) -> None:
-        self._host = host
+    def __init__(self, around: Around, children: Mapping[int, Child], loop: Loop, record: Record, nodes: Nodes) -> None:
+        self._around = around
         self._children = children
         self._loop = loop
         self._record = record
@@ -69,8 +64,8 @@ class Launchers:
 
     def watch(self, child: Child) -> None:
         """From its start on."""
-        process, plan = child.process, self._host.plan
-        told = lambda: child.ends_ranks or self._host.stopping  # noqa: E731
+        process, plan = child.process, self._around.plan()
+        told = lambda: child.ends_ranks or self._around.stopping()  # noqa: E731
         if process.conduct.spawned:
             from ranklaunch.supervise.ranks.watched import Announced
 
@@ -93,13 +88,13 @@ class Launchers:
             if child.below:
                 child.below.expect()
 
-    def on_output(self, child: Child) -> None:
+    def read(self, child: Child) -> None:
         """A launcher tells which ranks it has started, and that it ends them after a failure."""
         said = child.reader.output.tail if child.reader else b""
         if child.announced:
             child.announced.read(said)
         failing = any(text.encode() in said for text in child.process.conduct.failing)
-        if self._host.ending or child.signalled or child.ends_ranks or not failing:
+        if self._around.ending() or child.told or child.ends_ranks or not failing:
             return
         self.look()
         child.ends_ranks = True
@@ -116,7 +111,7 @@ class Launchers:
         ended = [rank.ended_at for child in self._children.values() if child.below for rank in child.below.unknown]
         return max(0.0, max(ended) + TELL_S - self._loop.clock()) if ended else 0.0
 
-    def on_exit(self, child: Child) -> None:
+    def leave(self, child: Child) -> None:
         if child.below:
             child.below.close()
         if child.announced:
@@ -133,32 +128,32 @@ class Launchers:
 
     def _on_announced_end(self, child: Child, rank: Watched) -> None:
         self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
-        if rank.failed and not self._host.ending:
-            self._host.fail(Ending("failed", rank.code or 0, "", child, rank))
+        if rank.failed and not self._around.ending():
+            self._around.fail(Ending("failed", rank.code or 0, "", child, rank))
 
     def _on_end(self, child: Child, rank: Watched) -> None:
         """Seen here before its launcher says so, or where that is told to say nothing."""
         if not child.process.conduct.impatient:
             return
         self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
-        if rank.code and not self._host.ending:
+        if rank.code and not self._around.ending():
             self._fails(child, f"a rank of {child.process.name} has failed")
 
     def _note_end(self, rank: int, pid: int, code: int | None, number: int, at: float) -> None:
         killed = name_of(number) if number else None
         self._record.event("exit", name=f"rank {rank}", rank=rank, pid=pid, exit_code=code, signal=killed, max_rss_kb=None)
         if code == 0:
-            self._host.on_finish(Finish(self._host.plan.job.node_index, rank, self._nodes.wall(at)))
+            self._around.finish(Finish(self._around.plan().job.node_index, rank, self._nodes.wall(at)))
 
     # After a failure, while a launcher ends the others
 
     def _fails(self, child: Child, reason: str) -> None:
         """It has a grace of its own for the others, which may be longer than ours."""
-        if not child.alive or self._host.ending or child.identity.pid in self._failing:
+        if not child.alive or self._around.ending() or child.identity.pid in self._failing:
             return
         self._failing.add(child.identity.pid)
         self._record.event("failing", name=child.process.name)
-        plan = self._host.plan
+        plan = self._around.plan()
         self._nodes.fail(lambda: judge.first_word(plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
         # The other nodes wait for what it tells then, until the grace is over.
         share = LEADERS_SHARE if plan.muster else 1
@@ -169,7 +164,7 @@ class Launchers:
 
     def _look_at(self, child: Child, alone_since: float | None) -> None:
         """Older torchruns wait up to 300 s for those of the other nodes once their own ranks are gone, msrun for its scheduler."""
-        if not child.alive or self._host.ending:
+        if not child.alive or self._around.ending():
             return
         now = self._loop.clock()
         if not child.process.conduct.carriers and not child.ranks():  # with carriers they may be on other nodes
@@ -183,9 +178,9 @@ class Launchers:
 
     def _tell_ranks(self, child: Child) -> None:
         """DeepSpeed tells one after the other, and waits 30 s for each; from node 0 it waits for the other nodes' without a word."""
-        if child.alive and not self._host.ending:
+        if child.alive and not self._around.ending():
             conduct = child.process.conduct
-            ranks = self._host.carried() if conduct.carriers else tree.generation(child.identity.pid, conduct.ranks_below)
+            ranks = self._around.carried() if conduct.carriers else tree.generation(child.identity.pid, conduct.ranks_below)
             for target in ranks:
                 tree.send(target, signal.SIGTERM)
 
@@ -201,7 +196,7 @@ class Launchers:
 
     def _look_for_ranks(self, child: Child, looks: int = 0, alone_since: float | None = None) -> None:
         """A launcher whose ranks have ended and that does not. looks: how often in a row it had some; once may be a tool of its own."""
-        if not child.alive or self._host.ending or child.identity.pid in self._failing:
+        if not child.alive or self._around.ending() or child.identity.pid in self._failing:
             return
         now = self._loop.clock()
         if tree.generation(child.identity.pid, child.process.conduct.ranks_below):
@@ -212,6 +207,6 @@ class Launchers:
             looks = 0
         if alone_since and now - alone_since > child.process.conduct.alone_s:
             reason = f"{child.process.name} does not end, {now - alone_since:.0f} s after the last of its ranks has"
-            self._host.fail(Ending("failed", WaitError.exit_code, reason))
+            self._around.fail(Ending("failed", WaitError.exit_code, reason))
         else:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child, looks, alone_since))

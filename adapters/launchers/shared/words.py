@@ -1,0 +1,37 @@
+"""Which options a user's own words give to a launcher or to the program. Every parser has rules of its own; those that differ are
+parameters here: spell turns an option's name, as it was written and without =VALUE, into the one that it is asked for by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+
+def as_written(name: str) -> str:
+    return name
+
+
+def with_underscores(name: str) -> str:
+    """Of torchrun and accelerate: --node-rank is --node_rank, which every version knows, and -r3 is -r."""
+    return "--" + name[2:].replace("-", "_") if name.startswith("--") else name[:2]
+
+
+def options(words: Iterable[str], spell: Callable[[str], str] = as_written) -> set[str]:
+    """The names of all of them, whether they have a value or not."""
+    return {spell(word.partition("=")[0]) for word in words if word.startswith("-")}
+
+
+def values(words: Sequence[str], option: str, spell: Callable[[str], str] = as_written) -> list[str]:
+    """What an option is given, each time: --option=VALUE or --option VALUE; "" where nothing follows."""
+    pairs = ((word.partition("="), "".join(words[i + 1 : i + 2])) for i, word in enumerate(words))
+    return [value if equals else following for (name, equals, value), following in pairs if spell(name) == option]
+
+
+def first(words: Sequence[str], option: str, spell: Callable[[str], str] = as_written) -> str:
+    """The first of its values, "" where the option is not given."""
+    return next(iter(values(words, option, spell)), "")
+
+
+def abbreviated(words: Iterable[str], legal: Sequence[str]) -> tuple[str, ...]:
+    """Which of the legal options are given, for a parser that takes the beginning of a name for the name."""
+    beginnings = {word.partition("=")[0] for word in words if word.startswith("--") and word != "--"}
+    return tuple(option for option in legal if option.startswith(tuple(beginnings)))

@@ -1,0 +1,1 @@
+"""Measurements against other launchers: `python -m benchmarks.bench`, or `make bench`."""

@@ -1,0 +1,90 @@
+"""What would make run fail, or make it wait, as far as that can be seen on this node before anything starts."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
+from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
+from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
+from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
+from ranklaunch.muster.nodes import secret
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.supervise import judge
+from ranklaunch.supervise.ranks import start
+from ranklaunch.values import Value
+
+
+class Finding(Value):
+    """code: of run's exit, 0 for what need not make it fail."""
+
+    text: str
+    code: int = 0
+
+
+def findings(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
+    yield from (Finding(warning) for warning in plan.warnings)
+    yield from _programs(plan, env)
+    yield from _folder("log directory", attempt_dir(plan.job), "--log-dir or RANKLAUNCH_LOG_DIR")
+    if plan.private:
+        yield from _folder("folder for keys", plan.private, "RANKLAUNCH_RUN_DIR")
+    if plan.muster:
+        yield from _tried(functools.partial(secret, plan.muster, env))
+    yield from (Finding(text, WaitError.exit_code) for text in judge.full_disks(plan))
+    yield from _ports(plan)
+    for wait in plan.waits:
+        if wait.kind not in ("muster", "port"):  # of these nothing can be said before the others have started
+            yield Finding(f"run would wait for {wait.kind} {wait.what}{f': {wait.seen}' if wait.seen else ''}")
+
+
+def _programs(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
+    yield from _tried(lambda: start.require_program(plan))
+    steps = (*plan.gather, *plan.prepare, *plan.services, *plan.processes)
+    for process in {step.argv[0]: step for step in steps}.values():
+        yield from _tried(functools.partial(_executable, process, env))
+
+
+def _executable(process: Process, env: Mapping[str, str]) -> str:
+    return start.executable(process, start.environment(process, env))
+
+
+def _tried(look: Callable[[], object]) -> Iterator[Finding]:
+    try:
+        look()
+    except RanklaunchError as error:
+        yield Finding(str(error), error.exit_code)
+
+
+def _folder(what: str, folder: str, setting: str) -> Iterator[Finding]:
+    """The nearest folder that is there must let the rest be made."""
+    there = os.path.abspath(folder)
+    while not os.path.exists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
+        text = f"{what} {folder}: {there} cannot be written by uid {os.getuid()}; name another with {setting}"
+        yield Finding(text, ConfigError.exit_code)
+
+
+def _ports(plan: Plan) -> Iterator[Finding]:
+    """Those that this node would open, where another program has them."""
+    values = {reading.name: reading.value for reading in plan.values}
+    ports = {values.get(SSHD_PORT.value, ""): "of the job's sshd"} if any(service.name == SSHD for service in plan.services) else {}
+    if not plan.job.node_index:
+        ports |= {values.get(MASTER_PORT.value, ""): "of the rendezvous", str(plan.muster.port) if plan.muster else "": "of the muster"}
+    for port, what in ports.items():
+        if port.isdigit() and len(plan.job.nodes) > 1 and _taken(int(port)):
+            yield Finding(f"port {port} {what} is taken on this node", WaitError.exit_code)
+
+
+def _taken(port: int) -> bool:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one whose last user has just ended is free
+        try:
+            sock.bind(("", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False

@@ -1,0 +1,100 @@
+"""Rank tables on the disk and from a command line: read, compared with what is expected, made of hosts and devices, written."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from ranklaunch import ranktable
+from ranklaunch.errors import ConfigError, UsageError
+from ranklaunch.ranktable import RankTable, make
+from ranklaunch.read import parse
+from ranklaunch.supervise.record import write_file
+from ranklaunch.system.disk import DiskFiles
+
+Parsed = TypeVar("Parsed")
+Devices = list[list[tuple[str, str]]]  # of each server: (id, address) of each
+
+
+def read(path: str) -> RankTable:
+    """Raises ConfigError where it is not whole yet, or has defects."""
+    try:
+        return ranktable.load(path, DiskFiles())
+    except ranktable.NotReadyError as error:
+        msg = f"rank table {path}: {error}"
+        raise ConfigError(msg) from None
+
+
+def unexpected(table: RankTable, nodes: int | None, devices: int | None) -> list[str]:
+    """What of a table is not as expected. nodes: how many servers or pods; devices: of each; None: any number."""
+    problems = []
+    if nodes is not None and len(table.servers) != nodes:
+        problems.append(f"{len(table.servers)} nodes are in the table, expected {nodes}")
+    if devices is not None:
+        wrong = [f"node {i} has {server.size}" for i, server in enumerate(table.servers) if server.size != devices]
+        if wrong:
+            problems.append(f"expected {devices} devices on each node, but {', '.join(wrong[:20])}")
+    return problems
+
+
+def hosts_in(text: str) -> tuple[str, ...]:
+    """Of --hosts: names or addresses, or one block of addresses."""
+    return tuple(make.addresses(text)) if "/" in text else _parsed("--hosts", parse.hosts, text)
+
+
+def devices_of(hosts: Sequence[str], counts: str | None, block: str | None, hccn: Sequence[str]) -> Devices:
+    """Of each host. counts: the text of --devices; block: that of --device-ips; hccn: the files of --hccn. Raises UsageError."""
+    if not hccn:
+        return _counted(hosts, counts, block)
+    if counts or block:
+        msg = "--hccn says which devices and addresses there are: leave --devices and --device-ips out"
+        raise UsageError(msg)
+    if len(hccn) != len(hosts):
+        msg = f"--hccn names {len(hccn)} files for {len(hosts)} hosts: expected one for each"
+        raise UsageError(msg)
+    files = DiskFiles()
+    texts = [(path, files.text(path, 1 << 20)) for path in hccn]
+    missing = [path for path, text in texts if text is None]
+    if missing:
+        msg = f"cannot read {', '.join(missing)}"
+        raise UsageError(msg)
+    return [make.read_hccn(text or "", path) for path, text in texts]
+
+
+def _counted(hosts: Sequence[str], text: str | None, block: str | None) -> Devices:
+    if not text:
+        msg = "either --devices or --hccn must say which devices the servers have"
+        raise UsageError(msg)
+    counts = _parsed("--devices", parse.counts, text)
+    counts = counts * len(hosts) if len(counts) == 1 else counts
+    if len(counts) != len(hosts):
+        msg = f"--devices has {len(counts)} numbers for {len(hosts)} hosts: expected one, or one for each"
+        raise UsageError(msg)
+    ips: Iterator[str] = make.addresses(block) if block else itertools.repeat("")
+    devices = [[(str(d), ip) for d, ip in zip(range(n), ips)] for n in counts]
+    if [len(own) for own in devices] != list(counts):
+        msg = f"--device-ips {block} has too few addresses for {sum(counts)} devices"
+        raise UsageError(msg)
+    return devices
+
+
+def _parsed(option: str, kind: Callable[[str], Parsed], text: str) -> Parsed:
+    try:
+        return kind(text)
+    except ValueError as error:
+        msg = f"{option} {text!r}: {error}"
+        raise UsageError(msg) from None
+
+
+def write(text: str, path: str | None) -> None:
+    """To stdout where no path is given."""
+    if not path:
+        sys.stdout.write(text)
+        return
+    try:
+        write_file(path, text, 0o644)
+    except OSError as error:
+        msg = f"--output {path}: {error}"
+        raise UsageError(msg) from None

@@ -1,0 +1,312 @@
+"""What goes into the machines of the muster, and what comes out of them: frozen values, so that a test can say what happens, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Union
+
+from ranklaunch.muster.wire import Message
+from ranklaunch.values import NOTHING, Value
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+
+
+class Now(NamedTuple):
+    """One moment by both clocks. clock: monotonic seconds; wall: seconds since 1970."""
+
+    clock: float
+    wall: float
+
+    def wall_of(self, clock: float) -> float:
+        return self.wall - (self.clock - clock)
+
+
+class Event(Value):
+    """What happens. link: the number of a connection; a member has one at a time, which is 0."""
+
+
+class Start(Event):
+    """The machine begins."""
+
+
+class First(Event):
+    """A connection has signed its first message. address: where it comes from."""
+
+    link: int
+    address: str
+    message: Message
+
+
+class Heard(Event):
+    """A later message, of one that was admitted; a member's first too."""
+
+    link: int
+    message: Message
+
+
+class Nonsense(Event):
+    """What one that was admitted has sent is no message."""
+
+    link: int
+    why: str
+
+
+class Broken(Event):
+    """A connection is over. error: None where the other side closed it. spoke: whether it had greeted as ranklaunch does."""
+
+    link: int = 0
+    error: OSError | None = None
+    spoke: bool = True
+
+
+class Overdue(Event):
+    """Time is up for a node whose connection broke."""
+
+    instance: str
+
+
+class Tick(Event):
+    """The hub looks after what has no event of its own."""
+
+
+class Resolved(Event):
+    """A name was looked up. why: it was not found."""
+
+    node: int
+    addresses: tuple[str, ...]
+    why: str
+
+
+class AtDoor(Event):
+    """What keeps everybody out, and who was refused."""
+
+    trouble: str
+    refused: str
+
+
+class Planned(Event):
+    """What is said when all have succeeded."""
+
+    success: str
+
+
+class Dismiss(Event):
+    """Node 0 leaves before the others; they go on without it."""
+
+
+class EndLate(Event):
+    """Node 0 has succeeded and others do not end, in a job in which it cannot leave them alone. finished: what it has done."""
+
+    finished: str
+
+
+class Reached(Event):
+    """Something answers at node 0's port."""
+
+
+class Greeted(Event):
+    """It greets as node 0 does, and can be spoken to."""
+
+
+class Unreached(Event):
+    """Nothing answers, or the name is not known. refused: it was node 0's port that did not answer."""
+
+    why: str
+    refused: bool
+
+
+class Retry(Event):
+    """It is time to come again. again: to where node 0 was a moment ago."""
+
+    again: bool = False
+
+
+class GreetingDue(Event):
+    """What answers at the port should have welcomed this node by now."""
+
+
+class PingDue(Event):
+    pass
+
+
+class Remind(Event):
+    """It is time to say what is waited for."""
+
+
+class Busy(Event):
+    doing: str
+
+
+class Ready(Event):
+    """index, host: this node's place, which is that of a rank table where there is one. offers: short texts for node 0, whose own are
+    for all."""
+
+    facts: Mapping[str, str]
+    index: int
+    host: str
+    offers: Mapping[str, str] = NOTHING
+
+
+class Fail(Event):
+    """The first that went wrong here; Report says the rest."""
+
+    suspect: Suspect
+
+
+class Done(Event):
+    finish: Finish
+
+
+class Report(Event):
+    """How this node has ended."""
+
+    suspects: tuple[Suspect, ...] = ()
+    finishes: tuple[Finish, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Leave(Event):
+    """This node leaves before the others."""
+
+
+class Action(Value):
+    """What is to be done."""
+
+
+class Send(Action):
+    """One message, to each of these connections."""
+
+    message: Message
+    links: tuple[int, ...] = (0,)
+
+
+class Close(Action):
+    link: int = 0
+
+
+class Admit(Action):
+    """A connection may stay, and may say more."""
+
+    link: int
+
+
+class TurnAway(Action):
+    """It may hear why, and not stay."""
+
+    link: int
+
+
+class Listen(Action):
+    """Where nobody listens at node 0's port yet."""
+
+
+class Sweep(Action):
+    """Connections that have not signed in time go."""
+
+
+class LookUp(Action):
+    """Ends in Resolved."""
+
+    node: int
+    host: str
+
+
+class Dial(Action):
+    """Ends in Reached or Unreached. again: where node 0 was a moment ago, without looking its name up."""
+
+    again: bool = False
+
+
+class Say(Action):
+    text: str
+
+
+class Wake(Action):
+    """Feeds the event so many seconds from now, and not when an equal one was to be fed."""
+
+    event: Event
+    seconds: float
+
+
+class Rest(Action):
+    """The event is not to be fed any more."""
+
+    event: Event
+
+
+class Released(Action):
+    """All may start. text: who was late."""
+
+    text: str
+
+
+class Stop(Action):
+    """Another node has failed."""
+
+    judgement: Judgement
+
+
+class Judged(Action):
+    """What the job died of, or that it has succeeded."""
+
+    judgement: Judgement
+
+
+class Lost(Action):
+    """Node 0 is gone."""
+
+    suspect: Suspect
+
+
+class Dismissed(Action):
+    """Node 0 leaves, having waited for the others long enough."""
+
+
+# Tables. A row is what comes: a message by its type, or an event of this side. Its cells are what is done, one for each state; a
+# message's last one says what becomes of one of another round.
+NO = "-"
+TAKEN, REFUSED = "taken", "refused"
+Row = tuple[str, ...]
+Key = Union[str, type[Event]]
+
+
+class Machine:
+    """One without input or output. attempt: of this start of its node. round: which of the job's rounds this is, by which messages are
+    fenced."""
+
+    rules: ClassVar[Mapping[tuple[str, Key], Callable[..., Any]]]
+
+    def __init__(self, state: str, attempt: int) -> None:
+        self.state = state
+        self.attempt = attempt
+        self.round = 0
+        self._now = Now(0.0, 0.0)
+        self._actions: list[Action] = []
+
+    def feed(self, event: Event, now: Now) -> list[Action]:
+        """What is to be done because of it, in this order."""
+        self._now = now
+        self._actions = []
+        self._take(event)
+        return self._actions
+
+    def _take(self, event: Event) -> None:
+        rule = self.rules.get((self.state, type(event)))
+        if rule:
+            rule(self, event)
+
+    def _do(self, action: Action) -> None:
+        self._actions.append(action)
+
+    def _stamped(self, message: Message) -> Message:
+        """Every message says of which attempt and round it is."""
+        return {**message, "attempt": self.attempt, "round": self.round}
+
+
+def rules(machine: type, states: tuple[str, ...], table: Mapping[Key, Row]) -> dict[tuple[str, Key], Callable[..., Any]]:
+    """The function for each state and what comes in it: the cell "stop_all" is the machine's method _stop_all."""
+    return {(state, key): getattr(machine, f"_{word}") for key, row in table.items() for state, word in zip(states, row) if word != NO}
+
+
+def taken(table: Mapping[Key, Row]) -> frozenset[Key]:
+    """The messages that count whatever their round."""
+    return frozenset(key for key, row in table.items() if row[-1] == TAKEN)

@@ -1,0 +1,242 @@
+"""The other nodes of the job, as the supervisor of one sees them. Without a muster there are none, and everything here does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ranklaunch.errors import ConfigError, WaitError
+from ranklaunch.plan.model import Muster, Plan, everything
+from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.values import Value
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+
+if TYPE_CHECKING:
+    from ranklaunch.muster.driver import HubDriver, MemberDriver
+
+MOST_SECRET_BYTES = 4096
+JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tell it
+SILENT_S = 15.0  # beyond its own deadline, for node 0 to say that nobody waits any more
+VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
+BYE_S = 2.0  # for the nodes to take it
+DONE_SAID_S = 2.0
+PROGRESS_S = 30.0
+
+
+class OfNodes(Value):
+    """Who hears of the other nodes: all are released (and who was late); another has failed; how the job ended; node 0 is lost."""
+
+    released: Callable[[str], None]
+    stop: Callable[[Judgement], None]
+    judged: Callable[[Judgement], None]
+    lost: Callable[[Suspect], None]
+
+
+class Ending(Protocol):
+    """What this node ended with. at: monotonic seconds."""
+
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def exit_code(self) -> int: ...
+    @property
+    def at(self) -> float: ...
+
+
+class Nodes:
+    def __init__(self, plan: Plan, env: Mapping[str, str], loop: Loop, say: Callable[[str], None], hear: OfNodes) -> None:
+        self._plan = plan
+        self._env = env
+        self._loop = loop
+        self._say = say
+        self._hear = hear
+        self._hub: HubDriver | None = None
+        self._member: MemberDriver | None = None
+        self._failed = self._released = self._hurry = False
+        self._judgement: Judgement | None = None
+        self._lost: Suspect | None = None
+        self._ready_at = 0.0
+        self._finished = ""
+        self._timer: Timer | None = None
+
+    def join(self) -> None:
+        """Raises ConfigError where the key cannot be read."""
+        muster = self._plan.muster
+        if not muster:
+            return
+        from ranklaunch.muster import wire  # sockets, which one node does not need
+        from ranklaunch.muster.driver import Calls, HubDriver, MemberDriver
+
+        key, attempt = wire.job_key(secret(muster, self._env), self._plan.job.name), self._plan.job.attempt
+        if muster.node == 0:
+            success = f"{everything(self._plan, of_job=True)} succeeded"
+            self._hub = HubDriver(muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt)
+            if not muster.secret:
+                self._say("muster: its key is derived from the job's name; RANKLAUNCH_SECRET, the same on every node, keeps others out")
+        calls = Calls(self._on_released, self._hear.stop, self._on_judged, self._on_lost, self._on_dismissed)
+        self._member = MemberDriver(muster, key, self._loop, self._say, calls, attempt, self._hub)
+        self._member.start()
+
+    def busy(self, doing: str) -> None:
+        if self._member:
+            self._member.busy(doing)
+
+    def muster(self, plan: Plan, offers: Mapping[str, str], stopped: Callable[[], bool]) -> float:
+        """Runs the loop until all are released or `stopped` is true; seconds waited. Raises WaitError where node 0 cannot be reached, or
+        says nothing any more: the deadline of those who have reached it is its own, which is never later than theirs."""
+        assert self._member
+        assert plan.muster
+        self._plan = plan  # a rank table may have changed the places
+        if self._hub:
+            self._hub.plan(f"{everything(plan, of_job=True)} succeeded")
+        began = since = self._ready_at = self._loop.clock()
+        joined = False
+        self._member.ready(plan.muster.facts, plan.job.node_index, plan.job.node.host, offers)
+        while not self._released and not stopped():
+            now = self._loop.clock()
+            if joined != self._member.joined:
+                joined, since = self._member.joined, now
+            left = since + plan.muster.timeout_s + (SILENT_S if joined else 0) - now
+            if left <= 0:
+                waited = f"waited {plan.muster.timeout_s:g} s in vain for {self._member.missing}"
+                msg = f"{waited}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
+                raise WaitError(msg)
+            self._loop.step(min(left, 1.0))
+        return self._loop.clock() - began
+
+    @property
+    def shared(self) -> Mapping[int, Mapping[str, str]]:
+        """What the nodes have offered, by node: node 0 knows of all, the others of node 0."""
+        if self._hub:
+            return self._hub.offers
+        return {0: self._member.shared} if self._member else {}
+
+    def fail(self, suspect: Callable[[], Suspect]) -> None:
+        """The first failure here, told at once."""
+        if self._member and not self._failed:
+            self._failed = True
+            self._member.fail(suspect())
+
+    def done(self, finish: Finish, text: str) -> bool:
+        """This node's ranks have succeeded. False where nobody is to be waited for."""
+        if not self._member or self._member.over:
+            return False
+        assert self._plan.muster
+        self._finished = text
+        self._member.done(finish)
+        patience = self._plan.muster.end_timeout_s
+        ends = self._loop.clock() + patience
+        self._timer = self._loop.after(min(DONE_SAID_S, patience), lambda: self._wait_for_others(ends))
+        return True
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether the others can go on without this node: followers have nobody but node 0 to tell them when to end."""
+        return not (self._hub and self._plan.muster and self._plan.muster.followers)
+
+    def leave(self) -> None:
+        """Before the others."""
+        if self._hub:
+            self._hub.dismiss()
+        elif self._member:
+            self._member.leave()
+
+    def hurry(self) -> None:
+        """Waits for nobody any more."""
+        self._hurry = True
+
+    def wall(self, clock: float) -> float:
+        """Monotonic seconds of this node as seconds since 1970, by node 0's clock where it is known."""
+        return self._member.wall(clock) if self._member else self._loop.wall(clock)
+
+    def agree(
+        self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[str], ending: Ending
+    ) -> Judgement:
+        """The job's judgement; this node's own where none comes in time. seen: notes of this node alone."""
+        member = self._member
+        if not member:
+            return own
+        if not self._judgement and not member.over:
+            told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
+            # The first alone can decide, so the others' last lines are not needed.
+            member.report([*told[:1], *map(blame.brief, told[1:])], list(finishes)[: blame.MOST_NOTES], seen[: blame.MOST_NOTES])
+            self._run(lambda: bool(self._judgement) or member.over, lambda: ending.at + self._patience(ending))
+        if self._lost and not self._judgement:
+            return blame.judge([*suspects, self._lost], finishes, seen)
+        return self._judgement or own
+
+    def finish(self) -> None:
+        """Until the others have taken what they are owed, and no longer than that takes."""
+        member, hub = self._member, self._hub
+        if self._timer:
+            self._timer.cancel()
+        until = self._loop.clock() + BYE_S
+        if hub:
+            self._run(lambda: hub.settled, lambda: until)
+            hub.close()
+        elif member:
+            self._run(lambda: member.flushed, lambda: until)
+        if member:
+            member.close()
+
+    def _patience(self, ending: Ending) -> float:
+        """Seconds after the ending for which the job's verdict is worth waiting for."""
+        assert self._member
+        if self._member.joined:
+            return self._plan.limits.grace_s + VERDICT_S
+        waited_enough = ending.outcome == "stopped" or ending.exit_code == WaitError.exit_code
+        return 0.0 if waited_enough else JOIN_S
+
+    def _run(self, done: Callable[[], bool], deadline: Callable[[], float]) -> None:
+        while not done() and not self._hurry and (left := deadline() - self._loop.clock()) > 0:
+            self._loop.step(min(left, 0.5))
+
+    def _wait_for_others(self, ends: float) -> None:
+        assert self._plan.muster
+        left = ends - self._loop.clock()
+        if left <= 0 and self._hub and not self.may_leave:
+            self._hub.end_late(self._finished)
+            return
+        if left <= 0:
+            self.leave()
+            text = (
+                f"{self._finished}; other nodes were still running {self._plan.muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
+            )
+            self._hear.judged(Judgement("succeeded", 0, text))
+            return
+        self._say(f"{self._finished}; waiting for the other nodes, which are still running ({left:.0f} s left)")
+        self._timer = self._loop.after(min(PROGRESS_S, left), lambda: self._wait_for_others(ends))
+
+    def _on_released(self, text: str) -> None:
+        self._released = True
+        self._hear.released(f"{text}; this node waited {self._loop.clock() - self._ready_at:.1f} s")
+
+    def _on_judged(self, judgement: Judgement) -> None:
+        self._judgement = judgement
+        self._hear.judged(judgement)
+
+    def _on_lost(self, suspect: Suspect) -> None:
+        self._lost = suspect
+        self._hear.lost(suspect)
+
+    def _on_dismissed(self) -> None:
+        self._say("muster: node 0 has succeeded and leaves; this node goes on without it")
+        if self._finished:
+            self._hear.judged(Judgement("succeeded", 0, self._finished))
+
+
+def secret(muster: Muster, env: Mapping[str, str]) -> bytes:
+    """Raises ConfigError where it is in a file that is not there or says nothing."""
+    if not muster.secret.startswith("/"):
+        return env.get(muster.secret, "").encode(errors="surrogateescape")
+    try:
+        with open(muster.secret, "rb") as file:
+            text = file.read(MOST_SECRET_BYTES).strip()
+    except OSError as error:
+        msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: {error.strerror}"
+        raise ConfigError(msg) from None
+    if not text:
+        msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: it is empty"
+        raise ConfigError(msg)
+    return text

@@ -1,0 +1,187 @@
+"""The nodes that are here, and node 0's view of how the job ends: what each says of its own end, what is seen of those that are gone.
+
+Owns what the job may have died of. When it is asked, and who hears it, is the hub's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ranklaunch.errors import WaitError
+from ranklaunch.muster import gone, wire
+from ranklaunch.muster.events import Now
+from ranklaunch.muster.roll import NAMED, Entry, Roll
+from ranklaunch.muster.wire import Message
+from ranklaunch.values import replace
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+
+REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
+ACK_S = 3.0  # within which a node that is there answers the order to stop
+
+
+def told(kind: str, judgement: Judgement) -> Message:
+    """A judgement as a message that a frame holds, whatever its texts are made of: a control character takes six bytes."""
+    message: Message = {"type": kind, "judgement": blame.as_message(judgement)}
+    try:
+        wire.body(message)
+    except wire.WireError:
+        message["judgement"] = blame.as_message(replace(judgement, failures=(), notes=()))
+    return message
+
+
+class Node:
+    """One start of one node that has signed. link: its connection, None where that is broken; attempt: by its own count; heard: when it
+    last said something; gone_at: when its connection broke, and back_by: until when it may come back; reported: its last word on how
+    it ended has come; told: it has taken the verdict."""
+
+    def __init__(self, entry: Entry, attempt: int) -> None:
+        self.entry = entry
+        self.attempt = attempt
+        self.link: int | None = None
+        self.heard = 0.0
+        self.gone_at: float | None = None
+        self.gone_why: OSError | None = None
+        self.back_by = 0.0
+        self.stopping = self.reported = self.done = self.told = False
+        self.suspects: list[Suspect] = []
+        self.finishes: list[Finish] = []
+        self.notes: list[str] = []
+        self.offers: Mapping[str, str] = {}
+
+    @property
+    def index(self) -> int:
+        """Its place by its own word, once that is known."""
+        return self.entry.node if self.entry.index is None else self.entry.index
+
+
+class Present:
+    """The nodes that are here, by instance and by connection."""
+
+    def __init__(self, roll: Roll) -> None:
+        self.by_instance: dict[str, Node] = {}
+        self.by_link: dict[int, Node] = {}
+        self._roll = roll
+        self._silent: set[str] = set()
+
+    def add(self, entry: Entry, attempt: int) -> Node:
+        node = self.by_instance[entry.instance] = Node(entry, attempt)
+        self._roll.add(entry)
+        return node
+
+    def remove(self, node: Node) -> None:
+        self._roll.remove(node.entry.instance)
+        del self.by_instance[node.entry.instance]
+
+    def connect(self, node: Node, link: int, now: Now) -> None:
+        self.by_link[link] = node
+        node.link, node.gone_at, node.heard = link, None, now.clock
+
+    def disconnect(self, link: int) -> Node | None:
+        """Whose connection it was."""
+        node = self.by_link.pop(link, None)
+        if node:
+            node.link = None
+        return node
+
+    def hear(self, link: int, now: Now) -> Node | None:
+        """Who says something there."""
+        node = self.by_link.get(link)
+        if node:
+            node.heard = now.clock
+            self._silent.discard(node.entry.instance)
+        return node
+
+    def unfinished(self, leading: int) -> str:
+        """Names of those that have not succeeded, of the first so many nodes."""
+        left = [self._roll.name(node.entry.node) for node in self.by_instance.values() if not node.done and node.entry.node < leading]
+        return ", ".join([*sorted(left)[:NAMED], *([f"{len(left) - NAMED} more"] if len(left) > NAMED else [])])
+
+    def newly_silent(self, seconds: float, now: Now) -> list[Node]:
+        """Those of whom nothing has been heard for so long, once each. The host is there, or the kernel would have said so; the process
+        is stopped, or waits for a file system."""
+        silent = [node for node in self.by_instance.values() if now.clock - node.heard > seconds and not node.done]
+        found = [node for node in silent if node.entry.instance not in self._silent]
+        self._silent.update(node.entry.instance for node in found)
+        return found
+
+
+class Reports:
+    """present: who is here. grace_s: within which they end. begun_at: when all were told to stop, by the
+    hub's clock. done: how many have succeeded."""
+
+    def __init__(self, present: Present, hosts: Sequence[str], grace_s: float) -> None:
+        self.done = 0
+        self.begun_at = 0.0
+        self._nodes: Mapping[str, Node] = present.by_instance
+        self._hosts = hosts
+        self._grace_s = grace_s
+        self._reported = 0
+        self._suspects: list[Suspect] = []  # of nodes that are gone
+
+    # What a node says
+
+    def suspect(self, node: Node, message: Message) -> None:
+        node.suspects = [blame.clipped(blame.suspect(message["suspect"]))]
+
+    def succeed(self, node: Node, message: Message) -> None:
+        node.finishes = [blame.finish(message["finish"])]
+        self.done += not node.done
+        node.done = True
+
+    def file(self, node: Node, message: Message) -> None:
+        node.suspects = [blame.clipped(blame.suspect(each)) for each in message["suspects"]]
+        node.finishes = [blame.finish(each) for each in message["finishes"]]
+        node.notes = [note[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
+        self._reported += not node.reported
+        node.reported = True
+
+    # What is seen of it
+
+    def forget(self, node: Node) -> None:
+        """It is here no more. What it has said still counts."""
+        self._suspects += node.suspects
+        self._reported -= node.reported
+
+    def lose(self, node: Node, now: Now) -> None:
+        """It is gone, and that is a failure, unless it has told one."""
+        self.forget(node)
+        if not node.suspects:
+            self._suspects.append(self._vanished(node, gone.silence(node.gone_why), now))
+
+    def give_up(self, now: Now) -> None:
+        """Those that do not answer. What happened before they were told to stop was not their doing, or it would have been noticed."""
+        silent = [node for node in self._left if not node.stopping]
+        self._suspects += [replace(self._vanished(node, True, now), at=now.wall) for node in silent]
+
+    def _vanished(self, node: Node, silent: bool, now: Now) -> Suspect:
+        """When it was killed is when its connection was closed; when its host went down is after it was last heard of."""
+        heard_at, seconds = now.wall_of(node.heard), now.clock - node.heard
+        at = now.wall_of(node.gone_at) if node.gone_at is not None and not silent else heard_at
+        since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
+        host = node.entry.named or (self._hosts[node.entry.node] if 0 <= node.entry.node < len(self._hosts) else "")
+        return gone.suspect(node.index, host, silent, at, since)
+
+    # What follows
+
+    @property
+    def all_filed(self) -> bool:
+        return self._reported >= len(self._nodes)
+
+    def over(self, now: Now) -> bool:
+        """Whether nobody's report is worth waiting for any more."""
+        waited = now.clock - self.begun_at
+        answering = any(node.stopping or node.gone_at is not None or waited <= ACK_S for node in self._left)
+        return not answering or waited > self._grace_s + REPORTS_S
+
+    def judge(self) -> Judgement:
+        """By what is known now."""
+        suspects = [*self._suspects, *(each for node in self._nodes.values() for each in node.suspects)]
+        finishes = [each for node in self._nodes.values() for each in node.finishes]
+        if not suspects:
+            return Judgement("failed", WaitError.exit_code, "a node ended without a reason")
+        return blame.judge(suspects, finishes, [note for node in self._nodes.values() for note in node.notes])
+
+    @property
+    def _left(self) -> list[Node]:
+        return [node for node in self._nodes.values() if not node.reported and (node.link is not None or node.gone_at is not None)]

@@ -1,0 +1,358 @@
+"""One attempt: executes a plan, decides by the first failure, ends everything that it has started, and reports.
+
+Whatever happens first (a failure, a stop request, an error of our own, another node's failure, success of the whole job) becomes the
+ending; nothing that follows changes it. What the job died of is then said by node 0 for all nodes, once all have stopped.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from ranklaunch.errors import DEFECT, RanklaunchError, WaitError
+from ranklaunch.files import Files
+from ranklaunch.muster.nodes import Nodes
+from ranklaunch.plan.model import Plan, everything
+from ranklaunch.supervise import judge
+from ranklaunch.supervise.judge import Ending, Explain, Told
+from ranklaunch.supervise.output.console import Terminal
+from ranklaunch.supervise.output.logs import Logs
+from ranklaunch.supervise.phases import Phases, Replan
+from ranklaunch.supervise.ranks.child import DECIDING, HELPER, LAUNCHER, LEADING, RANK, SERVICE, STEP, Child
+from ranklaunch.supervise.ranks.children import Children, OfChildren
+from ranklaunch.supervise.ranks.launchers import Around, Launchers
+from ranklaunch.supervise.ranks.start import lift_limit
+from ranklaunch.supervise.record import Record, made_since, now
+from ranklaunch.supervise.stop import Stopper
+from ranklaunch.system import memory, tree
+from ranklaunch.system.loop import Loop, Share
+from ranklaunch.system.signals import STOPPING, Signals, name_of
+from ranklaunch.values import Value, replace
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Failure, Verdict
+
+OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
+ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
+
+
+class Start(Value):
+    """What an attempt begins with. replan: makes the plan anew once a wait has brought facts. explain: what a launcher's output says of the
+    rank that failed first. told: what a process that is itself a ranklaunch has found."""
+
+    plan: Plan
+    record: Record
+    files: Files
+    replan: Replan | None = None
+    explain: Explain = lambda child, tail: None
+    told: Told = lambda process: None
+
+
+class Surroundings(Value):
+    """What attempts have in common. env: what processes inherit. take_signals: looks at once for those that have come. asked: the signal
+    of the first stop request, and when it came, in monotonic seconds."""
+
+    loop: Loop
+    terminal: Terminal
+    signals: Signals
+    env: Mapping[str, str]
+    nodes: Nodes
+    take_signals: Callable[[], None]
+    asked: Callable[[], tuple[int, float] | None]
+
+
+class Attempt:
+    def __init__(self, start: Start, around: Surroundings) -> None:
+        self.ending: Ending | None = None
+        self._around = around
+        self._explain = start.explain
+        self._told = start.told
+        self._record = start.record
+        self._nodes = around.nodes
+        self._say = around.terminal.say
+        self._started = now()
+        self._began = time.time()
+        self._memory_before = memory.look()
+        self._finishes: list[Finish] = []
+        self._finished = False  # this node's ranks have succeeded
+        self._loop = Share(around.loop)
+        self._logs = Logs(self._loop, start.record, around.terminal)
+        hear = OfChildren(started=self._on_start, wrote=lambda child: self._launchers.read(child), ended=self._on_end)
+        self._children = Children(hear, around.env, around.signals, self._loop, self._logs)
+        over = lambda: self.ending is not None  # noqa: E731
+        self._phases = Phases(
+            start.plan, start.replan, start.files, start.record, self._loop, self._say, self._children, self._nodes, over
+        )  # fmt: skip
+        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services)
+        of_launchers = Around(
+            plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
+            fail=self._fail, finish=self._finishes.append,
+        )  # fmt: skip
+        self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
+
+    @property
+    def plan(self) -> Plan:
+        """The newest."""
+        return self._phases.plan
+
+    def run(self) -> Verdict:
+        """To the end, with nothing left running that it has started."""
+        try:
+            for phase in (*self._phases.all, self._launch, self._watch):
+                self._around.take_signals()
+                if self.ending:
+                    break
+                phase()
+        except RanklaunchError as error:
+            self._end(Ending("failed", error.exit_code, str(error)))
+        except OSError as error:  # no process, memory or descriptor left, a full disk
+            self._end(Ending("failed", WaitError.exit_code, f"the system refuses, trying again may help: {error}"))
+        except Exception as error:  # ours; the ranks must end in good order all the same
+            import traceback
+
+            self._say(f"a defect in ranklaunch; please report it with this:\n{traceback.format_exc()}")
+            self._end(Ending("failed", DEFECT, f"a defect in ranklaunch: {type(error).__name__}: {error}"))
+        self._stop()
+        assert self.ending is not None
+        self._hear_of_stop()
+        evidence = self._evidence()
+        verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._children.ended, evidence, self._started)
+        self._report(verdict)
+        return verdict
+
+    def close(self) -> None:
+        """Nothing of it is left: no timer, no descriptor, no keys."""
+        self._phases.close()
+        self._loop.close()
+        self._record.close()
+
+    # From the launch on
+
+    def _launch(self) -> None:
+        """Services first: what the processes need of them, on this node and the others, is waited for."""
+        self._phases.require()
+        outputs = self.plan.outputs
+        if outputs:
+            lift_limit(len(outputs.logs))
+        if outputs and outputs.folder:
+            self._logs.follow(outputs, self._launchers.expect_ranks)
+        self._children.start(self.plan.services, SERVICE)
+        for wait in self.plan.waits:
+            if wait.kind == "port" and not self.ending:
+                from ranklaunch.supervise.waits.banners import Banners
+
+                self._phases.wait_for(wait, Banners(wait.what.split(","), self._loop))
+        if not self.ending:
+            are_ranks = all(process.rank is not None for process in self.plan.processes)
+            self._children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, outputs)
+
+    def _watch(self) -> None:
+        self._loop.run_until(lambda: self.ending is not None)
+
+    def _stop(self) -> None:
+        """Ends what is left, however it came to the end; then takes what is left in the pipes."""
+        self._stopper.begin(signal.SIGTERM)
+        self._loop.run_until(self._stopper.done)
+        self._stopper.finish()
+        for process in self._stopper.stuck:
+            text = f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device?)"
+            self._logs.say_at_end(text)
+        self._logs.finish()
+
+    def _hear_of_stop(self) -> None:
+        """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""
+        ends = [child.ended for child in self._children.ended]
+        if any(end.signal in STOPPING and end.signal not in end.told for end in ends):
+            self._loop.run_until(lambda: self._around.asked() is not None, self._loop.clock() + ASKED_S)
+
+    # What the session hears
+
+    def reap(self) -> None:
+        self._children.reap()
+
+    def pass_on(self, number: int) -> None:
+        """A signal that is meant for ranks."""
+        for target in self._ranks():
+            tree.send(target, number)
+
+    def on_stop_request(self, number: int) -> None:
+        name, grace_s = name_of(number), self.plan.limits.grace_s
+        self._record.event("signal", signal=name)
+        self._around.terminal.hurry(grace_s)
+        if self.ending is None and self._finished and self._nodes.may_leave:
+            self._nodes.leave()
+            self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded; {name} came while the other nodes were still running"))
+        elif self.ending is None:
+            self._say(f"{name}: stopping, at most {grace_s:g} s")
+            self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
+            self._stopper.begin(number)
+        elif number == signal.SIGINT:
+            self._nodes.hurry()
+            self._say("SIGINT again: ending everything now")
+            self._stopper.kill_all()
+
+    def on_guard(self) -> None:
+        """The outer process was killed: nobody is left to be told, so everything ends at once."""
+        self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed by SIGKILL", killed=True))
+        self._stopper.begin(signal.SIGKILL)
+        self._stopper.kill_all()
+
+    def on_stop(self, judgement: Judgement) -> None:
+        """Another node has failed. Where a rank of this one has too, its launcher is about to say more."""
+        if self.ending is not None or self._launchers.failing:
+            return
+        self._launchers.look()
+        silent_s = self._launchers.silent_s()
+        if silent_s:
+            self._loop.after(silent_s, lambda: self.on_stop(judgement))
+        else:
+            self._say(f"stopping, at most {self.plan.limits.grace_s:g} s: {judgement.reason}")
+            self._end_by(judgement)
+
+    def on_judged(self, judgement: Judgement) -> None:
+        if self.ending is None:
+            self._end_by(judgement)
+
+    def on_lost(self, suspect: Suspect) -> None:
+        if self.ending is None:
+            self._end_by(blame.judge([suspect]))
+
+    def on_released(self, text: str) -> None:
+        self._record.event("released", late=text)
+        self._say(text)
+
+    # What becomes of its processes
+
+    def _on_start(self, child: Child) -> None:
+        self._launchers.watch(child)
+        self._record.event("spawn", name=child.process.name, rank=child.process.rank, pid=child.identity.pid)
+
+    def _on_end(self, child: Child) -> None:
+        self._launchers.leave(child)
+        end = child.ended
+        self._record.event(
+            "exit", name=child.process.name, rank=child.process.rank, pid=child.identity.pid, exit_code=end.code,
+            signal=name_of(end.signal) if end.signal else None, max_rss_kb=end.max_rss_kb,
+        )  # fmt: skip
+        if not end.code and child.process.rank is not None:
+            self._finishes.append(Finish(self.plan.job.node_index, child.process.rank, self._nodes.wall(end.at)))
+        if not self.ending and child.role != HELPER:
+            self._decide(child)
+
+    def _decide(self, child: Child) -> None:
+        """The first failure decides; success needs every process."""
+        if child.failure_code:
+            self._fail(Ending("failed", child.code_of_job, "", child))
+        elif child.announced and child.announced.alive:
+            numbers = ", ".join(str(rank.rank) for rank in child.announced.alive)
+            reason = f"{child.process.name} ended with 0 while rank {numbers} was still running: what held them was killed, most likely"
+            self._fail(Ending("failed", 128 + signal.SIGKILL, reason))
+        elif child.role == STEP or child.process.conduct.may_end:
+            return
+        elif child.role == SERVICE:
+            self._fail(Ending("failed", DEFECT, f"{child.process.name} ended while the ranks needed it"))
+        elif not any(other.role in DECIDING for other in self._children.running.values()):
+            self._succeed()
+
+    def _succeed(self) -> None:
+        """This node has; the job has when all have."""
+        self._finished = True
+        own = Finish(self.plan.job.node_index, None, self._nodes.wall(self._loop.clock()))
+        if self._nodes.done(own, f"{everything(self.plan)} succeeded"):
+            self._finishes[:] = [own]
+            self._record.event("done")
+        else:
+            self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded"))
+
+    def _ranks(self) -> list[tree.Identity]:
+        """The processes that signals for ranks are meant for."""
+        found = []
+        for child in self._leaders():
+            found += child.ranks() if child.process.conduct.ranks_below else [child.identity]
+        return found
+
+    def _leaders(self) -> list[Child]:
+        return [child for child in self._children.running.values() if child.role in LEADING]
+
+    def _services(self) -> list[Child]:
+        return [child for child in self._children.running.values() if child.role == SERVICE]
+
+    # The end
+
+    def _fail(self, ending: Ending) -> None:
+        """The end of all that runs here."""
+        self._end(ending)
+        self._stopper.begin(signal.SIGTERM)
+
+    def _end_by(self, judgement: Judgement) -> None:
+        """Another node's word."""
+        self._end(Ending(judgement.outcome, judgement.exit_code, judgement.reason, from_elsewhere=True))
+        if judgement.outcome != "succeeded":
+            self._stopper.begin(signal.SIGTERM)
+
+    def _end(self, ending: Ending) -> None:
+        if self.ending is None:
+            self.ending = ending = replace(ending, at=self._loop.clock())
+            if not ending.from_elsewhere and ending.outcome != "succeeded":
+                self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
+            self._logs.let_go()
+            self._loop.after(OWN_WORDS_S, self._remember)
+            self._record.event("ending", outcome=ending.outcome, by=ending.child.process.name if ending.child else ending.reason)
+
+    def _remember(self) -> None:
+        """What those who are still there had written by now: what they write later is about being ended."""
+        for child in self._children.running.values():
+            if child.reader:
+                child.said = child.reader.output.tail
+        self._logs.remember()
+
+    def _agree(self, evidence: judge.Evidence) -> Judgement:
+        """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""
+        assert self.ending
+        suspects = judge.suspects(self.plan, self.ending, self._children.ended, evidence)
+        seen = judge.notes(self.plan, self.ending)
+        own = judge.judgement(self.ending, suspects, self._finishes, seen, evidence)
+        return self._nodes.agree(own, suspects, self._finishes, seen, self.ending)
+
+    def _evidence(self) -> judge.Evidence:
+        return judge.Evidence(
+            memory=memory.look().since(self._memory_before),
+            explain=self._explained,
+            end_of_rank=lambda child, rank: child.below.failure(rank) if child.below else None,
+            told=self._told,
+            wall=self._nodes.wall,
+            last_lines_of_rank=self._logs.last_lines,
+            stop=self._around.asked(),
+        )
+
+    def _explained(self, child: Child, tail: str) -> Failure | None:
+        """Which rank of a launcher failed first: by its own words, and by what was seen of its ranks."""
+        if child.role not in DECIDING:
+            return None
+        failure = self._explain(child, tail)
+        return child.below.complete(failure) if child.below and not child.told else failure
+
+    def _report(self, verdict: Verdict) -> None:
+        self._logs.end()
+        if verdict.culprit and verdict.culprit.last_lines:
+            lines = [line.encode(errors="backslashreplace") for line in verdict.culprit.last_lines]
+            self._say(f"last lines of {blame.name(verdict.culprit)}:", lines)
+        for path in self.plan.shows if verdict.outcome == "succeeded" else ():
+            made = made_since(path, self._began)
+            if made is not None:
+                self._say(f"{path}:", made)
+        self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
+        path = self._record.verdict(verdict)
+        self._say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
+        for text in (*_advice(verdict), *verdict.notes):
+            self._say(text)
+        self._say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
+        self._around.terminal.flush_own()
+
+
+def _advice(verdict: Verdict) -> Iterable[str]:
+    error = verdict.culprit.error if verdict.culprit else None
+    if error and error.meaning:
+        yield f"meaning: {error.meaning}"
+        yield f"remedy: {error.remedy} ({error.source})"

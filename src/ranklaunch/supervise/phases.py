@@ -1,0 +1,174 @@
+"""What happens before the launch, in phases: join, check, wait, gather facts, write files, prepare, muster, wait again.
+
+Each phase may bring facts from which the plan is made anew; what is launched is the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.files import Files
+from ranklaunch.muster.nodes import Nodes
+from ranklaunch.plan.model import File, Plan, Process, Wait, as_json
+from ranklaunch.read.reader import Arrived
+from ranklaunch.supervise.ranks.child import STEP
+from ranklaunch.supervise.ranks.children import Children
+from ranklaunch.supervise.ranks.start import require_program
+from ranklaunch.supervise.record import Record, copied, make_private, offered, write_file
+from ranklaunch.system.loop import Loop
+from ranklaunch.values import replace
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.waits.waiting import Condition
+
+Replan = Callable[[Arrived], Plan]
+
+
+class Phases:
+    """plan: the newest. replan: makes it anew from what is known by then; None: it stays. over: whether the end has begun, after which no
+    phase goes on."""
+
+    def __init__(
+        self, plan: Plan, replan: Replan | None, files: Files, record: Record, loop: Loop, say: Callable[[str], None], children: Children,
+        nodes: Nodes, over: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self.plan = plan
+        self._replan = replan
+        self._files = files
+        self._record = record
+        self._loop = loop
+        self._say = say
+        self._children = children
+        self._nodes = nodes
+        self._over = over
+        self._known = Arrived()
+        self._private = ""  # the folder of that name that has been made
+        self._waited: set[tuple[str, str]] = set()
+
+    @property
+    def all(self) -> tuple[Callable[[], None], ...]:
+        """In their order. Raise RanklaunchError where one fails."""
+        before = (self._join, self._check, self._wait, self._gather, self._write_files, self._prepare)
+        return (*before, self._muster, self._wait)
+
+    def require(self) -> None:
+        """Raises MissingProgramError where something that is to be started is not there."""
+        require_program(self.plan)
+        self._children.require((*self.plan.services, *self.plan.processes))
+
+    def wait_for(self, wait: Wait, condition: Condition) -> None:
+        from ranklaunch.supervise.waits.waiting import perform
+
+        self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
+        seconds = perform(wait, condition, self._loop, self._say, self._over)
+        self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
+
+    def close(self) -> None:
+        """Removes what nobody may find afterwards."""
+        if self._private:
+            import shutil  # large
+
+            shutil.rmtree(self._private, ignore_errors=True)
+
+    def _join(self) -> None:
+        """The way to the other nodes is opened first: what goes wrong from here on is told to all of them."""
+        self._nodes.join()
+
+    def _check(self) -> None:
+        """What would fail after the waits fails before them, unless a preparing step may still bring it."""
+        if not self.plan.prepare:
+            self.require()
+
+    def _wait(self) -> None:
+        """For what must be there before the muster; after it, for the rest but ports, which come once the services have started."""
+        for wait in iter(self._next_wait, None):
+            self._waited.add((wait.kind, wait.what))
+            self._nodes.busy(f"waiting for {wait.kind} {wait.what}")
+            if wait.kind == "hosts":
+                self._wait_for_hosts(wait)
+            else:
+                self._wait_for_file(wait)
+
+    def _next_wait(self) -> Wait | None:
+        wait = next((wait for wait in self.plan.waits if (wait.kind, wait.what) not in self._waited), None)
+        return wait if wait and wait.kind not in ("muster", "port") and not self._over() else None
+
+    def _wait_for_hosts(self, wait: Wait) -> None:
+        from ranklaunch.supervise.waits.waiting import HostsResolve  # sockets and threads, which most starts do not need
+
+        names = HostsResolve(wait.what.split(","), self._loop)
+        self.wait_for(wait, names)
+        self._known = replace(self._known, addresses={**self._known.addresses, **names.addresses})
+        if self.plan.by_address:
+            self.plan = self._anew()
+            if any(kind == "muster" for kind, _ in self._waited):  # before it nothing has been written yet
+                self._write(self.plan.files)
+
+    def _wait_for_file(self, wait: Wait) -> None:
+        from ranklaunch.supervise.waits.waiting import Planned
+
+        planned = Planned(wait, self._files, self._loop, self._anew)
+        self.wait_for(wait, planned)
+        self.plan = planned.plan or self.plan
+
+    def _anew(self) -> Plan:
+        """The plan, by what is known now."""
+        return self._replan(self._known) if self._replan else self.plan
+
+    def _gather(self) -> None:
+        """Steps that bring facts, and the plan that follows from them."""
+        if not self.plan.gather:
+            return
+        self._write(self.plan.files)
+        self._run_steps(self.plan.gather)
+        if self._over():
+            return
+        self.plan = self._anew()
+        if self.plan.gather:
+            msg = f"{self.plan.gather[0].name} ended without a result: see {self.plan.gather[0].log}"
+            raise ConfigError(msg)
+
+    def _write_files(self) -> None:
+        self._record.plan(as_json(self.plan))
+        for warning in self.plan.warnings:
+            self._say(f"warning: {warning}")
+        if self.plan.private:
+            make_private(self.plan.private)
+            self._private = self.plan.private
+        self._write(self.plan.files)
+
+    def _write(self, files: tuple[File, ...]) -> None:
+        for file in files:
+            write_file(file.path, copied(file.source) if file.source else file.text, int(file.mode, 8))
+            self._record.event("file", path=file.path)
+
+    def _prepare(self) -> None:
+        self._run_steps(self.plan.prepare)
+
+    def _run_steps(self, steps: tuple[Process, ...]) -> None:
+        for step in steps:
+            self._nodes.busy(step.name)
+            self._children.start((step,), STEP)
+            self._loop.run_until(lambda: self._over() or not self._children.running)
+            if self._over():
+                return
+
+    def _muster(self) -> None:
+        """Until every node is here, agrees and is released. A preparing step may have changed what is compared, and made what the
+        nodes have for each other."""
+        if not self.plan.muster:
+            return
+        plan = self._anew() if self.plan.prepare else self.plan
+        assert plan.muster
+        what = next(wait.what for wait in self.plan.waits if wait.kind == "muster")
+        self._record.event("wait", kind="muster", what=what, timeout_s=plan.muster.timeout_s)
+        self._waited.add(("muster", what))
+        offers = {name: offered(path) for name, path in self.plan.offers.items()}
+        seconds = self._nodes.muster(replace(self.plan, muster=plan.muster), offers, self._over)
+        self._record.event("waited", kind="muster", what=what, seconds=round(seconds, 3))
+        if offers and not self._over():
+            self._known = replace(self._known, shared=self._nodes.shared)
+            self.plan = self._anew()
+            self._write(self.plan.files)

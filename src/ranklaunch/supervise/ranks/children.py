@@ -1,0 +1,111 @@
+"""The processes that ranklaunch itself has started, from their start until they are reaped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ranklaunch.plan.model import Process, RankOutputs
+from ranklaunch.supervise.output.pipe import make_pipe
+from ranklaunch.supervise.ranks.child import Child, End
+from ranklaunch.supervise.ranks.start import environment, executable, start
+from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import Signals
+from ranklaunch.values import Value
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.output.logs import Logs
+
+
+class OfChildren(Value):
+    """Who hears of them: that one has started, has written something, has ended."""
+
+    started: Callable[[Child], None]
+    wrote: Callable[[Child], None]
+    ended: Callable[[Child], None]
+
+
+class Children:
+    """Those that ranklaunch itself has started. running: by pid. ended: in that order."""
+
+    def __init__(self, hear: OfChildren, env: Mapping[str, str], signals: Signals, loop: Loop, logs: Logs) -> None:
+        self.running: dict[int, Child] = {}
+        self.ended: list[Child] = []
+        self._hear = hear
+        self._env = env
+        self._signals = signals
+        self._loop = loop
+        self._logs = logs
+        self._reaping = False
+
+    def require(self, processes: Sequence[Process]) -> None:
+        """Raises MissingProgramError where one could not be started."""
+        for process in processes:
+            self._program(process)
+
+    def start(self, processes: Sequence[Process], role: str, outputs: RankOutputs | None = None) -> None:
+        """All of them, or none where one could not be. outputs: of ranks that they start."""
+        for process, (path, env) in [(process, self._program(process)) for process in processes]:
+            self._start(process, role, path, env, outputs)
+
+    def reap(self) -> None:
+        """Those whose end SIGCHLD tells: behind the pidfds of this step, whose order says who died first."""
+        if not self._reaping:
+            self._reaping = True
+            self._loop.after(0, self._reap)
+
+    def _program(self, process: Process) -> tuple[str, dict[str, str]]:
+        env = environment(process, self._env)
+        return executable(process, env), env
+
+    def _start(self, process: Process, role: str, path: str, env: dict[str, str], outputs: RankOutputs | None) -> None:
+        sink = self._logs.sink(process, outputs)
+        readable, writable = make_pipe()
+        try:
+            child = Child(process, start(process, path, env, writable, self._signals), role)
+        finally:
+            os.close(writable)
+        child.pidfd = _pidfd(child.identity.pid)
+        child.reader = self._logs.read(readable, sink, lambda: self._hear.wrote(child))
+        self.running[child.identity.pid] = child
+        if child.pidfd >= 0:
+            self._loop.on_readable(child.pidfd, lambda: self._reap_one(child.identity.pid))
+        self._hear.started(child)
+
+    def _reap(self) -> None:
+        """Every child that has ended; most of them are orphans that this process inherited."""
+        self._reaping = False
+        while self._reap_one(-1):
+            pass
+
+    def _reap_one(self, which: int) -> bool:
+        """Whether there was one. which: a pid; -1: any."""
+        try:
+            pid, status, usage = os.wait4(which, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid:
+            self._on_exit(pid, status, usage.ru_maxrss)
+        return bool(pid)
+
+    def _on_exit(self, pid: int, status: int, max_rss_kb: int) -> None:
+        child = self.running.pop(pid, None)
+        if child is None:
+            return
+        child.end = End(status, self._loop.clock(), max_rss_kb, tuple(child.told))
+        self.ended.append(child)
+        if child.pidfd >= 0:
+            self._loop.forget(child.pidfd)
+            os.close(child.pidfd)
+        if child.reader:
+            child.reader.drain()
+        self._hear.ended(child)
+
+
+def _pidfd(pid: int) -> int:
+    """-1 where this system has none, or no descriptor is left."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1

@@ -1,0 +1,96 @@
+"""Starting a process: its environment, where its program is, and what becomes of the fork."""
+
+from __future__ import annotations
+
+import os
+import resource  # os.wait4, too, imports it at its first call, for which there may be no descriptor left by then
+from collections.abc import Mapping
+
+from ranklaunch.errors import MissingProgramError
+from ranklaunch.plan.model import Plan, Process
+from ranklaunch.redact import clipped
+from ranklaunch.system import tree
+from ranklaunch.system.signals import Signals, block, unblock
+
+CANNOT_EXECUTE = 126  # as shells say it
+# Of open files: what ranks get, whatever ranklaunch needs for itself.
+INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+
+def environment(process: Process, inherited: Mapping[str, str]) -> dict[str, str]:
+    gone = set(process.unset)
+    return {**{name: value for name, value in inherited.items() if name not in gone}, **process.env}
+
+
+def executable(process: Process, env: Mapping[str, str]) -> str:
+    """Path of the process's program. Raises MissingProgramError that says where it was looked for."""
+    name = process.argv[0]
+    folders = [""] if "/" in name else [folder for folder in env.get("PATH", os.defpath).split(":") if folder]
+    denied = ""
+    for folder in folders:
+        path = os.path.join(process.cwd or "", folder, name)
+        if os.path.isfile(path):
+            if os.access(path, os.X_OK):
+                return path
+            denied = path
+    if denied:
+        msg = f"{denied} is not executable (files from object storage lose that mark): chmod +x it, or start it through its interpreter"
+        raise MissingProgramError(msg)
+    where = f"on PATH={clipped(env.get('PATH', ''))!r}" if "/" not in name else f"from {process.cwd or os.getcwd()}"
+    hint = f"; {process.comes_with}" if process.comes_with else ""
+    msg = f"{process.name}: program {name!r} not found {where}{hint}"
+    raise MissingProgramError(msg)
+
+
+def lift_limit(files: int) -> None:
+    """So many more open files for ranklaunch itself, as far as it may; ranks get what it was given."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        wanted = soft + files
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+
+
+def require_program(plan: Plan) -> None:
+    """Raises MissingProgramError where the user's program is not there."""
+    program = plan.job.program
+    is_file = program.is_python or program.is_shell
+    if not program.module and is_file and not os.path.exists(program.path):
+        msg = f"program {program.path!r}: no such file (looked for from {os.getcwd()})"
+        raise MissingProgramError(msg)
+
+
+def start(process: Process, path: str, env: dict[str, str], output: int, signals: Signals) -> tree.Identity:
+    """Forks and executes. output: the pipe end that becomes its stdout and stderr; the caller closes it."""
+    parent = os.getpid()
+    block()  # until the child has its own handlers, a signal to it would be written into our pipe
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _become(process, path, env, output, signals, parent)
+    finally:
+        unblock()
+    return tree.identify(pid)
+
+
+def _become(process: Process, path: str, env: dict[str, str], output: int, signals: Signals, parent: int) -> None:
+    """In the child: never returns."""
+    try:
+        os.setpgid(0, 0)
+        tree.die_with_parent()
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(CANNOT_EXECUTE)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(os.open(os.devnull, os.O_WRONLY) if process.conduct.repeats else output, 1)
+        os.dup2(output, 2)
+        if process.cwd:
+            os.chdir(process.cwd)
+        signals.to_default()
+        resource.setrlimit(resource.RLIMIT_NOFILE, INHERITED_LIMIT)
+        unblock()
+        os.execve(path, process.argv, env)
+    except BaseException as error:
+        text = f"ranklaunch: cannot execute {path}: {error}\n"
+        os.write(2, text.encode(errors="backslashreplace"))
+    finally:
+        os._exit(CANNOT_EXECUTE)

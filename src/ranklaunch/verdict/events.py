@@ -1,0 +1,87 @@
+"""The events of a job, as each attempt's events.jsonl has them: their names, and the fields of each with their types.
+
+Those who read the file go by this table, and the documentation shows it. Fields are only ever added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+
+class Field(NamedTuple):
+    """may_be_null: of a value that is not there, or that nobody knows."""
+
+    name: str
+    type: type
+    meaning: str = ""
+    may_be_null: bool = False
+
+
+class Event(NamedTuple):
+    name: str
+    when: str
+    fields: tuple[Field, ...] = ()
+
+
+# Of each event.
+COMMON = (
+    Field("event", str, "its name"),
+    Field("time", str, "UTC, ISO 8601"),
+    Field("monotonic", float, "seconds, for differences"),
+)
+
+_NAME = Field("name", str, "such as rank 3")
+_RANK = Field("rank", int, "null for what is no rank", may_be_null=True)
+_WAIT = (Field("kind", str), Field("what", str))
+
+EVENTS: tuple[Event, ...] = (
+    Event(
+        "read", "the environment is read and the plan made",
+        (Field("platform", str), Field("method", str), Field("why", str, "why this method"), Field("attempt", int)),
+    ),
+    Event("wait", "a wait begins", (*_WAIT, Field("timeout_s", float))),
+    Event("waited", "it ended", (*_WAIT, Field("seconds", float))),
+    Event("file", "a file of the plan is written", (Field("path", str),)),
+    Event("released", "all nodes of the job may start", (Field("late", str, "who was waited for"),)),
+    Event("spawn", "a process is started, or a rank of msrun is found", (_NAME, _RANK, Field("pid", int))),
+    Event("first output", "it wrote for the first time", (_NAME,)),
+    Event(
+        "exit", "it ended, or a rank of msrun or DeepSpeed has",
+        (
+            _NAME, _RANK, Field("pid", int),
+            Field("exit_code", int, "128+N after signal N; null where nobody tells", may_be_null=True),
+            Field("signal", str, "that killed it, else null", may_be_null=True),
+            Field("max_rss_kb", int, "its peak of memory; null for ranks of msrun and DeepSpeed, which the kernel tells their parent alone",
+                  may_be_null=True),
+        ),
+    ),
+    Event("signal", "a stop request came", (Field("signal", str),)),
+    Event("trouble", "a log could not be written", (Field("text", str),)),
+    Event("failing", "a launcher has begun to end its ranks after a failure of one", (_NAME,)),
+    Event("done", "this node's ranks have succeeded; other nodes' have not yet"),
+    Event("ending", "what decided", (Field("outcome", str), Field("by", str, "a process's name, or the reason"))),
+    Event("end", "everything has ended", (Field("outcome", str), Field("exit_code", int))),
+)  # fmt: skip
+
+BY_NAME: Mapping[str, Event] = {event.name: event for event in EVENTS}
+
+
+def misfits(line: Mapping[str, Any]) -> Iterator[str]:
+    """What of an event, as its line has it, is not as the table says."""
+    event = BY_NAME.get(line.get("event", ""))
+    if event is None:
+        yield f"unknown event {line.get('event')!r}"
+        return
+    fields = {field.name: field for field in (*COMMON, *event.fields)}
+    yield from (f"{event.name}: no field {name}" for name in fields.keys() - line.keys())
+    yield from (f"{event.name}: unknown field {name}" for name in line.keys() - fields.keys())
+    for name in fields.keys() & line.keys():
+        if not _fits(line[name], fields[name]):
+            yield f"{event.name}: {name}={line[name]!r}: expected {fields[name].type.__name__}"
+
+
+def _fits(value: object, field: Field) -> bool:
+    if value is None:
+        return field.may_be_null
+    return isinstance(value, (int, float) if field.type is float else field.type) and not isinstance(value, bool)

@@ -1,0 +1,1 @@
+"""Containers without Docker: what Dockerfiles say is done in a small Debian."""

@@ -1,0 +1,125 @@
+"""Processes that make a host: those that hold its namespaces, and those that run in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+from testbench.hosts import kernel
+from testbench.hosts.kernel import DEADLINE_S
+
+LOOK_AGAIN_S = 0.01
+
+
+def wait_until(condition: Callable[[], Any], what: str, timeout: float = DEADLINE_S) -> Any:
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            msg = f"waited {timeout:g} s in vain: {what}"
+            raise TimeoutError(msg)
+        time.sleep(LOOK_AGAIN_S)
+
+
+def state_and_parent(pid: int) -> tuple[str, int]:
+    fields = kernel.read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return (fields[0], int(fields[1])) if fields else ("", 0)
+
+
+def pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def describe(pid: int) -> str:
+    command = kernel.read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
+    return f"{pid} ({state_and_parent(pid)[0]}) {command or kernel.read(f'/proc/{pid}/comm').strip()}"
+
+
+class Holder:
+    """A process that has namespaces and lives as long as its input is open. pid: of the process to which others refer."""
+
+    def __init__(self, *words: object, inside: int = 0) -> None:
+        self.popen = subprocess.Popen(
+            [*map(str, words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the one who clears up
+            preexec_fn=(lambda: kernel.join_network(inside)) if inside else None,
+        )
+        self.pid = 0
+        self._pidfd: int | None = None  # its number may be another's by the time in which it is killed
+        self.group = ""
+        self.error = ""
+
+    def finish_start(self) -> None:
+        """Apart from the start, so that several can start at once."""
+        lines = self._first_lines().splitlines()  # of two processes: in any order
+        pid, _, self.group = next((line for line in lines if line != "ready"), "0").partition(" ")
+        self.pid = int(pid) or self.popen.pid
+        if "ready" in lines:
+            self._pidfd = os.pidfd_open(self.pid)
+        else:
+            self.end()
+            msg = f"{shlex.join(self.popen.args)}: {self.error or 'did not become ready'}"  # type: ignore[arg-type]
+            raise RuntimeError(msg)
+
+    def _first_lines(self) -> str:
+        assert self.popen.stdout
+        text = b""
+        deadline = time.monotonic() + DEADLINE_S
+        while text.count(b"\n") < 2 and select.select([self.popen.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
+            data = os.read(self.popen.stdout.fileno(), 4096)
+            if not data:
+                break
+            text += data
+        return text.decode()
+
+    def tell(self, line: str) -> None:
+        assert self.popen.stdin
+        self.popen.stdin.write(f"{line}\n")
+        self.popen.stdin.flush()
+
+    def kill(self) -> None:
+        if self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def end(self) -> None:
+        """Returns when it is gone, with its namespaces and its group. One that was not ready yet ends with its input."""
+        self.kill()
+        if self.popen.returncode is None:
+            self.error = self.popen.communicate(timeout=DEADLINE_S)[1].strip()
+
+
+class Entered(subprocess.Popen):  # type: ignore[type-arg]
+    """A program in a host. Its pid is the program's own, as this machine numbers it."""
+
+    as_pid_1 = False
+
+    @property
+    def target(self) -> int:
+        """The program itself: as_pid_1 has one process in front of it, which passes signals on and ends as the program does."""
+        return wait_until(self._find_child, "no process came", 10) if self.as_pid_1 else self.pid
+
+    def send_signal(self, sig: int) -> None:
+        """To the program itself, so that even SIGKILL leaves nothing of it when `wait` returns."""
+        if self.as_pid_1 and self.poll() is None:
+            os.kill(self.target, sig)
+        else:
+            super().send_signal(sig)
+
+    def _find_child(self) -> int:
+        return next((pid for pid in pids() if state_and_parent(pid)[1] == self.pid), 0)

@@ -1,0 +1,44 @@
+"""What hosts are to this machine while they are there, to see that nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from testbench.hosts import Hosts
+
+_held: list[int] = []
+
+
+def own_world() -> tuple[object, ...]:
+    """What this machine's own namespaces show."""
+    named = sorted(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else []
+    return sorted(os.listdir("/sys/class/net")), Path("/proc/self/mounts").read_text(), named, Path("/etc/hosts").read_bytes()
+
+
+def world_of(cluster: Hosts) -> set[str]:
+    """The namespaces of an instance, and what else of it there is on this machine. The namespaces are held until
+    `let_go`: the kernel would give their numbers to others that are made meanwhile."""
+    assert cluster.switch
+    holders = [pid for pid in (cluster.switch.pid, *(host.pid for host in cluster)) if os.path.exists(f"/proc/{pid}")]
+    _held.extend(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for pid in holders for name in os.listdir(f"/proc/{pid}/ns"))
+    ours = {os.readlink(f"/proc/self/ns/{name}") for name in os.listdir("/proc/self/ns")}
+    namespaces = {os.readlink(f"/proc/{pid}/ns/{name}") for pid in holders for name in os.listdir(f"/proc/{pid}/ns")} - ours
+    groups = {str(host.memory_group) for host in cluster if host.pid in holders and host.memory_group}
+    return namespaces | groups | {f"/proc/{pid}" for pid in holders}
+
+
+def still_there(world: set[str]) -> set[str]:
+    found = {name for name in world if name.startswith("/") and os.path.exists(name)}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            found |= world & {os.readlink(f"/proc/{pid}/ns/{name}") for name in os.listdir(f"/proc/{pid}/ns")}
+        except OSError:  # it has ended meanwhile
+            continue
+    return found
+
+
+def let_go() -> None:
+    """At the end of a test."""
+    while _held:
+        os.close(_held.pop())

@@ -1,0 +1,198 @@
+"""Starting a real ranklaunch, talking to it and reading what it leaves."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.processes import MARK, Family, children_of
+from testbench.jobs.streams import Stream
+from testbench.waiting import DEADLINE_S, sleep_until
+
+RANKLAUNCH = (sys.executable, "-m", "ranklaunch")
+AS_PID_1 = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+# In front of the command of a job.
+WITHOUT_STDOUT = ("sh", "-c", 'exec "$@" >&-', "sh")
+WITHOUT_STDERR = ("sh", "-c", 'exec "$@" 2>&-', "sh")
+WITHOUT_STDIN = ("sh", "-c", 'exec "$@" <&-', "sh")
+WITHOUT_ANY = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+
+
+@functools.cache
+def pid_1_prefix() -> tuple[str, ...]:
+    """Words that make a command PID 1 of a namespace of its own; none where this machine does not allow it."""
+    for words in (AS_PID_1, (AS_PID_1[0], "--map-root-user", *AS_PID_1[1:])):
+        try:
+            if subprocess.run([*words, "true"], capture_output=True, timeout=DEADLINE_S, check=False).returncode == 0:
+                return words
+        except OSError:
+            break
+    return ()
+
+
+class Job:
+    """A ranklaunch that was started. pid: where signals for it go; log_dir: its log directory. out and err: its two streams, None
+    where the test has given others."""
+
+    def __init__(
+        self, popen: subprocess.Popen[bytes], family: Family, log_dir: Path, as_pid_1: bool, streams: Sequence[Stream | None]
+    ) -> None:
+        self.popen = popen
+        self.family = family
+        self.log_dir = log_dir
+        self.as_pid_1 = as_pid_1
+        self._out, self._err = streams
+        self._pid = 0
+
+    @property
+    def out(self) -> Stream:
+        assert self._out
+        return self._out
+
+    @property
+    def err(self) -> Stream:
+        assert self._err
+        return self._err
+
+    @property
+    def pid(self) -> int:
+        if not self._pid:
+            find = functools.partial(children_of, self.popen.pid)
+            self._pid = sleep_until(find, "unshare has no child")[0] if self.as_pid_1 else self.popen.pid
+        return self._pid
+
+    @property
+    def supervisor(self) -> int:
+        """The process that has the ranks as its children: as PID 1 ranklaunch itself, else its one child."""
+        return self.pid if self.as_pid_1 else int(sleep_until(lambda: children_of(self.pid), "ranklaunch has no child")[0])
+
+    def send(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def end(self, timeout: float = DEADLINE_S, *, at_once: bool = True) -> int:
+        """The exit code as a shell gives it. at_once: nothing may be left at the moment in which ranklaunch has ended."""
+        code = self.popen.wait(timeout)
+        left = self.family.describe() if at_once and self.family.members() else ""
+        assert not left, f"left behind: {left}"
+        if not at_once:
+            self.family.wait_until_gone()
+        for stream in (self._out, self._err):
+            if stream:
+                stream.wait_for_end()
+        return code if code >= 0 else 128 - code
+
+    def end_killed(self) -> None:
+        """Waits for the end of a ranklaunch that was killed by SIGKILL, and for that of everything that it had started."""
+        code = self.end(at_once=False)
+        # unshare cannot kill itself by SIGKILL to tell of its child's end, and exits with 1 in its place.
+        assert code == 137 or (self.as_pid_1 and code == 1)
+
+    # What it leaves
+
+    @property
+    def attempt(self) -> Path:
+        """The one attempt's folder."""
+        folders = sorted(self.log_dir.glob("attempt_*"))
+        assert len(folders) == 1, f"{folders}; {self.err.text if self._err else ''}"
+        return folders[0]
+
+    def log(self, rank: int) -> bytes:
+        return (self.attempt / f"rank_{rank}.log").read_bytes()
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        return checked_verdict(self.attempt / "verdict.json")
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.attempt / "events.jsonl").read_text().splitlines()]
+
+    def wait_for_event(self, name: str, count: int = 1, timeout: float = DEADLINE_S) -> None:
+        def has_come() -> bool:
+            texts = [file.read_text() for file in self.log_dir.glob("attempt_*/events.jsonl")]
+            return sum(text.count(f'"event": "{name}"') for text in texts) >= count
+
+        sleep_until(has_come, f"event {name} in {self.log_dir}", timeout)
+
+
+class Starter:
+    """Starts jobs of one test in one of the two forms: a plain process, or PID 1 of a namespace of its own."""
+
+    def __init__(self, family: Family, folder: Path, as_pid_1: bool) -> None:
+        self.family = family
+        self.folder = folder
+        self.as_pid_1 = as_pid_1
+        self.jobs: list[Job] = []
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Small, so that what is on the machine that runs the tests does not decide."""
+        kept = ("PATH", "HOME", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+        return {**{name: os.environ[name] for name in kept if name in os.environ}, "LANG": "C", MARK: self.family.mark}
+
+    def command(
+        self,
+        *words: object,
+        env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+        outside: Sequence[str] = (),
+        cwd: Path | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        log_dir: Path | None = None,
+        new_session: bool = False,
+    ) -> Job:
+        """ranklaunch with these words. prefix: what runs it, inside the namespace; outside: what runs unshare. stdout and stderr:
+        descriptors in place of pipes whose ends the job collects."""
+        form = pid_1_prefix() if self.as_pid_1 else ()
+        popen = subprocess.Popen(
+            [*outside, *form, *prefix, *RANKLAUNCH, *map(str, words)],
+            env={**self.environment, **(env or {})},
+            cwd=cwd or self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if stdout is None else stdout,
+            stderr=subprocess.PIPE if stderr is None else stderr,
+            preexec_fn=_as_from_a_terminal,
+            start_new_session=new_session,
+        )
+        streams = [Stream(os.dup(pipe.fileno())) if pipe else None for pipe in (popen.stdout, popen.stderr)]
+        for pipe in (popen.stdout, popen.stderr):
+            if pipe:
+                pipe.close()
+        job = Job(popen, self.family, log_dir or self.folder / "logs", self.as_pid_1, streams)
+        self.jobs.append(job)
+        return job
+
+    def run(self, *words: object, options: Sequence[object] = (), grace_s: float = 10, log_dir: Path | None = None, **how: Any) -> Job:
+        """`ranklaunch run` of a program and its arguments."""
+        log_dir = log_dir or self.folder / "logs"
+        shared = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", grace_s)
+        return self.command("run", *shared, *options, "--", *words, log_dir=log_dir, **how)
+
+    def spawn(self, ranks: int, *words: object, options: Sequence[object] = (), **how: Any) -> Job:
+        """A program once per rank."""
+        return self.run(*words, options=("--method", "spawn", "--slots", ranks, *options), **how)
+
+    def clean_up(self) -> str:
+        """Ends everything that is left; what that was."""
+        left = self.family.describe() if self.family.members() else ""
+        self.family.kill()
+        for job in self.jobs:
+            job.popen.wait(DEADLINE_S)
+        return left
+
+
+def _as_from_a_terminal() -> None:
+    """Whatever this test run ignores (it may run under nohup, or behind a shell's `&`), ranklaunch starts with the defaults."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,0 +1,115 @@
+"""A job on several hosts, one ranklaunch on each, for tests of launchers: start it, wait for what it says, and look at how it ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from testbench.hosts import Entered, Host, Hosts
+from testbench.jobs.ends import checked_verdict
+from testbench.waiting import sleep_until
+
+LONG_S = 240.0  # of every wait: several imports of PyTorch on two busy cores
+COMMON = ("outcome", "exit_code", "reason", "culprit")
+
+
+class Node:
+    """A started ranklaunch."""
+
+    def __init__(self, host: Host, popen: Entered, folder: Path, log_dir: Path | None = None) -> None:
+        self.host, self.popen, self._folder, self._log_dir = host, popen, folder, log_dir or folder
+
+    @property
+    def out(self) -> str:
+        return (self._folder / "out").read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        return (self._folder / "err").read_text(errors="replace")
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        return checked_verdict(self._attempt / "verdict.json")
+
+    def log(self, name: str) -> str:
+        return (self._attempt / name).read_text(errors="replace")
+
+    @property
+    def _attempt(self) -> Path:
+        """In the log folder, or in the node's own below it where the platform's volumes may be shared."""
+        own = self._log_dir / f"node_{self.host.index}"
+        return (own if own.exists() else self._log_dir) / "attempt_1"
+
+
+class LauncherJob:
+    def __init__(self, hosts: Hosts, folder: Path, method: str, slots: object = 2) -> None:
+        self.nodes: list[Node] = []
+        self.folder = folder
+        self.interpreter = sys.executable
+        self._hosts, self._method, self._slots = hosts, method, slots
+
+    def start(
+        self, *words: object, options: tuple[object, ...] = (), env: Mapping[str, str] | None = None, prefix: tuple[str, ...] = ()
+    ) -> None:
+        """A program and its arguments on every host; /etc/hosts of each knows the others. prefix: words before ranklaunch's."""
+        for host in self._hosts:
+            logs = self.folder / host.name
+            logs.mkdir(exist_ok=True)
+            where = ("--method", self._method, "--slots", self._slots, "--python", self.interpreter, "--grace-s", 5, "--log-dir", logs)
+            with open(logs / "out", "wb") as out, open(logs / "err", "wb") as err:
+                popen = host.popen(
+                    [*prefix, self.interpreter, "-m", "ranklaunch", "run", *where, *options, "--", *words],
+                    env={**self._environment(host), **(env or {})},
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                )
+            self.nodes.append(Node(host, popen, logs))
+
+    def _environment(self, host: Host) -> dict[str, str]:
+        """Small, so that what is on the machine that runs the tests does not decide."""
+        kept = ("PATH", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+        hosts = ",".join(each.name for each in self._hosts)
+        home = {"HOME": str(self.folder), "LANG": "C", "OMP_NUM_THREADS": "1"}
+        # Open MPI's own folder, which is called after the host and the process: hosts of other tests have the same names.
+        (self.folder / "t").mkdir(exist_ok=True)
+        (self.folder / "t").chmod(0o1777)
+        home["OMPI_MCA_orte_tmpdir_base"] = home["OMPI_MCA_btl_vader_backing_directory"] = str(self.folder / "t")
+        return {
+            **{name: os.environ[name] for name in kept if name in os.environ}, **home,
+            "RANKLAUNCH_HOSTS": hosts, "RANKLAUNCH_NODE": str(host.index),
+        }  # fmt: skip
+
+    def said(self, node: int, text: str, times: int = 1) -> None:
+        """Waits until its ranks have written this so often."""
+
+        def is_there() -> bool:
+            assert self.nodes[node].popen.poll() is None or self.nodes[node].out.count(text) >= times, f"ended before; {self.words()}"
+            return self.nodes[node].out.count(text) >= times
+
+        sleep_until(is_there, lambda: f"{text!r} of node {node}; {self.words()}", LONG_S)
+
+    def end(self, code: int) -> dict[str, Any]:
+        """All end with one code and one verdict, and nothing is left on any host; node 0's verdict."""
+        deadline = time.monotonic() + LONG_S
+        for node in self.nodes:
+            try:
+                node.popen.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"still running after {LONG_S:g} s; {self.words()}") from None  # noqa: EM102
+        assert [node.popen.returncode for node in self.nodes] == [code] * len(self.nodes), self.words()
+        verdicts = [node.verdict for node in self.nodes]
+        common = [{name: verdict[name] for name in COMMON} for verdict in verdicts]
+        assert all(each == common[0] for each in common), common
+        for node in self.nodes:
+            assert not node.host.pids(), f"left on {node.host.name}; {self.words()}"
+        return verdicts[0]
+
+    def words(self) -> str:
+        return "\n".join(f"{node.host.name} ({node.popen.poll()}):\n{node.err}\n{node.out[-3000:]}" for node in self.nodes)

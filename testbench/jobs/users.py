@@ -1,0 +1,59 @@
+"""Other users: words that start a command as one, and folders that he may enter."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and util-linux: mounts, other users")
+
+
+def as_user(uid: int) -> tuple[str, ...]:
+    """Words in front of a command. The user may read everything (the interpreter may live in root's home) and write what is his."""
+    capabilities = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search", "--bounding-set=-all,+dac_read_search")
+    return ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *capabilities)
+
+
+def as_user_alone(uid: int, gid: int) -> tuple[str, ...]:
+    """Words in front of a command, as those of as_user; but the user reads what its files' modes let him read, as in a container."""
+    no_capabilities = ("--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all")
+    return ("setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *no_capabilities)
+
+
+def copied_for_all(folder: Path) -> str:
+    """An interpreter that such a user may run ("" if there is none) with what is copied into the folder: the repository and the
+    interpreter of these tests may be where nobody else can read."""
+    import jinja2
+    import markupsafe
+
+    import ranklaunch
+
+    for package in (ranklaunch, jinja2, markupsafe):
+        source = Path(str(package.__file__)).parent
+        shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    words = ("-c", "import jinja2, ranklaunch.entrypoints.main")
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder)}
+    for interpreter in (sys.executable, "/usr/bin/python3"):
+        try:
+            done = subprocess.run(
+                [*as_user_alone(1000, 100), interpreter, *words], env=env, cwd="/", capture_output=True, timeout=60, check=False
+            )
+        except OSError:
+            continue
+        if done.returncode == 0:
+            return interpreter
+    return ""
+
+
+def open_to_all(folder: Path) -> None:
+    """pytest makes folders that only their owner may enter."""
+    folder.chmod(0o777)
+    for parent in folder.parents:
+        if parent.stat().st_uid == os.getuid() and not stat.S_IMODE(parent.stat().st_mode) & 0o001:
+            parent.chmod(0o755)

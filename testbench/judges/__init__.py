@@ -1,0 +1,1 @@
+"""What judges what ranklaunch makes: schemas and rules of others, and Helm."""

@@ -1,0 +1,141 @@
+"""What Kubernetes and the engines say of the shape of their objects.
+
+Schemas of kinds of Kubernetes come with kubernetes-validate. Those of custom resources are in no package: they are looked for as
+CustomResourceDefinitions, in the folder that SPEC_CRDS names, else in one named crds beside the repository or in a folder there.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from testbench.judges.charts import Object, parse
+from testbench.places import ROOT
+
+OLDEST, NEWEST = "1.29", "1.35"  # Kubernetes: the oldest that the charts allow, and one with fields that are new
+CORE = {("v1", "Service"), ("v1", "ConfigMap"), ("v1", "Pod"), ("batch/v1", "Job")}
+
+
+def is_core(thing: Object) -> bool:
+    return (thing["apiVersion"], thing["kind"]) in CORE
+
+
+def misfits_of_core(thing: Object) -> list[str]:
+    """What is wrong with the shape of the object, or of the pods of a custom resource."""
+    things = [thing] if is_core(thing) else [as_pod(template) for template in pod_templates(thing)]
+    return [text for each in things for text in _core(each)]
+
+
+def misfits_of_custom(thing: Object) -> list[str]:
+    """What is wrong with the shape of a custom resource, in any of the engine's versions."""
+    schemas = schemas_of(thing["apiVersion"], thing["kind"])
+    assert schemas, f"{folder()} has no definition of {thing['kind']}"
+    return [text for schema in schemas for text in misfits(thing, schema)]
+
+
+def _core(thing: Object) -> Iterator[str]:
+    import kubernetes_validate  # of the extra `charts`
+
+    for version in (OLDEST, NEWEST):
+        try:
+            kubernetes_validate.validate(thing, version, strict=True)
+        except kubernetes_validate.ValidationError as error:
+            yield f"{thing['kind']} {'.'.join(map(str, error.path))}: {error.message} (Kubernetes {version})"
+
+
+def misfits(thing: Object, schema: Object) -> Iterator[str]:
+    import jsonschema  # of the extra `charts`
+
+    for error in jsonschema.Draft7Validator(schema).iter_errors(thing):
+        yield f"{thing['kind']} {'.'.join(map(str, error.absolute_path))}: {error.message[:300]}"
+
+
+def pod_templates(thing: Any) -> Iterator[Object]:
+    """Wherever they stand: each has a list of containers."""
+    if isinstance(thing, dict):
+        if isinstance(thing.get("spec"), dict) and "containers" in thing["spec"] and "kind" not in thing:
+            yield thing
+        else:
+            for each in thing.values():
+                yield from pod_templates(each)
+    elif isinstance(thing, list):
+        for each in thing:
+            yield from pod_templates(each)
+
+
+def as_pod(template: Object) -> Object:
+    """No engine's schema looks into a pod, but that of Kubernetes does."""
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", **template.get("metadata", {})}, "spec": template["spec"]}
+
+
+@functools.cache
+def schemas_of(api_version: str, kind: str) -> list[Object]:
+    """One for each version of the engine whose definition is here."""
+    known = folder()
+    texts = [path.read_text(encoding="utf-8") for path in sorted(known.glob("*.yaml"))] if known else []
+    found = [crd["spec"] for text in texts if f"kind: {kind}\n" in text for crd in parse(text)]
+    return [
+        strict(version["schema"]["openAPIV3Schema"])
+        for spec in found
+        for version in spec["versions"]
+        if (f"{spec['group']}/{version['name']}", spec["names"]["kind"]) == (api_version, kind)
+    ]
+
+
+@functools.cache
+def folder() -> Path | None:
+    named = [Path(os.environ["SPEC_CRDS"])] if os.environ.get("SPEC_CRDS") else []
+    return next((path for path in [*named, ROOT.parent / "crds", *sorted(ROOT.parent.glob("*/crds"))] if path.is_dir()), None)
+
+
+def strict(schema: Any) -> Any:
+    """As JSON Schema, and with unknown fields refused, as the API server refuses them of those who ask for it."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {
+        key: {name: strict(each) for name, each in value.items()} if key == "properties" else strict(value) for key, value in schema.items()
+    }
+    if schema.get("x-kubernetes-int-or-string"):
+        made["type"] = ["integer", "string"]
+    if _closed(schema):
+        made["additionalProperties"] = False
+    return made
+
+
+def _closed(schema: Object) -> bool:
+    """Those in anyOf and the like have no type: they say something of fields that are named elsewhere."""
+    opened = schema.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in schema
+    return schema.get("type") == "object" and "properties" in schema and not opened
+
+
+def broken_rules(thing: Object) -> list[str]:
+    """Those in CEL that do not hold for a new custom resource; those about a change of one (oldSelf) have nothing to say."""
+    return [rule for schema in schemas_of(thing["apiVersion"], thing["kind"]) for rule in _broken(schema, thing)]
+
+
+def _broken(schema: Object, value: Any) -> Iterator[str]:
+    for rule in schema.get("x-kubernetes-validations", []):
+        if "oldSelf" not in rule["rule"] and not _holds(rule["rule"], value):
+            yield rule["rule"]
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _broken(schema.get("properties", {}).get(name, {}), each)
+    if isinstance(value, list):
+        for each in value:
+            yield from _broken(schema.get("items", {}), each)
+
+
+def _holds(rule: str, value: Any) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import celpy  # of the extra `charts`
+
+        environment = celpy.Environment()
+        program = environment.program(environment.compile(rule))
+        return bool(program.evaluate({"self": celpy.json_to_cel(value)}))

@@ -1,0 +1,41 @@
+"""Which options a list of words gives, by the rules of each parser that reads such a list."""
+
+from __future__ import annotations
+
+import pytest
+
+from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared.base import failed_with
+from ranklaunch.verdict.model import Failure
+
+
+def test_options_are_what_begins_with_a_dash() -> None:
+    assert words.options(("--one", "1", "--two=2", "-r3", "three", "--a-b=c")) == {"--one", "--two", "-r3", "--a-b"}
+    assert words.options(("--a-b=c", "-r3"), words.with_underscores) == {"--a_b", "-r"}
+
+
+def test_values_in_both_ways_of_writing() -> None:
+    given = ("--n", "1", "--n=2", "--m-n=x=y", "--n")
+    assert words.values(given, "--n") == ["1", "2", ""]
+    assert words.first(given, "--n") == "1"
+    assert words.first(given, "--m_n", words.with_underscores) == "x=y"
+    assert words.first(given, "--m_n") == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (("--log_dir=x",), ("--log_dir",)),
+        (("--log",), ("--log_dir", "--log_name")),
+        (("--log_directory",), ()),
+        (("--", "log", "-l"), ()),
+        ((), ()),
+    ],
+)
+def test_the_beginning_of_a_name_may_be_the_name(given: tuple[str, ...], found: tuple[str, ...]) -> None:
+    assert words.abbreviated(given, ("--log_dir", "--log_name")) == found
+
+
+@pytest.mark.parametrize(("returncode", "code", "signal"), [(3, 3, 0), (0, 0, 0), (-9, 137, 9), (137, 137, 0)])
+def test_a_return_code_is_a_failure_as_shells_count(returncode: int, code: int, signal: int) -> None:
+    assert failed_with(returncode, rank=2, pid=7) == Failure(2, code, signal, 7)

@@ -1,0 +1,62 @@
+"""session.py ... run OPTIONS -- PROGRAM ARGS: as `ranklaunch run` with attempt 1, and then, in the same session, with attempt 2 as SECOND
+says: a JSON list of the words behind the options. With HELPER, JSON words too, such a process is started as a helper when the first
+rank of an attempt has started. Prints "descriptors N" before each attempt: how many this process has open.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from ranklaunch.command.launch import begin
+from ranklaunch.plan.model import Process
+from ranklaunch.supervise import guardian
+from ranklaunch.supervise.attempt import Attempt, Start
+from ranklaunch.supervise.ranks.child import HELPER, RANK, Child
+from ranklaunch.supervise.session import Session
+from ranklaunch.system.signals import Signals
+from ranklaunch.verdict.model import Verdict
+
+
+def main() -> int:
+    signals = Signals()
+    guard = guardian.divide(signals)
+    argv, env = sys.argv[sys.argv.index("run") + 1 :], dict(os.environ)
+    options = argv[: argv.index("--") + 1]
+    left = [json.loads(env["SECOND"])] if "SECOND" in env else []
+    start, inherited = begin(["--attempt=1", *argv], env)
+
+    def following(verdict: Verdict) -> Start | None:
+        return begin(["--attempt=2", *options, *left.pop()], env)[0] if left else None
+
+    if "HELPER" in env:
+        look_at_ranks_with(json.loads(env["HELPER"]))
+    count_descriptors()
+    return Session(signals, inherited, guard).run(start, following).exit_code
+
+
+def look_at_ranks_with(words: list[str]) -> None:
+    started = Attempt._on_start
+
+    def on_start(attempt: Attempt, child: Child) -> None:
+        started(attempt, child)
+        if child.role == RANK and child.process.rank == 0:
+            helper = Process("helper", tuple(words), os.path.join(attempt.plan.job.log_dir, "helper.log"))
+            attempt._children.start((helper,), HELPER)
+
+    Attempt._on_start = on_start  # type: ignore[method-assign]
+
+
+def count_descriptors() -> None:
+    run = Attempt.run
+
+    def counted(attempt: Attempt) -> Verdict:
+        print(f"descriptors {len(os.listdir('/proc/self/fd'))}", flush=True)
+        return run(attempt)
+
+    Attempt.run = counted  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    os._exit(main())

@@ -1,0 +1,128 @@
+"""Whatever order things happen in: all are released together or not at all, one judgement for all who get one, and everybody ends."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from muster_network import LIMITS, Net, Node
+
+STARTS_S, RUNS_S = 8.0, 12.0
+# A node that starts last waits for the others, for node 0 to say so, for its end and the others', for a host that is lost; and again.
+BOUND_S = STARTS_S + LIMITS["timeout_s"] + 15 + RUNS_S + LIMITS["end_timeout_s"] + 2 * (LIMITS["lost_after_s"] + 10) + 30
+EXAMPLES = int(os.environ.get("MUSTER_EXAMPLES", "60"))
+SECONDS = st.floats(0, 1).map(lambda part: round(part * part, 3))
+FAULTS = st.sampled_from(["kill", "cut", "reset", "late reset", "fail", "again", "stop"])
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> dict[str, Any]:
+    count = draw(st.one_of(st.integers(2, 4), st.integers(2, 6), st.integers(2, 12), st.integers(5, 64)))
+    some = st.integers(0, count - 1)
+    return {
+        "count": count,
+        "seed": draw(st.integers(0, 2**32)),
+        "followers": draw(st.sampled_from([0, 0, 0, 1])) if count > 2 else 0,
+        "repeats": draw(st.sampled_from([0.0, 0.0, 0.3, 1.0])),
+        "slow": draw(st.sampled_from([0.0, 0.01, 0.3, 1.0])),
+        "late": draw(st.dictionaries(some, SECONDS.map(lambda s: s * STARTS_S), max_size=4)),
+        "missing": draw(st.sampled_from([None, None, None, None, count - 1])),
+        "codes": draw(st.dictionaries(some, st.sampled_from([0, 1, 3]), max_size=4)),
+        "runs": draw(st.lists(SECONDS.map(lambda s: s * RUNS_S), min_size=1, max_size=4)),
+        "stops": draw(st.lists(SECONDS.map(lambda s: s * 2), min_size=1, max_size=3)),
+        "faults": draw(st.lists(st.tuples(SECONDS.map(lambda s: s * 25), FAULTS, some), max_size=6)),
+    }
+
+
+def play(job: dict[str, Any]) -> Net:
+    net = Net(job["count"], job["seed"], followers=job["followers"], repeats=job["repeats"], slow=job["slow"])
+
+    def start(index: int) -> None:
+        follower = index >= job["count"] - job["followers"]
+        run_s = 1000.0 if follower else job["runs"][index % len(job["runs"])]
+        stop_s = job["stops"][index % len(job["stops"])]
+        net.start(index, net.chance.random(), (run_s, job["codes"].get(index, 0)), stop_s)
+
+    for index in range(job["count"]):
+        if index != job["missing"]:
+            net.time.after(job["late"].get(index, 0.0), lambda index=index: start(index))  # type: ignore[misc]
+    for at, fault, index in job["faults"]:
+        net.time.after(at, lambda fault=fault, index=index: strike(net, fault, index, start))  # type: ignore[misc]
+    net.time.run(STARTS_S)
+    net.run(BOUND_S)
+    return net
+
+
+def strike(net: Net, fault: str, index: int, start: Any) -> None:
+    node = next((node for node in reversed(net.nodes) if node.index == index), None)
+    if not node or node.dead or node.ended:
+        return
+    if fault == "kill":
+        node.kill()
+    elif fault == "again" and index:
+        node.kill()
+        net.time.after(net.chance.random() * 2, lambda: start(index))
+    elif fault == "cut":
+        node.cut()
+    elif fault == "reset":
+        node.reset(0.0)
+    elif fault == "late reset":
+        node.reset(net.chance.random())
+    elif fault in ("fail", "stop"):
+        node.fails(9 if fault == "fail" else 143)
+
+
+def was_sent_away(node: Node) -> bool:
+    return any("came when the job had already started" in judgement.reason for judgement in node.judgements)
+
+
+def check(net: Net) -> None:
+    # Everybody ends.
+    assert [node.instance for node in net.nodes if not (node.dead or node.ended)] == []
+    # All together or not at all.
+    released = {node.instance for node in net.nodes if node.released}
+    assert released <= (net.together or set())
+    for node in net.nodes:
+        if net.together and node.instance in net.together and not node.disturbed and not node.ending:
+            assert node.released, node.instance
+    # One judgement.
+    judgements = {repr(judgement) for node in net.nodes if not was_sent_away(node) for judgement in node.judgements}
+    assert len(judgements) <= 1, judgements
+    assert judgements <= {repr(net.hub.judgement)}
+    # Nobody is taken for one that speaks nonsense.
+    assert not any("not understood" in line for line in net.hub_running.said)
+    # Where nothing went wrong with the network or the machines, all end alike.
+    if net.together and not any(node.disturbed or (node.ended and node.ended[0] in ("left", "alone", "dismissed")) for node in net.nodes):
+        assert {node.ended and node.ended[0] for node in net.nodes} == {"judged"}
+        assert len(judgements) == 1
+
+
+@settings(max_examples=EXAMPLES)
+@given(jobs())
+def test_whatever_happens(job: dict[str, Any]) -> None:
+    check(play(job))
+
+
+PLAIN: dict[str, Any] = {
+    "count": 3, "seed": 1, "followers": 0, "repeats": 0.0, "slow": 0.01, "late": {}, "missing": None, "codes": {}, "runs": [1.0],
+    "stops": [0.1], "faults": [],
+}  # fmt: skip
+
+
+def codes(net: Net) -> list[int]:
+    return [node.ended[1].exit_code if node.ended and node.ended[0] in ("judged", "lost") else -1 for node in net.nodes]
+
+
+def test_the_network_itself() -> None:
+    """So that the test above does not prove what nobody did."""
+    assert codes(play(PLAIN)) == [0, 0, 0]
+    assert codes(play({**PLAIN, "codes": {1: 3}})) == [3, 3, 3]
+    assert codes(play({**PLAIN, "missing": 2})) == [75, 75]
+    assert codes(play({**PLAIN, "runs": [20.0], "faults": [(4.0, "kill", 1)]}))[::2] == [137, 137]
+    assert codes(play({**PLAIN, "runs": [20.0], "faults": [(4.0, "cut", 1)]})) == [75, 75, 75]
+    assert codes(play({**PLAIN, "runs": [20.0], "faults": [(4.0, "kill", 0)]}))[1:] == [137, 137]
+    assert codes(play({**PLAIN, "runs": [20.0], "faults": [(4.0, "cut", 0)]}))[1:] == [75, 75]
+    assert codes(play({**PLAIN, "runs": [9.0], "faults": [(4.0, "reset", 1)]})) == [0, 0, 0]
+    assert codes(play({**PLAIN, "late": {2: 5.0}, "faults": [(2.0, "again", 1)]}))[0] == 0

@@ -1,0 +1,222 @@
+"""A node's way to node 0 against real sockets, and what may stand in node 0's place."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from muster_helpers import CUT, HUB, KEY, Bench, Clock
+from muster_machines import FACTS, muster, suspect
+
+from ranklaunch.muster import wire
+from ranklaunch.muster.driver import Calls, MemberDriver
+from ranklaunch.system.loop import Loop
+from ranklaunch.values import fields
+from ranklaunch.verdict import blame
+from testbench.waiting import DEADLINE_S
+
+IDLE_S = 0.003
+
+
+class Fake:
+    """Listens where node 0 should, and does `answer` with each connection."""
+
+    def __init__(self, answer: Callable[[Fake, socket.socket], object]) -> None:
+        self.clock = Clock()
+        self.loop = Loop(self.clock)
+        self.count = 0
+        self.held: list[socket.socket] = []
+        self.events: list[tuple[str, Any]] = []
+        self.said: list[str] = []
+        self.answer = answer
+        self.listener = socket.socket()
+        self.listener.bind((HUB, 0))
+        self.listener.listen(64)
+        self.listener.setblocking(False)
+        self.loop.on_readable(self.listener.fileno(), self.accept)
+        told = [lambda value=None, name=name: self.events.append((name, value)) for name in fields(Calls)]
+        self.muster = muster(2, 1, self.listener.getsockname()[1])
+        self.node = MemberDriver(self.muster, KEY, self.loop, self.said.append, Calls(*told))
+        self.member = self.node.member
+
+    def accept(self) -> None:
+        sock, _ = self.listener.accept()
+        self.count += 1
+        self.held.append(sock)
+        try:
+            self.answer(self, sock)
+        except OSError:
+            pass
+        while len(self.held) > 2:
+            self.held.pop(0).close()
+
+    def until(self, done: Callable[[], Any], what: str) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not done():
+            assert time.monotonic() < deadline, f"{what}; {self.member.why}"
+            timer = self.loop.after(IDLE_S, self.idle)
+            self.loop.step()
+            timer.cancel()
+
+    def idle(self) -> None:
+        """Nothing happens any more: time may pass. Not so much that a connection which is being opened is given up."""
+        self.clock.more += 2.0
+
+    def close(self) -> None:
+        self.node.close()
+        waits = [key.fd for key in self.loop._selector.get_map().values() if key.data[1]]
+        self.until(lambda: not any(fd in self.loop._selector.get_map() for fd in waits), "the attempt that was under way ends")
+        for sock in (self.listener, *self.held):
+            sock.close()
+        self.loop._selector.close()
+
+
+GREETED = wire.GREETING + b"n" * wire.NONCE
+
+
+def wrong_key_hub(fake: Fake, sock: socket.socket) -> None:
+    """Closes as soon as it has read what it cannot believe."""
+    sock.sendall(GREETED)
+    got = bytearray()
+
+    def read() -> None:
+        got.extend(sock.recv(4096))
+        if len(got) >= 60:
+            fake.loop.forget(sock.fileno())
+            sock.shutdown(socket.SHUT_RDWR)
+
+    fake.loop.on_readable(sock.fileno(), read)
+
+
+IMPOSTORS = {
+    "a web server": (lambda f, s: s.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "what answers there is not ranklaunch"),
+    "garbage": (lambda f, s: s.sendall(os.urandom(60_000)), "what answers there is not ranklaunch"),
+    "another version": (lambda f, s: s.sendall(b"ranklaunch muster 1\n" + b"x" * 50), "another version of ranklaunch answers there"),
+    "silence": (lambda f, s: None, "it does not answer as ranklaunch"),
+    "half a greeting": (lambda f, s: s.sendall(GREETED[:10]), "it does not answer as ranklaunch"),
+    "silence after the greeting": (lambda f, s: s.sendall(GREETED), "it does not answer as ranklaunch"),
+    "closed at once": (lambda f, s: s.close(), "what answers at port PORT is not ranklaunch"),
+    "garbage after the greeting": (
+        lambda f, s: s.sendall(GREETED + b"\0\0\0\5" + b"x" * 60),
+        "is not understood: a signature is not right",
+    ),
+    "a huge frame": (
+        lambda f, s: s.sendall(GREETED + b"\x7f\xff\xff\xff" + b"x" * 60_000),
+        "is not understood: a frame of 2147483647 bytes",
+    ),
+    "an endless frame": (lambda f, s: s.sendall(GREETED + b"\0\1\0\0" + b"x" * 60_000), "it does not answer as ranklaunch"),
+    "another key": (wrong_key_hub, "it closes the connection: another RANKLAUNCH_SECRET there"),
+}
+
+
+@pytest.mark.parametrize("kind", IMPOSTORS)
+def test_a_member_says_what_answers_and_tries_again(kind: str) -> None:
+    answer, why = IMPOSTORS[kind]
+    fake = Fake(answer)
+    why = why.replace("PORT", str(fake.muster.port))
+    try:
+        fake.node.start()
+        fake.node.ready(FACTS, 1, "", {})
+        fake.until(lambda: fake.count >= 5 and why in fake.member.why, f"{why!r} is said")
+        before, timers = len(os.listdir("/proc/self/fd")), len(fake.loop._timers)
+        fake.until(lambda: fake.count >= 55, "it goes on trying")
+        assert len(os.listdir("/proc/self/fd")) <= before + 3
+        assert len(fake.loop._timers) <= timers + 2 * 50 + 10  # those that were cancelled go when their time has come
+        assert len(fake.node._way._greeting) <= 1 << 16
+        assert fake.events == []
+        assert not fake.node.joined
+        assert why in fake.member.missing
+    finally:
+        fake.close()
+
+
+def cuts(fake: Fake, sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, CUT)
+    sock.sendall(GREETED)
+    sock.close()
+
+
+def goes(fake: Fake, sock: socket.socket) -> None:
+    fake.loop.forget(fake.listener.fileno())
+    fake.listener.close()
+    sock.close()
+
+
+@pytest.mark.parametrize(("then", "why"), [(cuts, "reset"), (goes, "no answer on port")])
+def test_that_the_keys_differ_is_said_to_the_end(then: Callable[..., None], why: str) -> None:
+    """Node 0 may end meanwhile, and then says less."""
+    fake = Fake(lambda fake, sock: (wrong_key_hub if fake.count == 1 else then)(fake, sock))
+    try:
+        fake.node.start()
+        fake.node.ready(FACTS, 1, "", {})
+        fake.until(lambda: why in fake.member.why, f"{why!r} is said")
+        assert "another RANKLAUNCH_SECRET there" in fake.member.missing
+    finally:
+        fake.close()
+
+
+def test_a_member_whose_node_0_does_not_listen_says_so() -> None:
+    fake = Fake(lambda fake, sock: None)
+    fake.loop.forget(fake.listener.fileno())
+    fake.listener.close()
+    try:
+        fake.node.start()
+        before = len(os.listdir("/proc/self/fd"))
+        fake.until(lambda: "no answer on port" in fake.member.why, "why")
+        fake.until(lambda: fake.member._tries > 40, "it goes on trying")
+        assert f"no answer on port {fake.muster.port} (connection refused)" in fake.member.missing
+        assert len(os.listdir("/proc/self/fd")) <= before + 1
+    finally:
+        fake.close()
+
+
+def test_a_node_finds_node_0_in_the_end() -> None:
+    """Real ones, of both sides, and node 0's own: what impostors were there before does not matter."""
+    b = Bench(2)
+    events: dict[int, list[tuple[str, Any]]] = {0: [], 1: []}
+    nodes = []
+    try:
+        for node in range(2):
+            told = [lambda value=None, name=name, node=node: events[node].append((name, value)) for name in fields(Calls)]
+            calls = Calls(*told)
+            plan = muster(2, node, b.muster.port)
+            nodes.append(MemberDriver(plan, KEY, b.loop, b.said.append, calls, 3 + node, None if node else b.node_0))
+            nodes[-1].start()
+            nodes[-1].ready(FACTS, node, "", {"key": f"of {node}"})
+        b.run(lambda: all(events.values()), "the release")
+        assert [node.shared for node in nodes] == [{"key": "of 0"}] * 2
+        assert b.node_0.offers == {0: {"key": "of 0"}, 1: {"key": "of 1"}}
+        value = blame.suspect(suspect(0, time.time()))
+        nodes[0].fail(value)
+        b.run(lambda: all(len(each) > 1 for each in events.values()), "the order to stop")
+        nodes[0].report([value], [], [])
+        nodes[1].report([], [], [])
+        b.run(lambda: b.hub.settled and all(node.over for node in nodes), "the judgement")
+        assert [[name for name, _ in each] for each in events.values()] == [["released", "stop", "judged"]] * 2
+        assert events[0][2] == events[1][2]
+        assert events[0][2][1].exit_code == 3
+    finally:
+        for node in nodes:
+            node.close()
+        b.close()
+
+
+def test_node_0_may_be_held_up_for_as_long_as_it_takes() -> None:
+    """A dead file system may hold it between the opening of the way to itself and the first look at it, and again after that."""
+    b = Bench(2)
+    released: list[str] = []
+    own = MemberDriver(b.muster, KEY, b.loop, b.said.append, Calls(released.append, *[lambda *_: pytest.fail("it ends")] * 4), 1, b.node_0)
+    try:
+        own.start()
+        own.ready(FACTS, 0, "")
+        b.run(lambda: (bool(b.clock.more) and own.joined) or b.pass_time(60), "it is welcome")
+        other = b.member(1)
+        b.released([other])
+        b.run(lambda: released, "the release")
+    finally:
+        own.close()
+        b.close()

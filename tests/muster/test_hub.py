@@ -1,0 +1,315 @@
+"""Node 0's side of the muster: what it lets happen, and when."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from muster_machines import EPOCH, FACTS, Bench, finish, suspect
+
+from ranklaunch.muster import events, gone
+from ranklaunch.muster.hub import ENDING, GATHERING, JUDGED, RUNNING
+
+RESET = OSError(errno.ECONNRESET, "Connection reset by peer")
+SILENT = OSError(errno.ETIMEDOUT, "Connection timed out")
+
+# The plain course
+
+
+def test_all_come_are_released_and_hear_of_the_first_failure() -> None:
+    b = Bench(3)
+    members = b.members(range(2))
+    b.time.run(2.5)
+    assert "1 of 3 nodes: 127.1.0.3 (node 2, nothing heard of it" in members[0].of("status")[0]["missing"]
+    assert b.hub.state == GATHERING
+    members += b.members([2])
+    assert all(m.of("release") for m in members)
+    assert b.hub.state == RUNNING
+    judgement = b.fails(members)
+    assert judgement["reason"] == "rank 1 on node 1 (h1) exited with code 3"
+    assert [m.types() for m in members[2:]] == [["welcome", "release", "stop", "judgement"]]
+    assert b.said == []
+
+
+def test_what_is_missing_is_said_after_two_seconds_and_then_every_thirty() -> None:
+    b = Bench(2)
+    member = b.member(0)
+    times = []
+    while b.time.clock < 95:
+        before = len(member.of("status"))
+        b.time.run(0.25)
+        times += [b.time.clock] * (len(member.of("status")) - before)
+    assert times == [2.0, 32.0, 62.0, 92.0]
+
+
+def test_who_came_late_is_said_with_the_release() -> None:
+    b = Bench(3)
+    b.members(range(2))
+    b.time.run(5)
+    late = b.member(2)
+    assert late.of("release")[0]["text"] == "muster: all 3 nodes are here, 5.0 s after the first; last came node 2 (127.1.0.3) after 5.0 s"
+
+
+def test_what_node_0_offers_comes_with_the_release() -> None:
+    b = Bench(2)
+    members = b.members(range(2), facts=None)
+    for node, m in enumerate(members):
+        m.send(type="ready", facts=FACTS, index=node, host="", offers={"key": f"of {node}"})
+    assert [m.of("release")[0]["shared"] for m in members] == [{"key": "of 0"}] * 2
+    assert b.hub.offers == {0: {"key": "of 0"}, 1: {"key": "of 1"}}
+
+
+def test_all_succeed() -> None:
+    b = Bench(3)
+    members = b.released(3)
+    for node, m in enumerate(members):
+        assert not m.of("judgement")
+        m.send(type="done", finish=finish(node))
+    judgement = b.judged(members)
+    assert (judgement["outcome"], judgement["exit_code"], judgement["reason"]) == ("succeeded", 0, "all succeeded")
+
+
+def test_a_success_that_is_told_twice_is_one() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    for _ in range(2):
+        members[0].send(type="done", finish=finish(0))
+    assert b.hub.state == RUNNING
+
+
+def test_followers_are_not_waited_for() -> None:
+    b = Bench(3, followers=1)
+    members = b.released(3)
+    for node in range(2):
+        members[node].send(type="done", finish=finish(node))
+    assert b.judged(members)["exit_code"] == 0
+
+
+def test_what_all_have_succeeded_in_may_change_with_the_plan() -> None:
+    b = Bench(2)
+    b.feed(events.Planned("all 4 ranks succeeded"))
+    members = b.released(2)
+    for node, m in enumerate(members):
+        m.send(type="done", finish=finish(node))
+    assert b.judged(members)["reason"] == "all 4 ranks succeeded"
+
+
+def test_a_later_failure_does_not_win_and_an_earlier_one_does() -> None:
+    b = Bench(3)
+    members = b.released(3)
+    members[2].send(type="fail", suspect=suspect(2, EPOCH, 5))
+    assert members[0].of("stop")[0]["judgement"]["exit_code"] == 5
+    members[0].send(type="report", suspects=[suspect(0, EPOCH + 1, 4)], finishes=[])
+    members[1].send(type="report", suspects=[suspect(1, EPOCH - 1, 3)], finishes=[])
+    members[2].send(type="report", suspects=[suspect(2, EPOCH, 5)], finishes=[])
+    judgement = b.judged(members)
+    assert judgement["exit_code"] == 3
+    assert [each["exit_code"] for each in judgement["failures"]] == [5, 4]
+
+
+def test_a_report_before_any_failure_stops_all() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    members[1].send(type="report", suspects=[suspect(1)], finishes=[], notes=["a full disk"])
+    assert members[0].of("stop")
+    members[0].send(type="report", suspects=[], finishes=[])
+    assert b.judged(members)["notes"] == ["a full disk"]
+
+
+# The end
+
+
+def test_one_that_never_reports_is_waited_for_no_longer_than_the_others_wait() -> None:
+    b = Bench(3, grace_s=1.0)
+    members = b.released(3)
+    b.time.run(7)
+    value = suspect(1)
+    members[1].send(type="fail", suspect=value)
+    began = b.time.clock
+    b.time.run(0)
+    members[0].send(type="report", suspects=[], finishes=[])
+    members[1].send(type="report", suspects=[value], finishes=[])
+    b.time.until(began + 10, lambda: b.hub.state == JUDGED)
+    assert 2.5 < b.time.clock - began <= 2.75  # the grace, time to report, and a tick
+    b.judged(members[:2])
+
+
+def test_one_that_hangs_is_not_to_blame_for_the_failure_of_another() -> None:
+    """Its ranklaunch is stopped, or waits for a dead file system: its kernel answers, and the job goes on (docs/muster.md)."""
+    b = Bench(3, grace_s=30.0)
+    members = b.released(3)
+    members[2].on_message = lambda message: None
+    b.time.run(60)
+    value = suspect(1, EPOCH + b.time.clock)
+    members[1].send(type="fail", suspect=value)
+    began = b.time.clock
+    b.time.run(0)
+    members[0].send(type="report", suspects=[], finishes=[])
+    members[1].send(type="report", suspects=[value], finishes=[])
+    b.time.until(began + 40, lambda: b.hub.state == JUDGED)
+    assert 3.0 < b.time.clock - began <= 3.25  # who does not even say that it stops
+    judgement = b.judged(members[:2])
+    assert (judgement["exit_code"], judgement["culprit"]["node"]) == (3, 1)
+    assert b.said[2] == "muster: node 2 (127.1.0.3) has said nothing for 35 s, but its host answers"
+
+
+def test_who_says_something_again_may_be_silent_again() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    for n in range(120):
+        members[0].send(type="ping", sent=b.time.clock)
+        if n == 60:
+            members[1].send(type="ping", sent=b.time.clock)
+        b.time.run(1)
+    assert len(b.said) == 2
+    assert all("node 1 (127.1.0.2) has said nothing" in line for line in b.said)
+
+
+def test_node_0_leaves_before_the_others() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    b.feed(events.Dismiss())
+    assert [m.types()[-1] for m in members] == ["dismissed"] * 2
+    late = b.member(1)
+    assert late.types() == ["welcome", "dismissed"]
+
+
+def test_one_leaves_before_the_others() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    members[1].send(type="done", finish=finish(1))
+    members[1].send(type="bye")
+    assert b.said == ["muster: node 1 (127.1.0.2), whose ranks have succeeded, has waited long enough and leaves"]
+    assert members[1].closed
+    members[0].send(type="done", finish=finish(0))
+    assert b.judged(members[:1])["exit_code"] == 0
+
+
+def test_a_job_with_followers_ends_late() -> None:
+    b = Bench(4, followers=1, end_timeout_s=7.0)
+    members = b.released(4)
+    members[0].send(type="done", finish=finish(0))
+    b.feed(events.EndLate("the program succeeded"))
+    judgement = b.judged(members)
+    assert judgement["exit_code"] == 75
+    assert judgement["reason"] == (
+        "the program succeeded on node 0 (127.0.0.1), but node 1 (127.1.0.2), node 2 (127.1.0.3) still ran 7 s later "
+        "(RANKLAUNCH_END_TIMEOUT_S)"
+    )
+
+
+# Connections that break
+
+
+def test_a_connection_that_breaks_and_is_opened_again_is_nothing() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    for _ in range(3):
+        members[1].cut(RESET)
+        b.time.run(0.9 * gone.RESET_S)
+        members[1] = b.member(1)
+        assert members[1].types() == ["welcome", "release"]
+    b.time.run(gone.RESET_S + 0.3)
+    assert b.hub.state == RUNNING
+    assert b.said == []
+    b.fails(members)
+
+
+def test_one_that_comes_back_before_its_end_was_noticed_takes_its_place() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    again = b.member(1)
+    assert again.of("welcome")
+    assert members[1].closed
+    b.fails([members[0], again])
+
+
+@pytest.mark.parametrize(("error", "seconds", "code"), [(None, 1.0, 137), (RESET, 2.5, 137), (SILENT, 0.0, 75)])
+def test_one_that_does_not_come_back_is_gone(error: OSError | None, seconds: float, code: int) -> None:
+    b = Bench(3)
+    members = b.released(3)
+    b.time.run(1)
+    members[2].cut(error)
+    began = b.time.clock
+    b.time.until(began + 5, lambda: b.hub.state == ENDING)
+    assert b.time.clock - began == seconds
+    b.time.run(0)
+    for m in members[:2]:
+        m.send(type="report", suspects=[], finishes=[])
+    judgement = b.judged(members[:2])
+    assert judgement["exit_code"] == code
+    assert "last heard of at" in judgement["reason"]
+    assert "node 2 (127.1.0.3)" in judgement["reason"]
+
+
+def test_each_break_has_a_second_of_its_own() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    members[1].cut()
+    b.time.run(0.8)
+    again = b.member(1)
+    b.time.run(0.1)
+    again.cut()
+    second = b.time.clock
+    b.time.until(second + 5, lambda: b.hub.state == ENDING)
+    assert b.time.clock == second + gone.RETURN_S
+
+
+def test_a_timer_that_comes_too_early_ends_nothing() -> None:
+    b = Bench(2)
+    b.released(2)[1].cut()
+    b.time.run(0.5)
+    b.feed(events.Overdue("i1"))
+    assert b.hub.state == RUNNING
+
+
+def test_one_that_goes_after_its_success_is_not_needed() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    members[1].send(type="done", finish=finish(1))
+    members[1].cut()
+    b.time.run(10)
+    assert b.hub.state == RUNNING
+    members[0].send(type="done", finish=finish(0))
+    assert b.judged(members[:1])["exit_code"] == 0
+
+
+def test_one_that_goes_after_its_report_is_waited_for_no_longer() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    members[0].send(type="report", suspects=[suspect(0)], finishes=[])
+    members[0].cut()
+    members[1].send(type="report", suspects=[], finishes=[])
+    assert b.judged(members[1:])["exit_code"] == 3
+
+
+def test_one_that_comes_back_when_all_is_over_hears_it() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    members[0].send(type="fail", suspect=suspect(0))
+    members[1].cut(RESET)
+    members[0].send(type="report", suspects=[suspect(0)], finishes=[])
+    again = b.member(1)
+    b.time.run(0)
+    assert again.types() == ["welcome", "stop"]
+    again.send(type="report", suspects=[], finishes=[])
+    assert b.judged([members[0], again])["culprit"]["node"] == 0
+    once_more = b.member(1)
+    assert once_more.types() == ["welcome", "judgement"]
+
+
+def test_one_that_goes_while_all_gather_may_come_again() -> None:
+    b = Bench(2)
+    b.member(1, "first").cut()
+    b.time.run(1)
+    assert b.said == ["muster: node 1 (127.1.0.2) has gone again; waiting for it to come back"]
+    b.fails(b.released(2))
+
+
+def test_one_whose_connection_breaks_at_the_release_is_released() -> None:
+    b = Bench(2)
+    b.member(1).cut(RESET)
+    other = b.member(0)
+    assert other.of("release")
+    again = b.member(1)
+    assert again.types() == ["welcome", "release"]

@@ -1,0 +1,138 @@
+"""The fence: every message says of which attempt and round it is, and what becomes of one of another round stands in the tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from muster_machines import FACTS, Bench, Lone, finish, suspect
+
+from ranklaunch.muster import events, hub, member
+from ranklaunch.muster.events import REFUSED, TAKEN
+from ranklaunch.muster.hub import ENDING, GATHERING, RUNNING
+from ranklaunch.muster.wire import PROTOCOL
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Judgement
+
+JUDGEMENT = blame.as_message(Judgement("failed", 3, "rank 1 failed"))
+TO_HUB: dict[str, dict[str, Any]] = {
+    "ping": {"sent": 1.0},
+    "busy": {"doing": "something else"},
+    "ready": {"facts": FACTS, "index": 1, "host": ""},
+    "fail": {"suspect": suspect(1)},
+    "stopping": {},
+    "done": {"finish": finish(1)},
+    "report": {"suspects": [suspect(1)], "finishes": []},
+    "bye": {},
+}
+TO_MEMBER: dict[str, dict[str, Any]] = {
+    "welcome": {"hub": "this hub"},
+    "pong": {"sent": 0.0, "time": 1.7e9},
+    "status": {"missing": "somebody"},
+    "release": {"text": "all"},
+    "stop": {"judgement": JUDGEMENT},
+    "judgement": {"judgement": JUDGEMENT},
+    "dismissed": {},
+}
+
+
+def test_each_message_has_its_rule() -> None:
+    assert {key: row[-1] for key, row in hub.TABLE.items() if isinstance(key, str)} == {
+        kind: TAKEN if kind in ("hello", "ping", "bye") else REFUSED for kind in ("hello", *TO_HUB)
+    }
+    assert {key: row[-1] for key, row in member.TABLE.items() if isinstance(key, str)} == {
+        kind: TAKEN if kind in ("welcome", "pong", "dismissed") else REFUSED for kind in TO_MEMBER
+    }
+
+
+@pytest.mark.parametrize("stamp", [{"round": 1}, {"attempt": 2}, {"round": -1}], ids=str)
+@pytest.mark.parametrize("kind", TO_HUB)
+def test_what_another_round_has_said_does_nothing_to_this_one(kind: str, stamp: dict[str, int]) -> None:
+    b = Bench(2)
+    zero, one = b.member(0), b.member(1, facts=None)
+    one.send(type=kind, **TO_HUB[kind], **stamp)
+    assert b.hub.state == GATHERING
+    assert one.closed == (kind == "bye")
+    assert bool(one.of("pong")) == (kind == "ping")
+    b.time.run(2)
+    assert ("something else" in zero.of("status")[0]["missing"]) is False
+
+
+@pytest.mark.parametrize("kind", [kind for kind, row in hub.TABLE.items() if row[-1] == REFUSED])
+def test_the_same_of_this_round_is_heard(kind: str) -> None:
+    b = Bench(2)
+    zero, one = b.member(0), b.member(1, facts=None)
+    one.send(type=kind, **TO_HUB[kind])
+    b.time.run(2)
+    heard = {"busy": GATHERING, "stopping": GATHERING, "done": GATHERING, "ready": RUNNING}
+    assert b.hub.state == heard.get(kind, ENDING)
+    if kind == "busy":
+        assert "something else" in zero.of("status")[0]["missing"]
+
+
+@pytest.mark.parametrize("stamp", [{"round": 1}, {"attempt": 2}], ids=str)
+@pytest.mark.parametrize("kind", [kind for kind, row in member.TABLE.items() if row[-1] == REFUSED])
+def test_a_member_does_not_hear_of_another_round(kind: str, stamp: dict[str, int]) -> None:
+    lone = Lone()
+    lone.come()
+    lone.feed(events.Ready(FACTS, 1, ""))
+    lone.hear(kind, **TO_MEMBER[kind], **stamp)
+    assert (lone.calls, lone.said, lone.hung_up) == ([], [], 0)
+    lone.hear(kind, **TO_MEMBER[kind])
+    assert lone.calls or lone.said
+
+
+@pytest.mark.parametrize(
+    "message", [{}, {"attempt": 1}, {"round": 0}, {"attempt": 1, "round": "0"}, {"attempt": True, "round": 0}], ids=str
+)
+def test_a_message_without_them_is_not_understood(message: dict[str, Any]) -> None:
+    b = Bench(2)
+    members = b.released(2)
+    members[1].send_raw({"type": "stopping", **message})
+    assert members[1].closed
+    lone = Lone()
+    lone.come()
+    lone.feed(events.Heard(0, {"type": "status", "missing": "x", **message}))
+    assert lone.hung_up == 1
+
+
+def test_nodes_may_count_their_attempts_differently() -> None:
+    """As platform local does, by the folders of each node."""
+    b = Bench(3)
+    peers = []
+    for node, attempt in enumerate((4, 1, 7)):
+        peer = b.connection()
+        peer.send(type="hello", node=node, instance=f"i{node}", host="h", doing="", attempt=attempt)
+        peer.send(type="ready", facts=FACTS, index=node, host="", attempt=attempt)
+        peers.append(peer)
+    assert all(peer.of("release") for peer in peers)
+    peers[2].send(type="fail", suspect=suspect(2), attempt=7)
+    assert b.hub.state == ENDING
+
+
+def test_a_member_takes_over_the_round_of_whoever_welcomes_it() -> None:
+    """What it has kept is of no earlier one, since it has not been released yet."""
+    lone = Lone()
+    lone.feed(events.Start(), events.Ready(FACTS, 1, ""), events.Fail(blame.suspect(suspect(1))))
+    lone.come(round=3, attempt=2)
+    assert [(m["type"], m["round"], m["attempt"]) for m in lone.sent] == [("hello", 0, 1), ("ping", 3, 1), ("ready", 3, 1), ("fail", 3, 1)]
+    lone.hear("release", round=3, attempt=2)
+    assert lone.calls == [events.Released("")]
+
+
+def test_what_was_said_in_an_earlier_round_stays_of_that_round() -> None:
+    lone = Lone()
+    lone.come()
+    lone.hear("release")
+    lone.feed(events.Done(blame.finish(finish(1))), events.Broken(0, None))
+    lone.come(round=1)
+    assert [(m["type"], m["round"]) for m in lone.sent[-3:]] == [("hello", 0), ("ping", 1), ("done", 0)]
+
+
+def test_the_hub_says_its_own() -> None:
+    b = Bench(2)
+    assert all((m["attempt"], m["round"]) == (1, 0) for peer in b.released(2) for m in peer.messages)
+
+
+def test_frames_with_them_are_another_version() -> None:
+    assert PROTOCOL == 2

@@ -1,0 +1,92 @@
+"""Attempts that follow one another in one session, and processes that are none of the job's."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import Job, Starter
+from testbench.jobs.streams import tagged
+from testbench.places import child
+from testbench.waiting import sleep_until
+
+
+def session(starter: Starter, ranks: int, *words: object, second: list[object] | None = None, helper: list[object] | None = None) -> Job:
+    """words and second: the program of the first attempt and of the second."""
+    given = {"SECOND": second, "HELPER": helper}
+    env = {name: json.dumps([str(word) for word in value]) for name, value in given.items() if value}
+    return starter.spawn(ranks, *words, env=env, prefix=(sys.executable, child("session.py")))
+
+
+def end_of(job: Job, attempt: int) -> dict[str, Any]:
+    return checked_verdict(job.log_dir / f"attempt_{attempt}" / "verdict.json")
+
+
+def plan_of(job: Job, attempt: int) -> dict[str, Any]:
+    return dict(json.loads((job.log_dir / f"attempt_{attempt}" / "plan.json").read_text()))
+
+
+def test_a_second_attempt_has_a_plan_and_logs_of_its_own(ranklaunch: Starter) -> None:
+    """The first fails; the second succeeds, and so does the session."""
+    job = session(ranklaunch, 3, child("exits.py"), 7, second=[child("exits.py"), 0])
+    assert job.end() == 0
+    first, second = (job.log_dir / f"attempt_{number}" for number in (1, 2))
+    assert (end_of(job, 1)["outcome"], end_of(job, 1)["exit_code"]) == ("failed", 7)
+    assert (end_of(job, 2)["outcome"], end_of(job, 2)["culprit"], end_of(job, 2)["victims"]) == ("succeeded", None, [])
+    assert [plan_of(job, number)["job"]["attempt"] for number in (1, 2)] == [1, 2]
+    culprit = end_of(job, 1)["culprit"]["rank"]
+    assert (first / f"rank_{culprit}.log").read_bytes() == b"ready\nrank %d exits with 7\n" % culprit
+    for rank in range(3):
+        assert (second / f"rank_{rank}.log").read_bytes() == b"ready\nrank %d exits with 0\n" % rank
+        assert tagged(job.out, f"[rank {rank}] ").endswith(b"ready\nrank %d exits with 0\n" % rank)
+    for folder in (first, second):
+        events = [json.loads(line)["event"] for line in (folder / "events.jsonl").read_text().splitlines()]
+        assert (events[0], events[-1]) == ("read", "end")
+        assert events.count("spawn") == events.count("exit") == 3
+
+
+def test_nothing_of_the_first_attempt_is_open_in_the_second(as_process: Starter) -> None:
+    job = session(as_process, 8, child("exits.py"), 7, second=[child("exits.py"), 0])
+    assert job.end() == 0
+    before, after = map(int, re.findall(r"^descriptors ([0-9]+)$", job.out.text, re.MULTILINE))
+    assert after == before
+
+
+def test_a_stop_request_ends_the_second_attempt_and_the_session(ranklaunch: Starter) -> None:
+    job = session(ranklaunch, 2, child("exits.py"), 7, second=[child("saves_on_term.py")])
+    log = job.log_dir / "attempt_2" / "rank_1.log"
+    sleep_until(lambda: log.exists() and log.read_bytes(), "the second attempt's rank 1 is not ready")
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+    assert end_of(job, 2)["outcome"] == "stopped"
+
+
+def test_after_a_stop_request_no_attempt_follows(ranklaunch: Starter) -> None:
+    job = session(ranklaunch, 2, child("saves_on_term.py"), second=[child("exits.py"), 0])
+    job.out.wait_for("ready", 2)
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+    assert not (job.log_dir / "attempt_2").exists()
+
+
+@pytest.mark.parametrize("ending", ["exits", "is ended"])
+def test_how_a_helper_ends_says_nothing_of_the_job(as_process: Starter, ending: str, tmp_path: Path) -> None:
+    """A program that looks at a rank and fails is neither culprit nor victim, whenever it ends."""
+    words = [sys.executable, child("exits.py"), 9] if ending == "exits" else ["sleep", 600]
+    job = session(as_process, 2, child("told.py"), "--code", 0, "--others", helper=words)
+    for rank in range(2):
+        job.out.wait_for(f"[rank {rank}] ready")
+    if ending == "exits":
+        job.wait_for_event("exit")
+    job.send(signal.SIGUSR1)
+    assert job.end() == 0
+    verdict = end_of(job, 1)
+    assert (verdict["outcome"], verdict["culprit"], verdict["victims"], verdict["failures"]) == ("succeeded", None, [], [])
+    assert verdict["reason"] == "all 2 ranks succeeded"
