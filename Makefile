@@ -62,7 +62,7 @@ run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second
 # Most tests wait most of the time, so WORKERS of them run at once on two cores.
 PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
-test: .venv/.installed-examples .venv/.installed-test ## run the tests, about five minutes
+test: .venv/.installed-examples .venv/.installed-test ## run the tests, a few minutes
 	$(PYTEST) -m "not chaos and not launchers and not charts and not specs"
 
 test-launchers: WORKERS = 3

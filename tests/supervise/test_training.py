@@ -35,21 +35,30 @@ def program(method: str, folder: Path, per_node: int) -> tuple[object, ...]:
     return (EXAMPLES / "ddp_digits.py", *checkpoint, *port)
 
 
-@pytest.mark.parametrize(("method", "slots"), [("torchrun", "2"), ("spawn", "2,3"), ("pytorch", "2"), ("ranktable", "2")])
-def test_digits_are_learned(as_process: Starter, method: str, slots: str) -> None:
-    """Two nodes, and a second start that goes on where the first one ended."""
-    job = simulate(as_process, method, 2, slots, *program(method, as_process.folder, 2))
+def trained(starter: Starter, method: str, slots: str, epochs: int = 2) -> Job:
+    """Two nodes that have trained for two more epochs."""
+    job = simulate(starter, method, 2, slots, *program(method, starter.folder, 2))
     assert job.end(LONG_S) == 0, job.err.text + job.out.text
+    ranks = {line.split("]")[1].strip(" [") for line in job.out.lines if f"epoch {epochs}/{epochs}" in line}
+    assert ranks == ({"pytorch"} if method == "pytorch" else {f"rank {rank}" for rank in range(3 if slots == "1,2" else 4)})
+    return job
+
+
+@pytest.mark.parametrize(("method", "slots"), [("torchrun", "2"), ("pytorch", "2"), ("ranktable", "2")])
+def test_digits_are_learned(as_process: Starter, method: str, slots: str) -> None:
+    job = trained(as_process, method, slots)
     assert (as_process.folder / "digits.pt").is_file()
-    ranks = {line.split("]")[1].strip(" [") for line in job.out.lines if "epoch 2/2" in line}
-    assert ranks == ({"pytorch"} if method == "pytorch" else {f"rank {rank}" for rank in range(5 if slots == "2,3" else 4)})
     for node in range(2):
         assert checked_verdict(job.log_dir / f"node_{node}" / "attempt_1" / "verdict.json")["outcome"] == "succeeded"
-    again = simulate(as_process, method, 2, slots, *program(method, as_process.folder, 2))
-    assert again.end(LONG_S) == 0, again.err.text + again.out.text
+
+
+def test_a_second_start_goes_on_where_the_first_one_ended(as_process: Starter) -> None:
+    """On nodes with different slots, too."""
+    trained(as_process, "spawn", "1,2")
+    again = trained(as_process, "spawn", "1,2", epochs=4)
     assert any("resumed" in line and "epoch 2" in line for line in again.out.lines)
-    assert any("epoch 4/4" in line for line in again.out.lines)
-    assert (job.log_dir / "node_0" / "attempt_2" / "verdict.json").is_file()
+    for attempt in (1, 2):
+        assert checked_verdict(again.log_dir / "node_1" / f"attempt_{attempt}" / "verdict.json")["outcome"] == "succeeded"
 
 
 def torchrun(starter: Starter, *words: object, slots: int = 2, **how: Any) -> Job:
