@@ -13,7 +13,7 @@ import sys
 import time
 
 from ranklaunch.system import tree
-from ranklaunch.system.signals import Signals, block, name_of, unblock
+from ranklaunch.system.signals import Signals, block, code_of, name_of, signal_of, unblock
 
 SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterruptible system call
 
@@ -79,12 +79,12 @@ def _sweep() -> None:
 
 
 def _code(status: int) -> int:
-    if os.WIFEXITED(status):
-        return os.WEXITSTATUS(status)
-    number = os.WTERMSIG(status)
+    number = signal_of(status)
+    if not number:
+        return code_of(status)
     text = f"ranklaunch: its supervisor was killed by {name_of(number)} (out of memory?); every rank was ended with it\n"
     try:
         os.write(sys.stderr.fileno(), text.encode())
     except (OSError, ValueError):
         pass
-    return 128 + number
+    return code_of(status)

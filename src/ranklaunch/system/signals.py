@@ -53,6 +53,16 @@ def unblock() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def signal_of(status: int) -> int:
+    """The signal that killed a process with this wait status, 0 when none did."""
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+def code_of(status: int) -> int:
+    """Exit code as a shell gives it: 128+N after signal N."""
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+
 def name_of(number: int) -> str:
     try:
         return signal.Signals(number).name

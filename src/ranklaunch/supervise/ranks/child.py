@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from ranklaunch.plan.model import Process
 from ranklaunch.system import tree
+from ranklaunch.system.signals import code_of, signal_of
 from ranklaunch.values import Value
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ class End(Value):
     @property
     def code(self) -> int:
         """Exit code as a shell gives it: 128+N after signal N."""
-        return os.WEXITSTATUS(self.status) if os.WIFEXITED(self.status) else 128 + os.WTERMSIG(self.status)
+        return code_of(self.status)
 
     @property
     def signal(self) -> int:
         """The signal that killed it, 0 when none did."""
-        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
+        return signal_of(self.status)
 
 
 class Child:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import code_of, signal_of
 
 
 class Watched:
@@ -33,13 +34,11 @@ class Watched:
     @property
     def code(self) -> int | None:
         """As a shell gives it."""
-        if self.status is None:
-            return None
-        return os.WEXITSTATUS(self.status) if os.WIFEXITED(self.status) else 128 + os.WTERMSIG(self.status)
+        return None if self.status is None else code_of(self.status)
 
     @property
     def signal(self) -> int:
-        return os.WTERMSIG(self.status) if self.status is not None and os.WIFSIGNALED(self.status) else 0
+        return 0 if self.status is None else signal_of(self.status)
 
     @property
     def failed(self) -> bool:
