@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.errors import ConfigError, nearest
-from ranklaunch.files import join as join
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
