@@ -13,7 +13,7 @@ from muster_machines import EPOCH, FACTS, Running, Time, as_sent, muster
 
 from ranklaunch.muster import events
 from ranklaunch.muster.events import Action, Event
-from ranklaunch.muster.hub import Hub
+from ranklaunch.muster.hub import RUNNING, Hub
 from ranklaunch.muster.member import Member
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Culprit
@@ -22,6 +22,7 @@ RESET = OSError(errno.ECONNRESET, "Connection reset by peer")
 SILENT = OSError(errno.ETIMEDOUT, "Connection timed out")
 LIMITS: dict[str, float] = {"timeout_s": 20.0, "lost_after_s": 4.0, "end_timeout_s": 20.0}
 GRACE_S = 2.0
+SOON_S = 8.0  # more than it takes to come back, or to be missed
 SILENT_S, VERDICT_S, JOIN_S, BYE_S = 15.0, 3.0, 10.0, 2.0  # as in muster/nodes.py
 
 
@@ -83,6 +84,7 @@ class Node:
         self.ended: tuple[str, Any] | None = None  # how, and with what
         self.judgements: list[Judgement] = []
         self.ending = self.finished = self.disturbed = False
+        self.reset_at = 0.0
         self.running.feed(events.Start())
         net.time.after(ready_s, self._ready)
 
@@ -264,6 +266,7 @@ class Node:
     def reset(self, late: float) -> None:
         """Its connection; one side hears of it later."""
         self.disturbed = True
+        self.reset_at = self.net.time.clock
         if self.link and self is not self.net.node_0:
             self.link.end(hub=RESET, member=RESET, after=late)
 
@@ -282,6 +285,8 @@ class Net:
         self.nodes: list[Node] = []
         self.node_0: Node | None = None
         self.together: set[str] | None = None  # instances that were released
+        self.left_out: list[str] = []
+        self.at_release: list[int] = []  # nodes whose connection breaks just then
         self._count = 0
         self.hub_running.feed(events.Start())
 
@@ -314,6 +319,15 @@ class Net:
         here = self.hub._here.by_instance
         self.together = {*here}
         assert sorted(node.index for node in here.values()) == list(range(self.count))
+        self.time.after(SOON_S, self._look_for_left_out)
+        for node in [node for node in self.nodes if node.index in self.at_release]:
+            self.time.after(0, lambda node=node: node.reset(0.0))  # type: ignore[misc]
+
+    def _look_for_left_out(self) -> None:
+        """While the job runs, whose connection broke has come back and was released; else it would have been missed."""
+        if self.hub.state == RUNNING and not (self.hub_gone or self.hub_unreachable):
+            here = [node for node in self.nodes if node.instance in (self.together or ()) and not (node.away or node.ending or node.ended)]
+            self.left_out = [node.instance for node in here if not node.released and node.reset_at < self.time.clock - SOON_S / 2]
 
     def _do(self, action: Action) -> None:
         if isinstance(action, events.Send):

@@ -32,12 +32,14 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
         "codes": draw(st.dictionaries(some, st.sampled_from([0, 1, 3]), max_size=4)),
         "runs": draw(st.lists(SECONDS.map(lambda s: s * RUNS_S), min_size=1, max_size=4)),
         "stops": draw(st.lists(SECONDS.map(lambda s: s * 2), min_size=1, max_size=3)),
+        "at_release": draw(st.lists(some, max_size=2)),
         "faults": draw(st.lists(st.tuples(SECONDS.map(lambda s: s * 25), FAULTS, some), max_size=6)),
     }
 
 
 def play(job: dict[str, Any]) -> Net:
     net = Net(job["count"], job["seed"], followers=job["followers"], repeats=job["repeats"], slow=job["slow"])
+    net.at_release = job["at_release"]
 
     def start(index: int) -> None:
         follower = index >= job["count"] - job["followers"]
@@ -87,6 +89,7 @@ def check(net: Net) -> None:
     for node in net.nodes:
         if net.together and node.instance in net.together and not node.disturbed and not node.ending:
             assert node.released, node.instance
+    assert net.left_out == []
     # One judgement.
     judgements = {repr(judgement) for node in net.nodes if not was_sent_away(node) for judgement in node.judgements}
     assert len(judgements) <= 1, judgements
@@ -107,7 +110,7 @@ def test_whatever_happens(job: dict[str, Any]) -> None:
 
 PLAIN: dict[str, Any] = {
     "count": 3, "seed": 1, "followers": 0, "repeats": 0.0, "slow": 0.01, "late": {}, "missing": None, "codes": {}, "runs": [1.0],
-    "stops": [0.1], "faults": [],
+    "stops": [0.1], "at_release": [], "faults": [],
 }  # fmt: skip
 
 
