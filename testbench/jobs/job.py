@@ -161,7 +161,7 @@ class Starter:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE if stderr is None else stderr,
-            preexec_fn=_as_from_a_terminal,
+            preexec_fn=as_from_a_terminal,
             start_new_session=new_session,
         )
         streams = [Stream(os.dup(pipe.fileno())) if pipe else None for pipe in (popen.stdout, popen.stderr)]
@@ -191,7 +191,7 @@ class Starter:
         return left
 
 
-def _as_from_a_terminal() -> None:
+def as_from_a_terminal() -> None:
     """Whatever this test run ignores (it may run under nohup, or behind a shell's `&`), ranklaunch starts with the defaults."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)

@@ -23,6 +23,7 @@ import pytest
 from testbench.hosts import Entered, Host, Hosts, missing, wait_until
 from testbench.hosts.kernel import DEADLINE_S
 from testbench.hosts.world import let_go, own_world, still_there, world_of
+from testbench.jobs.job import as_from_a_terminal
 from testbench.places import ROOT, child
 
 MakeHosts = Callable[..., Hosts]
@@ -569,7 +570,8 @@ def for_people(*words: str) -> subprocess.Popen[str]:
     if reason:
         pytest.skip(reason)
     command = [sys.executable, "-m", "testbench.hosts", *words]
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=ROOT, text=True, preexec_fn=as_from_a_terminal, **pipes)
 
 
 def shown(process: subprocess.Popen[str]) -> list[str]:
