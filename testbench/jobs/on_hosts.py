@@ -95,6 +95,10 @@ class LauncherJob:
 
         sleep_until(is_there, lambda: f"{text!r} of node {node}; {self.words()}", LONG_S)
 
+    def culprit_of_mpirun(self, node: int, rank: int) -> tuple[int, int | None]:
+        """Node and rank that a verdict can name of a rank that has failed: none, where mpirun has not said which it was, as happens."""
+        return (node, rank) if "Process name" in self.nodes[0].log("mpirun.log") else (0, None)
+
     def end(self, code: int) -> dict[str, Any]:
         """All end with one code and one verdict, and nothing is left on any host; node 0's verdict."""
         deadline = time.monotonic() + LONG_S

@@ -175,6 +175,6 @@ def test_mpijob_with_its_own_keys_where_a_rank_fails(pods: MakePods) -> None:
     envs = [{**env, "RANKLAUNCH_SSH_KEYS": str(keys)} for env in mpi_envs(job, as_worker=False)]
     job.launch(envs, "sh", "-c", f"{WHERE}; [ $OMPI_COMM_WORLD_RANK = 3 ] && exit 7; exec sleep 600")
     culprit = job.end(7)["culprit"]
-    assert (culprit["node"], culprit["rank"]) == (2, 3)
+    assert (culprit["node"], culprit["rank"]) == job.culprit_of_mpirun(2, 3)
     assert "ECDSA SHA256:" in job.nodes[1].log("sshd.log")
     assert not any((job.folder / "run").iterdir())

@@ -130,9 +130,11 @@ def test_ascend_pods_train_by_deepspeed(pods: MakePods, tmp_path: Path) -> None:
 def test_pods_end_as_the_first_failing_rank_does(pods: MakePods, tmp_path: Path, kind: str, code: int) -> None:
     program = tmp_path / "train.py"
     program.write_text(FAILS)
-    objects = rendered(kind, "mpirun" if kind in ("mpijob", "mpijob-alone") else "spawn", program, code)
-    culprit = started(pods, kind, objects).end(code)["culprit"]
-    assert (culprit["node"], culprit["rank"]) == (asked(kind).pods - 1, 3)
+    method = "mpirun" if kind in ("mpijob", "mpijob-alone") else "spawn"
+    job = started(pods, kind, rendered(kind, method, program, code))
+    culprit = job.end(code)["culprit"]
+    place = (asked(kind).pods - 1, 3)
+    assert (culprit["node"], culprit["rank"]) == (job.culprit_of_mpirun(*place) if method == "mpirun" else place)
 
 
 @needs_tensorflow
