@@ -42,6 +42,8 @@ def read(path: Path) -> Excerpt:
 
 
 EXCERPTS = {path.stem: read(path) for path in sorted(FOLDER.glob("*.txt"))}
+# What ranks, and launchers, that started, trained and ended well have written: shortened, with other names of hosts and paths.
+STARTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((FOLDER / "starts").glob("*.txt"))}
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\n    step()\n'
 
 SAMPLES = {
@@ -176,6 +178,25 @@ def test_a_wait_that_is_over_is_none() -> None:
     assert name_of(f"{waits}step 1: loss 2.3\n") is None
     assert name_of(f"{waits}step 1: loss 2.3\n{waits}") == "tensorflow-waits-for-peer"
     assert name_of(f"{waits}{FRAMES}ValueError: loss is nan\n") == "python-uncaught-exception"
+
+
+@helpers.for_each(STARTS)
+def test_what_a_good_start_writes_says_nothing_of_an_end(text: str) -> None:
+    """Whatever a rank ends with later, it is not explained by how it began."""
+    assert find(text) is None
+    assert name_of(f"{text}{FRAMES}KeyError: 'loss'\n") == UNCAUGHT
+    assert name_of(f"{text}{LOST}\n") == "gloo-peer-connection-lost"
+
+
+def test_good_starts_of_every_launcher() -> None:
+    of = {name.split("-")[0] for name in STARTS}
+    assert of >= {"torchrun", "accelerate", "deepspeed", "megatron", "mpirun", "msrun", "tensorflow"}
+
+
+def test_a_store_that_did_not_answer_to_the_end() -> None:
+    warning = "[W1122 08:03:51.406 socket.cpp:764] [c10d] The client socket has failed to connect to [h0]:29500 (errno: 111)."
+    assert name_of(f"{warning}\n" * 3) == "torch-store-connect-failed"
+    assert name_of(f"{warning}\nstep 1\n") is None
 
 
 def test_every_entry_is_exercised_and_only_once_by_a_sample() -> None:

@@ -83,10 +83,8 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError]) -> None:
 
 
 def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> None:
-    waits = [number for number, error in claims.items() if error in WAITS]
-    over = next(
-        (number for number in range(len(lines.bare) - 1, -1, -1) if lines.bare[number].strip() and claims.get(number) not in WAITS), -1
-    )
+    waits = {number for number, error in claims.items() if error in WAITS or _tries_again().search(lines.told[number])}
+    over = next((number for number in range(len(lines.bare) - 1, -1, -1) if lines.bare[number].strip() and number not in waits), -1)
     for number in waits:
         if number < over:
             del claims[number]
@@ -101,6 +99,12 @@ def _explained(last: Traceback, claims: Mapping[int, KnownError]) -> bool:
 @functools.cache
 def _compiled(error: KnownError) -> re.Pattern[str]:
     return re.compile(error.pattern, re.MULTILINE)
+
+
+@functools.cache
+def _tries_again() -> re.Pattern[str]:
+    """PyTorch's warnings of a name or port, which it then tries anew: they count only at the very end, as WAITS do."""
+    return re.compile(r"\[W[^\]]{0,80}\bsocket\.cpp:\d+\]")
 
 
 @functools.cache
