@@ -416,6 +416,17 @@ def test_exception_of_a_data_loading_worker_counts() -> None:
     assert name_of(text) == "python-file-not-found"
 
 
+def test_a_data_loading_worker_that_was_told_to_end_stays_a_consequence() -> None:
+    """And a connection that is no worker's stays one."""
+    gone = EXCERPTS["torch-dataloader-worker-gone"].text
+    told = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Terminated. \n"
+    chained = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    assert name_of(f"{gone}{chained}{FRAMES}{told}") == "torch-dataloader-worker-told-to-end"
+    assert name_of(f"{gone}{chained}{FRAMES}RuntimeError: no batch\n") == "torch-dataloader-worker-died"
+    assert name_of(f"{gone}again\n{FRAMES}{LOST}\n") == "gloo-peer-connection-lost"
+    assert name_of(gone.replace("rebuild_storage_fd", "fetch")) == "python-connection-lost"
+
+
 def test_tracebacks_of_launchers_and_those_that_python_ignores_are_not_the_last() -> None:
     own = f"{FRAMES}ValueError: bad sample\n"
     launcher = f"{FRAMES}torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\ntrain.py FAILED\n"

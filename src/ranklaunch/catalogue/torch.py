@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, KnownError
 
+# Also where a traceback has one of these exceptions, by way of these frames: what the rank was to fetch from the worker is gone with it.
+# Not where an exception of the same traceback names the worker, and says more.
+WORKER_DIED = KnownError(
+    "torch-dataloader-worker-died",
+    r"DataLoader worker \(pid(?:\(s\))? .{1,80}\) exited unexpectedly",
+    CAUSE,
+    "A data loading worker ended by itself.",
+    "Read the lines above; run the data loading with num_workers=0 to see its exception.",
+    "https://github.com/THU-DA-6D-Pose-Group/GDR-Net/issues/16",
+)
+WORKER_GONE = r"^(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError|FileNotFoundError)\b"
+WORKER_FRAMES = ("torch/utils/data/", ", in rebuild_storage_fd")
+WORKER_NAMED = "DataLoader worker (pid"
+
 ERRORS: tuple[KnownError, ...] = (
     KnownError(
         "torch-store-port-forbidden",
@@ -108,14 +122,7 @@ ERRORS: tuple[KnownError, ...] = (
         "Look for the rank that failed before it.",
         "https://github.com/pytorch/pytorch/issues/5040",
     ),
-    KnownError(
-        "torch-dataloader-worker-died",
-        r"DataLoader worker \(pid\(s\) .{1,80}\) exited unexpectedly",
-        CAUSE,
-        "A data loading worker ended by itself.",
-        "Read the lines above; run the data loading with num_workers=0 to see its exception.",
-        "https://github.com/THU-DA-6D-Pose-Group/GDR-Net/issues/16",
-    ),
+    WORKER_DIED,
     KnownError(
         "torch-ddp-unused-parameters",
         r"Expected to have finished reduction in the prior iteration",
