@@ -129,6 +129,10 @@ SAMPLES = {
     "python-recursion-error": "RecursionError: maximum recursion depth exceeded",
     "python-syntax-error": "SyntaxError: invalid syntax",
     "python-unpickling-error": "_pickle.UnpicklingError: Weights only load failed.",
+    "script-without-interpreter": (
+        "ranklaunch: cannot execute /workspace/train: its first line does not say what runs it, such as #!/bin/sh"
+    ),
+    "program-not-executed": "ranklaunch: cannot execute /usr/bin/python3: [Errno 7] Argument list too long: '/usr/bin/python3'",
     "python-wrong-arguments": "train.py: error: unrecognized arguments: --epochs 3",
 }  # fmt: skip
 

@@ -32,7 +32,7 @@ ERRORS: tuple[KnownError, ...] = (
         r"server socket has failed to (?:bind|listen)|\bEADDRINUSE\b|errno: 98|\[Errno 98\]",
         CAUSE,
         "The port of the rendezvous is taken, mostly by an earlier job or by another one on this host.",
-        "End the other process, or choose another MASTER_PORT.",
+        "End the other process, or choose another port (--master-port).",
         "https://github.com/pytorch/pytorch/issues/73320",
     ),
     KnownError(
