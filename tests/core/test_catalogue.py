@@ -133,6 +133,7 @@ SAMPLES = {
         "ranklaunch: cannot execute /workspace/train: its first line does not say what runs it, such as #!/bin/sh"
     ),
     "program-not-executed": "ranklaunch: cannot execute /usr/bin/python3: [Errno 7] Argument list too long: '/usr/bin/python3'",
+    "torchrun-ends-ranks": "Sending process 33051 closing signal SIGTERM",
     "python-wrong-arguments": "train.py: error: unrecognized arguments: --epochs 3",
 }  # fmt: skip
 
@@ -142,7 +143,8 @@ torch-dataloader-worker-told-to-end
     gloo-call-failed hccl-p2p-ei0010 hccl-rank-missing-ei0015 hccl-transfer-error-ei0013 hccl-transport-ei0009 hccl-watchdog-timeout
     horovod-shut-down lightning-child-failed mindspore-cluster-timeout mindspore-node-lost mpi-abort npu-driver-call-failed npu-force-stop
     npu-stream-timeout-507046 npu-wait-timeout-107020 process-killed python-connection-lost python-connection-refused python-interrupted
-    python-process-pool-broken ray-actor-died torch-distributed-failed torch-name-not-resolved torch-spawned-process-failed torchrun-stopped
+    python-process-pool-broken ray-actor-died torch-distributed-failed torch-name-not-resolved torch-spawned-process-failed
+    torchrun-ends-ranks torchrun-stopped
 """
 
 
@@ -334,6 +336,14 @@ def test_what_a_process_says_on_its_way_out_explains_only_what_nothing_else_does
     assert name_of(aftermath) == "torch-process-group-left"
     assert name_of(FRAMES + LOST + "\n" + aftermath) == "gloo-peer-connection-lost"
     assert name_of(f"{FRAMES}my.package.Trouble: no\n{aftermath}") == UNCAUGHT
+
+
+def test_a_launcher_that_ends_its_ranks_says_less_than_what_it_says_of_the_first() -> None:
+    ends = "W1122 08:18:54.1 5314 torch/distributed/elastic/multiprocessing/api.py:1010] Sending process 33051 closing signal SIGTERM\n"
+    failed = "E1122 08:18:54.2 5314 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: 3) local_rank: 1 (pid: 7)\n"
+    assert name_of(ends) == "torchrun-ends-ranks"
+    assert name_of(ends + failed) == "torchrun-child-failed"
+    assert name_of(f"{ends}{FRAMES}{LOST}\n") == "gloo-peer-connection-lost"
 
 
 def test_line_belongs_to_its_most_specific_entry() -> None:

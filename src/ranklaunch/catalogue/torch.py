@@ -239,6 +239,14 @@ AFTERMATH: tuple[KnownError, ...] = (
         "End the program with torch.distributed.destroy_process_group() (Accelerate: accelerator.end_training()).",
         "https://github.com/pytorch/pytorch/issues/190489",
     ),
+    KnownError(
+        "torchrun-ends-ranks",
+        r"Sending process \d+ closing signal SIG",
+        CONSEQUENCE,
+        "torchrun ends its other ranks: one has failed, or torchrun was told to end.",
+        "Look at the output of the rank that it does not name in these lines.",
+        "https://docs.pytorch.org/docs/stable/elastic/errors.html",
+    ),
 )
 # What a launcher says of its processes: any other consequence wins, and its tracebacks are not those of the program.
 REPORTS: tuple[KnownError, ...] = (
@@ -253,7 +261,7 @@ REPORTS: tuple[KnownError, ...] = (
     KnownError(
         "torchrun-child-failed",
         (
-            r"\bChildFailedError\b|failed \(exitcode: -?\d+\) local_rank: \d|Sending process \d+ closing signal SIG|"
+            r"\bChildFailedError\b|failed \(exitcode: -?\d+\) local_rank: \d|"
             r"Signal \d+ \(SIG\w{1,8}\) received by PID"
         ),
         CONSEQUENCE,
