@@ -232,6 +232,12 @@ def test_cutting_keeps_the_last_lines_and_the_beginning_of_each() -> None:
     assert {len(line) for line in value.culprit.last_lines} == {blame.LINE}
 
 
+def test_the_longest_name_of_a_host_arrives_whole() -> None:
+    host = "x" * 63 + "." + "y" * 189
+    value = blame.clipped(Suspect(0, 1.0, "failed", 1, "", culprit(host=host)))
+    assert value.culprit.host == host
+
+
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["failed", 0, 10**300, -1, 256]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

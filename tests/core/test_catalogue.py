@@ -42,6 +42,8 @@ def read(path: Path) -> Excerpt:
 
 
 EXCERPTS = {path.stem: read(path) for path in sorted(FOLDER.glob("*.txt"))}
+# What ranks, and launchers, that started, trained and ended well have written: shortened, with other names of hosts and paths.
+STARTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((FOLDER / "starts").glob("*.txt"))}
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\n    step()\n'
 
 SAMPLES = {
@@ -127,6 +129,11 @@ SAMPLES = {
     "python-recursion-error": "RecursionError: maximum recursion depth exceeded",
     "python-syntax-error": "SyntaxError: invalid syntax",
     "python-unpickling-error": "_pickle.UnpicklingError: Weights only load failed.",
+    "script-without-interpreter": (
+        "ranklaunch: cannot execute /workspace/train: its first line does not say what runs it, such as #!/bin/sh"
+    ),
+    "program-not-executed": "ranklaunch: cannot execute /usr/bin/python3: [Errno 7] Argument list too long: '/usr/bin/python3'",
+    "torchrun-ends-ranks": "Sending process 33051 closing signal SIGTERM",
     "python-wrong-arguments": "train.py: error: unrecognized arguments: --epochs 3",
 }  # fmt: skip
 
@@ -136,7 +143,8 @@ torch-dataloader-worker-told-to-end
     gloo-call-failed hccl-p2p-ei0010 hccl-rank-missing-ei0015 hccl-transfer-error-ei0013 hccl-transport-ei0009 hccl-watchdog-timeout
     horovod-shut-down lightning-child-failed mindspore-cluster-timeout mindspore-node-lost mpi-abort npu-driver-call-failed npu-force-stop
     npu-stream-timeout-507046 npu-wait-timeout-107020 process-killed python-connection-lost python-connection-refused python-interrupted
-    python-process-pool-broken ray-actor-died torch-distributed-failed torch-name-not-resolved torch-spawned-process-failed torchrun-stopped
+    python-process-pool-broken ray-actor-died torch-distributed-failed torch-name-not-resolved torch-spawned-process-failed
+    torchrun-ends-ranks torchrun-stopped
 """
 
 
@@ -176,6 +184,25 @@ def test_a_wait_that_is_over_is_none() -> None:
     assert name_of(f"{waits}step 1: loss 2.3\n") is None
     assert name_of(f"{waits}step 1: loss 2.3\n{waits}") == "tensorflow-waits-for-peer"
     assert name_of(f"{waits}{FRAMES}ValueError: loss is nan\n") == "python-uncaught-exception"
+
+
+@helpers.for_each(STARTS)
+def test_what_a_good_start_writes_says_nothing_of_an_end(text: str) -> None:
+    """Whatever a rank ends with later, it is not explained by how it began."""
+    assert find(text) is None
+    assert name_of(f"{text}{FRAMES}KeyError: 'loss'\n") == UNCAUGHT
+    assert name_of(f"{text}{LOST}\n") == "gloo-peer-connection-lost"
+
+
+def test_good_starts_of_every_launcher() -> None:
+    of = {name.split("-")[0] for name in STARTS}
+    assert of >= {"torchrun", "accelerate", "deepspeed", "megatron", "mpirun", "msrun", "tensorflow"}
+
+
+def test_a_store_that_did_not_answer_to_the_end() -> None:
+    warning = "[W1122 08:03:51.406 socket.cpp:764] [c10d] The client socket has failed to connect to [h0]:29500 (errno: 111)."
+    assert name_of(f"{warning}\n" * 3) == "torch-store-connect-failed"
+    assert name_of(f"{warning}\nstep 1\n") is None
 
 
 def test_every_entry_is_exercised_and_only_once_by_a_sample() -> None:
@@ -311,6 +338,14 @@ def test_what_a_process_says_on_its_way_out_explains_only_what_nothing_else_does
     assert name_of(f"{FRAMES}my.package.Trouble: no\n{aftermath}") == UNCAUGHT
 
 
+def test_a_launcher_that_ends_its_ranks_says_less_than_what_it_says_of_the_first() -> None:
+    ends = "W1122 08:18:54.1 5314 torch/distributed/elastic/multiprocessing/api.py:1010] Sending process 33051 closing signal SIGTERM\n"
+    failed = "E1122 08:18:54.2 5314 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: 3) local_rank: 1 (pid: 7)\n"
+    assert name_of(ends) == "torchrun-ends-ranks"
+    assert name_of(ends + failed) == "torchrun-child-failed"
+    assert name_of(f"{ends}{FRAMES}{LOST}\n") == "gloo-peer-connection-lost"
+
+
 def test_line_belongs_to_its_most_specific_entry() -> None:
     assert name_of(FRAMES + LOST) == "gloo-peer-connection-lost"
 
@@ -393,6 +428,17 @@ def test_exception_of_a_data_loading_worker_counts() -> None:
         f"Original {FRAMES}FileNotFoundError: [Errno 2] No such file or directory: 'x.jpg'\n"
     )
     assert name_of(text) == "python-file-not-found"
+
+
+def test_a_data_loading_worker_that_was_told_to_end_stays_a_consequence() -> None:
+    """And a connection that is no worker's stays one."""
+    gone = EXCERPTS["torch-dataloader-worker-gone"].text
+    told = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Terminated. \n"
+    chained = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    assert name_of(f"{gone}{chained}{FRAMES}{told}") == "torch-dataloader-worker-told-to-end"
+    assert name_of(f"{gone}{chained}{FRAMES}RuntimeError: no batch\n") == "torch-dataloader-worker-died"
+    assert name_of(f"{gone}again\n{FRAMES}{LOST}\n") == "gloo-peer-connection-lost"
+    assert name_of(gone.replace("rebuild_storage_fd", "fetch")) == "python-connection-lost"
 
 
 def test_tracebacks_of_launchers_and_those_that_python_ignores_are_not_the_last() -> None:

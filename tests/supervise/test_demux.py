@@ -100,9 +100,8 @@ def test_a_short_rule_is_a_ranks_own() -> None:
     assert Told().feed(tag(0) + b"-" * 59 + b"\n") == {"0": b"-" * 59 + b"\n"}
 
 
-def test_last_lines_are_those_of_the_rank_that_is_asked_for() -> None:
+def test_what_is_kept_is_that_of_the_rank_that_is_asked_for() -> None:
     told = Told()
     told.feed(tag(0) + b"one\n" + tag(1) + b"two\n" + b"mpirun's\n")
-    assert (told.demux.of("0"), told.demux.of("1"), told.demux.of("2")) == (("one",), ("two",), ())
-    assert told.demux.last_lines() == ("mpirun's",)
+    assert [told.demux.tail_of(key) for key in "012"] == [b"one\n", b"two\n", b""]
     assert told.demux.tail == b"mpirun's\n"

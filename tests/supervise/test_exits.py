@@ -116,6 +116,7 @@ def test_too_much_for_the_kernel(ranklaunch: Starter, tmp_path: Path) -> None:
     assert f"cannot execute {sys.executable}" in job.out.text
     assert "Argument list too long" in job.out.text
     assert any("Argument list too long" in line for line in job.verdict["culprit"]["last_lines"])
+    assert "Argument list too long" in job.verdict["reason"]
 
 
 def test_not_a_program_of_this_machine(ranklaunch: Starter, tmp_path: Path) -> None:
@@ -125,3 +126,17 @@ def test_not_a_program_of_this_machine(ranklaunch: Starter, tmp_path: Path) -> N
     job = ranklaunch.spawn(2, program)
     assert job.end() == 126
     assert "Exec format error" in job.err.text
+    assert job.verdict["culprit"]["error"]["name"] == "exec-format-error"
+
+
+@pytest.mark.parametrize(("text", "name", "says"), [
+    ("echo hello\n", "script-without-interpreter", "#!/bin/sh"), ("#!/no/such/shell\n", "program-not-executed", "No such file"),
+])  # fmt: skip
+def test_a_script_that_the_kernel_refuses(as_process: Starter, tmp_path: Path, text: str, name: str, says: str) -> None:
+    program = tmp_path / "train"
+    program.write_text(text)
+    program.chmod(0o755)
+    job = as_process.spawn(1, program)
+    assert job.end() == 126
+    assert job.verdict["culprit"]["error"]["name"] == name
+    assert says in job.verdict["reason"]

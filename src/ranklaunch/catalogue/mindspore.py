@@ -15,7 +15,8 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "mindspore-cluster-timeout",
-        r"Topology build timed out|Failed to register the compute graph node|Failed to register and try to reconnect to the meta server",
+        # Both stand in every good start too, the first with "retry(1/1200)" behind it, the other as "try to reconnect".
+        r"Topology build timed out(?!\.?, retry\()|Failed to register the compute graph node",
         CONSEQUENCE,
         "The processes of MindSpore's cluster did not all come together in time; some have died, are late or were never started.",
         "Look at the worker that failed first; compare MS_WORKER_NUM, MS_SCHED_HOST and MS_SCHED_PORT on all nodes.",

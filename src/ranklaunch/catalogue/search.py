@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ranklaunch.catalogue import python
+from ranklaunch.catalogue import python, torch
 from ranklaunch.catalogue.entry import CAUSE, KnownError
 from ranklaunch.catalogue.families import AFTERMATH, ERRORS, LAST, REPORTS, SURVIVABLE, WAITS
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
@@ -78,15 +78,26 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError]) -> None:
         for number in group:
             if number < last.endings[0] and claims.get(number) in SURVIVABLE:
                 del claims[number]
+        _name_lost_worker(last, lines.bare, claims)
         if not _explained(last, claims) and _compiled(python.UNCAUGHT).search(lines.bare[last.endings[-1]]):
             claims[last.endings[-1]] = python.UNCAUGHT
 
 
+def _name_lost_worker(last: Traceback, bare: Sequence[str], claims: dict[int, KnownError]) -> None:
+    """A rank that could not fetch something from a data loading worker of its own has lost that, and no peer."""
+    if not all(any(text in bare[number] for number in last.frames) for text in torch.WORKER_FRAMES):
+        return
+    named = any(torch.WORKER_NAMED in bare[number] for number in last.endings)
+    for number in last.endings:
+        if re.match(torch.WORKER_GONE, bare[number]):
+            claims.pop(number, None)
+            if not named:
+                claims[number] = torch.WORKER_DIED
+
+
 def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> None:
-    waits = [number for number, error in claims.items() if error in WAITS]
-    over = next(
-        (number for number in range(len(lines.bare) - 1, -1, -1) if lines.bare[number].strip() and claims.get(number) not in WAITS), -1
-    )
+    waits = {number for number, error in claims.items() if error in WAITS or _tries_again().search(lines.told[number])}
+    over = next((number for number in range(len(lines.bare) - 1, -1, -1) if lines.bare[number].strip() and number not in waits), -1)
     for number in waits:
         if number < over:
             del claims[number]
@@ -101,6 +112,12 @@ def _explained(last: Traceback, claims: Mapping[int, KnownError]) -> bool:
 @functools.cache
 def _compiled(error: KnownError) -> re.Pattern[str]:
     return re.compile(error.pattern, re.MULTILINE)
+
+
+@functools.cache
+def _tries_again() -> re.Pattern[str]:
+    """PyTorch's warnings of a name or port, which it then tries anew: they count only at the very end, as WAITS do."""
+    return re.compile(r"\[W[^\]]{0,80}\bsocket\.cpp:\d+\]")
 
 
 @functools.cache

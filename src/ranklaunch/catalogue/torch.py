@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, KnownError
 
+# Also where a traceback has one of these exceptions, by way of these frames: what the rank was to fetch from the worker is gone with it.
+# Not where an exception of the same traceback names the worker, and says more.
+WORKER_DIED = KnownError(
+    "torch-dataloader-worker-died",
+    r"DataLoader worker \(pid(?:\(s\))? .{1,80}\) exited unexpectedly",
+    CAUSE,
+    "A data loading worker ended by itself.",
+    "Read the lines above; run the data loading with num_workers=0 to see its exception.",
+    "https://github.com/THU-DA-6D-Pose-Group/GDR-Net/issues/16",
+)
+WORKER_GONE = r"^(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError|FileNotFoundError)\b"
+WORKER_FRAMES = ("torch/utils/data/", ", in rebuild_storage_fd")
+WORKER_NAMED = "DataLoader worker (pid"
+
 ERRORS: tuple[KnownError, ...] = (
     KnownError(
         "torch-store-port-forbidden",
@@ -18,7 +32,7 @@ ERRORS: tuple[KnownError, ...] = (
         r"server socket has failed to (?:bind|listen)|\bEADDRINUSE\b|errno: 98|\[Errno 98\]",
         CAUSE,
         "The port of the rendezvous is taken, mostly by an earlier job or by another one on this host.",
-        "End the other process, or choose another MASTER_PORT.",
+        "End the other process, or choose another port (--master-port).",
         "https://github.com/pytorch/pytorch/issues/73320",
     ),
     KnownError(
@@ -108,14 +122,7 @@ ERRORS: tuple[KnownError, ...] = (
         "Look for the rank that failed before it.",
         "https://github.com/pytorch/pytorch/issues/5040",
     ),
-    KnownError(
-        "torch-dataloader-worker-died",
-        r"DataLoader worker \(pid\(s\) .{1,80}\) exited unexpectedly",
-        CAUSE,
-        "A data loading worker ended by itself.",
-        "Read the lines above; run the data loading with num_workers=0 to see its exception.",
-        "https://github.com/THU-DA-6D-Pose-Group/GDR-Net/issues/16",
-    ),
+    WORKER_DIED,
     KnownError(
         "torch-ddp-unused-parameters",
         r"Expected to have finished reduction in the prior iteration",
@@ -232,6 +239,14 @@ AFTERMATH: tuple[KnownError, ...] = (
         "End the program with torch.distributed.destroy_process_group() (Accelerate: accelerator.end_training()).",
         "https://github.com/pytorch/pytorch/issues/190489",
     ),
+    KnownError(
+        "torchrun-ends-ranks",
+        r"Sending process \d+ closing signal SIG",
+        CONSEQUENCE,
+        "torchrun ends its other ranks: one has failed, or torchrun was told to end.",
+        "Look at the output of the rank that it does not name in these lines.",
+        "https://docs.pytorch.org/docs/stable/elastic/errors.html",
+    ),
 )
 # What a launcher says of its processes: any other consequence wins, and its tracebacks are not those of the program.
 REPORTS: tuple[KnownError, ...] = (
@@ -246,7 +261,7 @@ REPORTS: tuple[KnownError, ...] = (
     KnownError(
         "torchrun-child-failed",
         (
-            r"\bChildFailedError\b|failed \(exitcode: -?\d+\) local_rank: \d|Sending process \d+ closing signal SIG|"
+            r"\bChildFailedError\b|failed \(exitcode: -?\d+\) local_rank: \d|"
             r"Signal \d+ \(SIG\w{1,8}\) received by PID"
         ),
         CONSEQUENCE,

@@ -36,10 +36,12 @@ class Lines:
 
 
 class Traceback(NamedTuple):
-    """One exception with those that it was raised from. endings: the lines that name them. message: the lines that go on from there."""
+    """One exception with those that it was raised from. endings: the lines that name them. message: the lines that go on from there.
+    frames: the lines that name a file."""
 
     endings: tuple[int, ...]
     message: tuple[int, ...]
+    frames: tuple[int, ...]
 
 
 def last_tracebacks(lines: Lines, reports: Collection[int]) -> Iterator[tuple[Sequence[int], Traceback]]:
@@ -53,6 +55,8 @@ def last_tracebacks(lines: Lines, reports: Collection[int]) -> Iterator[tuple[Se
 def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback]:
     endings: list[int] = []
     message: list[int] = []
+    frames: list[int] = []
+    block: list[int] = []  # of frames, up to the next ending
     in_frames = in_panel = chained = ignored = False
     left = 0  # lines that may still belong to the message
     is_frame = _pattern(_FRAME).match
@@ -60,16 +64,19 @@ def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback
         line = bare[number]
         if is_frame(line) or (in_panel and line.startswith("╰")):
             in_frames, in_panel, left = True, False, 0
+            block.append(number)
         elif in_frames and (not line or line[0] in " \t"):
             continue
         elif in_frames:
             if endings and not chained:
-                yield Traceback(tuple(endings), tuple(message))
-                endings, message = [], []
+                yield Traceback(tuple(endings), tuple(message), tuple(frames))
+                endings, message, frames = [], [], []
             if not ignored:
                 endings.append(number)
+                frames += block
                 left = _MOST_LINES_OF_MESSAGE
             in_frames = chained = ignored = False
+            block = []
         elif line.startswith("╭"):  # rich draws a panel around the frames
             in_panel, left = "Traceback (most recent call last)" in line, 0
         elif line.startswith(_CHAINED):
@@ -82,7 +89,7 @@ def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback
         else:
             left = 0
     if endings:
-        yield Traceback(tuple(endings), tuple(message))
+        yield Traceback(tuple(endings), tuple(message), tuple(frames))
 
 
 @functools.cache

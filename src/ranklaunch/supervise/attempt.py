@@ -322,7 +322,7 @@ class Attempt:
             end_of_rank=lambda child, rank: child.below.failure(rank) if child.below else None,
             told=self._told,
             wall=self._nodes.wall,
-            last_lines_of_rank=self._logs.last_lines,
+            tail_of_rank=self._logs.tail_of,
             stop=self._around.asked(),
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Optional
 
 from ranklaunch.plan.model import Plan, Process
+from ranklaunch.supervise.output.pipe import last_lines
 from ranklaunch.supervise.ranks.child import DECIDING, HELPER, Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system.memory import Memory
@@ -54,7 +55,7 @@ class Evidence(Value):
     explain: Explain
     told: Told
     end_of_rank: Callable[[Child, int], Failure | None]
-    last_lines_of_rank: Callable[[int], tuple[str, ...]]
+    tail_of_rank: Callable[[int], bytes]
     wall: Callable[[float], float]
     stop: tuple[int, float] | None = None
 
@@ -170,20 +171,19 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     assert child.reader
     output = child.reader.output
     tail = child.said if child.ended.told and child.said is not None else output.tail
-    text = tail.decode(errors="replace")
     seen = list(_of_ranks(plan, child, evidence))
     if seen:
         yield from seen
         if child.below:
             yield from _below(plan, child, seen[0].exit_code, {suspect.culprit.rank for suspect in seen if suspect.culprit}, evidence)
         return
-    told = _placed_by(child, evidence.explain(child, text))
+    told = _placed_by(child, evidence.explain(child, _text(tail)))
     failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
     at = evidence.wall(child.ended.at if failure.at is None else failure.at)
-    words = failure.last_lines or (evidence.last_lines_of_rank(failure.rank) if failure.rank is not None else ())
+    of_rank = evidence.tail_of_rank(failure.rank) if failure.rank is not None else b""
     # What a launcher writes when it ends its ranks is not what the rank died of.
-    error = known("\n".join(words) if told else text)
-    lines = words or output.last_lines()
+    error = known(of_rank if told else tail)
+    lines = last_lines(of_rank or output.tail)
     if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, "", culprit)
@@ -196,10 +196,10 @@ def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     them, those of one that was ended before it could."""
     ranks = child.announced or (child.below if child.ended.told else None)
     for rank in ranks.ended if ranks else ():
-        lines = evidence.last_lines_of_rank(rank.rank)
-        error = known("\n".join(lines))
+        tail = evidence.tail_of_rank(rank.rank)
+        error = known(tail)
         if rank.failed or (rank.code and not rank.signal and error and error.kind != blame.CONSEQUENCE):
-            yield _of_rank(plan, child, rank, lines, error, evidence.wall)
+            yield _of_rank(plan, child, rank, last_lines(tail), error, evidence.wall)
 
 
 def _of_rank(
@@ -222,11 +222,11 @@ def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], ev
     """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause."""
     at = evidence.wall(child.ended.at) + AFTER
     for rank in plan.outputs.keys if plan.outputs else ():
-        lines = evidence.last_lines_of_rank(rank) if rank not in seen else ()
-        error = known("\n".join(lines)) if lines else None
+        tail = evidence.tail_of_rank(rank) if rank not in seen else b""
+        error = known(tail)
         if error and error.kind != blame.CONSEQUENCE:
             told = evidence.end_of_rank(child, rank) or Failure(rank, code if code < 128 else 1)
-            culprit = _culprit(plan, child, told, lines, error, at)
+            culprit = _culprit(plan, child, told, last_lines(tail), error, at)
             yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
 
@@ -240,17 +240,21 @@ def _own_cause(child: Child, error: KnownError | None) -> bool:
     return bool(error and error.kind != blame.CONSEQUENCE and not child.ended.signal)
 
 
-def known(text: str) -> KnownError | None:
-    """What the catalogue of known errors says of an output."""
+def known(tail: bytes) -> KnownError | None:
+    """What the catalogue of known errors says of the last of an output."""
     from ranklaunch import catalogue  # large, and only failures need it
 
-    finding = catalogue.find(text)
+    finding = catalogue.find(_text(tail))
     if not finding:
         return None
     error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
     if error is catalogue.UNCAUGHT:  # the line says more than what can be said of any exception
         return KnownError(error.name, error.kind, line, "", "", "")
     return KnownError(error.name, error.kind, line, error.meaning, error.remedy, error.source)
+
+
+def _text(tail: bytes) -> str:
+    return tail.decode(errors="replace")
 
 
 def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...], error: KnownError | None, at: float) -> Culprit:
@@ -329,5 +333,5 @@ def _ended_by_launchers(ending: Ending, ended: Sequence[Child], evidence: Eviden
         if child.announced:
             yield from ((rank.rank, rank.signal) for rank in child.announced.ended if rank.signal and not rank.by_itself)
         elif child is ending.child and child.ended.code and child.reader:
-            failure = evidence.explain(child, child.reader.output.tail.decode(errors="replace"))
+            failure = evidence.explain(child, _text(child.reader.output.tail))
             yield from failure.victims if failure else ()

@@ -18,6 +18,7 @@ MOST_NOTES = 8
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one
 WORD = 100  # characters of a name
+HOST = 253  # of that of a host: there is no longer one
 SAID = 2000  # characters of a reason
 SEEN = 200  # characters of the line that says why
 
@@ -164,7 +165,7 @@ def _clip(culprit: Culprit, lines: int) -> Culprit:
     kept = tuple(line[:LINE] for line in culprit.last_lines[-lines:]) if lines else ()
     error = KnownError(*(text[:LINE] for text in as_dict(culprit.error).values())) if culprit.error else None
     return replace(
-        culprit, last_lines=kept, error=error, name=culprit.name[:WORD], host=culprit.host[:WORD], time=culprit.time[:WORD],
+        culprit, last_lines=kept, error=error, name=culprit.name[:WORD], host=culprit.host[:HOST], time=culprit.time[:WORD],
         signal=culprit.signal and culprit.signal[:WORD],
     )  # fmt: skip
 

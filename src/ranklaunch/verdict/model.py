@@ -66,8 +66,8 @@ class Verdict(Value):
 class Failure(Value):
     """What a launcher's own output says of the rank that failed first.
 
-    exit_code: 128+N when signal N killed it. node: None for the node that ran it. last_lines: of that rank, where the output has
-    them. victims: (rank, signal) of those that the launcher ended. at: monotonic seconds, where it is known when the rank ended.
+    exit_code: 128+N when signal N killed it. node: None for the node that ran it. victims: (rank, signal) of those that the
+    launcher ended. at: monotonic seconds, where it is known when the rank ended.
     """
 
     rank: int | None
@@ -75,7 +75,6 @@ class Failure(Value):
     signal: int = 0
     pid: int | None = None
     node: int | None = None
-    last_lines: tuple[str, ...] = ()
     victims: tuple[tuple[int, int], ...] = ()
     at: float | None = None
 

@@ -29,13 +29,10 @@ class Demux:
     def tail(self) -> bytes:
         return self._own.tail
 
-    def last_lines(self) -> tuple[str, ...]:
-        return self._own.last_lines()
-
-    def of(self, key: str) -> tuple[str, ...]:
-        """The last lines of a rank."""
+    def tail_of(self, key: str) -> bytes:
+        """The last of what a rank has written."""
         output = self._by_key.get(key.encode())
-        return output.last_lines() if output else ()
+        return output.tail if output else b""
 
     def feed(self, data: bytes) -> None:
         data = self._left + data

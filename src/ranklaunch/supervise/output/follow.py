@@ -41,8 +41,9 @@ class Follower:
         else:
             self._look_again()
 
-    def last_lines(self, key: str) -> tuple[str, ...]:
-        return self._outputs[key].last_lines() if key in self._outputs else ()
+    def tail_of(self, key: str) -> bytes:
+        """The last of what a rank has written."""
+        return self._outputs[key].tail if key in self._outputs else b""
 
     def pause(self, paused: bool) -> None:
         """While paused nothing is read: the files keep it."""

@@ -37,7 +37,7 @@ class Logs:
         self._outputs: RankOutputs | None = None  # of ranks that a launcher starts
         self._follower: Follower | None = None
         self._demux: Demux | None = None
-        self._said: dict[int, tuple[str, ...]] = {}
+        self._said: dict[int, bytes] = {}
         self._trouble: list[str] = []
         self._letting_go = False
         self._unshown = 0  # lines
@@ -74,14 +74,14 @@ class Logs:
         self._outputs = outputs
         self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file)
 
-    def last_lines(self, rank: int) -> tuple[str, ...]:
-        """Of a rank that a launcher started, as far as they count."""
+    def tail_of(self, rank: int) -> bytes:
+        """The last of what a rank has written that a launcher started, as far as it counts."""
         if rank in self._said:
             return self._said[rank]
         key = self._outputs.keys.get(rank, "") if self._outputs else ""
         if self._demux:
-            return self._demux.of(key)
-        return self._follower.last_lines(key) if self._follower else ()
+            return self._demux.tail_of(key)
+        return self._follower.tail_of(key) if self._follower else b""
 
     def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[[bytes], None]) -> Output:
         for path in paths:
@@ -125,9 +125,9 @@ class Logs:
         self._pause(False)
 
     def remember(self) -> None:
-        """What ranks write from now on does not count as their last lines."""
+        """What ranks write from now on does not count."""
         if self._outputs:
-            self._said = {rank: self.last_lines(rank) for rank in self._outputs.keys}
+            self._said = {rank: self.tail_of(rank) for rank in self._outputs.keys}
 
     def finish(self) -> None:
         """Takes what is left in the pipes and files, and no more."""

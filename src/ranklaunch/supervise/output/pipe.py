@@ -61,11 +61,6 @@ class Output:
             os.close(fd)
         self._files = []
 
-    def last_lines(self) -> tuple[str, ...]:
-        lines = self.tail.decode(errors="replace").replace("\r\n", "\n").split("\n")
-        drawn = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
-        return tuple(line for line in drawn if line.strip())[-LAST_LINES:]
-
     def _store(self, path: str, fd: int, data: bytes) -> None:
         view = memoryview(data)
         try:
@@ -112,6 +107,13 @@ class Output:
             self._line = self._line[cut:]
 
 
+def last_lines(tail: bytes) -> tuple[str, ...]:
+    """What a verdict shows of an output."""
+    lines = tail.decode(errors="replace").replace("\r\n", "\n").split("\n")
+    drawn = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+    return tuple(line for line in drawn if line.strip())[-LAST_LINES:]
+
+
 def _last_drawn(line: bytes) -> bytes:
     """What a terminal would show of a line that was redrawn: its last non-empty state."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
@@ -130,7 +132,6 @@ class Sink(Protocol):
 
     @property
     def tail(self) -> bytes: ...
-    def last_lines(self) -> tuple[str, ...]: ...
     def feed(self, data: bytes) -> None: ...
     def finish(self) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource  # os.wait4, too, imports it at its first call, for which there may be no descriptor left by then
 from collections.abc import Mapping
@@ -72,6 +73,14 @@ def start(process: Process, path: str, env: dict[str, str], output: int, signals
     return tree.identify(pid)
 
 
+def _why(path: str, error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+        with open(path, "rb") as file:
+            if file.read(4) != b"\x7fELF":
+                return "its first line does not say what runs it, such as #!/bin/sh"
+    return str(error)
+
+
 def _become(process: Process, path: str, env: dict[str, str], output: int, signals: Signals, parent: int) -> None:
     """In the child: never returns."""
     try:
@@ -90,7 +99,7 @@ def _become(process: Process, path: str, env: dict[str, str], output: int, signa
         unblock()
         os.execve(path, process.argv, env)
     except BaseException as error:
-        text = f"ranklaunch: cannot execute {path}: {error}\n"
+        text = f"ranklaunch: cannot execute {path}: {_why(path, error)}\n"
         os.write(2, text.encode(errors="backslashreplace"))
     finally:
         os._exit(CANNOT_EXECUTE)

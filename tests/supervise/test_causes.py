@@ -1,0 +1,55 @@
+"""Why a rank of a launcher ended may stand far above its last lines, and is found there too, whichever launcher has started it."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+
+import pytest
+
+from testbench.jobs.job import Starter
+
+LONG_S = 240  # MindSpore and DeepSpeed take their time where there is much else to do
+LINES = 20  # that a verdict has of a culprit
+
+pytestmark = [pytest.mark.processes, pytest.mark.training]
+
+# Rank 1 meets the cause, says much more, and leaves when it is told to; rank 0 has failed first, of rank 1's silence.
+PROGRAM = """
+import os, signal, sys, time
+rank = next(os.environ[name] for name in ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "MS_ROLE") if name in os.environ)
+if rank == "1":
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(3))
+    print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", flush=True)
+    print("\\n".join(f"memory of pool {number}: full" for number in range(40)), flush=True)
+    open("said", "w").close()
+elif rank == "0":
+    while not os.path.exists("said"):
+        time.sleep(0.02)
+    time.sleep(1)
+    sys.exit("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.77.0.11]:1234")
+time.sleep(600)
+"""
+
+
+def needs(method: str, there: object) -> object:
+    return pytest.param(method, marks=[pytest.mark.launchers, pytest.mark.skipif(not there, reason=f"{method} is not installed")])
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "spawn", "torchrun", needs("accelerate", importlib.util.find_spec("accelerate")), needs("mpirun", shutil.which("mpirun")),
+        needs("deepspeed", importlib.util.find_spec("deepspeed")), needs("msrun", importlib.util.find_spec("mindspore")),
+    ],
+)  # fmt: skip
+def test_a_cause_above_the_last_lines(as_process: Starter, method: str) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(PROGRAM)
+    env = {"RANKLAUNCH_ACCELERATOR": "cpu", "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
+    job = as_process.run(program, options=("--method", method, "--slots", 2), env=env, grace_s=5)
+    job.end(LONG_S)
+    culprit = job.verdict["culprit"]
+    assert (culprit["rank"], culprit["error"]["name"]) == (1, "cuda-out-of-memory"), job.err.text + job.out.text
+    assert len(culprit["last_lines"]) == LINES
+    assert "memory of pool 39: full" in culprit["last_lines"]
