@@ -11,7 +11,22 @@ HIDDEN = "***"
 SHOWN = 120  # characters of a value that an error or a plan's provenance shows
 LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
 
-_SECRET_WORDS = {"secret", "password", "passwd", "passphrase", "pwd", "pass", "cred", "credential", "apikey", "auth", "sshpass"}
+_SECRET_WORDS = {
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "pw",
+    "pass",
+    "pat",
+    "jwt",
+    "cred",
+    "credential",
+    "apikey",
+    "auth",
+    "sshpass",
+}
 _SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "apikey")
 _SECRET_PAIRS = {("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("encryption", "key")}
 # Words of vocabulary, not of access: a tokenizer's settings stay readable.
@@ -36,6 +51,21 @@ _PLAIN_TOKENS = {
 }
 # A password may hold @ and /, so it goes on to the last @ before the next URL; digits and a slash after a host are a port.
 _URL_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):(?![0-9]+(?:/|$))((?:(?!://)\S)+)@")
+# What follows is compiled only where it is needed, as in few starts.
+# Who comes by HTTP with a name alone comes with a token; by ssh, or to a database, it is a user.
+_URL_TOKEN = r"(?i)(https?://)[^/\s:@?#]+(?=(?::|:x-oauth-basic)?@)"
+_URL_QUERY = r"(?<=[?&])([\w.~-]{1,64})=([^&#\s'\"<>]+)"
+_SIGNATURES = ("signature", "sig")
+_HEADER = (
+    r"(?i)(\b(?:proxy-)?authorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?:(?:bearer|basic|token|digest)\s{1,4})?)"
+    r"[^\s'\",}][^'\",}\r\n]*"
+)
+_BEARER = r"(?i)\b(bearer\s{1,4})(?=[^\s\d]{0,64}\d)[\w.~+/=-]{6,}"
+_NO_NAME = re.compile(r"[\s{}'\"]|://")
+_NAMED = r"([A-Za-z][\w-]{0,63}):\s+\S"  # X-Api-Key: ..., a header of another name
+_PLAIN = r"(?is)[\d.,:]*|(?:~|\.{0,2})/.*|.*\.(?:pem|key|crt|cer|pub|json|ya?ml|txt)"
+_MACHINE_MADE = r"(?=.{0,64}\d)(?=.{0,64}[A-Za-z])[A-Za-z0-9+=]{16,}"
+_THOUGHT_UP = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)(?=.*[!@#$%^&*])[^\s/{}]{8,128}"
 
 
 def is_secret(name: str) -> bool:
@@ -50,24 +80,63 @@ def is_secret(name: str) -> bool:
 
 
 def url(text: str) -> str:
-    """Text with the password of every URL in it hidden."""
-    return _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", text) if "://" in text else text
+    """Text with the password, the token and the signature of every URL in it hidden."""
+    if "://" not in text:
+        return text
+    text = _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", re.sub(_URL_TOKEN, rf"\1{HIDDEN}", text) if "@" in text else text)
+    return re.sub(_URL_QUERY, _query, text) if "?" in text else text
+
+
+def _query(found: re.Match[str]) -> str:
+    name = found[1]
+    secret = is_secret(name) or name.lower() == "key" or name.lower().endswith(_SIGNATURES)
+    return f"{name}={HIDDEN}" if secret else found[0]
+
+
+def headers(text: str) -> str:
+    """Text with what stands behind Authorization: and Bearer hidden."""
+    lower = text.lower()
+    if "authorization" in lower:
+        text = re.sub(_HEADER, rf"\1{HIDDEN}", text)
+    return re.sub(_BEARER, rf"\1{HIDDEN}", text) if "bearer" in lower else text
 
 
 def argv(words: Iterable[str]) -> tuple[str, ...]:
     """A command with the values of secret options hidden, in --name=value, NAME=value and --name value form."""
     result: list[str] = []
-    hide_next = False
+    option = before = ""  # option: the one whose value may come next
     for word in words:
-        if hide_next and not _looks_like_option(word):
+        if option and not _looks_like_option(word) and _is_value_secret(option, word):
             result.append(HIDDEN)
-            hide_next = False
+            option = ""
             continue
-        name, equals, _ = word.partition("=")
-        secret = is_secret(name) and (word.startswith("-") or bool(equals))
-        hide_next = secret and not equals
-        result.append(f"{name}={HIDDEN}" if secret and equals else _inside(word))
+        name, equals, value = word.partition("=")
+        named = (word.startswith("-") or bool(equals)) and not _NO_NAME.search(name)
+        if named and equals:
+            result.append(f"{name}={HIDDEN if _is_value_secret(name, value) else _inside(value)}")
+        else:
+            result.append(_inside(word))
+        # sshpass takes the password by -p, which is a port or a path elsewhere.
+        option = "" if equals or not named else "password" if word == "-p" and before.endswith("sshpass") else name
+        before = word
     return tuple(result)
+
+
+def _is_value_secret(name: str, value: str) -> bool:
+    """Whether the value of an option or a variable is a secret: by its name or, where that may mean anything, by how it looks too."""
+    if is_secret(name):
+        return True
+    last = re.split(r"[._-]", name.lower())[-1]
+    if last == "key" and re.fullmatch(r"-{1,2}(?:[\w-]+\.)*key", name.lower()):
+        return not re.fullmatch(_PLAIN, value)
+    return last in ("key", "p") and _looks_secret(value)
+
+
+def _looks_secret(value: str) -> bool:
+    """A long word of letters and digits, or a password such as people think up; not a name, a number or a path."""
+    if "/" in value:
+        return False
+    return bool(re.fullmatch(_THOUGHT_UP, value)) or any(re.fullmatch(_MACHINE_MADE, part) for part in re.split("[-_.]", value))
 
 
 def _looks_like_option(word: str) -> bool:
@@ -76,6 +145,7 @@ def _looks_like_option(word: str) -> bool:
 
 def text(value: str) -> str:
     """A setting's value with whatever secrets it holds hidden: options of a launcher, URLs."""
+    value = headers(value)
     try:
         words = shlex.split(value)
     except ValueError:  # an open quote; whatever it holds
@@ -85,11 +155,11 @@ def text(value: str) -> str:
 
 
 def environment(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: HIDDEN if is_secret(name) else _inside(value) for name, value in env.items()}
+    return {name: HIDDEN if _is_value_secret(name, value) else _inside(value) for name, value in env.items()}
 
 
 def _inside(value: str) -> str:
-    """A value with what it holds hidden: members of JSON that are called like secrets, passwords of URLs."""
+    """A value with what it holds hidden: members of JSON that are called like secrets, what URLs and headers hold."""
     if value.startswith(("{", "[")):
         import json  # most environments have none
 
@@ -97,9 +167,10 @@ def _inside(value: str) -> str:
             found = json.loads(value)
             hidden = _members(found)
         except (ValueError, RecursionError):
-            return url(value)
-        return url(value) if hidden == found else json.dumps(hidden, separators=(",", ":"))
-    return url(value)
+            return headers(url(value))
+        return headers(url(value)) if hidden == found else json.dumps(hidden, separators=(",", ":"))
+    named = re.match(_NAMED, value) if ": " in value else None
+    return f"{named[1]}: {HIDDEN}" if named and is_secret(named[1]) and "authorization" not in named[1].lower() else headers(url(value))
 
 
 def _members(found: Any) -> Any:
@@ -108,7 +179,7 @@ def _members(found: Any) -> Any:
     if isinstance(found, list):
         texts = all(isinstance(each, str) for each in found)
         return list(argv(found)) if texts else [_members(each) for each in found]
-    return url(found) if isinstance(found, str) else found
+    return headers(url(found)) if isinstance(found, str) else found
 
 
 def show(value: object) -> str:

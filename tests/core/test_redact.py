@@ -112,3 +112,47 @@ def test_hiding_takes_no_long_time() -> None:
     """A pattern that backtracks would hang on words like these."""
     for word in ("://" * 100_000, "://" + ":" * 100_000, "://" + "a:" * 50_000, "-" * 100_000, "_" * 100_000):
         redact.argv([word, f"{word}=x"])
+
+
+@pytest.mark.parametrize("name", ["GITHUB_PAT", "--pat", "--pw", "DB_PW", "SLACK_JWT"])
+def test_short_secret_names(name: str) -> None:
+    assert redact.is_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["https://hunter2@host/x.git"], ["https://***@host/x.git"]),
+        (["git+https://hunter2@host/x", "HTTP://hunter2@host"], ["git+https://***@host/x", "HTTP://***@host"]),
+        (["https://hunter2:@host/", "https://hunter2:x-oauth-basic@host/"], ["https://***:@host/", "https://***:***@host/"]),
+        (["https://host/?token=hunter2&n=1"], ["https://host/?token=***&n=1"]),
+        (["https://host/?X-Amz-Signature=hunter2&sig=hunter2"], ["https://host/?X-Amz-Signature=***&sig=***"]),
+        # Users, not what lets them in.
+        (["ssh://git@host/x", "postgres://user@db/x"], ["ssh://git@host/x", "postgres://user@db/x"]),
+        (["-H", "Authorization: Bearer hunter2"], ["-H", "Authorization: Bearer ***"]),
+        (["--header=authorization: hunter2"], ["--header=authorization: ***"]),
+        (["X-Api-Key: hunter2", "Accept: text/html"], ["X-Api-Key: ***", "Accept: text/html"]),
+        (["--key", "hunter2", "--wandb.key=hunter2"], ["--key", "***", "--wandb.key=***"]),
+        (["--pw", "hunter2", "--pw=hunter2"], ["--pw", "***", "--pw=***"]),
+        (["--key", "/etc/tls/key.pem", "--key=7"], ["--key", "/etc/tls/key.pem", "--key=7"]),
+        (["--wandb-key", "0123456789abcdef0123456789abcdef01234567"], ["--wandb-key", "***"]),
+        (["-p", "Hunter2!hunter2"], ["-p", "***"]),
+        (["sshpass", "-p", "hunter2", "ssh", "-p", "2222", "host"], ["sshpass", "-p", "***", "ssh", "-p", "2222", "host"]),
+        (["-p", "29500", "-p", "src/Data_v2/x1", "-p", "bf16"], ["-p", "29500", "-p", "src/Data_v2/x1", "-p", "bf16"]),
+        (["--sort_key", "length", "--primary-key=user_id_2"], ["--sort_key", "length", "--primary-key=user_id_2"]),
+    ],
+)
+def test_secrets_in_other_forms(words: list[str], shown: list[str]) -> None:
+    assert redact.argv(words) == tuple(shown)
+    assert redact.argv(redact.argv(words)) == tuple(shown)
+
+
+def test_a_setting_that_holds_a_header() -> None:
+    assert "hunter2" not in redact.text("curl -H 'Authorization: Bearer hunter2'")
+    assert "hunter2" not in redact.text("Authorization: Bearer hunter2")
+    assert redact.text("a  b") == "a  b"
+
+
+def test_variables_that_may_hold_keys() -> None:
+    env = {"WANDB_KEY": "0123456789abcdef0123456789abcdef01234567", "SORT_KEY": "length", "HEADER": "Authorization: Bearer hunter2"}
+    assert redact.environment(env) == {"WANDB_KEY": "***", "SORT_KEY": "length", "HEADER": "Authorization: Bearer ***"}

@@ -154,6 +154,27 @@ def test_secrets_in_env_are_warned_of() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "args", "told"),
+    [
+        (("--env", "GITHUB_PAT=hunter2"), (), "env.GITHUB_PAT stands in the specification for all to read"),
+        (("--env", "INDEX=https://hunter2@host/"), (), "env.INDEX stands in the specification for all to read"),
+        ((), ("--token", "hunter2", "--lr", "1"), "args hold a secret for all to read (--token '***' --lr 1)"),
+        ((), ("-H", "Authorization: Bearer hunter2"), "args hold a secret for all to read"),
+    ],
+)
+def test_secrets_anywhere_are_warned_of(options: tuple[str, ...], args: tuple[str, ...], told: str) -> None:
+    found = helpers.call("spec", *JOB, *options, "--", "x", *args)
+    assert found.code == 0, found.err
+    assert told in found.err
+    assert "hunter2" not in found.err
+
+
+def test_nothing_is_warned_of_where_there_is_no_secret() -> None:
+    found = helpers.call("spec", *JOB, "--env", "LR=0.1", "--", "x", "--max_tokens", "7", "-p", "29500")
+    assert (found.code, found.err) == (0, "")
+
+
+@pytest.mark.parametrize(
     ("kind", "words", "warned"),
     [
         ("slurm", ("--devices", "8"), True),

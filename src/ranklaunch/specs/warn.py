@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
-from ranklaunch.redact import is_secret
+from ranklaunch.redact import argv, environment
 from ranklaunch.specs.model import JobSpec
 
 # Options of sbatch by which a task gets more CPUs than one.
@@ -12,8 +13,12 @@ MORE_CPUS = ("--cpus-per-task", "--cpus-per-gpu", "--tres-per-task", "--exclusiv
 
 
 def warnings(spec: JobSpec) -> Iterator[str]:
-    for name in sorted(filter(is_secret, spec.env)):
+    shown = environment(spec.env)
+    for name in sorted(name for name, value in spec.env.items() if shown[name] != value):
         yield f"env.{name} stands in the specification for all to read; a Secret in envFrom does not"
+    hidden = argv(spec.args)
+    if hidden != spec.args:
+        yield f"args hold a secret for all to read ({shlex.join(hidden)}); a variable from a Secret in envFrom does not"
     if spec.engine == "slurm" and spec.devices_per_node > 1 and not _asks_for_cpus(spec):
         yield (
             f"resources.cpu is not set: Slurm gives a task, here all {spec.devices_per_node} ranks of a node, one CPU, unless the cluster "
