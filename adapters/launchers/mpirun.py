@@ -19,6 +19,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_log,
     rank_tag,
 )
+from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.read import parse
@@ -110,7 +111,7 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
         last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], btl=_btl(job, reader), extra=reader.get(EXTRA),
     )  # fmt: skip
     # Told to stop, it gives its ranks a second; told by us, they have the grace.
-    return replace(process, argv=argv, conduct=Conduct(carriers=CARRIERS, deaf=True))
+    return without_slurm_tasks(replace(process, argv=argv, conduct=Conduct(carriers=CARRIERS, deaf=True)), reader)
 
 
 def _found(job: Job, reader: Reader) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.shared.base import address, launcher_process, limits, master_waits, nothing_to_explain
+from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -29,7 +30,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv),),
+        processes=(without_slurm_tasks(launcher_process(job, reader, NAME, argv), reader),),
         limits=limits(reader),
         waits=master_waits(job, reader),
     )

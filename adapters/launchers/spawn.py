@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, limits, master_waits, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -29,7 +30,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
             "MASTER_ADDR": job.master,
             "MASTER_PORT": str(port),
         }
-        return rank_process(job, reader, templates, argv, local_rank, env)
+        return as_slurm_task(rank_process(job, reader, templates, argv, local_rank, env), job, reader)
 
     return Plan(
         job=job,
