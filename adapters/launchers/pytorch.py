@@ -6,7 +6,7 @@ As ModelArts starts the boot file of its PyTorch GPU engine: rank and world_size
 from __future__ import annotations
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.shared.base import address, launcher_process, limits, master_waits, nothing_to_explain
+from ranklaunch.adapters.launchers.shared.base import address, launcher_process, limits, master_waits, meeting_host, nothing_to_explain
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.job import Job
@@ -38,7 +38,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
     """The rendezvous as arguments, less those that the user already gives: older guides had people pass rank and world_size."""
-    told = {"--init_method": f"tcp://{address(job.master)}:{reader.get(MASTER_PORT)}"}
+    told = {"--init_method": f"tcp://{address(meeting_host(job, reader))}:{reader.get(MASTER_PORT)}"}
     if len(job.nodes) > 1:
         told.update({"--rank": str(job.node_index), "--world_size": str(len(job.nodes))})
     own = {word.partition("=")[0] for word in job.program.args}

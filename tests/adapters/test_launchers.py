@@ -203,3 +203,12 @@ def test_all_nodes_of_a_job_can_be_planned_from_one() -> None:
     plans = [planning.make_plan(planning.for_node(request, node)) for node in range(4)]
     assert [process.rank for found in plans for process in found.processes] == list(range(8))
     assert len({found.job.name for found in plans}) == 1
+
+
+@pytest.mark.parametrize("method", ["spawn", "pytorch", "accelerate"])
+@pytest.mark.parametrize(("env", "expected"), [({}, "127.0.0.1"), ({"RANKLAUNCH_MASTER_ADDR": "here"}, "here")])
+def test_one_node_meets_within_itself(method: str, env: dict[str, str], expected: str) -> None:
+    """A host name that nobody resolves would let its ranks wait for ever."""
+    process = helpers.plan({**helpers.modelarts(1, 2, 0), **env}, method=method).processes[0]
+    words = [*process.argv, *(f"tcp://{value}:6666" for name, value in process.env.items() if name == "MASTER_ADDR")]
+    assert f"tcp://{expected}:6666" in words or expected in words
