@@ -212,3 +212,9 @@ def test_one_node_meets_within_itself(method: str, env: dict[str, str], expected
     process = helpers.plan({**helpers.modelarts(1, 2, 0), **env}, method=method).processes[0]
     words = [*process.argv, *(f"tcp://{value}:6666" for name, value in process.env.items() if name == "MASTER_ADDR")]
     assert f"tcp://{expected}:6666" in words or expected in words
+
+
+@pytest.mark.parametrize(("options", "expected"), [({"log_tag": ""}, ["", ""]), ({}, ["[rank 0] ", "[rank 1] "])])
+def test_no_tag_is_a_tag(options: dict[str, str], expected: list[str]) -> None:
+    found = helpers.plan({**helpers.modelarts(1, 2, 0), "RANKLAUNCH_LOG_TAG": ""}, method="spawn", **options)
+    assert [process.tag for process in found.processes] == expected

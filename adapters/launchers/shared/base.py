@@ -154,6 +154,9 @@ def rank_log(job: Job, rank: int) -> str:
 
 
 def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, rank: int) -> str:
+    if reader.options.get(LOG_TAG.value) == "":  # said, unlike a variable that is empty
+        reader.ledger.note(LOG_TAG.value, "", f"option {LOG_TAG.option}")
+        return ""
     known = {"rank": rank, "local_rank": local_rank, "node": job.node_index, "host": job.node.host}
     return templates.inline(reader.get(LOG_TAG), LOG_TAG.names[0], **known)
 
