@@ -30,7 +30,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         job=job,
         method=NAME,
         why="",
-        processes=(without_slurm_tasks(launcher_process(job, reader, NAME, argv), reader),),
+        processes=(without_slurm_tasks(launcher_process(job, reader, NAME, argv, _uneven(job, reader)), reader),),
         limits=limits(reader),
         waits=master_waits(job, reader),
     )
@@ -45,3 +45,15 @@ def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
     for name in sorted(own & told.keys()):
         reader.warn(f"the program's own {name} stands; ranklaunch would have given {told[name]}")
     return tuple(word for name, value in told.items() if name not in own for word in (name, value))
+
+
+def _uneven(job: Job, reader: Reader) -> dict[str, str]:
+    """Where nodes have different slots, what a program cannot make from the number of nodes and its own processes."""
+    if not job.slots_differ:
+        return {}
+    told = {"RANKLAUNCH_FIRST_RANK": str(job.node.first_rank), "RANKLAUNCH_WORLD_SIZE": str(job.world_size)}
+    reader.warn(
+        f"slots differ, and --rank and --world_size count nodes: a program that multiplies them by its own processes is wrong; "
+        f"its first rank and the world size are in {' and '.join(told)}"
+    )
+    return told

@@ -218,3 +218,17 @@ def test_one_node_meets_within_itself(method: str, env: dict[str, str], expected
 def test_no_tag_is_a_tag(options: dict[str, str], expected: list[str]) -> None:
     found = helpers.plan({**helpers.modelarts(1, 2, 0), "RANKLAUNCH_LOG_TAG": ""}, method="spawn", **options)
     assert [process.tag for process in found.processes] == expected
+
+
+@pytest.mark.parametrize(("node", "first"), [(0, "0"), (1, "2"), (2, "3")])
+def test_pytorch_tells_first_rank_and_world_size_where_slots_differ(node: int, first: str) -> None:
+    found = helpers.plan({**helpers.modelarts(3, 2, node), "RANKLAUNCH_SLOTS": "2,1,3"}, method="pytorch")
+    env = found.processes[0].env
+    assert (env["RANKLAUNCH_FIRST_RANK"], env["RANKLAUNCH_WORLD_SIZE"]) == (first, "6")
+    assert any("RANKLAUNCH_FIRST_RANK and RANKLAUNCH_WORLD_SIZE" in warning for warning in found.warnings)
+
+
+def test_pytorch_with_even_slots_tells_no_ranks() -> None:
+    found = helpers.plan(helpers.modelarts(3, 2, 0), method="pytorch")
+    assert "RANKLAUNCH_FIRST_RANK" not in found.processes[0].env
+    assert not found.warnings
