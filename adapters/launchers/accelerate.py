@@ -6,7 +6,15 @@ import json
 
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import words
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, address, attempt_dir, launcher_process, limits, master_waits
+from ranklaunch.adapters.launchers.shared.base import (
+    MASTER_PORT,
+    address,
+    attempt_dir,
+    launcher_process,
+    limits,
+    master_waits,
+    meeting_host,
+)
 from ranklaunch.files import join
 from ranklaunch.plan.model import File, Plan
 from ranklaunch.read import parse
@@ -39,13 +47,13 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     extra = reader.get(EXTRA)
     options = words.options(extra, words.with_underscores)
     _lint(job, reader, options)
-    port = reader.get(MASTER_PORT)
-    config = File(join(attempt_dir(job), "accelerate.json"), _config(job, options, port))
+    host, port = address(meeting_host(job, reader)), reader.get(MASTER_PORT)
+    config = File(join(attempt_dir(job), "accelerate.json"), _config(job, options, host, port))
     outputs = torchrun.rank_outputs(job, reader, templates, NAME) if torchrun.knows_its_ranks(job, extra) else None
     argv = templates.command(
         "accelerate/command.j2",
         job=torchrun.with_dollars_doubled(job),
-        main_process_ip=address(job.master),
+        main_process_ip=host,
         main_process_port=port,
         config_file=config.path,
         mixed_precision=reader.get(MIXED_PRECISION),
@@ -69,7 +77,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     )
 
 
-def _config(job: Job, options: set[str], port: int) -> str:
+def _config(job: Job, options: set[str], host: str, port: int) -> str:
     """Its configuration: without a file of ours, accelerate takes the one that someone has left in the home folder.
 
     MULTI_GPU is what makes it start ranks at all, on CPUs and for one rank too. As an option, --multi_gpu would keep the user from
@@ -81,7 +89,7 @@ def _config(job: Job, options: set[str], port: int) -> str:
         "num_machines": len(job.nodes),
         "num_processes": job.world_size,
         "machine_rank": job.node_index,
-        "main_process_ip": address(job.master),
+        "main_process_ip": host,
         "main_process_port": port,
         "use_cpu": job.accelerator == "cpu",
     }

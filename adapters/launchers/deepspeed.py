@@ -21,6 +21,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_tag,
     with_hosts,
 )
+from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.files import absolute, join
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs
 from ranklaunch.read import parse
@@ -61,7 +62,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     hostfile = _hostfile(job, templates)
     argv = _command(job, reader, templates, by, hostfile, "")
     conduct = Conduct(carriers=(*remote.CARRIERS, *ssh.CARRIERS), deaf=True, failing=FAILING)
-    process = launcher_process(job, reader, NAME, argv, conduct=conduct)
+    process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader)
     shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
     own = Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), shows=shows)
     return remote.plan(job, reader, templates, own, process, hostfile)
@@ -104,7 +105,7 @@ def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, 
     conduct = Conduct(ranks_below=2, deaf=True, failing=FAILING, spawned=SPAWNED if watched else "")
     if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
         conduct = Conduct(ranks_below=3, failing=FAILING)
-    return launcher_process(job, reader, NAME, argv, conduct=conduct)
+    return without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader)
 
 
 def explain(tail: str) -> Failure | None:

@@ -19,6 +19,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_log,
     rank_tag,
 )
+from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.read import parse
@@ -103,14 +104,14 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
     mpirun = _mpirun(job, reader)
     process = launcher_process(job, reader, NAME, (mpirun,), _settings(job, reader))
     forwarded = _forwarded(reader, process.env)
-    added = {name: value for name, value in _added(reader).items() if name not in reader.env}
+    added = {name: value for name, value in _added(job, reader).items() if name not in reader.env}
     argv = templates.command(
         "mpirun/command.j2", job=job, mpirun=mpirun, version=_version(job, reader), hostfile=hostfile, ssh=server.config if server else "",
         port=server.port if server else 0, forwarded=[name for name in forwarded if name != "LD_LIBRARY_PATH"], added=added,
         last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], btl=_btl(job, reader), extra=reader.get(EXTRA),
     )  # fmt: skip
     # Told to stop, it gives its ranks a second; told by us, they have the grace.
-    return replace(process, argv=argv, conduct=Conduct(carriers=CARRIERS, deaf=True))
+    return without_slurm_tasks(replace(process, argv=argv, conduct=Conduct(carriers=CARRIERS, deaf=True)), reader)
 
 
 def _found(job: Job, reader: Reader) -> str | None:
@@ -159,12 +160,12 @@ def _forwarded(reader: Reader, added: Mapping[str, str]) -> list[str]:
     return from_node_0.forwarded(reader, {**reader.env, **added})
 
 
-def _added(reader: Reader) -> dict[str, str]:
+def _added(job: Job, reader: Reader) -> dict[str, str]:
     names = ",".join(_interfaces(reader))
     return {
         "NCCL_DEBUG": "INFO",
         **({"NCCL_SOCKET_IFNAME": names} if names else {}),
-        "NCCL_SOCKET_FAMILY": "AF_INET",
+        "NCCL_SOCKET_FAMILY": "AF_INET6" if any(":" in reader.address_of(node.host) for node in job.nodes) else "AF_INET",
         "HOROVOD_MPI_THREADS_DISABLE": "1",
     }
 

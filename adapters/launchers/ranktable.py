@@ -8,6 +8,7 @@ from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared import route
 from ranklaunch.adapters.launchers.shared.ascend import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, limits, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import join
 from ranklaunch.plan.model import File, Plan, Process, Wait
@@ -62,7 +63,7 @@ def _rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...],
     if job.accelerator == "npu" and not reader.given(PROCESS_LOG_PATH):  # or all ranks' logs are in one folder of the home
         env["ASCEND_PROCESS_LOG_PATH"] = join(attempt_dir(job), f"ascend/rank_{rank}")
     process = rank_process(job, reader, templates, argv, local_rank, env, rank=rank)
-    return replace(process, copies=_copies(job, process, local_rank))
+    return replace(as_slurm_task(process, job, reader), copies=_copies(job, process, local_rank))
 
 
 def _copies(job: Job, process: Process, local_rank: int) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, limits, master_waits, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, limits, master_waits, meeting_host, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -26,10 +27,10 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
             "WORLD_SIZE": str(job.world_size),
             "LOCAL_WORLD_SIZE": str(job.node.slots),
             "GROUP_RANK": str(job.node_index),
-            "MASTER_ADDR": job.master,
+            "MASTER_ADDR": meeting_host(job, reader),
             "MASTER_PORT": str(port),
         }
-        return rank_process(job, reader, templates, argv, local_rank, env)
+        return as_slurm_task(rank_process(job, reader, templates, argv, local_rank, env), job, reader)
 
     return Plan(
         job=job,

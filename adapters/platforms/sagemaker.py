@@ -74,7 +74,7 @@ def failure_file(reader: Reader) -> str:
 
 def read(reader: Reader, program: Program) -> Job:
     resources = _object(reader, "resourceconfig")
-    hosts = _hosts(reader, resources)
+    hosts = _hosts(reader, resources) or ("localhost",)  # where they are malformed, which is said already
     index = _index(reader, hosts, resources)
     _refuse_unfit(reader)
     code = _code_of(reader, program)

@@ -85,7 +85,7 @@ def read(reader: Reader, program: Program) -> Job:
     nodes = _count(reader, listed, parts)
     plugin = _plugin(reader, listed)
     only_launches = nodes > 1 and not reader.get(LAUNCHER_AS_WORKER)
-    if plugin:
+    if plugin and not (reader.by_user(ANY_NODES) or reader.given(ANY_HOSTS)):  # else it may count tasks that are no nodes
         _refuse_other_size(reader, nodes)
     if plugin and nodes > 1 and reader.given(MASTER_PORT):
         reader.offer(MASTER_PORT.value, reader.candidates(MASTER_PORT)[0])

@@ -203,3 +203,32 @@ def test_all_nodes_of_a_job_can_be_planned_from_one() -> None:
     plans = [planning.make_plan(planning.for_node(request, node)) for node in range(4)]
     assert [process.rank for found in plans for process in found.processes] == list(range(8))
     assert len({found.job.name for found in plans}) == 1
+
+
+@pytest.mark.parametrize("method", ["spawn", "pytorch", "accelerate"])
+@pytest.mark.parametrize(("env", "expected"), [({}, "127.0.0.1"), ({"RANKLAUNCH_MASTER_ADDR": "here"}, "here")])
+def test_one_node_meets_within_itself(method: str, env: dict[str, str], expected: str) -> None:
+    """A host name that nobody resolves would let its ranks wait for ever."""
+    process = helpers.plan({**helpers.modelarts(1, 2, 0), **env}, method=method).processes[0]
+    words = [*process.argv, *(f"tcp://{value}:6666" for name, value in process.env.items() if name == "MASTER_ADDR")]
+    assert f"tcp://{expected}:6666" in words or expected in words
+
+
+@pytest.mark.parametrize(("options", "expected"), [({"log_tag": ""}, ["", ""]), ({}, ["[rank 0] ", "[rank 1] "])])
+def test_no_tag_is_a_tag(options: dict[str, str], expected: list[str]) -> None:
+    found = helpers.plan({**helpers.modelarts(1, 2, 0), "RANKLAUNCH_LOG_TAG": ""}, method="spawn", **options)
+    assert [process.tag for process in found.processes] == expected
+
+
+@pytest.mark.parametrize(("node", "first"), [(0, "0"), (1, "2"), (2, "3")])
+def test_pytorch_tells_first_rank_and_world_size_where_slots_differ(node: int, first: str) -> None:
+    found = helpers.plan({**helpers.modelarts(3, 2, node), "RANKLAUNCH_SLOTS": "2,1,3"}, method="pytorch")
+    env = found.processes[0].env
+    assert (env["RANKLAUNCH_FIRST_RANK"], env["RANKLAUNCH_WORLD_SIZE"]) == (first, "6")
+    assert any("RANKLAUNCH_FIRST_RANK and RANKLAUNCH_WORLD_SIZE" in warning for warning in found.warnings)
+
+
+def test_pytorch_with_even_slots_tells_no_ranks() -> None:
+    found = helpers.plan(helpers.modelarts(3, 2, 0), method="pytorch")
+    assert "RANKLAUNCH_FIRST_RANK" not in found.processes[0].env
+    assert not found.warnings

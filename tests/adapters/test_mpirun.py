@@ -358,3 +358,11 @@ def test_known_hosts_at_the_usual_port_of_ssh() -> None:
 def test_a_folder_for_keys_with_a_space_is_refused() -> None:
     with pytest.raises(ConfigError, match="RANKLAUNCH_RUN_DIR=/tmp/my runs: expected a folder without spaces"):
         plan(2, RANKLAUNCH_RUN_DIR="/tmp/my runs")
+
+
+@pytest.mark.parametrize(("hosts", "family"), [("fd00::1,fd00::2", "AF_INET6"), ("192.0.2.1,192.0.2.2", "AF_INET"), ("a,b", "AF_INET")])
+def test_nccl_speaks_what_the_hosts_have(hosts: str, family: str) -> None:
+    found = helpers.plan(
+        {"RANKLAUNCH_HOSTS": hosts, "RANKLAUNCH_NODES": "2", "RANKLAUNCH_SLOTS": "1", "RANKLAUNCH_NODE": "0"}, method="mpirun"
+    )
+    assert f"NCCL_SOCKET_FAMILY={family}" in found.processes[0].argv

@@ -231,3 +231,9 @@ def test_run_as_sagemaker_starts_it(tmp_path: Path, host: str, code: int, reason
     assert done.returncode == code, done.stderr
     assert (tmp_path / "output" / "failure").read_text().endswith(reason)
     assert ("['--epochs', '3'] 3" in done.stdout) is (code == 7)
+
+
+@pytest.mark.parametrize("env", [{}, {"SM_CURRENT_HOST": "algo-1"}])
+def test_hosts_that_are_none_are_refused(env: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="RANKLAUNCH_HOSTS='bad/'"):
+        helpers.plan({"SM_HOSTS": '["algo-1"]', "RANKLAUNCH_HOSTS": "bad/", **env})

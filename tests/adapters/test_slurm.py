@@ -321,3 +321,59 @@ def test_a_heterogeneous_job_that_is_described_is_planned() -> None:
 )
 def test_detection(env: dict[str, str], is_slurm: bool) -> None:
     assert slurm.detect(helpers.reader(env)) is is_slurm
+
+
+# What ranks are told of Slurm's tasks: libraries go by it rather than by RANK and WORLD_SIZE
+
+TASKS = {
+    "SLURM_NTASKS": "3", "SLURM_NPROCS": "3", "SLURM_STEP_NUM_TASKS": "3", "SLURM_NTASKS_PER_NODE": "1", "SLURM_PROCID": "1",
+    "SLURM_LOCALID": "0", "SLURM_GTIDS": "1",
+}  # fmt: skip
+OF_TASKS = {*TASKS, "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE"}
+
+
+def seen(found: Plan, number: int = 0) -> dict[str, str]:
+    """What a process of the plan has of these variables."""
+    process = found.processes[number]
+    inherited = {name: value for name, value in {**STEP, **TASKS}.items() if name not in process.unset}
+    return {name: value for name, value in {**inherited, **process.env}.items() if name in OF_TASKS | {"SLURM_NODEID", "SLURM_JOB_ID"}}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_each_rank_is_one_of_slurms_tasks(number: int) -> None:
+    assert seen(plan(**TASKS), number) == {
+        "SLURM_JOB_ID": "7", "SLURM_NODEID": "1", "SLURM_NTASKS": "6", "SLURM_NPROCS": "6", "SLURM_STEP_NUM_TASKS": "6",
+        "SLURM_NTASKS_PER_NODE": "2", "SLURM_PROCID": str(2 + number), "SLURM_LOCALID": str(number),
+    }  # fmt: skip
+
+
+def test_tasks_on_each_node_are_told_where_that_is_one_number() -> None:
+    """Lightning refuses several tasks without it."""
+    assert seen(plan(without=("SLURM_NTASKS_PER_NODE",), **TASKS))["SLURM_NTASKS_PER_NODE"] == "2"
+    assert "SLURM_NTASKS_PER_NODE" not in seen(plan(RANKLAUNCH_SLOTS="1,2,3", **TASKS))
+
+
+def test_a_number_of_tasks_without_their_ids_is_not_left_alone() -> None:
+    found = plan(without=("SLURM_PROCID", "SLURM_LOCALID"), **TASKS)
+    assert (seen(found)["SLURM_PROCID"], seen(found)["SLURM_LOCALID"]) == ("2", "0")
+
+
+def test_an_index_of_the_users_own_is_slurms_too() -> None:
+    assert seen(plan(RANKLAUNCH_NODE="2", **TASKS))["SLURM_NODEID"] == "2"
+
+
+@pytest.mark.parametrize("method", ["deepspeed", "pytorch", "mpirun"])
+def test_ranks_of_another_launcher_know_no_tasks(method: str) -> None:
+    found = helpers.plan({**STEP, **TASKS, "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1"}, method=method)
+    assert not OF_TASKS & seen(found).keys()
+    assert {*found.processes[0].unset} >= OF_TASKS
+
+
+@pytest.mark.parametrize("method", ["torchrun", "plain", "tensorflow"])
+def test_tasks_stay_where_they_mislead_nobody(method: str) -> None:
+    """One process for each task; or ranks of torchrun, which say so in other variables that go before."""
+    assert seen(helpers.plan({**STEP, **TASKS}, method=method)).keys() >= OF_TASKS
+
+
+def test_without_slurm_nothing_is_told_of_tasks() -> None:
+    assert not any(name.startswith("SLURM_") for name in helpers.plan({}, method="spawn", RANKLAUNCH_SLOTS="2").processes[0].env)

@@ -278,3 +278,9 @@ def test_a_launcher_without_ranks() -> None:
     assert "j-master-0" not in next(file.text for file in found.files if file.path.endswith("hostfile"))
     with pytest.raises(ConfigError, match="RANKLAUNCH_LAUNCHER_AS_WORKER"):
         plan(method="torchrun", **env)
+
+
+@pytest.mark.parametrize("said", [{"RANKLAUNCH_NODES": "3"}, {"RANKLAUNCH_HOSTS": "j-master-0.j,j-worker-0.j,j-worker-1.j"}])
+def test_the_users_word_goes_before_a_size_that_counts_further_tasks(said: dict[str, str]) -> None:
+    found = job(**WORKERS, **MASTER, **{**PYTORCH, "WORLD_SIZE": "5"}, RANK="1", HOSTNAME="j-worker-0", **said)
+    assert ([node.host for node in found.nodes], found.node_index) == (["j-master-0.j", "j-worker-0.j", "j-worker-1.j"], 1)

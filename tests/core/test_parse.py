@@ -112,3 +112,9 @@ def test_nothing_far_is_taken_for_a_slip() -> None:
     with pytest.raises(ValueError) as caught:
         parse.one_of("npu", "gpu")("accelerate")
     assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize("zone", [";id", "", " ", "$(id)", "eth0/", "eth0%1", "\n", "x" * 65])
+def test_a_zone_is_an_interface(zone: str) -> None:
+    with pytest.raises(ValueError, match="expected a host name or an IP address"):
+        parse.host(f"fe80::1%{zone}x" if zone == "\n" else f"fe80::1%{zone}")

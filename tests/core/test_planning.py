@@ -193,3 +193,9 @@ def test_nodes_have_the_ranks_after_those_before_them() -> None:
 )
 def test_kinds_of_program(program: Program, python: bool, shell: bool, words: tuple[str, ...]) -> None:
     assert (program.is_python, program.is_shell, program.words) == (python, shell, words)
+
+
+@pytest.mark.parametrize("names", ["slots", "torch,world_size", "master_port", "method"])
+def test_what_nodes_cannot_differ_in_cannot_be_allowed(names: str) -> None:
+    with pytest.raises(ConfigError, match=f"RANKLAUNCH_MUSTER_ALLOW={names}: ranks cannot meet where the nodes differ in"):
+        helpers.plan({**helpers.modelarts(2, 2, 0), "RANKLAUNCH_MUSTER_ALLOW": names}, method="spawn")

@@ -100,3 +100,33 @@ def test_a_wrong_command_line() -> None:
     found = helpers.call("check", "--metod", "spawn")
     assert found.code == 2
     assert "did you mean '--method'?" in found.err
+
+
+# Names of hosts
+
+NOWHERE = "no-such-host.invalid"
+
+
+def named(hosts: str, train: Path, tmp_path: Path, node: str = "1", method: str = "spawn") -> helpers.Result:
+    words = ("--method", method, "--nodes", str(hosts.count(",") + 1), "--hosts", hosts, "--node", node, "--log-dir", str(tmp_path))
+    return helpers.call("check", *OWN[:2], *words, "--", str(train), env={"PATH": os.environ["PATH"], "RANKLAUNCH_RUN_DIR": str(tmp_path)})
+
+
+@pytest.mark.parametrize("node", ["0", "1"])
+def test_the_host_of_node_0_is_looked_up(node: str, train: Path, tmp_path: Path) -> None:
+    found = named(f"{NOWHERE},192.0.2.2", train, tmp_path, node)
+    assert found.code == 0
+    assert f"note: run would wait for hosts: {NOWHERE} (its name does not resolve" in found.out
+
+
+def test_hosts_that_a_node_does_not_need_are_not_looked_up(train: Path, tmp_path: Path) -> None:
+    assert "hosts" not in named(f"192.0.2.1,{NOWHERE}", train, tmp_path).out
+
+
+def test_every_host_that_a_method_reaches_is_looked_up(train: Path, tmp_path: Path) -> None:
+    found = named(f"192.0.2.1,{NOWHERE}", train, tmp_path, node="0", method="mpirun")
+    assert f"run would wait for hosts: {NOWHERE} (" in found.out
+
+
+def test_one_node_needs_no_name(train: Path, tmp_path: Path) -> None:
+    assert NOWHERE not in named(NOWHERE, train, tmp_path, node="0").out

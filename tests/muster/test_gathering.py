@@ -131,3 +131,47 @@ def test_an_index_that_the_job_does_not_have_starts_nothing() -> None:
     assert b.hub.state == GATHERING
     b.time.run(1.25)
     assert "h17 at 10.0.0.3 says that it is node 17: of 3 nodes the last is 2" in b.judged(members)["reason"]
+
+
+# What cannot be meant
+
+
+def refused(*facts: dict[str, str], allowed: tuple[str, ...] = ()) -> str:
+    b = Bench(len(facts), allowed=allowed)
+    members = b.members(range(len(facts)), facts=None)
+    for node, m in enumerate(members):
+        m.send(type="ready", facts={**FACTS, **facts[node]}, index=node, host="")
+    judgement = b.judged(members)
+    assert judgement["exit_code"] == 78
+    return str(judgement["reason"])
+
+
+TWO_AND_ONE = ({"slots": "2 on each", "world_size": "4"}, {"slots": "1 on each", "world_size": "2"})
+
+
+@pytest.mark.parametrize("allowed", [(), ("all",), ("slots", "world_size")])
+def test_slots_that_differ_are_to_be_told_to_every_node(allowed: tuple[str, ...]) -> None:
+    reason = refused(*TWO_AND_ONE, allowed=allowed)
+    assert "RANKLAUNCH_MUSTER_ALLOW" not in reason
+    assert reason.endswith("; if each has the slots that it says, set RANKLAUNCH_SLOTS=2,1 on every node")
+
+
+def test_each_nodes_own_slots_are_offered() -> None:
+    assert "RANKLAUNCH_SLOTS=2,3,1 on" in refused({"slots": "2 on each"}, {"slots": "4,3,2"}, {"slots": "1 on each"})
+
+
+@pytest.mark.parametrize("odd", [{}, {"slots": "8,8,8... (9000 characters, sha256:0)"}, {"slots": "many"}, {"slots": "4"}])
+def test_slots_that_are_not_known_are_not_offered(odd: dict[str, str]) -> None:
+    assert "RANKLAUNCH_SLOTS" not in refused({"slots": "2 on each"}, odd)
+
+
+def test_what_can_be_meant_beside_what_cannot() -> None:
+    first, second = ({**facts, "torch": version} for facts, version in zip(TWO_AND_ONE, "12"))
+    assert "set RANKLAUNCH_MUSTER_ALLOW=torch on node 0" in refused(first, second)
+
+
+@pytest.mark.parametrize("name", ["method", "nodes", "world_size", "slots", "tasks", "master_port"])
+def test_what_cannot_differ_is_exempt_from_nothing(name: str) -> None:
+    reason = refused({name: "1"}, {name: "2"}, allowed=("all", name))
+    assert f"{name} differs" in reason
+    assert "RANKLAUNCH_MUSTER_ALLOW" not in reason

@@ -299,3 +299,9 @@ def test_script_for_slurm_as_bash_runs_it(tmp_path: Path, code: int, restarts: s
     assert (tmp_path / "scontrol.json").exists() == requeued
     if requeued:
         assert json.loads((tmp_path / "scontrol.json").read_text(encoding="utf-8"))[0] == ["requeue", "42"]
+
+
+def test_an_mpijob_means_mpirun() -> None:
+    done = helpers.call("spec", "mpijob", *JOB[1:], "--nodes", "2", "--", "train.py")
+    assert done.code == 0, done.err
+    assert '"RANKLAUNCH_METHOD", "value": "mpirun"' in done.out

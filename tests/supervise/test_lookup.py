@@ -26,7 +26,7 @@ def test_more_names_than_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> N
             running[0] -= 1
         return [lookup.Address(socket.AF_INET, (f"10.0.0.{host[1:]}", port))], ""
 
-    monkeypatch.setattr(lookup, "_resolve", slow)
+    monkeypatch.setattr(lookup, "resolve", slow)
     loop = Loop()
     found: list[str] = []
     lookups = lookup.Lookups(loop, 4)

@@ -11,7 +11,7 @@ from ranklaunch.plan.model import Conduct, Limits, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import GRACE_S, HOSTS, LOG_TAG, WAIT_S
+from ranklaunch.read.settings import GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
 from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
@@ -60,6 +60,8 @@ MASTER_PORT = Variable(
     option="--master-port",
 )
 
+LOOPBACK = "127.0.0.1"
+
 # Of those that can; others say that it has no effect.
 ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks follow the network's topology")
 
@@ -75,6 +77,11 @@ def limits(reader: Reader) -> Limits:
 def master_waits(job: Job, reader: Reader, host: str = "") -> tuple[Wait, ...]:
     """Ranks of several nodes meet at node 0 (or at host), whose name may be published later than this container starts."""
     return (Wait("hosts", host or job.master, reader.get(WAIT_S)),) if len(job.nodes) > 1 else ()
+
+
+def meeting_host(job: Job, reader: Reader) -> str:
+    """Where ranks meet: at node 0. Those of one node meet within it, since nobody may know its name, itself included."""
+    return job.master if len(job.nodes) > 1 or reader.by_user(MASTER_ADDR) else LOOPBACK
 
 
 def with_hosts(job: Job) -> Job:
@@ -147,6 +154,9 @@ def rank_log(job: Job, rank: int) -> str:
 
 
 def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, rank: int) -> str:
+    if reader.options.get(LOG_TAG.value) == "":  # said, unlike a variable that is empty
+        reader.ledger.note(LOG_TAG.value, "", f"option {LOG_TAG.option}")
+        return ""
     known = {"rank": rank, "local_rank": local_rank, "node": job.node_index, "host": job.node.host}
     return templates.inline(reader.get(LOG_TAG), LOG_TAG.names[0], **known)
 

@@ -9,6 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ranklaunch.plan.model import Process
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader
+from ranklaunch.values import replace
+
 MISLEADING: tuple[tuple[str, str], ...] = (
     (
         r"RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE",
@@ -35,9 +40,37 @@ MISLEADING: tuple[tuple[str, str], ...] = (
     ),
 )
 
+# What srun says of its tasks, one for each node here, which Lightning, JAX and others take for ranks before they look at RANK.
+# Source: https://slurm.schedmd.com/srun.html, "Output environment variables"; lightning.fabric.plugins.environments.slurm.
+_SAME_ON_ALL = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS")
+_PER_NODE = "SLURM_NTASKS_PER_NODE"
+_OF_TASKS = (*_SAME_ON_ALL, _PER_NODE, "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS")
+
 _PATTERN = re.compile("|".join(pattern for pattern, _ in MISLEADING))
 
 
 def misleading(env: Mapping[str, str]) -> tuple[str, ...]:
     """Sorted names of the variables in an environment that must not reach the ranks."""
     return tuple(sorted(name for name in env if _PATTERN.fullmatch(name)))
+
+
+def as_slurm_task(process: Process, job: Job, reader: Reader) -> Process:
+    """For a process that is one rank: it is a task to whoever asks Slurm's variables. What can say nothing true is removed."""
+    told = {
+        **dict.fromkeys(_SAME_ON_ALL, job.world_size),
+        "SLURM_PROCID": process.rank,
+        "SLURM_LOCALID": process.local_rank,
+        "SLURM_NODEID": job.node_index,
+    }
+    counted = _SAME_ON_ALL[0] in reader.env  # by which Lightning takes Slurm's word, and then wants all of it
+    env = {name: str(value) for name, value in told.items() if name in reader.env or (counted and name not in _SAME_ON_ALL)}
+    if counted and not job.slots_differ:
+        env[_PER_NODE] = str(job.node.slots)
+    return without_slurm_tasks(replace(process, env={**process.env, **env}), reader)
+
+
+def without_slurm_tasks(process: Process, reader: Reader) -> Process:
+    """For a launcher or a program that starts the ranks of its node: what it inherits is the same for all of them."""
+    return replace(
+        process, unset=tuple(sorted({*process.unset, *(name for name in _OF_TASKS if name in reader.env and name not in process.env)}))
+    )

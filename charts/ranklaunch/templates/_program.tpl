@@ -69,9 +69,10 @@ args:
 - name: RANKLAUNCH_GRACE_S
   value: {{ sub $values.lifecycle.gracePeriodSeconds 5 | quote }}
 {{- end }}
-{{- if ne $values.mode "auto" }}
+{{- $method := ternary "mpirun" $values.mode (and (eq $values.engine "mpijob") (eq $values.mode "auto")) }}
+{{- if ne $method "auto" }}
 - name: RANKLAUNCH_METHOD
-  value: {{ $values.mode | quote }}
+  value: {{ $method | quote }}
 {{- end }}
 {{- with include "ranklaunch.onTheHostsNetwork" .root | trim }}
 {{ . }}

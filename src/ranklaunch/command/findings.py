@@ -7,6 +7,7 @@ import functools
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
 from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
@@ -16,7 +17,11 @@ from ranklaunch.muster.nodes import secret
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.ranks import start
+from ranklaunch.supervise.waits.waiting import some
+from ranklaunch.system import lookup
 from ranklaunch.values import Value
+
+LOOKED_UP_AT_ONCE = 32  # names
 
 
 class Finding(Value):
@@ -36,8 +41,9 @@ def findings(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
         yield from _tried(functools.partial(secret, plan.muster, env))
     yield from (Finding(text, WaitError.exit_code) for text in judge.full_disks(plan))
     yield from _ports(plan)
+    yield from _hosts(plan)
     for wait in plan.waits:
-        if wait.kind not in ("muster", "port"):  # of these nothing can be said before the others have started
+        if wait.kind not in ("hosts", "muster", "port"):  # of the last two nothing can be said before the others have started
             yield Finding(f"run would wait for {wait.kind} {wait.what}{f': {wait.seen}' if wait.seen else ''}")
 
 
@@ -88,3 +94,16 @@ def _taken(port: int) -> bool:
         except OSError as error:
             return error.errno == errno.EADDRINUSE
     return False
+
+
+def _hosts(plan: Plan) -> Iterator[Finding]:
+    """Names that nobody knows, of those that this node needs. Not wrong: run waits for them, since they may be published later."""
+    if len(plan.job.nodes) == 1:
+        return
+    waited = [name for wait in plan.waits if wait.kind == "hosts" for name in wait.what.split(",")]
+    names = list(dict.fromkeys(name for name in (plan.job.master, *waited) if name))
+    with ThreadPoolExecutor(LOOKED_UP_AT_ONCE) as pool:
+        answers = pool.map(lambda name: lookup.resolve(name, 0), names)
+        unknown = {name: why for name, (found, why) in zip(names, answers) if not found}
+    if unknown:
+        yield Finding(f"run would wait for hosts: {some(unknown)}")

@@ -21,6 +21,7 @@ from ranklaunch.system.disk import DiskFiles
 from ranklaunch.values import Value
 
 MOST_ENV_BYTES = 64 * 1024 * 1024
+_EXPORT = re.compile(r"export[ \t]+")  # as in a file for a shell
 _NAME = re.compile(r"[A-Za-z_][^=\s]*")  # shells export functions as BASH_FUNC_x%%
 
 
@@ -207,7 +208,7 @@ def parse_env(text: str, where: str) -> dict[str, str]:
     problems = []
     for place, pair in pairs:
         name, equals, value = pair.partition("=")
-        name = name.strip()
+        name = _EXPORT.sub("", name.strip())
         if not equals or not _NAME.fullmatch(name):
             problems.append(f"{where}, {place}: expected NAME=VALUE, found {pair[:60]!r}")
         env[name] = value

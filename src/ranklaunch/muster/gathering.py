@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.muster.roll import NAMED, Entry, Roll
+from ranklaunch.plan.facts import FIXED
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict.blame import Judgement
 
@@ -81,11 +82,17 @@ class Gathering:
         problems = self._roll.problems()
         if not problems:
             return None
-        names = ",".join(problem.partition(" differs")[0] for problem in problems if " differs" in problem)
-        hint = f"; if that is meant, set RANKLAUNCH_MUSTER_ALLOW={names} on node 0" if names else ""
+        names = [problem.partition(" differs")[0] for problem in problems if " differs" in problem]
         missing = self.missing
         also = f"; {missing}" if missing else ""
-        return Judgement("failed", ConfigError.exit_code, f"the nodes disagree: {'; '.join(problems)}{also}{hint}")
+        return Judgement("failed", ConfigError.exit_code, f"the nodes disagree: {'; '.join(problems)}{also}{self._hints(names)}")
+
+    def _hints(self, names: Sequence[str]) -> str:
+        """What to set where it is meant that nodes differ in these, if that can be meant."""
+        may = ",".join(name for name in names if name not in FIXED)
+        slots = self._roll.own_slots() if "slots" in names else ""
+        hint = f"; if each has the slots that it says, set RANKLAUNCH_SLOTS={slots} on every node" if slots else ""
+        return hint + (f"; if that is meant, set RANKLAUNCH_MUSTER_ALLOW={may} on node 0" if may else "")
 
     def _in_vain(self) -> Judgement:
         text = f"waited {self._muster.timeout_s:g} s in vain for the job's nodes: {self.missing}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"

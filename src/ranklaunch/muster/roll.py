@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from ranklaunch.plan.facts import FIXED
+
 NAMED = 12  # nodes or values that one line names
-ALL = "all"  # in allowed: everything may differ
+ALL = "all"  # in allowed: everything may differ but what is fixed
+MOST_SLOTS_NAMED = 64  # nodes whose slots one line names
 
 
 class Entry:
@@ -108,12 +111,18 @@ class Roll:
         """Why the job must not start although, or before, all are there."""
         return [*self._strangers(), *self._duplicates(), *self._disagreements()]
 
+    def own_slots(self) -> str:
+        """How many each node takes itself to have, as RANKLAUNCH_SLOTS has it; "" where that is not known of all."""
+        slots = [_own_slots(node, (entries[0].facts or {}).get("slots", "")) for node, entries in sorted(self._by_node.items())]
+        known = len(slots) == len(self.hosts) <= MOST_SLOTS_NAMED and all(slots) and not self._strange
+        return ",".join(slots) if known else ""
+
     def last(self) -> list[Entry]:
         """Those that the others waited for, the last first."""
         return sorted(self.entries.values(), key=lambda entry: -entry.ready)
 
     def _compared(self, facts: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in facts.items() if name not in self._allowed and ALL not in self._allowed}
+        return {name: value for name, value in facts.items() if name in FIXED or not (name in self._allowed or ALL in self._allowed)}
 
     def _is_node(self, index: int) -> bool:
         return 0 <= index < len(self.hosts)
@@ -175,3 +184,13 @@ def spans(numbers: Iterable[int]) -> str:
 def _listed(named: Sequence[str], count: int) -> str:
     more = count - len(named)
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+def _own_slots(node: int, said: str) -> str:
+    """Of one node, by what it says of all: "8 on each" or "8,4"."""
+    each, on_each, _ = said.partition(" on each")
+    numbers = said.split(",")
+    if "..." in said:  # too many to be told
+        return ""
+    own = each if on_each else numbers[node] if node < len(numbers) else ""
+    return own if own.isdecimal() else ""

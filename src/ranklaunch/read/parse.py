@@ -98,6 +98,9 @@ def counts(value: str) -> tuple[int, ...]:
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 
 
+_ZONE = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # of an IPv6 address: an interface's name or number
+
+
 _LISTED = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")  # an array; not two IPv6 addresses, each in its brackets
 
 
@@ -117,8 +120,11 @@ def _is_ipv6(text: str) -> bool:
         return False
     import ipaddress
 
+    address, percent, zone = text.partition("%")
+    if percent and not _ZONE.fullmatch(zone):
+        return False
     try:
-        return ipaddress.ip_address(text.partition("%")[0]).version == 6
+        return ipaddress.ip_address(address).version == 6
     except ValueError:
         return False
 

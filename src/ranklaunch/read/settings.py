@@ -71,7 +71,7 @@ MUSTER_TIMEOUT_S = Variable(
 )  # fmt: skip
 MUSTER_ALLOW: Variable[tuple[str, ...]] = Variable(
     "muster_allow", ("RANKLAUNCH_MUSTER_ALLOW",), parse.names, (),
-    "what may differ between the nodes, by the names that the refusal gives, with commas between them; all: everything",
+    "what may differ between the nodes, by the names that the refusal gives, with commas between them; all: all that may differ",
     option="--muster-allow",
 )  # fmt: skip
 LOST_AFTER_S = Variable(

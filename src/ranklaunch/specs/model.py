@@ -190,7 +190,7 @@ class JobSpec:
     engine: str = text("volcano", "what runs the job; ranklaunch spec KIND overrides it, and has modelarts and slurm besides", *KINDS)
     name: str = text("", "name of the job; in the chart empty: that of the release")
     namespace: str = text("", "namespace; the chart takes that of the release", pattern=keys.LABEL)
-    mode: str = text("auto", "how ranks are started, as RANKLAUNCH_METHOD; auto: by what is there", *METHODS)
+    mode: str = text("auto", "how ranks are started, as RANKLAUNCH_METHOD; auto: by what is there, mpirun with mpijob", *METHODS)
     nodes: int = whole(1, 1, 100_000, "number of nodes; one pod each")
     devices_per_node: int = whole(1, 0, 1024, "devices of each node, and ranks on it; with cpu ranks alone, 0: one")
     device: Device = group(Device)

@@ -67,7 +67,7 @@ def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
         yield "RANKLAUNCH_SLOTS", str(slots(spec))
     yield "RANKLAUNCH_ACCELERATOR", spec.device.kind
     yield "RANKLAUNCH_GRACE_S", grace(spec)
-    yield "RANKLAUNCH_METHOD", "" if spec.mode == "auto" else spec.mode
+    yield "RANKLAUNCH_METHOD", _method(spec)
     yield from _nodes_on_the_hosts_network(spec)
     yield "RANKLAUNCH_INTERFACE", spec.network.interface
     yield "RANKLAUNCH_MASTER_PORT", str(spec.network.master_port or "")
@@ -89,6 +89,12 @@ def grace(spec: JobSpec) -> str:
 def launchers_alone(spec: JobSpec) -> int:
     """Pods that have no ranks."""
     return int(spec.engine == "mpijob" and not spec.mpi.launcher_as_worker)
+
+
+def _method(spec: JobSpec) -> str:
+    """ "" for what ranklaunch finds out itself: on an MPIJob the launcher knows no more of the workers than MPI does."""
+    auto = "mpirun" if spec.engine == "mpijob" else ""
+    return auto if spec.mode == "auto" else spec.mode
 
 
 def _nodes_on_the_hosts_network(spec: JobSpec) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,7 @@ class Lookups:
     def ask(self, host: str, port: int, on_answer: OnAnswer) -> None:
         """Calls on_answer once, on the loop: with addresses, or with none and the reason."""
         if numeric(host):
-            self._answer_soon(on_answer, *_resolve(host, port))
+            self._answer_soon(on_answer, *resolve(host, port))
             return
         try:
             self._open()
@@ -79,7 +79,7 @@ class Lookups:
     def _work(self) -> None:
         while question := self._questions.get():
             host, port, on_answer = question
-            self._answers.append((on_answer, *_resolve(host, port)))
+            self._answers.append((on_answer, *resolve(host, port)))
             with self._lock, contextlib.suppress(BlockingIOError):  # full: the loop is about to look anyway
                 if not self._pipe:
                     return
@@ -119,7 +119,8 @@ def numeric(host: str) -> bool:
     return True
 
 
-def _resolve(host: str, port: int) -> tuple[list[Address], str]:
+def resolve(host: str, port: int) -> tuple[list[Address], str]:
+    """Addresses, or none and the reason. Blocks for as long as name servers are silent."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
