@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from ranklaunch.errors import ConfigError
+from ranklaunch.system import disk
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Verdict, as_json
 
@@ -36,12 +37,14 @@ class Record:
         self._events = -1
 
     def open(self) -> None:
-        """Raises ConfigError where the folder cannot be written."""
+        """Raises ConfigError where the folder cannot be written, or something else than a file stands where one of ours belongs."""
         try:
             os.makedirs(self.folder, exist_ok=True)
             path = os.path.join(self.folder, folders.EVENTS)
-            self._events = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._events = disk.append(path)
             self._reserve()
+            for name in (folders.PLAN, folders.VERDICT):
+                disk.require(os.path.join(self.folder, name))
         except (OSError, ValueError) as error:
             msg = (
                 f"log directory {self.folder}: cannot be written by uid {os.getuid()}, gid {os.getgid()}: {error}; "
@@ -77,7 +80,7 @@ class Record:
 
     def _reserve(self) -> None:
         """Room for the verdict, for when the ranks' logs have filled the disk."""
-        fd = os.open(self._reserved, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = disk.private(self._reserved)
         try:
             os.posix_fallocate(fd, 0, RESERVED)
         except OSError:  # a disk that is full already is found out by what is written next
@@ -120,7 +123,7 @@ class Record:
         path = os.path.join(self.folder, name)
         try:
             write_file(path, json.dumps(value, indent=1) + "\n", 0o644)
-        except OSError:
+        except (OSError, disk.NotRegularError):
             return ""
         return path
 
@@ -154,15 +157,13 @@ def _no_place(folder: str, error: OSError) -> ConfigError:
 
 def offered(path: str) -> str:
     """What a node has for the others: a short text that a preparing step has made."""
-    with open(path, encoding="ascii") as file:
-        return file.read(MOST_OFFERED).strip()
+    return disk.read(disk.own(path), MOST_OFFERED).decode("ascii").strip()
 
 
 def copied(path: str) -> str:
     """Raises ConfigError where it cannot be read."""
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read(MOST_COPIED)
+        return disk.read(disk.given(path), MOST_COPIED).decode(errors="surrogateescape")
     except OSError as error:
         msg = f"{path}: {error.strerror}; user id {os.getuid()} needs it"
         raise ConfigError(msg) from None
@@ -173,21 +174,11 @@ def made_since(path: str, began: float) -> list[bytes] | None:
     try:
         if os.stat(path).st_mtime < began:
             return None
-        with open(path, "rb") as file:
-            return file.read(MOST_SHOWN).splitlines()
-    except OSError:
+        return disk.read(disk.given(path), MOST_SHOWN).splitlines()
+    except (OSError, disk.NotRegularError):
         return None
 
 
 def write_file(path: str, text: str, mode: int) -> None:
-    """Whole or not at all: a reader never sees half a file."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    try:
-        with open(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
+    """Whole or not at all. Raises ConfigError where something else than a file is there, and OSError."""
+    disk.write(path, text.encode(errors="surrogateescape"), mode)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
 
 READ = 256 * 1024
@@ -42,7 +43,7 @@ class Output:
         self._on_first: Callable[[], None] | None = on_first
         self._line = b""  # begun, not ended
         self._bar_shown = -BAR_S
-        self._files = [(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)) for path in paths]
+        self._files = [(path, disk.append(path)) for path in paths]
 
     def feed(self, data: bytes) -> None:
         if self._on_first:
