@@ -24,7 +24,8 @@ BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown
 
 
 class Output:
-    """feed() takes bytes as they come, cut anywhere; finish() shows a last line without its newline. show: takes whole lines."""
+    """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last line without its newline.
+    show: takes whole lines."""
 
     def __init__(
         self,
@@ -46,13 +47,16 @@ class Output:
         self._files = [(path, disk.append(path)) for path in paths]
 
     def feed(self, data: bytes) -> None:
+        self.store(data)
+        self._show(data)
+
+    def store(self, data: bytes) -> None:
         if self._on_first:
             self._on_first()
             self._on_first = None
         for path, fd in list(self._files):
             self._store(path, fd, data)
         self.tail = data[-TAIL:] if len(data) >= TAIL else (self.tail + data)[-TAIL:]
-        self._show(data)
 
     def finish(self) -> None:
         if self._line:
@@ -96,8 +100,8 @@ class Output:
     def _show_bars(self, data: bytes) -> None:
         """A line that redraws itself: shown as it stands when it ends and, of the states that it drew over, one now and then."""
         *ended, line = (self._line + data).replace(b"\r\n", b"\n").split(b"\n")
-        for whole in ended:
-            self._show_lines(self.tag + _last_drawn(whole) + b"\n")
+        if ended:
+            self._show_lines(b"".join([self.tag + _last_drawn(whole) + b"\n" for whole in ended]))
         drawn = [state for state in line.split(b"\r") if state]
         now = self._clock()
         if len(drawn) > 1 and now - self._bar_shown >= BAR_S:
