@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 
+from ranklaunch.errors import WaitError
 from ranklaunch.system import tree
 from ranklaunch.system.signals import Signals, block, code_of, name_of, signal_of, unblock
 
@@ -20,13 +21,12 @@ SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterr
 
 def divide(signals: Signals) -> int:
     """Returns in the supervisor, with a fd that becomes readable when the outer process dies, or -1 as PID 1. In the outer process
-    it does not return: it exits with the supervisor's code."""
+    it does not return: it exits with the supervisor's code. Raises WaitError."""
     tree.become_subreaper()
     if os.getpid() == 1:
         return -1
     readable, held = os.pipe2(os.O_CLOEXEC)
-    block()
-    inner = os.fork()
+    inner = _fork()
     if inner:
         unblock()
         os.close(readable)
@@ -37,6 +37,17 @@ def divide(signals: Signals) -> int:
     unblock()
     os.close(held)
     return readable
+
+
+def _fork() -> int:
+    """With signals blocked, in both. Raises WaitError where the system has no process left."""
+    block()
+    try:
+        return os.fork()
+    except OSError as error:
+        unblock()
+        msg = f"the system refuses to start a process, trying again may help: {error}"
+        raise WaitError(msg) from None
 
 
 def _watch(signals: Signals, inner: int) -> int:

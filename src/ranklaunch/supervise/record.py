@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any
 
-from ranklaunch.errors import ConfigError
+from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.system import disk
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Verdict, as_json
@@ -35,9 +35,11 @@ class Record:
         self._reserved = os.path.join(folder, ".reserved")
         self._termination_log = termination_log
         self._events = -1
+        self._spare = -1
 
     def open(self) -> None:
-        """Raises ConfigError where the folder cannot be written, or something else than a file stands where one of ours belongs."""
+        """Raises ConfigError where the folder cannot be written, or something else than a file stands where one of ours belongs. Raises
+        WaitError where no descriptor is left."""
         try:
             os.makedirs(self.folder, exist_ok=True)
             path = os.path.join(self.folder, folders.EVENTS)
@@ -45,7 +47,11 @@ class Record:
             self._reserve()
             for name in (folders.PLAN, folders.VERDICT):
                 disk.require(os.path.join(self.folder, name))
+            self._spare = os.dup(self._events)
         except (OSError, ValueError) as error:
+            if getattr(error, "errno", 0) in (errno.EMFILE, errno.ENFILE):
+                msg = f"the system refuses, trying again may help: {error}"
+                raise WaitError(msg) from None
             msg = (
                 f"log directory {self.folder}: cannot be written by uid {os.getuid()}, gid {os.getgid()}: {error}; "
                 "name another with --log-dir or RANKLAUNCH_LOG_DIR"
@@ -54,9 +60,10 @@ class Record:
 
     def close(self) -> None:
         """No more events."""
-        if self._events >= 0:
-            os.close(self._events)
-            self._events = -1
+        for fd in (self._events, self._spare):
+            if fd >= 0:
+                os.close(fd)
+        self._events = self._spare = -1
 
     def event(self, event: str, /, **details: Any) -> None:
         if self._events < 0:
@@ -89,6 +96,10 @@ class Record:
             os.close(fd)
 
     def _free(self) -> None:
+        """Room on the disk and a descriptor for what is written last."""
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
         try:
             os.unlink(self._reserved)
         except OSError:
