@@ -19,6 +19,8 @@ MOST_COPIED = 1024 * 1024
 MOST_SHOWN = 64 * 1024  # bytes
 TERMINATION_BYTES = 4096  # what Kubernetes reads of the file
 
+will = -1  # a descriptor: where the supervisor says what is to be done if it is killed
+
 
 def now() -> str:
     """UTC, ISO 8601."""
@@ -48,6 +50,7 @@ class Record:
             for name in (folders.PLAN, folders.VERDICT):
                 disk.require(os.path.join(self.folder, name))
             self._spare = os.dup(self._events)
+            self._bequeath()
         except (OSError, ValueError) as error:
             if getattr(error, "errno", 0) in (errno.EMFILE, errno.ENFILE):
                 msg = f"the system refuses, trying again may help: {error}"
@@ -57,6 +60,13 @@ class Record:
                 "name another with --log-dir or RANKLAUNCH_LOG_DIR"
             )
             raise ConfigError(msg) from None
+
+    def _bequeath(self) -> None:
+        """What the verdict of a supervisor that is killed needs."""
+        bequeath("started", now())
+        bequeath("termination_log", self._termination_log)
+        bequeath("failure_file", self._failure_file)
+        bequeath("folder", self.folder)
 
     def close(self) -> None:
         """No more events."""
@@ -81,6 +91,8 @@ class Record:
         """Writes the verdict; its path, or "" where it could not be written."""
         self._free()
         written = self._write(folders.VERDICT, as_json(verdict))
+        if written:
+            bequeath("judged", verdict.outcome)
         error = verdict.culprit.error if verdict.culprit else None
         self.last_words("\n".join([verdict.reason, *([error.remedy] if error and error.remedy else []), *verdict.notes]), verdict.exit_code)
         return written
@@ -193,3 +205,13 @@ def made_since(path: str, began: float) -> list[bytes] | None:
 def write_file(path: str, text: str, mode: int) -> None:
     """Whole or not at all. Raises ConfigError where something else than a file is there, and OSError."""
     disk.write(path, text.encode(errors="surrogateescape"), mode)
+
+
+def bequeath(name: str, text: str) -> None:
+    """What the outer process needs to know of the supervisor if that is killed: folder, started, termination_log and failure_file of the
+    verdict that it then leaves, the private folder that it removes; judged: there is a verdict. Nothing as PID 1."""
+    if will >= 0:
+        try:
+            os.write(will, os.fsencode(f"{name}={text}") + b"\0")
+        except OSError:  # it is gone, or full
+            pass
