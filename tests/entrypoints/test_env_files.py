@@ -129,11 +129,15 @@ def test_a_file_that_cannot_be_read(path: str, code: int, words: str, tmp_path: 
     assert words in found.err
 
 
-def test_a_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(options, "MOST_ENV_BYTES", 1000)
-    found = helpers.call("plan", "--env-file=/dev/zero", "x.py")
+    (tmp_path / "large").write_text("A=1\n" * 1000)
+    found = helpers.call("plan", f"--env-file={tmp_path}/large", "x.py")
     assert found.code == 78
     assert "larger than 1000 bytes" in found.err
+    found = helpers.call("plan", "--env-file=/dev/zero", "x.py")
+    assert found.code == 78
+    assert "--env-file /dev/zero: a device is there" in found.err
 
 
 def test_reading_it_is_only_one_way_of_many_to_lose_bytes() -> None:

@@ -33,6 +33,35 @@ def test_no_descriptor_left(ranklaunch: Starter) -> None:
         assert len(verdict["victims"]) > 1
 
 
+def test_so_few_descriptors_that_no_rank_starts(ranklaunch: Starter) -> None:
+    for limit in range(8, 13):
+        limited = ("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh")
+        job = ranklaunch.spawn(1, child("sleeper.py"), prefix=limited, log_dir=ranklaunch.folder / f"logs_{limit}")
+        assert job.end() == 75
+        assert "Traceback" not in job.err.text
+        assert "Too many open files" in job.verdict["reason"]
+
+
+@needs_root
+def test_not_even_two_processes(as_process: Starter) -> None:
+    """Before there is a supervisor: nothing is known yet, so there is no verdict, but one message."""
+    open_to_all(as_process.folder)
+    job = as_process.spawn(1, "sleep", 600, prefix=(*as_user(54322), "prlimit", "--nproc=1"))
+    assert job.end() == 75
+    assert "Traceback" not in job.err.text
+    assert "Resource temporarily unavailable" in job.err.text
+
+
+@needs_root
+def test_a_port_that_may_not_be_bound(as_process: Starter) -> None:
+    """It is said at once: to wait would not help."""
+    open_to_all(as_process.folder)
+    env = {"RANKLAUNCH_HOSTS": "127.0.0.1,127.0.0.2", "RANKLAUNCH_NODE": "0", "RANKLAUNCH_MUSTER_PORT": "79"}
+    job = as_process.spawn(1, "sleep", 600, env=env, prefix=("unshare", "--net", *as_user(54323)))
+    verdict = check_end(job, "failed", 78, timeout=20)
+    assert "port 79 of this node may not be listened at by user id 54323: Permission denied" in verdict["reason"]
+
+
 @needs_root
 def test_no_process_left(ranklaunch: Starter) -> None:
     """A limit on processes, which a pod has too; here it is a user's."""

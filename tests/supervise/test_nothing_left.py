@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ranklaunch.supervise import guardian
+from ranklaunch.supervise.record import now
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.processes import children_of, command_of, parent_of, state_of
@@ -67,6 +69,26 @@ def test_when_its_supervisor_is_killed(as_process: Starter, stubborn: list[str])
     os.kill(job.supervisor, signal.SIGKILL)
     assert job.end() == 137
     assert "its supervisor was killed by SIGKILL" in job.err.text
+    assert job.verdict["exit_code"] == 137
+    assert "its supervisor was killed by SIGKILL" in job.verdict["reason"]
+    assert sorted(path.name for path in job.attempt.iterdir()) == ["events.jsonl", "plan.json", "rank_0.log", "rank_1.log", "verdict.json"]
+
+
+def test_keys_and_last_words_of_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    """The private folder goes; a verdict that is there stays."""
+    ended = tmp_path / "termination-log"
+    ended.write_text("")
+    keys = tmp_path / "keys"
+    keys.mkdir(0o700)
+    (keys / "id").write_text("secret")
+    guardian._clean_up({"private": str(keys)}, "killed", 137)
+    assert not keys.exists()
+    will = {"folder": str(tmp_path), "started": now(), "termination_log": str(ended), "failure_file": ""}
+    guardian._clean_up({**will, "judged": "failed"}, "killed", 137)
+    assert not (tmp_path / "verdict.json").exists()
+    guardian._clean_up(will, "killed", 137)
+    assert (tmp_path / "verdict.json").exists()
+    assert ended.read_text() == "killed\n"
 
 
 @pytest.mark.parametrize("phase", ["waiting", "preparing"])

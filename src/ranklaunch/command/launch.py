@@ -10,7 +10,7 @@ from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.base import attempt_dir
 from ranklaunch.command import options
-from ranklaunch.errors import RanklaunchError
+from ranklaunch.errors import RanklaunchError, WaitError
 from ranklaunch.plan import planning
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
@@ -28,7 +28,17 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     start, inherited = begin(argv, env)
     gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
     gc.enable()
-    return Session(signals, inherited, guard).run(start).exit_code
+    return _session(start, signals, inherited, guard).run(start).exit_code
+
+
+def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard: int) -> Session:
+    """Raises WaitError, and leaves a verdict, where no descriptor is left for it."""
+    try:
+        return Session(signals, inherited, guard)
+    except OSError as error:
+        failure = WaitError(f"the system refuses, trying again may help: {error}")
+        _leave_verdict(start.record, failure, now())
+        raise failure from None
 
 
 def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, str]]:
@@ -70,7 +80,10 @@ def _recorded(request: planning.Request) -> Iterator[None]:
     try:
         yield
     except RanklaunchError as error:
-        record = _record(request, platforms.attempt_dir(_reader(request)))
-        with contextlib.suppress(OSError, ValueError):
-            record.verdict(Verdict("failed", error.exit_code, str(error), None, (), started, now()))
+        _leave_verdict(_record(request, platforms.attempt_dir(_reader(request))), error, started)
         raise
+
+
+def _leave_verdict(record: Record, error: RanklaunchError, started: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        record.verdict(Verdict("failed", error.exit_code, str(error), None, (), started, now()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -17,6 +18,7 @@ from ranklaunch.plan.planning import Request, every_variable
 from ranklaunch.read import settings
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Reader, Variable
+from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.values import Value
 
@@ -183,8 +185,13 @@ def program_of(words: list[str]) -> Program:
 
 def read_env_file(path: str) -> dict[str, str]:
     try:
-        with open(path, "rb") as file:
-            data = file.read(MOST_ENV_BYTES + 1)
+        data = disk.read(disk.given(path), MOST_ENV_BYTES + 1)
+    except disk.NotRegularError as error:
+        if os.path.isdir(path):
+            msg = f"--env-file {path}: {os.strerror(errno.EISDIR)}"
+            raise UsageError(msg) from None
+        msg = f"--env-file {error}"
+        raise ConfigError(msg) from None
     except (OSError, ValueError) as error:
         msg = f"--env-file {path}: {getattr(error, 'strerror', None) or error}"
         raise UsageError(msg) from None

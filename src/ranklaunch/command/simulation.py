@@ -29,6 +29,7 @@ from ranklaunch.read.tasks import PS, WORKER
 from ranklaunch.supervise.attempt import Start
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.session import Session
+from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import Value
@@ -37,6 +38,7 @@ from ranklaunch.verdict.blame import Judgement
 
 JOB = "modelarts-job-simulated"
 PLATFORM = "simulate"
+MOST_VERDICT = 16 * 1024 * 1024  # bytes
 MOST_NODES = 250  # addresses 127.0.0.1 to 127.0.0.250
 # What simulate itself says to each node.
 OURS = (
@@ -263,7 +265,6 @@ def _node_judgement(job: Job, process: Process) -> Judgement | None:
         return None
     path = join(folders.attempt(folders.node(job.log_dir, process.node), job.attempt), folders.VERDICT)
     try:
-        with open(path, encoding="utf-8") as file:
-            return blame.judgement(json.load(file))
-    except (OSError, ValueError):
+        return blame.judgement(json.loads(disk.read(disk.own(path), MOST_VERDICT)))
+    except (OSError, ValueError, disk.NotRegularError):
         return None

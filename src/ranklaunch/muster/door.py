@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 
+from ranklaunch.errors import ConfigError
 from ranklaunch.muster import wire
 from ranklaunch.muster.events import AtDoor, Broken, Event, First, Heard, Nonsense
 from ranklaunch.muster.wire import Codec, Message, WrongKeyError
@@ -65,11 +66,18 @@ class Door:
         self.open()
 
     def open(self) -> None:
-        """Listens, where it does not yet: an earlier start of this container may be on its way out."""
+        """Listens, where it does not yet: an earlier start of this container may be on its way out. Raises ConfigError where this user may
+        not, which no time changes."""
         if self._listener:
             return
         try:
             self._listener = _bound(self._muster.hosts[0], self._muster.port)
+        except PermissionError as error:
+            msg = (
+                f"port {self._muster.port} of this node may not be listened at by user id {os.getuid()}: {error.strerror}; "
+                "RANKLAUNCH_MUSTER_PORT names another, on every node"
+            )
+            raise ConfigError(msg) from None
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
             why = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.plan.model import Muster, Plan, everything
+from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.values import Value
 from ranklaunch.verdict import blame
@@ -227,12 +228,14 @@ class Nodes:
 
 
 def secret(muster: Muster, env: Mapping[str, str]) -> bytes:
-    """Raises ConfigError where it is in a file that is not there or says nothing."""
+    """Raises ConfigError where it is in a file that is not there, is none, or says nothing."""
     if not muster.secret.startswith("/"):
         return env.get(muster.secret, "").encode(errors="surrogateescape")
     try:
-        with open(muster.secret, "rb") as file:
-            text = file.read(MOST_SECRET_BYTES).strip()
+        text = disk.read(disk.given(muster.secret), MOST_SECRET_BYTES).strip()
+    except disk.NotRegularError as error:
+        msg = f"RANKLAUNCH_SECRET_FILE: {error}"
+        raise ConfigError(msg) from None
     except OSError as error:
         msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: {error.strerror}"
         raise ConfigError(msg) from None

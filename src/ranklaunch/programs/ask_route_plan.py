@@ -28,9 +28,10 @@ def main(argv: List[str]) -> int:  # noqa: UP006 - Python 3.7
 
 
 def save(path: str, status: str, why: str) -> int:
-    with open(path + ".tmp", "w") as file:
+    temporary = f"{path}.{os.urandom(8).hex()}.tmp"
+    with open(temporary, "x") as file:
         json.dump({"status": status, "why": why}, file)
-    os.replace(path + ".tmp", path)
+    os.replace(temporary, path)
     return 0
 
 

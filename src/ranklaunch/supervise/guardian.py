@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 
+from ranklaunch.errors import WaitError
 from ranklaunch.system import tree
 from ranklaunch.system.signals import Signals, block, code_of, name_of, signal_of, unblock
 
@@ -20,26 +21,50 @@ SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterr
 
 def divide(signals: Signals) -> int:
     """Returns in the supervisor, with a fd that becomes readable when the outer process dies, or -1 as PID 1. In the outer process
-    it does not return: it exits with the supervisor's code."""
+    it does not return: it exits with the supervisor's code. Raises WaitError."""
     tree.become_subreaper()
     if os.getpid() == 1:
         return -1
     readable, held = os.pipe2(os.O_CLOEXEC)
-    block()
-    inner = os.fork()
+    inherited, will = _pipe_of_will()
+    inner = _fork()
     if inner:
         unblock()
         os.close(readable)
-        os._exit(_watch(signals, inner))  # held stays open until this process dies, however it dies
+        os._exit(_watch(signals, inner, inherited))  # held stays open until this process dies, however it dies
     signals.after_fork()
     os.setpgid(0, 0)  # a terminal's ^C reaches the outer process alone, which passes it on: once
     tree.become_subreaper()
     unblock()
     os.close(held)
+    if inherited >= 0:
+        os.close(inherited)
+    from ranklaunch.supervise import record  # not in the outer process, which stays small
+
+    record.will = will
     return readable
 
 
-def _watch(signals: Signals, inner: int) -> int:
+def _pipe_of_will() -> tuple[int, int]:
+    """-1 and -1 where no descriptors are left: then there is none."""
+    try:
+        return os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return -1, -1
+
+
+def _fork() -> int:
+    """With signals blocked, in both. Raises WaitError where the system has no process left."""
+    block()
+    try:
+        return os.fork()
+    except OSError as error:
+        unblock()
+        msg = f"the system refuses to start a process, trying again may help: {error}"
+        raise WaitError(msg) from None
+
+
+def _watch(signals: Signals, inner: int, inherited: int) -> int:
     poll = select.poll()
     poll.register(signals.fd, select.POLLIN)
     while True:
@@ -50,7 +75,9 @@ def _watch(signals: Signals, inner: int) -> int:
         status = _reap(inner)
         if status is not None:
             _sweep()
-            return _code(status)
+            if signal_of(status):
+                _execute(inherited, status)
+            return code_of(status)
 
 
 def _reap(inner: int) -> int | None:
@@ -78,13 +105,28 @@ def _sweep() -> None:
         time.sleep(0.005)
 
 
-def _code(status: int) -> int:
-    number = signal_of(status)
-    if not number:
-        return code_of(status)
-    text = f"ranklaunch: its supervisor was killed by {name_of(number)} (out of memory?); every rank was ended with it\n"
+def _execute(inherited: int, status: int) -> None:
+    """The supervisor was killed: what it can neither say nor clean up itself."""
+    reason = f"ranklaunch: its supervisor was killed by {name_of(signal_of(status))} (out of memory?); every rank was ended with it"
     try:
-        os.write(sys.stderr.fileno(), text.encode())
+        os.write(sys.stderr.fileno(), f"{reason}\n".encode())
     except (OSError, ValueError):
         pass
-    return code_of(status)
+    try:
+        will = dict(os.fsdecode(entry).split("=", 1) for entry in os.read(inherited, 65536).split(b"\0") if entry)
+        _clean_up(will, reason, code_of(status))
+    except Exception:  # no memory, no descriptor: the exit code still says it
+        pass
+
+
+def _clean_up(will: dict[str, str], reason: str, exit_code: int) -> None:
+    if will.get("private"):
+        import shutil
+
+        shutil.rmtree(will["private"], ignore_errors=True)
+    if will.get("folder") and not will.get("judged"):
+        from ranklaunch.supervise.record import Record, now  # only now: until here this process is small
+        from ranklaunch.verdict.model import Verdict
+
+        record = Record(will["folder"], will["termination_log"], will["failure_file"])
+        record.verdict(Verdict("failed", exit_code, reason, None, (), will["started"], now()))

@@ -16,7 +16,7 @@ from ranklaunch.read.reader import Arrived
 from ranklaunch.supervise.ranks.child import STEP
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.ranks.start import require_program
-from ranklaunch.supervise.record import Record, copied, make_private, offered, write_file
+from ranklaunch.supervise.record import Record, bequeath, copied, make_private, offered, write_file
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace
 
@@ -135,6 +135,7 @@ class Phases:
         for warning in self.plan.warnings:
             self._say(f"warning: {warning}")
         if self.plan.private:
+            bequeath("private", self.plan.private)
             make_private(self.plan.private)
             self._private = self.plan.private
         self._write(self.plan.files)

@@ -8,7 +8,8 @@ import os
 import time
 from typing import Any
 
-from ranklaunch.errors import ConfigError
+from ranklaunch.errors import ConfigError, WaitError
+from ranklaunch.system import disk
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Verdict, as_json
 
@@ -17,6 +18,8 @@ MOST_OFFERED = 4096  # characters
 MOST_COPIED = 1024 * 1024
 MOST_SHOWN = 64 * 1024  # bytes
 TERMINATION_BYTES = 4096  # what Kubernetes reads of the file
+
+will = -1  # a descriptor: where the supervisor says what is to be done if it is killed
 
 
 def now() -> str:
@@ -34,26 +37,43 @@ class Record:
         self._reserved = os.path.join(folder, ".reserved")
         self._termination_log = termination_log
         self._events = -1
+        self._spare = -1
 
     def open(self) -> None:
-        """Raises ConfigError where the folder cannot be written."""
+        """Raises ConfigError where the folder cannot be written, or something else than a file stands where one of ours belongs. Raises
+        WaitError where no descriptor is left."""
         try:
             os.makedirs(self.folder, exist_ok=True)
             path = os.path.join(self.folder, folders.EVENTS)
-            self._events = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._events = disk.append(path)
             self._reserve()
+            for name in (folders.PLAN, folders.VERDICT):
+                disk.require(os.path.join(self.folder, name))
+            self._spare = os.dup(self._events)
+            self._bequeath()
         except (OSError, ValueError) as error:
+            if getattr(error, "errno", 0) in (errno.EMFILE, errno.ENFILE):
+                msg = f"the system refuses, trying again may help: {error}"
+                raise WaitError(msg) from None
             msg = (
                 f"log directory {self.folder}: cannot be written by uid {os.getuid()}, gid {os.getgid()}: {error}; "
                 "name another with --log-dir or RANKLAUNCH_LOG_DIR"
             )
             raise ConfigError(msg) from None
 
+    def _bequeath(self) -> None:
+        """What the verdict of a supervisor that is killed needs."""
+        bequeath("started", now())
+        bequeath("termination_log", self._termination_log)
+        bequeath("failure_file", self._failure_file)
+        bequeath("folder", self.folder)
+
     def close(self) -> None:
         """No more events."""
-        if self._events >= 0:
-            os.close(self._events)
-            self._events = -1
+        for fd in (self._events, self._spare):
+            if fd >= 0:
+                os.close(fd)
+        self._events = self._spare = -1
 
     def event(self, event: str, /, **details: Any) -> None:
         if self._events < 0:
@@ -71,13 +91,15 @@ class Record:
         """Writes the verdict; its path, or "" where it could not be written."""
         self._free()
         written = self._write(folders.VERDICT, as_json(verdict))
+        if written:
+            bequeath("judged", verdict.outcome)
         error = verdict.culprit.error if verdict.culprit else None
         self.last_words("\n".join([verdict.reason, *([error.remedy] if error and error.remedy else []), *verdict.notes]), verdict.exit_code)
         return written
 
     def _reserve(self) -> None:
         """Room for the verdict, for when the ranks' logs have filled the disk."""
-        fd = os.open(self._reserved, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = disk.private(self._reserved)
         try:
             os.posix_fallocate(fd, 0, RESERVED)
         except OSError:  # a disk that is full already is found out by what is written next
@@ -86,6 +108,10 @@ class Record:
             os.close(fd)
 
     def _free(self) -> None:
+        """Room on the disk and a descriptor for what is written last."""
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
         try:
             os.unlink(self._reserved)
         except OSError:
@@ -120,7 +146,7 @@ class Record:
         path = os.path.join(self.folder, name)
         try:
             write_file(path, json.dumps(value, indent=1) + "\n", 0o644)
-        except OSError:
+        except (OSError, disk.NotRegularError):
             return ""
         return path
 
@@ -154,15 +180,13 @@ def _no_place(folder: str, error: OSError) -> ConfigError:
 
 def offered(path: str) -> str:
     """What a node has for the others: a short text that a preparing step has made."""
-    with open(path, encoding="ascii") as file:
-        return file.read(MOST_OFFERED).strip()
+    return disk.read(disk.own(path), MOST_OFFERED).decode("ascii").strip()
 
 
 def copied(path: str) -> str:
     """Raises ConfigError where it cannot be read."""
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read(MOST_COPIED)
+        return disk.read(disk.given(path), MOST_COPIED).decode(errors="surrogateescape")
     except OSError as error:
         msg = f"{path}: {error.strerror}; user id {os.getuid()} needs it"
         raise ConfigError(msg) from None
@@ -173,21 +197,21 @@ def made_since(path: str, began: float) -> list[bytes] | None:
     try:
         if os.stat(path).st_mtime < began:
             return None
-        with open(path, "rb") as file:
-            return file.read(MOST_SHOWN).splitlines()
-    except OSError:
+        return disk.read(disk.given(path), MOST_SHOWN).splitlines()
+    except (OSError, disk.NotRegularError):
         return None
 
 
 def write_file(path: str, text: str, mode: int) -> None:
-    """Whole or not at all: a reader never sees half a file."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    temporary = f"{path}.{os.getpid()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    try:
-        with open(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
+    """Whole or not at all. Raises ConfigError where something else than a file is there, and OSError."""
+    disk.write(path, text.encode(errors="surrogateescape"), mode)
+
+
+def bequeath(name: str, text: str) -> None:
+    """What the outer process needs to know of the supervisor if that is killed: folder, started, termination_log and failure_file of the
+    verdict that it then leaves, the private folder that it removes; judged: there is a verdict. Nothing as PID 1."""
+    if will >= 0:
+        try:
+            os.write(will, os.fsencode(f"{name}={text}") + b"\0")
+        except OSError:  # it is gone, or full
+            pass

@@ -1,9 +1,107 @@
-"""The real files behind the read-only view through which platforms and launchers read."""
+"""The disk: how files are opened, and the real ones behind the read-only view through which platforms and launchers read.
+
+What is opened is what it seems, a regular file. Where others may write too, a FIFO, a device, a link or a folder may stand in a file's
+place. To open one of these would hang for ever, or change what is not ours. Whatever stands there, nothing here waits for it, and
+nothing is written through it.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
+
+from ranklaunch.errors import ConfigError
+
+_ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_KINDS = {
+    stat.S_IFIFO: "a FIFO", stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}  # fmt: skip
+
+
+class NotRegularError(ConfigError):
+    """Something else stands in a file's place."""
+
+    def __init__(self, path: str, kind: str) -> None:
+        super().__init__(f"{path}: {kind} is there, where ranklaunch needs a regular file: remove it or name another place")
+        self.kind = kind
+
+
+def append(path: str) -> int:
+    """A descriptor of a file of ours, which is made where it is not there. Raises NotRegularError and OSError."""
+    return _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+
+
+def private(path: str) -> int:
+    """As append, of a file for this user alone; what is written begins at its start."""
+    return _opened(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
+def own(path: str) -> int:
+    """A descriptor to read a file of ours. Raises NotRegularError and OSError."""
+    return _opened(path, os.O_RDONLY | os.O_NOFOLLOW)
+
+
+def given(path: str) -> int:
+    """A descriptor to read a file that somebody else has named, which may be a link to one, as in every Secret of Kubernetes. Raises
+    NotRegularError and OSError."""
+    return _opened(path, os.O_RDONLY)
+
+
+def read(fd: int, most: int) -> bytes:
+    """At most so many bytes; closes the descriptor."""
+    with open(fd, "rb") as file:
+        return file.read(most)
+
+
+def require(path: str) -> None:
+    """Raises NotRegularError where a file of ours cannot be put."""
+    kind = _other(path, links=False)
+    if kind:
+        raise NotRegularError(path, kind)
+
+
+def write(path: str, data: bytes, mode: int) -> None:
+    """Whole or not at all: a reader never sees half a file. Raises NotRegularError and OSError."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    require(path)
+    temporary = f"{path}.{os.urandom(8).hex()}.tmp"  # a name that nobody can have taken before
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+def _opened(path: str, flags: int, mode: int = 0) -> int:
+    links = not flags & os.O_NOFOLLOW
+    try:
+        fd = os.open(path, flags | _ALWAYS, mode)
+    except OSError:  # some say so at once: a link, a folder, a FIFO without a reader
+        kind = _other(path, links)
+        if kind:
+            raise NotRegularError(path, kind) from None
+        raise
+    kind = _kind(os.fstat(fd))
+    if kind:
+        os.close(fd)
+        raise NotRegularError(path, kind)
+    return fd
+
+
+def _other(path: str, links: bool) -> str:
+    """What else than a file is there; "" for nothing."""
+    try:
+        return _kind(os.stat(path) if links else os.lstat(path))
+    except OSError:
+        return ""
+
+
+def _kind(status: os.stat_result) -> str:
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "")
 
 
 class DiskFiles:
@@ -17,17 +115,16 @@ class DiskFiles:
 
     def text(self, path: str, limit: int) -> str | None:
         try:
-            # Not blocking: a FIFO or device under a file's name must not hang the start.
-            fd = os.open(self.real(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = given(self.real(path))
+        except NotRegularError as error:
+            msg = f"{error.kind}, not a regular file"
+            raise ValueError(msg) from None
         except (OSError, ValueError):
             return None
         try:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                msg = "not a regular file"
-                raise ValueError(msg)
-            if status.st_size > limit:
-                msg = f"{status.st_size} bytes, more than the {limit} that are read"
+            size = os.fstat(fd).st_size
+            if size > limit:
+                msg = f"{size} bytes, more than the {limit} that are read"
                 raise ValueError(msg)
             with open(fd, "rb", closefd=False) as file:
                 return file.read(limit).decode()

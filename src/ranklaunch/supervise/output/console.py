@@ -116,6 +116,11 @@ class Terminal:
         """A stop request came, with so much grace: no console may take longer."""
         self._flush_by = min(self._flush_by, self._loop.clock() + seconds)
 
+    @property
+    def late(self) -> bool:
+        """Whether the time is over that hurry() gave."""
+        return self._loop.clock() > self._flush_by
+
     def flush_out(self) -> int:
         """The number of lines that were not shown."""
         return self._flush(self.out)

@@ -1,39 +1,56 @@
 """Follows the files into which a launcher lets its ranks write, so that their lines reach the console with their own tags.
 
-inotify tells what grew; where the system has no instance left, the folder is looked through twice a second.
+inotify tells what grew; where the system has no instance left, the folder is looked through twice a second. Every file that grew has one
+block of it read per turn of the loop, as a pipe has. How much is copied in all has a limit, whatever writes into these files: were it our
+own output, to copy it would make more of it, until the disk is full.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from ranklaunch.supervise.output.pipe import READ, Output
+from ranklaunch.supervise.output.pipe import READ, TAIL, Output
+from ranklaunch.system import disk
 from ranklaunch.system.inotify import Inotify
 from ranklaunch.system.loop import Loop, Timer
 
 LOOK_AGAIN_S = 0.5
+MOST_COPIED = 16 * 1024**3  # bytes in one attempt
+LEAST_COPIED = 1024**3  # however full the disk is
+FREE_SHARE = 4  # of what the disk has free, the part that may be copied: a loop writes it several times
 
 
 class Follower:
     """pattern: for paths below folder; its group that matches is the key of one of the outputs. on_file: called when there is a new
-    one."""
+    one. on_trouble: is told what is not read, and why."""
 
     def __init__(
-        self, folder: str, pattern: str, outputs: Mapping[str, Output], loop: Loop, on_file: Callable[[], None] = lambda: None
+        self,
+        folder: str,
+        pattern: str,
+        outputs: Mapping[str, Output],
+        loop: Loop,
+        on_file: Callable[[], None] = lambda: None,
+        on_trouble: Callable[[str], None] = lambda text: None,
     ) -> None:
         os.makedirs(folder, exist_ok=True)
         self._pattern = re.compile(pattern)
         self._outputs = outputs
         self._on_file = on_file
+        self._on_trouble = on_trouble
         self._seen: set[str] = set()
+        self._refused: set[str] = set()  # paths that are no files
         self._loop = loop
         self._offsets: dict[str, int] = _sizes(folder)  # what an earlier start left is not shown again
+        self._left = _budget(folder)
+        self._grown: dict[str, None] = {}  # paths of which more may be read, in the order of their turns
+        self._ends: dict[str, int] = {}  # once finishing: how far each file is read
         self._folder = folder
         self._timer: Timer | None = None
+        self._turn: Timer | None = None
         self._paused = False
-        self._last = False
         self._inotify = Inotify()
         if self._inotify.fd >= 0:
             self._watch(folder)
@@ -41,9 +58,17 @@ class Follower:
         else:
             self._look_again()
 
+    @property
+    def idle(self) -> bool:
+        """Whether everything that is known to be in the files has been read."""
+        return not self._grown
+
     def tail_of(self, key: str) -> bytes:
         """The last of what a rank has written."""
-        return self._outputs[key].tail if key in self._outputs else b""
+        output = self._outputs.get(key)
+        if output and self._spent:
+            self._take_end(output)
+        return output.tail if output else b""
 
     def pause(self, paused: bool) -> None:
         """While paused nothing is read: the files keep it."""
@@ -51,69 +76,161 @@ class Follower:
         self._paused = paused
         if resumed:
             self._visit(self._folder)
+            self._go_on()
 
-    def finish(self) -> None:
-        """Everything that is in the files now, and no more."""
-        self._paused, self._last = False, True
+    def catch_up(self) -> None:
+        """From here on only what is in the files now is read; idle tells when that is done."""
+        self._stop_looking()
+        self._paused = False
         self._visit(self._folder)
+        self._ends = _sizes(self._folder)
+        self._go_on()
+
+    def finish(self) -> int:
+        """Stores what is left without showing it; the number of its lines."""
+        unshown = 0
+        if self._turn:
+            self._turn.cancel()
+
+        def store(output: Output, data: bytes) -> None:
+            nonlocal unshown
+            output.store(data)
+            unshown += data.count(b"\n")
+
+        while self._grown:
+            self._copy(next(iter(self._grown)), store)
+        for path in () if self._spent else sorted(self._seen):  # ends without a line end come behind all lines of their rank
+            rest, output = self._block(path), self._output_of(path)
+            if output and rest:
+                output.feed(rest)
         for output in self._outputs.values():
             output.finish()
+        return unshown
+
+    def _stop_looking(self) -> None:
         if self._timer:
             self._timer.cancel()
         if self._inotify.fd >= 0:
             self._loop.forget(self._inotify.fd)
         self._inotify.close()
 
+    # What may have grown
+
     def _on_change(self) -> None:
         for path in self._inotify.changed():
             if not path:
                 self._visit(self._folder)
-            elif os.path.isdir(path):
+            elif _is_folder(path):
                 self._watch(path)
             else:
-                self._read(path)
+                self._note(path)
+        self._go_on()
 
     def _watch(self, folder: str) -> None:
+        """And what is below it, which may have been made before the watch was. Links to folders are none: they may lead round."""
         self._inotify.watch(folder)
-        for name in _names(folder):  # made before the watch was
-            path = os.path.join(folder, name)
-            if os.path.isdir(path):
-                self._watch(path)
-            else:
-                self._read(path)
+        for parent, inner, names in os.walk(folder):
+            for name in inner:
+                if _is_folder(os.path.join(parent, name)):
+                    self._inotify.watch(os.path.join(parent, name))
+            for name in sorted(names):
+                self._note(os.path.join(parent, name))
+        self._go_on()
 
     def _look_again(self) -> None:
         self._visit(self._folder)
         self._timer = self._loop.after(LOOK_AGAIN_S, self._look_again)
+        self._go_on()
 
     def _visit(self, folder: str) -> None:
-        for parent, _, names in os.walk(folder):
-            for name in sorted(names):
-                self._read(os.path.join(parent, name))
+        for path in _paths(folder):
+            self._note(path)
 
-    def _read(self, path: str) -> None:
-        match = self._pattern.fullmatch(path[len(self._folder) + 1 :])
-        output = self._outputs.get(match[match.lastindex or 0]) if match else None
-        if not output:
+    def _note(self, path: str) -> None:
+        if self._spent or not self._output_of(path):
             return
         if path not in self._seen:
             self._seen.add(path)
             self._on_file()
+        self._grown[path] = None
+
+    def _output_of(self, path: str) -> Output | None:
+        match = self._pattern.fullmatch(path[len(self._folder) + 1 :])
+        return self._outputs.get(match[match.lastindex or 0]) if match else None
+
+    # What is read
+
+    def _go_on(self) -> None:
+        """Has the next turn come, behind everything else that the loop has to do."""
+        if self._grown and not self._paused and not (self._turn and self._turn.callback):
+            self._turn = self._loop.after(0, self._take_turn)
+
+    def _take_turn(self) -> None:
+        for path in list(self._grown):
+            if self._paused:
+                break
+            self._copy(path, lambda output, data: output.feed(data))
+        self._go_on()
+
+    def _copy(self, path: str, take: Callable[[Output, bytes], None]) -> None:
+        """The next block of a file. Where there is no more of it for now, its turns are over."""
+        output = self._output_of(path)
+        data = self._block(path)
+        full = len(data) == READ
+        whole = _whole(data) or (READ if full else 0)
+        if not full:
+            self._grown.pop(path, None)
+        if output and whole:
+            self._offsets[path] = self._offsets.get(path, 0) + whole
+            take(output, data[:whole])
+            self._spend(whole)
+
+    def _block(self, path: str) -> bytes:
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = disk.own(path)
+        except disk.NotRegularError as error:
+            self._refuse(path, error.kind)
+            return b""
         except OSError:
-            return
+            return b""
         try:
             if os.fstat(fd).st_size < self._offsets.get(path, 0):  # emptied by a launcher that starts anew
                 self._offsets[path] = 0
-            while not self._paused and (data := os.pread(fd, READ, self._offsets.get(path, 0))):
-                whole = len(data) if self._last or len(data) == READ else _whole(data)
-                if not whole:
-                    break
-                self._offsets[path] = self._offsets.get(path, 0) + whole
-                output.feed(data[:whole])
+            at = self._offsets.get(path, 0)
+            return os.pread(fd, max(0, min(READ, self._ends.get(path, at + READ) - at)), at)
         finally:
             os.close(fd)
+
+    def _refuse(self, path: str, kind: str) -> None:
+        if path not in self._refused:
+            self._refused.add(path)
+            self._on_trouble(f"{path} is {kind}, not a file that a rank writes: it is not read")
+
+    # How much
+
+    @property
+    def _spent(self) -> bool:
+        return self._left <= 0
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._spent:
+            self._grown.clear()
+            self._on_trouble(f"so much is in the files below {self._folder} that no more of it is copied or shown: they have the rest")
+
+    def _take_end(self, output: Output) -> None:
+        """The last that is in the files of one output, which tells why its rank ended."""
+        ends = [_end_of(path) for path in sorted(self._seen) if self._output_of(path) is output]
+        output.tail = b"".join(ends)[-TAIL:]
+
+
+def _end_of(path: str) -> bytes:
+    try:
+        fd = disk.own(path)
+        os.lseek(fd, max(0, os.fstat(fd).st_size - TAIL), os.SEEK_SET)
+        return disk.read(fd, TAIL)
+    except (OSError, disk.NotRegularError):
+        return b""
 
 
 def _whole(data: bytes) -> int:
@@ -121,13 +238,32 @@ def _whole(data: bytes) -> int:
     return max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
 
 
-def _sizes(folder: str) -> dict[str, int]:
-    paths = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    return {path: os.stat(path).st_size for path in paths}
-
-
-def _names(folder: str) -> list[str]:
+def _budget(folder: str) -> int:
+    """Bytes that may be copied from the files below a folder."""
     try:
-        return sorted(os.listdir(folder))
+        found = os.statvfs(folder)
     except OSError:
-        return []
+        return LEAST_COPIED
+    return min(MOST_COPIED, max(LEAST_COPIED, found.f_bavail * found.f_frsize // FREE_SHARE))
+
+
+def _paths(folder: str) -> Iterator[str]:
+    """Of all files below it, but not by links, which may lead round."""
+    for parent, _, names in os.walk(folder):
+        for name in sorted(names):
+            yield os.path.join(parent, name)
+
+
+def _sizes(folder: str) -> dict[str, int]:
+    """Of the files below it. What is no file has none."""
+    sizes = {}
+    for path in _paths(folder):
+        try:
+            sizes[path] = os.lstat(path).st_size
+        except OSError:  # gone meanwhile
+            continue
+    return sizes
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)

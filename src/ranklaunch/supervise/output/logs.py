@@ -72,7 +72,7 @@ class Logs:
         from ranklaunch.supervise.output.follow import Follower
 
         self._outputs = outputs
-        self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file)
+        self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file, self._on_trouble)
 
     def tail_of(self, rank: int) -> bytes:
         """The last of what a rank has written that a launcher started, as far as it counts."""
@@ -134,8 +134,11 @@ class Logs:
         for reader in self._readers:
             reader.drain()
             reader.close()
-        if self._follower:
-            self._follower.finish()
+        follower = self._follower
+        if follower:
+            follower.catch_up()
+            self._loop.run_until(lambda: follower.idle or self._terminal.late)
+            self._unshown += follower.finish()
 
     def end(self) -> None:
         """Before our last words come the ranks', and what went wrong with them."""

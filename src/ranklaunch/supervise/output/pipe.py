@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
 
 READ = 256 * 1024
@@ -23,7 +24,8 @@ BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown
 
 
 class Output:
-    """feed() takes bytes as they come, cut anywhere; finish() shows a last line without its newline. show: takes whole lines."""
+    """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last line without its newline.
+    show: takes whole lines."""
 
     def __init__(
         self,
@@ -42,16 +44,19 @@ class Output:
         self._on_first: Callable[[], None] | None = on_first
         self._line = b""  # begun, not ended
         self._bar_shown = -BAR_S
-        self._files = [(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)) for path in paths]
+        self._files = [(path, disk.append(path)) for path in paths]
 
     def feed(self, data: bytes) -> None:
+        self.store(data)
+        self._show(data)
+
+    def store(self, data: bytes) -> None:
         if self._on_first:
             self._on_first()
             self._on_first = None
         for path, fd in list(self._files):
             self._store(path, fd, data)
         self.tail = data[-TAIL:] if len(data) >= TAIL else (self.tail + data)[-TAIL:]
-        self._show(data)
 
     def finish(self) -> None:
         if self._line:
@@ -90,8 +95,8 @@ class Output:
     def _show_bars(self, data: bytes) -> None:
         """A line that redraws itself: shown as it stands when it ends and, of the states that it drew over, one now and then."""
         *ended, line = (self._line + data).replace(b"\r\n", b"\n").split(b"\n")
-        for whole in ended:
-            self._show_lines(self.tag + _last_drawn(whole) + b"\n")
+        if ended:
+            self._show_lines(b"".join([self.tag + _last_drawn(whole) + b"\n" for whole in ended]))
         drawn = [state for state in line.split(b"\r") if state]
         now = self._clock()
         if len(drawn) > 1 and now - self._bar_shown >= BAR_S:

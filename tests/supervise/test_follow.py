@@ -1,0 +1,155 @@
+"""Files that a launcher lets its ranks write: each line once, in turns, and whatever else is in the folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ranklaunch.supervise.output import follow
+from ranklaunch.supervise.output.follow import Follower
+from ranklaunch.supervise.output.pipe import READ, Output, last_lines
+from ranklaunch.system.loop import Loop
+
+PATTERN = r".*/([0-9]+)/std(?:out|err)\.log"
+
+
+class Bench:
+    """A follower of ranks 0 and 1 below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.loop = Loop()
+        self.shown = bytearray()
+        self.trouble: list[str] = []
+        self.outputs = {key: self._output(key) for key in ("0", "1")}
+        self.follower = Follower(str(folder), PATTERN, self.outputs, self.loop, on_trouble=self.trouble.append)
+
+    def _output(self, key: str) -> Output:
+        log = str(self.folder.parent / f"rank_{key}.log")
+        return Output((log,), f"[{key}] ", self.shown.extend, self.loop.clock, self.trouble.append)
+
+    def log(self, key: str) -> bytes:
+        return (self.folder.parent / f"rank_{key}.log").read_bytes()
+
+    def run(self, done: Callable[[], bool], seconds: float = 20) -> None:
+        self.loop.run_until(done, self.loop.clock() + seconds)
+        assert done()
+
+    def end(self) -> int:
+        self.follower.catch_up()
+        self.run(lambda: self.follower.idle)
+        return self.follower.finish()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for rank in ("0", "1"):
+        (tmp_path / "followed" / "run" / rank).mkdir(parents=True)
+    return tmp_path / "followed"
+
+
+@pytest.fixture(params=["inotify", "looking"])
+def bench(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    if request.param == "looking":
+        monkeypatch.setattr(follow, "Inotify", NoInotify)
+    return Bench(folder)
+
+
+class NoInotify(follow.Inotify):
+    def __init__(self) -> None:
+        super().__init__()
+        self.close()
+        self.fd = -1
+
+
+def test_every_line_once(bench: Bench) -> None:
+    """Of two streams, whose blocks do not meet within a line."""
+    out, err = (b"".join(b"%s line %d\n" % (name, index) for index in range(60_000)) for name in (b"out", b"err"))
+    (bench.folder / "run" / "0" / "stdout.log").write_bytes(out)
+    (bench.folder / "run" / "0" / "stderr.log").write_bytes(err + b"no end")
+    bench.run(lambda: len(bench.shown) >= len(out) + len(err))
+    assert bench.end() == 0
+    lines = bytes(bench.shown).splitlines(keepends=True)
+    assert b"".join(line[4:] for line in lines if line.startswith(b"[0] out")) == out
+    assert b"".join(line[4:] for line in lines if not line.startswith(b"[0] out")) == err + b"no end\n"
+    assert len(bench.log("0")) == len(out) + len(err) + len(b"no end")
+
+
+def test_a_line_longer_than_a_block(bench: Bench) -> None:
+    long = b"x" * (2 * READ + 5) + b"\n"
+    (bench.folder / "run" / "1" / "stdout.log").write_bytes(b"a\n" + long + b"b\n")
+    bench.run(lambda: bench.shown.endswith(b"b\n"))
+    bench.end()
+    assert bench.log("1") == b"a\n" + long + b"b\n"
+    assert bytes(bench.shown) == b"[1] a\n[1] " + long + b"[1] b\n"
+
+
+def test_others_have_their_turn(bench: Bench) -> None:
+    """However much is in a file: a turn of the loop is short."""
+    (bench.folder / "run" / "0" / "stdout.log").write_bytes(b"10%\r20%\n" * (1024 * 1024))
+    longest, before = 0.0, time.process_time()
+    while len(bench.shown) < 5 * 1024 * 1024:
+        bench.loop.step(1.0)
+        now = time.process_time()
+        longest, before = max(longest, now - before), now
+    assert longest < 0.5
+
+
+def test_what_is_left_is_stored_when_there_is_no_time(bench: Bench) -> None:
+    data = b"line\n" * 400_000
+    (bench.folder / "run" / "0" / "stdout.log").write_bytes(data)
+    bench.follower.catch_up()
+    unshown = bench.follower.finish()
+    assert bench.log("0") == data
+    assert unshown == 400_000 - bench.shown.count(b"\n")
+    assert unshown > 0
+
+
+@pytest.mark.parametrize("stage", ["before", "after"])
+def test_what_is_no_file_is_not_read(folder: Path, stage: str, tmp_path: Path) -> None:
+    bench = Bench(folder) if stage == "after" else None
+    run = folder / "run"
+    (run / "round").symlink_to(".")
+    (run / "again").symlink_to(".")
+    (folder / "up").symlink_to("..")
+    (run / "nothing").symlink_to("gone")
+    os.mkfifo(run / "0" / "stdout.log")
+    (run / "0" / "stderr.log").symlink_to("/dev/zero")
+    bench = bench or Bench(folder)
+    (run / "1" / "stdout.log").write_text("a line\n")
+    bench.run(lambda: bytes(bench.shown) == b"[1] a line\n")
+    bench.end()
+    assert bytes(bench.shown) == b"[1] a line\n"
+    assert sorted(bench.trouble) == [
+        f"{run}/0/stderr.log is a link, not a file that a rank writes: it is not read",
+        f"{run}/0/stdout.log is a FIFO, not a file that a rank writes: it is not read",
+    ]
+
+
+def test_files_that_copy_themselves(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown comes back into the file that is followed: it ends, is said, and the last lines are still known."""
+    monkeypatch.setattr(follow, "LEAST_COPIED", 4 * 1024 * 1024)
+    monkeypatch.setattr(follow, "MOST_COPIED", 4 * 1024 * 1024)
+    bench = Bench(folder)
+    path = folder / "run" / "0" / "stdout.log"
+
+    def echo(lines: bytes) -> None:
+        with path.open("ab") as file:
+            file.write(lines + lines)
+
+    bench.outputs["0"]._show_lines = echo
+    path.write_text("line\n")
+    bench.run(lambda: bool(bench.trouble))
+    size = path.stat().st_size
+    bench.loop.run_until(lambda: False, bench.loop.clock() + 1)
+    assert path.stat().st_size == size < 16 * 1024 * 1024
+    assert len(bench.log("0")) < 5 * 1024 * 1024
+    with path.open("a") as file:
+        file.write("Error: the cause\n")
+    assert last_lines(bench.follower.tail_of("0"))[-1] == "Error: the cause"
+    bench.end()
+    assert len(bench.trouble) == 1
