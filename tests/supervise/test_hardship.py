@@ -18,7 +18,8 @@ from testbench.jobs.job import Starter
 from testbench.jobs.users import as_user, needs_root, open_to_all
 from testbench.places import child
 
-NAME_SERVER = "127.0.0.77"
+# One for each worker of a test run: they would take the port from each other.
+NAME_SERVER = f"127.0.53.{int(os.environ.get('PYTEST_XDIST_WORKER', 'gw0')[2:]) + 1}"
 BLOCKED = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()); os.execvp(sys.argv[1], sys.argv[1:])"
 
 
