@@ -7,8 +7,7 @@ import random
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from muster_helpers import HUB, KEY, Bench, Client
@@ -20,28 +19,6 @@ from ranklaunch.muster.wire import Codec
 from ranklaunch.system import lookup, stream
 from ranklaunch.system.loop import Loop
 from testbench.waiting import DEADLINE_S, free_port
-
-
-@pytest.fixture(autouse=True)
-def limits() -> Iterator[None]:
-    """The hub raises the limit of open files for itself."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-@pytest.fixture
-def bench() -> Iterator[Callable[..., Bench]]:
-    made: list[Bench] = []
-
-    def make(nodes: int, **more: Any) -> Bench:
-        made.append(Bench(nodes, **more))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
 
 # (a) Whoever else connects
 

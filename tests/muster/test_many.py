@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from muster_helpers import Bench, Client
@@ -14,30 +13,6 @@ from muster_machines import suspect
 
 from ranklaunch.muster import door
 from ranklaunch.muster.hub import RUNNING
-
-
-@pytest.fixture(autouse=True)
-def limits() -> Iterator[None]:
-    """The hub raises the limit of open files for itself."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-@pytest.fixture
-def bench() -> Iterator[Callable[..., Bench]]:
-    made: list[Bench] = []
-
-    def make(nodes: int, **more: Any) -> Bench:
-        made.append(Bench(nodes, **more))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
-# (a) Whoever else connects
 
 
 def test_thousands_of_members(bench: Callable[..., Bench], record_property: Callable[[str, object], None]) -> None:
