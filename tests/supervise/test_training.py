@@ -44,14 +44,18 @@ def trained(starter: Starter, method: str, slots: str, epochs: int = 2) -> Job:
     return job
 
 
-@pytest.mark.parametrize(("method", "slots"), [("torchrun", "2"), ("pytorch", "2"), ("ranktable", "2")])
-def test_digits_are_learned(as_process: Starter, method: str, slots: str) -> None:
-    job = trained(as_process, method, slots)
+OTHERS = [pytest.param(method, marks=pytest.mark.launchers) for method in ("pytorch", "ranktable")]
+
+
+@pytest.mark.parametrize("method", ["torchrun", *OTHERS])
+def test_digits_are_learned(as_process: Starter, method: str) -> None:
+    job = trained(as_process, method, "2")
     assert (as_process.folder / "digits.pt").is_file()
     for node in range(2):
         assert checked_verdict(job.log_dir / f"node_{node}" / "attempt_1" / "verdict.json")["outcome"] == "succeeded"
 
 
+@pytest.mark.launchers
 def test_a_second_start_goes_on_where_the_first_one_ended(as_process: Starter) -> None:
     """On nodes with different slots, too."""
     trained(as_process, "spawn", "1,2")
