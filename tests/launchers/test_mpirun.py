@@ -131,6 +131,23 @@ def test_ranks_that_leave_something_and_fail(job: MakeJob, code: int) -> None:
     assert started.end(code)["exit_code"] == code
 
 
+@pytest.mark.parametrize("program", ["mpirun", "orted"])
+def test_the_session_of_what_is_killed_is_removed(job: MakeJob, program: str) -> None:
+    """And no other job's."""
+    started = job()
+    others = started.folder / "t" / "ompi.h0.0" / "pid.1" / "pmix_dstor_ds12_1"
+    others.mkdir(parents=True)
+    started.start("sh", "-c", "echo up; sleep 600", env=own(started))
+    started.said(0, "up", 2)
+    running = [pid for node in started.nodes for pid in node.host.pids()]
+    victim = next(pid for pid in running if Path(f"/proc/{pid}/comm").read_text().strip() == program)
+    os.kill(victim, signal.SIGKILL)
+    for node in started.nodes:
+        node.popen.wait(ATTEMPT_S)
+    assert [str(path.relative_to(started.folder)) for path in started.folder.glob("t/*/*")] == ["t/ompi.h0.0/pid.1"]
+    assert others.is_dir()
+
+
 def test_a_second_attempt_in_the_same_containers(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
     made = hosts(2)
     (tmp_path / "run").mkdir()

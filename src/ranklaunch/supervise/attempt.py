@@ -167,7 +167,17 @@ class Attempt:
         for process in self._stopper.stuck:
             text = f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device?)"
             self._logs.say_at_end(text)
+        self._remove_sessions()
         self._logs.finish()
+
+    def _remove_sessions(self) -> None:
+        if any(child.process.conduct.sessions for child in self._children.ended):
+            from ranklaunch.supervise.ranks.left import remove_sessions
+
+            try:
+                remove_sessions(self._children.ended, self._children.killed, self._around.env)
+            except OSError:  # no descriptor left, or another removes it too
+                pass
 
     def _look_for_leftovers(self) -> None:
         """What ranks that have succeeded leave behind, and nobody has asked to end until now."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from ranklaunch import redact
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child
@@ -13,6 +14,7 @@ from ranklaunch.system.loop import Loop
 
 LOOK_S = 5.0  # between looks at whether a launcher still has ranks
 SURE_S = 1.0  # between the first look that shows none and the second
+TEMPORARY = ("TMPDIR", "TEMP", "TMP")
 SHOWN = 8  # processes
 LONGEST = 100  # characters of a command
 
@@ -80,6 +82,36 @@ class Holders:
             if number == signal.SIGKILL or each not in self._told:
                 self._told.add(each)
                 tree.send(each, number)
+
+
+def remove_sessions(children: Iterable[Child], killed: Collection[int], env: Mapping[str, str]) -> None:
+    """Folders that launchers and their daemons have for themselves, and remove unless they are killed. killed: pids of daemons that were.
+    Only those of our own: each has the pid of whoever made it at the end of a name."""
+    names = {child.process.conduct.sessions for child in children if child.process.conduct.sessions}
+    pids = {*killed, *(child.identity.pid for child in children if child.ended.signal)}
+    for folder in _session_folders(names, env) if names and pids else ():
+        for session in _own(folder, pids):
+            shutil.rmtree(session, ignore_errors=True)
+        try:
+            os.rmdir(folder)
+        except OSError:  # another job has sessions there
+            pass
+
+
+def _session_folders(names: Iterable[str], env: Mapping[str, str]) -> Iterator[str]:
+    host = os.uname().nodename
+    places = {env.get(name) for name in (*TEMPORARY, *(name for name in env if name.endswith("_tmpdir_base")))}
+    for place in {"/tmp", *filter(None, places)}:
+        for name in names:
+            for called in {host, host.partition(".")[0]}:
+                folder = os.path.join(place, name.format(host=called, uid=os.getuid()))
+                if os.path.isdir(folder) and not os.path.islink(folder) and os.stat(folder).st_uid == os.getuid():
+                    yield folder
+
+
+def _own(folder: str, pids: Collection[int]) -> list[str]:
+    sessions = [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+    return [path for path in sessions if any(name.endswith(tuple(f"_{pid}" for pid in pids)) for name in os.listdir(path))]
 
 
 def _joined(texts: Iterable[str]) -> str:
