@@ -37,8 +37,6 @@ from ranklaunch.verdict.model import Failure, Verdict
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Leftovers
 
-FOLLOW_S = 0.2  # for a program's helpers to end after it by themselves, as Python's do
-LEFT_S = 1.0  # for what a program has left behind to end, before it is said that it does not
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
 
@@ -125,7 +123,7 @@ class Attempt:
         self._hear_of_stop()
         evidence = self._evidence()
         verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._children.ended, evidence, self._started)
-        verdict = replace(verdict, notes=(*verdict.notes, *self._of_leftovers()))
+        verdict = replace(verdict, notes=(*verdict.notes, *(self._left.notes if self._left else ())))
         self._report(verdict)
         return verdict
 
@@ -170,34 +168,18 @@ class Attempt:
         self._remove_sessions()
         self._logs.finish()
 
-    def _remove_sessions(self) -> None:
-        if any(child.process.conduct.sessions for child in self._children.ended):
-            from ranklaunch.supervise.ranks.left import remove_sessions
-
-            try:
-                remove_sessions(self._children.ended, self._children.killed, self._around.env)
-            except OSError:  # no descriptor left, or another removes it too
-                pass
-
     def _look_for_leftovers(self) -> None:
         """What ranks that have succeeded leave behind, and nobody has asked to end until now."""
         if self.ending and self.ending.outcome == "succeeded" and tree.has_children():
             from ranklaunch.supervise.ranks.left import Leftovers
 
-            left = self._left = Leftovers(self._children.running)
-            self._loop.run_until(lambda: not left.living(), self._loop.clock() + FOLLOW_S)
-            self._children.killed.clear()
-            self._loop.after(LEFT_S, self._say_what_is_left)
+            self._left = Leftovers(self._children, self._loop, self._say, self.plan.limits.grace_s)
 
-    def _say_what_is_left(self) -> None:
-        living = self._left.living() if self._left else ""
-        if living:
-            self._say(f"waiting at most {self.plan.limits.grace_s:g} s for what the program has left to end: {living}")
+    def _remove_sessions(self) -> None:
+        if any(child.process.conduct.sessions for child in self._children.ended):
+            from ranklaunch.supervise.ranks.left import remove_sessions
 
-    def _of_leftovers(self) -> Iterable[str]:
-        killed = self._left.killed(self._children.killed) if self._left else ""
-        if killed:
-            yield f"ended what the program had left: {killed}"
+            remove_sessions(self._children, self._around.env)
 
     def _hear_of_stop(self) -> None:
         """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""

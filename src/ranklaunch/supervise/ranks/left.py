@@ -6,13 +6,19 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from ranklaunch import redact
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 
+if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks.children import Children
+
 LOOK_S = 5.0  # between looks at whether a launcher still has ranks
+FOLLOW_S = 0.2  # for a program's helpers to end after it
+SAY_S = 1.0  # for what it has left to end when it is told to, before it is said that it does not
 SURE_S = 1.0  # between the first look that shows none and the second
 TEMPORARY = ("TMPDIR", "TEMP", "TMP")
 SHOWN = 8  # processes
@@ -30,17 +36,31 @@ def listed(pids: Collection[int]) -> str:
 
 
 class Leftovers:
-    """What is there when a node's ranks have succeeded."""
+    """What is there when a node's ranks have succeeded, and does not end by itself after them, as Python's helpers do."""
 
-    def __init__(self, children: Mapping[int, Child]) -> None:
-        self._commands = {each.pid: _command(each.pid) for each in apart(children).left}
+    def __init__(self, children: Children, loop: Loop, say: Callable[[str], None], grace_s: float) -> None:
+        self._killed = children.killed
+        self._say = say
+        self._grace_s = grace_s
+        self._commands = {each.pid: _command(each.pid) for each in apart(children.running).left}
+        loop.run_until(lambda: not self._living, loop.clock() + FOLLOW_S)
+        self._killed.clear()
+        loop.after(SAY_S, self._say_what_lives)
 
-    def living(self) -> str:
-        return _joined([f"{pid} ({command})" for pid, command in self._commands.items() if tree.entry(pid)])
+    @property
+    def notes(self) -> Iterator[str]:
+        """For the verdict."""
+        killed = [f"{pid} ({command}) by {self._killed[pid]}" for pid, command in self._commands.items() if pid in self._killed]
+        if killed:
+            yield f"ended what the program had left: {_joined(killed)}"
 
-    def killed(self, by: Mapping[int, str]) -> str:
-        """Those that did not end by themselves. by: the names of signals, by pid."""
-        return _joined([f"{pid} ({command}) by {by[pid]}" for pid, command in self._commands.items() if pid in by])
+    @property
+    def _living(self) -> list[str]:
+        return [f"{pid} ({command})" for pid, command in self._commands.items() if tree.entry(pid)]
+
+    def _say_what_lives(self) -> None:
+        if self._living:
+            self._say(f"waiting at most {self._grace_s:g} s for what the program has left to end: {_joined(self._living)}")
 
 
 class Holders:
@@ -84,17 +104,17 @@ class Holders:
                 tree.send(each, number)
 
 
-def remove_sessions(children: Iterable[Child], killed: Collection[int], env: Mapping[str, str]) -> None:
-    """Folders that launchers and their daemons have for themselves, and remove unless they are killed. killed: pids of daemons that were.
-    Only those of our own: each has the pid of whoever made it at the end of a name."""
-    names = {child.process.conduct.sessions for child in children if child.process.conduct.sessions}
-    pids = {*killed, *(child.identity.pid for child in children if child.ended.signal)}
-    for folder in _session_folders(names, env) if names and pids else ():
-        for session in _own(folder, pids):
-            shutil.rmtree(session, ignore_errors=True)
+def remove_sessions(children: Children, env: Mapping[str, str]) -> None:
+    """Folders that launchers and their daemons have for themselves, and remove unless they are killed. Only those of our own: each has the
+    pid of whoever made it at the end of a name."""
+    names = {child.process.conduct.sessions for child in children.ended} - {""}
+    pids = {*children.killed, *(child.identity.pid for child in children.ended if child.ended.signal)}
+    for folder in _session_folders(names, env) if pids else ():
         try:
+            for session in _own(folder, pids):
+                shutil.rmtree(session, ignore_errors=True)
             os.rmdir(folder)
-        except OSError:  # another job has sessions there
+        except OSError:  # another job has sessions there, or removes it too
             pass
 
 
@@ -114,8 +134,7 @@ def _own(folder: str, pids: Collection[int]) -> list[str]:
     return [path for path in sessions if any(name.endswith(tuple(f"_{pid}" for pid in pids)) for name in os.listdir(path))]
 
 
-def _joined(texts: Iterable[str]) -> str:
-    shown = list(texts)
+def _joined(shown: list[str]) -> str:
     return ", ".join(shown[:SHOWN]) + (f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else "")
 
 
