@@ -58,10 +58,14 @@ class Output:
             self._store(path, fd, data)
         self.tail = data[-TAIL:] if len(data) >= TAIL else (self.tail + data)[-TAIL:]
 
-    def finish(self) -> None:
+    def end_line(self) -> None:
+        """What comes next is no part of the line that has begun."""
         if self._line:
             self._show_lines(self.tag + _last_drawn(self._line) + b"\n")
             self._line.clear()
+
+    def finish(self) -> None:
+        self.end_line()
         for _, fd in self._files:
             os.close(fd)
         self._files = []
