@@ -173,6 +173,7 @@ WHEEL = {
     "ranklaunch/supervise/ranks/child.py",
     "ranklaunch/supervise/ranks/children.py",
     "ranklaunch/supervise/ranks/launchers.py",
+    "ranklaunch/supervise/ranks/left.py",
     "ranklaunch/supervise/ranks/start.py",
     "ranklaunch/supervise/ranks/watched.py",
     "ranklaunch/supervise/record.py",

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.catalogue import CAUSE, CONSEQUENCE, ERRORS, FAMILIES, KnownError, find
+from ranklaunch.catalogue import CAUSE, CONSEQUENCE, ERRORS, FAMILIES, KnownError, find, reported
 from ranklaunch.catalogue.families import LAST, REPORTS
 from ranklaunch.catalogue.search import _needed
 from testbench import places
@@ -344,6 +344,13 @@ def test_a_launcher_that_ends_its_ranks_says_less_than_what_it_says_of_the_first
     assert name_of(ends) == "torchrun-ends-ranks"
     assert name_of(ends + failed) == "torchrun-child-failed"
     assert name_of(f"{ends}{FRAMES}{LOST}\n") == "gloo-peer-connection-lost"
+
+
+def test_what_a_launcher_reports_of_its_first_failure() -> None:
+    line = "E1122 08:18:54.2 5314 torch/elastic/multiprocessing/api.py:984] failed (exitcode: %d) local_rank: 1 (pid: 7) of x\n"
+    assert reported(f"{FRAMES}{LOST}\n{line % 3}") == "its torchrun says that local rank 1 (pid 7) exited with code 3"
+    assert reported(line % -9) == "its torchrun says that local rank 1 (pid 7) was killed by signal 9"
+    assert reported(f"{FRAMES}{LOST}\n") == ""
 
 
 def test_line_belongs_to_its_most_specific_entry() -> None:

@@ -110,6 +110,44 @@ def test_horovod_on_three_hosts(job: MakeJob) -> None:
     assert sorted(re.findall(r"^\[rank (\d)\] rank \1: [0-9.]+ img/sec$", out, re.MULTILINE)) == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("stubborn", ["", "trap '' TERM; "], ids=["obeys", "stubborn"])
+def test_what_ranks_leave_behind_does_not_hold_up_the_end(job: MakeJob, nodes: int, stubborn: str) -> None:
+    """mpirun waits until nobody has its ranks' pipes any more. What was there before the ranks stays until the end."""
+    started = job(nodes)
+    daemon = f"(setsid sh -c '{stubborn}echo left $$; sleep 600; :' &)"
+    started.start("sh", "-c", f"{daemon}; sleep 1; echo rank $OMPI_COMM_WORLD_RANK done", env=own(started))
+    assert started.end(0)["outcome"] == "succeeded"
+    assert sorted(re.findall(r"rank (\d) done", started.nodes[0].out)) == [str(rank) for rank in range(nodes)]
+    for node, left in zip(started.nodes, re.findall(r"left \d+", started.nodes[0].out)):
+        assert "have ended; what they left holds their pipes: " in node.err, left
+        assert "echo left" in node.err
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_ranks_that_leave_something_and_fail(job: MakeJob, code: int) -> None:
+    started = job(1, 2)
+    started.start("sh", "-c", f"(setsid sleep 600 &); exit {code}", env=own(started))
+    assert started.end(code)["exit_code"] == code
+
+
+@pytest.mark.parametrize("program", ["mpirun", "orted"])
+def test_the_session_of_what_is_killed_is_removed(job: MakeJob, program: str) -> None:
+    """And no other job's."""
+    started = job()
+    others = started.folder / "t" / "ompi.h0.0" / "pid.1" / "pmix_dstor_ds12_1"
+    others.mkdir(parents=True)
+    started.start("sh", "-c", "echo up; sleep 600", env=own(started))
+    started.said(0, "up", 2)
+    running = [pid for node in started.nodes for pid in node.host.pids()]
+    victim = next(pid for pid in running if Path(f"/proc/{pid}/comm").read_text().strip() == program)
+    os.kill(victim, signal.SIGKILL)
+    for node in started.nodes:
+        node.popen.wait(ATTEMPT_S)
+    assert [str(path.relative_to(started.folder)) for path in started.folder.glob("t/*/*")] == ["t/ompi.h0.0/pid.1"]
+    assert others.is_dir()
+
+
 def test_a_second_attempt_in_the_same_containers(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
     made = hosts(2)
     (tmp_path / "run").mkdir()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
+import sys
 
 import pytest
 
@@ -53,3 +55,25 @@ def test_a_cause_above_the_last_lines(as_process: Starter, method: str) -> None:
     assert (culprit["rank"], culprit["error"]["name"]) == (1, "cuda-out-of-memory"), job.err.text + job.out.text
     assert len(culprit["last_lines"]) == LINES
     assert "memory of pool 39: full" in culprit["last_lines"]
+
+
+@pytest.mark.parametrize(
+    "words", ["", 'print("RuntimeError: Connection closed by peer [10.77.0.11]:1234", flush=True)'], ids=["silent", "peer"]
+)
+@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+def test_a_torchrun_of_the_users_own_tells_which_rank_failed(as_process: Starter, words: str) -> None:
+    """Rank 1 dies without a word, and its peer, where it says anything, of a connection that it has lost."""
+    program = as_process.folder / "train.py"
+    program.write_text(f"""import os, time
+if os.environ["RANK"] == "1":
+    os._exit(3)
+{words}
+time.sleep(600)
+""")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, program)
+    job = as_process.run(*torchrun, options=("--method", "plain"), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    job.end(LONG_S)
+    reason = job.verdict["reason"]
+    assert re.fullmatch(
+        r"rank 0 on node 0 exited with code 1: its torchrun says that local rank 1 \(pid \d+\) exited with code 3", reason
+    ), reason

@@ -70,6 +70,25 @@ def test_own_words_between_pieces_of_lines(version: str, at: list[int]) -> None:
     assert Told(version).feed(*cut(stream, at)) == {"0": b"loss 0.5\n", "1": b"whole\n", "2": b"killed in the mid\n", "own": said}
 
 
+@pytest.mark.parametrize("version", ["4", "5"])
+@given(rows=rows, at=st.lists(st.integers(0, 2000), max_size=20), torn=st.integers(0, 29))
+def test_a_line_of_one_stream_is_not_torn_by_another(version: str, rows: list[tuple[int, str, bytes]], at: list[int], torn: int) -> None:
+    """Each line on standard output is in two pieces, with a line of the same rank's standard error between them."""
+    stream, expected = b"", {}
+    for rank, _, text in rows:
+        stream += tag(rank, version) + text[:torn] + tag(rank, version, "err") + b"err\n" + tag(rank, version) + text[torn:]
+        expected[str(rank)] = expected.get(str(rank), b"") + (text + b"err\n" if torn >= len(text) else b"err\n" + text)
+    assert Told(version).feed(*cut(stream, at)) == expected
+
+
+def test_what_is_begun_counts_as_written() -> None:
+    """A rank's last words may lack their end, and it may be long until there is one."""
+    told = Told()
+    told.demux.feed(tag(0) + b"whole\n" + tag(0) + b"begun" + tag(0, stream="err") + b"other\n" + tag(0, stream="err") + b"10%\r20%")
+    assert told.demux.tail_of("0") == b"whole\nother\n10%\rbegun20%"
+    assert told.feed() == {"0": b"whole\nother\n10%\nbegun\n20%\n"}
+
+
 def test_byte_by_byte() -> None:
     stream = tag(0) + b"[1,2]<st\n" + tag(1) + b"[1,\n" + b"own [1\n"
     assert Told().feed(*(stream[i : i + 1] for i in range(len(stream)))) == {"0": b"[1,2]<st\n", "1": b"[1,\n", "own": b"own [1\n"}

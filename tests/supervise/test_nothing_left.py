@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -40,6 +41,28 @@ def test_when_the_ranks_end(ranklaunch: Starter, code: int, stubborn: list[str])
     else:
         check_end(job, "failed", 42, culprit={"exit_code": 42}, timeout=30)
     assert ("SIGKILL" in job.err.text) == bool(stubborn)
+    notes = " ".join(job.verdict["notes"])
+    assert ("ended what the program had left: " in notes) == (code == 0)
+    assert all((f"{pid} (" in notes) == (code == 0) for pid in _told(job))
+    assert ("family.py" in notes, "by SIGKILL" in notes) == (code == 0, code == 0 and bool(stubborn))
+
+
+def _told(job: Job) -> list[str]:
+    return re.findall(r"grandchild (\d+)", job.out.text)
+
+
+def test_what_ends_by_itself_is_not_told(ranklaunch: Starter) -> None:
+    """Python's own helpers live a little longer than the program."""
+    job = ranklaunch.spawn(1, "sh", "-c", "sleep 0.05 & (trap '' TERM; sleep 0.5) & exit 0")
+    check_end(job, "succeeded", 0)
+    assert job.verdict["notes"] == []
+
+
+def test_secrets_of_what_is_left_are_hidden(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(1, "sh", "-c", "setsid sh -c 'echo up; sleep 600; :' x --token=hunter2 & read x; exit 0", grace_s=1)
+    check_end(job, "succeeded", 0)
+    assert "hunter2" not in "".join(job.verdict["notes"])
+    assert "--token=" in "".join(job.verdict["notes"])
 
 
 @STUBBORN

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from ranklaunch.supervise.output.pipe import LONGEST_LINE, Output
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import WITHOUT_ANY, WITHOUT_STDERR, WITHOUT_STDIN, WITHOUT_STDOUT, Starter
 from testbench.jobs.streams import tagged
@@ -43,8 +44,35 @@ def test_lines_that_end_late(ranklaunch: Starter) -> None:
         assert set(shown[2:at]) <= set(states)
         assert shown[2:at].count(states[-1]) == 1
         assert shown[at - 1] == states[-1]
-        assert b"".join(shown[at + 1 : -2]) == b"y" * 3_000_000
-        assert shown[-2:] == [end, b""]
+        assert shown[at + 1 :] == [b"y" * 3_000_000, end, b""]
+
+
+@pytest.mark.parametrize("end", ["", "\\n"], ids=["no line end", "line end"])
+def test_a_long_last_line_is_whole(ranklaunch: Starter, end: str) -> None:
+    """However the pipe cuts it."""
+    size = (1 << 20) + 11
+    job = ranklaunch.spawn(2, "sh", "-c", f"echo first; head -c {size} /dev/zero | tr '\\0' y; printf '{end}'")
+    check_end(job, "succeeded", 0)
+    for rank in range(2):
+        assert tagged(job.out, f"[rank {rank}] ") == b"first\n" + b"y" * size + b"\n"
+
+
+@pytest.mark.parametrize("block", [4096, 100_003, LONGEST_LINE])
+@pytest.mark.parametrize("end", [b"", b"\n"], ids=["no line end", "line end"])
+def test_where_lines_are_cut_does_not_depend_on_how_they_come(block: int, end: bytes) -> None:
+    """Those that are longer than anything that may be kept in memory, between characters."""
+    shown: list[bytes] = []
+    output = Output((), "> ", shown.append, lambda: 0.0, lambda text: None)
+    whole, long = b"w" * LONGEST_LINE, "€".encode() * (LONGEST_LINE // 2)
+    data = b"first\n" + whole + b"\n" + long + end
+    for at in range(0, len(data), block):
+        output.feed(data[at : at + block])
+    output.finish()
+    first, second, *rest = b"".join(shown).splitlines()
+    assert first == b"> first"
+    assert second == b"> " + whole
+    assert [len(line) - 2 for line in rest] == [LONGEST_LINE - LONGEST_LINE % 3, len(long) - (LONGEST_LINE - LONGEST_LINE % 3)]
+    assert b"".join(line[2:] for line in rest) == long
 
 
 def test_what_both_streams_say(ranklaunch: Starter) -> None:

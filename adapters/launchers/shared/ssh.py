@@ -44,6 +44,7 @@ PRIVATE_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 USER_KEY, HOST_KEY = "ssh user key", "ssh host key"  # as nodes offer them
 # Between sshd and a rank that came through it: sessions, the account's shell, and the daemons of Open MPI 4, Open MPI 5 and MPICH.
 CARRIERS = ("sshd", "sshd-session", "sshd-auth", "sh", "bash", "dash", "orted", "prted", "hydra_pmi_proxy")
+SESSIONS = "ompi.{host}.{uid}"  # of Open MPI 4
 _MOST_KEYS_BYTES = 1024 * 1024
 _SBIN = "/usr/sbin:/usr/local/sbin:/sbin"
 
@@ -207,7 +208,7 @@ def _service(job: Job, reader: Reader, templates: Templates, config: str) -> Pro
     argv = templates.command("ssh/sshd.j2", sshd=path, config=config)
     log = join(attempt_dir(job), "sshd.log")
     # Its own code, 255, is said of everything, mostly of a port that is taken.
-    conduct = Conduct(carriers=CARRIERS, quiet=True, fails_as=WaitError.exit_code)
+    conduct = Conduct(carriers=CARRIERS, quiet=True, fails_as=WaitError.exit_code, sessions=SESSIONS)
     return Process(name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", conduct=conduct)
 
 

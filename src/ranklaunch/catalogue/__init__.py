@@ -6,8 +6,8 @@ One module has one family of errors; find is in ranklaunch.catalogue.search.
 from __future__ import annotations
 
 from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, KnownError
-from ranklaunch.catalogue.families import ERRORS, FAMILIES
+from ranklaunch.catalogue.families import ERRORS, FAMILIES, REPORTS
 from ranklaunch.catalogue.python import UNCAUGHT
-from ranklaunch.catalogue.search import Finding, find
+from ranklaunch.catalogue.search import Finding, find, reported
 
-__all__ = ["CAUSE", "CONSEQUENCE", "ERRORS", "FAMILIES", "UNCAUGHT", "Finding", "KnownError", "find"]
+__all__ = ["CAUSE", "CONSEQUENCE", "ERRORS", "FAMILIES", "REPORTS", "UNCAUGHT", "Finding", "KnownError", "find", "reported"]

@@ -18,6 +18,7 @@ from ranklaunch.catalogue.entry import CAUSE, KnownError
 from ranklaunch.catalogue.families import AFTERMATH, ERRORS, LAST, REPORTS, SURVIVABLE, WAITS
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
+_REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _LONGEST_TEXT = 65536  # characters, of the end
 _MOST_LINES = 400  # that one entry can have: more than real lines fit into what is searched
 _LONGEST_LINE = 500  # characters of a finding, for people
@@ -40,6 +41,16 @@ def find(text: str) -> Finding | None:
         return None
     best = min(claims, key=lambda number: (*_rank(claims[number]), number))
     return Finding(claims[best], _shown(lines.told[best], _compiled(claims[best])))
+
+
+def reported(text: str) -> str:
+    """What a launcher that the program itself has started says of its first failure: which of its processes it was, and how that ended."""
+    found = re.search(_REPORTED, text)
+    if not found:
+        return ""
+    code = int(found["code"])
+    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+    return f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {how}"
 
 
 def _rank(error: KnownError) -> tuple[bool, bool, bool]:

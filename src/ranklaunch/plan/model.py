@@ -54,6 +54,7 @@ class Conduct(Value):
     quiet: bool = False  # its lines go to its log only
     may_end: bool = False  # a service that may end with 0 before the processes do
     fails_as: int = 0  # exit code of the job that its failure makes fail; 0: its own
+    sessions: str = ""  # in the folder for temporary files: folder of its sessions' folders, which stay when it is killed; {host}, {uid}
 
 
 class Process(Value):

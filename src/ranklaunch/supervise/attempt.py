@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ranklaunch.errors import DEFECT, RanklaunchError, WaitError
 from ranklaunch.files import Files
@@ -32,6 +33,9 @@ from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Failure, Verdict
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks.left import Leftovers
 
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
@@ -75,6 +79,7 @@ class Attempt:
         self._began = time.time()
         self._memory_before = memory.look()
         self._finishes: list[Finish] = []
+        self._left: Leftovers | None = None
         self._finished = False  # this node's ranks have succeeded
         self._loop = Share(around.loop)
         self._logs = Logs(self._loop, start.record, around.terminal)
@@ -87,7 +92,7 @@ class Attempt:
         self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
-            fail=self._fail, finish=self._finishes.append,
+            fail=self._fail, finish=self._finishes.append, say=self._say,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
 
@@ -118,6 +123,7 @@ class Attempt:
         self._hear_of_stop()
         evidence = self._evidence()
         verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._children.ended, evidence, self._started)
+        verdict = replace(verdict, notes=(*verdict.notes, *(self._left.notes if self._left else ())))
         self._report(verdict)
         return verdict
 
@@ -152,13 +158,28 @@ class Attempt:
 
     def _stop(self) -> None:
         """Ends what is left, however it came to the end; then takes what is left in the pipes."""
+        self._look_for_leftovers()
         self._stopper.begin(signal.SIGTERM)
         self._loop.run_until(self._stopper.done)
         self._stopper.finish()
         for process in self._stopper.stuck:
             text = f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device?)"
             self._logs.say_at_end(text)
+        self._remove_sessions()
         self._logs.finish()
+
+    def _look_for_leftovers(self) -> None:
+        """What ranks that have succeeded leave behind, and nobody has asked to end until now."""
+        if self.ending and self.ending.outcome == "succeeded" and tree.has_children():
+            from ranklaunch.supervise.ranks.left import Leftovers
+
+            self._left = Leftovers(self._children, self._loop, self._say, self.plan.limits.grace_s)
+
+    def _remove_sessions(self) -> None:
+        if any(child.process.conduct.sessions for child in self._children.ended):
+            from ranklaunch.supervise.ranks.left import remove_sessions
+
+            remove_sessions(self._children, self._around.env)
 
     def _hear_of_stop(self) -> None:
         """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""

@@ -186,9 +186,22 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     lines = last_lines(of_rank or output.tail)
     if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
-        yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, "", culprit)
+        reason = "" if told else _reported(culprit, _text(tail))
+        yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     if plan.outputs and child.role in DECIDING:
         yield from _below(plan, child, failure.exit_code, {failure.rank}, evidence)
+
+
+def _reported(culprit: Culprit, text: str) -> str:
+    """The reason where the words that decide are those of a launcher that the program has started: what it says of the process that failed
+    is the trace of that."""
+    error = culprit.error
+    if not error or error.kind != blame.CONSEQUENCE:
+        return ""
+    from ranklaunch import catalogue
+
+    said = catalogue.reported(text) or next((error.line[: blame.SEEN] for known in catalogue.REPORTS if known.name == error.name), "")
+    return f"{blame.sentence(replace(culprit, error=None))}: {said}" if said else ""
 
 
 def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:

@@ -50,6 +50,15 @@ def entry(pid: int) -> Entry | None:
     return Entry(parent=int(fields[1]), state=chr(fields[0][0]), start=int(fields[19]), name=name, status=int(fields[49]))
 
 
+class Apart(NamedTuple):
+    """What lives below ranklaunch. carriers: between it and ranks. ranks: what these, or children of its own, have started. left: what it
+    has adopted, with all that is below that."""
+
+    carriers: list[Identity]
+    ranks: list[Identity]
+    left: list[Identity]
+
+
 def wait_status(process: Identity) -> int | None:
     """Of one that has ended and whose parent has not fetched it yet; None where that is too late, or not ours to know."""
     found = entry(process.pid)
@@ -106,6 +115,49 @@ def carried(root: int, carriers: Collection[str]) -> list[Identity]:
             elif found.state not in "ZX":
                 result.append(Identity(pid, found.start))
     return result
+
+
+def apart(root: int, own: Collection[int], carriers: Collection[str]) -> Apart:
+    """own: pids of those that root has started itself."""
+    below = _by_parent()
+    names = {carrier[:NAME_BYTES] for carrier in carriers}
+    result = Apart([], [], [])
+    parents = [(root, "")]
+    while parents:
+        parent, name = parents.pop()
+        for pid, found in below.get(parent, ()):
+            is_own = parent == root and pid in own
+            is_carrier = found.name in names and (found.name not in SHELLS or name.startswith("sshd"))
+            if is_own or is_carrier:
+                parents.append((pid, found.name))
+                result.carriers.extend([Identity(pid, found.start)] if is_carrier and not is_own and found.state not in "ZX" else [])
+            else:
+                group = result.left if parent == root else result.ranks
+                group.extend(_living(pid, found, below))
+    return result
+
+
+def _living(pid: int, found: Entry, below: dict[int, list[tuple[int, Entry]]]) -> Iterator[Identity]:
+    """A process and all that are below it."""
+    if found.state not in "ZX":
+        yield Identity(pid, found.start)
+    for child, entry in below.get(pid, ()):
+        yield from _living(child, entry, below)
+
+
+def command(pid: int) -> list[str]:
+    """Its words; none of a process that is gone."""
+    try:
+        fd = os.open(f"/proc/{pid}/cmdline", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        words = os.read(fd, 4096).split(b"\0")
+    except OSError:
+        return []
+    finally:
+        os.close(fd)
+    return [word.decode(errors="replace") for word in words]
 
 
 def _below(root: int) -> Iterator[tuple[int, Entry]]:

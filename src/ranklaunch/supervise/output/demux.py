@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.supervise.output.pipe import LONGEST_LINE, Output
 
 LONGEST_TAG = 48  # bytes
 OWN_RULE = b"-" * 60  # what mpirun draws before it says something itself, also right behind a rank's unfinished line
@@ -14,16 +14,18 @@ _BEGUN = re.compile(rb"\[(?:[0-9]+(?:,(?:[0-9]+(?:\](?:<(?:[a-z]+(?:>:?)?)?)?)?)
 
 
 class Demux:
-    """Is fed like an Output. own: takes what no rank has written. output: makes that of a rank, by the key in its tag, or gives None
-    for a key that no rank has."""
+    """Is fed like an Output. pattern: of a tag, which has the rank's key in its group and differs between a rank's streams. own: takes what
+    no rank has written. output: makes that of a rank, by the key in its tag, or gives None for a key that no rank has."""
 
     def __init__(self, pattern: str, own: Output, output: Callable[[str], Output | None]) -> None:
         self._tag = re.compile(pattern.encode())
         self._own = own
         self._output = output
         self._by_key: dict[bytes, Output] = {}
-        self._to = own
+        self._streams: dict[bytes, Stream] = {}  # by tag
+        self._to: Stream | None = None  # None: own
         self._left = b""  # may be the beginning of a tag or a rule
+        self._lines: dict[Output, list[bytes]] = {}  # that have come and not been given on yet
 
     @property
     def tail(self) -> bytes:
@@ -32,7 +34,7 @@ class Demux:
     def tail_of(self, key: str) -> bytes:
         """The last of what a rank has written."""
         output = self._by_key.get(key.encode())
-        return output.tail if output else b""
+        return (output.tail + b"".join(stream.begun for stream in self._streams.values() if stream.output is output)) if output else b""
 
     def feed(self, data: bytes) -> None:
         data = self._left + data
@@ -43,37 +45,70 @@ class Demux:
     def finish(self) -> None:
         self._take(self._left)
         self._left = b""
+        for stream in self._streams.values():
+            stream.output.feed(bytes(stream.begun))
+            stream.output.end_line()
         for output in (*self._by_key.values(), self._own):
             output.finish()
 
     def _take(self, data: bytes) -> None:
         at = 0
         for tag in self._tag.finditer(data):
-            self._give(data[at : tag.start()])
-            self._to = self._rank(tag[1])
+            if tag.start() > at:
+                self._give(data[at : tag.start()])
+            self._to = self._streams.get(tag[0]) or self._stream(tag)
             at = tag.end()
         self._give(data[at:])
+        for output, lines in self._lines.items():
+            output.feed(b"".join(lines))
+        self._lines.clear()
 
     def _give(self, piece: bytes) -> None:
         """A tag holds until the end of the line."""
         while piece:
-            rule = piece.find(OWN_RULE) if self._to is not self._own else -1
+            rule = piece.find(OWN_RULE) if self._to else -1
             end = piece.find(b"\n") + 1 or len(piece)
             if 0 <= rule < end:
                 end = rule
             if end:
-                self._to.feed(piece[:end])
+                self._lines_of(self._to, piece[:end])
             if rule == end or piece[end - 1 : end] == b"\n":
-                self._to = self._own
+                self._to = None
             piece = piece[end:]
 
-    def _rank(self, key: bytes) -> Output:
+    def _lines_of(self, stream: Stream | None, piece: bytes) -> None:
+        output, lines = (stream.output, stream.lines(piece)) if stream else (self._own, piece)
+        if lines:
+            self._lines.setdefault(output, []).append(lines)
+
+    def _stream(self, tag: re.Match[bytes]) -> Stream | None:
+        """That of a tag which is met for the first time."""
+        key = tag[1]
         if key not in self._by_key:
             made = self._output(key.decode())
             if not made:
-                return self._own
+                return None
             self._by_key[key] = made
-        return self._by_key[key]
+        self._streams[tag[0]] = stream = Stream(self._by_key[key])
+        return stream
+
+
+class Stream:
+    """One of a rank's streams. begun: of it, the line that has not ended yet: another stream's lines must not stand in it."""
+
+    def __init__(self, output: Output) -> None:
+        self.output = output
+        self.begun = bytearray()
+
+    def lines(self, piece: bytes) -> bytes:
+        """What is to be given on now that a piece has come: whole lines, and whole states of one that is redrawn."""
+        whole = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+        if not whole and len(self.begun) + len(piece) <= LONGEST_LINE:
+            self.begun += piece
+            return b""
+        lines = bytes(self.begun) + piece[: whole or len(piece)]
+        self.begun = bytearray(piece[whole:] if whole else b"")
+        return lines
 
 
 def _without_begun(data: bytes) -> int:

@@ -103,6 +103,7 @@ class Follower:
             rest, output = self._block(path), self._output_of(path)
             if output and rest:
                 output.feed(rest)
+                output.end_line()
         for output in self._outputs.values():
             output.finish()
         return unshown

@@ -19,7 +19,7 @@ HEAP = 4 * 1024 * 1024
 F_SETPIPE_SZ = 1031
 TAIL = 32 * 1024  # bytes kept for the verdict
 LAST_LINES = 20
-LONGEST_LINE = 1024 * 1024  # a line beyond this is shown in pieces: memory is bounded, and its rank is not the only one
+LONGEST_LINE = 8 * 1024 * 1024  # a line beyond this is shown in pieces: memory is bounded, and its rank is not the only one
 BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown this often, and when it is done
 
 
@@ -42,7 +42,7 @@ class Output:
         self._clock = clock
         self._on_trouble = on_trouble
         self._on_first: Callable[[], None] | None = on_first
-        self._line = b""  # begun, not ended
+        self._line = bytearray()  # begun, not ended
         self._bar_shown = -BAR_S
         self._files = [(path, disk.append(path)) for path in paths]
 
@@ -58,10 +58,14 @@ class Output:
             self._store(path, fd, data)
         self.tail = data[-TAIL:] if len(data) >= TAIL else (self.tail + data)[-TAIL:]
 
-    def finish(self) -> None:
+    def end_line(self) -> None:
+        """What comes next is no part of the line that has begun."""
         if self._line:
             self._show_lines(self.tag + _last_drawn(self._line) + b"\n")
-            self._line = b""
+            self._line.clear()
+
+    def finish(self) -> None:
+        self.end_line()
         for _, fd in self._files:
             os.close(fd)
         self._files = []
@@ -78,7 +82,9 @@ class Output:
             self._on_trouble(f"cannot write {path}: {full}; its lines go to the console only from here on")
 
     def _show(self, data: bytes) -> None:
-        if b"\r" in data or b"\r" in self._line:
+        if len(self._line) + len(data) > LONGEST_LINE:
+            data = self._cut_long_line(data)
+        if b"\r" in data or self._line.endswith(b"\r"):
             self._show_bars(data)
             return
         ended = data.rfind(b"\n") + 1
@@ -87,14 +93,13 @@ class Output:
             tagged = memoryview(data.replace(b"\n", b"\n" + self.tag))
             whole = tagged[: len(tagged) - len(self.tag) - (len(data) - ended)]
             self._show_lines(b"".join((self.tag, self._line, whole)))
-            self._line = data[ended:]
+            self._line = bytearray(data[ended:])
         else:
             self._line += data
-        self._cut_long_line()
 
     def _show_bars(self, data: bytes) -> None:
         """A line that redraws itself: shown as it stands when it ends and, of the states that it drew over, one now and then."""
-        *ended, line = (self._line + data).replace(b"\r\n", b"\n").split(b"\n")
+        *ended, line = (bytes(self._line) + data).replace(b"\r\n", b"\n").split(b"\n")
         if ended:
             self._show_lines(b"".join([self.tag + _last_drawn(whole) + b"\n" for whole in ended]))
         drawn = [state for state in line.split(b"\r") if state]
@@ -102,14 +107,19 @@ class Output:
         if len(drawn) > 1 and now - self._bar_shown >= BAR_S:
             self._bar_shown = now
             self._show_lines(self.tag + drawn[-2] + b"\n")
-        self._line = (drawn[-1] if drawn else b"") + (b"\r" if line.endswith(b"\r") else b"")
-        self._cut_long_line()
+        self._line = bytearray((drawn[-1] if drawn else b"") + (b"\r" if line.endswith(b"\r") else b""))
 
-    def _cut_long_line(self) -> None:
+    def _cut_long_line(self, data: bytes) -> bytes:
+        """Shows as much of the line that has begun as is too long; what is left of data. So a line is cut by its length alone, and not by
+        how it came."""
+        ends = (data.find(b"\n"), data.find(b"\r"), len(data))
+        end = min(at for at in ends if at >= 0)
+        self._line += data[:end]
         while len(self._line) > LONGEST_LINE:
             cut = _character_start(self._line, LONGEST_LINE)
             self._show_lines(self.tag + self._line[:cut] + b"\n")
-            self._line = self._line[cut:]
+            del self._line[:cut]
+        return data[end:]
 
 
 def last_lines(tail: bytes) -> tuple[str, ...]:
@@ -119,12 +129,12 @@ def last_lines(tail: bytes) -> tuple[str, ...]:
     return tuple(line for line in drawn if line.strip())[-LAST_LINES:]
 
 
-def _last_drawn(line: bytes) -> bytes:
+def _last_drawn(line: bytes | bytearray) -> bytes | bytearray:
     """What a terminal would show of a line that was redrawn: its last non-empty state."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
-def _character_start(data: bytes, cut: int) -> int:
+def _character_start(data: bytearray, cut: int) -> int:
     """The nearest place at or before cut where a UTF-8 character starts."""
     for back in range(4):
         if data[cut - back] & 0xC0 != 0x80:

@@ -11,7 +11,7 @@ from ranklaunch.supervise.output.pipe import make_pipe
 from ranklaunch.supervise.ranks.child import Child, End
 from ranklaunch.supervise.ranks.start import environment, executable, start
 from ranklaunch.system.loop import Loop
-from ranklaunch.system.signals import Signals
+from ranklaunch.system.signals import Signals, name_of, signal_of
 from ranklaunch.values import Value
 
 if TYPE_CHECKING:
@@ -27,11 +27,13 @@ class OfChildren(Value):
 
 
 class Children:
-    """Those that ranklaunch itself has started. running: by pid. ended: in that order."""
+    """Those that ranklaunch itself has started. running: by pid. ended: in that order. killed: strangers that ended as its children, by
+    pid, with the signal's name."""
 
     def __init__(self, hear: OfChildren, env: Mapping[str, str], signals: Signals, loop: Loop, logs: Logs) -> None:
         self.running: dict[int, Child] = {}
         self.ended: list[Child] = []
+        self.killed: dict[int, str] = {}
         self._hear = hear
         self._env = env
         self._signals = signals
@@ -92,6 +94,8 @@ class Children:
     def _on_exit(self, pid: int, status: int, max_rss_kb: int) -> None:
         child = self.running.pop(pid, None)
         if child is None:
+            if signal_of(status):
+                self.killed[pid] = name_of(signal_of(status))
             return
         child.end = End(status, self._loop.clock(), max_rss_kb, tuple(child.told))
         self.ended.append(child)

@@ -14,7 +14,7 @@ from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.ranks.child import Child
+from ranklaunch.supervise.ranks.child import LAUNCHER, Child
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import LEADERS_SHARE
 from ranklaunch.system import tree
@@ -36,7 +36,7 @@ LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 class Around(Value):
     """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided,
     None until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. fail: the first
-    failure. finish: a rank that has ended with 0."""
+    failure. finish: a rank that has ended with 0. say: a line for people."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -44,6 +44,7 @@ class Around(Value):
     carried: Callable[[], list[tree.Identity]]
     fail: Callable[[Ending], None]
     finish: Callable[[Finish], None]
+    say: Callable[[str], None]
 
 
 class Launchers:
@@ -81,6 +82,10 @@ class Launchers:
             )  # fmt: skip
         if process.conduct.alone_s:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child))
+        if process.conduct.carriers and (child.role == LAUNCHER or not plan.processes):
+            from ranklaunch.supervise.ranks.left import Holders
+
+            Holders(child, self._children, self._loop, plan.limits.grace_s, self._around.say).watch()
 
     def expect_ranks(self) -> None:
         """A file that ranks write into has come, so one more is about to."""

@@ -1,0 +1,143 @@
+"""What ranks leave behind: processes that have come to ranklaunch, which adopts orphans, when whoever had started them ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ranklaunch import redact
+from ranklaunch.supervise.ranks.child import LAUNCHER, Child
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks.children import Children
+
+LOOK_S = 5.0  # between looks at whether a launcher still has ranks
+FOLLOW_S = 0.2  # for a program's helpers to end after it
+SAY_S = 1.0  # for what it has left to end when it is told to, before it is said that it does not
+SURE_S = 1.0  # between the first look that shows none and the second
+TEMPORARY = ("TMPDIR", "TEMP", "TMP")
+SHOWN = 8  # processes
+LONGEST = 100  # characters of a command
+
+
+def apart(children: Mapping[int, Child]) -> tree.Apart:
+    """What lives below ranklaunch beside its own children, which are given by pid."""
+    return tree.apart(os.getpid(), children, {name for child in children.values() for name in child.process.conduct.carriers})
+
+
+def listed(pids: Collection[int]) -> str:
+    """Some of them, with their commands."""
+    return _joined([f"{pid} ({_command(pid)})" for pid in sorted(pids)])
+
+
+class Leftovers:
+    """What is there when a node's ranks have succeeded, and does not end by itself after them, as Python's helpers do."""
+
+    def __init__(self, children: Children, loop: Loop, say: Callable[[str], None], grace_s: float) -> None:
+        self._killed = children.killed
+        self._say = say
+        self._grace_s = grace_s
+        self._commands = {each.pid: _command(each.pid) for each in apart(children.running).left}
+        loop.run_until(lambda: not self._living, loop.clock() + FOLLOW_S)
+        self._killed.clear()
+        loop.after(SAY_S, self._say_what_lives)
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """For the verdict."""
+        killed = [f"{pid} ({command}) by {self._killed[pid]}" for pid, command in self._commands.items() if pid in self._killed]
+        if killed:
+            yield f"ended what the program had left: {_joined(killed)}"
+
+    @property
+    def _living(self) -> list[str]:
+        return [f"{pid} ({command})" for pid, command in self._commands.items() if tree.entry(pid)]
+
+    def _say_what_lives(self) -> None:
+        if self._living:
+            self._say(f"waiting at most {self._grace_s:g} s for what the program has left to end: {_joined(self._living)}")
+
+
+class Holders:
+    """Ends what holds up a launcher whose ranks on this node are gone: it waits until nobody has their pipes any more, on every node.
+    child: the launcher or, on the other nodes, the service that its ranks come through. What was there before it stays."""
+
+    def __init__(self, child: Child, children: Mapping[int, Child], loop: Loop, grace_s: float, say: Callable[[str], None]) -> None:
+        self._child = child
+        self._children = children
+        self._loop = loop
+        self._grace_s = grace_s
+        self._say = say
+        self._before = set(apart(children).left)
+        self._since: float | None = None
+        self._told: set[tree.Identity] = set()
+
+    def watch(self) -> None:
+        self._loop.after(SURE_S if self._since else LOOK_S, self._look)
+
+    def _look(self) -> None:
+        if not self._child.alive:
+            return
+        found, now = apart(self._children), self._loop.clock()
+        left = [each for each in found.left if each not in self._before]
+        waits = self._child.role == LAUNCHER or found.carriers
+        if found.ranks or not left or not waits:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        else:
+            self._end(left, number=signal.SIGKILL if now - self._since > self._grace_s else signal.SIGTERM)
+        self.watch()
+
+    def _end(self, left: list[tree.Identity], number: int) -> None:
+        if not self._told:
+            what = listed([each.pid for each in left])
+            self._say(f"all ranks here have ended; what they left holds their pipes: {what}; it is ended within {self._grace_s:g} s")
+        for each in left:
+            if number == signal.SIGKILL or each not in self._told:
+                self._told.add(each)
+                tree.send(each, number)
+
+
+def remove_sessions(children: Children, env: Mapping[str, str]) -> None:
+    """Folders that launchers and their daemons have for themselves, and remove unless they are killed. Only those of our own: each has the
+    pid of whoever made it at the end of a name."""
+    names = {child.process.conduct.sessions for child in children.ended} - {""}
+    pids = {*children.killed, *(child.identity.pid for child in children.ended if child.ended.signal)}
+    for folder in _session_folders(names, env) if pids else ():
+        try:
+            for session in _own(folder, pids):
+                shutil.rmtree(session, ignore_errors=True)
+            os.rmdir(folder)
+        except OSError:  # another job has sessions there, or removes it too
+            pass
+
+
+def _session_folders(names: Iterable[str], env: Mapping[str, str]) -> Iterator[str]:
+    host = os.uname().nodename
+    places = {env.get(name) for name in (*TEMPORARY, *(name for name in env if name.endswith("_tmpdir_base")))}
+    for place in {"/tmp", *filter(None, places)}:
+        for name in names:
+            for called in {host, host.partition(".")[0]}:
+                folder = os.path.join(place, name.format(host=called, uid=os.getuid()))
+                if os.path.isdir(folder) and not os.path.islink(folder) and os.stat(folder).st_uid == os.getuid():
+                    yield folder
+
+
+def _own(folder: str, pids: Collection[int]) -> list[str]:
+    sessions = [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+    return [path for path in sessions if any(name.endswith(tuple(f"_{pid}" for pid in pids)) for name in os.listdir(path))]
+
+
+def _joined(shown: list[str]) -> str:
+    return ", ".join(shown[:SHOWN]) + (f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else "")
+
+
+def _command(pid: int) -> str:
+    """For people."""
+    return " ".join(" ".join(redact.argv(tree.command(pid))).split())[:LONGEST]
