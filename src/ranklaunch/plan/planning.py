@@ -150,7 +150,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
     said = [reader.ledger.reading(v.value) for v in settings_of if not v.per_node]
     if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
         reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
-    from ranklaunch.plan import facts  # one node alone compares nothing
+    from ranklaunch.plan import agreement, facts  # one node alone compares nothing
 
     muster = Muster(
         node=job.node_index,
@@ -173,6 +173,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
                 reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
             ),
             "ranklaunch": __version__,
+            **agreement.of_ranks(plan, reader.env),
         },
         allowed=reader.get(settings.MUSTER_ALLOW),
         followers=plan.followers,
