@@ -70,6 +70,23 @@ def of_versions(job: Job, files: Files, search: str, cwd: str, ascend: str) -> d
     return facts
 
 
+def beside(files: Files, program: str) -> dict[str, str]:
+    """Versions of the packages that are installed where a script comes from: beside the interpreter of its first line."""
+    first = (_text(files, program, MOST_VERSION_BYTES) or "").partition("\n")[0]
+    python = re.match(r"#!\s*(/\S*/python[0-9.]*)", first)
+    facts: dict[str, str] = {}
+    for _, folder in reversed(list(_site_packages(files, python[1] if python else program))):
+        facts.update(_packages(files, folder))
+    return facts
+
+
+def is_older(version: str, least: str) -> bool:
+    """By the numbers that both begin with; a version that is none is not older."""
+    numbers = [re.findall(r"[0-9]+", re.match(r"[0-9.]*", text)[0]) for text in (version, least)]  # type: ignore[index]
+    one, other = (list(map(int, found)) for found in numbers)
+    return bool(one) and (one + [0] * len(other))[: len(other)] < other
+
+
 def _site_packages(files: Files, python: str) -> Iterator[tuple[str, str]]:
     """Python's version and each folder of packages, as they lie beside an interpreter: of a virtual environment, of conda, of the
     system; pip's own in /usr/local before those of the system's packages, as Debian has it."""

@@ -69,9 +69,10 @@ def _in_folder(plan: Plan) -> Plan:
 
 
 def _with_origin(process: Process) -> Process:
-    """A process that says where its program comes from, where that is known."""
-    origin = launchers.COMES_WITH.get(process.argv[0].rpartition("/")[2])
-    return replace(process, comes_with=origin) if origin else process
+    """A process that says where its program comes from, where that is known, and how old that may be."""
+    program = process.argv[0].rpartition("/")[2]
+    origin = launchers.COMES_WITH.get(program)
+    return replace(process, comes_with=origin, least=launchers.LEAST.get(program)) if origin else process
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:
