@@ -141,6 +141,7 @@ def test_devices_that_are_chosen_on_several_nodes_are_not_known_of_the_others() 
     assert "--include" not in found.processes[0].argv
     assert any("DeepSpeed replaces it by 0,1" in text for text in found.warnings)
 
+
 def test_a_rank_table_is_not_used_and_that_is_said() -> None:
     found = plan(RANK_TABLE_FILE="/user/config")
     assert found.warnings == ("method deepspeed does not use the rank table /user/config/jobstart_hccl.json",)
