@@ -113,6 +113,7 @@ WHEEL = {
     "ranklaunch/muster/roll.py",
     "ranklaunch/muster/wire.py",
     "ranklaunch/plan/__init__.py",
+    "ranklaunch/plan/agreement.py",
     "ranklaunch/plan/facts.py",
     "ranklaunch/plan/megatron.py",
     "ranklaunch/plan/model.py",

@@ -48,6 +48,8 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
     }
 
 ALIASES = dict.fromkeys(BY_MPI[1:], BY_MPI[0])
+# Of programs that plans start: the package that each comes with, and its oldest version that starts ranks as plans expect it.
+LEAST = {"torchrun": ("torch", "1.11"), "msrun": ("mindspore", "2.3.0")}
 # Programs that plans start: where each comes from, said where one is missing.
 COMES_WITH = {
     "torchrun": "it comes with PyTorch 1.11 or newer: is --python the interpreter that has it?",

@@ -28,6 +28,7 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render.templates import Templates
+from ranklaunch.values import replace
 from ranklaunch.verdict.model import Failure
 
 NAME = "deepspeed"
@@ -94,6 +95,7 @@ def _command(job: Job, reader: Reader, templates: Templates, by: str, hostfile: 
         hostfile=hostfile.path,
         master_port=reader.get(MASTER_PORT),
         picks_devices=bool(_options(extra).intersection(("--include", "--exclude"))),
+        devices=_chosen(job, reader, _options(extra)),
         rank_logs=rank_logs,
         dashes=_dashes(job, by),
         extra=extra,
@@ -105,7 +107,11 @@ def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, 
     conduct = Conduct(ranks_below=2, deaf=True, failing=FAILING, spawned=SPAWNED if watched else "")
     if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
         conduct = Conduct(ranks_below=3, failing=FAILING)
-    return without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader)
+    process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader)
+    if not _chosen(job, reader, _options(extra)):
+        return process
+    # The runner counts the devices that it sees, and looks for those that it is told among them.
+    return replace(process, unset=tuple(sorted({*process.unset, _visible(job, reader, _options(extra))[0]})))
 
 
 def explain(tail: str) -> Failure | None:
@@ -207,11 +213,25 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     _lint_devices(job, reader, options)
 
 
-def _lint_devices(job: Job, reader: Reader, options: set[str]) -> None:
-    """launch.py sets it anew, to the slots from 0."""
+def _visible(job: Job, reader: Reader, options: set[str]) -> tuple[str, str]:
+    """A variable that chooses other devices than the slots from 0, to which launch.py would set it anew, and its value."""
     name = "ASCEND_RT_VISIBLE_DEVICES" if job.accelerator == "npu" else "CUDA_VISIBLE_DEVICES"
     given, own = reader.env.get(name, "").strip(), ",".join(map(str, range(job.node.slots)))
-    if given and job.accelerator != "cpu" and given != own and not options.intersection(_DEVICES):
+    return name, "" if job.accelerator == "cpu" or given == own or options.intersection(_DEVICES) else given
+
+
+def _chosen(job: Job, reader: Reader, options: set[str]) -> tuple[str, ...]:
+    """One node's devices by number, of those that a variable chooses: DeepSpeed is told them. It knows no other names of devices."""
+    _, given = _visible(job, reader, options)
+    devices = tuple(word.strip() for word in given.split(","))[: job.node.slots]
+    numbered = all(re.fullmatch("0|[1-9][0-9]{0,3}", device) for device in devices)
+    return devices if len(job.nodes) == 1 and numbered and len(set(devices)) == job.node.slots else ()
+
+
+def _lint_devices(job: Job, reader: Reader, options: set[str]) -> None:
+    name, given = _visible(job, reader, options)
+    if given and not _chosen(job, reader, options):
+        own = ",".join(map(str, range(job.node.slots)))
         reader.warn(f"{name}={redact.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by --include in {EXTRA.names[0]}")
 
 

@@ -103,16 +103,43 @@ def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str
     [
         ({}, False),
         ({"CUDA_VISIBLE_DEVICES": "0,1"}, False),
-        ({"CUDA_VISIBLE_DEVICES": "4,5"}, True),
+        ({"CUDA_VISIBLE_DEVICES": "4,5"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "4"}, True),
+        ({"CUDA_VISIBLE_DEVICES": "4,4"}, True),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-2"}, True),
         ({"CUDA_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_ACCELERATOR": "cpu"}, False),
         ({"CUDA_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--include localhost:4,5"}, False),
-        ({"ASCEND_RT_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_ACCELERATOR": "npu"}, True),
+        ({"ASCEND_RT_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_ACCELERATOR": "npu"}, False),
         ({"ASCEND_RT_VISIBLE_DEVICES": "4,5"}, False),
     ],
 )
 def test_devices_that_deepspeed_replaces_are_named(env: dict[str, str], warned: bool) -> None:
     said = plan(nodes=1, node=0, **{"RANKLAUNCH_ACCELERATOR": "gpu", **env}).warnings
-    assert any("VISIBLE_DEVICES=4,5: DeepSpeed replaces it by 0,1" in text for text in said) == warned
+    assert any(": DeepSpeed replaces it by 0,1" in text for text in said) == warned
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "4,5"}, ["--include", "localhost:4,5"]),
+        ({"CUDA_VISIBLE_DEVICES": "6, 4,7"}, ["--include", "localhost:6,4"]),
+        ({"ASCEND_RT_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_ACCELERATOR": "npu"}, ["--include", "localhost:4,5"]),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, ["--num_gpus", "2"]),
+        ({"CUDA_VISIBLE_DEVICES": "4"}, ["--num_gpus", "2"]),
+        ({"CUDA_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_ACCELERATOR": "cpu"}, ["--num_accelerators", "2"]),
+        ({"CUDA_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--num_gpus 1"}, ["--num_gpus", "2"]),
+    ],
+)
+def test_devices_that_are_chosen(env: dict[str, str], words: list[str]) -> None:
+    (process,) = plan(nodes=1, node=0, **{"RANKLAUNCH_ACCELERATOR": "gpu", **env}).processes
+    assert list(process.argv[3:5]) == words
+    assert any(name.endswith("VISIBLE_DEVICES") for name in process.unset) == (words[0] == "--include")
+
+
+def test_devices_that_are_chosen_on_several_nodes_are_not_known_of_the_others() -> None:
+    found = plan(nodes=2, node=0, RANKLAUNCH_ACCELERATOR="gpu", CUDA_VISIBLE_DEVICES="4,5")
+    assert "--include" not in found.processes[0].argv
+    assert any("DeepSpeed replaces it by 0,1" in text for text in found.warnings)
 
 
 def test_a_rank_table_is_not_used_and_that_is_said() -> None:

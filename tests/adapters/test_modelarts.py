@@ -218,6 +218,25 @@ def test_slots_and_accelerator(env: dict[str, str], slots: list[int], accelerato
     assert found.accelerator == accelerator
 
 
+@pytest.mark.parametrize(
+    ("env", "devices", "said"),
+    [
+        ({}, "davinci0 davinci1 davinci_manager", "MA_NUM_GPUS=8: 8 ranks on this node, which has 2 NPUs (device files)"),
+        ({"RANKLAUNCH_SLOTS": "2"}, "davinci0 davinci1 davinci_manager", ""),
+        ({"RANKLAUNCH_SLOTS": "8,2,2,2"}, "davinci0 davinci1", "RANKLAUNCH_SLOTS=8,2,2,2: 8 ranks on this node"),
+        ({"RANKLAUNCH_SLOTS": "2,8,8,8"}, "davinci0 davinci1", ""),
+        ({"CUDA_VISIBLE_DEVICES": "3"}, " ".join(f"nvidia{i}" for i in range(8)), "which has 1 GPU (CUDA_VISIBLE_DEVICES)"),
+        ({"RANKLAUNCH_ACCELERATOR": "cpu"}, "davinci0", ""),
+        ({}, "davinci_manager", ""),
+        ({}, "", ""),
+    ],
+)
+def test_more_ranks_than_devices_are_said(env: dict[str, str], devices: str, said: str) -> None:
+    files = {f"/dev/{name}": "" for name in devices.split()}
+    warnings = helpers.plan({**helpers.modelarts(4, 8), **env}, files=files, method="spawn").warnings
+    assert any(said in warning for warning in warnings) if said else not any("ranks on this node" in warning for warning in warnings)
+
+
 @pytest.mark.parametrize("given", ["1,2", "1,2,3,4,5", "-1", "x", "1;2"])
 def test_slots_are_refused(given: str) -> None:
     assert f"RANKLAUNCH_SLOTS='{given}'" in refused(VC_TASK_INDEX="0", RANKLAUNCH_SLOTS=given)

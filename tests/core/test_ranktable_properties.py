@@ -306,8 +306,8 @@ GROUPS = json.dumps(
         (PODS, Container("j-worker-1", (), 0, 2), "pod name j-worker-1 is entry 1; node index 0 is entry 0"),
         (PODS, Container("j-worker-1", ("192.0.2.1",), 1, 2), "host address 192.0.2.1 is entry 0"),
         (CONTAINERS, Container("", ("10.0.0.2",), 0, 2), "container address 10.0.0.2 is entry 1"),
-        (PODS, Container("x", ("192.0.2.7",), 5, 2), "(pod name x, addresses 192.0.2.7, node 5) is none of the table's 2"),
-        (GROUPS, Container("x", (), 1, 2), "is none of the table's 3"),
+        (PODS, Container("", (), 5, 2), "(pod name unknown, addresses unknown, node 5) is none of the table's 2"),
+        (GROUPS, Container("", (), 1, 2), "is none of the table's 3"),
         (CONTAINERS, Container("", ("10.0.0.2",), 0, 2, in_order=False), 1),
         (CONTAINERS, Container("", ("192.0.2.2",), 0, 2, in_order=False), 1),
         (PODS, Container("", (), 1, 2, in_order=False), 1),
@@ -324,6 +324,39 @@ def test_own_entry(text: str, me: Container, expected: int | str) -> None:
     with pytest.raises(ConfigError) as caught:
         ranktable.find(parse(text), me)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "me", "said"),
+    [
+        (PODS, Container("k-worker-1", ("192.0.2.7",), 1, 2, host_ip="192.0.2.7"), "pod name j-worker-1, host 192.0.2.2"),
+        (PODS, Container("k-worker-1", (), 1, 2), "(pod name k-worker-1, addresses unknown, node 1)"),
+        (PODS, Container("", ("192.0.2.7",), 1, 2, host_ip="192.0.2.7"), "addresses 192.0.2.7, node 1"),
+        (PODS, Container("k-worker-7", (), 7, 2), "pod name j-worker-1"),
+        (GROUPS, Container("x", (), 1, 2), "of its 3 entries none is this container's"),
+        (CONTAINERS, Container("", ("10.0.0.7",), 1, 2), "container 10.0.0.2, host 192.0.2.2"),
+        (WHOLE["1.0"], Container("x-1", ("192.0.2.7",), 1, 2, host_ip="192.0.2.7"), "host 192.0.2.2"),
+    ],
+)
+def test_a_table_of_others_is_not_ready(text: str, me: Container, said: str) -> None:
+    """The index alone is no proof where the table names its containers, and this one is none of them."""
+    with pytest.raises(NotReadyError) as caught:
+        ranktable.find(parse(text), me)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "me"),
+    [
+        (PODS.replace("j-worker", "modelarts-job-5d-worker"), Container("ma-job-5d-worker-1", (), 1, 2)),
+        (PODS.replace("j-worker", "ma-job-5d-worker"), Container("modelarts-job-5d-worker-1", ("192.0.2.7",), 1, 2)),
+        (PODS.replace('"server_id": "192.0.2.', '"server_id": "host'), Container("", ("192.0.2.7",), 1, 2, host_ip="192.0.2.7")),
+        (WHOLE["1.0"], Container("x-1", ("10.0.0.7",), 1, 2)),  # the container's address, where the table has those of hosts
+    ],
+    ids=["public", "within the cluster", "hosts by name", "another kind of address"],
+)
+def test_what_is_no_contradiction(text: str, me: Container) -> None:
+    assert ranktable.find(parse(text), me) == 1
 
 
 # Making

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -130,3 +131,46 @@ def test_every_host_that_a_method_reaches_is_looked_up(train: Path, tmp_path: Pa
 
 def test_one_node_needs_no_name(train: Path, tmp_path: Path) -> None:
     assert NOWHERE not in named(NOWHERE, train, tmp_path, node="0").out
+
+
+def test_more_ranks_than_devices(train: Path, tmp_path: Path) -> None:
+    for name in ("davinci0", "davinci1"):
+        (tmp_path / "root" / "dev").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "root" / "dev" / name).write_text("")
+    env = {"PATH": os.environ["PATH"], "MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "8"}
+    found = helpers.call("check", *OWN, "--root", str(tmp_path / "root"), "--log-dir", str(tmp_path / "logs"), "--", str(train), env=env)
+    assert found.code == 0
+    assert "note: MA_NUM_GPUS=8: 8 ranks on this node, which has 2 NPUs" in found.out
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize(
+    ("method", "package", "code"),
+    [
+        ("torchrun", "torch-1.10.2+cpu", 69),
+        ("megatron", "torch-1.10.2", 69),
+        ("torchrun", "torch-1.11.0", 0),
+        ("torchrun", "torch-1.11.0a0+gitbc2c6ed", 0),
+        ("torchrun", "torch-2.13", 0),
+        ("msrun", "mindspore-2.2.14", 69),
+        ("msrun", "mindspore-2.3.0rc1", 0),
+        ("msrun", "nothing-1.0", 0),
+    ],
+)
+def test_launchers_that_are_too_old(command: str, method: str, package: str, code: int, train: Path, tmp_path: Path) -> None:
+    """By what pip has left beside the launcher, of which nothing is imported."""
+    (tmp_path / "venv" / "lib" / "python3.9" / "site-packages" / f"{package}.dist-info").mkdir(parents=True)
+    (tmp_path / "venv" / "bin").mkdir()
+    for name in ("torchrun", "msrun"):
+        program = tmp_path / "venv" / "bin" / name
+        program.write_text("#!/bin/sh\nexit 0\n")
+        program.chmod(0o755)
+    (tmp_path / "venv" / "bin" / "python").symlink_to(sys.executable)
+    words = ("--method", method, "--slots", "2", "--python", tmp_path / "venv/bin/python", "--log-dir", tmp_path / "logs", "--", train)
+    ours = [sys.executable, "-m", "ranklaunch", command, *map(str, words)]
+    found = subprocess.run(ours, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False)
+    assert found.returncode == code, found.stdout + found.stderr
+    if code:
+        assert f"{package.partition('-')[2]}, to which {tmp_path}/venv/bin/" in found.stdout + found.stderr
+        assert "is too old: " in found.stdout + found.stderr

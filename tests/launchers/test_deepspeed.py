@@ -189,3 +189,22 @@ def test_what_a_rank_is_told(job: Job) -> None:
         place = {"RANK": str(rank), "LOCAL_RANK": str(rank % SLOTS), "WORLD_SIZE": "4", "MASTER_ADDR": "h0", "MASTER_PORT": "29500"}
         assert {name: told["env"][name] for name in place} == place
         assert told["argv"] == [f"--local_rank={rank % SLOTS}", *hostile]
+
+
+@pytest.fixture
+def alone(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Job]:
+    made = Job(hosts(1), tmp_path)
+    yield made
+    for node in made.nodes:
+        node.popen.kill()
+        node.popen.wait(LONG_S)
+
+
+def test_devices_of_one_node_are_those_that_were_chosen(alone: Job) -> None:
+    """DeepSpeed's accelerator for CPUs calls its devices as that for GPUs does, and has as many as LOCAL_SIZE says."""
+    chosen = {"CUDA_VISIBLE_DEVICES": "4,5", "LOCAL_SIZE": "8", "RANKLAUNCH_ACCELERATOR": "gpu"}
+    alone.start(child("environment.py"), "--env", "LOCAL_RANK,CUDA_VISIBLE_DEVICES", **chosen)
+    assert alone.end() == [0]
+    for rank in range(SLOTS):
+        found = json.loads((alone.nodes[0].log_dir / "attempt_1" / f"rank_{rank}.log").read_text().splitlines()[0])
+        assert found["env"] == {"LOCAL_RANK": str(rank), "CUDA_VISIBLE_DEVICES": "4,5"}

@@ -6,11 +6,13 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ranklaunch.values import NOTHING
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
 from testbench.places import child
@@ -28,12 +30,12 @@ class Nodes:
         self.env = {f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}
         self.port = free_port()
 
-    def start(self, node: int, *words: object, slots: object = 1, **settings: object) -> Job:
+    def start(self, node: int, *words: object, slots: object = 1, inherits: Mapping[str, str] = NOTHING, **settings: object) -> Job:
         hosts = ",".join(f"127.0.0.{i + 1}" for i in range(self.count))
         shape = ("--hosts", hosts, "--node", node, "--slots", slots, "--muster-port", self.port)
         log_dir = self.starter.folder / f"node_{node}"
         shared = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", 5, "--method", "spawn")
-        env = {**self.env, **{f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}}
+        env = {**self.env, **inherits, **{f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}}
         return self.starter.command("run", *shared, *shape, "--", *words, env=env, log_dir=log_dir)
 
     def start_task(self, node: int, task: str, index: int, *words: object) -> Job:
@@ -123,6 +125,27 @@ def test_they_disagree(as_process: Starter, tmp_path: Path) -> None:
         assert text in found["reason"]
     assert "method" not in found["reason"]
     assert all(job.out.text == "" for job in jobs)
+
+
+def test_arguments_that_differ(as_process: Starter) -> None:
+    """Also what only the ranks would notice, late: one node with another batch size or another algorithm."""
+    nodes = Nodes(as_process, 2)
+    program = child("environment.py")
+    jobs = [nodes.start(0, program, "--node", "0", "--batch_size", "16"), nodes.start(1, program, "--node", "1", "--batch_size", "32")]
+    found = check_same(jobs, 78)
+    assert "arguments differ: --batch_size 16 on node 0" in found["reason"]
+    assert "--batch_size 32 on node 1" in found["reason"]
+    assert "--node" not in found["reason"]
+    assert "RANKLAUNCH_MUSTER_ALLOW=arguments on node 0" in found["reason"]
+
+
+def test_communication_that_differs(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 2)
+    env: list[dict[str, str]] = [{"NCCL_ALGO": "Ring", "NCCL_DEBUG": "INFO"}, {"NCCL_ALGO": "Tree"}]
+    jobs = [nodes.start(node, child("environment.py"), inherits=env[node]) for node in range(2)]
+    found = check_same(jobs, 78)
+    assert "NCCL_ALGO differs: Ring on node 0" in found["reason"]
+    assert "NCCL_DEBUG" not in found["reason"]
 
 
 def test_what_is_allowed_to_differ(as_process: Starter, tmp_path: Path) -> None:

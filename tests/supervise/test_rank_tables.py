@@ -94,6 +94,26 @@ def test_a_second_attempt_reads_the_table_of_the_new_node(as_process: Starter, t
         assert (server["server_id"], [device["device_id"] for device in server["device"]]) == (host, devices)
 
 
+def test_a_table_of_another_job_is_waited_out(as_process: Starter, tmp_path: Path) -> None:
+    """Completed, valid, of as many nodes; only the names and hosts in it are others'."""
+    path = tmp_path / "jobstart_hccl.json"
+    replace(path, helpers.group_table([("i-worker-0", "192.0.2.8", "01"), ("i-worker-1", "192.0.2.9", "01")]))
+    job = as_process.run(child("environment.py"), env=env_of(path, MA_CURRENT_HOST_IP="192.0.2.2"))
+    job.err.wait_for("waiting for rank table")
+    replace(path, helpers.group_table(PODS))
+    check_end(job, "succeeded", 0)
+    assert [server["server_id"] for server in table_of(job, 2)["server_list"]] == ["192.0.2.1", "192.0.2.2"]
+
+
+def test_the_deadline_names_both_sides(as_process: Starter, tmp_path: Path) -> None:
+    path = tmp_path / "jobstart_hccl.json"
+    path.write_text(helpers.group_table([("i-worker-0", "192.0.2.8", "01"), ("i-worker-1", "192.0.2.9", "01")]))
+    job = as_process.run(child("environment.py"), env=env_of(path, MA_CURRENT_HOST_IP="192.0.2.2", RANKLAUNCH_WAIT_S="1"))
+    verdict = check_end(job, "failed", 75, victims={})
+    for part in ("another job's", "pod name j-worker-1, addresses 192.0.2.2", "pod name i-worker-1, host 192.0.2.9"):
+        assert part in verdict["reason"]
+
+
 def test_the_survivor_of_a_replaced_node_reads_the_table_again(as_process: Starter, tmp_path: Path) -> None:
     path = tmp_path / "jobstart_hccl.json"
     replace(path, helpers.group_table(PODS))

@@ -14,7 +14,7 @@ from ranklaunch.read.reader import Reader
 def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
     """The table, and which of its entries this container is."""
     table = ranktable.load(job.rank_table, reader.files)
-    me = ranktable.Container(job.instance_name, job.host_ips, job.node_index, job.node.slots, job.table_in_order)
+    me = ranktable.Container(job.instance_name, job.host_ips, job.node_index, job.node.slots, job.table_in_order, job.host_ip)
     try:
         index = ranktable.find(table, me)
         _refuse_fewer(job, table)

@@ -66,6 +66,10 @@ class Gathering:
         text = f"muster: all {len(last)} nodes are here, {now - first:.1f} s after the first"
         return f"{text}; last came {', '.join(late)}" if late else text
 
+    def warnings(self) -> list[str]:
+        """Of those who may start all the same."""
+        return [f"warning: muster: {text}" for text in self._roll.warnings()]
+
     def ask_why(self) -> list[tuple[int, str]]:
         """Those who are missing and whose names are to be looked up now, as (node, host); some at a time. found() has the answers."""
         some = [node for node in self._roll.missing if node not in self._asked][:NAMED]
@@ -82,7 +86,7 @@ class Gathering:
         problems = self._roll.problems()
         if not problems:
             return None
-        names = [problem.partition(" differs")[0] for problem in problems if " differs" in problem]
+        names = [problem.partition(" differ")[0] for problem in problems if " differ" in problem]
         missing = self.missing
         also = f"; {missing}" if missing else ""
         return Judgement("failed", ConfigError.exit_code, f"the nodes disagree: {'; '.join(problems)}{also}{self._hints(names)}")

@@ -276,6 +276,8 @@ class Hub(Machine):
         if failure:
             self._conclude(failure)
         elif self._gathering.complete:
+            for warning in self._gathering.warnings():
+                self._do(events.Say(warning))
             self.state = RUNNING
             self._released = {"type": "release", "text": self._gathering.summary(self._now.clock), "shared": self.offers.get(0, {})}
             self._broadcast(self._released)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from ranklaunch.plan.agreement import ALL, ARGUMENTS, Agreement, Teller, is_of_ranks
 from ranklaunch.plan.facts import FIXED
 
 NAMED = 12  # nodes or values that one line names
-ALL = "all"  # in allowed: everything may differ but what is fixed
 MOST_SLOTS_NAMED = 64  # nodes whose slots one line names
 
 
@@ -35,6 +35,7 @@ class Roll:
         self._allowed = allowed
         self._by_node: dict[int, list[Entry]] = {}
         self._ready = 0
+        self._ranks = Agreement(allowed)
         self._answers: Counter[frozenset[tuple[str, str]]] = Counter()  # of those that are ready, as far as they must be the same
         self._strange = 0  # entries with an index that the job does not have
 
@@ -51,6 +52,7 @@ class Roll:
         if entry.facts is not None:
             self._ready -= 1
             self._count(entry.facts, -1)
+            self._ranks.remove(instance)
         others = [other for other in self._by_node.pop(entry.node) if other is not entry]
         if others:
             self._by_node[entry.node] = others
@@ -60,6 +62,8 @@ class Roll:
         self._ready += 1
         self._count(facts, 1)
         entry.facts, entry.ready, entry.doing = facts, now, ""
+        names = (entry.host, entry.named, self.hosts[entry.node] if self._is_node(entry.node) else "")
+        self._ranks.add(entry.instance, Teller(entry.node, names, entry.address), facts)
 
     @property
     def missing(self) -> list[int]:
@@ -76,7 +80,7 @@ class Roll:
     @property
     def differ(self) -> bool:
         """Whether some of those that are ready can never start together."""
-        return bool(self._strange) or len(self._answers) > 1
+        return bool(self._strange) or len(self._answers) > 1 or self._ranks.differ
 
     @property
     def doubtful(self) -> bool:
@@ -111,6 +115,10 @@ class Roll:
         """Why the job must not start although, or before, all are there."""
         return [*self._strangers(), *self._duplicates(), *self._disagreements()]
 
+    def warnings(self) -> list[str]:
+        """What the nodes may differ in, and people seldom mean."""
+        return [f"{name} differs: {self._values(said)}" for name, said in self._ranks.problems(steers=False)]
+
     def own_slots(self) -> str:
         """How many each node takes itself to have, as RANKLAUNCH_SLOTS has it; "" where that is not known of all."""
         slots = [_own_slots(node, (entries[0].facts or {}).get("slots", "")) for node, entries in sorted(self._by_node.items())]
@@ -122,7 +130,8 @@ class Roll:
         return sorted(self.entries.values(), key=lambda entry: -entry.ready)
 
     def _compared(self, facts: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in facts.items() if name in FIXED or not (name in self._allowed or ALL in self._allowed)}
+        some = {name: value for name, value in facts.items() if name in FIXED or not (name in self._allowed or ALL in self._allowed)}
+        return {name: value for name, value in some.items() if not is_of_ranks(name)}
 
     def _is_node(self, index: int) -> bool:
         return 0 <= index < len(self.hosts)
@@ -154,6 +163,8 @@ class Roll:
                 said.setdefault((entry.facts or {}).get(name), []).append(entry.node)
             if len(said) > 1:
                 yield f"{name} differs: {self._values(said)}"
+        for name, told in self._ranks.problems():
+            yield f"{name} {'differ' if name == ARGUMENTS else 'differs'}: {self._values(told)}"
 
     def _values(self, said: Mapping[str | None, list[int]]) -> str:
         """The rarest values first: they are more likely the wrong ones."""

@@ -43,7 +43,7 @@ def of_job(job: Job, method: str) -> dict[str, str]:
         facts["tasks"] = ", ".join(f"{count} {task}" for task, count in Counter(node.task for node in job.nodes).items())
     if all(node.host for node in job.nodes):
         facts["hosts"] = ",".join(hosts)
-    return {name: _short(value) for name, value in facts.items()}
+    return {name: short(value) for name, value in facts.items()}
 
 
 def of_program(job: Job, files: Files, cwd: str) -> dict[str, str]:
@@ -51,7 +51,7 @@ def of_program(job: Job, files: Files, cwd: str) -> dict[str, str]:
     if job.program.module or not (job.program.is_python or job.program.is_shell):
         return {}
     text = _text(files, absolute(job.program.path, cwd), MOST_PROGRAM_BYTES)
-    return {} if text is None else {"program": f"{job.program.path.rpartition('/')[2]} {_digest(text)}"}
+    return {} if text is None else {"program": f"{job.program.path.rpartition('/')[2]} {digest(text)}"}
 
 
 def of_versions(job: Job, files: Files, search: str, cwd: str, ascend: str) -> dict[str, str]:
@@ -68,6 +68,23 @@ def of_versions(job: Job, files: Files, search: str, cwd: str, ascend: str) -> d
             facts["CANN"] = version
             break
     return facts
+
+
+def beside(files: Files, program: str) -> dict[str, str]:
+    """Versions of the packages that are installed where a script comes from: beside the interpreter of its first line."""
+    first = (_text(files, program, MOST_VERSION_BYTES) or "").partition("\n")[0]
+    python = re.match(r"#!\s*(/\S*/python[0-9.]*)", first)
+    facts: dict[str, str] = {}
+    for _, folder in reversed(list(_site_packages(files, python[1] if python else program))):
+        facts.update(_packages(files, folder))
+    return facts
+
+
+def is_older(version: str, least: str) -> bool:
+    """By the numbers that both begin with; a version that is none is not older."""
+    numbers = [re.findall(r"[0-9]+", re.match(r"[0-9.]*", text)[0]) for text in (version, least)]  # type: ignore[index]
+    one, other = (list(map(int, found)) for found in numbers)
+    return bool(one) and (one + [0] * len(other))[: len(other)] < other
 
 
 def _site_packages(files: Files, python: str) -> Iterator[tuple[str, str]]:
@@ -110,7 +127,7 @@ def _cann(files: Files, folder: str) -> str:
         text = _text(files, join(folder, name), MOST_VERSION_BYTES) or ""
         versions = re.findall(r"^(?:\w+_running_version=\[|[Vv]ersion=)([\w.:+-]{1,60})", text, re.MULTILINE)
         if versions:  # one for each component, mostly the same
-            return _short(" ".join(dict.fromkeys(versions)))
+            return short(" ".join(dict.fromkeys(versions)))
     return ""
 
 
@@ -121,11 +138,12 @@ def _text(files: Files, path: str, limit: int) -> str | None:
         return None
 
 
-def _short(value: str) -> str:
-    return value if len(value) <= LONGEST else f"{value[:60]}... ({len(value)} characters, {_digest(value)})"
+def short(value: str) -> str:
+    """A fact as it is told: a long one with its digest."""
+    return value if len(value) <= LONGEST else f"{value[:60]}... ({len(value)} characters, {digest(value)})"
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     import hashlib  # large; one node alone compares nothing
 
     return f"sha256:{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:16]}"

@@ -64,6 +64,7 @@ class Process(Value):
     env: values added to the inherited environment; unset: inherited names removed from it. cwd: None for the inherited folder.
     log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
     node: index of the node that it plays, where that is not this one. comes_with: where its program comes from, for when that is missing.
+    least: a package that it comes with, and the oldest version of that which will do.
     conduct: how it is watched and stopped.
     """
 
@@ -79,6 +80,7 @@ class Process(Value):
     copies: tuple[str, ...] = ()
     node: int | None = None
     comes_with: str = ""
+    least: tuple[str, str] | None = None
     conduct: Conduct = Conduct()
 
 

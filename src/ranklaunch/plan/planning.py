@@ -69,9 +69,10 @@ def _in_folder(plan: Plan) -> Plan:
 
 
 def _with_origin(process: Process) -> Process:
-    """A process that says where its program comes from, where that is known."""
-    origin = launchers.COMES_WITH.get(process.argv[0].rpartition("/")[2])
-    return replace(process, comes_with=origin) if origin else process
+    """A process that says where its program comes from, where that is known, and how old that may be."""
+    program = process.argv[0].rpartition("/")[2]
+    origin = launchers.COMES_WITH.get(program)
+    return replace(process, comes_with=origin, least=launchers.LEAST.get(program)) if origin else process
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:
@@ -150,7 +151,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
     said = [reader.ledger.reading(v.value) for v in settings_of if not v.per_node]
     if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
         reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
-    from ranklaunch.plan import facts  # one node alone compares nothing
+    from ranklaunch.plan import agreement, facts  # one node alone compares nothing
 
     muster = Muster(
         node=job.node_index,
@@ -173,6 +174,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
                 reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
             ),
             "ranklaunch": __version__,
+            **agreement.of_ranks(plan, reader.env),
         },
         allowed=reader.get(settings.MUSTER_ALLOW),
         followers=plan.followers,

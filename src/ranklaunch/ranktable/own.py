@@ -2,44 +2,84 @@
 
 from __future__ import annotations
 
+import re
+
 from ranklaunch.errors import ConfigError
-from ranklaunch.ranktable.model import RankTable
+from ranklaunch.ranktable.model import NotReadyError, RankTable, Server
 from ranklaunch.values import Value
 
 
 class Container(Value):
     """What the platform says of this container. addresses: its own and its host's, in that order; node: its index in the job.
-    in_order: the platform's tables have the nodes in the job's order, so that the index is a place in them."""
+    in_order: the platform's tables have the nodes in the job's order, so that the index is a place in them.
+    host_ip: the one of the addresses that is known to be the host's; "" where none is."""
 
     pod_name: str
     addresses: tuple[str, ...]
     node: int
     slots: int
     in_order: bool = True
+    host_ip: str = ""
 
 
 def find(table: RankTable, me: Container) -> int:
     """Index of this container's entry in table.servers. Every way that gives an answer must give the same one: a wrong slice means
-    two processes with one rank. Raises ConfigError naming the ways and what they found."""
+    two processes with one rank. Raises ConfigError naming the ways and what they found, NotReadyError where the table names containers
+    and none of them is this one: it is another job's, or that of an earlier place."""
     if table.version == "2.0":
         return _by_position(table, me)
     told = ", ".join(me.addresses)
     ways = {
-        f"pod name {me.pod_name}": [i for i, s in enumerate(table.servers) if s.pod_name and s.pod_name == me.pod_name],
+        f"pod name {me.pod_name}": [i for i, s in enumerate(table.servers) if s.pod_name and _public(s.pod_name) == _public(me.pod_name)],
         f"container address {told}": [i for i, s in enumerate(table.servers) if s.container_ip and s.container_ip in me.addresses],
         f"host address {told}": _hosts(table, me),
-        f"node index {me.node}": [me.node] if me.node < len(table.servers) and _counts_nodes(table, me) else [],
     }
+    if not any(ways.values()) and _can_tell(table, me):
+        raise NotReadyError(_not_ours(table, me))
+    ways[f"node index {me.node}"] = [me.node] if me.node < len(table.servers) and _counts_nodes(table, me) else []
     answers = {way: found[0] for way, found in ways.items() if len(found) == 1}
     if not answers:
-        who = f"pod name {me.pod_name or 'unknown'}, addresses {', '.join(me.addresses) or 'unknown'}, node {me.node}"
-        msg = f"this container ({who}) is none of the table's {len(table.servers)}{_remedy(table, me)}"
+        msg = f"this container ({_told(me)}) is none of the table's {len(table.servers)}{_remedy(table, me)}"
         raise ConfigError(msg)
     if len(set(answers.values())) > 1 and len(table.servers) > 1:
         found = "; ".join(f"{way} is entry {i}" for way, i in answers.items())
         msg = f"the ways to find this container disagree: {found} (a table of an earlier attempt?)"
         raise ConfigError(msg)
     return next(iter(answers.values()))
+
+
+def _public(pod: str) -> str:
+    """ModelArts calls one pod ma-job-... in the cluster and modelarts-job-... in its tables, or the other way round."""
+    return re.sub(r"^ma-job(?=-)", "modelarts-job", pod)
+
+
+def _can_tell(table: RankTable, me: Container) -> bool:
+    """Whether both sides name what can be compared: one of my addresses alone may be the host's, or the container's."""
+    if me.pod_name and any(server.pod_name for server in table.servers):
+        return True
+    if not any(map(_host_addresses, table.servers)):
+        return False
+    return bool(me.host_ip or (me.addresses and any(server.container_ip for server in table.servers)))
+
+
+def _host_addresses(server: Server) -> list[str]:
+    """A server_id need not be an address."""
+    named = dict.fromkeys((server.server_id, server.host_ip))
+    return [name for name in named if re.fullmatch(r"[0-9]+(\.[0-9]+){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+", name)]
+
+
+def _not_ours(table: RankTable, me: Container) -> str:
+    there = table.servers[min(me.node, len(table.servers) - 1)]
+    names = {"pod name": there.pod_name, "container": there.container_ip, "host": there.host_ip or there.server_id}
+    said = ", ".join(f"{what} {name}" for what, name in names.items() if name)
+    return (
+        f"it is another job's or was made before this container was: of its {len(table.servers)} entries none is this container's "
+        f"({_told(me)}); the one in this place has {said}"
+    )
+
+
+def _told(me: Container) -> str:
+    return f"pod name {me.pod_name or 'unknown'}, addresses {', '.join(me.addresses) or 'unknown'}, node {me.node}"
 
 
 def _hosts(table: RankTable, me: Container) -> list[int]:

@@ -155,6 +155,7 @@ VISIBLE_GPUS = Variable(
     "visible_gpus", ("CUDA_VISIBLE_DEVICES",), parse.text, "", "GPUs that processes may use, of those in /dev; empty: none", "image",
     default_text="all",
 )  # fmt: skip
+_DEVICES = {"npu": (r"davinci[0-9]+", VISIBLE_NPUS), "gpu": (r"nvidia[0-9]+", VISIBLE_GPUS)}
 ENV_FILE = Variable(
     "env_file", ("RANKLAUNCH_ENV_FILE",), parse.text, "",
     "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
@@ -213,6 +214,8 @@ def make_job(
     if not master:
         reader.ledger.note(MASTER_ADDR.value, named[0], "hosts")
     counts = [max(1, n) for n in slots]
+    kind = reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator)
+    _warn_of_few_devices(reader, kind, slots[node_index])
     nodes = make_nodes(named, [0, *counts[1:]] if only_launches else counts)
     return Job(
         name=name,
@@ -220,7 +223,7 @@ def make_job(
         attempt=attempt,
         nodes=tasks.placed(nodes) if tasks else nodes,
         node_index=node_index,
-        accelerator=reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator),
+        accelerator=kind,
         program=program,
         python=_python(reader, folder),
         log_dir=log_dir(reader, node_index if shared_logs and len(hosts) > 1 else None),
@@ -253,15 +256,30 @@ def spread(reader: Reader, variable: Variable[tuple[int, ...]], slots: tuple[int
 
 def devices(reader: Reader) -> int:
     """Accelerators that processes of the container can use: one slot for each."""
-    names = reader.files.names("/dev")
-    number, source = 0, "default"
-    for kind, chosen in ((r"davinci[0-9]+", VISIBLE_NPUS), (r"nvidia[0-9]+", VISIBLE_GPUS)):
-        there = sum(bool(re.fullmatch(kind, name)) for name in names)
-        if there and not number:
-            visible = _visible(reader, chosen)
-            number, source = (there, "device files") if visible is None or visible >= there else (visible, chosen.names[0])
+    found = [count for count in (_devices(reader, kind) for kind in _DEVICES) if count]
+    number, source = next((count for count in found if count[0]), (0, "default"))
     reader.ledger.note(SLOTS.value, str(number), source)
     return number
+
+
+def _devices(reader: Reader, kind: str) -> tuple[int, str] | None:
+    """How many of a kind processes can use, and who says so; None where the container has none."""
+    pattern, chosen = _DEVICES[kind]
+    there = sum(bool(re.fullmatch(pattern, name)) for name in reader.files.names("/dev"))
+    if not there:
+        return None
+    visible = _visible(reader, chosen)
+    return (there, "device files") if visible is None or visible >= there else (visible, chosen.names[0])
+
+
+def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
+    """Where more ranks are asked for on this node than it has devices, unless the platform knows more of it and has said so. A container
+    whose devices are not in /dev says nothing."""
+    found = _devices(reader, kind) if kind in _DEVICES else None
+    if found and found[0] < slots and not any(warning.startswith(reader.told(SLOTS)) for warning in reader.warnings):
+        what = f"{found[0]} {kind.upper()}{'' if found[0] == 1 else 's'}"
+        remedy = f"{SLOTS.names[0]} says another number"
+        reader.warn(f"{reader.told(SLOTS)}: {slots} ranks on this node, which has {what} ({found[1]}); {remedy}")
 
 
 def _visible(reader: Reader, variable: Variable[str]) -> int | None:

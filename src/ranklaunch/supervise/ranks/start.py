@@ -11,6 +11,7 @@ from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.redact import clipped
 from ranklaunch.system import tree
+from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals, block, unblock
 
 CANNOT_EXECUTE = 126  # as shells say it
@@ -32,6 +33,7 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
         path = os.path.join(process.cwd or "", folder, name)
         if os.path.isfile(path):
             if os.access(path, os.X_OK):
+                _refuse_older(process, path)
                 return path
             denied = path
     if denied:
@@ -41,6 +43,19 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
     hint = f"; {process.comes_with}" if process.comes_with else ""
     msg = f"{process.name}: program {name!r} not found {where}{hint}"
     raise MissingProgramError(msg)
+
+
+def _refuse_older(process: Process, path: str) -> None:
+    """By what pip has left beside the program: nothing is imported, and what says no version is taken."""
+    if not process.least:
+        return
+    from ranklaunch.plan import facts  # few programs have an oldest version
+
+    package, least = process.least
+    version = facts.beside(DiskFiles(), os.path.abspath(path)).get(package, "")
+    if version and facts.is_older(version, least):
+        msg = f"{process.name}: {package} {version}, to which {path} belongs, is too old: {least} or newer is needed; {process.comes_with}"
+        raise MissingProgramError(msg)
 
 
 def lift_limit(files: int) -> None:
