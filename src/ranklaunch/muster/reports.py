@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ranklaunch import redact
 from ranklaunch.errors import WaitError
 from ranklaunch.muster import gone, wire
 from ranklaunch.muster.events import Now
@@ -132,7 +133,7 @@ class Reports:
     def file(self, node: Node, message: Message) -> None:
         node.suspects = [blame.clipped(blame.suspect(each)) for each in message["suspects"]]
         node.finishes = [blame.finish(each) for each in message["finishes"]]
-        node.notes = [note[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
+        node.notes = [redact.one_line(note)[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
         self._reported += not node.reported
         node.reported = True
 

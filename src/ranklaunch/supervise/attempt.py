@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, WaitError
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
@@ -298,7 +299,8 @@ class Attempt:
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
             self._logs.let_go()
             self._loop.after(OWN_WORDS_S, self._remember)
-            self._record.event("ending", outcome=ending.outcome, by=ending.child.process.name if ending.child else ending.reason)
+            by = ending.child.process.name if ending.child else errors.reason(ending.reason)
+            self._record.event("ending", outcome=ending.outcome, by=by)
 
     def _remember(self) -> None:
         """What those who are still there had written by now: what they write later is about being ended."""
