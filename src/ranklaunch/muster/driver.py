@@ -12,7 +12,7 @@ from typing import Any
 from ranklaunch.muster import events
 from ranklaunch.muster.dialler import Dialler
 from ranklaunch.muster.door import Door
-from ranklaunch.muster.events import Action, Event, Machine, Now
+from ranklaunch.muster.events import INSIDE, Action, Event, Machine, Now
 from ranklaunch.muster.hub import Hub
 from ranklaunch.muster.member import Member
 from ranklaunch.muster.wire import Message
@@ -21,8 +21,6 @@ from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.values import NOTHING, Value
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-
-INSIDE = 0  # the number of the connection of node 0's own member
 
 
 class Driver:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 
+from ranklaunch import redact
 from ranklaunch.errors import WaitError
 from ranklaunch.muster import events, gone, wire
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, First, Heard, Key, Machine, Row
@@ -76,8 +77,7 @@ class Hub(Machine):
 
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
-        """By node."""
-        return {node.index: node.offers for node in self._here.by_instance.values()}
+        return self._here.offers
 
     @property
     def settled(self) -> bool:
@@ -216,9 +216,10 @@ class Hub(Machine):
         """It is ready: releases all, once all are and agree; judges, once it is certain that they will not."""
         if node.entry.facts is not None:
             return
-        facts = {str(name): str(value) for name, value in message["facts"].items()}
+        facts = {redact.one_line(str(name)): redact.one_line(str(value)) for name, value in message["facts"].items()}
         node.entry.index, node.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.WORD]
         node.offers = wire.texts(message.get("offers", {}))
+        node.entry.gives = bool(node.offers)
         self._gathering.ready(node.entry, facts, self._now.clock)
         self._look()
 
@@ -277,7 +278,7 @@ class Hub(Machine):
             self._conclude(failure)
         elif self._gathering.complete:
             self.state = RUNNING
-            self._released = {"type": "release", "text": self._gathering.summary(self._now.clock), "shared": self.offers.get(0, {})}
+            self._released = {"type": "release", "text": self._gathering.summary(self._now.clock), "shared": self._here.offers_of_node_0}
             self._broadcast(self._released)
 
     def _begin_end(self) -> None:

@@ -23,6 +23,8 @@ VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
 BYE_S = 2.0  # for the nodes to take it
 DONE_SAID_S = 2.0
 PROGRESS_S = 30.0
+GUESSED = ", and keys for ssh are handed over under it: whoever can reach its port and knows the name can have commands run on these nodes"
+OWN_KEY = "RANKLAUNCH_SECRET, the same on every node, keeps others out"
 
 
 class OfNodes(Value):
@@ -74,7 +76,7 @@ class Nodes:
             success = f"{everything(self._plan, of_job=True)} succeeded"
             self._hub = HubDriver(muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt)
             if not muster.secret:
-                self._say("muster: its key is derived from the job's name; RANKLAUNCH_SECRET, the same on every node, keeps others out")
+                self._say(f"muster: its key is derived from the job's name{GUESSED if self._plan.offers else ''}; {OWN_KEY}")
         calls = Calls(self._on_released, self._hear.stop, self._on_judged, self._on_lost, self._on_dismissed)
         self._member = MemberDriver(muster, key, self._loop, self._say, calls, attempt, self._hub)
         self._member.start()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from ranklaunch import redact
 from ranklaunch.errors import WaitError
 from ranklaunch.muster import gone, wire
-from ranklaunch.muster.events import Now
+from ranklaunch.muster.events import INSIDE, Now
 from ranklaunch.muster.roll import NAMED, Entry, Roll
 from ranklaunch.muster.wire import Message
 from ranklaunch.values import replace
@@ -64,6 +64,17 @@ class Present:
         self.by_link: dict[int, Node] = {}
         self._roll = roll
         self._silent: set[str] = set()
+
+    @property
+    def offers(self) -> dict[int, Mapping[str, str]]:
+        """What the nodes have for each other, by node."""
+        return {node.index: node.offers for node in self.by_instance.values()}
+
+    @property
+    def offers_of_node_0(self) -> Mapping[str, str]:
+        """Of the supervisor in this process, whoever else may say that it is node 0."""
+        own = self.by_link.get(INSIDE)
+        return own.offers if own and own.index == 0 else {}
 
     def add(self, entry: Entry, attempt: int) -> Node:
         node = self.by_instance[entry.instance] = Node(entry, attempt)
