@@ -120,6 +120,11 @@ class HubDriver(Driver):
         """Whether every node that is there has taken the verdict."""
         return self.hub.settled
 
+    @property
+    def owed(self) -> bool:
+        """Whether a node that has not come yet may still come, and is to hear how the job ended."""
+        return self.hub.owed
+
     def close(self) -> None:
         super().close()
         self.door.close()

@@ -84,6 +84,12 @@ class Hub(Machine):
         """Whether every node that is there has taken the verdict."""
         return all(node.told or node.link is None for node in self._here.by_instance.values())
 
+    @property
+    def owed(self) -> bool:
+        """Whether the end came before all nodes had, so that another may still come, and wait."""
+        early = self.state == JUDGED and not self._released and not self._gathering.is_late(self._now.clock)
+        return early and bool(self._roll.missing)
+
     # Connections
 
     def _take(self, event: Event) -> None:
@@ -136,19 +142,9 @@ class Hub(Machine):
         if node:
             node.told = True
 
-    def _overdue(self, event: events.Overdue) -> Node | None:
-        """A node whose connection broke, that has not come back in its time, and that is needed: one that has succeeded is not."""
-        node = self._here.by_instance.get(event.instance)
-        if not node or node.gone_at is None or self._now.clock < node.back_by:
-            return None
-        if node.done:
-            node.gone_at = None
-            return None
-        return node
-
     def _forget(self, event: events.Overdue) -> None:
         """It may be started again, and come again."""
-        node = self._overdue(event)
+        node = self._here.overdue(event.instance, self._now)
         if node:
             self._do(events.Say(f"muster: {self._name(node)} has gone again; waiting for it to come back"))
             self._reports.forget(node)
@@ -156,7 +152,7 @@ class Hub(Machine):
 
     def _lose(self, event: events.Overdue) -> None:
         """It is gone, and the job ends with it."""
-        node = self._overdue(event)
+        node = self._here.overdue(event.instance, self._now)
         if node:
             self._reports.lose(node, self._now)
             self._here.remove(node)

@@ -104,6 +104,16 @@ class Present:
             self._silent.discard(node.entry.instance)
         return node
 
+    def overdue(self, instance: str, now: Now) -> Node | None:
+        """A node whose connection broke, that has not come back in its time, and that is needed: one that has succeeded is not."""
+        node = self.by_instance.get(instance)
+        if not node or node.gone_at is None or now.clock < node.back_by:
+            return None
+        if node.done:
+            node.gone_at = None
+            return None
+        return node
+
     def unfinished(self, leading: int) -> str:
         """Names of those that have not succeeded, of the first so many nodes."""
         left = [self._roll.name(node.entry.node) for node in self.by_instance.values() if not node.done and node.entry.node < leading]
