@@ -62,7 +62,7 @@ run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second
 # Most tests wait most of the time, so WORKERS of them run at once on two cores.
 PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
-test: .venv/.installed-examples .venv/.installed-test ## run the tests, a few minutes
+test: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules ## run the tests, a few minutes
 	$(PYTEST) -m "not chaos and not launchers and not charts and not specs"
 
 test-launchers: WORKERS = 3
@@ -89,10 +89,12 @@ golden: .venv/.installed-examples .venv/.installed-test ## write the golden file
 mutations: .venv/.installed-test ## break launchers, platforms and templates line by line in a copy, and see that a test notices
 	$(VENV)/python tools/mutations.py
 
-generate: .venv/.installed-examples .venv/.installed-test ## write anew what is made from tables: pages, the chart's values, examples for platforms
+generate: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules
+generate: ## write anew what is made from tables: pages, the chart's values, examples for platforms, patterns of secrets
 	$(VENV)/python docs/make_reference.py
 	$(VENV)/python tools/chart_values.py
 	$(VENV)/python tools/render_examples.py
+	$(VENV)/python tools/secret_patterns.py
 
 hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2
 	@$(VENV)/python -m testbench.hosts $(N)
@@ -153,6 +155,6 @@ test-3.%: .venv-3.%/.installed ## run the tests on one of them
 .venv-3.%/.installed: pyproject.toml
 	@[ -n "$(call find-python,$*)" ] || { echo "no python3.$* on PATH or in pyenv" >&2; exit 1; }
 	@[ -x .venv-3.$*/bin/pip ] || { $(call make-venv,$(call find-python,$*),.venv-3.$*); }
-	@echo "installing ranklaunch[test] into .venv-3.$*"
-	@.venv-3.$*/bin/python -m pip install -q -e '.[test]'
+	@echo "installing ranklaunch[test,rules] into .venv-3.$*"
+	@.venv-3.$*/bin/python -m pip install -q -e '.[test,rules]'
 	@touch $@

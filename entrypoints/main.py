@@ -93,7 +93,10 @@ def _help() -> str:
 
 
 def _fail(message: str, exit_code: int) -> int:
-    sys.stderr.write("".join(f"ranklaunch: {line}\n" for line in message.splitlines()).encode(errors="backslashreplace").decode())
+    from ranklaunch.errors import reason
+
+    said = "".join(f"ranklaunch: {line}\n" for line in reason(message).splitlines())
+    sys.stderr.write(said.encode(errors="backslashreplace").decode())
     return exit_code
 
 

@@ -139,6 +139,7 @@ class Bench:
         self.peers: dict[int, Peer] = {}
         self.asked: list[str] = []
         self._links = itertools.count(1)
+        self._is_inside = False
         self.feed(events.Start())
 
     @property
@@ -168,14 +169,17 @@ class Bench:
         else:
             assert isinstance(action, (events.Listen, events.Sweep)), action
 
-    def connection(self) -> Peer:
-        link = next(self._links)
+    def connection(self, node: int = -1) -> Peer:
+        """node: whose it is. The first of node 0 is its own member's, which comes from inside."""
+        number = next(self._links)
+        link = events.INSIDE if node == 0 and not self._is_inside else number
+        self._is_inside |= link == events.INSIDE
         peer = self.peers[link] = Peer(self, link)
         return peer
 
     def member(self, node: int, instance: str = "", *, facts: Any = FACTS, **more: Any) -> Peer:
         """Says hello, and is ready as soon as it is welcome (facts None: never); obeys."""
-        peer = self.connection()
+        peer = self.connection(node)
 
         def answer(message: dict[str, Any]) -> None:
             if message["type"] == "welcome" and facts is not None:

@@ -142,6 +142,8 @@ WHEEL = {
     "ranklaunch/read/settings.py",
     "ranklaunch/read/tasks.py",
     "ranklaunch/redact.py",
+    "ranklaunch/said.py",
+    "ranklaunch/secret_patterns.py",
     "ranklaunch/render/__init__.py",
     "ranklaunch/render/jinja.py",
     "ranklaunch/render/quoting.py",
@@ -231,7 +233,7 @@ WHEEL = {
     "ranklaunch/verdict/folders.py",
     "ranklaunch/verdict/model.py",
 }
-INFO = {"METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE", "RECORD"}
+INFO = {"METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE", "licenses/LICENSES/detect-secrets.txt", "RECORD"}
 
 
 def build(what: str, source: Path, target: Path) -> Path:

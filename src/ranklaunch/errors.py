@@ -5,7 +5,7 @@ The codes are those of sysexits.h, so that they differ from the codes that train
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class RanklaunchError(Exception):
@@ -64,6 +64,9 @@ class Problems:
             raise ConfigError(self._errors)
 
 
+SHORT_WORD = 12  # characters: no key or token is as short
+LEFT_OUT = "(left out: the secrets in it cannot be hidden: {})"
+
 SUCCESS = 0
 DEFECT = 70
 USAGE = UsageError.exit_code
@@ -93,3 +96,27 @@ def nearest(word: str, legal: Iterable[str]) -> str:
 def counted(number: int, word: str) -> str:
     """1 rank, 2 ranks."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def reason(text: str) -> str:
+    """What is said of a failure, fit for verdicts, messages and the console: without secrets, control characters harmless."""
+    if text.isascii() and text.replace(" ", "").isalnum() and max(map(len, text.split())) <= SHORT_WORD:
+        return text  # whoever has just been told to end is not to wait for patterns
+    try:
+        from ranklaunch import said  # large, and only failures need it
+
+        return said.text(text)
+    except Exception as error:  # no descriptor or memory left to load it with: nothing is better than a secret
+        return LEFT_OUT.format(error)
+
+
+def quoted(found: Sequence[str]) -> tuple[str, ...]:
+    """What a process wrote last, fit for verdicts: without secrets."""
+    if not found:
+        return ()
+    try:
+        from ranklaunch import said
+
+        return said.lines(found)
+    except Exception as error:
+        return (LEFT_OUT.format(error),)

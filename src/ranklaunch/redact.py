@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -65,9 +65,14 @@ _NO_NAME = re.compile(r"[\s{}'\"]|://")
 _NAMED = r"([A-Za-z][\w-]{0,63}):\s+\S"  # X-Api-Key: ..., a header of another name
 _PLAIN = r"(?is)[\d.,:]*|(?:~|\.{0,2})/.*|.*\.(?:pem|key|crt|cer|pub|json|ya?ml|txt)"
 _MACHINE_MADE = r"(?=.{0,64}\d)(?=.{0,64}[A-Za-z])[A-Za-z0-9+=]{16,}"
+_FILE_OF = ("file", "path", "dir", "folder")
+_PLACE = r"(?:~|\.{0,2})/.*"
+_COLOUR = r"\x1b\[[0-9;:]{0,40}m"
+_PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
 _THOUGHT_UP = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)(?=.*[!@#$%^&*])[^\s/{}]{8,128}"
 
 
+@functools.lru_cache(maxsize=1024)
 def is_secret(name: str) -> bool:
     """Whether a variable or option of this name holds a secret. Platforms' own: S3_ACCESS_KEY_ID, MA_*_TOKEN, CRED*, ..."""
     words = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
@@ -106,14 +111,14 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
     result: list[str] = []
     option = before = ""  # option: the one whose value may come next
     for word in words:
-        if option and not _looks_like_option(word) and _is_value_secret(option, word):
+        if option and not _looks_like_option(word) and is_value_secret(option, word):
             result.append(HIDDEN)
             option = ""
             continue
         name, equals, value = word.partition("=")
         named = (word.startswith("-") or bool(equals)) and not _NO_NAME.search(name)
         if named and equals:
-            result.append(f"{name}={HIDDEN if _is_value_secret(name, value) else _inside(value)}")
+            result.append(f"{name}={HIDDEN if is_value_secret(name, value) else _inside(value)}")
         else:
             result.append(_inside(word))
         # sshpass takes the password by -p, which is a port or a path elsewhere.
@@ -122,14 +127,19 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(result)
 
 
-def _is_value_secret(name: str, value: str) -> bool:
+def is_value_secret(name: str, value: str) -> bool:
     """Whether the value of an option or a variable is a secret: by its name or, where that may mean anything, by how it looks too."""
     if is_secret(name):
-        return True
+        return not _is_place(name, value)
     last = re.split(r"[._-]", name.lower())[-1]
     if last == "key" and re.fullmatch(r"-{1,2}(?:[\w-]+\.)*key", name.lower()):
         return not re.fullmatch(_PLAIN, value)
     return last in ("key", "p") and _looks_secret(value)
+
+
+def _is_place(name: str, value: str) -> bool:
+    """Where a secret is, and not what it is: RANKLAUNCH_SECRET_FILE=/run/key."""
+    return name.lower().endswith(_FILE_OF) and bool(re.fullmatch(_PLACE, value, re.DOTALL))
 
 
 def _looks_secret(value: str) -> bool:
@@ -146,16 +156,29 @@ def _looks_like_option(word: str) -> bool:
 def text(value: str) -> str:
     """A setting's value with whatever secrets it holds hidden: options of a launcher, URLs."""
     value = headers(value)
-    try:
-        words = shlex.split(value)
-    except ValueError:  # an open quote; whatever it holds
-        words = value.split(" ")
+    words = _words(value) or value.split(" ")  # where a quote is open, whatever it holds
     hidden = argv(words)
     return value if hidden == tuple(words) else " ".join(hidden)
 
 
+def _words(value: str) -> list[str]:
+    """As shlex.split, which takes a time that grows with the square of a word's length; nothing where it raises ValueError."""
+    words: list[str] = []
+    word: list[str] | None = None
+    for blank, single, double, escaped, plain, odd in re.findall(_PIECE, value, re.DOTALL):
+        if odd:
+            return []
+        if blank:
+            words += [] if word is None else ["".join(word)]
+            word = None
+        else:
+            word = [] if word is None else word
+            word.append(single or re.sub(r'\\(["\\])', r"\1", double) or escaped or plain)
+    return words if word is None else [*words, "".join(word)]
+
+
 def environment(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: HIDDEN if _is_value_secret(name, value) else _inside(value) for name, value in env.items()}
+    return {name: HIDDEN if is_value_secret(name, value) else _inside(value) for name, value in env.items()}
 
 
 def _inside(value: str) -> str:
@@ -200,3 +223,27 @@ def shown(source: str, value: str) -> str:
     if len(value) <= LOOKED_AT:
         return clipped(text(value))
     return f"{text(value[:LOOKED_AT])[:SHOWN]}... ({len(value)} characters)"
+
+
+class _Escapes(dict[int, str]):
+    """What each character is shown as, from when it was first seen on."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        kept = character.isprintable() or character == "\t" or 0xDC80 <= code <= 0xDCFF
+        self[code] = shown = character if kept else ascii(character)[1:-1]
+        return shown
+
+
+_ESCAPES = _Escapes()
+
+
+def one_line(text: str) -> str:
+    """What came from elsewhere, and must not look like more than it is."""
+    return printable("; ".join(text.split("\n")))
+
+
+def printable(line: str) -> str:
+    """Control characters as their escapes, but for colours, which are left out: a text must not move the terminal's cursor, nor look
+    like another line."""
+    return line if line.isprintable() else re.sub(_COLOUR, "", line).translate(_ESCAPES)

@@ -290,3 +290,15 @@ def test_a_time_that_no_calendar_has_is_refused(at: Any) -> None:
 def test_a_time_of_four_hundred_digits_is_a_value_error() -> None:
     with pytest.raises(ValueError):
         blame.suspect({**sent(suspect(1.0)), "at": 10**400})
+
+
+def test_what_another_node_says_is_one_line_and_does_nothing() -> None:
+    told = {**sent(suspect(1.0)), "reason": "bad\nranklaunch: succeeded\x1b[2J"}
+    assert blame.suspect(told).reason == "bad; ranklaunch: succeeded\\x1b[2J"
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("failed", 1), ("stopped", 1), ("succeeded", 0)])
+def test_a_failure_with_exit_code_0_is_none_with_0(outcome: str, code: int) -> None:
+    assert blame.suspect({**sent(suspect(1.0)), "outcome": outcome, "exit_code": 0}).exit_code == code
+    told = {**sent(Judgement("failed", 3, "x")), "outcome": outcome, "exit_code": 0}
+    assert blame.judgement(told).exit_code == code

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import shlex
+
 import helpers
 import pytest
 
@@ -156,3 +159,14 @@ def test_a_setting_that_holds_a_header() -> None:
 def test_variables_that_may_hold_keys() -> None:
     env = {"WANDB_KEY": "0123456789abcdef0123456789abcdef01234567", "SORT_KEY": "length", "HEADER": "Authorization: Bearer hunter2"}
     assert redact.environment(env) == {"WANDB_KEY": "***", "SORT_KEY": "length", "HEADER": "Authorization: Bearer ***"}
+
+
+def test_words_are_those_of_shlex() -> None:
+    draw = random.Random(1)
+    for _ in range(20000):
+        text = "".join(draw.choices("ab '\"\\\n\t=-é\r", k=draw.randrange(12)))
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            words = []
+        assert redact._words(text) == words, text

@@ -142,7 +142,7 @@ def test_a_member_may_be_slow(bench: Callable[..., Bench]) -> None:
         slow.send_raw(bytes([byte]))
         b.turn()
     b.run(lambda: slow.of("welcome"), "the welcome")
-    slow.send(type="ready", facts=FACTS, index=0, host="")
+    slow.send(type="ready", facts=FACTS, index=1, host="")
     other = b.member(0)
     b.released([slow, other])
     b.fails([other, slow])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping, Sequence
 
 import pytest
-from muster_machines import EPOCH, FACTS, Bench, finish, suspect
+from muster_machines import EPOCH, FACTS, Bench, Peer, finish, suspect
 
 from ranklaunch.muster import events, gone
 from ranklaunch.muster.hub import ENDING, GATHERING, JUDGED, RUNNING
@@ -57,6 +58,79 @@ def test_what_node_0_offers_comes_with_the_release() -> None:
         m.send(type="ready", facts=FACTS, index=node, host="", offers={"key": f"of {node}"})
     assert [m.of("release")[0]["shared"] for m in members] == [{"key": "of 0"}] * 2
     assert b.hub.offers == {0: {"key": "of 0"}, 1: {"key": "of 1"}}
+
+
+def ready_as(b: Bench, places: Sequence[int], offers: Mapping[str, str]) -> list[Peer]:
+    """Nodes 0, 1, ... come, and are ready with these places."""
+    members = b.members(range(len(places)), facts=None)
+    for place, m in zip(places, members):
+        m.send(type="ready", facts=FACTS, index=place, host="", offers=offers)
+    b.time.run(0)
+    return members
+
+
+@pytest.mark.parametrize("offers", [{}, {"key": "mine"}])
+def test_nobody_takes_the_place_of_node_0(offers: dict[str, str]) -> None:
+    b = Bench(3)
+    members = ready_as(b, (0, 0, 2), offers)
+    judgement = b.judged(members)
+    assert judgement["exit_code"] == 78
+    assert "2 nodes say when they are ready that they are node 0: h0 at 10.0.0.0, which came as node 0, and h1 at" in judgement["reason"]
+
+
+def test_a_place_that_the_job_does_not_have() -> None:
+    b = Bench(2)
+    reason = b.judged(ready_as(b, (0, 7), {}))["reason"]
+    assert "h1 at 10.0.0.2, which came as node 1, says when it is ready that it is node 7: of 2" in reason
+
+
+def test_places_of_a_rank_table() -> None:
+    """They may be others than those that the nodes came with, but not where node 0 hands over a key."""
+    b = Bench(3)
+    members = ready_as(b, (2, 0, 1), {})
+    assert all(m.of("release") for m in members)
+    b = Bench(3)
+    reason = b.judged(ready_as(b, (2, 0, 1), {"key": "mine"}))["reason"]
+    assert "h1 at 10.0.0.2, which came as node 1, says when it is ready that it is node 0: where keys are handed over" in reason
+
+
+def test_a_node_that_went_leaves_its_place_to_another() -> None:
+    b = Bench(2)
+    first, second = b.members(range(2), facts=None)
+    second.send(type="ready", facts=FACTS, index=0, host="")
+    second.cut()
+    b.time.run(2)
+    first.send(type="ready", facts=FACTS, index=0, host="")
+    third = b.member(1, "another")
+    assert third.of("release")
+
+
+def test_only_its_own_supervisor_speaks_for_node_0() -> None:
+    b = Bench(2)
+    node_0 = b.member(0, facts=None)
+    impostor = b.member(0, "impostor", facts=None)
+    for m, key in ((node_0, "own"), (impostor, "another")):
+        m.send(type="ready", facts=FACTS, index=0, host="", offers={"key": key})
+    member = b.member(1)
+    impostor.cut()
+    b.time.run(2)
+    assert member.of("release")[0]["shared"] == {"key": "own"}
+
+
+def test_what_is_handed_over_is_one_line() -> None:
+    b = Bench(2)
+    m = b.members(range(2), facts=None)[1]
+    m.send(type="ready", facts=FACTS, index=1, host="", offers={"key": "ssh-ed25519 A\nssh-ed25519 B"})
+    assert m.closed
+
+
+def test_what_nodes_say_of_themselves_is_one_line() -> None:
+    b = Bench(2)
+    b.member(0)
+    m = b.member(1, facts={**FACTS, "torch": "2\nranklaunch: succeeded\x1b[2J"}, host="h\n1")
+    reason = b.judged([m])["reason"]
+    assert "2; ranklaunch: succeeded\\x1b[2J" in reason
+    assert reason.isprintable()
 
 
 def test_all_succeed() -> None:

@@ -101,6 +101,38 @@ def test_node_0_never_comes(as_process: Starter) -> None:
     assert f"node 0 (127.0.0.1): no answer on port {nodes.port} (connection refused)" in verdict(job)["reason"]
 
 
+def test_one_that_comes_after_a_stop_hears_of_it(ranklaunch: Starter) -> None:
+    """Node 0 was stopped before all were there: it listens for some seconds more."""
+    nodes = Nodes(ranklaunch, 3, muster_timeout_s=60)
+    early = [nodes.start(node, child("environment.py")) for node in (1, 0)]
+    early[1].err.wait_for("muster: waiting for 1 of 3 nodes")
+    early[1].send(signal.SIGTERM)
+    early[1].err.wait_for("listening 5 s more")
+    late = nodes.start(2, child("environment.py"))
+    assert check_same([*early, late], 143)["reason"] == "node 0 (127.0.0.1): stopped by SIGTERM"
+
+
+def test_node_0_that_comes_after_a_stop_hears_of_it(ranklaunch: Starter) -> None:
+    """A node that was stopped before it has reached node 0 goes on trying for some seconds."""
+    nodes = Nodes(ranklaunch, 2, muster_timeout_s=60)
+    early = nodes.start(1, child("environment.py"))
+    early.err.wait_for("muster: waiting for node 0")
+    early.send(signal.SIGTERM)
+    early.err.wait_for("trying 5 s more to tell node 0")
+    late = nodes.start(0, child("environment.py"))
+    assert check_same([early, late], 143)["reason"] == "node 1 (127.0.0.2): stopped by SIGTERM"
+
+
+def test_a_node_that_is_stopped_alone_does_not_wait_for_long(as_process: Starter) -> None:
+    for node in range(2):
+        job = Nodes(as_process, 2, muster_timeout_s=60).start(node, child("environment.py"))
+        job.wait_for_event("wait")
+        job.send(signal.SIGINT)
+        job.err.wait_for("5 s more")
+        job.send(signal.SIGINT)
+        assert job.end(timeout=4) == 130
+
+
 def test_node_0_hangs(as_process: Starter) -> None:
     """Its kernel answers, so it is not lost; whoever waits for it does so no longer than it would have waited itself."""
     nodes = Nodes(as_process, 3, muster_timeout_s=4)

@@ -120,6 +120,19 @@ def test_the_termination_log_of_a_wrong_configuration(ranklaunch: Starter, tmp_p
     assert len(path.read_bytes()) <= 4096
 
 
+def test_secrets_stay_in_the_raw_log(ranklaunch: Starter, tmp_path: Path) -> None:
+    path = tmp_path / "termination-log"
+    path.write_text("")
+    job = ranklaunch.spawn(1, child("tells.py"), env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
+    assert job.end() == 1
+    verdict = checked_verdict(job.attempt / "verdict.json")
+    log = job.log(0).decode()
+    said = json.dumps(verdict) + path.read_text() + job.err.text
+    assert all(text in log for text in ("hunter2", "hf_", "\x1b[2J"))
+    assert "ValueError: 401 for https://user:***@host/ with ***" in path.read_text() == verdict["reason"] + "\n"
+    assert not any(text in said for text in ("hunter2", "hf_", "\x1b", "\\u001b"))
+
+
 # Before there is a plan
 
 

@@ -6,6 +6,7 @@ import contextlib
 import gc
 from collections.abc import Iterator, Mapping
 
+from ranklaunch import errors
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.base import attempt_dir
@@ -86,4 +87,4 @@ def _recorded(request: planning.Request) -> Iterator[None]:
 
 def _leave_verdict(record: Record, error: RanklaunchError, started: str) -> None:
     with contextlib.suppress(OSError, ValueError):
-        record.verdict(Verdict("failed", error.exit_code, str(error), None, (), started, now()))
+        record.verdict(Verdict("failed", error.exit_code, errors.reason(str(error)), None, (), started, now()))

@@ -12,7 +12,7 @@ from typing import Any
 from ranklaunch.muster import events
 from ranklaunch.muster.dialler import Dialler
 from ranklaunch.muster.door import Door
-from ranklaunch.muster.events import Action, Event, Machine, Now
+from ranklaunch.muster.events import INSIDE, Action, Event, Machine, Now
 from ranklaunch.muster.hub import Hub
 from ranklaunch.muster.member import Member
 from ranklaunch.muster.wire import Message
@@ -21,8 +21,6 @@ from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.values import NOTHING, Value
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-
-INSIDE = 0  # the number of the connection of node 0's own member
 
 
 class Driver:
@@ -121,6 +119,11 @@ class HubDriver(Driver):
     def settled(self) -> bool:
         """Whether every node that is there has taken the verdict."""
         return self.hub.settled
+
+    @property
+    def owed(self) -> bool:
+        """Whether a node that has not come yet may still come, and is to hear how the job ended."""
+        return self.hub.owed
 
     def close(self) -> None:
         super().close()

@@ -9,6 +9,8 @@ from ranklaunch.muster.wire import Message
 from ranklaunch.values import NOTHING, Value
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
+INSIDE = 0  # the number of the connection of node 0's own member, which no connection through the door has
+
 
 class Now(NamedTuple):
     """One moment by both clocks. clock: monotonic seconds; wall: seconds since 1970."""

@@ -54,8 +54,11 @@ class Gathering:
             settle_s = SETTLE_S if self._roll.differ else max(SETTLE_S, self._muster.lost_after_s)
             return self._refusal() if self._roll.complete or now >= self._doubted + settle_s else None
         self._doubted = None
-        late = self._deadline is not None and now >= self._deadline and not self._roll.complete
-        return self._in_vain() if late else None
+        return self._in_vain() if self.is_late(now) and not self._roll.complete else None
+
+    def is_late(self, now: float) -> bool:
+        """Whether nobody is waited for any more."""
+        return self._deadline is not None and now >= self._deadline
 
     def summary(self, now: float) -> str:
         """Of those who are here, and whom they waited for."""

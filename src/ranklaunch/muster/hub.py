@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 
+from ranklaunch import redact
 from ranklaunch.errors import WaitError
 from ranklaunch.muster import events, gone, wire
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, First, Heard, Key, Machine, Row
@@ -76,13 +77,18 @@ class Hub(Machine):
 
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
-        """By node."""
-        return {node.index: node.offers for node in self._here.by_instance.values()}
+        return self._here.offers
 
     @property
     def settled(self) -> bool:
         """Whether every node that is there has taken the verdict."""
         return all(node.told or node.link is None for node in self._here.by_instance.values())
+
+    @property
+    def owed(self) -> bool:
+        """Whether the end came before all nodes had, so that another may still come, and wait."""
+        early = self.state == JUDGED and not self._released and not self._gathering.is_late(self._now.clock)
+        return early and bool(self._roll.missing)
 
     # Connections
 
@@ -136,19 +142,9 @@ class Hub(Machine):
         if node:
             node.told = True
 
-    def _overdue(self, event: events.Overdue) -> Node | None:
-        """A node whose connection broke, that has not come back in its time, and that is needed: one that has succeeded is not."""
-        node = self._here.by_instance.get(event.instance)
-        if not node or node.gone_at is None or self._now.clock < node.back_by:
-            return None
-        if node.done:
-            node.gone_at = None
-            return None
-        return node
-
     def _forget(self, event: events.Overdue) -> None:
         """It may be started again, and come again."""
-        node = self._overdue(event)
+        node = self._here.overdue(event.instance, self._now)
         if node:
             self._do(events.Say(f"muster: {self._name(node)} has gone again; waiting for it to come back"))
             self._reports.forget(node)
@@ -156,7 +152,7 @@ class Hub(Machine):
 
     def _lose(self, event: events.Overdue) -> None:
         """It is gone, and the job ends with it."""
-        node = self._overdue(event)
+        node = self._here.overdue(event.instance, self._now)
         if node:
             self._reports.lose(node, self._now)
             self._here.remove(node)
@@ -216,9 +212,10 @@ class Hub(Machine):
         """It is ready: releases all, once all are and agree; judges, once it is certain that they will not."""
         if node.entry.facts is not None:
             return
-        facts = {str(name): str(value) for name, value in message["facts"].items()}
+        facts = {redact.one_line(str(name)): redact.one_line(str(value)) for name, value in message["facts"].items()}
         node.entry.index, node.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.WORD]
         node.offers = wire.texts(message.get("offers", {}))
+        node.entry.gives = bool(node.offers)
         self._gathering.ready(node.entry, facts, self._now.clock)
         self._look()
 
@@ -279,7 +276,7 @@ class Hub(Machine):
             for warning in self._gathering.warnings():
                 self._do(events.Say(warning))
             self.state = RUNNING
-            self._released = {"type": "release", "text": self._gathering.summary(self._now.clock), "shared": self.offers.get(0, {})}
+            self._released = {"type": "release", "text": self._gathering.summary(self._now.clock), "shared": self._here.offers_of_node_0}
             self._broadcast(self._released)
 
     def _begin_end(self) -> None:

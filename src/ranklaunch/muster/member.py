@@ -244,7 +244,7 @@ class Member(Machine):
 
     def _heed(self, message: Message) -> None:
         """From node 0, now and then: what it waits for. Says so, once this node is ready."""
-        self._missing = str(message["missing"])
+        self._missing = wire.text(message, "missing")
         if self._ready:
             self._do(events.Say(f"muster: waiting for {self._missing}"))
 
@@ -253,7 +253,7 @@ class Member(Machine):
         self.state, self._is_released = RELEASED, True
         self.shared = wire.texts(message.get("shared", {}))
         self._do(events.Rest(events.Remind()))
-        self._do(events.Released(str(message.get("text", ""))))
+        self._do(events.Released(wire.text({"text": "", **message}, "text")))
 
     def _stop(self, message: Message) -> None:
         """Another node has failed: says that this one stops."""

@@ -21,8 +21,12 @@ JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tel
 SILENT_S = 15.0  # beyond its own deadline, for node 0 to say that nobody waits any more
 VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
 BYE_S = 2.0  # for the nodes to take it
+LATE_S = 5.0  # after an end before all have met: for those to hear of it who come later
 DONE_SAID_S = 2.0
 PROGRESS_S = 30.0
+GUESSED = "its key is derived from the job's name, which others may guess"
+HANDED = ", and keys for ssh are handed over under it: whoever reaches its port and knows the name can have commands run on these nodes"
+OWN_KEY = "RANKLAUNCH_SECRET, the same on every node, keeps them out"
 
 
 class OfNodes(Value):
@@ -57,6 +61,7 @@ class Nodes:
         self._failed = self._released = self._hurry = False
         self._judgement: Judgement | None = None
         self._lost: Suspect | None = None
+        self._late_s = min(LATE_S, plan.limits.grace_s)
         self._ready_at = 0.0
         self._finished = ""
         self._timer: Timer | None = None
@@ -74,7 +79,7 @@ class Nodes:
             success = f"{everything(self._plan, of_job=True)} succeeded"
             self._hub = HubDriver(muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt)
             if not muster.secret:
-                self._say("muster: its key is derived from the job's name; RANKLAUNCH_SECRET, the same on every node, keeps others out")
+                self._say(f"muster: {GUESSED}{HANDED if self._plan.offers else ''}; {OWN_KEY}")
         calls = Calls(self._on_released, self._hear.stop, self._on_judged, self._on_lost, self._on_dismissed)
         self._member = MemberDriver(muster, key, self._loop, self._say, calls, attempt, self._hub)
         self._member.start()
@@ -147,6 +152,10 @@ class Nodes:
         """Waits for nobody any more."""
         self._hurry = True
 
+    def go(self) -> None:
+        """Waits for nobody who has not come yet."""
+        self._late_s = 0.0
+
     def wall(self, clock: float) -> float:
         """Monotonic seconds of this node as seconds since 1970, by node 0's clock where it is known."""
         return self._member.wall(clock) if self._member else self._loop.wall(clock)
@@ -161,6 +170,8 @@ class Nodes:
         if not self._judgement and not member.over:
             told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
             # The first alone can decide, so the others' last lines are not needed.
+            if not (self._hub or member.joined) and self._patience(ending):
+                self._say(f"muster: trying {self._patience(ending):g} s more to tell node 0 of it")
             member.report([*told[:1], *map(blame.brief, told[1:])], list(finishes)[: blame.MOST_NOTES], seen[: blame.MOST_NOTES])
             self._run(lambda: bool(self._judgement) or member.over, lambda: ending.at + self._patience(ending))
         if self._lost and not self._judgement:
@@ -175,6 +186,7 @@ class Nodes:
         until = self._loop.clock() + BYE_S
         if hub:
             self._run(lambda: hub.settled, lambda: until)
+            self._tell_late(hub)
             hub.close()
         elif member:
             self._run(lambda: member.flushed, lambda: until)
@@ -186,8 +198,16 @@ class Nodes:
         assert self._member
         if self._member.joined:
             return self._plan.limits.grace_s + VERDICT_S
-        waited_enough = ending.outcome == "stopped" or ending.exit_code == WaitError.exit_code
-        return 0.0 if waited_enough else JOIN_S
+        if ending.exit_code == WaitError.exit_code:  # it has waited enough
+            return 0.0
+        return JOIN_S if ending.outcome != "stopped" else 0.0 if self._released else self._late_s
+
+    def _tell_late(self, hub: HubDriver) -> None:
+        """Those who come when all is over: whoever stops a job that is about to start may reach some nodes before others are there."""
+        if hub.owed and self._late_s and not self._hurry:
+            self._say(f"muster: listening {self._late_s:g} s more for nodes that have not come yet, which would wait in vain")
+            until = self._loop.clock() + self._late_s
+            self._run(lambda: not hub.owed and hub.settled, lambda: until)
 
     def _run(self, done: Callable[[], bool], deadline: Callable[[], float]) -> None:
         while not done() and not self._hurry and (left := deadline() - self._loop.clock()) > 0:

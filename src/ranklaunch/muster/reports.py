@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ranklaunch import redact
 from ranklaunch.errors import WaitError
 from ranklaunch.muster import gone, wire
-from ranklaunch.muster.events import Now
+from ranklaunch.muster.events import INSIDE, Now
 from ranklaunch.muster.roll import NAMED, Entry, Roll
 from ranklaunch.muster.wire import Message
 from ranklaunch.values import replace
@@ -64,6 +65,17 @@ class Present:
         self._roll = roll
         self._silent: set[str] = set()
 
+    @property
+    def offers(self) -> dict[int, Mapping[str, str]]:
+        """What the nodes have for each other, by node."""
+        return {node.index: node.offers for node in self.by_instance.values()}
+
+    @property
+    def offers_of_node_0(self) -> Mapping[str, str]:
+        """Of the supervisor in this process, whoever else may say that it is node 0."""
+        own = self.by_link.get(INSIDE)
+        return own.offers if own and own.index == 0 else {}
+
     def add(self, entry: Entry, attempt: int) -> Node:
         node = self.by_instance[entry.instance] = Node(entry, attempt)
         self._roll.add(entry)
@@ -90,6 +102,16 @@ class Present:
         if node:
             node.heard = now.clock
             self._silent.discard(node.entry.instance)
+        return node
+
+    def overdue(self, instance: str, now: Now) -> Node | None:
+        """A node whose connection broke, that has not come back in its time, and that is needed: one that has succeeded is not."""
+        node = self.by_instance.get(instance)
+        if not node or node.gone_at is None or now.clock < node.back_by:
+            return None
+        if node.done:
+            node.gone_at = None
+            return None
         return node
 
     def unfinished(self, leading: int) -> str:
@@ -132,7 +154,7 @@ class Reports:
     def file(self, node: Node, message: Message) -> None:
         node.suspects = [blame.clipped(blame.suspect(each)) for each in message["suspects"]]
         node.finishes = [blame.finish(each) for each in message["finishes"]]
-        node.notes = [note[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
+        node.notes = [redact.one_line(note)[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
         self._reported += not node.reported
         node.reported = True
 

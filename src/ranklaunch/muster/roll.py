@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from ranklaunch.plan.agreement import ALL, ARGUMENTS, Agreement, Teller, is_of_ranks
 from ranklaunch.plan.facts import FIXED
@@ -15,7 +16,8 @@ MOST_SLOTS_NAMED = 64  # nodes whose slots one line names
 class Entry:
     """One start of one node. instance: tells two starts apart; address: where it came from; facts: None until it is ready to start;
     doing: what it is busy with before that. index, named: its place and
-    host by its own word, which may be a rank table's; known once it is ready. arrived: seconds on the hub's clock."""
+    host by its own word, which may be a rank table's; known once it is ready; gives: it has something for the others then. arrived: seconds
+    on the hub's clock."""
 
     def __init__(self, node: int, instance: str, host: str, address: str, arrived: float, doing: str = "") -> None:
         self.node, self.instance, self.host, self.address, self.arrived = node, instance, host, address, arrived
@@ -24,6 +26,16 @@ class Entry:
         self.ready = 0.0
         self.index: int | None = None
         self.named = ""
+        self.gives = False
+
+    @property
+    def place(self) -> int:
+        return self.node if self.index is None else self.index
+
+    @property
+    def moved(self) -> bool:
+        """Whether it would give what another node is expected to give."""
+        return self.gives and self.place != self.node
 
 
 class Roll:
@@ -38,6 +50,9 @@ class Roll:
         self._ranks = Agreement(allowed)
         self._answers: Counter[frozenset[tuple[str, str]]] = Counter()  # of those that are ready, as far as they must be the same
         self._strange = 0  # entries with an index that the job does not have
+        self._seats: Counter[tuple[int, int]] = Counter()  # of those that are ready: node, and place
+        self._places: Counter[int] = Counter()  # of these, each once
+        self._misplaced = 0  # of those that are ready
 
     def add(self, entry: Entry) -> None:
         self.entries[entry.instance] = entry
@@ -53,6 +68,7 @@ class Roll:
             self._ready -= 1
             self._count(entry.facts, -1)
             self._ranks.remove(instance)
+            self._sit(entry, -1)
         others = [other for other in self._by_node.pop(entry.node) if other is not entry]
         if others:
             self._by_node[entry.node] = others
@@ -61,6 +77,7 @@ class Roll:
         """Ready to start."""
         self._ready += 1
         self._count(facts, 1)
+        self._sit(entry, 1)
         entry.facts, entry.ready, entry.doing = facts, now, ""
         names = (entry.host, entry.named, self.hosts[entry.node] if self._is_node(entry.node) else "")
         self._ranks.add(entry.instance, Teller(entry.node, names, entry.address), facts)
@@ -80,7 +97,8 @@ class Roll:
     @property
     def differ(self) -> bool:
         """Whether some of those that are ready can never start together."""
-        return bool(self._strange) or len(self._answers) > 1 or self._ranks.differ
+        misplaced = self._misplaced or len(self._places) < len(self._seats)
+        return bool(self._strange or misplaced) or len(self._answers) > 1 or self._ranks.differ
 
     @property
     def doubtful(self) -> bool:
@@ -113,7 +131,7 @@ class Roll:
 
     def problems(self) -> list[str]:
         """Why the job must not start although, or before, all are there."""
-        return [*self._strangers(), *self._duplicates(), *self._disagreements()]
+        return [*self._strangers(), *self._duplicates(), *self._misplacements(), *self._disagreements()]
 
     def warnings(self) -> list[str]:
         """What the nodes may differ in, and people seldom mean."""
@@ -139,9 +157,15 @@ class Roll:
     def _count(self, facts: Mapping[str, str], by: int) -> None:
         """A comparison with all others, at the cost of one."""
         answer = frozenset(self._compared(facts).items())
-        self._answers[answer] += by
-        if not self._answers[answer]:
-            del self._answers[answer]
+        _count(self._answers, answer, by)
+
+    def _sit(self, entry: Entry, by: int) -> None:
+        """Whether all places are different, at the cost of one comparison too."""
+        seat = (entry.node, entry.place)
+        _count(self._seats, seat, by)
+        if self._seats[seat] == max(0, by):  # the first there, or the last
+            _count(self._places, entry.place, by)
+        self._misplaced += by * (entry.moved or not self._is_node(entry.place))
 
     def _strangers(self) -> Iterable[str]:
         for node, entries in sorted(self._by_node.items()):
@@ -154,6 +178,25 @@ class Roll:
             if len(entries) > 1:
                 who = " and ".join(f"{entry.host or '(no name)'} at {entry.address}" for entry in entries[:NAMED])
                 yield f"{len(entries)} containers say that they are node {node}: {who}; each needs an index of its own (RANKLAUNCH_NODE)"
+
+    def _misplacements(self) -> Iterable[str]:
+        """Of those that are ready: each has a place of its own, and whoever gives something to others the one that it came with."""
+        claims: dict[int, dict[int, Entry]] = {}
+        for entry in self.entries.values():
+            if entry.facts is not None:
+                claims.setdefault(entry.place, {})[entry.node] = entry
+        for place, claiming in sorted(claims.items()):
+            who = " and ".join(self._claim(entry) for _, entry in sorted(claiming.items())[:NAMED])
+            if len(claiming) > 1:
+                yield f"{len(claiming)} nodes say when they are ready that they are node {place}: {who}"
+            elif place not in claiming and not self._is_node(place):
+                yield f"{who} says when it is ready that it is node {place}: of {len(self.hosts)} nodes the last is {len(self.hosts) - 1}"
+            elif any(entry.moved for entry in claiming.values()):
+                yield f"{who} says when it is ready that it is node {place}: where keys are handed over, places are those of the platform"
+
+    @staticmethod
+    def _claim(entry: Entry) -> str:
+        return f"{entry.host or '(no name)'} at {entry.address}, which came as node {entry.node},"
 
     def _disagreements(self) -> Iterable[str]:
         ready = [entry for entry in self.entries.values() if entry.facts is not None]
@@ -178,6 +221,13 @@ class Roll:
         if len(nodes) > len(self.hosts) // 2 and len(nodes) > NAMED:
             return f"the other {len(nodes)} nodes"
         return f"nodes {spans(nodes)}"
+
+
+def _count(counter: Counter[Any], what: object, by: int) -> None:
+    """What there is none of is not in it."""
+    counter[what] += by
+    if not counter[what]:
+        del counter[what]
 
 
 def spans(numbers: Iterable[int]) -> str:

@@ -20,6 +20,8 @@ import itertools
 import json
 from typing import Any
 
+from ranklaunch import redact
+
 PROTOCOL = 2
 GREETING = b"ranklaunch muster %d\n" % PROTOCOL
 NONCE = 16  # bytes
@@ -109,20 +111,20 @@ def body(message: Message) -> bytes:
 
 
 def texts(value: object) -> dict[str, str]:
-    """A mapping of short texts that a peer has sent. Raises ValueError where it is something else."""
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        msg = f"expected texts by name, not {value!r:.80}"
+    """A mapping of short texts that a peer has sent, each a line. Raises ValueError where it is something else."""
+    if not isinstance(value, dict) or not all(isinstance(text, str) and text.isprintable() for text in value.values()):
+        msg = f"expected lines by name, not {value!r:.80}"
         raise ValueError(msg)
     return {name: text[:MOST_TEXT] for name, text in itertools.islice(value.items(), MOST_TEXTS)}
 
 
 def text(message: Message, key: str) -> str:
-    """Raises ValueError where it is something else."""
+    """What a peer has said, on one line and with nothing in it that moves a cursor. Raises ValueError where it is something else."""
     value = message.get(key)
     if not isinstance(value, str):
         msg = f"{key} is {value!r:.80}"
         raise ValueError(msg)
-    return value
+    return redact.one_line(value)
 
 
 def number(message: Message, key: str) -> int:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, WaitError
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
@@ -215,6 +216,7 @@ class Attempt:
 
     def on_guard(self) -> None:
         """The outer process was killed: nobody is left to be told, so everything ends at once."""
+        self._nodes.go()
         self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed by SIGKILL", killed=True))
         self._stopper.begin(signal.SIGKILL)
         self._stopper.kill_all()
@@ -319,7 +321,8 @@ class Attempt:
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
             self._logs.let_go()
             self._loop.after(OWN_WORDS_S, self._remember)
-            self._record.event("ending", outcome=ending.outcome, by=ending.child.process.name if ending.child else ending.reason)
+            by = ending.child.process.name if ending.child else errors.reason(ending.reason)
+            self._record.event("ending", outcome=ending.outcome, by=by)
 
     def _remember(self) -> None:
         """What those who are still there had written by now: what they write later is about being ended."""

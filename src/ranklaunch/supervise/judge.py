@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Optional
 
+from ranklaunch import errors
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise.output.pipe import last_lines
 from ranklaunch.supervise.ranks.child import DECIDING, HELPER, Child
@@ -70,7 +71,7 @@ def judgement(
     if ending.outcome == "succeeded":
         return Judgement(ending.outcome, ending.exit_code, ending.reason)
     if not suspects:
-        return Judgement(ending.outcome, ending.exit_code, ending.reason, notes=seen)
+        return Judgement(ending.outcome, ending.exit_code, errors.reason(ending.reason), notes=seen)
     return blame.judge(suspects, finishes, seen)
 
 
@@ -158,7 +159,7 @@ def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:
     culprit = None
     if ending.killed:
         culprit = Culprit(job.node_index, None, None, 137, "SIGKILL", False, (), "ranklaunch", job.node.host, blame.iso(at))
-    return Suspect(job.node_index, at, ending.outcome, ending.exit_code, _placed(plan, ending.reason), culprit)
+    return Suspect(job.node_index, at, ending.outcome, ending.exit_code, _placed(plan, errors.reason(ending.reason)), culprit)
 
 
 def _placed(plan: Plan, text: str) -> str:
@@ -279,11 +280,11 @@ def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...],
         exit_code=failure.exit_code,
         signal=name_of(failure.signal) if failure.signal else None,
         out_of_memory=False,
-        last_lines=lines,
+        last_lines=errors.quoted(lines),
         name=child.process.name,
         host=plan.job.nodes[node].host if len(plan.job.nodes) > max(1, node) else "",
         time=blame.iso(at),
-        error=error,
+        error=error and replace(error, line=errors.reason(error.line)),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ranklaunch import redact
 from ranklaunch.values import Value, as_dict, fields, replace
 from ranklaunch.verdict.model import Culprit, KnownError
 
@@ -145,13 +146,13 @@ def as_message(value: Suspect | Finish | Judgement) -> dict[str, Any]:
 
 
 def clipped(value: Any) -> Any:
-    """With texts short enough for a frame."""
-    changes: dict[str, Any] = {"reason": value.reason[:SAID]}
+    """With texts short enough for a frame, and on one line each."""
+    changes: dict[str, Any] = {"reason": _cut(value.reason, SAID), "exit_code": _code_of(value.outcome, value.exit_code)}
     if value.culprit:
         changes["culprit"] = _clip(value.culprit, LINES)
     if isinstance(value, Judgement):
         changes["failures"] = tuple(_clip(failure, 0) for failure in value.failures[:MOST_FAILURES])
-        changes["notes"] = tuple(note[:LINE] for note in value.notes[:MOST_NOTES])
+        changes["notes"] = tuple(_cut(note, LINE) for note in value.notes[:MOST_NOTES])
     return replace(value, **changes)
 
 
@@ -163,11 +164,15 @@ def brief(suspect: Suspect) -> Suspect:
 
 def _clip(culprit: Culprit, lines: int) -> Culprit:
     kept = tuple(line[:LINE] for line in culprit.last_lines[-lines:]) if lines else ()
-    error = KnownError(*(text[:LINE] for text in as_dict(culprit.error).values())) if culprit.error else None
+    error = KnownError(*(_cut(text, LINE) for text in as_dict(culprit.error).values())) if culprit.error else None
     return replace(
-        culprit, last_lines=kept, error=error, name=culprit.name[:WORD], host=culprit.host[:HOST], time=culprit.time[:WORD],
-        signal=culprit.signal and culprit.signal[:WORD],
+        culprit, last_lines=kept, error=error, name=_cut(culprit.name, WORD), host=_cut(culprit.host, HOST),
+        time=_cut(culprit.time, WORD), signal=culprit.signal and _cut(culprit.signal, WORD),
     )  # fmt: skip
+
+
+def _cut(text: str, length: int) -> str:
+    return redact.one_line(text[:length])[:length]
 
 
 def suspect(data: Any) -> Suspect:
@@ -176,7 +181,7 @@ def suspect(data: Any) -> Suspect:
         node=_get(data, "node", int),
         at=_at(data),
         outcome=_outcome(data),
-        exit_code=_code(data),
+        exit_code=_code_of_job(data),
         reason=_get(data, "reason", str),
         culprit=_culprit(data.get("culprit")),
     )
@@ -191,11 +196,11 @@ def judgement(data: Any) -> Judgement:
     """Raises ValueError where the data are not one."""
     return Judgement(
         outcome=_outcome(data),
-        exit_code=_code(data),
+        exit_code=_code_of_job(data),
         reason=_get(data, "reason", str),
         culprit=_culprit(data.get("culprit")),
         failures=tuple(c for c in map(_culprit, _get(data, "failures", list)) if c),
-        notes=tuple(note for note in _get(data, "notes", list) if isinstance(note, str)),
+        notes=tuple(map(redact.one_line, _texts(data, "notes"))),
     )
 
 
@@ -210,7 +215,7 @@ def _culprit(data: Any) -> Culprit | None:
         exit_code=_code(data),
         signal=_get(data, "signal", (str, type(None))),
         out_of_memory=_get(data, "out_of_memory", bool),
-        last_lines=tuple(line for line in _get(data, "last_lines", list) if isinstance(line, str)),
+        last_lines=tuple(_texts(data, "last_lines")),
         name=_get(data, "name", str),
         host=_get(data, "host", str),
         time=_get(data, "time", str),
@@ -243,9 +248,22 @@ def _code(data: Any) -> int:
     return code
 
 
+def _code_of_job(data: Any) -> int:
+    return _code_of(_outcome(data), _code(data))
+
+
+def _code_of(outcome: str, code: int) -> int:
+    """What failed or was stopped does not end with 0, whatever a node says."""
+    return code or int(outcome != "succeeded")
+
+
+def _texts(data: Any, key: str) -> Iterable[str]:
+    return (text for text in _get(data, key, list) if isinstance(text, str))
+
+
 def _get(data: Any, key: str, kind: type | tuple[type, ...]) -> Any:
     value = data.get(key) if isinstance(data, dict) else None
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         msg = f"{key} is {value!r:.80}"
         raise ValueError(msg)
-    return value
+    return redact.one_line(value) if isinstance(value, str) else value

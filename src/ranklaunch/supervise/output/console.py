@@ -13,6 +13,7 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from ranklaunch.redact import printable
 from ranklaunch.system.loop import Loop
 
 HIGH = 4 * 1024 * 1024
@@ -109,8 +110,9 @@ class Terminal:
 
     def say(self, text: str, lines: Iterable[bytes] = ()) -> None:
         """lines: what is quoted."""
-        said = f"ranklaunch: {text}\n".encode(errors="backslashreplace")
-        self._own.write(b"".join([said, *(b"  %s\n" % line for line in lines)]))
+        quoted = (line.decode(errors="backslashreplace") for line in lines)
+        shown = [f"ranklaunch: {text}".split("\n")[0], *text.split("\n")[1:], *(f"  {line}" for line in quoted)]
+        self._own.write("".join(f"{printable(line)}\n" for line in shown).encode(errors="backslashreplace"))
 
     def hurry(self, seconds: float) -> None:
         """A stop request came, with so much grace: no console may take longer."""

@@ -1,0 +1,204 @@
+"""What processes wrote is shown without secrets and without what moves a cursor."""
+
+from __future__ import annotations
+
+import random
+import string
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import helpers
+import pytest
+
+import ranklaunch
+from ranklaunch import errors, redact, said
+
+GOLDEN = helpers.ROOT / "tests" / "golden"
+MEGABYTE = 1 << 20
+
+TOKENS = [
+    "AKIAIOSFODNN7EXAMPLE",
+    "ghp_" + "a1" * 18,
+    "github_pat_" + "a1" * 20,
+    "glpat-" + "a1" * 10,
+    "hf_" + "aB" * 17,
+    "sk-proj-" + "a1" * 20,
+    "xoxb-123-456-abcdef",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-def_1",
+]
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
+    for line in (token, f"HTTPError: 401 for {token}, bad", f"'{token}'", f"x={token}", f"\x1b[31m{token}\x1b[0m"):
+        assert token not in said.text(line), line
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("python train.py --token hunter2 --lr 1", "python train.py --token *** --lr 1"),
+        ("--token=hunter2 x", "--token=*** x"),
+        ("HF_TOKEN=hunter2 failed", "HF_TOKEN=*** failed"),
+        ("{'password': 'hunter2', 'lr': 1}", "{'password': '***', 'lr': 1}"),
+        ('{"api_key":"hunter 2", "lr": 1}', '{"api_key":"***", "lr": 1}'),
+        ("Authorization: Bearer hunter2", "Authorization: Bearer ***"),
+        ("ConnectionError: https://user:hunter2@host/x refused", "ConnectionError: https://user:***@host/x refused"),
+        ("fatal: https://hunter2@host/x.git", "fatal: https://***@host/x.git"),
+        ("error: HF_TOKEN=hunter2 is no key: --auth --token hunter2", "error: HF_TOKEN=*** is no key: --auth --token ***"),
+        ("max_tokens=3 pad_token_id=api_key=hunter2", "max_tokens=3 pad_token_id=api_key=***"),
+        ("sshpass -p hunter2Aa! ssh -p 22", "sshpass -p *** ssh -p 22"),
+        ("token=hunter2,password='hunter2';x", "token=***,password='***';x"),
+        ("GET https://host/x?token=hunter2&n=1", "GET https://host/x?token=***&n=1"),
+    ],
+)
+def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
+    assert said.text(line) == shown
+    assert said.text(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ValueError: loss is nan",
+        "KeyError: 'input_ids'",
+        "max_tokens=2048 pad_token_id: 0",
+        '  File "/opt/train.py", line 3, in forward',
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        'Unexpected key(s) in state_dict: "module.a", "module.b".',
+        "step 10\tloss 0.5",
+        "größer als möglich: 日本",
+    ],
+)
+def test_other_lines_are_as_they_were(line: str) -> None:
+    assert said.text(line) == line
+
+
+@pytest.mark.parametrize(
+    "path", sorted([*GOLDEN.rglob("refused.txt"), *GOLDEN.rglob("error.txt")]), ids=lambda path: "/".join(path.parts[-3:-1])
+)
+def test_our_own_words_stay_readable(path: Path) -> None:
+    refusals = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("ranklaunch: ")]
+    assert refusals
+    assert [errors.reason(line) for line in refusals] == refusals
+
+
+def test_where_a_secret_is_may_be_said() -> None:
+    for text in ("RANKLAUNCH_SECRET_FILE=/run/key: No such file", "RANKLAUNCH_SECRET_FILE: /run/key: a FIFO is there", "--token-file ./a"):
+        assert errors.reason(text) == text
+    assert errors.reason("TOKEN_FILE=hunter2, or TOKEN=/hunter2") == "TOKEN_FILE=***, or TOKEN=***"
+
+
+def test_a_secret_is_found_whatever_colour_it_has() -> None:
+    for line in (
+        f"\x1b[31m{TOKENS[0]}\x1b[0m",
+        f"\x1b[1mtoken\x1b[0m=\x1b[32m{TOKENS[0]}",
+        f"\x1b[2K{TOKENS[4]}",
+        "--token \x1b[1mhunter2\x1b[0m",
+    ):
+        shown = said.lines([line])[0]
+        assert "***" in shown, line
+        assert not any(part in shown for part in ("\x1b", "hunter2", "AKIA", "aBaB")), line
+    coloured = "\x1b[31mValueError\x1b[0m: a\0b"
+    assert said.lines([coloured]) == (coloured,)
+
+
+def test_a_private_key_is_hidden() -> None:
+    key = ["-----BEGIN OPENSSH PRIVATE KEY-----", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmU" * 2, "-----END OPENSSH PRIVATE KEY-----", "x"]
+    assert said.lines(key) == (key[0], "***", key[2], "x")
+
+
+def test_control_characters_do_nothing() -> None:
+    assert said.text("\x1b[1;31mError\x1b[0m: a\x1b]0;title\x07b\rc\x9bd") == "Error: a\\x1b]0;title\\x07b\\rc\\x9bd"
+    assert redact.one_line("a\nranklaunch: succeeded\x1b[2J") == "a; ranklaunch: succeeded\\x1b[2J"
+
+
+PIECES = [
+    "eyJ-",
+    "eyJa.",
+    "sk-a-",
+    "sk-" + "a" * 25 + "-",
+    "://",
+    "http://",
+    "http://a:",
+    "a:b ",
+    "token=a ",
+    "-",
+    "--token ",
+    "a1",
+    "glagent-a",
+    "xoxb-1-",
+    "&a=b?",
+    "authorization:",
+    "bearer ",
+    '"token":"',
+    "'",
+    "token'",
+    "\x1b[",
+    "\x1b[31m",
+    "BEGIN PRIVATE KEY",
+    "=",
+    "1234567890:",
+    "pass",
+    "a.b-",
+    "SG.",
+    "https://hooks.slack.com/services/T/B",
+    "0a" * 16 + "-u",
+    "MMMMMMMMMMMMMMMMMMMMMMMMMM.aaaaaa.",
+    "token: ",
+    "A" * 15 + " ",
+]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_hostile_text_takes_no_long_time(piece: str) -> None:
+    text = (piece * (32768 // len(piece) + 1))[:32768]
+    said.text(text[:10])
+    assert min(_seconds(text) for _ in range(3)) < 0.1, piece
+
+
+@pytest.mark.parametrize("show", [said.text, redact.text])
+def test_a_line_of_a_megabyte_takes_no_long_time(show: Callable[[str], str]) -> None:
+    """Whatever follows what in it: time grows with its length, not with the square of it."""
+    for number in range(4):
+        some = random.Random(number).sample(PIECES, 3)
+        text = ("".join(some) * MEGABYTE)[:MEGABYTE]
+        began = time.thread_time()
+        show(text)
+        assert time.thread_time() - began < 8, some
+
+
+def test_short_words_hold_no_secret() -> None:
+    """They are shown without a look: nobody waits for the patterns who has just been told to end."""
+    draw = random.Random(1)
+    for _ in range(2000):
+        text = " ".join("".join(draw.choices(string.ascii_letters + string.digits, k=draw.randint(1, 12))) for _ in range(4))
+        assert errors.reason(text) == said.text(text) == text
+
+
+def test_what_cannot_be_looked_through_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ranklaunch.said", None)
+    monkeypatch.delattr(ranklaunch, "said", raising=False)
+    assert errors.reason("stopped by SIGTERM") == "stopped by SIGTERM"
+    assert errors.reason("bad --token hunter2").startswith("(left out: ")
+    assert "hunter2" not in "".join((errors.reason("bad --token hunter2"), *errors.quoted(["a", "--token hunter2"])))
+
+
+def _seconds(text: str) -> float:
+    began = time.thread_time()
+    said.text(text)
+    return time.thread_time() - began
+
+
+@pytest.mark.processes
+def test_the_patterns_are_those_of_the_pinned_rules() -> None:
+    pytest.importorskip("detect_secrets")
+    path = helpers.ROOT / "tools" / "secret_patterns.py"
+    made = subprocess.run(
+        [sys.executable, "-c", f"import runpy; print(runpy.run_path({str(path)!r})['module'](), end='')"], capture_output=True, check=True
+    )
+    assert made.stdout.decode() == (helpers.ROOT / "src" / "ranklaunch" / "secret_patterns.py").read_text(encoding="utf-8")

@@ -1,0 +1,61 @@
+"""Writes src/ranklaunch/secret_patterns.py: what tokens and keys look like, by the rules of detect-secrets (pinned in pyproject.toml).
+
+A rule finds a secret; here it must hide one, in bounded time: it repeats a bounded number of times, and ranklaunch.said lets it begin only
+where a word does, and hides the rest of the word with it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+
+PATH = Path(__file__).resolve().parent.parent / "src" / "ranklaunch" / "secret_patterns.py"
+VERSION = version("detect-secrets")
+MOST = 256  # characters of what a rule repeats without a bound
+# Found by the name before it or by being in a URL, which ranklaunch.said does for all names, or by a wider rule there; or no secret.
+LEFT_OUT = {
+    "Artifactory Credentials", "Basic Auth Credentials", "Cloudant Credentials", "IBM COS HMAC Credentials", "IBM Cloud IAM Key",
+    "NPM tokens", "OpenAI Token", "Private Key", "Public IP (ipv4)", "SoftLayer Credentials",
+}  # fmt: skip
+HEAD = '''"""What tokens and keys look like. Written by tools/secret_patterns.py (make generate) from the rules of detect-secrets VERSION.
+
+Copyright Yelp Inc., Apache License 2.0 (LICENSES/detect-secrets.txt). Changed: each repeats a bounded number of times.
+Only failures need this module.
+"""
+
+PATTERNS = (
+'''
+
+
+def main() -> int:
+    PATH.write_text(module(), encoding="utf-8")
+    return 0
+
+
+def module() -> str:
+    rows = "".join(f'    r"{pattern}",\n' for pattern in rules())
+    return HEAD.replace("VERSION", VERSION) + rows + ")\n"
+
+
+def rules() -> Iterator[str]:
+    for kind, plugin in sorted(get_mapping_from_secret_type_to_class().items()):
+        denylist = getattr(plugin, "denylist", ())
+        for rule in () if kind in LEFT_OUT or isinstance(denylist, property) else denylist:
+            if '"' not in rule.pattern:  # the value in quotes behind a name: found by the name
+                yield _hiding(rule)
+
+
+def _hiding(rule: re.Pattern[str]) -> str:
+    pattern = re.sub(r"([\])])\+", rf"\1{{1,{MOST}}}", re.sub(r"([\])])\*", rf"\1{{0,{MOST}}}", rule.pattern)).replace(r"\d+", r"\d{1,20}")
+    pattern = re.sub(r"\{(\d+),\d*\}$", r"{\1}", pattern.removesuffix(r"(?!\w)"))  # the rest of the word follows anyway
+    pattern = re.sub(r"(?<!\\)\((?!\?)", "(?:", pattern)
+    return f"(?i:{pattern})" if rule.flags & re.IGNORECASE else pattern
+
+
+if __name__ == "__main__":
+    sys.exit(main())
