@@ -161,6 +161,7 @@ WHEEL = {
     "ranklaunch/supervise/attempt.py",
     "ranklaunch/supervise/guardian.py",
     "ranklaunch/supervise/judge.py",
+    "ranklaunch/supervise/nested.py",
     "ranklaunch/supervise/output/__init__.py",
     "ranklaunch/supervise/output/console.py",
     "ranklaunch/supervise/output/demux.py",
