@@ -183,6 +183,7 @@ WHEEL = {
     "ranklaunch/supervise/waits/banners.py",
     "ranklaunch/supervise/waits/waiting.py",
     "ranklaunch/system/__init__.py",
+    "ranklaunch/system/bounded.py",
     "ranklaunch/system/disk.py",
     "ranklaunch/system/inotify.py",
     "ranklaunch/system/lookup.py",
