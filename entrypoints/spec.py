@@ -28,7 +28,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     given, program = parser.split(argv[1:])
     spec = job_spec.read(kind, given, program)
     _warn(spec)
-    text = rendered(spec, Templates(_folders(dict(given), env)))
+    text = rendered(spec, Templates(_folders(dict(given), env), options.bounded))
     _write(text)
     return _submitted(spec, text, env) if job_spec.SUBMIT.value in dict(given) else 0
 

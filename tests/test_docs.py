@@ -26,6 +26,7 @@ from ranklaunch.plan import model as plan
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read.job import Job
 from ranklaunch.read.settings import PLAN_VARIABLES
+from ranklaunch.supervise.ranks.start import MARK
 from ranklaunch.values import fields
 from ranklaunch.verdict import model as verdict
 from testbench import places
@@ -256,7 +257,7 @@ def resolves(name: str) -> bool:
 
 @every_page
 def test_named_variables_exist(page: Path) -> None:
-    known = {name for variable in every_variable() for name in variable.names}
+    known = {MARK, *(name for variable in every_variable() for name in variable.names)}
     for span in spans(page):
         if re.fullmatch(r"RANKLAUNCH_[A-Z_]+[A-Z](=\S*)?", span):
             assert span.partition("=")[0] in known, f"{page_id(page)} names {span}"

@@ -29,6 +29,7 @@ from golden_cases import CASES, GOLDEN, PLANNED, REFUSALS, argv_of, case_id, env
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
+from ranklaunch.system import bounded
 
 INPUTS = {"env", "env.json", "argv", "argv.json", "root"}
 FORMS = {"plan.json": "json", "plan.txt": "text", "plan.sh": "sh"}
@@ -45,6 +46,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Planned:
     ) -> helpers.Result:
         monkeypatch.chdir(case)
         monkeypatch.setattr(os, "getcwd", lambda: cwd)
+        monkeypatch.setattr(bounded, "call", lambda work, what: work())  # own templates, in this process
         root = "root" if (case / "root").is_dir() else str(tmp_path)
         return helpers.call("plan", f"--root={root}", *options, *(argv or argv_of(case)), env=env or env_of(case))
 

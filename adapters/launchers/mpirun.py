@@ -186,6 +186,5 @@ def _logs(job: Job, reader: Reader, templates: Templates) -> list[RankLog]:
     """Of all ranks: their output comes to node 0."""
     logs = []
     for node in job.nodes:
-        theirs = replace(job, node_index=node.index)
-        logs += [RankLog(str(r), r, rank_log(job, r), rank_tag(theirs, reader, templates, i, r)) for i, r in enumerate(node.ranks)]
+        logs += [RankLog(str(r), r, rank_log(job, r), rank_tag(job, reader, templates, i, r, node)) for i, r in enumerate(node.ranks)]
     return logs

@@ -147,10 +147,11 @@ def _log_dir(job: Job, reader: Reader) -> str:
 
 
 def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
-    """msrun's own files. It repeats what is in them, but does not say whose the lines are."""
+    """msrun's own files. It repeats what is in them, but does not say whose the lines are. Those of other nodes may lie beside them: the
+    scheduler is node 0's, unless it was given another place."""
     logs = [RankLog(str(r), r, rank_log(job, r), rank_tag(job, reader, templates, i, r)) for i, r in enumerate(job.node.ranks)]
     scheduler = RankLog("scheduler", None, join(attempt_dir(job), "scheduler.log"), "[scheduler] ")
-    return RankOutputs(folder, OWN_LOGS, (*logs, scheduler))
+    return RankOutputs(folder, OWN_LOGS, (*logs, *([scheduler] if job.node_index == 0 or reader.given(SCHEDULER) else [])))
 
 
 def _interpreter(job: Job, reader: Reader) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import MASTER_ADDR
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
+from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
 
 NAME = "torchrun"
@@ -159,9 +160,11 @@ def _backend(extra: tuple[str, ...]) -> str:
 
 
 def rank_outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:
-    """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them."""
+    """Each rank into files of its own, so that its lines can be told from the others'; torchrun alone mixes them. They are called by local
+    rank, so that nodes whose logs are in one place need a folder each."""
     logs = (RankLog(str(i), r, rank_log(job, r), rank_tag(job, reader, templates, i, r)) for i, r in enumerate(job.node.ranks))
-    return RankOutputs(join(attempt_dir(job), folder), OWN_LOGS, tuple(logs))
+    place = join(attempt_dir(job), folder)
+    return RankOutputs(folders.node(place, job.node_index) if len(job.nodes) > 1 else place, OWN_LOGS, tuple(logs))
 
 
 def _route(job: Job, reader: Reader) -> tuple[int, int]:

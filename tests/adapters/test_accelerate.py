@@ -31,7 +31,7 @@ def test_the_command() -> None:
     assert plan("--use_fsdp --fsdp_version 2").processes[0].argv == (
         *("accelerate", "launch", "--num_machines", "2", "--num_processes", "4", "--machine_rank", "1"),
         *("--main_process_ip", helpers.hosts(2)[0], "--main_process_port", "29500", "--config_file", "/logs/attempt_1/accelerate.json"),
-        *("--log_dir", "/logs/attempt_1/accelerate", "--use_fsdp", "--fsdp_version", "2", "train.py", "--lr", "1"),
+        *("--log_dir", "/logs/attempt_1/accelerate/node_1", "--use_fsdp", "--fsdp_version", "2", "train.py", "--lr", "1"),
     )
 
 
@@ -95,7 +95,7 @@ def test_ranks_write_files_of_their_own() -> None:
     found = plan()
     logs = (RankLog("0", 2, "/logs/attempt_1/rank_2.log", "[rank 2] "), RankLog("1", 3, "/logs/attempt_1/rank_3.log", "[rank 3] "))
     assert found.outputs
-    assert (found.outputs.folder, found.outputs.logs) == ("/logs/attempt_1/accelerate", logs)
+    assert (found.outputs.folder, found.outputs.logs) == ("/logs/attempt_1/accelerate/node_1", logs)
     assert found.processes[0].env["PET_REDIRECTS"] == "3"
 
 
@@ -103,7 +103,7 @@ def test_ranks_write_files_of_their_own() -> None:
 def test_where_ranks_write_is_the_users_choice(extra: str) -> None:
     found = plan(extra)
     assert found.outputs is None
-    assert "/logs/attempt_1/accelerate" not in found.processes[0].argv
+    assert "/logs/attempt_1/accelerate/node_1" not in found.processes[0].argv
     assert not any(name.startswith("PET_") for name in found.processes[0].env)
 
 

@@ -279,11 +279,16 @@ def test_ranks_write_files_of_their_own() -> None:
     found = plan()
     assert found.outputs
     assert found.outputs.folder == "/logs/attempt_1/msrun"
-    assert found.outputs.logs == (
-        RankLog("2", 2, "/logs/attempt_1/rank_2.log", "[rank 2] "),
-        RankLog("3", 3, "/logs/attempt_1/rank_3.log", "[rank 3] "),
-        RankLog("scheduler", None, "/logs/attempt_1/scheduler.log", "[scheduler] "),
-    )
+    ranks = (RankLog("2", 2, "/logs/attempt_1/rank_2.log", "[rank 2] "), RankLog("3", 3, "/logs/attempt_1/rank_3.log", "[rank 3] "))
+    assert found.outputs.logs == ranks
+
+
+def test_the_node_that_starts_the_scheduler_follows_it() -> None:
+    """Where all nodes have one log folder, its lines come once."""
+    scheduler = RankLog("scheduler", None, "/logs/attempt_1/scheduler.log", "[scheduler] ")
+    for found in (plan(VC_TASK_INDEX="0"), plan(MSRUN_MASTER_ADDR="10.0.0.2")):
+        assert found.outputs
+        assert found.outputs.logs[-1] == scheduler
 
 
 def test_its_ranks_are_told_directly() -> None:

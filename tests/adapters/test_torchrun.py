@@ -74,8 +74,8 @@ def test_a_rank_table_is_not_used_and_that_is_said() -> None:
 def test_ranks_write_files_of_their_own() -> None:
     found = plan()
     logs = (RankLog("0", 2, "/logs/attempt_1/rank_2.log", "[rank 2] "), RankLog("1", 3, "/logs/attempt_1/rank_3.log", "[rank 3] "))
-    assert found.outputs == RankOutputs("/logs/attempt_1/torchrun", torchrun.OWN_LOGS, logs)
-    assert found.processes[0].env["PET_LOG_DIR"] == "/logs/attempt_1/torchrun"
+    assert found.outputs == RankOutputs("/logs/attempt_1/torchrun/node_1", torchrun.OWN_LOGS, logs)
+    assert found.processes[0].env["PET_LOG_DIR"] == "/logs/attempt_1/torchrun/node_1"
     assert found.processes[0].env["PET_REDIRECTS"] == "3"
     assert found.processes[0].rank is None
 

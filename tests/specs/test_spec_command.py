@@ -201,6 +201,7 @@ def test_help_names_every_option() -> None:
     assert helpers.call("spec", "job", "--nodes", "2", "--help") == found
 
 
+@pytest.mark.processes
 def test_templates_of_ones_own_come_first(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     write(tmp_path / "jobs" / "job.yaml.j2", "name: {{ spec.name | yaml }}\n")

@@ -30,11 +30,20 @@ class Nodes:
         self.env = {f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}
         self.port = free_port()
 
-    def start(self, node: int, *words: object, slots: object = 1, inherits: Mapping[str, str] = NOTHING, **settings: object) -> Job:
+    def start(
+        self,
+        node: int,
+        *words: object,
+        slots: object = 1,
+        method: str = "spawn",
+        log_dir: Path | None = None,
+        inherits: Mapping[str, str] = NOTHING,
+        **settings: object,
+    ) -> Job:
         hosts = ",".join(f"127.0.0.{i + 1}" for i in range(self.count))
         shape = ("--hosts", hosts, "--node", node, "--slots", slots, "--muster-port", self.port)
-        log_dir = self.starter.folder / f"node_{node}"
-        shared = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", 5, "--method", "spawn")
+        log_dir = log_dir or self.starter.folder / f"node_{node}"
+        shared = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", 5, "--method", method)
         env = {**self.env, **inherits, **{f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}}
         return self.starter.command("run", *shared, *shape, "--", *words, env=env, log_dir=log_dir)
 
@@ -86,6 +95,21 @@ def test_they_start_together_however_late_one_comes(ranklaunch: Starter) -> None
         assert re.search(r"muster: all 3 nodes are here, [0-9.]+ s after the first; last came node 2", job.err.text)
         names = [event["event"] for event in job.events]
         assert names.index("released") < names.index("spawn")
+
+
+@pytest.mark.training
+def test_one_log_folder_for_all_nodes(as_process: Starter) -> None:
+    """As where MA_LOG_DIR is a disk of all: torchrun names the files of its ranks by their local ranks."""
+    program = as_process.folder / "train.py"
+    program.write_text("import os\nfor i in range(200): print('line', i, 'of', os.environ['RANK'], flush=True)\n")
+    nodes = Nodes(as_process, 2, attempt=1, master_port=free_port())
+    jobs = [nodes.start(node, program, slots=2, method="torchrun", log_dir=as_process.folder / "logs") for node in range(2)]
+    assert codes(jobs) == [0, 0], jobs[0].err.text
+    for node, job in enumerate(jobs):
+        lines = [line for line in job.out.text.splitlines() if " of " in line]
+        assert sorted(lines) == sorted(f"[rank {r}] line {i} of {r}" for r in (2 * node, 2 * node + 1) for i in range(200))
+    for rank in range(4):
+        assert jobs[0].log(rank).count(b"\n") == 200
 
 
 def test_one_never_comes(ranklaunch: Starter) -> None:

@@ -104,6 +104,20 @@ def test_a_tag_of_ones_own(ranklaunch: Starter) -> None:
     assert job.out.text == "<0/0 of localhost> line 0 \n<0/0 of localhost> line 1 \n"
 
 
+def test_a_tag_that_is_computed(ranklaunch: Starter) -> None:
+    """By a process of its own, which is gone and was no rank."""
+    job = ranklaunch.spawn(3, child("prints.py"), "--lines", 2, "--size", 10, options=("--log-tag", "{{ '%03d' | format(rank) }}| "))
+    check_end(job, "succeeded", 0)
+    assert sorted(line[:5] for line in job.out.text.splitlines()) == sorted(f"{rank:03}| " for rank in range(3) for _ in range(2))
+
+
+def test_a_tag_without_end(ranklaunch: Starter) -> None:
+    job = ranklaunch.spawn(2, child("prints.py"), options=("--log-tag", "{{ 'x' * 10**9 }}"))
+    assert job.end() == 78
+    assert "template RANKLAUNCH_LOG_TAG: it takes more than 2 s of CPU time, 256 MiB of memory" in job.err.text
+    assert "template RANKLAUNCH_LOG_TAG" in job.verdict["reason"]
+
+
 CLOSED = {"stdin": WITHOUT_STDIN, "stdout": WITHOUT_STDOUT, "stderr": WITHOUT_STDERR, "all": WITHOUT_ANY}
 
 

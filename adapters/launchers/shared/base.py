@@ -9,7 +9,7 @@ from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.files import absolute, folder_of, join
 from ranklaunch.plan.model import Conduct, Limits, Plan, Process, Wait
 from ranklaunch.read import parse
-from ranklaunch.read.job import Job
+from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
 from ranklaunch.redact import clipped
@@ -153,12 +153,17 @@ def rank_log(job: Job, rank: int) -> str:
     return folders.rank_log(attempt_dir(job), rank)
 
 
-def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, rank: int) -> str:
+def rank_tag(job: Job, reader: Reader, templates: Templates, local_rank: int, rank: int, node: Node | None = None) -> str:
+    """node: where it is not the job's own."""
     if reader.options.get(LOG_TAG.value) == "":  # said, unlike a variable that is empty
         reader.ledger.note(LOG_TAG.value, "", f"option {LOG_TAG.option}")
         return ""
-    known = {"rank": rank, "local_rank": local_rank, "node": job.node_index, "host": job.node.host}
-    return templates.inline(reader.get(LOG_TAG), LOG_TAG.names[0], **known)
+    others = (_known_by_tag(each, i, r) for each in ((job.node,) if node is None else job.nodes) for i, r in enumerate(each.ranks))
+    return templates.inline(reader.get(LOG_TAG), LOG_TAG.names[0], others, **_known_by_tag(node or job.node, local_rank, rank))
+
+
+def _known_by_tag(node: Node, local_rank: int, rank: int) -> dict[str, object]:
+    return {"rank": rank, "local_rank": local_rank, "node": node.index, "host": node.host}
 
 
 def common_env(job: Job, reader: Reader) -> dict[str, str]:

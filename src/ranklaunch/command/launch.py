@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from ranklaunch import errors
 from ranklaunch.adapters import platforms
@@ -16,11 +17,15 @@ from ranklaunch.plan import planning
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
 from ranklaunch.supervise.attempt import Start
+from ranklaunch.supervise.ranks.start import MARK, marked
 from ranklaunch.supervise.record import Record, now
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import replace
 from ranklaunch.verdict.model import Verdict
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.nested import Outer
 
 DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
@@ -48,9 +53,13 @@ def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, 
     given = options.read(parser, argv, env)
     # Whatever the environment says of another account: sshd goes by the one that the process has.
     given = replace(given, request=replace(given.request, account=options.own_account()))
-    with _recorded(given.request):
+    outer = _outer(env)
+    with _recorded(given.request, outer):
         plan = planning.make_plan(given.request)
-        record = _record(given.request, attempt_dir(plan.job))
+        folder = attempt_dir(plan.job)
+        if outer:
+            outer.require_other(plan.job.name, plan.job.log_dir)
+        record = _record(given.request, folder)
         record.open()
     record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
@@ -62,7 +71,16 @@ def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, 
         replan=lambda arrived: planning.make_plan(replace(again, arrived=arrived)),
         explain=lambda child, tail: LAUNCHERS[plan.method].explain(tail),
     )
-    return start, given.request.env
+    return start, marked(given.request.env, plan.job.name, plan.job.log_dir, folder)
+
+
+def _outer(env: Mapping[str, str]) -> Outer | None:
+    """The run that this one is below, if any."""
+    if MARK not in env:
+        return None
+    from ranklaunch.supervise import nested
+
+    return nested.outer(env)
 
 
 def _record(request: planning.Request, folder: str) -> Record:
@@ -75,13 +93,16 @@ def _reader(request: planning.Request) -> Reader:
 
 
 @contextlib.contextmanager
-def _recorded(request: planning.Request) -> Iterator[None]:
-    """An error before there is a plan leaves a verdict too, where the log directory is known and can be written."""
+def _recorded(request: planning.Request, outer: Outer | None) -> Iterator[None]:
+    """An error before there is a plan leaves a verdict too, where the log directory is known and can be written, and is not that of the
+    run that this one is below."""
     started = now()
     try:
         yield
     except RanklaunchError as error:
-        _leave_verdict(_record(request, platforms.attempt_dir(_reader(request))), error, started)
+        folder = platforms.attempt_dir(_reader(request))
+        if not outer or folder != outer.attempt:
+            _leave_verdict(_record(request, folder), error, started)
         raise
 
 

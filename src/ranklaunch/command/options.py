@@ -8,7 +8,7 @@ import json
 import os
 import pwd
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from ranklaunch.adapters import platforms
@@ -141,7 +141,14 @@ def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Pr
     account = recorded_account(used) if env_file else own_account()
     files, cwd = DiskFiles(root), _cwd()
     program = platforms.program(Reader(used, files, values, cwd), words) or (program_of(words) if words or not default else default)
-    return Given(Request(program, used, files, values, cwd, account=account), own)
+    return Given(Request(program, used, files, values, cwd, account=account, bounded=bounded), own)
+
+
+def bounded(work: Callable[[], Any], what: str) -> Any:
+    """As ranklaunch.system.bounded.call, which most starts do not need."""
+    from ranklaunch.system.bounded import call
+
+    return call(work, what)
 
 
 def own_account() -> Account:

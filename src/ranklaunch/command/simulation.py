@@ -26,6 +26,7 @@ from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.tasks import PS, WORKER
+from ranklaunch.supervise import nested
 from ranklaunch.supervise.attempt import Start
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.session import Session
@@ -64,7 +65,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     record = Record(plan.job.log_dir)
     record.open()
     start = Start(plan, record, DiskFiles(), told=lambda process: _node_judgement(plan.job, process))
-    return Session(signals, given.request.env, guard).run(start).exit_code
+    return Session(signals, nested.unmarked(given.request.env), guard).run(start).exit_code
 
 
 class Cluster(Value):

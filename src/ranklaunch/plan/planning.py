@@ -15,7 +15,7 @@ from ranklaunch.plan.model import Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
-from ranklaunch.render.templates import Templates
+from ranklaunch.render.templates import Bounded, Templates, unbounded
 from ranklaunch.values import Value, replace
 
 # Both spellings are in the platform's documentation.
@@ -25,7 +25,8 @@ REQUIREMENTS = "pip-requirements.txt"
 
 class Request(Value):
     """Everything that a plan follows from. options: by value name (settings.METHOD.value, ...), as the command line gave them.
-    cwd: absolute folder that relative paths start from. arrived: what the start has brought so far."""
+    cwd: absolute folder that relative paths start from. arrived: what the start has brought so far. bounded: what renders a user's own
+    templates."""
 
     program: Program
     env: Mapping[str, str]
@@ -34,12 +35,13 @@ class Request(Value):
     cwd: str = "/"
     arrived: Arrived = Arrived()
     account: Account = ROOT_ACCOUNT
+    bounded: Bounded = unbounded
 
 
 def make_plan(request: Request) -> Plan:
     """Raises ConfigError with every problem found."""
     reader = _reader(request)
-    templates = Templates(_folders(reader))
+    templates = Templates(_folders(reader), request.bounded)
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
     try:

@@ -93,6 +93,8 @@ def _guarded(where: str, render: Callable[[], T]) -> T:
     except TemplateSyntaxError as error:
         msg = f"template {error.filename or where}, line {error.lineno}: {error.message}"
         raise ConfigError(msg) from None
+    except MemoryError:  # which is for who has set a limit to say
+        raise
     except Exception as error:  # whatever an expression in a template can raise: it is the template author's
         msg = f"template {_place(where, error.__traceback__)}: {str(error) or type(error).__name__}"
         raise ConfigError(msg) from None

@@ -14,12 +14,14 @@ from typing import Any, Union
 
 from ranklaunch.values import Value
 
-_TAG = re.compile(r"(\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\})", re.DOTALL)
+_BEGIN = re.compile(r"\{[{%#]")
+_CLOSING = {"{{": "}}", "{%": "%}", "{#": "#}"}
 _ELSE, _END = "{% else %}", "{% endif %}"
 _ENDS = (_ELSE, _END, "{% elif ")
 _BEGINS = ("{{", "{%", "{#")
 _BLOCKS = ("{%", "{#")  # their lines are their own
 _LONGEST = 65536  # characters of a template; of more, whoever wrote it can wait for Jinja
+_MOST = 256 * 1024  # characters and pieces of what is rendered: templates that include each other can make much of little
 
 
 class NotSimple(Exception):
@@ -70,8 +72,14 @@ class Simple:
         return self._text(parse(source), values)
 
     def _text(self, nodes: Nodes, values: Mapping[str, object]) -> str:
+        pieces, left = [], _MOST
         try:
-            return "".join(self._rendered(nodes, values))
+            for piece in self._rendered(nodes, values):
+                pieces.append(piece)
+                left -= len(piece) + 1
+                if left < 0:
+                    raise NotSimple
+            return "".join(pieces)
         except (AttributeError, KeyError, ValueError, RecursionError):
             raise NotSimple from None
 
@@ -82,6 +90,7 @@ class Simple:
             elif isinstance(node, Insert):
                 yield self._finalize(_found(node.path, values))
             elif isinstance(node, Include):
+                yield ""  # one step, also where it holds nothing
                 yield from self._rendered(self._template(node.name)[0], values)
             else:
                 for case in node.cases:
@@ -118,7 +127,7 @@ def parse(source: str) -> Nodes:
     """Raises NotSimple."""
     if "\r" in source or len(source) > _LONGEST:
         raise NotSimple
-    pieces = _trimmed(_TAG.split(source[:-1] if source.endswith("\n") else source))
+    pieces = _trimmed(_split(source[:-1] if source.endswith("\n") else source))
     left = [piece for piece in reversed(pieces) if piece and not piece.startswith("{#")]
     try:
         nodes = _nodes(left)
@@ -127,6 +136,18 @@ def parse(source: str) -> Nodes:
     if left:
         raise NotSimple
     return nodes
+
+
+def _split(source: str) -> list[str]:
+    """Text and tags in turn. In one pass, whatever it holds: a regular expression would look for each end anew."""
+    pieces, at = [], 0
+    while found := _BEGIN.search(source, at):
+        end = source.find(_CLOSING[found[0]], found.end())
+        if end < 0:
+            raise NotSimple
+        pieces += [source[at : found.start()], source[found.start() : end + 2]]
+        at = end + 2
+    return [*pieces, source[at:]]
 
 
 def _trimmed(pieces: list[str]) -> list[str]:

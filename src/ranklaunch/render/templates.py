@@ -8,11 +8,12 @@ A list becomes several words and must therefore stand alone.
 from __future__ import annotations
 
 import functools
+import itertools
 import os.path
 import re
 import shlex
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.render.simple import NotSimple, Simple
@@ -23,20 +24,52 @@ if TYPE_CHECKING:
 SHIPPED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "templates")
 
 _MARK = re.compile("\0([0-9]+)\0")
+_AT_ONCE = 4096  # texts of a line that one call of bounded makes
+_LONGEST_LINE = 4096  # characters
+_MOST = 16 * 1024**2  # characters of the values in one command, of which the system takes far fewer
+
+# Does a piece of work, which a template of the user's is, and says of whose it is where it takes too much. Its result is one that JSON has.
+Bounded = Callable[[Callable[[], Any], str], Any]
+
+
+def unbounded(work: Callable[[], Any], what: str) -> Any:
+    """For templates that are known."""
+    return work()
 
 
 class Templates:
-    """Templates by name, the user's folders before the shipped one."""
+    """Templates by name, the user's folders before the shipped one. bounded: does what takes more than a few steps, where a user has
+    written it; what Simple can do it does with less."""
 
-    def __init__(self, folders: Iterable[str] = ()) -> None:
+    def __init__(self, folders: Iterable[str] = (), bounded: Bounded = unbounded) -> None:
         self._values: list[object] = []  # of the render in progress, in the order of their marks
+        self._left = _MOST  # characters that they may still have
         self._folders = (*folders, SHIPPED)
+        self._bounded = bounded if len(self._folders) > 1 else unbounded
+        self._bounded_lines = bounded
+        self._lines: dict[tuple[object, ...], str] = {}
         self._simple = Simple(self._folders, self._mark)
         self._simple_texts = Simple(self._folders, _word)
 
     def command(self, name: str, **values: object) -> tuple[str, ...]:
         """The argv that a command template renders to. Raises ConfigError naming the template's file and line."""
-        rendered, where = self._rendered(name, values)
+        self._begin()
+        try:
+            rendered, where = self._simple.render(name, values)
+        except NotSimple:
+            jinja = self._jinja
+            return tuple(self._bounded(lambda: self._by_jinja(jinja, name, values), f"template {name}"))
+        return self._argv(rendered, where)
+
+    def _by_jinja(self, jinja: Jinja, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
+        self._begin()
+        return self._argv(*jinja.command(name, values))
+
+    def _begin(self) -> None:
+        self._values.clear()
+        self._left = _MOST
+
+    def _argv(self, rendered: str, where: str) -> tuple[str, ...]:
         try:
             argv = tuple(word for piece in shlex.split(rendered) for word in self._filled(piece))
         except (ValueError, IndexError) as error:
@@ -47,25 +80,33 @@ class Templates:
             raise ConfigError(msg)
         return argv
 
-    def _rendered(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
-        self._values.clear()
-        try:
-            return self._simple.render(name, values)
-        except NotSimple:
-            self._values.clear()
-            return self._jinja.command(name, values)
-
     def text(self, name: str, **values: object) -> str:
         """The text of a file. Every value that is put in must have passed a filter that quotes it for the file's syntax: hostfile,
         sshd, json or yaml. Raises ConfigError naming the template's file and line."""
-        return self._jinja.text(name, values)
+        jinja = self._jinja
+        return str(self._bounded(lambda: jinja.text(name, values), f"template {name}"))
 
-    def inline(self, source: str, where: str, **values: object) -> str:
-        """The text of a one-line template that stands in the setting `where`."""
+    def inline(self, source: str, where: str, among: Iterable[Mapping[str, object]] = (), **values: object) -> str:
+        """The text of a one-line template that stands in the setting `where`. among: what its values will be too, so that what cannot be
+        rendered by simple means is rendered for all of them at once."""
         try:
-            return self._simple_texts.inline(source, values)
+            text = self._simple_texts.inline(source, values)
         except NotSimple:
-            return self._jinja.inline(source, where, values)
+            text = self._line(source, where, values, among)
+        if len(text) > _LONGEST_LINE:
+            msg = f"template {where}: renders to {len(text)} characters, expected at most {_LONGEST_LINE}"
+            raise ConfigError(msg)
+        return text
+
+    def _line(self, source: str, where: str, values: Mapping[str, object], among: Iterable[Mapping[str, object]]) -> str:
+        key = (source, *values.items())
+        if key not in self._lines:
+            jinja = self._jinja
+            others = (each for each in among if each != values and (source, *each.items()) not in self._lines)
+            wanted = [values, *itertools.islice(others, _AT_ONCE)]
+            texts = self._bounded_lines(lambda: [jinja.inline(source, where, each) for each in wanted], f"template {where}")
+            self._lines.update({(source, *each.items()): text for each, text in zip(wanted, texts)})
+        return self._lines[key]
 
     @functools.cached_property
     def _jinja(self) -> Jinja:
@@ -75,6 +116,10 @@ class Templates:
 
     def _mark(self, value: object) -> str:
         self._values.append(value)
+        self._left -= _size(value)
+        if self._left < 0:
+            msg = f"its values have more than {_MOST} characters"
+            raise ValueError(msg)
         return f"\0{len(self._values) - 1}\0"
 
     def _filled(self, piece: str) -> tuple[str, ...]:
@@ -97,6 +142,13 @@ class Templates:
         if isinstance(value, str) and _MARK.search(value):
             return _MARK.sub(lambda mark: self._value(int(mark[1])) if int(mark[1]) < number else "\0", value)
         return _word(value)
+
+
+def _size(value: object) -> int:
+    """How much room it takes in a command, roughly."""
+    if isinstance(value, (list, tuple)):
+        return 1 + sum(map(_size, value))
+    return len(value) if isinstance(value, str) else 1
 
 
 def _word(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource  # os.wait4, too, imports it at its first call, for which there may be no descriptor left by then
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from ranklaunch.system import tree
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals, block, unblock
 
+MARK = "RANKLAUNCH_OUTER_RUN"
 CANNOT_EXECUTE = 126  # as shells say it
 # Of open files: what ranks get, whatever ranklaunch needs for itself.
 INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -22,6 +24,13 @@ INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
 def environment(process: Process, inherited: Mapping[str, str]) -> dict[str, str]:
     gone = set(process.unset)
     return {**{name: value for name, value in inherited.items() if name not in gone}, **process.env}
+
+
+def marked(env: Mapping[str, str], job: str, logs: str, attempt: str) -> dict[str, str]:
+    """An environment that says which process, of this host, runs what has it; for which job, and into which folders. See
+    ranklaunch.supervise.nested."""
+    own = tree.identify(os.getpid())
+    return {**env, MARK: json.dumps([own.pid, own.start, job, logs, attempt])}
 
 
 def executable(process: Process, env: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38, node 1 of 2, method torchrun (MA_RUN_METHOD=torchrun)
 # first: wait for muster 2 nodes at ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38:18889
-# the ranks write below /home/ma-user/modelarts/log/attempt_1/torchrun
+# the ranks write below /home/ma-user/modelarts/log/attempt_1/torchrun/node_1
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
@@ -11,7 +11,7 @@ exec env -u ASCEND_DEVICE_ID -u DEVICE_ID -u GROUP_RANK -u LOCAL_RANK -u LOCAL_W
   RANK_SIZE -u TORCHELASTIC_RUN_ID -u WORLD_SIZE RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
   HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITELIST_DISABLE=1 \
   TORCHELASTIC_ERROR_FILE=/home/ma-user/modelarts/log/attempt_1/torchrun_error.json \
-  PET_LOG_DIR=/home/ma-user/modelarts/log/attempt_1/torchrun PET_REDIRECTS=3 torchrun --nnodes=2 \
+  PET_LOG_DIR=/home/ma-user/modelarts/log/attempt_1/torchrun/node_1 PET_REDIRECTS=3 torchrun --nnodes=2 \
   --nproc_per_node=1 --node_rank=1 \
   --master_addr=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \
   --master_port=18888 --rdzv_id=modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38 \

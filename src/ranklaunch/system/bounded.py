@@ -1,0 +1,116 @@
+"""Work whose end nobody can foresee, in a process of its own that may take so much time and memory and no more.
+
+What a template of a user's computes, for one: to look at each operation before it is done would not hold, for there are many that make
+much of little, and a single one of them, such as a power, cannot be interrupted within a process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ranklaunch.errors import ConfigError, WaitError
+from ranklaunch.system import tree
+from ranklaunch.system.signals import PASSED_ON, STOPPING
+
+CPU_S = 2
+MEMORY = 256 * 1024**2  # bytes beyond what this process has
+MOST_TOLD = 16 * 1024**2  # bytes
+WALL_S = 20.0  # for what takes no time of a CPU, such as a FIFO among templates; and for a machine that has little
+
+_HANDLED = (*STOPPING, *PASSED_ON, signal.SIGCHLD)
+
+
+def call(work: Callable[[], Any], what: str) -> Any:
+    """What work returns, as JSON has it: tuples become lists. Its ConfigErrors come out as they are. Raises ConfigError, which names what
+    it was, where it takes too much; WaitError where the system has no process left."""
+    try:
+        child, readable = _start(work)
+    except OSError as error:
+        msg = f"the system refuses to start a process, trying again may help: {error}"
+        raise WaitError(msg) from None
+    try:
+        told = _read(readable)
+    finally:
+        os.close(readable)
+        os.kill(child, signal.SIGKILL)  # not reaped yet, so the pid is still its own
+        os.waitpid(child, 0)
+    return _result(told, what)
+
+
+def _start(work: Callable[[], Any]) -> tuple[int, int]:
+    """The child's pid, and where it tells what it has. Raises OSError."""
+    readable, writable = os.pipe2(os.O_CLOEXEC)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # the child has our handlers, which would tell us of its signals
+    try:
+        child = os.fork()
+        if child == 0:
+            _work(work, writable)
+    except OSError:
+        os.close(readable)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(writable)
+    return child, readable
+
+
+def _result(told: bytes, what: str) -> Any:
+    try:
+        found = json.loads(told)
+    except ValueError:
+        msg = f"{what}: it takes more than {CPU_S} s of CPU time, {MEMORY >> 20} MiB of memory or {MOST_TOLD >> 20} MiB of text"
+        raise ConfigError(msg) from None
+    if "problems" in found:
+        raise ConfigError(found["problems"])
+    return found["result"]
+
+
+def _read(fd: int) -> bytes:
+    """Up to the end, a limit or a deadline: what is not whole then is no JSON."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    told, deadline = bytearray(), time.monotonic() + WALL_S
+    while len(told) <= MOST_TOLD:
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            return b""
+        block = os.read(fd, 1024 * 1024)
+        if not block:
+            return bytes(told)
+        told += block
+    return b""
+
+
+def _work(work: Callable[[], Any], writable: int) -> None:
+    """In the child: never returns. Where it is killed, or runs out of memory, it has told nothing whole."""
+    try:
+        tree.die_with_parent()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+        _limit_memory()
+        try:
+            told = {"result": work()}
+        except ConfigError as error:
+            told = {"problems": list(error.problems)}
+        _tell(writable, json.dumps(told).encode())
+    finally:
+        os._exit(0)
+
+
+def _limit_memory() -> None:
+    with open("/proc/self/statm", "rb") as file:
+        pages = int(file.read().split()[0])
+    most = pages * resource.getpagesize() + MEMORY
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard),) * 2)
+
+
+def _tell(fd: int, text: bytes) -> None:
+    while text:
+        text = text[os.write(fd, text) :]
