@@ -199,7 +199,7 @@ PROCESS = {
     "cwd": (str, type(None)), "log": str, "copies": [str], "tag": str,
     "conduct": {
         "ranks_below": int, "carriers": [str], "deaf": bool, "impatient": bool, "failing": [str], "spawned": str, "alone_s": (int, float),
-        "repeats": bool, "quiet": bool, "may_end": bool, "fails_as": int,
+        "repeats": bool, "quiet": bool, "may_end": bool, "fails_as": int, "sessions": str,
     },
 }  # fmt: skip
 NODE = {"index": int, "host": str, "slots": int, "first_rank": int}
