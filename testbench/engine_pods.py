@@ -66,15 +66,25 @@ def known_as(asked: Asked, index: int, task: str = "worker") -> str:
 def environment(container: Object, asked: Asked, index: int, task: str = "worker") -> dict[str, str]:
     """Of a pod's container, as kubelet makes it, with what the engine adds."""
     written = {WRITTEN[asked.engine]: str(asked.restarts)} if asked.engine in WRITTEN else {}
+    group = f"{asked.name}-{UID}"
+    written |= {path: group if "group-name" in path else UID for path in (UIDS.get(asked.engine),) if path}
     return {**told(container, written), **added(asked, index, task)}
 
 
 def told(container: Object, written: Mapping[str, str]) -> dict[str, str]:
     """What a container's own variables come out as. A label or an annotation that nobody has written is empty."""
-    return {
-        each["name"]: each["value"].replace("$$", "$") if "value" in each else written.get(each["valueFrom"]["fieldRef"]["fieldPath"], "")
-        for each in container["env"]
-    }
+    return {each["name"]: _text(each, written) for each in container["env"]}
+
+
+def _text(variable: Object, written: Mapping[str, str]) -> str:
+    """A Secret holds what can be told from what others hold; a user's and the SSH key of an MPIJob alike."""
+    if "value" in variable:
+        text: str = variable["value"].replace("$$", "$")
+        return text
+    if "fieldRef" in variable["valueFrom"]:
+        return written.get(variable["valueFrom"]["fieldRef"]["fieldPath"], "")
+    secret = variable["valueFrom"]["secretKeyRef"]
+    return f"-----BEGIN EC PRIVATE KEY-----\n{secret['key']} of {secret['name']}\n"
 
 
 # By the engine to its pods, as the downward API calls it: how often the whole job was started anew.
@@ -84,6 +94,17 @@ WRITTEN = {
     "trainjob": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
     "acjob": "metadata.labels['version']",
 }
+
+
+# As there, where it says which job this is.
+UIDS = {
+    "volcano": "metadata.annotations['scheduling.k8s.io/group-name']",
+    "jobset": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']",
+    "job": "metadata.labels['batch.kubernetes.io/controller-uid']",
+    "trainjob": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']",
+    "acjob": "metadata.annotations['scheduling.k8s.io/group-name']",
+}
+UID = "5d1a2f0c-6b1e-4a57-9c39-1f0f6f3f7e21"
 
 
 def added(asked: Asked, index: int, task: str = "worker") -> dict[str, str]:

@@ -99,13 +99,13 @@ def counted(number: int, word: str) -> str:
 
 
 def reason(text: str) -> str:
-    """What is said of a failure, fit for verdicts, messages and the console: without secrets, control characters harmless."""
+    """What ranklaunch says of a failure, fit for verdicts, messages and the console: without secrets, control characters harmless."""
     if text.isascii() and text.replace(" ", "").isalnum() and max(map(len, text.split())) <= SHORT_WORD:
         return text  # whoever has just been told to end is not to wait for patterns
     try:
         from ranklaunch import said  # large, and only failures need it
 
-        return said.text(text)
+        return said.text(text, own=True)
     except Exception as error:  # no descriptor or memory left to load it with: nothing is better than a secret
         return LEFT_OUT.format(error)
 

@@ -28,7 +28,15 @@ _SECRET_WORDS = {
     "sshpass",
 }
 _SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "apikey")
-_SECRET_PAIRS = {("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("encryption", "key")}
+_SECRET_PAIRS = {
+    ("api", "key"),
+    ("access", "key"),
+    ("secret", "key"),
+    ("private", "key"),
+    ("account", "key"),
+    ("encryption", "key"),
+    ("job", "uid"),  # from which the key of the muster may follow
+}
 # Words of vocabulary, not of access: a tokenizer's settings stay readable.
 _PLAIN_TOKENS = {
     "pad",

@@ -30,41 +30,40 @@ _REST = re.compile(r"[^\s\"',;)}\]]*")
 _BODY = re.compile(r"[\s>|]*[A-Za-z0-9+/=]{16,}\s*")
 
 
-def text(given: str) -> str:
-    """Each line of it, by itself."""
-    return "\n".join(map(redact.printable, lines(given.split("\n"))))
+def text(given: str, own: bool = False) -> str:
+    """Each line of it, by itself. own: ranklaunch's own words, which have the name of what they are about before a colon."""
+    return "\n".join(map(redact.printable, lines(given.split("\n"), own)))
 
 
-def lines(given: Iterable[str]) -> tuple[str, ...]:
+def lines(given: Iterable[str], own: bool = False) -> tuple[str, ...]:
     """Those without secrets are as they were, control characters and all."""
-    shown = [_line(line) for line in given]
+    shown = [_line(line, own) for line in given]
     if any("PRIVATE KEY" in line for line in shown):
         shown = [HIDDEN if _BODY.fullmatch(line) else line for line in shown]
     return tuple(shown)
 
 
-def _line(line: str) -> str:
+def _line(line: str, own: bool) -> str:
     """A secret is found whatever colour it has."""
     marked = _CONTROL.sub(_ESCAPE, line) if _ESCAPE in line else line
-    hidden = _named(_TOKENS.sub(HIDDEN, marked).replace(_ESCAPE, ""))
+    hidden = _named(_TOKENS.sub(HIDDEN, marked).replace(_ESCAPE, ""), own)
     return line if hidden == marked.replace(_ESCAPE, "") else hidden
 
 
-def _named(line: str) -> str:
+def _named(line: str, own: bool) -> str:
     line = redact.url(redact.headers(line))
     shown, begin, at = [], 0, 0
     while found := _NAME.search(line, at):
         at = found.end()
         value = _VALUE.match(line, at)
-        if value and _is_secret(found[1] or found[2], found[0], value[0].strip("'\"")):
+        prose = own and found[0].endswith(": ") and value and value[0][0] not in "'\""
+        if value and not prose and _is_secret(found[1] or found[2], value[0].strip("'\"")):
             shown.append(f"{line[begin:at]}{_hidden_as(value[0])}")
             begin = at = value.end() if value[0][0] in "'\"" else _end_of_word(line, value.end())
     return "".join([*shown, line[begin:]])
 
 
-def _is_secret(name: str, named: str, value: str) -> bool:
-    if name.startswith("RANKLAUNCH_") and named.endswith(": "):  # our own words on a setting
-        return False
+def _is_secret(name: str, value: str) -> bool:
     return not _NO_SECRET.fullmatch(value) and redact.is_value_secret(name, value)
 
 

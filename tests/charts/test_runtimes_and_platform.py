@@ -47,8 +47,9 @@ def by_hand(name: str, device: str) -> Object:
 
 
 def told(container: Object) -> dict[str, str]:
-    """As kubelet makes it, with every count that a fieldRef reads at 0."""
-    return {each["name"]: each["value"].replace("$$", "$") if "value" in each else "0" for each in container["env"]}
+    """As kubelet makes it, with a restart-attempt of 0."""
+    written = {engine_pods.WRITTEN["trainjob"]: "0", engine_pods.UIDS["trainjob"]: engine_pods.UID}
+    return engine_pods.told(container, written)
 
 
 def environment(runtime: Object, job: Object, added: Mapping[str, str]) -> dict[str, str]:

@@ -35,6 +35,7 @@ BAD: list[tuple[str, Object]] = [
     ("repository", {"image": {"repository": "a b"}}),
     ("PET_NNODES", {"env": {"PET_NNODES": "2"}}),
     ("RANKLAUNCH_RESTARTS", {"env": {"RANKLAUNCH_RESTARTS": "2"}}),
+    ("RANKLAUNCH_JOB_UID", {"env": {"RANKLAUNCH_JOB_UID": "2"}}),
     ("RANKLAUNCH_METHOD", {"env": {"RANKLAUNCH_METHOD": "spawn"}}),
     ("RANKLAUNCH_NODES", {"env": {"RANKLAUNCH_NODES": "2"}}),
     ("RANKLAUNCH_GRACE_S", {"env": {"RANKLAUNCH_GRACE_S": "60"}}),
@@ -104,7 +105,7 @@ def test_trainer_finds_the_container(values: Path) -> None:
         assert pod["spec"]["restartPolicy"] == "Never"
         assert container["resources"]["requests"] == container["resources"]["limits"]
         fields = [each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"] if "valueFrom" in each]
-        assert fields == [engine_pods.WRITTEN["trainjob"]]
+        assert fields == [engine_pods.WRITTEN["trainjob"], engine_pods.UIDS["trainjob"]]
         names = [variable["name"] for variable in container["env"]]
         assert len(set(names)) == len(names)
 

@@ -90,6 +90,8 @@ def test_our_own_words_stay_readable(path: Path) -> None:
 def test_where_a_secret_is_may_be_said() -> None:
     for text in ("RANKLAUNCH_SECRET_FILE=/run/key: No such file", "RANKLAUNCH_SECRET_FILE: /run/key: a FIFO is there", "--token-file ./a"):
         assert errors.reason(text) == text
+    assert errors.reason("env.HF_TOKEN: expected text") == "env.HF_TOKEN: expected text"
+    assert said.text("HF_TOKEN: hunter2") == "HF_TOKEN: ***"
     assert errors.reason("TOKEN_FILE=hunter2, or TOKEN=/hunter2") == "TOKEN_FILE=***, or TOKEN=***"
 
 

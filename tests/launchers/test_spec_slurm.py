@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,24 @@ def test_it_trains(slurm: Slurm) -> None:
     sums = sorted(line.partition("sum ")[2] for line in said(slurm, job).splitlines() if "sum " in line)
     assert sums == ["6 of 4 on h0"] * 2 + ["6 of 4 on h1"] * 2
     assert verdicts(slurm, job) == [("succeeded", 0)] * 2
+
+
+def test_the_nodes_know_each_other_by_a_key_of_the_users(slurm: Slurm) -> None:
+    """Made by the first job, and taken only where nobody else can read it."""
+    key = slurm.folder / ".config" / "ranklaunch" / "key"
+    texts = []
+    for mode in (0o600, 0o600, 0o640):
+        if key.exists():
+            key.chmod(mode)
+        job = submitted(slurm, text=TELLS_CPUS)
+        assert ended(slurm, job) == ("COMPLETED", "0:0", "0"), said(slurm, job)
+        assert stat.S_IMODE(key.stat().st_mode) == mode
+        assert ("derived from the job's name" in said(slurm, job)) is (mode == 0o640)
+        assert ("expected a file of yours with mode 0600" in said(slurm, job)) is (mode == 0o640)
+        texts.append(key.read_text())
+    assert texts == texts[:1] * 3
+    assert re.fullmatch("[0-9a-f]{64}", texts[0])
+    assert list(key.parent.iterdir()) == [key]
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU, which is every task's")

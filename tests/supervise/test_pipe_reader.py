@@ -60,3 +60,12 @@ def test_each_has_its_turn_when_the_console_is_slow() -> None:
         os.close(writable)
     counts = [shown.count(b"%02d" % rank) for rank in range(16)]
     assert max(counts) - min(counts) <= 1, counts
+
+
+def test_the_end_of_a_line_that_is_not_kept_whole_is_not_shown() -> None:
+    """What it ends with may be the rest of a secret, which nobody would know for one."""
+    whole = b"x" * pipe.TAIL + b"n2 by --token\nError: the cause\n"
+    assert pipe.last_lines(whole[-pipe.TAIL :]) == ("Error: the cause",)
+    assert pipe.last_lines(b"hunter2 --token\nError: the cause\n") == ("hunter2 --token", "Error: the cause")
+    assert pipe.last_lines(b"x" * pipe.TAIL) == ("x" * pipe.TAIL,)
+    assert pipe.last_lines(b"x" * (pipe.TAIL - 1) + b"\n") == ("x" * (pipe.TAIL - 1),)

@@ -29,7 +29,7 @@ MISLEADING: tuple[tuple[str, str], ...] = (
         r"MS_(ROLE|SCHED_HOST|SCHED_PORT|NODE_ID|NODE_RANK|WORKER_NUM|LOCAL_WORKER|SERVER_NUM|WORKER_IP|HCCL_CM_INIT)",
         "cluster of Ascend Operator or of an image, not of this launch",
     ),
-    (r"RANKLAUNCH_SECRET", "the key of the job's muster, which is ranklaunch's alone"),
+    (r"RANKLAUNCH_SECRET|RANKLAUNCH_JOB_UID", "the key of the job's muster, which is ranklaunch's alone"),
     (
         r"OMPI_MCA_(orte_default_hostfile|prte_default_hostfile)|PRTE_MCA_prte_default_hostfile",
         "hosts by an MPIJob's or an image's own names, by which Open MPI would sort out those of this launch",

@@ -92,6 +92,11 @@ spec:
   valueFrom:
     fieldRef:
       fieldPath: metadata.labels['jobset.sigs.k8s.io/restart-attempt']
+{{- /* What the key of the muster follows from. */}}
+- name: RANKLAUNCH_JOB_UID
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.labels['jobset.sigs.k8s.io/jobset-uid']
 {{- end -}}
 
 {{/* Kubernetes replaces $(NAME) by a variable, and $$ by $. */}}

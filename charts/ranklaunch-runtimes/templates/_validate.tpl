@@ -22,7 +22,7 @@
 {{/* A runtime is for many jobs: what is about one of them is in the TrainJob's env. */}}
 {{- define "ranklaunch-runtimes.validate.env" -}}
 {{- $env := .env -}}
-{{- range list "JOB_NAME" "NODES" "ACCELERATOR" "METHOD" "HOSTS" "MASTER_ADDR" "TASK" "RESTARTS" "LAUNCHER_AS_WORKER" }}
+{{- range list "JOB_NAME" "NODES" "ACCELERATOR" "METHOD" "HOSTS" "MASTER_ADDR" "TASK" "RESTARTS" "LAUNCHER_AS_WORKER" "JOB_UID" }}
 {{- if hasKey $env (printf "RANKLAUNCH_%s" .) }}
 - {{ printf "env.RANKLAUNCH_%s: the runtime's or a TrainJob's own" . | toJson }}
 {{- end }}

@@ -108,6 +108,9 @@ args:
 {{- with include "ranklaunch.restarts" .root | trim }}
 {{ . }}
 {{- end }}
+{{- with include "ranklaunch.key" .root | trim }}
+{{ . }}
+{{- end }}
 {{- end -}}
 
 {{/* There no pod finds its own name in a Service, from which it makes those of the others. */}}
@@ -135,6 +138,40 @@ args:
     fieldRef:
       fieldPath: {{ . }}
 {{- end }}
+{{- end -}}
+
+{{/*
+What the key of the muster follows from, where nodes are to meet: the user's Secret, or an id that the engine has made at random. Nothing
+of it is made here, so that two renders are the same.
+*/}}
+{{- define "ranklaunch.key" -}}
+{{- $group := "metadata.annotations['scheduling.k8s.io/group-name']" -}}
+{{- $jobset := "metadata.labels['jobset.sigs.k8s.io/jobset-uid']" -}}
+{{- $uids := dict "volcano" $group "jobset" $jobset "job" "metadata.labels['batch.kubernetes.io/controller-uid']" "trainjob" $jobset -}}
+{{- if has .Values.scheduling.schedulerName (list "" "volcano") }}{{ $_ := set $uids "acjob" $group }}{{ end -}}
+{{- if gt (add .Values.nodes .Values.tf.ps (include "ranklaunch.launchersAlone" .) | int) 1 -}}
+{{- if .Values.muster.secretName }}
+- name: RANKLAUNCH_SECRET
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.muster.secretName | quote }}
+      key: secret
+{{- else if eq .Values.engine "mpijob" }}
+{{- /* The operator makes it for ssh, before any pod. */}}
+- name: RANKLAUNCH_JOB_UID
+  valueFrom:
+    secretKeyRef:
+      name: {{ printf "%s-ssh" (include "ranklaunch.name" .) | quote }}
+      key: ssh-privatekey
+{{- else }}
+{{- with get $uids .Values.engine }}
+- name: RANKLAUNCH_JOB_UID
+  valueFrom:
+    fieldRef:
+      fieldPath: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
 {{- end -}}
 
 {{/* Neither a ps nor a launcher alone has devices. */}}

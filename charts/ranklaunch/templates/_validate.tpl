@@ -102,7 +102,7 @@
 {{- $env := .Values.env -}}
 {{- /* Also where none is made: it would say something else than the values, which are judged. */}}
 {{- range list "JOB_NAME" "NODES" "SLOTS" "ACCELERATOR" "METHOD" "HOSTS" "MASTER_ADDR" "INTERFACE" "MASTER_PORT"
-  "MUSTER_PORT" "SSHD_PORT" "RANK_TABLE" "TASK" "RESTARTS" "LAUNCHER_AS_WORKER" }}
+  "MUSTER_PORT" "SSHD_PORT" "RANK_TABLE" "TASK" "RESTARTS" "LAUNCHER_AS_WORKER" "JOB_UID" }}
 {{- if hasKey $env (printf "RANKLAUNCH_%s" .) }}
 - {{ printf "env.RANKLAUNCH_%s: it follows from other values; set those" . | toJson }}
 {{- end }}
@@ -116,6 +116,9 @@
 {{- if ge (len (printf "%s=%s" $name $value)) 131072 }}
 - {{ printf "env.%s: it has more bytes than Linux starts a program with, 131072" $name | toJson }}
 {{- end }}
+{{- end }}
+{{- if and .Values.muster.secretName (hasKey $env "RANKLAUNCH_SECRET") }}
+- "env.RANKLAUNCH_SECRET: that of muster.secretName; leave one of the two out"
 {{- end }}
 {{- if hasKey $env "RANKLAUNCH_GRACE_S" }}
 {{- $grace := $env.RANKLAUNCH_GRACE_S }}

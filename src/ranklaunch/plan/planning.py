@@ -21,6 +21,8 @@ from ranklaunch.values import Value, replace
 # Both spellings are in the platform's documentation.
 PRE_START_SCRIPTS = ("ma-pre-start.sh", "ma_pre_start.sh")
 REQUIREMENTS = "pip-requirements.txt"
+# An id of Kubernetes, which makes them at random, or the private key of an MPIJob.
+UNGUESSABLE = r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|PRIVATE KEY-"
 
 
 class Request(Value):
@@ -209,6 +211,10 @@ def _secret(reader: Reader) -> str:
         return reader.source(settings.SECRET)
     if reader.given(settings.SECRET_FILE):
         return absolute(reader.get(settings.SECRET_FILE), reader.cwd)
+    if reader.given(settings.JOB_UID):
+        if re.search(UNGUESSABLE, reader.get(settings.JOB_UID)):
+            return reader.source(settings.JOB_UID)
+        reader.warn(f"{reader.source(settings.JOB_UID)}: it holds neither a UUID nor a private key, so it is no key for the muster")
     reader.ledger.note(settings.SECRET.value, "derived from the job's name", "default")
     return ""
 

@@ -74,6 +74,14 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Muster:
+    secret_name: str = text(
+        "", "Secret of yours with the key of the muster, under the name secret; empty: the key is an id that the cluster gives the job",
+        pattern=NAMES,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class RankTable:
     source: str = text("none", "who writes the rank table of Ascend devices", "none", "ascend-operator", "cce", "file")
     config_map_name: str = text(
@@ -206,6 +214,7 @@ class JobSpec:
     volume_mounts: Objects = objects("where they are mounted, as Kubernetes has it")
     shm: Shm = group(Shm)
     network: Network = group(Network)
+    muster: Muster = group(Muster)
     rank_table: RankTable = group(RankTable)
     scheduling: Scheduling = group(Scheduling)
     restart: Restart = group(Restart)

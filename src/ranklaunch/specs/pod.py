@@ -32,6 +32,7 @@ DERIVED: Mapping[str, str] = {
     "RANKLAUNCH_TASK": "tf.ps",
     "RANKLAUNCH_RESTARTS": "the pod",
     "RANKLAUNCH_LAUNCHER_AS_WORKER": "mpi.launcherAsWorker",
+    "RANKLAUNCH_JOB_UID": "the pod; or muster.secretName",
 }
 # Where the engine counts restarts, in the names of the downward API.
 RESTARTS: Mapping[str, str] = {
@@ -40,6 +41,15 @@ RESTARTS: Mapping[str, str] = {
     "trainjob": "metadata.labels['jobset.sigs.k8s.io/restart-attempt']",
     "acjob": "metadata.labels['version']",
 }
+# Where the engine has an id of the job that it made at random: the same on all pods, and another for each job of one name.
+UIDS: Mapping[str, str] = {
+    "volcano": "metadata.annotations['scheduling.k8s.io/group-name']",
+    "jobset": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']",
+    "job": "metadata.labels['batch.kubernetes.io/controller-uid']",
+    "trainjob": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']",
+    "acjob": "metadata.annotations['scheduling.k8s.io/group-name']",
+}
+KEY_OF_SECRET, KEY_OF_SSH = "secret", "ssh-privatekey"
 
 
 def program(spec: JobSpec) -> list[str]:
@@ -51,11 +61,33 @@ def slots(spec: JobSpec) -> int:
 
 
 def environment(spec: JobSpec, task: str = "") -> list[dict[str, str]]:
-    """In order; each has name and value, or name and field, which the downward API fills."""
+    """In order; each has name and value, or name and field, which the downward API fills, or name, secret and key."""
     made = [{"name": name, "value": value} for name, value in _made(spec, task) if value]
     if spec.engine in RESTARTS:
         made.append({"name": "RANKLAUNCH_RESTARTS", "field": RESTARTS[spec.engine]})
+    made += _key(spec)
     return made + [{"name": name, "value": spec.env[name]} for name in sorted(spec.env)]
+
+
+def has_several_nodes(spec: JobSpec) -> bool:
+    return spec.nodes + spec.tf.ps + launchers_alone(spec) > 1
+
+
+def own_key(spec: JobSpec) -> bool:
+    """Whether the user gives the key of the muster by a variable."""
+    return bool({"RANKLAUNCH_SECRET", "RANKLAUNCH_SECRET_FILE"} & set(spec.env))
+
+
+def _key(spec: JobSpec) -> Iterator[dict[str, str]]:
+    """What the key of the muster follows from, where nodes are to meet: nothing in it is made here, so that two renders are the same."""
+    if not has_several_nodes(spec) or spec.engine not in OF_KUBERNETES:
+        return
+    if spec.muster.secret_name:
+        yield {"name": "RANKLAUNCH_SECRET", "secret": spec.muster.secret_name, "key": KEY_OF_SECRET}
+    elif spec.engine == "mpijob":  # the operator makes it for ssh, before any pod
+        yield {"name": "RANKLAUNCH_JOB_UID", "secret": f"{spec.name}-ssh", "key": KEY_OF_SSH}
+    elif spec.engine != "acjob" or spec.scheduling.scheduler_name in ("", "volcano"):
+        yield {"name": "RANKLAUNCH_JOB_UID", "field": UIDS[spec.engine]}
 
 
 def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:

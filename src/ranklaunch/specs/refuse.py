@@ -13,11 +13,12 @@ from ranklaunch.specs.pod import DERIVED, environment, flavor
 FOREIGN: Mapping[str, tuple[str, ...]] = {
     "modelarts": (
         "namespace", "resources.", "image.pull", "device.resourceName", "device.extra", "envFrom", "volumes", "volumeMounts", "shm.",
-        "network.hostNetwork", "network.rdma.resource", "rankTable.", "scheduling.", "restart.noRetryExitCodes", "restart.onEviction",
-        "lifecycle.ttlSeconds", "lifecycle.cleanPodPolicy", "security.", "serviceAccountName", "labels", "annotations", "mpi.", "trainer.",
+        "network.hostNetwork", "network.rdma.resource", "muster.", "rankTable.", "scheduling.", "restart.noRetryExitCodes",
+        "restart.onEviction", "lifecycle.ttlSeconds", "lifecycle.cleanPodPolicy", "security.", "serviceAccountName", "labels",
+        "annotations", "mpi.", "trainer.",
     ),
     "slurm": (
-        "namespace", "image.pull", "envFrom", "volumes", "volumeMounts", "shm.", "network.hostNetwork", "network.rdma.resource",
+        "namespace", "image.pull", "envFrom", "volumes", "volumeMounts", "shm.", "network.hostNetwork", "network.rdma.resource", "muster.",
         "rankTable.configMapName", "rankTable.label", "scheduling.", "restart.onEviction", "lifecycle.ttlSeconds",
         "lifecycle.cleanPodPolicy", "security.", "serviceAccountName", "labels", "annotations", "mpi.", "trainer.", "device.extra",
     ),
@@ -79,6 +80,8 @@ def _devices(spec: JobSpec) -> Iterator[str]:
 def _environment(spec: JobSpec) -> Iterator[str]:
     for name in sorted(set(spec.env) & set(DERIVED)):
         yield f"env.{name}: made from {DERIVED[name]}; set that"
+    if spec.muster.secret_name and "RANKLAUNCH_SECRET" in spec.env:
+        yield "env.RANKLAUNCH_SECRET: that of muster.secretName; leave one of the two out"
     grace = spec.env.get("RANKLAUNCH_GRACE_S")
     if grace is not None and not spec.trainer.runtime:  # whose pod has a period of its own
         yield from _grace(grace, spec.lifecycle.grace_period_seconds)

@@ -44,6 +44,8 @@ def pod(spec: JobSpec, task: str = "", **more: Any) -> Shape:
 def _variable(variable: Mapping[str, str]) -> Shape:
     if "field" in variable:
         return {"name": variable["name"], "valueFrom": {"fieldRef": {"fieldPath": variable["field"]}}}
+    if "secret" in variable:
+        return {"name": variable["name"], "valueFrom": {"secretKeyRef": {"name": variable["secret"], "key": variable["key"]}}}
     return {"name": variable["name"], "value": common.literal(variable["value"])}
 
 
@@ -249,6 +251,7 @@ def _slurm(spec: JobSpec) -> Shape:
     return {
         "directives": list(_directives(spec)),
         "environment": common.environment(spec),
+        "makes_key": common.has_several_nodes(spec) and not common.own_key(spec),
         "command": [*_container(spec), *COMMAND, *common.program(spec)],
     }
 

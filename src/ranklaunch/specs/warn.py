@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ranklaunch.redact import argv, environment
 from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.pod import has_several_nodes, own_key
 
 # Options of sbatch by which a task gets more CPUs than one.
 MORE_CPUS = ("--cpus-per-task", "--cpus-per-gpu", "--tres-per-task", "--exclusive")
@@ -19,6 +20,11 @@ def warnings(spec: JobSpec) -> Iterator[str]:
     hidden = argv(spec.args)
     if hidden != spec.args:
         yield f"args hold a secret for all to read ({shlex.join(hidden)}); a variable from a Secret in envFrom does not"
+    if spec.engine == "modelarts" and has_several_nodes(spec) and not own_key(spec):
+        yield (
+            "the key of the muster is derived from the job's name, which others may guess: put one into a file that all nodes see, and its "
+            "path into env.RANKLAUNCH_SECRET_FILE"
+        )
     if spec.engine == "slurm" and spec.devices_per_node > 1 and not _asks_for_cpus(spec):
         yield (
             f"resources.cpu is not set: Slurm gives a task, here all {spec.devices_per_node} ranks of a node, one CPU, unless the cluster "

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Optional
 
-from ranklaunch import errors
+from ranklaunch import errors, redact
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise.output.pipe import last_lines
 from ranklaunch.supervise.ranks.child import DECIDING, HELPER, Child
@@ -284,7 +284,7 @@ def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...],
         name=child.process.name,
         host=plan.job.nodes[node].host if len(plan.job.nodes) > max(1, node) else "",
         time=blame.iso(at),
-        error=error and replace(error, line=errors.reason(error.line)),
+        error=error and replace(error, line=redact.printable(errors.quoted((error.line,))[0])),
     )
 
 

@@ -123,8 +123,9 @@ class Output:
 
 
 def last_lines(tail: bytes) -> tuple[str, ...]:
-    """What a verdict shows of an output."""
-    lines = tail.decode(errors="replace").replace("\r\n", "\n").split("\n")
+    """What a verdict shows of an output. Without the end of a line whose beginning is not kept: it may be that of a secret."""
+    begun, _, rest = tail.partition(b"\n") if len(tail) >= TAIL else (b"", b"", tail)
+    lines = (rest if rest.strip() else begun).decode(errors="replace").replace("\r\n", "\n").split("\n")
     drawn = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
     return tuple(line for line in drawn if line.strip())[-LAST_LINES:]
 
