@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 
 from ranklaunch.command import options
 from ranklaunch.errors import UsageError
+from ranklaunch.files import Unchanged
 from ranklaunch.plan import show
 from ranklaunch.plan.model import Plan, as_json
-from ranklaunch.plan.planning import Request, for_node, make_plan
+from ranklaunch.plan.planning import Request, for_node, for_nodes, make_plan
 from ranklaunch.read.settings import ALL_NODES, FORMAT, NODE_INDEX, PLAN_VARIABLES
+from ranklaunch.values import replace
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
@@ -59,8 +61,10 @@ def _plans(request: Request, all_nodes: bool) -> Iterator[Plan]:
     if not all_nodes:
         yield make_plan(request)
         return
-    for node in make_plan(for_node(request, 0)).job.nodes:
-        yield make_plan(for_node(request, node.task_index if node.task else node.index, node.task))
+    request = replace(request, files=Unchanged(request.files))
+    nodes = make_plan(for_node(request, 0)).job.nodes
+    for seen in for_nodes(request, ((node.task_index if node.task else node.index, node.task) for node in nodes)):
+        yield make_plan(seen)
 
 
 def _index(request: Request) -> int:

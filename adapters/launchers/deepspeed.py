@@ -12,6 +12,7 @@ from ranklaunch.adapters.launchers.shared import ssh, words
 from ranklaunch.adapters.launchers.shared.base import (
     MASTER_PORT,
     attempt_dir,
+    check_before_much,
     failed_with,
     launcher_process,
     limits,
@@ -27,6 +28,7 @@ from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOut
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 from ranklaunch.verdict.model import Failure
@@ -60,7 +62,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     if by == remote.OWN_NODE or len(job.nodes) == 1:
         return _on_each_node(job, reader, templates, extra)
     job = need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
-    hostfile = _hostfile(job, templates)
+    hostfile = _hostfile(job, reader, templates)
     argv = _command(job, reader, templates, by, hostfile, "")
     conduct = Conduct(carriers=(*remote.CARRIERS, *ssh.CARRIERS), deaf=True, failing=FAILING)
     process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader)
@@ -71,7 +73,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[str, ...]) -> Plan:
     outputs = _outputs(job, reader, templates) if _knows_its_ranks(extra) else None
-    hostfile = _hostfile(job, templates)
+    hostfile = _hostfile(job, reader, templates)
     argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, outputs.folder if outputs else "")
     return Plan(
         job=job,
@@ -160,8 +162,9 @@ def _results_dir(reader: Reader, path: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _hostfile(job: Job, templates: Templates) -> File:
+def _hostfile(job: Job, reader: Reader, templates: Templates) -> File:
     """Where each node has its own launcher, that only looks up its slots there, by the node's place."""
+    check_before_much(job, reader)
     return File(join(attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=with_hosts(job)))
 
 
@@ -173,7 +176,9 @@ def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
         reader.problem(_told_of(rotated, job))
     twice = sorted(host for host, count in Counter(node.host for node in job.nodes).items() if host and count > 1)
     if twice:
-        reader.problem(f"method deepspeed: {', '.join(twice)} is the host of several nodes, which DeepSpeed's hostfile cannot have")
+        reader.problem(
+            f"method deepspeed: {clipped(', '.join(twice))} is the host of several nodes, which DeepSpeed's hostfile cannot have"
+        )
     if several and "--autotuning" in _options(extra) and by != remote.PDSH:
         reader.problem(
             f"{reader.source(EXTRA)} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "
@@ -182,7 +187,7 @@ def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
 
 
 def _told_of(node: Node, job: Job) -> str:
-    slots = ",".join(str(each.slots) for each in job.nodes)
+    slots = clipped(",".join(str(each.slots) for each in job.nodes))
     return (
         f"method deepspeed with slots {slots}: DeepSpeed makes LOCAL_RANK from the rank, modulo the slots of its node, so that rank "
         f"{node.first_rank}, the first of node {node.index} ({node.host}), would have LOCAL_RANK {node.first_rank % node.slots}; "

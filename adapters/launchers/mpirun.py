@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh
 from ranklaunch.adapters.launchers.shared.base import (
     attempt_dir,
+    check_before_much,
     common_env,
     failed_with,
     launcher_process,
@@ -60,6 +61,7 @@ _KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<p
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     job = need_hosts(_with_slots(job, reader), reader, NAME)
+    check_before_much(job, reader)
     many = len(job.nodes) > 1
     server = ssh.server(job, reader, templates) if many else None
     hostfile = File(join(attempt_dir(job), "hostfile"), templates.text("mpirun/hostfile.j2", hosts=_hosts(job, reader)), "0644")

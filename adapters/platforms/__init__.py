@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -110,9 +111,15 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
 
 def may_be(name: str, reader: Reader) -> bool:
     """Whether it is worth asking the platform itself."""
-    folders = [sign for sign in SIGNS[name] if sign.startswith("/")]
-    beginnings = tuple(sign for sign in SIGNS[name] if not sign.startswith("/"))
+    folders, beginnings = _signs(name)
     return beginnings == ("",) or any(map(reader.files.is_dir, folders)) or any(each.startswith(beginnings) for each in reader.env)
+
+
+@functools.cache
+def _signs(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Folders, and beginnings of variables' names."""
+    folders = tuple(sign for sign in SIGNS[name] if sign.startswith("/"))
+    return folders, tuple(sign for sign in SIGNS[name] if not sign.startswith("/"))
 
 
 def program(reader: Reader, words: Sequence[str]) -> Program | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import posixpath
 from typing import Protocol
 
@@ -45,6 +46,15 @@ def which(program: str, search: str, files: Files) -> str | None:
         if folder.startswith("/") and files.exists(join(folder, program)):
             return join(folder, program)
     return None
+
+
+class Unchanged:
+    """A view that asks another one once for each thing, for many plans of one moment."""
+
+    def __init__(self, files: Files) -> None:
+        self.exists, self.is_dir = functools.cache(files.exists), functools.cache(files.is_dir)
+        self.real, self.names = functools.cache(files.real), functools.cache(files.names)
+        self.text = functools.cache(files.text)  # but for what it raises
 
 
 class NoFiles:

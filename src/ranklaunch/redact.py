@@ -225,6 +225,7 @@ def clipped(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
 
 
+@functools.lru_cache(maxsize=1024)  # plans of many nodes show the same again and again
 def shown(source: str, value: str) -> str:
     if is_secret(source):
         return HIDDEN

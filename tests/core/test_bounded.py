@@ -185,3 +185,11 @@ def test_no_process_left(templates: Templates, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(WaitError, match="the system refuses to start a process, trying again may help"):
         templates.inline("{{ rank + 1 }}", "RANKLAUNCH_LOG_TAG", rank=3)
     assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("source", ["{{ {}['x' * 10**6] }}", "{{ " + "x" * 60_000 + " }}", "{% " + "x" * 60_000 + " %}"])
+def test_what_a_mistake_quotes_is_short(templates: Templates, source: str) -> None:
+    with pytest.raises(ConfigError, match=r"^template RANKLAUNCH_LOG_TAG") as found:
+        templates.inline(source, "RANKLAUNCH_LOG_TAG", rank=3)
+    assert len(str(found.value)) < 1200

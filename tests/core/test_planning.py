@@ -199,3 +199,31 @@ def test_kinds_of_program(program: Program, python: bool, shell: bool, words: tu
 def test_what_nodes_cannot_differ_in_cannot_be_allowed(names: str) -> None:
     with pytest.raises(ConfigError, match=f"RANKLAUNCH_MUSTER_ALLOW={names}: ranks cannot meet where the nodes differ in"):
         helpers.plan({**helpers.modelarts(2, 2, 0), "RANKLAUNCH_MUSTER_ALLOW": names}, method="spawn")
+
+
+def seconds_for_all(nodes: int) -> float:
+    """Of CPU time, to plan every node and show it as a script."""
+    env = helpers.local(nodes=nodes, slots="8", RANKLAUNCH_HOSTS=",".join(f"host-{i}" for i in range(nodes)))
+    began = time.process_time()
+    found = helpers.call("plan", "--format", "sh", "--all-nodes", "x.py", env=env)
+    took = time.process_time() - began
+    assert (found.code, found.out.count("exec env")) == (0, nodes)
+    return took
+
+
+def test_plans_of_all_nodes_take_time_by_their_number() -> None:
+    """Four times as many take four times as long; what each does for all of them would make that sixteen times."""
+    seconds_for_all(2)  # imports
+    few, many = seconds_for_all(300), seconds_for_all(1200)
+    assert many < 8 * few
+    assert many < 12  # a third of a second for each hundred, on a machine that is busy with others; it was several
+
+
+@pytest.mark.parametrize("method", ["mpirun", "deepspeed"])
+def test_a_job_of_very_many_nodes_is_refused_before_its_host_file_is_made(method: str) -> None:
+    env = {"RANKLAUNCH_NODES": "200000", "RANKLAUNCH_SLOTS": "8", "RANKLAUNCH_MASTER_ADDR": "h0", "RANKLAUNCH_NODE": "0"}
+    began = time.process_time()
+    found = helpers.call("plan", "--method", method, "x.py", env={**env, "RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"})
+    assert found.code == 78
+    assert "nodes 1 to 199999 have no names" in found.err
+    assert time.process_time() - began < 5

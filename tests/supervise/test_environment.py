@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ranklaunch.supervise.ranks.start import MARK
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Starter
 from testbench.jobs.streams import tagged
@@ -78,7 +79,8 @@ def test_variables(ranklaunch: Starter) -> None:
         assert not {"PET_NNODES", "TORCHELASTIC_RUN_ID", "MS_ROLE", "RANK_TABLE_FILE"} & seen.keys()
         given = {**ranklaunch.environment, **env}
         added = seen.keys() - given.keys() - own.keys()
-        assert added <= {"MASTER_ADDR", "MASTER_PORT", "LC_CTYPE"}  # the last is made by the rank's own Python
+        assert added <= {"MASTER_ADDR", "MASTER_PORT", MARK, "LC_CTYPE"}  # the last is made by the rank's own Python
+        assert json.loads(seen[MARK])[2:] == ["mine", str(job.log_dir), str(job.attempt)]
 
 
 def test_the_locale_is_not_touched(ranklaunch: Starter) -> None:

@@ -61,6 +61,7 @@ MASTER_PORT = Variable(
 )
 
 LOOPBACK = "127.0.0.1"
+MANY_NODES = 10_000
 
 # Of those that can; others say that it has no effect.
 ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks follow the network's topology")
@@ -99,6 +100,12 @@ def need_hosts(job: Job, reader: Reader, method: str) -> Job:
         remedy = f"set {HOSTS.names[0]}, in node order, or choose another --method"
         reader.problem(f"{who}, and method {method} needs those of all nodes: {remedy}")
     return with_hosts(job)
+
+
+def check_before_much(job: Job, reader: Reader) -> None:
+    """Where a job is so large that to plan on takes seconds, and the plan is refused anyway."""
+    if len(job.nodes) > MANY_NODES:
+        reader.check()
 
 
 def _numbers(sorted_: list[int]) -> str:

@@ -7,12 +7,13 @@ that CANN's installer writes.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterator
 
 from ranklaunch.files import Files, absolute, folder_of, join, which
-from ranklaunch.read.job import Job
+from ranklaunch.read.job import Job, Node, hosts_of, remembered
 from ranklaunch.read.settings import CANN_FOLDERS
 
 PACKAGES = (
@@ -28,22 +29,26 @@ LONGEST = 200  # characters of a fact; a longer one is compared by its digest
 
 def of_job(job: Job, method: str) -> dict[str, str]:
     """The shape of the job as this node sees it."""
-    slots = [node.slots for node in job.nodes]
-    hosts = [f"{node.host} {node.port}" if node.port else node.host for node in job.nodes]
+    nodes = job.nodes
     facts = {
         "method": method,
-        "nodes": str(len(slots)),
+        "nodes": str(len(nodes)),
         "world_size": str(job.world_size),
-        "slots": ",".join(map(str, slots)) if job.slots_differ else f"{slots[0]} on each",
+        "slots": ",".join(str(node.slots) for node in nodes) if job.slots_differ else f"{nodes[0].slots} on each",
         "accelerator": job.accelerator,
     }
-    if job.has_tasks or not slots[0]:  # a ps, or what only launches, has no accelerator where the others have
+    if job.has_tasks or not nodes[0].slots:  # a ps, or what only launches, has no accelerator where the others have
         del facts["accelerator"]
     if job.has_tasks:
         facts["tasks"] = ", ".join(f"{count} {task}" for task, count in Counter(node.task for node in job.nodes).items())
-    if all(node.host for node in job.nodes):
-        facts["hosts"] = ",".join(hosts)
-    return {name: short(value) for name, value in facts.items()}
+    return {**{name: short(value) for name, value in facts.items()}, **_hosts(nodes)}
+
+
+@remembered
+def _hosts(nodes: tuple[Node, ...]) -> dict[str, str]:
+    """Where all are known."""
+    hosts = [f"{node.host} {node.port}" if node.port else node.host for node in nodes]
+    return {"hosts": short(",".join(hosts))} if all(hosts_of(nodes)) else {}
 
 
 def of_program(job: Job, files: Files, cwd: str) -> dict[str, str]:
@@ -111,14 +116,18 @@ def _minor(files: Files, prefix: str, python: str) -> str:
 
 
 def _packages(files: Files, folder: str) -> Iterator[tuple[str, str]]:
-    for name in files.names(folder):
-        match = re.fullmatch(r"([A-Za-z0-9_.]+)-([^-/]{1,60})\.dist-info", name)
-        if match and match[1].lower() in PACKAGES:
-            yield match[1].lower(), match[2]
+    yield from _installed(files.names(folder))
     version = _text(files, join(folder, "torch/version.py"), MOST_VERSION_BYTES) or ""
     cuda = re.search(r"^cuda\b[^=\n]*=\s*'([0-9.]+)'", version, re.MULTILINE)
     if cuda:
         yield "CUDA", cuda[1]
+
+
+@functools.lru_cache(maxsize=32)  # a folder of hundreds is the same for each of a job's nodes
+def _installed(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Packages that matter and their versions, by the folders that pip leaves."""
+    found = (re.fullmatch(r"([A-Za-z0-9_.]+)-([^-/]{1,60})\.dist-info", name) for name in names if name.endswith(".dist-info"))
+    return tuple((match[1].lower(), match[2]) for match in found if match and match[1].lower() in PACKAGES)
 
 
 def _cann(files: Files, folder: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ranklaunch import __version__, redact
 from ranklaunch.adapters import launchers, platforms
@@ -13,7 +14,7 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
 from ranklaunch.plan.model import Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
-from ranklaunch.read.job import Job, Program
+from ranklaunch.read.job import Job, Program, hosts_of
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
 from ranklaunch.render.templates import Bounded, Templates, unbounded
 from ranklaunch.values import Value, replace
@@ -43,7 +44,7 @@ class Request(Value):
 def make_plan(request: Request) -> Plan:
     """Raises ConfigError with every problem found."""
     reader = _reader(request)
-    templates = Templates(_folders(reader), request.bounded)
+    templates = _templates(tuple(_folders(reader)), request.bounded)
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -59,6 +60,16 @@ def make_plan(request: Request) -> Plan:
     reader.check()
     plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
     return replace(plan, **{kind: tuple(map(_with_origin, getattr(plan, kind))) for kind in ("gather", "prepare", "services", "processes")})
+
+
+def _templates(folders: tuple[str, ...], bounded: Bounded) -> Templates:
+    """Those of users may change; our own are read and compiled once, however many nodes are planned."""
+    return Templates(folders, bounded) if folders else _shipped(bounded)
+
+
+@functools.lru_cache(maxsize=1)
+def _shipped(bounded: Bounded) -> Templates:
+    return Templates((), bounded)
 
 
 def _reader(request: Request) -> Reader:
@@ -82,26 +93,44 @@ def _with_origin(process: Process) -> Process:
 def for_node(request: Request, node: int, task: str = "") -> Request:
     """The same job seen from another node: what is known of this node alone is left out. task: where those of the job differ; node is
     then the index within it."""
-    env = dict(request.env)
-    for variable in every_variable():
-        for name in variable.names if variable.per_node or (task and variable.value == tasks.TASK.value) else ():
-            value = env.pop(name, "")
-            if variable.ends_with_index and value:
-                env[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
-    told = {settings.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
-    seen = replace(request, env=env, options={**request.options, **told})
-    # By what is known of one node alone, the platform may have been recognised.
+    return next(for_nodes(request, [(node, task)]))
+
+
+def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[Request]:
+    """For each of these, by index and task."""
     reader = _reader(request)
-    platform = platforms.detected(reader)
-    if reader.given(settings.PLATFORM) or platforms.detected(_reader(seen)) == platform:
-        return seen
-    return replace(seen, options={**seen.options, settings.PLATFORM.value: platform})
+    platform = "" if reader.given(settings.PLATFORM) else platforms.detected(reader)
+    for node, task in places:
+        told = {settings.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
+        seen = replace(request, env=_env_of(request.env, node, task), options={**request.options, **told})
+        # By what is known of one node alone, the platform may have been recognised.
+        if platform and platforms.detected(_reader(seen)) != platform:
+            seen = replace(seen, options={**seen.options, settings.PLATFORM.value: platform})
+        yield seen
 
 
+def _env_of(env: Mapping[str, str], node: int, task: str) -> dict[str, str]:
+    others = dict(env)
+    for variable in _that_change():
+        for name in variable.names if variable.per_node or task else ():
+            value = others.pop(name, "")
+            if variable.ends_with_index and value:
+                others[name] = re.sub(r"(?<=-)[0-9]{1,7}$", str(node), value)
+    return others
+
+
+@functools.cache
+def _that_change() -> tuple[Variable[object], ...]:
+    """From node to node, or from task to task."""
+    return tuple(variable for variable in every_variable() if variable.per_node or variable.value == tasks.TASK.value)
+
+
+@functools.cache
 def _per_node() -> frozenset[str]:
     return frozenset(name for variable in every_variable() if variable.per_node for name in variable.names)
 
 
+@functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
     tables = [
@@ -159,7 +188,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
 
     muster = Muster(
         node=job.node_index,
-        hosts=tuple(node.host for node in job.nodes),
+        hosts=hosts_of(job.nodes),
         port=port,
         timeout_s=timeout_s,
         lost_after_s=reader.get(settings.LOST_AFTER_S),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from ranklaunch.values import Value
 
 Accelerator = str  # "npu", "gpu" or "cpu"
 ACCELERATORS = ("npu", "gpu", "cpu")
+
+T = TypeVar("T")
 
 
 class Node(NamedTuple):
@@ -90,9 +92,9 @@ class Job(Value):
     def node(self) -> Node:
         return self.nodes[self.node_index]
 
-    @functools.cached_property
+    @property
     def world_size(self) -> int:
-        return sum(node.slots for node in self.nodes)
+        return _world_size(self.nodes)
 
     @property
     def master(self) -> str:
@@ -106,10 +108,44 @@ class Job(Value):
 
     @property
     def slots_differ(self) -> bool:
-        return any(node.slots != self.nodes[0].slots for node in self.nodes)
+        return _slots_differ(self.nodes)
+
+
+def remembered(compute: Callable[[tuple[Node, ...]], T]) -> Callable[[tuple[Node, ...]], T]:
+    """What it finds for the very nodes that it was asked about last: where each of 10,000 nodes is planned, all ask about the same ones."""
+    last: list[Any] = [None, None]
+
+    @functools.wraps(compute)
+    def found(nodes: tuple[Node, ...]) -> T:
+        if last[0] is not nodes:
+            last[:] = nodes, compute(nodes)
+        result: T = last[1]
+        return result
+
+    return found
+
+
+@remembered
+def _world_size(nodes: tuple[Node, ...]) -> int:
+    return sum(node.slots for node in nodes)
+
+
+@remembered
+def _slots_differ(nodes: tuple[Node, ...]) -> bool:
+    return any(node.slots != nodes[0].slots for node in nodes)
+
+
+@remembered
+def hosts_of(nodes: tuple[Node, ...]) -> tuple[str, ...]:
+    return tuple(node.host for node in nodes)
 
 
 def make_nodes(hosts: Sequence[str], slots: Sequence[int]) -> tuple[Node, ...]:
     """Nodes with their first ranks: the sums of the slots before them, so any slots per node work."""
+    return _make_nodes(tuple(hosts), tuple(slots))
+
+
+@functools.lru_cache(maxsize=4)
+def _make_nodes(hosts: tuple[str, ...], slots: tuple[int, ...]) -> tuple[Node, ...]:
     firsts = itertools.accumulate([0, *slots[:-1]])
     return tuple(Node(i, host, n, first) for i, (host, n, first) in enumerate(zip(hosts, slots, firsts)))

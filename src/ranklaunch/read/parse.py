@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import shlex
@@ -129,6 +130,7 @@ def _is_ipv6(text: str) -> bool:
         return False
 
 
+@functools.lru_cache(maxsize=8)  # of 10,000 nodes, each of which is planned
 def hosts(value: str) -> tuple[str, ...]:
     """Host names with commas; brackets around all and quotes, as some platforms write arrays, are dropped."""
     bare = value.replace('"', "").replace("'", "").strip()

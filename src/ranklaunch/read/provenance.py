@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from ranklaunch.redact import shown
@@ -38,6 +39,11 @@ class Reading(Value):
     overrides: tuple[Candidate, ...] = ()
 
 
+@functools.lru_cache(maxsize=1024)  # the plans of a job's nodes have most of them in common
+def _reading(name: str, value: str, source: str, overrides: tuple[Candidate, ...]) -> Reading:
+    return Reading(name, value, source, overrides)
+
+
 class Ledger:
     """The readings of one plan, in the order in which their names first came up; the last of a name counts."""
 
@@ -47,7 +53,7 @@ class Ledger:
     def note(self, name: str, value: str, source: str, overrides: Iterable[Candidate] = ()) -> None:
         """source: a Candidate's, or in words, for what follows from several variables or from none."""
         hidden = tuple(Candidate(each.source, shown(each.source, each.value)) for each in overrides)
-        self._readings[name] = Reading(name, shown(source, value), source, hidden)
+        self._readings[name] = _reading(name, shown(source, value), source, hidden)
 
     def reading(self, name: str) -> Reading | None:
         return self._readings.get(name)

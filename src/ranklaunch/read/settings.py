@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Sequence
@@ -217,7 +218,7 @@ def make_job(
     named = [master, *hosts[1:]] if master else list(hosts)
     if not master:
         reader.ledger.note(MASTER_ADDR.value, named[0], "hosts")
-    counts = [max(1, n) for n in slots]
+    counts = _at_least_one(tuple(slots))
     kind = reader.get(ACCELERATOR) or find_accelerator(reader, slots[node_index], bool(rank_table), accelerator)
     _warn_of_few_devices(reader, kind, slots[node_index])
     nodes = make_nodes(named, [0, *counts[1:]] if only_launches else counts)
@@ -239,6 +240,11 @@ def make_job(
         env=env,
         folder=folder,
     )
+
+
+@functools.lru_cache(maxsize=4)
+def _at_least_one(slots: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([max(1, n) for n in slots])
 
 
 def log_dir(reader: Reader, node_index: int | None = None, job: str = "") -> str:

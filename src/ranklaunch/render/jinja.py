@@ -23,6 +23,7 @@ from ranklaunch.errors import ConfigError
 from ranklaunch.render import quoting
 
 T = TypeVar("T")
+_MOST_SAID = 1000  # characters: an error may quote a value
 
 
 class Jinja:
@@ -91,12 +92,12 @@ def _guarded(where: str, render: Callable[[], T]) -> T:
         msg = f"template {error.name}: not found (folders of RANKLAUNCH_TEMPLATES are searched first, then ranklaunch's own)"
         raise ConfigError(msg) from None
     except TemplateSyntaxError as error:
-        msg = f"template {error.filename or where}, line {error.lineno}: {error.message}"
+        msg = f"template {error.filename or where}, line {error.lineno}: {(error.message or '')[:_MOST_SAID]}"
         raise ConfigError(msg) from None
     except MemoryError:  # which is for who has set a limit to say
         raise
     except Exception as error:  # whatever an expression in a template can raise: it is the template author's
-        msg = f"template {_place(where, error.__traceback__)}: {str(error) or type(error).__name__}"
+        msg = f"template {_place(where, error.__traceback__)}: {str(error)[:_MOST_SAID] or type(error).__name__}"
         raise ConfigError(msg) from None
 
 

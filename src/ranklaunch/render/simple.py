@@ -60,7 +60,7 @@ class Simple:
     def __init__(self, folders: Sequence[str], finalize: Callable[[object], str]) -> None:
         self._folders = folders
         self._finalize = finalize
-        self._parsed: dict[str, tuple[Nodes, str]] = {}
+        self._parsed: dict[str, tuple[Nodes, str] | None] = {}  # None: not simple
 
     def render(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
         """(text, path of the template). Raises NotSimple."""
@@ -100,9 +100,13 @@ class Simple:
 
     def _template(self, name: str) -> tuple[Nodes, str]:
         if name not in self._parsed:
+            self._parsed[name] = None
             path = next((path for folder in self._folders if os.path.isfile(path := os.path.join(folder, name))), "")
             self._parsed[name] = (parse(_source(path)), path)
-        return self._parsed[name]
+        found = self._parsed[name]
+        if not found:
+            raise NotSimple
+        return found
 
 
 def _source(path: str) -> str:

@@ -71,7 +71,7 @@ class Templates:
 
     def _argv(self, rendered: str, where: str) -> tuple[str, ...]:
         try:
-            argv = tuple(word for piece in shlex.split(rendered) for word in self._filled(piece))
+            argv = tuple(word for piece in _split(rendered) for word in self._filled(piece))
         except (ValueError, IndexError) as error:
             msg = f"template {where}: its words cannot be made out: {error}"
             raise ConfigError(msg) from None
@@ -142,6 +142,11 @@ class Templates:
         if isinstance(value, str) and _MARK.search(value):
             return _MARK.sub(lambda mark: self._value(int(mark[1])) if int(mark[1]) < number else "\0", value)
         return _word(value)
+
+
+@functools.lru_cache(maxsize=16)  # with marks for its values, it is mostly the same for all nodes and ranks
+def _split(rendered: str) -> tuple[str, ...]:
+    return tuple(shlex.split(rendered))
 
 
 def _size(value: object) -> int:
