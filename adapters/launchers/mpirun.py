@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ranklaunch.adapters.launchers.shared import from_node_0, ssh
+from ranklaunch.adapters.launchers.shared import from_node_0, open_mpi, ssh
 from ranklaunch.adapters.launchers.shared.base import (
     attempt_dir,
     check_before_much,
@@ -143,14 +143,20 @@ def _played(job: Job) -> bool:
 
 def _btl(job: Job, reader: Reader) -> str:
     """Ways between ranks that Open MPI must not take. Those of two nodes with one host name would take each other's shared memory for
-    their own, and crash."""
-    shared_memory = {"4": ",vader", "5": ",sm"}[_version(job, reader)]
-    return f"^openib{shared_memory if _played(job) else ''}"
+    their own, and crash. What the installation excludes stays out: to look for libfabric's devices takes seconds."""
+    shared_memory = {"4": "vader", "5": "sm"}[_version(job, reader)]
+    excluded = ("openib", *open_mpi.excluded(reader.files, _found(job, reader) or ""), *([shared_memory] if _played(job) else []))
+    return "^" + ",".join(dict.fromkeys(excluded))
 
 
 def _settings(job: Job, reader: Reader) -> dict[str, str]:
     """What Open MPI reads from the environment, so that each rank's output can be told apart, too."""
     made = {**from_node_0.OPEN_MPI_AS_ROOT, "OMPI_MCA_orte_tag_output": "1", **from_node_0.open_mpi_by_hostfile(reader)}
+    cpus = open_mpi.cpus(reader.files)
+    if (
+        cpus and max(node.slots for node in job.nodes) > cpus
+    ):  # by the hostfile it takes every slot for a processor, and waits in busy loops
+        made["OMPI_MCA_mpi_yield_when_idle"] = "1"
     if reader.given(INTERFACES) or _played(job):
         names = "lo" if _played(job) else ",".join(_interfaces(reader))
         made.update({"OMPI_MCA_btl_tcp_if_include": names, "OMPI_MCA_oob_tcp_if_include": names} if names else {})

@@ -25,7 +25,7 @@ class Told:
         self.demux = Demux(TAGGED[version], self._output("own"), lambda key: self._output(key) if key in self.shown else None)
 
     def _output(self, key: str) -> Output:
-        return Output((), "", self.shown[key].append, lambda: 0.0, pytest.fail)
+        return Output((), "", lambda *lines: self.shown[key].extend(lines), lambda: 0.0, pytest.fail)
 
     def feed(self, *pieces: bytes) -> dict[str, bytes]:
         for piece in pieces:

@@ -30,7 +30,7 @@ class Bench:
 
     def _output(self, key: str) -> Output:
         log = str(self.folder.parent / f"rank_{key}.log")
-        return Output((log,), f"[{key}] ", self.shown.extend, self.loop.clock, self.trouble.append)
+        return Output((log,), f"[{key}] ", lambda *lines: self.shown.extend(b"".join(lines)), self.loop.clock, self.trouble.append)
 
     def log(self, key: str) -> bytes:
         return (self.folder.parent / f"rank_{key}.log").read_bytes()
@@ -137,9 +137,9 @@ def test_files_that_copy_themselves(folder: Path, monkeypatch: pytest.MonkeyPatc
     bench = Bench(folder)
     path = folder / "run" / "0" / "stdout.log"
 
-    def echo(lines: bytes) -> None:
+    def echo(*lines: bytes) -> None:
         with path.open("ab") as file:
-            file.write(lines + lines)
+            file.writelines((*lines, *lines))
 
     bench.outputs["0"]._show_lines = echo
     path.write_text("line\n")

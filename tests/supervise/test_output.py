@@ -62,7 +62,7 @@ def test_a_long_last_line_is_whole(ranklaunch: Starter, end: str) -> None:
 def test_where_lines_are_cut_does_not_depend_on_how_they_come(block: int, end: bytes) -> None:
     """Those that are longer than anything that may be kept in memory, between characters."""
     shown: list[bytes] = []
-    output = Output((), "> ", shown.append, lambda: 0.0, lambda text: None)
+    output = Output((), "> ", lambda *lines: shown.extend(lines), lambda: 0.0, lambda text: None)
     whole, long = b"w" * LONGEST_LINE, "€".encode() * (LONGEST_LINE // 2)
     data = b"first\n" + whole + b"\n" + long + end
     for at in range(0, len(data), block):

@@ -172,15 +172,21 @@ class Attempt:
     def _look_for_leftovers(self) -> None:
         """What ranks that have succeeded leave behind, and nobody has asked to end until now."""
         if self.ending and self.ending.outcome == "succeeded" and tree.has_children():
-            from ranklaunch.supervise.ranks.left import Leftovers
+            try:
+                from ranklaunch.supervise.ranks.left import Leftovers
 
-            self._left = Leftovers(self._children, self._loop, self._say, self.plan.limits.grace_s)
+                self._left = Leftovers(self._children, self._loop, self._say, self.plan.limits.grace_s)
+            except (OSError, ImportError):  # no descriptor left
+                self._left = None
 
     def _remove_sessions(self) -> None:
         if any(child.process.conduct.sessions for child in self._children.ended):
-            from ranklaunch.supervise.ranks.left import remove_sessions
+            try:
+                from ranklaunch.supervise.ranks.left import remove_sessions
 
-            remove_sessions(self._children, self._around.env)
+                remove_sessions(self._children, self._around.env)
+            except (OSError, ImportError):  # no descriptor left
+                pass
 
     def _hear_of_stop(self) -> None:
         """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""

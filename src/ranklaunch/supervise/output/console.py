@@ -6,6 +6,7 @@ ranks no more than it must, and memory stays bounded.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import select
@@ -21,6 +22,7 @@ LOW = HIGH - 512 * 1024  # little below: whoever was held up waits for no more t
 # A pipe that polls as writable takes this much without blocking, whoever else writes to it (Linux: one free page).
 SAFE = 4096
 MOST = 1024 * 1024
+MOST_PIECES = 64
 LEAST_FLUSH_S = 1.0
 FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
 
@@ -38,11 +40,13 @@ class Console:
         self._waiting = False
         self._fd, self._most, self._shared = _open(fd)
 
-    def write(self, data: bytes) -> None:
-        if self.closed or not data:
+    def write(self, *pieces: bytes | memoryview) -> None:
+        """All of them, one after the other."""
+        if self.closed or not any(pieces):
             return
-        self._queue.append(memoryview(data))
-        self._size += len(data)
+        for piece in pieces:
+            self._queue.append(memoryview(piece))
+            self._size += len(piece)
         if not self._waiting:
             self._push()
         if self._size > HIGH:  # once full, it is so until there is room for all: one more write does not change that
@@ -62,23 +66,36 @@ class Console:
     def _push(self) -> None:
         """Writes what can be written now; waits for the descriptor with the rest."""
         while self._queue and (not self._shared or _writable(self._fd)):
-            data = self._queue[0]
             try:
-                written = os.write(self._fd, data[: self._most])
+                written = os.writev(self._fd, self._next())
             except BlockingIOError:
                 break
             except OSError:  # the reader is gone: the ranks go on, their files have everything
                 self._close()
                 return
-            self._size -= written
-            if written == len(data):
-                self._queue.popleft()
-            else:
-                self._queue[0] = data[written:]
+            self._drop(written)
         self._wait(bool(self._queue))
         if self.full and self._size < LOW:
             self.full = False
             self._on_room()
+
+    def _next(self) -> list[memoryview]:
+        """As much of what is pending as one write may carry."""
+        pieces, room = [], self._most
+        for piece in itertools.islice(self._queue, MOST_PIECES):
+            pieces.append(piece[:room])
+            room -= len(pieces[-1])
+            if not room:
+                break
+        return pieces
+
+    def _drop(self, size: int) -> None:
+        """What has been written."""
+        self._size -= size
+        while self._queue and size >= len(self._queue[0]):
+            size -= len(self._queue.popleft())
+        if size:
+            self._queue[0] = self._queue[0][size:]
 
     def _wait(self, wanted: bool) -> None:
         if wanted and not self._waiting:

@@ -83,7 +83,7 @@ class Logs:
             return self._demux.tail_of(key)
         return self._follower.tail_of(key) if self._follower else b""
 
-    def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[[bytes], None]) -> Output:
+    def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[..., None]) -> Output:
         for path in paths:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         first = lambda: self._record.event("first output", name=name)  # noqa: E731
@@ -104,11 +104,11 @@ class Logs:
 
     # A console that cannot keep up
 
-    def _show(self, lines: bytes) -> None:
+    def _show(self, *lines: bytes | memoryview) -> None:
         if self._letting_go and self._console.pending > LAST_WORDS:
-            self._unshown += lines.count(b"\n")
+            self._unshown += b"".join(lines).count(b"\n")
             return
-        self._console.write(lines)
+        self._console.write(*lines)
         if self._console.full and not self._letting_go:
             self._pause(True)
 
@@ -149,5 +149,5 @@ class Logs:
             self._terminal.say(text)
 
 
-def _nowhere(lines: bytes) -> None:
+def _nowhere(*lines: bytes | memoryview) -> None:
     """What is in a log and needs not be on the console."""

@@ -25,13 +25,13 @@ BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown
 
 class Output:
     """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last line without its newline.
-    show: takes whole lines."""
+    show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it."""
 
     def __init__(
         self,
         paths: tuple[str, ...],
         tag: str,
-        show: Callable[[bytes], None],
+        show: Callable[..., None],
         clock: Callable[[], float],
         on_trouble: Callable[[str], None],
         on_first: Callable[[], None] = lambda: None,
@@ -92,7 +92,7 @@ class Output:
             # One pass in C over a whole block of lines, however many there are; the last tag is that of the line that has begun.
             tagged = memoryview(data.replace(b"\n", b"\n" + self.tag))
             whole = tagged[: len(tagged) - len(self.tag) - (len(data) - ended)]
-            self._show_lines(b"".join((self.tag, self._line, whole)))
+            self._show_lines(self.tag + self._line, whole)
             self._line = bytearray(data[ended:])
         else:
             self._line += data

@@ -83,7 +83,11 @@ class Holders:
     def _look(self) -> None:
         if not self._child.alive:
             return
-        found, now = apart(self._children), self._loop.clock()
+        try:
+            found, now = apart(self._children), self._loop.clock()
+        except OSError:  # no descriptor left
+            self.watch()
+            return
         left = [each for each in found.left if each not in self._before]
         waits = self._child.role == LAUNCHER or found.carriers
         if found.ranks or not left or not waits:
