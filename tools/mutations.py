@@ -108,7 +108,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/pai_dlc.py", "(found[1] if found else NAME)", "NAME", "all jobs have one name"),
     ("platforms/sagemaker.py", "tuple(sorted(told or listed))", "tuple(told or listed)", "nodes disagree on their order"),
     ("platforms/sagemaker.py", "if own and listed and own != listed:", "if False:", "two own names pass"),
-    ("platforms/slurm.py", "here = [host for host in whole if", "here = [host for host in sorted(whole) if", "components are in another order"),
+    ("platforms/slurm.py", "here = [host for host in whole if", "here = [host for host in sorted(whole) if", "components in another order"),
     ("platforms/slurm.py", '"SLURM_STEP_NUM_NODES", "SLURM_NNODES",', '"SLURM_NNODES", "SLURM_STEP_NUM_NODES",', "the job, not the step"),
     ("platforms/slurm.py", 'own = "" if reader.given(LOG_DIR) else', 'own = "" if True else', "jobs share a folder of logs"),
     ("platforms/hostlist.py", '{number:0{width}}', '{number}', "node001 becomes node1"),
