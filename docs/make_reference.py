@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.adapters.launchers.shared import ascend
+from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
 from ranklaunch.catalogue import FAMILIES
@@ -97,7 +97,7 @@ def variables_page() -> str:
 def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Every platform and method", settings.VARIABLES
     yield "Of the command plan alone", settings.PLAN_VARIABLES
-    yield "Ascend NPUs, whatever the method", ascend.VARIABLES
+    yield "Ascend NPUs, whatever the method", communication.VARIABLES
     for kind, adapters in (("Platform", PLATFORMS), ("Method", LAUNCHERS)):
         for name, adapter in adapters.items():
             if adapter.VARIABLES:

@@ -12,6 +12,7 @@ from typing import Any, Union
 import pytest
 
 from ranklaunch.entrypoints import main as entrypoint
+from ranklaunch.plan.agreement import is_of_ranks
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request, make_plan
 from ranklaunch.read.job import Program
@@ -160,6 +161,11 @@ def plan(
 ) -> Plan:
     """The plan of one node. options: by the name of their value (method="spawn")."""
     return make_plan(Request(Program(program, args, module), env, MemoryFiles(files), options, CWD))
+
+
+def of_all(facts: Mapping[str, str]) -> dict[str, str]:
+    """What nodes with and without ranks tell the muster alike."""
+    return {name: value for name, value in facts.items() if not is_of_ranks(name)}
 
 
 def hosts(nodes: int, job: str = JOB) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import email
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,8 +34,8 @@ WHEEL = {
     "ranklaunch/adapters/launchers/pytorch.py",
     "ranklaunch/adapters/launchers/ranktable.py",
     "ranklaunch/adapters/launchers/shared/__init__.py",
-    "ranklaunch/adapters/launchers/shared/ascend.py",
     "ranklaunch/adapters/launchers/shared/base.py",
+    "ranklaunch/adapters/launchers/shared/communication.py",
     "ranklaunch/adapters/launchers/shared/deepspeed_remote.py",
     "ranklaunch/adapters/launchers/shared/from_node_0.py",
     "ranklaunch/adapters/launchers/shared/inherited.py",
@@ -235,6 +237,7 @@ WHEEL = {
     "ranklaunch/verdict/events.py",
     "ranklaunch/verdict/folders.py",
     "ranklaunch/verdict/model.py",
+    "ranklaunch_start.py",
 }
 INFO = {"METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE", "licenses/LICENSES/detect-secrets.txt", "RECORD"}
 
@@ -287,16 +290,16 @@ def test_wheel_says_what_it_is_and_needs(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.9"
     needed = [line for line in metadata.get_all("Requires-Dist") or [] if "extra ==" not in line]
     assert needed == ["jinja2>=3.1"]
-    assert entry_points.split("\n")[:2] == ["[console_scripts]", "ranklaunch = ranklaunch.entrypoints.main:script"]
+    assert entry_points.split("\n")[:2] == ["[console_scripts]", "ranklaunch = ranklaunch_start:script"]
     assert "Tag: py3-none-any" in wheel_info
 
 
 def test_files_of_the_wheel_are_those_of_the_tree(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         for name in WHEEL:
-            inner = Path(*Path(name).parts[1:])
-            folder = helpers.ROOT if inner.parts[0] in ("adapters", "entrypoints", "templates") else helpers.ROOT / "src" / "ranklaunch"
-            assert archive.read(name) == (folder / inner).read_bytes(), name
+            linked = Path(name).parts[1:2] in {("adapters",), ("entrypoints",), ("templates",)}
+            source = helpers.ROOT.joinpath(*Path(name).parts[1:]) if linked else helpers.ROOT / "src" / name
+            assert archive.read(name) == source.read_bytes(), name
 
 
 def test_source_distribution_holds_the_tests_and_no_link(sdist: Path, unpacked: Path) -> None:
@@ -328,3 +331,35 @@ def test_wheel_runs_where_nothing_else_of_ours_is(wheel: Path, tmp_path: Path) -
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "python -u x.py" in done.stdout
+
+
+THIEVES = ("jinja2", "ranklaunch", "queue", "selectors", "socket", "markupsafe")
+
+
+@pytest.mark.parametrize("command", [["bin/ranklaunch"], ["bin/python", "-m", "ranklaunch"]], ids=["script", "module"])
+def test_modules_of_the_program_do_not_take_the_place_of_ours(wheel: Path, command: list[str], tmp_path: Path) -> None:
+    """As pip installs it, into an environment that others share: PYTHONPATH is for the ranks, which get it as it is."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=120)
+    site = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
+    into = ["--prefix", str(tmp_path / "venv"), "--no-deps", "--no-index", "--no-compile", "--quiet", "--no-warn-script-location"]
+    done = subprocess.run([sys.executable, "-m", "pip", "install", *into, str(wheel)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    script = tmp_path / "venv" / "bin" / "ranklaunch"
+    script.write_text(re.sub("^#!.*", f"#!{tmp_path}/venv/bin/python", script.read_text()))
+    import jinja2
+    import markupsafe
+
+    for package in (jinja2, markupsafe):
+        source = Path(str(package.__file__)).parent
+        shutil.copytree(source, site / source.name)
+    (tmp_path / "code").mkdir()
+    names = THIEVES if command[0] == "bin/ranklaunch" else [name for name in THIEVES if name != "ranklaunch"]
+    for name in names:
+        (tmp_path / "code" / f"{name}.py").write_text(f"raise SystemExit('{name} of PYTHONPATH')\n")
+    (tmp_path / "code" / "model.py").write_text("NAME = 'a model'\n")
+    (tmp_path / "train.py").write_text("import model, os; print(model.NAME, os.environ['PYTHONPATH'])\n")
+    options = ("--method", "spawn", "--slots", "2", "--log-tag", "{{ rank }}> ")
+    words = [str(tmp_path / "venv" / command[0]), *command[1:], "run", *options, "train.py"]
+    env = {"PYTHONPATH": f"{tmp_path}/code", "PATH": os.environ["PATH"], "RANKLAUNCH_PYTHON": sys.executable}
+    ran = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, sorted(ran.stdout.splitlines())) == (0, [f"{rank}> a model {tmp_path}/code" for rank in range(2)]), ran.stderr

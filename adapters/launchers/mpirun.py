@@ -20,6 +20,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_log,
     rank_tag,
 )
+from ranklaunch.adapters.launchers.shared.communication import INTERFACE
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs, Wait
@@ -106,7 +107,7 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
     mpirun = _mpirun(job, reader)
     process = launcher_process(job, reader, NAME, (mpirun,), _settings(job, reader))
     forwarded = _forwarded(reader, process.env)
-    added = {name: value for name, value in _added(job, reader).items() if name not in reader.env}
+    added = {name: value for name, value in _added(job, reader).items() if name not in reader.env and name not in process.env}
     argv = templates.command(
         "mpirun/command.j2", job=job, mpirun=mpirun, version=_version(job, reader), hostfile=hostfile, ssh=server.config if server else "",
         port=server.port if server else 0, forwarded=[name for name in forwarded if name != "LD_LIBRARY_PATH"], added=added,
@@ -153,11 +154,10 @@ def _settings(job: Job, reader: Reader) -> dict[str, str]:
     """What Open MPI reads from the environment, so that each rank's output can be told apart, too."""
     made = {**from_node_0.OPEN_MPI_AS_ROOT, "OMPI_MCA_orte_tag_output": "1", **from_node_0.open_mpi_by_hostfile(reader)}
     cpus = open_mpi.cpus(reader.files)
-    if (
-        cpus and max(node.slots for node in job.nodes) > cpus
-    ):  # by the hostfile it takes every slot for a processor, and waits in busy loops
+    if cpus and max(node.slots for node in job.nodes) > cpus:
+        # By the hostfile it takes every slot for a processor, and waits in busy loops.
         made["OMPI_MCA_mpi_yield_when_idle"] = "1"
-    if reader.given(INTERFACES) or _played(job):
+    if reader.given(INTERFACES) or reader.given(INTERFACE) or _played(job):
         names = "lo" if _played(job) else ",".join(_interfaces(reader))
         made.update({"OMPI_MCA_btl_tcp_if_include": names, "OMPI_MCA_oob_tcp_if_include": names} if names else {})
     return {name: value for name, value in made.items() if name not in reader.env}
@@ -180,7 +180,8 @@ def _added(job: Job, reader: Reader) -> dict[str, str]:
 
 def _interfaces(reader: Reader) -> list[str]:
     """Those that are there, as far as that can be seen: a name that is not would end every rank."""
-    wanted, there = reader.get(INTERFACES), reader.files.names("/sys/class/net")
+    of_all = reader.given(INTERFACE) and not reader.given(INTERFACES)
+    wanted, there = (reader.get(INTERFACE),) if of_all else reader.get(INTERFACES), reader.files.names("/sys/class/net")
     return [name for name in wanted if name in there] if there else list(wanted)
 
 

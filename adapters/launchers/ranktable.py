@@ -6,8 +6,8 @@ import re
 
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared import route
-from ranklaunch.adapters.launchers.shared.ascend import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, limits, nothing_to_explain, rank_process
+from ranklaunch.adapters.launchers.shared.communication import PROCESS_LOG_PATH
 from ranklaunch.adapters.launchers.shared.inherited import as_slurm_task
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import join

@@ -6,6 +6,7 @@ Source of the variables: https://slurm.schedmd.com/srun.html and https://slurm.s
 from __future__ import annotations
 
 import re
+from typing import TypeVar
 
 from ranklaunch import redact
 from ranklaunch.adapters.platforms.shared import base, hostlist
@@ -19,6 +20,10 @@ from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 from ranklaunch.values import replace
 
 NAME = "slurm"
+
+T = TypeVar("T")
+
+MOST_COMPONENTS = 128  # Slurm's own MAX_HET_JOB_COMPS
 
 
 def _gpus(value: str) -> int:
@@ -60,16 +65,25 @@ GPUS_PER_NODE = Variable(
 )  # fmt: skip
 SLURM_NAME = JOB_NAME.also("SLURM_JOB_NAME")
 RESTARTS = Variable("restarts", ("SLURM_RESTART_COUNT",), parse.count, 0, "how often the job was requeued", "platform")
-COMPONENTS = Variable("components", ("SLURM_HET_SIZE",), parse.count, 0, "components of a heterogeneous job, which is refused", "platform")
+COMPONENTS = Variable("components", ("SLURM_HET_SIZE",), parse.count, 0, "components of a heterogeneous job", "platform")
+COMPONENT_NODES: Variable[tuple[str, ...]] = Variable(
+    "nodes_of_component_0", ("SLURM_JOB_NODELIST_HET_GROUP_0",), hostlist.hosts, (),
+    "nodes of a heterogeneous job's first component; each has such a variable, by its number", "platform",
+)  # fmt: skip
+COMPONENT_GPUS = Variable(
+    "gpus_of_component_0", ("SLURM_GPUS_PER_NODE_HET_GROUP_0",), _gpus, 0,
+    "GPUs that were asked for on each node of a heterogeneous job's first component; each may have such a variable", "platform",
+)  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (
     JOB_ID, STEP_ID, NODE_NAMES, NODES, NODE_INDEX, NODE_NAME, TASKS, ASKED_TASKS, SLOTS, GPU_IDS, GPUS_PER_NODE, SLURM_NAME,
-    RESTARTS, COMPONENTS,
+    RESTARTS, COMPONENTS, COMPONENT_NODES, COMPONENT_GPUS,
 )  # fmt: skip
 
 program = base.no_program
 failure_file = base.no_failure_file
 
+ON_ALL_COMPONENTS = "srun --het-group=0-{} --ntasks-per-node=1 ranklaunch run ..."
 ONE_EACH = "srun --ntasks={} --ntasks-per-node=1 ranklaunch run ..."  # without --ntasks, srun takes sbatch's
 
 
@@ -83,10 +97,9 @@ def detect(reader: Reader) -> bool:
 def read(reader: Reader, program: Program) -> Job:
     _leave_step_of_salloc(reader)
     hosts = _hosts(reader)
-    _refuse_components(reader)
     _refuse_many_tasks(reader, len(hosts))
     index = _index(reader, hosts)
-    slots = _slots(reader, hosts)
+    slots = _slots_of_components(reader, hosts) or _slots(reader, hosts)
     job = make_job(
         reader,
         program,
@@ -125,7 +138,7 @@ def _leave_step_of_salloc(reader: Reader) -> None:
 
 def _hosts(reader: Reader) -> tuple[str, ...]:
     given = reader.get(HOSTS)
-    hosts = given or reader.get(NODE_NAMES) or _unnamed(reader)
+    hosts = given or _of_components(reader, reader.get(NODE_NAMES)) or _unnamed(reader)
     source = reader.source(HOSTS if given else NODE_NAMES)
     if not given and reader.given(NODE_NAMES):
         reader.ledger.note(HOSTS.value, ",".join(hosts), source)
@@ -167,14 +180,56 @@ def _say_rest(reader: Reader, hosts: tuple[str, ...]) -> None:
         reader.warn(f"{reader.told(NODE_NAMES)}: {len(hosts)} of the {len(whole)} nodes of {told}")
 
 
-def _refuse_components(reader: Reader) -> None:
+def _components(reader: Reader) -> list[tuple[str, ...]]:
+    """The nodes of each component of a heterogeneous job; none for another job, or where Slurm does not tell them all."""
     size = reader.get(COMPONENTS)
-    if size > 1 and not (reader.given(HOSTS) and reader.by_user(NODE_INDEX)):
+    if size < 2:
+        return []
+    variables = [_of_component(COMPONENT_NODES, number) for number in range(min(size, MOST_COMPONENTS))]
+    return [reader.get(variable) for variable in variables] if all(map(reader.given, variables)) else []
+
+
+def _of_component(variable: Variable[T], number: int) -> Variable[T]:
+    """By its number; of Slurm before 20.02 a component was a pack."""
+    name = variable.names[0][:-1]
+    names = (f"{name}{number}", f"{name.replace('_HET_', '_PACK_')}{number}")
+    return Variable(f"{variable.value[:-1]}{number}", names, variable.parse, variable.default, variable.meaning, variable.set_by)
+
+
+def _of_components(reader: Reader, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The same names in the order in which srun numbers them: by component. It sorts them where it lists them."""
+    components = _components(reader)
+    if reader.get(COMPONENTS) > 1 and not components:
         reader.problem(
-            f"{reader.told(COMPONENTS)}: a heterogeneous job, whose components Slurm numbers each from 0; "
-            f"say for all of them what they are with {HOSTS.names[0]}, {ANY_NODE_INDEX.names[0]} and {ANY_SLOTS.names[0]}, "
-            "or ask for one component"
+            f"{reader.told(COMPONENTS)}: a heterogeneous job, of which {COMPONENT_NODES.names[0]} and the others do not name the nodes: "
+            f"say what they are with {HOSTS.names[0]}, {ANY_NODE_INDEX.names[0]} and {ANY_SLOTS.names[0]}"
         )
+    whole = [host for component in components for host in component]
+    here = [host for host in whole if host in set(names)]
+    if len(here) < len(whole):
+        _say_other_components(reader, len(here), len(whole))
+    return tuple(here) if len(here) == len(names) else names
+
+
+def _say_other_components(reader: Reader, here: int, whole: int) -> None:
+    """Without --het-group srun starts on the first component alone."""
+    seen = f"{reader.told(COMPONENTS)}: {here} of the {whole} nodes of a heterogeneous job"
+    remedy = ON_ALL_COMPONENTS.format(reader.get(COMPONENTS) - 1)
+    if reader.given(STEP_ID) or reader.by_user(NODE_INDEX):
+        reader.warn(f"{seen}; {remedy} starts on all")
+    else:
+        reader.problem(f"{seen}, and no {STEP_ID.names[0]} of srun's: it did not start this ranklaunch, so it is alone; expected {remedy}")
+
+
+def _slots_of_components(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
+    """Where nodes of several components are in it, by what each was asked for; () where nobody says that, or the user says more."""
+    components = [{*component} & {*hosts} for component in _components(reader)]
+    gpus = [_of_component(COMPONENT_GPUS, number) for number in range(len(components))]
+    if sum(map(bool, components)) < 2 or reader.by_user(SLOTS) or not any(map(reader.given, gpus)):
+        return ()
+    counts = {host: reader.get(variable) for component, variable in zip(components, gpus) for host in component}
+    reader.ledger.note(SLOTS.value, redact.show([counts[host] for host in hosts]), "the components' GPUs")
+    return tuple(counts[host] for host in hosts)
 
 
 def _refuse_many_tasks(reader: Reader, nodes: int) -> None:

@@ -1,5 +1,5 @@
 """python -m ranklaunch."""
 
-from ranklaunch.entrypoints.main import script
+from ranklaunch_start import script
 
 script()

@@ -56,7 +56,7 @@ def test_a_worker_agrees_with_its_launcher(as_worker: str) -> None:
     assert mine.job.nodes == its.job.nodes
     assert mine.muster is not None
     assert its.muster is not None
-    assert mine.muster.facts == its.muster.facts
+    assert mine.muster.facts == helpers.of_all(its.muster.facts)
     assert (mine.processes, len(mine.services)) == ((), 1)
 
 

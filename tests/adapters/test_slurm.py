@@ -29,6 +29,11 @@ BATCH = {
 }  # fmt: skip
 
 
+# As Slurm 22.05 gives them to a script; SLURM_STEP_NODELIST of a step of both is then n[1-3], and n1 is SLURM_NODEID 2.
+COMPONENTS = {"SLURM_HET_SIZE": "2", "SLURM_JOB_NODELIST_HET_GROUP_0": "n1", "SLURM_JOB_NODELIST_HET_GROUP_1": "n[2-3]"}
+LAST_FIRST = {"SLURM_HET_SIZE": "2", "SLURM_JOB_NODELIST_HET_GROUP_0": "n3", "SLURM_JOB_NODELIST_HET_GROUP_1": "n[1-2]"}
+
+
 LOGS = f"{helpers.CWD}/ranklaunch-logs"
 
 
@@ -290,6 +295,7 @@ def test_a_step_on_some_of_the_nodes_is_said() -> None:
         ({"SLURMD_NODENAME": "n3"}, ["SLURM_NODEID=1 is n2", "SLURMD_NODENAME=n3", "RANKLAUNCH_NODE"]),
         ({"SLURM_STEP_NODELIST": "m[1-3]", "SLURMD_NODENAME": "m2"}, ["names m1", "SLURM_JOB_NODELIST=n[1-3]"]),
         ({"SLURM_HET_SIZE": "2"}, ["SLURM_HET_SIZE=2", "RANKLAUNCH_HOSTS"]),
+        ({"base": {**BATCH, **COMPONENTS}}, ["SLURM_HET_SIZE=2: 1 of the 3 nodes", "srun --het-group=0-1 "]),
         ({"SLURM_STEP_NODELIST": "n[1-"}, ["SLURM_STEP_NODELIST='n[1-'", "as Slurm writes them"]),
         ({"SLURM_STEP_NODELIST": "n[1-1000000000]"}, ["SLURM_STEP_NODELIST='n[1-1000000000]'", "at most 65536"]),
         ({"SLURM_GPUS_ON_NODE": "", "SLURM_GPUS_PER_NODE": "a100"}, ["SLURM_GPUS_PER_NODE='a100'"]),
@@ -307,6 +313,35 @@ def test_refused(how: dict[str, Any], words: list[str]) -> None:
 def test_a_heterogeneous_job_that_is_described_is_planned() -> None:
     job = plan(SLURM_HET_SIZE="2", RANKLAUNCH_HOSTS="a,b,c", RANKLAUNCH_NODE="2", RANKLAUNCH_SLOTS="4,4,1").job
     assert (len(job.nodes), job.node_index) == (3, 2)
+
+
+def test_the_components_of_a_heterogeneous_job_are_in_the_order_of_sruns_numbers() -> None:
+    job = plan(**LAST_FIRST, SLURM_NODEID="2", SLURMD_NODENAME="n2").job
+    assert ([node.host for node in job.nodes], job.node_index) == (["n3", "n1", "n2"], 2)
+    old = {name.replace("_HET_GROUP_", "_PACK_GROUP_"): value for name, value in LAST_FIRST.items()}
+    assert plan(**old, SLURM_NODEID="2", SLURMD_NODENAME="n2").job == job
+
+
+@pytest.mark.parametrize(
+    ("env", "slots", "said"),
+    [
+        ({}, [2, 2, 2], "SLURM_GPUS_ON_NODE"),
+        ({"SLURM_GPUS_PER_NODE_HET_GROUP_0": "a100:4", "SLURM_GPUS_PER_NODE_HET_GROUP_1": "2"}, [4, 2, 2], "the components' GPUs"),
+        ({"SLURM_GPUS_PER_NODE_PACK_GROUP_1": "2"}, [1, 2, 2], "the components' GPUs"),
+        ({"SLURM_GPUS_PER_NODE_HET_GROUP_1": "2", "RANKLAUNCH_SLOTS": "3"}, [3, 3, 3], "RANKLAUNCH_SLOTS"),
+    ],
+)
+def test_slots_of_components(env: dict[str, str], slots: list[int], said: str) -> None:
+    found = plan(**COMPONENTS, **env)
+    assert [node.slots for node in found.job.nodes] == slots
+    assert source(found, "slots") == said
+
+
+def test_a_step_on_one_component_is_said() -> None:
+    step = {"SLURM_STEP_NODELIST": "n[2-3]", "SLURM_JOB_NODELIST": "n[2-3]", "SLURM_STEP_NUM_NODES": "2", "SLURM_NNODES": "2"}
+    found = plan(**COMPONENTS, **step, SLURM_NODEID="0", SLURMD_NODENAME="n2")
+    assert [node.host for node in found.job.nodes] == ["n2", "n3"]
+    assert any("SLURM_HET_SIZE=2: 2 of the 3 nodes of a heterogeneous job; srun --het-group=0-1" in text for text in found.warnings)
 
 
 @pytest.mark.parametrize(

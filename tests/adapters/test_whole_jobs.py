@@ -272,7 +272,7 @@ def shared(plan: Plan) -> dict[str, object]:
     ports = sorted({word for process in plan.processes for word in process.argv if re.match("--(master|main_process)_port", word)})
     names = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK_SIZE")
     env = sorted({f"{name}={process.env[name]}" for process in plan.processes for name in names if name in process.env})
-    met = plan.muster and (plan.muster.port, plan.muster.facts, plan.muster.followers)
+    met = plan.muster and (plan.muster.port, helpers.of_all(plan.muster.facts), plan.muster.followers)
     job = plan.job
     common = {"method": plan.method, "job": job.name, "attempt": job.attempt, "platform": job.platform, "nodes": job.nodes, "met": met}
     return common if plan.method == "mpirun" else {**common, "ports": ports, "env": env}  # there node 0 alone starts any

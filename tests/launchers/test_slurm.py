@@ -221,3 +221,20 @@ def test_the_shell_of_salloc_is_no_step_of_srun(slurm: Slurm, nodes: int) -> Non
     else:
         assert job.returncode == 78, out + err
         assert "SLURM_JOB_NODELIST names 2 nodes, but there is no SLURM_STEP_ID of srun's" in err
+
+
+def test_the_components_of_a_heterogeneous_job(slurm: Slurm) -> None:
+    """srun numbers the nodes by component, and lists them sorted: the first is h1 here."""
+    script = slurm.folder / "job.sh"
+    words = " ".join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", str(program(slurm, PLACE))])
+    components = "#SBATCH -N1 -w h1 --gpus-per-node=1\n#SBATCH hetjob\n#SBATCH -N1 -w h0 --gpus-per-node=2\n"
+    script.write_text(f"#!/bin/sh\n{components}srun --het-group=0,1 --ntasks-per-node=1 {words}\n")
+    done = slurm.run("sbatch", "--wait", "--output=out", script)
+    said = (slurm.folder / "out").read_text()
+    assert done.returncode == 0, said
+    assert sorted(line.partition("] ")[2] for line in said.splitlines() if " of 3" in line and line.startswith("[")) == [
+        "0 of 3", "1 of 3", "2 of 3",
+    ]  # fmt: skip
+    plans = [json.loads((slurm.folder / f"ranklaunch-logs/job_1.0/node_{i}/attempt_1/plan.json").read_text()) for i in range(2)]
+    assert [[node["host"] for node in plan["job"]["nodes"]] for plan in plans] == [["h1", "h0"]] * 2
+    assert [[process["rank"] for process in plan["processes"]] for plan in plans] == [[0], [1, 2]]

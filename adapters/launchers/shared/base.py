@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ranklaunch.adapters.launchers.shared import ascend
+from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.files import absolute, folder_of, join
 from ranklaunch.plan.model import Conduct, Limits, Plan, Process, Wait
@@ -126,7 +126,7 @@ def launcher_process(
         name=name,
         argv=argv,
         log=join(attempt_dir(job), f"{name}.log"),
-        env={**common_env(job, reader), **ascend.environment(job, reader), **(env or {})},
+        env={**common_env(job, reader), **communication.environment(job, reader), **(env or {})},
         unset=misleading(reader.env),
         tag=f"[{name}] ",
         conduct=conduct,
@@ -150,7 +150,7 @@ def rank_process(
         log=rank_log(job, rank),
         rank=rank,
         local_rank=local_rank,
-        env={**common_env(job, reader), **ascend.environment(job, reader), **env},
+        env={**common_env(job, reader), **communication.environment(job, reader), **env},
         unset=misleading(reader.env),
         tag=rank_tag(job, reader, templates, local_rank, rank),
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ranklaunch import __version__, redact
 from ranklaunch.adapters import launchers, platforms
-from ranklaunch.adapters.launchers.shared import ascend, base
+from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
@@ -19,6 +19,8 @@ from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Varia
 from ranklaunch.render.templates import Bounded, Templates, unbounded
 from ranklaunch.values import Value, replace
 
+_OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *communication.VARIABLES)
+_LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 # Both spellings are in the platform's documentation.
 PRE_START_SCRIPTS = ("ma-pre-start.sh", "ma_pre_start.sh")
 REQUIREMENTS = "pip-requirements.txt"
@@ -136,7 +138,7 @@ def every_variable() -> tuple[Variable[object], ...]:
     tables = [
         settings.VARIABLES,
         settings.PLAN_VARIABLES,
-        ascend.VARIABLES,
+        communication.VARIABLES,
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
@@ -258,9 +260,28 @@ def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process
 
 
 def _say_unused(plan: Plan, reader: Reader) -> None:
-    """A switch that the chosen launcher does not know has no effect, which nobody should find out by a slow job."""
-    known = {variable.value for variable in launchers.LAUNCHERS[plan.method].VARIABLES}
+    """A setting that the chosen launcher does not know has no effect, which nobody should find out by a slow job."""
+    own = launchers.LAUNCHERS[plan.method].VARIABLES
+    known = {variable.value for variable in own}
     if plan.job.has_tasks and plan.method not in launchers.WITH_TASKS:
         reader.warn(f"method {plan.method} takes the ps for nodes like the others; method tensorflow knows them")
     if base.ROUTE_PLAN.value not in known and reader.given(base.ROUTE_PLAN) and reader.get(base.ROUTE_PLAN):
         reader.warn(f"ROUTE_PLAN=true has no effect with method {plan.method}")
+    for variable in _LEFT_ASIDE_BY_SOME:
+        if not reader.ledger.reading(variable.value):
+            _warn_of_no_effect(variable, plan, reader)
+    if _given_to_others((*_OF_EVERY_METHOD, *platforms.PLATFORMS[plan.job.platform].VARIABLES, *own), reader):  # takes all launchers
+        others = {v.value: v for module in launchers.LAUNCHERS.values() for v in module.VARIABLES if v.value not in known}
+        for other in others.values():
+            _warn_of_no_effect(other, plan, reader)
+
+
+def _given_to_others(known: Iterable[Variable[object]], reader: Reader) -> bool:
+    """Whether there are options, or variables of ranklaunch's own, beside these."""
+    names = {name for variable in known for name in (variable.value, *variable.names)}
+    return any(name not in names for name in (*reader.options, *(name for name in reader.env if name.startswith("RANKLAUNCH_"))))
+
+
+def _warn_of_no_effect(variable: Variable[object], plan: Plan, reader: Reader) -> None:
+    if reader.by_user(variable):
+        reader.warn(f"{reader.candidates(variable)[0].quoted} has no effect with method {plan.method}")

@@ -1,6 +1,8 @@
-"""Settings of HCCL, Ascend's communication library, where the user has made none: as ModelArts' own launcher sets them, or better.
+"""Settings of communication libraries where the user has made none: the interface of all of them, and HCCL's on Ascend, as ModelArts' own
+launcher sets them, or better.
 
-Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITELIST_DISABLE, HCCL_SOCKET_IFNAME, HCCL_IF_IP).
+Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITELIST_DISABLE, HCCL_SOCKET_IFNAME, HCCL_IF_IP); NCCL's
+(NCCL_SOCKET_IFNAME); for gloo and TensorPipe PyTorch's page "Distributed communication package", "Choosing the network interface".
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from ranklaunch.read.reader import Reader, Variable
 
 INTERFACE = Variable(
     "interface", ("RANKLAUNCH_INTERFACE",), parse.text, "", "network interface of all communication between nodes",
-    option="--interface", default_text="on Ascend, that of the default route where there are several nodes",
+    option="--interface", default_text="on Ascend, that of the default route where there are several nodes; else as each library chooses",
 )  # fmt: skip
 CONNECT_TIMEOUT = Variable("hccl_connect_timeout", ("HCCL_CONNECT_TIMEOUT",), parse.count, 1800, "seconds that HCCL waits for its peers")
 WHITELIST_DISABLE = Variable("hccl_whitelist_disable", ("HCCL_WHITELIST_DISABLE",), parse.text, "1", "1: HCCL checks no list of addresses")
@@ -19,6 +21,7 @@ HCCL_INTERFACE = Variable(
     "hccl_socket_ifname", ("HCCL_IF_IP", "HCCL_SOCKET_IFNAME"), parse.text, "", "address or interface of HCCL's host network"
 )
 GLOO_INTERFACE = Variable("gloo_socket_ifname", ("GLOO_SOCKET_IFNAME",), parse.text, "", "interface of gloo: one exact name")
+NCCL_INTERFACE = Variable("nccl_socket_ifname", ("NCCL_SOCKET_IFNAME",), parse.text, "", "interfaces of NCCL; =NAME is an exact name")
 TP_INTERFACE = Variable("tp_socket_ifname", ("TP_SOCKET_IFNAME",), parse.text, "", "interface of TensorPipe: one exact name")
 PROCESS_LOG_PATH = Variable(
     "ascend_process_log_path", ("ASCEND_PROCESS_LOG_PATH",), parse.text, "", "folder of CANN's own logs",
@@ -26,7 +29,8 @@ PROCESS_LOG_PATH = Variable(
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (
-    INTERFACE, CONNECT_TIMEOUT, WHITELIST_DISABLE, HCCL_INTERFACE, GLOO_INTERFACE, TP_INTERFACE, PROCESS_LOG_PATH,
+    INTERFACE, CONNECT_TIMEOUT, WHITELIST_DISABLE, HCCL_INTERFACE, GLOO_INTERFACE, TP_INTERFACE, NCCL_INTERFACE,
+    PROCESS_LOG_PATH,
 )  # fmt: skip
 
 CONNECT_TIMEOUTS = range(120, 7201)
@@ -34,9 +38,11 @@ _ROUTES = "/proc/net/route"
 
 
 def environment(job: Job, reader: Reader) -> dict[str, str]:
-    """Variables to add for processes of an Ascend job; the reason of each is in the plan's values."""
-    if job.accelerator != "npu":
-        return {}
+    """Variables to add for processes; the reason of each is in the plan's values."""
+    return {**(_hccl(reader) if job.accelerator == "npu" else {}), **_interfaces(job, reader)}
+
+
+def _hccl(reader: Reader) -> dict[str, str]:
     env = {}
     if not reader.given(CONNECT_TIMEOUT):
         env["HCCL_CONNECT_TIMEOUT"] = str(CONNECT_TIMEOUT.default)
@@ -48,15 +54,19 @@ def environment(job: Job, reader: Reader) -> dict[str, str]:
     if not reader.given(WHITELIST_DISABLE):
         env["HCCL_WHITELIST_DISABLE"] = WHITELIST_DISABLE.default
         reader.ledger.note(WHITELIST_DISABLE.value, "1", "default on Ascend: there is no list of addresses in a container")
-    return {**env, **_interfaces(job, reader)}
+    return env
 
 
 def _interfaces(job: Job, reader: Reader) -> dict[str, str]:
-    """The same interface for everything, each in its own syntax: HCCL wants =name for an exact name, gloo and TensorPipe the bare name."""
+    """The same interface for everything, each in its own syntax: HCCL and NCCL want =name for an exact name, gloo and TensorPipe the bare
+    name. Where nobody names one, those other than HCCL find their way better alone."""
+    on_ascend = job.accelerator == "npu"
+    if not on_ascend and not reader.given(INTERFACE):
+        return {}
     name = reader.get(INTERFACE) or (_default_route(reader) if len(job.nodes) > 1 else "")
     if not name:
         return {}
-    wanted = ((HCCL_INTERFACE, f"={name}"), (GLOO_INTERFACE, name), (TP_INTERFACE, name))
+    wanted = ((HCCL_INTERFACE if on_ascend else NCCL_INTERFACE, f"={name}"), (GLOO_INTERFACE, name), (TP_INTERFACE, name))
     env = {}
     for variable, value in wanted:
         if not reader.given(variable):

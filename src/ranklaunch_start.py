@@ -1,0 +1,31 @@
+"""Where the command begins: beside the package, so that no folder of the user's can take its place.
+
+PYTHONPATH is the program's. Its folders come before Python's own, so that a jinja2, a queue.py or a ranklaunch in them would be imported
+here. From the first import on they come last; the environment, which ranks inherit, stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def script() -> None:
+    """What `ranklaunch` on the command line calls."""
+    own_first()
+    from ranklaunch.entrypoints.main import script as start
+
+    start()
+
+
+def own_first() -> None:
+    """Puts what PYTHONPATH names, and the folder that Python was started with, behind all others. Where this very module lies stays in
+    its place: it may have been installed into a folder that PYTHONPATH names."""
+    if sys.flags.isolated:
+        return
+    named = "" if sys.flags.ignore_environment else os.environ.get("PYTHONPATH", "")
+    folders = [*(named.split(os.pathsep) if named else ()), *([] if getattr(sys.flags, "safe_path", False) else sys.path[:1])]
+    ours = {os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.__file__)}
+    theirs = {os.path.abspath(folder) for folder in folders} - ours
+    late = [folder for folder in sys.path if os.path.abspath(folder) in theirs]
+    sys.path[:] = [folder for folder in sys.path if folder not in late] + late
