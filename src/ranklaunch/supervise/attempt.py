@@ -25,7 +25,7 @@ from ranklaunch.supervise.ranks.launchers import Around, Launchers
 from ranklaunch.supervise.ranks.start import lift_limit
 from ranklaunch.supervise.record import Record, made_since, now
 from ranklaunch.supervise.stop import Stopper
-from ranklaunch.system import memory, tree
+from ranklaunch.system import memory
 from ranklaunch.system.loop import Loop, Share
 from ranklaunch.system.signals import STOPPING, Signals, name_of
 from ranklaunch.values import Value, replace
@@ -87,7 +87,7 @@ class Attempt:
         self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
-            fail=self._fail, finish=self._finishes.append,
+            tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
 
@@ -172,9 +172,11 @@ class Attempt:
         self._children.reap()
 
     def pass_on(self, number: int) -> None:
-        """A signal that is meant for ranks."""
-        for target in self._ranks():
-            tree.send(target, number)
+        """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it."""
+        unheard = self._launchers.pass_on(number)
+        if unheard:
+            whom = f"{', '.join(unheard[:8])}{' and others' if len(unheard) > 8 else ''}"
+            self._say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
 
     def on_stop_request(self, number: int) -> None:
         name, grace_s = name_of(number), self.plan.limits.grace_s
@@ -184,7 +186,8 @@ class Attempt:
             self._nodes.leave()
             self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded; {name} came while the other nodes were still running"))
         elif self.ending is None:
-            self._say(f"{name}: stopping, at most {grace_s:g} s")
+            twice = "; a second SIGINT ends everything at once, whatever is being saved" if number == signal.SIGINT else ""
+            self._say(f"{name}: stopping, at most {grace_s:g} s{twice}")
             self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
             self._stopper.begin(number)
         elif number == signal.SIGINT:
@@ -264,13 +267,6 @@ class Attempt:
             self._record.event("done")
         else:
             self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded"))
-
-    def _ranks(self) -> list[tree.Identity]:
-        """The processes that signals for ranks are meant for."""
-        found = []
-        for child in self._leaders():
-            found += child.ranks() if child.process.conduct.ranks_below else [child.identity]
-        return found
 
     def _leaders(self) -> list[Child]:
         return [child for child in self._children.running.values() if child.role in LEADING]
