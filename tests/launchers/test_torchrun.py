@@ -71,3 +71,34 @@ def test_a_launcher_without_ranks_does_not_hold_a_stop(hosts: Callable[[int], Ho
     job.nodes[1].popen.send_signal(signal.SIGTERM)
     assert job.end(143)["outcome"] == "stopped"
     assert time.monotonic() - began < 60
+
+
+SAVES_LATE = """
+import os, signal, sys, time
+def save(*_):
+    print("saving", flush=True)
+    time.sleep(40)
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while not (os.environ["RANK"] == "1" and os.path.exists("fail")):
+    time.sleep(0.1)
+sys.exit(42)
+"""
+
+
+@pytest.mark.parametrize("why", ["stopped", "failed", "failed without a word"])
+def test_ranks_have_the_grace_and_not_torchruns_thirty_seconds(hosts: Callable[[int], Hosts], tmp_path: Path, why: str) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(SAVES_LATE)
+    job = LauncherJob(hosts(1), tmp_path, "torchrun")
+    job.start(program, options=("--grace-s", 90), env={"LOGLEVEL": "ERROR" if "word" in why else "WARNING"})
+    job.said(0, "ready", times=2)
+    if why == "stopped":
+        job.nodes[0].popen.send_signal(signal.SIGTERM)
+        job.end(143)
+    else:
+        (tmp_path / "fail").touch()
+        assert job.end(42)["culprit"]["rank"] == 1
+    assert job.nodes[0].out.count("saved") == (2 if why == "stopped" else 1), job.words()
