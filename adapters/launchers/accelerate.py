@@ -35,7 +35,7 @@ MIXED_PRECISION = Variable(
     default_text="what the program says, else no",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, MIXED_PRECISION)
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, MIXED_PRECISION, torchrun.SHUTDOWN)
 
 explain = torchrun.explain
 
@@ -65,7 +65,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         env["PET_REDIRECTS"] = "3"  # which accelerate has no option for, and leaves to torch
     if job.accelerator == "cpu":
         env["ACCELERATE_USE_CPU"] = "true"  # without it, and without a GPU, each rank believes that it is alone
-    return Plan(
+    found = Plan(
         job=job,
         method=NAME,
         why="",
@@ -75,6 +75,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         waits=master_waits(job, reader),
         outputs=outputs,
     )
+    return torchrun.with_grace(found, reader, options)
 
 
 def _config(job: Job, options: set[str], host: str, port: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 from collections.abc import Collection
@@ -19,11 +20,12 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_tag,
 )
 from ranklaunch.files import join
+from ranklaunch.plan import facts
 from ranklaunch.plan.model import Conduct, Plan, RankLog, RankOutputs
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import MASTER_ADDR
+from ranklaunch.read.settings import GRACE_S, MASTER_ADDR
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
@@ -57,7 +59,16 @@ MASTER_INDEX = Variable(
     "platform",
 )
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, ROUTE_PLAN, RANK_AFTER_ACC, MASTER_INDEX)
+SHUTDOWN = Variable(
+    "shutdown_timeout", ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT",), parse.count, 0, "seconds that ranks have after a stop before torch kills them",
+    default_text="the grace, rounded up, and 5 more, where this torch knows the variable",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, ROUTE_PLAN, RANK_AFTER_ACC, MASTER_INDEX, SHUTDOWN)
+
+KILLS_AFTER_S = 30  # torch's own, for ranks that it has told to end
+HALTED_AFTER_S = 28  # then ranklaunch holds it where the grace is longer
+_KNOWS_SHUTDOWN = "torch/distributed/launcher/api.py"  # torch 2.13; after a failure of a rank, the variable has no effect there
 
 _FAILURE = re.compile(
     r"^\s*rank\s*: (?P<rank>[0-9]+) \(local_rank: [0-9]+\)\s*^\s*exitcode\s*: (?P<code>-?[0-9]+) \(pid: (?P<pid>[0-9]+)\)", re.MULTILINE
@@ -87,18 +98,20 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
         extra=extra,
     )
     outputs = rank_outputs(job, reader, templates, NAME) if knows_its_ranks(job, extra) else None
+    options = words.options(extra, words.with_underscores)
     env = {"TORCHELASTIC_ERROR_FILE": join(attempt_dir(job), "torchrun_error.json")}
     if outputs:
         env.update({"PET_LOG_DIR": outputs.folder, "PET_REDIRECTS": "3"})
-    return Plan(
+    found = Plan(
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, env, conduct=conduct(job, words.options(extra, words.with_underscores))),),
+        processes=(launcher_process(job, reader, NAME, argv, env, conduct=conduct(job, options)),),
         limits=limits(reader),
         waits=master_waits(job, reader, job.nodes[master_index].host),
         outputs=outputs,
     )
+    return with_grace(found, reader, options)
 
 
 def with_dollars_doubled(job: Job) -> Job:
@@ -116,6 +129,47 @@ def conduct(job: Job, options: Collection[str]) -> Conduct:
     if "--max_restarts" in options:
         return Conduct(ranks_below=1)
     return Conduct(ranks_below=1, failing=(CLOSING,), alone_s=330 if len(job.nodes) > 1 else 30)
+
+
+def with_grace(plan: Plan, reader: Reader, options: Collection[str]) -> Plan:
+    """The plan by which ranks have the whole grace, and not what torch leaves them: by torch's own setting where that does it, else
+    torch is halted in time."""
+    (process,) = plan.processes
+    env = _shutdown(plan, reader, options)
+    long = plan.limits.grace_s > HALTED_AFTER_S
+    own = "--shutdown_timeout" in options
+    stop_s = KILLS_AFTER_S if long and not env and not own else 0
+    failure_s = KILLS_AFTER_S if long and process.conduct.failing else 0
+    _warn(plan, reader, stop_s, restarts=long and not process.conduct.failing)
+    kept = replace(process, env={**process.env, **env}, conduct=replace(process.conduct, stop_s=stop_s, failure_s=failure_s))
+    return replace(plan, processes=(kept,))
+
+
+def _shutdown(plan: Plan, reader: Reader, options: Collection[str]) -> dict[str, str]:
+    """Torch's own setting of the time that ranks have after a stop, where this torch has one."""
+    name, grace_s = SHUTDOWN.names[0], plan.limits.grace_s
+    search = reader.env.get("PATH", "")
+    if "--shutdown_timeout" in options or name not in facts.source(_KNOWS_SHUTDOWN, plan.job, reader.files, search, reader.cwd):
+        return {}
+    if not reader.given(SHUTDOWN):
+        seconds = str(math.ceil(grace_s) + 5)
+        reader.ledger.note(SHUTDOWN.value, seconds, "the grace, rounded up, and 5 more")
+        return {name: seconds}
+    if reader.get(SHUTDOWN) < grace_s:
+        reader.warn(f"{reader.told(SHUTDOWN)}: torch kills ranks so long after a stop, before {reader.told(GRACE_S)} is over")
+    return {name: str(reader.get(SHUTDOWN))}
+
+
+def _warn(plan: Plan, reader: Reader, stop_s: float, *, restarts: bool) -> None:
+    """Of what ranks do not have all the same."""
+    grace = reader.told(GRACE_S)
+    if stop_s and plan.job.node_index == 0:
+        reader.warn(
+            f"{grace}: this torch kills ranks {KILLS_AFTER_S} s after a stop, so it is halted {HALTED_AFTER_S} s after it; a rank that "
+            "then needs its store, as for a new group, waits until it is killed"
+        )
+    if restarts:
+        reader.warn(f"{grace}: with --max_restarts, torch kills ranks {KILLS_AFTER_S} s after a failure of another")
 
 
 def explain(tail: str) -> Failure | None:

@@ -188,3 +188,45 @@ def test_a_summary_that_never_came(code: str, expected: tuple[int, int]) -> None
     found = torchrun.explain(tail)
     assert found
     assert (found.rank, found.exit_code, found.signal, found.pid) == (None, *expected, 4711)
+
+
+# How long ranks have to end
+
+API = "/usr/local/lib/python3.11/site-packages/torch/distributed/launcher/api.py"
+KNOWS = {"/usr/local/bin/python3.11": "", API: 'int(os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "30"))\n'}
+OLDER = {"/usr/local/bin/python3.11": "", API: "monitor_interval: float = 30\n"}
+
+
+@pytest.mark.parametrize("method", ["torchrun", "megatron", "accelerate"])
+@pytest.mark.parametrize(
+    ("files", "grace_s", "given", "told", "stop_s", "failure_s"),
+    [
+        (KNOWS, "25", "", "30", 0, 0),
+        (KNOWS, "60.5", "", "66", 0, 30),
+        (KNOWS, "60", "100", "100", 0, 30),
+        (OLDER, "25", "", None, 0, 0),
+        (OLDER, "60", "", None, 30, 30),
+        ({}, "60", "", None, 30, 30),
+    ],
+)
+def test_ranks_have_the_grace(
+    method: str, files: dict[str, str], grace_s: str, given: str, told: str | None, stop_s: float, failure_s: float
+) -> None:
+    env = helpers.modelarts(1, 2, RANKLAUNCH_GRACE_S=grace_s, TORCH_ELASTIC_SHUTDOWN_TIMEOUT=given)
+    found = helpers.plan(env, method=method, files=files, python="/usr/local/bin/python3.11")
+    (process,) = found.processes
+    assert process.env.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") == told
+    assert (process.conduct.stop_s, process.conduct.failure_s) == (stop_s, failure_s)
+    assert ["is halted 28 s after it" in text for text in found.warnings] == [True] * bool(stop_s)
+
+
+@pytest.mark.parametrize("method", ["torchrun", "accelerate"])
+def test_what_leaves_ranks_less_than_the_grace_is_said(method: str) -> None:
+    def said(files: dict[str, str], **env: str) -> tuple[str, ...]:
+        given = helpers.modelarts(1, 2, RANKLAUNCH_GRACE_S="60", **env)
+        return helpers.plan(given, method=method, files=files, python="/usr/local/bin/python3.11").warnings
+
+    (text,) = said(KNOWS, TORCH_ELASTIC_SHUTDOWN_TIMEOUT="40")
+    assert text == "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=40: torch kills ranks so long after a stop, before RANKLAUNCH_GRACE_S=60 is over"
+    restarts = {f"RANKLAUNCH_EXTRA_{method.upper()}_PARAMS": "--max_restarts=1"}
+    assert any("with --max_restarts, torch kills ranks 30 s after a failure" in text for text in said(KNOWS, **restarts))

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -447,6 +448,33 @@ def test_all_ranks_have_time_to_save(job: MakeJob, seconds: str) -> None:
     started.start("sh", "-c", words, options=("--grace-s", 20), env=own(started))
     stop_when_ready(started)
     assert sorted(re.findall(r"^\[rank (\d)\] saved$", started.nodes[0].out, re.MULTILINE)) == ["0", "1", "2"], started.words()
+
+
+@pytest.mark.parametrize("script", ["{program}; code=$?; exit $code", "{program} | tee $FOLDER/$OMPI_COMM_WORLD_RANK; exit 0"])
+def test_programs_in_scripts_have_time_to_save(job: MakeJob, script: str) -> None:
+    """The shell would die of the signal alone, and Open MPI then kills the rank's process group."""
+    started = job(3)
+    program = f"{sys.executable} -u {child('saves_on_term.py')} --takes $((5 - 2 * OMPI_COMM_WORLD_RANK))"
+    started.start("bash", "-c", script.format(program=program), options=("--grace-s", 60), env=own(started))
+    began = time.monotonic()
+    stop_when_ready(started)
+    assert sorted(re.findall(r"^\[rank (\d)\] saved$", started.nodes[0].out, re.MULTILINE)) == ["0", "1", "2"], started.words()
+    assert time.monotonic() - began < 55
+
+
+@pytest.mark.parametrize("script", ["{program}; code=$?; exit $code", "exec {program}"])
+def test_user_signals_reach_programs(job: MakeJob, script: str) -> None:
+    """Through mpirun, to all nodes, where the ranks themselves catch them; else by each node's own ranklaunch."""
+    started = job(2)
+    started.start("bash", "-c", script.format(program=f"{sys.executable} -u {child('signals.py')}"), env=own(started))
+    started.said(0, "ready", 2)
+    started.nodes[0].popen.send_signal(signal.SIGUSR1)
+    if "exec" not in script:
+        started.nodes[1].popen.send_signal(signal.SIGUSR1)
+    started.said(0, "SIGUSR1", 2)
+    started.nodes[0].popen.send_signal(signal.SIGTERM)
+    started.end(143)
+    assert started.nodes[0].out.count("SIGUSR1") == 2
 
 
 def stop_when_ready(job: LauncherJob) -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,8 +87,9 @@ def start(hosts: Callable[..., Hosts], tmp_path: Path) -> Start:
         folder.mkdir(exist_ok=True)
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
         of_platform = helpers.modelarts(len(names), slots, host.index, VC_WORKER_HOSTS=",".join(names), MA_PROC_START_CNT=str(attempt))
-        given = {**of_platform, **kept, "LANG": "C.UTF-8", "MA_RUN_METHOD": "msrun", "RANKLAUNCH_ACCELERATOR": "cpu", **env}
-        options = ("--python", Path(sys.executable).with_name("python"), "--grace-s", GRACE_S, "--log-dir", folder / "logs")
+        given = {**of_platform, **kept, "LANG": "C.UTF-8", "MA_RUN_METHOD": "msrun", "RANKLAUNCH_ACCELERATOR": "cpu"}
+        given.update({"RANKLAUNCH_GRACE_S": str(GRACE_S), **env})
+        options = ("--python", Path(sys.executable).with_name("python"), "--log-dir", folder / "logs")
         with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
             command = [*RANKLAUNCH, "run", *options, "--", *words]
             popen = host.popen(command, env=given, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
@@ -152,6 +154,43 @@ def test_a_stop_request_on_one_node_stops_both(start: Start, tmp_path: Path) -> 
     nodes[1].popen.send_signal(signal.SIGTERM)
     assert [node.end() for node in nodes] == [143, 143], nodes[0].words()
     assert re.search(r"^\[rank 0\] stopped in epoch \d+: the next start repeats it$", nodes[0].printed, re.MULTILINE), nodes[0].words()
+
+
+CATCHES_EARLY = """
+import os, signal, sys, time
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+import mindspore as ms
+from mindspore.communication import init
+ms.set_device("CPU")
+init("mccl")
+print("ready", flush=True)
+while not (told or os.environ.get("FAILS") == os.environ["RANK_ID"]):
+    time.sleep(0.1)
+time.sleep(2)
+print(f"saved, told {len(told)} times", flush=True)
+sys.stdout.flush()
+os._exit(42 if os.environ.get("FAILS") == os.environ["RANK_ID"] else 0)  # so that MindSpore does not tell the scheduler
+"""
+
+
+@pytest.mark.parametrize("why", ["stopped", "failed"])
+def test_a_scheduler_that_hears_nothing_is_not_waited_for(start: Start, tmp_path: Path, why: str) -> None:
+    """It stays in init(), where Python runs no handler, and would end by itself half a minute later, which its log would tell."""
+    program = tmp_path / "train.py"
+    program.write_text(CATCHES_EARLY)
+    (node,) = start(program, nodes=1, slots=2, RANKLAUNCH_GRACE_S="120", **({"FAILS": "1"} if why == "failed" else {}))
+    node.wait_for("[rank 0] ready")
+    began = time.monotonic()
+    if why == "stopped":
+        node.wait_for("[rank 1] ready")
+        node.popen.send_signal(signal.SIGTERM)
+        assert node.end() == 143
+        assert node.printed.count("saved, told 1 times") == 2, node.words()
+    else:
+        assert node.end() == 42
+    assert "is timed out" not in (node.attempt / "scheduler.log").read_text()
+    assert time.monotonic() - began < 60
 
 
 def test_arguments_arrive_unharmed(start: Start) -> None:

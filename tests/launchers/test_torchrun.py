@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from testbench.hosts import Hosts
-from testbench.jobs.on_hosts import LauncherJob
+from testbench.jobs.on_hosts import LONG_S, LauncherJob
 from testbench.jobs.processes import command_of
+from testbench.waiting import sleep_until
 
 # The last rank waits to be killed; rank 0 dies of that.
 PROGRAM = """
@@ -43,3 +46,59 @@ def test_a_rank_that_was_killed_is_known_before_torchrun_says_so(hosts: Callable
     culprit = job.end(137)["culprit"]
     assert (culprit["node"], culprit["signal"]) == (1, "SIGKILL")
     assert culprit["rank"] in (2, 3)
+
+
+# Rank 0 has ended; its torchrun waits for the other node's, deaf to signals.
+LEAVES = """
+import os, sys, time
+print("ready", os.getpid(), flush=True)
+if os.environ["RANK"] != "0":
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("method", ["torchrun", "accelerate"])
+def test_a_launcher_without_ranks_does_not_hold_a_stop(hosts: Callable[[int], Hosts], tmp_path: Path, method: str) -> None:
+    if method == "accelerate" and not importlib.util.find_spec("accelerate"):
+        pytest.skip("accelerate is not installed")
+    program = tmp_path / "train.py"
+    program.write_text(LEAVES)
+    job = LauncherJob(hosts(2), tmp_path, method, slots=1)
+    job.start(program, options=("--grace-s", 120), env={"LOGLEVEL": "INFO"})
+    job.said(1, "ready")
+    sleep_until(lambda: "for other agents to finish" in job.nodes[0].out, job.words, LONG_S)
+    began = time.monotonic()
+    job.nodes[1].popen.send_signal(signal.SIGTERM)
+    assert job.end(143)["outcome"] == "stopped"
+    assert time.monotonic() - began < 60
+
+
+SAVES_LATE = """
+import os, signal, sys, time
+def save(*_):
+    print("saving", flush=True)
+    time.sleep(40)
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while not (os.environ["RANK"] == "1" and os.path.exists("fail")):
+    time.sleep(0.1)
+sys.exit(42)
+"""
+
+
+@pytest.mark.parametrize("why", ["stopped", "failed", "failed without a word"])
+def test_ranks_have_the_grace_and_not_torchruns_thirty_seconds(hosts: Callable[[int], Hosts], tmp_path: Path, why: str) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(SAVES_LATE)
+    job = LauncherJob(hosts(1), tmp_path, "torchrun")
+    job.start(program, options=("--grace-s", 90), env={"LOGLEVEL": "ERROR" if "word" in why else "WARNING"})
+    job.said(0, "ready", times=2)
+    if why == "stopped":
+        job.nodes[0].popen.send_signal(signal.SIGTERM)
+        job.end(143)
+    else:
+        (tmp_path / "fail").touch()
+        assert job.end(42)["culprit"]["rank"] == 1
+    assert job.nodes[0].out.count("saved") == (2 if why == "stopped" else 1), job.words()

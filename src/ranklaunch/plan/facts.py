@@ -61,10 +61,8 @@ def of_program(job: Job, files: Files, cwd: str) -> dict[str, str]:
 
 def of_versions(job: Job, files: Files, search: str, cwd: str, ascend: str) -> dict[str, str]:
     """Of the user's Python and of what is installed for it. search: PATH; ascend: CANN's folder, where the environment names it."""
-    python = job.python if "/" in job.python else which(job.python, search, files)
     facts: dict[str, str] = {}
-    folders = list(_site_packages(files, absolute(python, cwd))) if python else []
-    for version, folder in reversed(folders):  # the first found hides what lies in those after it
+    for version, folder in reversed(_folders(job, files, search, cwd)):  # the first found hides what lies in those after it
         facts["Python"] = version
         facts.update(_packages(files, folder))
     for folder in (ascend, *CANN_FOLDERS):
@@ -90,6 +88,17 @@ def is_older(version: str, least: str) -> bool:
     numbers = [re.findall(r"[0-9]+", re.match(r"[0-9.]*", text)[0]) for text in (version, least)]  # type: ignore[index]
     one, other = (list(map(int, found)) for found in numbers)
     return bool(one) and (one + [0] * len(other))[: len(other)] < other
+
+
+def source(path: str, job: Job, files: Files, search: str, cwd: str) -> str:
+    """Text of a file of what is installed for the user's Python, by its path below the packages; "" where it is not found."""
+    texts = (_text(files, join(folder, path), MOST_VERSION_BYTES) for _, folder in _folders(job, files, search, cwd))
+    return next((text for text in texts if text is not None), "")
+
+
+def _folders(job: Job, files: Files, search: str, cwd: str) -> list[tuple[str, str]]:
+    python = job.python if "/" in job.python else which(job.python, search, files)
+    return list(_site_packages(files, absolute(python, cwd))) if python else []
 
 
 def _site_packages(files: Files, python: str) -> Iterator[tuple[str, str]]:

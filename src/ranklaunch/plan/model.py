@@ -47,6 +47,8 @@ class Conduct(Value):
     carriers: tuple[str, ...] = ()  # programs through which alone its ranks come; below a service: anywhere on this node
     deaf: bool = False  # does not pass SIGTERM on well: its ranks get it directly, and it itself when they are gone
     impatient: bool = False  # kills all its ranks as soon as one has ended: it is halted while they are being ended
+    stop_s: float = 0.0  # seconds after it was told to end in which it kills its ranks; 0: not before we do
+    failure_s: float = 0.0  # the same, from when it says that it ends them after a failure of one
     failing: tuple[str, ...] = ()  # texts in its output, each of which says that a rank has failed and that it ends the others
     spawned: str = ""  # regular expression (group pid) of what it writes for each rank as it starts them, in their order
     alone_s: float = 0.0  # seconds that it may go on after the last of its ranks has ended; 0: for ever
@@ -55,6 +57,11 @@ class Conduct(Value):
     may_end: bool = False  # a service that may end with 0 before the processes do
     fails_as: int = 0  # exit code of the job that its failure makes fail; 0: its own
     sessions: str = ""  # in the folder for temporary files: folder of its sessions' folders, which stay when it is killed; {host}, {uid}
+
+    @property
+    def launches(self) -> bool:
+        """Whether ranks are started by it."""
+        return bool(self.ranks_below or self.carriers)
 
 
 class Process(Value):

@@ -93,7 +93,7 @@ class Attempt:
         self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
-            fail=self._fail, finish=self._finishes.append, say=self._say,
+            tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
 
@@ -200,9 +200,11 @@ class Attempt:
         self._children.reap()
 
     def pass_on(self, number: int) -> None:
-        """A signal that is meant for ranks."""
-        for target in self._ranks():
-            tree.send(target, number)
+        """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it."""
+        unheard = self._launchers.pass_on(number)
+        if unheard:
+            whom = f"{', '.join(unheard[:8])}{' and others' if len(unheard) > 8 else ''}"
+            self._say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
 
     def on_stop_request(self, number: int) -> None:
         name, grace_s = name_of(number), self.plan.limits.grace_s
@@ -212,7 +214,8 @@ class Attempt:
             self._nodes.leave()
             self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded; {name} came while the other nodes were still running"))
         elif self.ending is None:
-            self._say(f"{name}: stopping, at most {grace_s:g} s")
+            twice = "; a second SIGINT ends everything at once, whatever is being saved" if number == signal.SIGINT else ""
+            self._say(f"{name}: stopping, at most {grace_s:g} s{twice}")
             self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
             self._stopper.begin(number)
         elif number == signal.SIGINT:
@@ -293,13 +296,6 @@ class Attempt:
             self._record.event("done")
         else:
             self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded"))
-
-    def _ranks(self) -> list[tree.Identity]:
-        """The processes that signals for ranks are meant for."""
-        found = []
-        for child in self._leaders():
-            found += child.ranks() if child.process.conduct.ranks_below else [child.identity]
-        return found
 
     def _leaders(self) -> list[Child]:
         return [child for child in self._children.running.values() if child.role in LEADING]

@@ -1,24 +1,142 @@
 """Ending everything that was started, in stages and inside one budget, all processes in parallel.
 
 Leaders first: the process that was started for a rank gets the signal alone, so that it can save a checkpoint while its data loading
-workers still live. Then everybody below ranklaunch gets SIGTERM: when the leaders are gone, or when most of the budget is. Then,
-when the budget is spent, SIGKILL, again and again until nothing is left.
+workers still live. Where it is a shell that would only die of the signal, what runs in it gets it. Then everybody below ranklaunch gets
+SIGTERM: when the leaders are gone (those that catch it first, and the rest when these are gone too), or when most of the budget is.
+Then, when the budget is spent, SIGKILL, again and again until nothing is left.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
 
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
+REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
 KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more than one round
-DEAF_S = 0.25  # between looks at whether the ranks of a deaf launcher are gone
+LOOK_S = 0.25  # between looks at what has become of launchers' ranks, and of programs in shells
+LONE_S = 2.5  # for a launcher without ranks to end, before it is killed
+SHELL_S = 1.0  # for a shell to end after the programs in it, before it gets the signal itself
+BEFORE_KILL_S = 2.0  # before a launcher would kill its ranks, for it to be halted
 GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the kernel
+
+
+class Teller:
+    """Passes a signal to ranks: to themselves, or to the programs in them where they are shells that would die of it. look(), again and
+    again, tells programs that catch it later, and such a shell itself once no program in it does. own: processes that ranklaunch itself
+    has started."""
+
+    def __init__(self, clock: Callable[[], float], own: Callable[[], Collection[tree.Identity]]) -> None:
+        self._clock = clock
+        self._own = own
+        self._told: set[tree.Identity] = set()
+        self._shells: dict[tree.Identity, tuple[int, float | None]] = {}  # the signal, and since when nobody in it hears that
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._shells)
+
+    def tell(self, ranks: Iterable[tree.Identity], number: int) -> None:
+        hearing = tree.Hearing(number)
+        for rank in ranks:
+            heard = hearing.of(rank)
+            if heard and heard != [rank]:
+                self._shells[rank] = number, None
+            for process in heard or [rank]:
+                self._send(process, number)
+            wake(rank)
+
+    def tell_below(self, root: int) -> bool:
+        """SIGTERM for those that catch it of the processes that hang from root; whether there are any. None of them is told twice."""
+        hearing = tree.Hearing(signal.SIGTERM)
+        heard = [process for child in tree.generation(root, 1) for process in hearing.of(child)]
+        for process in heard:
+            if process not in self._told:
+                self._send(process, signal.SIGTERM)
+        return bool(heard)
+
+    def look(self) -> None:
+        for number in {number for number, _ in self._shells.values()}:
+            hearing = tree.Hearing(number)
+            for shell, (own, since) in list(self._shells.items()):
+                if own == number:
+                    self._look_into(shell, number, hearing.of(shell), since)
+
+    def _send(self, process: tree.Identity, number: int) -> None:
+        self._told.add(process)
+        if not tree.send(process, number) and process in self._own():
+            os.kill(process.pid, number)  # no descriptor is left; our own child, not reaped yet: the pid is its own
+        wake(process)
+
+    def _look_into(self, shell: tree.Identity, number: int, heard: list[tree.Identity], since: float | None) -> None:
+        now = self._clock()
+        for process in heard:
+            if process not in self._told:
+                self._send(process, number)
+        if heard:
+            self._shells[shell] = number, None
+        elif since is None:
+            self._shells[shell] = number, now
+        elif now - since > SHELL_S:
+            del self._shells[shell]
+            self._send(shell, number)
+
+
+class Lone:
+    """Launchers that have no ranks left. grace_s: the whole budget in seconds."""
+
+    def __init__(self, clock: Callable[[], float], grace_s: float) -> None:
+        self._clock = clock
+        self._grace_s = grace_s
+        self._since: dict[tree.Identity, float] = {}
+        self._beside: dict[tree.Identity, list[tree.Identity]] = {}
+        self._told: dict[tree.Identity, tuple[int, float]] = {}  # how often, and when first
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._beside)
+
+    def look(self, child: Child) -> bool:
+        """Whether it has none. Its ranks are woken: who was stopped by SIGSTOP does not hear that it is to end."""
+        ranks = child.left()
+        for rank in ranks:
+            wake(rank)
+        if ranks:
+            self._since.pop(child.identity, None)
+            return False
+        if child.identity not in self._since:
+            self._since[child.identity] = self._clock()
+            self._beside[child.identity] = child.beside()
+        return True
+
+    def for_long(self, child: Child) -> bool:
+        return self._clock() - self._since.get(child.identity, self._clock()) > LONE_S
+
+    def tell(self, process: tree.Identity) -> None:
+        """SIGTERM, once, and once more after half of the budget."""
+        now = self._clock()
+        times, first = self._told.get(process, (0, now))
+        if times == 0 or (times == 1 and now - first > self._grace_s * REMIND_SHARE):
+            self._told[process] = times + 1, first
+            tree.send(process, signal.SIGTERM)
+
+    def end_beside(self) -> None:
+        """What such launchers had started beside their ranks, and that has nothing to do without these."""
+        for launcher, beside in list(self._beside.items()):
+            if launcher in self._since and self._clock() - self._since[launcher] > LONE_S:
+                for process in beside:
+                    tree.send(process, signal.SIGKILL)
+                del self._beside[launcher]
+
+
+def wake(process: tree.Identity) -> None:
+    if tree.is_stopped(process):
+        tree.send(process, signal.SIGCONT)
 
 
 class Stopper:
@@ -42,8 +160,12 @@ class Stopper:
         self._say = say
         self._killing_since: float | None = None
         self._told_all = False
+        self._resting = False  # some have been told, and the rest is not yet
         self._carrying = False
         self._gave_up = False
+        self._teller = Teller(loop.clock, lambda: [child.identity for child in leaders()])
+        self._next_look: Timer | None = None
+        self._lone = Lone(loop.clock, grace_s)
         self._timers: list[Timer] = []
 
     def begin(self, number: int) -> None:
@@ -52,18 +174,28 @@ class Stopper:
             return
         self.begun = True
         for child in self._leaders():
-            _signal(child, number)
-        for rank in self.carried():
-            tree.send(rank, number)
-        self._look_at_deaf()
+            self._signal(child, number)
+        self._teller.tell(self.carried(), number)
+        self._look()
         self._timers.append(self._loop.after(self._grace_s * LEADERS_SHARE, self.tell_all))
         self._timers.append(self._loop.after(self._grace_s, self.kill_all))
+
+    def _tell_rest(self) -> None:
+        """When the leaders are gone: those that catch SIGTERM may have something to save, and need the others for it, such as the tee that
+        their output goes to."""
+        if self._told_all:
+            return
+        for child in () if self._resting else self._services():
+            child.told.append(signal.SIGTERM)
+        self._resting = self._teller.tell_below(os.getpid())
+        if not self._resting:
+            self.tell_all()
 
     def tell_all(self) -> None:
         """SIGTERM for every process below this one, those in sessions of their own included."""
         if self._told_all:
             return
-        self._told_all = True
+        self._told_all, self._resting = True, False
         for child in (*self._leaders(), *self._services()):
             child.told.append(signal.SIGTERM)
         for process in tree.descendants(os.getpid()):
@@ -88,19 +220,55 @@ class Stopper:
             tree.send(process, signal.SIGKILL)
         self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
 
-    def _look_at_deaf(self) -> None:
-        """A launcher that does not pass signals on is told when its ranks are gone, so that it can say what became of them. One that has
-        ranks on other nodes ends by itself when those are gone too."""
-        if self._told_all:
+    def tell(self, ranks: Iterable[tree.Identity]) -> None:
+        """SIGTERM for some, before the rest."""
+        self._teller.tell(ranks, signal.SIGTERM)
+
+    def _signal(self, child: Child, number: int) -> None:
+        child.told.append(number)
+        conduct = child.process.conduct
+        if conduct.impatient:
+            child.halt()
+        if conduct.deaf:
+            self._teller.tell(child.ranks(), number)
+        elif conduct.ranks_below:
+            os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
+            if conduct.stop_s:
+                self._timers.append(self._loop.after(conduct.stop_s - BEFORE_KILL_S, lambda: halt_with_ranks(child)))
+        else:
+            self._teller.tell([child.identity], number)
+
+    def _look(self) -> None:
+        """At what has become of those that were told, as long as that matters."""
+        if self._next_look:
+            self._next_look.cancel()
+        if self._killing_since is not None:
             return
-        deaf = [child for child in self._leaders() if child.process.conduct.deaf]
-        for child in deaf:
-            if not child.process.conduct.carriers and not child.ranks():
-                os.kill(child.identity.pid, signal.SIGTERM)
-                os.kill(child.identity.pid, signal.SIGCONT)
+        launchers = [child for child in self._leaders() if child.process.conduct.launches]
+        for child in launchers:
+            self._look_at(child)
+        self._lone.end_beside()
+        self._teller.look()
         self._carrying = self._serving()
-        if deaf or self._carrying:
-            self._timers.append(self._loop.after(DEAF_S, self._look_at_deaf))
+        if self._resting:
+            self._tell_rest()
+        if launchers or self._lone.waiting or self._teller.waiting or self._carrying or self._resting:
+            self._next_look = self._loop.after(LOOK_S, self._look)
+
+    def _look_at(self, child: Child) -> None:
+        """A launcher that does not pass signals on is told when its ranks are gone, so that it can say what became of them; one that does
+        not end then is killed. One that has ranks on other nodes ends by itself when those are gone too."""
+        conduct = child.process.conduct
+        if conduct.carriers or not self._lone.look(child):
+            return
+        if conduct.deaf:
+            self._lone.tell(child.identity)
+        child.go_on()
+        if self._lone.for_long(child):
+            if signal.SIGKILL not in child.told:
+                self._say(f"{child.process.name} does not end without ranks: SIGKILL")
+            child.told.append(signal.SIGKILL)
+            tree.send(child.identity, signal.SIGKILL)
 
     def carried(self) -> list[tree.Identity]:
         """Ranks that came here through a service: another node's mpirun has started them."""
@@ -126,20 +294,17 @@ class Stopper:
             return True
         if self._carrying and not self._told_all:
             return False
-        self.tell_all()
+        if not (self._told_all or self._resting):
+            self._tell_rest()
+            self._look()
         return False
 
     def finish(self) -> None:
-        for timer in self._timers:
+        for timer in (*self._timers, *filter(None, [self._next_look])):
             timer.cancel()
 
 
-def _signal(child: Child, number: int) -> None:
-    child.told.append(number)
-    if child.process.conduct.impatient:
-        os.kill(child.identity.pid, signal.SIGSTOP)
-    if child.process.conduct.deaf:
-        for rank in child.ranks():
-            tree.send(rank, number)
-    else:
-        os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
+def halt_with_ranks(child: Child) -> None:
+    """A launcher that would kill its ranks, until they have ended by themselves."""
+    if child.alive and child.ranks():
+        child.halt()

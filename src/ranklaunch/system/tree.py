@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 import signal
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 NAME_BYTES = 15
 SHELLS = ("sh", "bash", "dash")
+RUNS_SCRIPTS = ("sh", "bash", "dash", "ash", "busybox", "ksh", "ksh93", "mksh", "zsh")  # as their files are called
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -158,6 +160,82 @@ def command(pid: int) -> list[str]:
     finally:
         os.close(fd)
     return [word.decode(errors="replace") for word in words]
+
+
+class Hearing:
+    """Who hears a signal, at the time of one look: the processes that catch it, or wait for it. through_all: they are looked for below
+    any process that does not, else below shells alone, which would die of it and leave those that they have started."""
+
+    def __init__(self, number: int, through_all: bool = False) -> None:
+        self._number = number
+        self._through_all = through_all
+        self._below: dict[int, list[tuple[int, Entry]]] | None = None
+
+    def of(self, root: Identity) -> list[Identity]:
+        """The first on each way down from a process, itself included."""
+        found: list[Identity] = []
+        left = [root]
+        while left:
+            process = left.pop()
+            shell = _is_shell(process.pid)
+            if self._heard_by(process.pid, shell):
+                found.append(process)
+            elif shell or self._through_all:
+                left += [Identity(pid, child.start) for pid, child in self._children(process.pid) if child.state not in "ZX"]
+        return found
+
+    def _children(self, pid: int) -> list[tuple[int, Entry]]:
+        if self._below is None:
+            try:
+                self._below = _by_parent()
+            except OSError:  # no descriptor left
+                self._below = {}
+        return self._below.get(pid, [])
+
+    def _heard_by(self, pid: int, shell: bool) -> bool:
+        """A shell that waits for a program catches SIGINT, to see whether that dies of it; with an exit trap, it dies of all it catches."""
+        caught, blocked = _dispositions(pid)
+        if shell and (self._number == signal.SIGINT or _has(caught, signal.SIGILL)):
+            return False
+        return _has(caught | blocked, self._number) or (not shell and _waits_for_signals(pid))
+
+
+def _has(signals: int, number: int) -> bool:
+    return bool(signals >> (number - 1) & 1)
+
+
+def _dispositions(pid: int) -> tuple[int, int]:
+    """Signals that a process catches, and those that its first thread blocks, a bit for each."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            text = file.read()
+    except OSError:
+        return 0, 0
+    caught, blocked = (re.search(rb"^%s:\s*([0-9a-f]+)" % name, text, re.MULTILINE) for name in (b"SigCgt", b"SigBlk"))
+    return int(caught[1], 16) if caught else 0, int(blocked[1], 16) if blocked else 0
+
+
+def _waits_for_signals(pid: int) -> bool:
+    """In sigwait, during which the signals that it waits for do not count as blocked."""
+    try:
+        with open(f"/proc/{pid}/wchan", "rb") as file:
+            return b"sigtimedwait" in file.read()
+    except OSError:
+        return False
+
+
+def _is_shell(pid: int) -> bool:
+    """By its file: a script is called after its own."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) in RUNS_SCRIPTS
+    except OSError:
+        return False
+
+
+def is_stopped(process: Identity) -> bool:
+    """By SIGSTOP or one like it."""
+    found = entry(process.pid)
+    return bool(found and found.start == process.start and found.state == "T")
 
 
 def _below(root: int) -> Iterator[tuple[int, Entry]]:

@@ -62,6 +62,15 @@ class Below(Ranks):
         living = tree.generation(self._launcher.pid, self._generations)
         return [process for process in living if self._found.get(process) is not None]
 
+    @property
+    def knows_all(self) -> bool:
+        """Whether every rank that is expected has been found."""
+        return {rank for rank in self._keys.values() if rank is not None} <= set(self._found.values())
+
+    def beside(self) -> list[tree.Identity]:
+        """Processes that write into files of their own, and are no ranks."""
+        return [process for process, rank in self._found.items() if rank is None]
+
     def complete(self, failure: Failure | None) -> Failure | None:
         """What the launcher says, with what is known here: which rank it was, and whether another had failed before."""
         failed = [end for end in self.ended if end.code]

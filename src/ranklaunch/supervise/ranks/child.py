@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING
 
 from ranklaunch.plan.model import Process
@@ -55,6 +57,7 @@ class Child:
         self.below: Below | None = None
         self.announced: Announced | None = None
         self.ends_ranks = False
+        self.halted = False
 
     @property
     def alive(self) -> bool:
@@ -73,6 +76,26 @@ class Child:
             return tree.carried(self.identity.pid, conduct.carriers)
         known = self.below.ranks() if self.below else None
         return tree.generation(self.identity.pid, conduct.ranks_below) if known is None else known
+
+    def left(self) -> list[tree.Identity]:
+        """Of a launcher: ranks(); where it passes signals on by itself and not all of them are known, whoever is where they are."""
+        conduct = self.process.conduct
+        known = conduct.deaf or (self.below and self.below.knows_all)
+        return self.ranks() if known else tree.generation(self.identity.pid, conduct.ranks_below)
+
+    def beside(self) -> list[tree.Identity]:
+        """Of a launcher: what it has started that is no rank, as far as its files tell."""
+        return self.below.beside() if self.below else []
+
+    def halt(self) -> None:
+        """Until go_on(): it does nothing by itself."""
+        self.halted = True
+        os.kill(self.identity.pid, signal.SIGSTOP)  # our own child, not reaped yet: the pid is its own
+
+    def go_on(self) -> None:
+        if self.halted and self.alive:
+            self.halted = False
+            os.kill(self.identity.pid, signal.SIGCONT)
 
     @property
     def failure_code(self) -> int:

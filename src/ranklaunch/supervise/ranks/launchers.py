@@ -6,7 +6,7 @@ What launchers do that calls for this is told in docs/launchers.md; which of it 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch.errors import WaitError
@@ -14,9 +14,9 @@ from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.ranks.child import LAUNCHER, Child
+from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, Child
 from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.stop import LEADERS_SHARE
+from ranklaunch.supervise.stop import BEFORE_KILL_S, LEADERS_SHARE, Lone, halt_with_ranks
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
@@ -29,19 +29,21 @@ if TYPE_CHECKING:
 LOOK_AT_LAUNCHER_S = 0.25
 ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
 TELL_S = 1.0  # for a launcher to say that a rank of it has failed, from the end of that on
+SAYS_S = 2.0  # for a launcher to say that it ends its ranks, after one has failed; its log level may keep it from that
 SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end, after a failure
 LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
 
 class Around(Value):
     """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided,
-    None until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. fail: the first
-    failure. finish: a rank that has ended with 0. say: a line for people."""
+    None until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. tell: SIGTERM for
+    ranks. fail: the first failure. finish: a rank that has ended with 0. say: a line for people."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
     stopping: Callable[[], bool]
     carried: Callable[[], list[tree.Identity]]
+    tell: Callable[[Iterable[tree.Identity]], None]
     fail: Callable[[Ending], None]
     finish: Callable[[Finish], None]
     say: Callable[[str], None]
@@ -57,6 +59,7 @@ class Launchers:
         self._record = record
         self._nodes = nodes
         self._failing: set[int] = set()
+        self._lone = Lone(loop.clock, around.plan().limits.grace_s)
 
     @property
     def failing(self) -> bool:
@@ -122,6 +125,37 @@ class Launchers:
         if child.announced:
             child.announced.look()
 
+    # Signals for ranks
+
+    def pass_on(self, number: int) -> list[str]:
+        """A signal for those processes of the ranks that catch it; the names of those in which none does."""
+        hearing = tree.Hearing(number, through_all=True)
+        unheard = []
+        for name, rank in self._meant(hearing):
+            heard = hearing.of(rank)
+            for process in heard:
+                tree.send(process, number)
+            if not heard:
+                unheard.append(name)
+        return list(dict.fromkeys(unheard))
+
+    def _meant(self, hearing: tree.Hearing) -> Iterator[tuple[str, tree.Identity]]:
+        """Whom signals for ranks are meant for, each with a name. What comes through carriers gets them from the launcher on node 0,
+        on other nodes too, if it catches them itself; else each node's ranklaunch tells its own."""
+        leaders = [child for child in self._children.values() if child.role in LEADING]
+        for child in leaders:
+            conduct, name = child.process.conduct, child.process.name
+            ranks = child.ranks() if conduct.launches else [child.identity]
+            if conduct.carriers:
+                ranks = self._not_catching(hearing, [*ranks, *self._around.carried()]) or [child.identity]
+            yield from ((name, rank) for rank in ranks)
+        if not leaders:
+            yield from (("the ranks here", rank) for rank in self._not_catching(hearing, self._around.carried()))
+
+    def _not_catching(self, hearing: tree.Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
+        """All of them, unless all catch it themselves."""
+        return [] if all(hearing.of(rank) == [rank] for rank in ranks) else ranks
+
     # What happens to ranks
 
     def _on_start(self, child: Child) -> Callable[[int, int], None]:
@@ -139,9 +173,17 @@ class Launchers:
     def _on_end(self, child: Child, rank: Watched) -> None:
         """Seen here before its launcher says so, or where that is told to say nothing."""
         if not child.process.conduct.impatient:
+            if rank.code and child.process.conduct.failing:
+                self._loop.after(SAYS_S, lambda: self._says_nothing(child))
             return
         self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
         if rank.code and not self._around.ending():
+            self._fails(child, f"a rank of {child.process.name} has failed")
+
+    def _says_nothing(self, child: Child) -> None:
+        """A launcher that ends its ranks after a failure and was told to keep silent."""
+        if child.alive and not (child.told or child.ends_ranks or self._around.ending()):
+            child.ends_ranks = True
             self._fails(child, f"a rank of {child.process.name} has failed")
 
     def _note_end(self, rank: int, pid: int, code: int | None, number: int, at: float) -> None:
@@ -164,6 +206,8 @@ class Launchers:
         share = LEADERS_SHARE if plan.muster else 1
         self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child))
         self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child, None))
+        if child.process.conduct.failure_s:
+            self._loop.after(child.process.conduct.failure_s - BEFORE_KILL_S, lambda: self._halt(child))
         if child.process.conduct.deaf and not child.process.conduct.impatient:
             self._loop.after(ONE_AFTER_THE_OTHER_S, lambda: self._tell_ranks(child))
 
@@ -172,22 +216,27 @@ class Launchers:
         if not child.alive or self._around.ending():
             return
         now = self._loop.clock()
-        if not child.process.conduct.carriers and not child.ranks():  # with carriers they may be on other nodes
+        if not child.process.conduct.carriers and self._lone.look(child):  # with carriers they may be on other nodes
+            child.go_on()
             for target in tree.descendants(child.identity.pid):
-                tree.send(target, signal.SIGTERM)
+                self._lone.tell(target)
+            self._lone.end_beside()
         alone_since = None if tree.descendants(child.identity.pid) else alone_since or now
         if alone_since and now - alone_since > SILENT_LAUNCHER_S:
             tree.send(child.identity, signal.SIGKILL)
         else:
             self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child, alone_since))
 
+    def _halt(self, child: Child) -> None:
+        if not self._around.ending():
+            halt_with_ranks(child)
+
     def _tell_ranks(self, child: Child) -> None:
         """DeepSpeed tells one after the other, and waits 30 s for each; from node 0 it waits for the other nodes' without a word."""
         if child.alive and not self._around.ending():
             conduct = child.process.conduct
             ranks = self._around.carried() if conduct.carriers else tree.generation(child.identity.pid, conduct.ranks_below)
-            for target in ranks:
-                tree.send(target, signal.SIGTERM)
+            self._around.tell(ranks)
 
     def _kill_ranks(self, child: Child) -> None:
         """What is left of a launcher's ranks; the launcher itself then tells which was the first."""

@@ -1,0 +1,98 @@
+"""Ranks that are shells, as of a train.sh without exec: signals are for the programs in them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from testbench.jobs.ends import check_end
+from testbench.jobs.job import Job, Starter
+from testbench.jobs.processes import children_of, state_of
+from testbench.places import child
+from testbench.waiting import sleep_until
+
+# A shell ends with $? of its last command only if it does not become that command.
+SCRIPTS = {
+    "without exec": "{program}; code=$?; exit $code",
+    "with an exit trap": "trap 'echo left' EXIT; {program}; code=$?; exit $code",
+    "in another script": "sh -c '{program}; code=$?; exit $code'; code=$?; exit $code",
+    "into a pipe": "{program} | tee copy.$RANK; exit 0",
+}
+
+
+def in_shell(starter: Starter, script: str, *words: object, shell: str = "bash", ranks: int = 2, grace_s: float = 60) -> Job:
+    program = " ".join(map(str, (sys.executable, *words)))
+    return starter.spawn(ranks, shell, "-c", script.format(program=program), grace_s=grace_s)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_a_program_saves_before_its_shell_ends(as_process: Starter, script: str, shell: str) -> None:
+    job = in_shell(as_process, script, child("saves_on_term.py"), "--takes", 1, shell=shell)
+    job.out.wait_for("ready", 2)
+    began = time.monotonic()
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    for rank in range(2):
+        assert job.log(rank).split()[:2] == [b"ready", b"saved"], job.err.text
+    assert [event["exit_code"] for event in job.events if event["event"] == "exit"] == [0, 0]
+    assert time.monotonic() - began < 30
+
+
+def test_each_signal_comes_once(as_process: Starter) -> None:
+    job = in_shell(as_process, SCRIPTS["without exec"], child("signals.py"), grace_s=3)
+    job.out.wait_for("ready", 2)
+    for name in ("SIGUSR1", "SIGUSR2"):
+        job.send(signal.Signals[name])
+        job.out.wait_for(name, 2)
+    assert job.popen.poll() is None
+    job.send(signal.SIGINT)
+    check_end(job, "stopped", 130)
+    for rank in range(2):
+        assert job.log(rank).split() == [b"ready", b"SIGUSR1", b"SIGUSR2", b"SIGINT", b"SIGTERM"]
+
+
+def test_a_signal_that_nobody_catches_is_not_passed_on(as_process: Starter) -> None:
+    """It would end the ranks."""
+    job = in_shell(as_process, "echo ready; sleep 600; exit 0", shell="sh")
+    job.out.wait_for("ready", 2)
+    job.send(signal.SIGUSR1)
+    job.err.wait_for("SIGUSR1 is not passed on to rank 0, rank 1: no process there catches it, so it would end them")
+    assert job.popen.poll() is None
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143, victims={0: "SIGTERM", 1: "SIGTERM"})
+
+
+def test_a_script_does_not_go_on_for_long(as_process: Starter) -> None:
+    """After the program that was told, it begins with its next command."""
+    job = in_shell(as_process, "{program}; echo next; sleep 600; exit 0", child("saves_on_term.py"), ranks=1)
+    job.out.wait_for("ready")
+    began = time.monotonic()
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    assert b"saved" in job.log(0)
+    assert time.monotonic() - began < 30
+
+
+def test_a_script_with_a_trap_of_its_own_decides(as_process: Starter) -> None:
+    script = "trap 'echo trapped; kill -TERM $!' TERM; {program} & wait; wait; exit 3"
+    job = in_shell(as_process, script, child("saves_on_term.py"), "--takes", 1, ranks=1)
+    job.out.wait_for("ready")
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    assert job.log(0).split() == [b"ready", b"trapped", b"saved"]
+
+
+def test_a_stopped_program_is_woken(ranklaunch: Starter) -> None:
+    """Who was stopped by SIGSTOP does not hear that it is to end, and could save nothing."""
+    job = ranklaunch.spawn(2, child("saves_on_term.py"), grace_s=60)
+    job.out.wait_for("ready", 2)
+    os.kill(children_of(job.supervisor)[0], signal.SIGSTOP)
+    sleep_until(lambda: "T" in map(state_of, children_of(job.supervisor)), "no rank was stopped")
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143, victims={0: "SIGTERM", 1: "SIGTERM"})
+    assert job.out.text.count("saved") == 2
