@@ -23,7 +23,7 @@ from ranklaunch.supervise.output.logs import Logs
 from ranklaunch.supervise.phases import Phases, Replan
 from ranklaunch.supervise.ranks.child import DECIDING, HELPER, LAUNCHER, LEADING, RANK, SERVICE, STEP, Child
 from ranklaunch.supervise.ranks.children import Children, OfChildren
-from ranklaunch.supervise.ranks.launchers import Around, Launchers
+from ranklaunch.supervise.ranks.launchers import Around, Launchers, Ranks
 from ranklaunch.supervise.ranks.start import lift_limit
 from ranklaunch.supervise.record import Record, made_since, now
 from ranklaunch.supervise.stop import Stopper
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Leftovers
 
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
+LISTENS_S = 0.5  # for a rank to catch a signal that it did not when that came
 ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
 
 
@@ -202,8 +203,13 @@ class Attempt:
     def pass_on(self, number: int) -> None:
         """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it."""
         unheard = self._launchers.pass_on(number)
-        if unheard:
-            whom = f"{', '.join(unheard[:8])}{' and others' if len(unheard) > 8 else ''}"
+        if unheard:  # a process that is about to wait for it shows that a moment later
+            self._loop.after(LISTENS_S, lambda: self._say_unheard(number, self._launchers.pass_on(number, unheard)))
+
+    def _say_unheard(self, number: int, unheard: Ranks) -> None:
+        names = list(dict.fromkeys(name for name, _ in unheard))
+        if names:
+            whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
             self._say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
 
     def on_stop_request(self, number: int) -> None:

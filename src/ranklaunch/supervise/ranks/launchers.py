@@ -33,6 +33,8 @@ SAYS_S = 2.0  # for a launcher to say that it ends its ranks, after one has fail
 SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end, after a failure
 LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
+Ranks = list[tuple[str, tree.Identity]]
+
 
 class Around(Value):
     """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided,
@@ -127,17 +129,17 @@ class Launchers:
 
     # Signals for ranks
 
-    def pass_on(self, number: int) -> list[str]:
-        """A signal for those processes of the ranks that catch it; the names of those in which none does."""
+    def pass_on(self, number: int, ranks: Ranks | None = None) -> Ranks:
+        """A signal for those processes of the ranks that catch it; the ranks in which none does, each with a name."""
         hearing = tree.Hearing(number, through_all=True)
         unheard = []
-        for name, rank in self._meant(hearing):
+        for name, rank in list(self._meant(hearing)) if ranks is None else ranks:
             heard = hearing.of(rank)
             for process in heard:
                 tree.send(process, number)
             if not heard:
-                unheard.append(name)
-        return list(dict.fromkeys(unheard))
+                unheard.append((name, rank))
+        return unheard
 
     def _meant(self, hearing: tree.Hearing) -> Iterator[tuple[str, tree.Identity]]:
         """Whom signals for ranks are meant for, each with a name. What comes through carriers gets them from the launcher on node 0,
