@@ -341,7 +341,17 @@ def test_modules_of_the_program_do_not_take_the_place_of_ours(wheel: Path, comma
     """As pip installs it, into an environment that others share: PYTHONPATH is for the ranks, which get it as it is."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=120)
     site = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
-    into = ["--prefix", str(tmp_path / "venv"), "--no-deps", "--no-index", "--no-compile", "--quiet", "--no-warn-script-location"]
+    # --prefix alone would uninstall the ranklaunch of the environment that pip runs in.
+    into = [
+        "--prefix",
+        str(tmp_path / "venv"),
+        "--ignore-installed",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+        "--quiet",
+        "--no-warn-script-location",
+    ]
     done = subprocess.run([sys.executable, "-m", "pip", "install", *into, str(wheel)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     script = tmp_path / "venv" / "bin" / "ranklaunch"
