@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 import helpers
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -141,6 +142,7 @@ programs = st.one_of(
 alike = settings(derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.processes  # users' templates are rendered in one
 @settings(alike, max_examples=1000)
 @given(env=environments, form=formats, given_options=options, joined=st.booleans(), program=programs)
 def test_a_plan_or_a_message(

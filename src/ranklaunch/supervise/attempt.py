@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Leftovers
 
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
-LISTENS_S = 0.5  # for a rank to catch a signal that it did not when that came
+LISTENS_S = (0.02, 0.1, 0.4)  # between looks at whether a rank catches a signal that it did not when that came
 ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
 
 
@@ -202,13 +202,14 @@ class Attempt:
 
     def pass_on(self, number: int) -> None:
         """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it."""
-        unheard = self._launchers.pass_on(number)
-        if unheard:  # a process that is about to wait for it shows that a moment later
-            self._loop.after(LISTENS_S, lambda: self._say_unheard(number, self._launchers.pass_on(number, unheard)))
+        self._offer_again(number, self._launchers.pass_on(number), LISTENS_S)
 
-    def _say_unheard(self, number: int, unheard: Ranks) -> None:
-        names = list(dict.fromkeys(name for name, _ in unheard))
-        if names:
+    def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
+        """A process that is about to wait for a signal shows that a moment later."""
+        if unheard and pauses:
+            self._loop.after(pauses[0], lambda: self._offer_again(number, self._launchers.pass_on(number, unheard), pauses[1:]))
+        elif unheard:
+            names = list(dict.fromkeys(name for name, _ in unheard))
             whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
             self._say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
 
