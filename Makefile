@@ -10,6 +10,9 @@ WORKERS ?= 4
 
 VENV := .venv/bin
 
+# Where it is set, each of a test run's thousands of starts would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # METHOD: its example, and where that is not digits.pt, what its checkpoint is called.
 EXAMPLE_spawn      := examples/ddp_digits.py
 EXAMPLE_torchrun   := examples/ddp_digits.py
