@@ -147,6 +147,7 @@ def test_a_ranks_two_streams_do_not_meet_within_a_line(as_process: Starter) -> N
         assert sorted(job.log(rank).decode().splitlines()) == sorted(lines)
 
 
+@pytest.mark.launchers
 def test_the_plan_as_shell_starts_the_same(as_process: Starter) -> None:
     """Pasted into a shell, it trains."""
     options = ("--method", "spawn", "--slots", 2, "--python", sys.executable, "--log-dir", as_process.folder / "logs", "--format", "sh")
