@@ -339,6 +339,37 @@ def test_a_node_that_has_succeeded_waits_no_longer_than_it_may(as_process: Start
     assert jobs[1 - first].end() == 0
 
 
+LEAVES = """
+import os, signal, subprocess, sys, time
+if os.environ["RANK"] == "0":
+    left = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"]
+    subprocess.Popen(left, stdout=subprocess.PIPE).stdout.readline()
+    sys.exit(0)
+time.sleep(float(sys.argv[1]))
+sys.exit(int(sys.argv[2]))
+"""
+
+
+def test_a_node_that_ends_what_its_program_left_waits_for_nobody(as_process: Starter, tmp_path: Path) -> None:
+    """However long that takes, the job's end has been decided: node 0 says nothing of others that run, and does not leave them alone."""
+    program = tmp_path / "program.py"
+    program.write_text(LEAVES)
+    nodes = Nodes(as_process, 2, end_timeout_s=3)
+    jobs = [nodes.start(node, program, 1, 7) for node in range(2)]
+    found = check_same(jobs, 7)
+    assert found["culprit"]["node"] == 1
+    assert not any("succeeded" in job.err.text for job in jobs), jobs[0].err.text
+
+
+def test_a_job_that_has_succeeded_waits_for_nobody(as_process: Starter, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(LEAVES)
+    jobs = Nodes(as_process, 2).start_all(program, 0, 0)
+    assert codes(jobs) == [0, 0]
+    assert "waiting at most" in jobs[0].err.text
+    assert "waiting for the other nodes" not in jobs[0].err.text
+
+
 def test_a_node_that_has_succeeded_is_asked_to_stop(as_process: Starter) -> None:
     nodes = Nodes(as_process, 2, muster_allow="program")
     jobs = [nodes.start(0, child("told.py"), "--code", 0), nodes.start(1, child("exits.py"), 0)]

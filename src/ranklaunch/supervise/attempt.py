@@ -325,6 +325,7 @@ class Attempt:
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
             self.ending = ending = replace(ending, at=self._loop.clock())
+            self._nodes.decided()
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
             self._logs.let_go()
