@@ -296,6 +296,37 @@ def test_one_is_asked_to_stop(ranklaunch: Starter, number: int) -> None:
     assert found["reason"] == f"node 1 (127.0.0.2): stopped by {signal.Signals(number).name}"
 
 
+SAVES = """
+import os, signal, sys, time
+def save(number, frame):
+    print("saving", flush=True)
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.02)
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGINT, save)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_interrupt_of_all_nodes_is_each_ones_first(as_process: Starter, tmp_path: Path) -> None:
+    """Another node's word may be faster than the signal; what is being saved is not lost for that."""
+    program, may_end = tmp_path / "program.py", tmp_path / "may_end"
+    program.write_text(SAVES)
+    jobs = Nodes(as_process, 2).start_all(program, may_end)
+    for job in jobs:
+        job.out.wait_for("ready")
+    jobs[1].send(signal.SIGINT)
+    jobs[0].out.wait_for("saving")
+    jobs[0].send(signal.SIGINT)
+    jobs[0].err.wait_for("SIGINT: stopping already; a second SIGINT ends everything at once, whatever is being saved")
+    may_end.touch()
+    assert check_same(jobs, 130)["reason"] == "node 1 (127.0.0.2): stopped by SIGINT"
+    assert all("saved" in job.out.text for job in jobs)
+
+
 def test_a_node_that_has_succeeded_waits_for_the_others(as_process: Starter) -> None:
     nodes = Nodes(as_process, 2, muster_allow="program")
     jobs = [nodes.start(0, child("exits.py"), 0), nodes.start(1, child("told.py"), "--code", 0, "--rank", 1)]
