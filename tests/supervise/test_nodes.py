@@ -147,6 +147,16 @@ def test_node_0_that_comes_after_a_stop_hears_of_it(ranklaunch: Starter) -> None
     assert check_same([early, late], 143)["reason"] == "node 1 (127.0.0.2): stopped by SIGTERM"
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_node_that_is_stopped_before_it_has_read_anything_tells_the_others(ranklaunch: Starter, tmp_path: Path, first: int) -> None:
+    (tmp_path / "sitecustomize.py").write_text(Path(child("stops_on_import.py")).read_text())
+    search = ":".join(filter(None, (str(tmp_path), ranklaunch.environment.get("PYTHONPATH"))))
+    stopped = {"PYTHONPATH": search, "STOP_ON_IMPORT": "planning", "STOP_WHOM": "itself"}
+    nodes = Nodes(ranklaunch, 2, muster_timeout_s=60)
+    jobs = [nodes.start(node, child("environment.py"), inherits=stopped if node == first else NOTHING) for node in range(2)]
+    assert check_same(jobs, 143)["reason"] == f"node {first} (127.0.0.{first + 1}): stopped by SIGTERM"
+
+
 def test_a_node_that_is_stopped_alone_does_not_wait_for_long(as_process: Starter) -> None:
     for node in range(2):
         job = Nodes(as_process, 2, muster_timeout_s=60).start(node, child("environment.py"))

@@ -108,6 +108,7 @@ class Attempt:
     def run(self) -> Verdict:
         """To the end, with nothing left running that it has started."""
         try:
+            self._nodes.join()  # before anything can end this node, and be it a stop request that is there already: the others are told
             for phase in (*self._phases.all, self._launch, self._watch):
                 self._around.take_signals()
                 if self.ending:
