@@ -128,7 +128,8 @@ class Attempt:
         self._hear_of_stop()
         evidence = self._evidence()
         verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._children.ended, evidence, self._started)
-        verdict = replace(verdict, notes=(*verdict.notes, *(self._left.notes if self._left else ())))
+        ended = (*self._launchers.notes, *(self._left.notes if self._left else ())) if verdict.outcome == "succeeded" else ()
+        verdict = replace(verdict, notes=(*verdict.notes, *ended))
         self._report(verdict)
         return verdict
 
