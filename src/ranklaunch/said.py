@@ -20,10 +20,12 @@ _TOKENS = re.compile(rf"(?<![A-Za-z0-9])(?=[A-Za-z0-9])(?:{'|'.join((*PATTERNS, 
 _ESCAPE = "\x1b"
 _CONTROL = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]")  # colours, and what moves a cursor
 _STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat"
-# --token X, --token=X, HF_TOKEN=X, "token": "X": up to where the value begins
+# --token X, --token=X, HF_TOKEN=X, "token": "X", token: str = "X", ["token"] = "X", setdefault("token", "X"): up to where the value begins
 _NAME = re.compile(
-    rf"(?<![\w.-])(?=-p\s|-{{0,2}}[\w.-]{{0,60}}(?i:{_STEMS}))(?:(-{{1,2}}[\w.-]{{1,64}})(?:\s?[:=]\s?|\s)|([\w.-]{{1,64}})['\"]?\s?[:=]\s?)"
+    rf"(?<![\w.-])(?=-p\s|-{{0,2}}[\w.-]{{0,60}}(?i:{_STEMS}))(?:(-{{1,2}}[\w.-]{{1,64}})(?:\s?[:=]\s?|\s)|([\w.-]{{1,64}})"
+    r"(?::\s?[\w.]{1,32}\s?=\s?(?=['\"])|['\"]?\s?[:=]\s?|['\"]\]\s?=(?!=)\s?|(['\"],\s?)(?=['\"])))"
 )
+_CALLS = tuple(f"{name}({quote}" for name in ("setdefault", "putenv", "setenv") for quote in "'\"")  # elsewhere they are two names
 _VALUE = re.compile(r"\"[^\"\n]{1,400}\"|'[^'\n]{1,400}'|[^\s\"',;)}\]<>-][^\s\"',;)}\]]{0,400}")
 _NO_SECRET = re.compile(r"(?i:bearer|basic)|\*\*\*(?:&.*)?")  # is behind it; has been hidden
 _REST = re.compile(r"[^\s\"',;)}\]]*")
@@ -55,7 +57,7 @@ def _named(line: str, own: bool) -> str:
     shown, begin, at = [], 0, 0
     while found := _NAME.search(line, at):
         at = found.end()
-        value = _VALUE.match(line, at)
+        value = _VALUE.match(line, at) if not found[3] or line.endswith(_CALLS, 0, found.start()) else None
         prose = own and found[0].endswith(": ") and value and value[0][0] not in "'\""
         if value and not prose and _is_secret(found[1] or found[2], value[0].strip("'\"")):
             shown.append(f"{line[begin:at]}{_hidden_as(value[0])}")

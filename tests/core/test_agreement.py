@@ -108,6 +108,18 @@ def test_arguments_that_differ(nodes: list[list[str]], expected: str) -> None:
         assert told(*(words(*node) for node in nodes), allowed=(name,)) == []
 
 
+@pytest.mark.parametrize("word", ["hf_{}", "--hub=hf_{}", "--to=https://host/x?sig={}", "{}"])
+def test_tokens_among_the_arguments_are_not_told(word: str) -> None:
+    """Whatever the option is called that they stand behind."""
+    token = "ghp_" + "a1" * 18 if word == "{}" else "aB1" * 11
+    facts = words("--lr", "1", word.format(token))
+    assert token not in facts["arguments"]
+    assert "--lr 1" in facts["arguments"]
+    assert words("--per_device_train_batch_size", "8", "/models/llama-3-8b-instruct-finetuned-2026") == {
+        "arguments": "--per_device_train_batch_size 8 /models/llama-3-8b-instruct-finetuned-2026"
+    }
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -53,6 +53,12 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
         ("sshpass -p hunter2Aa! ssh -p 22", "sshpass -p *** ssh -p 22"),
         ("token=hunter2,password='hunter2';x", "token=***,password='***';x"),
         ("GET https://host/x?token=hunter2&n=1", "GET https://host/x?token=***&n=1"),
+        # lines of a program, as tracebacks quote them
+        ("    os.environ['WANDB_API_KEY'] = 'hunter2'", "    os.environ['WANDB_API_KEY'] = '***'"),
+        ('    config["db"]["password"]="hunter 2"', '    config["db"]["password"]="***"'),
+        ('    os.environ.setdefault("HF_TOKEN", "hunter2")', '    os.environ.setdefault("HF_TOKEN", "***")'),
+        ("    os.putenv('HF_TOKEN','hunter2')", "    os.putenv('HF_TOKEN','***')"),
+        ('    token: str = "hunter2"', '    token: str = "***"'),
     ],
 )
 def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
@@ -70,6 +76,9 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
         'Unexpected key(s) in state_dict: "module.a", "module.b".',
+        'Missing key(s) in state_dict: "token_embedding.weight", "head.weight".',
+        'if config["auth"] == "none":',
+        "tokens['input_ids'] = tokens['input_ids'].to(device)",
         "step 10\tloss 0.5",
         "größer als möglich: 日本",
     ],

@@ -112,7 +112,7 @@ def test_horovod_on_three_hosts(job: MakeJob) -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-@pytest.mark.parametrize("stubborn", ["", "trap '' TERM; "], ids=["obeys", "stubborn"])
+@pytest.mark.parametrize("stubborn", ["", 'trap "" TERM; '], ids=["obeys", "stubborn"])
 def test_what_ranks_leave_behind_does_not_hold_up_the_end(job: MakeJob, nodes: int, stubborn: str) -> None:
     """mpirun waits until nobody has its ranks' pipes any more. What was there before the ranks stays until the end."""
     started = job(nodes)
@@ -123,6 +123,9 @@ def test_what_ranks_leave_behind_does_not_hold_up_the_end(job: MakeJob, nodes: i
     for node, left in zip(started.nodes, re.findall(r"left \d+", started.nodes[0].out)):
         assert "have ended; what they left holds their pipes: " in node.err, left
         assert "echo left" in node.err
+        (note,) = node.verdict["notes"]
+        assert note.startswith("ended what the program had left: ")
+        assert note.endswith("by SIGKILL" if stubborn else "by SIGTERM")
 
 
 @pytest.mark.parametrize("code", [0, 3])

@@ -147,6 +147,16 @@ def test_node_0_that_comes_after_a_stop_hears_of_it(ranklaunch: Starter) -> None
     assert check_same([early, late], 143)["reason"] == "node 1 (127.0.0.2): stopped by SIGTERM"
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_node_that_is_stopped_before_it_has_read_anything_tells_the_others(ranklaunch: Starter, tmp_path: Path, first: int) -> None:
+    (tmp_path / "sitecustomize.py").write_text(Path(child("stops_on_import.py")).read_text())
+    search = ":".join(filter(None, (str(tmp_path), ranklaunch.environment.get("PYTHONPATH"))))
+    stopped = {"PYTHONPATH": search, "STOP_ON_IMPORT": "planning", "STOP_WHOM": "itself"}
+    nodes = Nodes(ranklaunch, 2, muster_timeout_s=60)
+    jobs = [nodes.start(node, child("environment.py"), inherits=stopped if node == first else NOTHING) for node in range(2)]
+    assert check_same(jobs, 143)["reason"] == f"node {first} (127.0.0.{first + 1}): stopped by SIGTERM"
+
+
 def test_a_node_that_is_stopped_alone_does_not_wait_for_long(as_process: Starter) -> None:
     for node in range(2):
         job = Nodes(as_process, 2, muster_timeout_s=60).start(node, child("environment.py"))
@@ -296,6 +306,37 @@ def test_one_is_asked_to_stop(ranklaunch: Starter, number: int) -> None:
     assert found["reason"] == f"node 1 (127.0.0.2): stopped by {signal.Signals(number).name}"
 
 
+SAVES = """
+import os, signal, sys, time
+def save(number, frame):
+    print("saving", flush=True)
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.02)
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGINT, save)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_interrupt_of_all_nodes_is_each_ones_first(as_process: Starter, tmp_path: Path) -> None:
+    """Another node's word may be faster than the signal; what is being saved is not lost for that."""
+    program, may_end = tmp_path / "program.py", tmp_path / "may_end"
+    program.write_text(SAVES)
+    jobs = Nodes(as_process, 2).start_all(program, may_end)
+    for job in jobs:
+        job.out.wait_for("ready")
+    jobs[1].send(signal.SIGINT)
+    jobs[0].out.wait_for("saving")
+    jobs[0].send(signal.SIGINT)
+    jobs[0].err.wait_for("SIGINT: stopping already; a second SIGINT ends everything at once, whatever is being saved")
+    may_end.touch()
+    assert check_same(jobs, 130)["reason"] == "node 1 (127.0.0.2): stopped by SIGINT"
+    assert all("saved" in job.out.text for job in jobs)
+
+
 def test_a_node_that_has_succeeded_waits_for_the_others(as_process: Starter) -> None:
     nodes = Nodes(as_process, 2, muster_allow="program")
     jobs = [nodes.start(0, child("exits.py"), 0), nodes.start(1, child("told.py"), "--code", 0, "--rank", 1)]
@@ -337,6 +378,37 @@ def test_a_node_that_has_succeeded_waits_no_longer_than_it_may(as_process: Start
     sleep_until(lambda: "ready" in jobs[1 - first].out.text, "the other is not ready")
     jobs[1 - first].send(signal.SIGUSR1)
     assert jobs[1 - first].end() == 0
+
+
+LEAVES = """
+import os, signal, subprocess, sys, time
+if os.environ["RANK"] == "0":
+    left = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"]
+    subprocess.Popen(left, stdout=subprocess.PIPE).stdout.readline()
+    sys.exit(0)
+time.sleep(float(sys.argv[1]))
+sys.exit(int(sys.argv[2]))
+"""
+
+
+def test_a_node_that_ends_what_its_program_left_waits_for_nobody(as_process: Starter, tmp_path: Path) -> None:
+    """However long that takes, the job's end has been decided: node 0 says nothing of others that run, and does not leave them alone."""
+    program = tmp_path / "program.py"
+    program.write_text(LEAVES)
+    nodes = Nodes(as_process, 2, end_timeout_s=3)
+    jobs = [nodes.start(node, program, 1, 7) for node in range(2)]
+    found = check_same(jobs, 7)
+    assert found["culprit"]["node"] == 1
+    assert not any("succeeded" in job.err.text for job in jobs), jobs[0].err.text
+
+
+def test_a_job_that_has_succeeded_waits_for_nobody(as_process: Starter, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(LEAVES)
+    jobs = Nodes(as_process, 2).start_all(program, 0, 0)
+    assert codes(jobs) == [0, 0]
+    assert "waiting at most" in jobs[0].err.text
+    assert "waiting for the other nodes" not in jobs[0].err.text
 
 
 def test_a_node_that_has_succeeded_is_asked_to_stop(as_process: Starter) -> None:

@@ -80,6 +80,8 @@ def test_a_second_interrupt_ends_everything_now(ranklaunch: Starter) -> None:
     job.err.wait_for("SIGINT: stopping, at most 600 s; a second SIGINT ends everything at once, whatever is being saved")
     job.send(signal.SIGINT)
     check_end(job, "stopped", 130, victims={0: "SIGKILL", 1: "SIGKILL"})
+    assert "2 processes left: SIGKILL" in job.err.text
+    assert "after the grace" not in job.err.text
 
 
 # In every phase

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ranklaunch.errors import ConfigError, WaitError
+from ranklaunch.errors import ConfigError, WaitError, reason
 from ranklaunch.muster.roll import NAMED, Entry, Roll
 from ranklaunch.plan.facts import FIXED
 from ranklaunch.plan.model import Muster
@@ -92,7 +92,8 @@ class Gathering:
         names = [problem.partition(" differ")[0] for problem in problems if " differ" in problem]
         missing = self.missing
         also = f"; {missing}" if missing else ""
-        return Judgement("failed", ConfigError.exit_code, f"the nodes disagree: {'; '.join(problems)}{also}{self._hints(names)}")
+        text = reason(f"the nodes disagree: {'; '.join(problems)}{also}{self._hints(names)}")
+        return Judgement("failed", ConfigError.exit_code, text)
 
     def _hints(self, names: Sequence[str]) -> str:
         """What to set where it is meant that nodes differ in these, if that can be meant."""

@@ -136,6 +136,11 @@ class Nodes:
         self._timer = self._loop.after(min(DONE_SAID_S, patience), lambda: self._wait_for_others(ends))
         return True
 
+    def decided(self) -> None:
+        """How this node ends: its ranks' success waits for nobody's any more, however long what they left takes to end."""
+        if self._timer:
+            self._timer.cancel()
+
     @property
     def may_leave(self) -> bool:
         """Whether the others can go on without this node: followers have nobody but node 0 to tell them when to end."""
@@ -181,8 +186,6 @@ class Nodes:
     def finish(self) -> None:
         """Until the others have taken what they are owed, and no longer than that takes."""
         member, hub = self._member, self._hub
-        if self._timer:
-            self._timer.cancel()
         until = self._loop.clock() + BYE_S
         if hub:
             self._run(lambda: hub.settled, lambda: until)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar, Union
 
-from ranklaunch import redact
+from ranklaunch import errors, redact
 from ranklaunch.plan.facts import digest, short
 from ranklaunch.plan.model import Plan
 
@@ -25,6 +25,7 @@ _COMMUNICATION = re.compile(r"(?:NCCL|HCCL|GLOO|TORCH)_\w+")
 _STEERS = re.compile(
     r"[A-Z]+_(?:\w+_)?(?:ALGO|PROTO|DISABLED?|ENABLED?|NET|TRANSPORT|DETERMINISTIC|BUFFSIZE|NTHREADS)|HCCL_OP_EXPANSION_MODE"
 )
+_RUN = re.compile(r"[\w-]{20,}")  # no known token has less
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 _NUMBER = re.compile(r"(?<![0-9])(?<![0-9]\.)[0-9]+(?!\.?[0-9])")
 _ADDRESS = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+")
@@ -44,8 +45,14 @@ def of_ranks(plan: Plan, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _arguments(words: Sequence[str]) -> str:
-    text = shlex.join(map(short, redact.argv(words)))
+    text = shlex.join(short(_without_tokens(word)) for word in redact.argv(words))
     return text if len(text) <= MOST_ARGUMENTS else f"{text[:MOST_ARGUMENTS].rpartition(' ')[0]} {digest(text)}"
+
+
+def _without_tokens(word: str) -> str:
+    """Tokens are known by their form too; the patterns are loaded where a word may have one."""
+    may = any(any(map(str.isdigit, run)) for run in _RUN.findall(word))
+    return errors.quoted((word,))[0] if may else word
 
 
 def is_of_ranks(name: str) -> bool:

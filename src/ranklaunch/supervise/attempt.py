@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 LISTENS_S = (0.02, 0.1, 0.4)  # between looks at whether a rank catches a signal that it did not when that came
+TWICE = "; a second SIGINT ends everything at once, whatever is being saved"
 ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
 
 
@@ -82,6 +83,7 @@ class Attempt:
         self._memory_before = memory.look()
         self._finishes: list[Finish] = []
         self._left: Leftovers | None = None
+        self._interrupted = False  # by SIGINT
         self._finished = False  # this node's ranks have succeeded
         self._loop = Share(around.loop)
         self._logs = Logs(self._loop, start.record, around.terminal)
@@ -106,6 +108,7 @@ class Attempt:
     def run(self) -> Verdict:
         """To the end, with nothing left running that it has started."""
         try:
+            self._nodes.join()  # before anything can end this node, and be it a stop request that is there already: the others are told
             for phase in (*self._phases.all, self._launch, self._watch):
                 self._around.take_signals()
                 if self.ending:
@@ -125,7 +128,8 @@ class Attempt:
         self._hear_of_stop()
         evidence = self._evidence()
         verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._children.ended, evidence, self._started)
-        verdict = replace(verdict, notes=(*verdict.notes, *(self._left.notes if self._left else ())))
+        ended = (*self._launchers.notes, *(self._left.notes if self._left else ())) if verdict.outcome == "succeeded" else ()
+        verdict = replace(verdict, notes=(*verdict.notes, *ended))
         self._report(verdict)
         return verdict
 
@@ -221,14 +225,16 @@ class Attempt:
             self._nodes.leave()
             self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded; {name} came while the other nodes were still running"))
         elif self.ending is None:
-            twice = "; a second SIGINT ends everything at once, whatever is being saved" if number == signal.SIGINT else ""
-            self._say(f"{name}: stopping, at most {grace_s:g} s{twice}")
+            self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
             self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
             self._stopper.begin(number)
+        elif number == signal.SIGINT and not self._interrupted:  # whoever interrupts all nodes may come after another node's word
+            self._say(f"SIGINT: stopping already{TWICE}")
         elif number == signal.SIGINT:
             self._nodes.hurry()
             self._say("SIGINT again: ending everything now")
             self._stopper.kill_all()
+        self._interrupted |= number == signal.SIGINT
 
     def on_guard(self) -> None:
         """The outer process was killed: nobody is left to be told, so everything ends at once."""
@@ -326,6 +332,7 @@ class Attempt:
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
             self.ending = ending = replace(ending, at=self._loop.clock())
+            self._nodes.decided()
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
             self._logs.let_go()

@@ -50,7 +50,7 @@ class Phases:
     @property
     def all(self) -> tuple[Callable[[], None], ...]:
         """In their order. Raise RanklaunchError where one fails."""
-        before = (self._join, self._check, self._wait, self._gather, self._write_files, self._prepare)
+        before = (self._check, self._wait, self._gather, self._write_files, self._prepare)
         return (*before, self._muster, self._wait)
 
     def require(self) -> None:
@@ -71,10 +71,6 @@ class Phases:
             import shutil  # large
 
             shutil.rmtree(self._private, ignore_errors=True)
-
-    def _join(self) -> None:
-        """The way to the other nodes is opened first: what goes wrong from here on is told to all of them."""
-        self._nodes.join()
 
     def _check(self) -> None:
         """What would fail after the waits fails before them, unless a preparing step may still bring it."""

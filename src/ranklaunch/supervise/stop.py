@@ -152,6 +152,7 @@ class Stopper:
         services: Callable[[], Iterable[Child]] = list,
     ) -> None:
         self.begun = False
+        self._due = 0.0
         self.stuck: tuple[tree.Identity, ...] = ()
         self._loop = loop
         self._grace_s = grace_s
@@ -173,6 +174,7 @@ class Stopper:
         if self.begun:
             return
         self.begun = True
+        self._due = self._loop.clock() + self._grace_s
         for child in self._leaders():
             self._signal(child, number)
         self._teller.tell(self.carried(), number)
@@ -209,7 +211,8 @@ class Stopper:
         if self._killing_since is None:
             self._killing_since = now
             if left:
-                self._say(f"{len(left)} processes left after the grace of {self._grace_s:g} s: SIGKILL")
+                late = f" after the grace of {self._grace_s:g} s" if now >= self._due else ""  # else nobody wants to wait for them
+                self._say(f"{len(left)} processes left{late}: SIGKILL")
         if now - self._killing_since > GIVE_UP_S:
             self._gave_up = True
             self.stuck = tuple(left)

@@ -24,6 +24,7 @@ from ranklaunch.values import Value
 from ranklaunch.verdict.blame import Finish
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks.left import Holders
     from ranklaunch.supervise.ranks.watched import Watched
 
 LOOK_AT_LAUNCHER_S = 0.25
@@ -61,7 +62,13 @@ class Launchers:
         self._record = record
         self._nodes = nodes
         self._failing: set[int] = set()
+        self._holders: list[Holders] = []
         self._lone = Lone(loop.clock, around.plan().limits.grace_s)
+
+    @property
+    def notes(self) -> list[str]:
+        """Of a success, for the verdict."""
+        return [note for holders in self._holders for note in holders.notes]
 
     @property
     def failing(self) -> bool:
@@ -90,7 +97,8 @@ class Launchers:
         if process.conduct.carriers and (child.role == LAUNCHER or not plan.processes):
             from ranklaunch.supervise.ranks.left import Holders
 
-            Holders(child, self._children, self._loop, plan.limits.grace_s, self._around.say).watch()
+            self._holders.append(Holders(child, self._children, self._loop, plan.limits.grace_s, self._around.say))
+            self._holders[-1].watch()
 
     def expect_ranks(self) -> None:
         """A file that ranks write into has come, so one more is about to."""

@@ -12,6 +12,7 @@ from ranklaunch import redact
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import name_of
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.children import Children
@@ -50,9 +51,7 @@ class Leftovers:
     @property
     def notes(self) -> Iterator[str]:
         """For the verdict."""
-        killed = [f"{pid} ({command}) by {self._killed[pid]}" for pid, command in self._commands.items() if pid in self._killed]
-        if killed:
-            yield f"ended what the program had left: {_joined(killed)}"
+        yield from _ended([f"{pid} ({command}) by {self._killed[pid]}" for pid, command in self._commands.items() if pid in self._killed])
 
     @property
     def _living(self) -> list[str]:
@@ -75,7 +74,12 @@ class Holders:
         self._say = say
         self._before = set(apart(children).left)
         self._since: float | None = None
-        self._told: set[tree.Identity] = set()
+        self._told: dict[tree.Identity, tuple[str, int]] = {}
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """For the verdict."""
+        yield from _ended([f"{each.pid} ({command}) by {name_of(number)}" for each, (command, number) in self._told.items()])
 
     def watch(self) -> None:
         self._loop.after(SURE_S if self._since else LOOK_S, self._look)
@@ -104,7 +108,8 @@ class Holders:
             self._say(f"all ranks here have ended; what they left holds their pipes: {what}; it is ended within {self._grace_s:g} s")
         for each in left:
             if number == signal.SIGKILL or each not in self._told:
-                self._told.add(each)
+                command, _ = self._told.get(each) or (_command(each.pid), 0)
+                self._told[each] = (command, number)
                 tree.send(each, number)
 
 
@@ -136,6 +141,11 @@ def _session_folders(names: Iterable[str], env: Mapping[str, str]) -> Iterator[s
 def _own(folder: str, pids: Collection[int]) -> list[str]:
     sessions = [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
     return [path for path in sessions if any(name.endswith(tuple(f"_{pid}" for pid in pids)) for name in os.listdir(path))]
+
+
+def _ended(processes: list[str]) -> Iterator[str]:
+    if processes:
+        yield f"ended what the program had left: {_joined(processes)}"
 
 
 def _joined(shown: list[str]) -> str:
