@@ -22,7 +22,7 @@ _CONTROL = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]")  # colours, and what 
 _STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat"
 # What stands before a quote where a text was quoted again, or has bytes: {\\"token\\": \\"x\\"}, b'token'
 _QUOTED_AGAIN = re.compile(r"(?:\\{1,16}|(?<!\w)[bBuU])(?=['\"])")
-_IS = r"[ \t]{0,32}(?:[:=]|\.{3,64}[ \t])[ \t]{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
+_IS = r"\s{0,32}(?:[:=]|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
 # --token X, --token=X, '--token', 'X', HF_TOKEN=X, "token": "X": up to where the value begins
 _NAME = re.compile(
     rf"(?<![\w.-])(?=-p\s|-{{0,2}}[\w.-]{{0,60}}(?i:{_STEMS}))"
