@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ranklaunch.command import options
 from ranklaunch.command.findings import Finding, findings
-from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted
+from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted, reason
 from ranklaunch.plan.planning import make_plan
 from ranklaunch.read.job import Program
 
@@ -24,10 +24,15 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         found = [Finding(problem, error.exit_code) for problem in error.problems]
     else:
         ranks = counted(plan.job.node.slots, "rank")
-        print(f"{plan.method} ({plan.why}): node {plan.job.node_index} of {len(plan.job.nodes)}, {ranks} here")
+        _show(f"{plan.method} ({plan.why}): node {plan.job.node_index} of {len(plan.job.nodes)}, {ranks} here")
         found = list(findings(plan, given.request.env))
     for finding in found:
-        print(f"{'wrong' if finding.code else 'note'}: {finding.text}")
+        _show(f"{'wrong' if finding.code else 'note'}: {finding.text}")
     wrong = [finding.code for finding in found if finding.code]
     print(f"{counted(len(wrong), 'thing')} would make run fail")
     return next((code for code in SEVEREST if code in wrong), 0)
+
+
+def _show(text: str) -> None:
+    """Without secrets, control characters harmless."""
+    print(reason(text).encode(errors="backslashreplace").decode())

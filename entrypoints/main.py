@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -19,10 +20,21 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ranktable": ("ranktable", "show, validate, convert, make and compare rank tables"),
 }
 
+TRY_AGAIN = 75  # that of errors.WaitError, which may not be there to be loaded
+REFUSES, NO_MEMORY = "ranklaunch: the system refuses, trying again may help", "no memory left"
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT)
+
 
 def script() -> None:
     """What `ranklaunch` on the command line calls."""
-    argv = sys.argv[1:]
+    try:
+        code = _flushed(_started(sys.argv[1:]))
+    except (OSError, MemoryError) as error:  # not even what says so can be loaded
+        code = _refused(error)
+    os._exit(code)  # not sys.exit: a name server that never answers must not hold a resolver's thread and with it the exit
+
+
+def _started(argv: list[str]) -> int:
     _open_standard_descriptors()
     signals = None
     if argv[:1] in (["run"], ["simulate"]):
@@ -30,13 +42,27 @@ def script() -> None:
 
         signals = Signals()  # before anything else is imported: from here on no stop request is lost
     gc.disable()  # planning makes no cycles, and looking for them costs a third of the time that a large rank table takes
-    code = main(argv, inherited_environment(), signals)
+    return main(argv, inherited_environment(), signals)
+
+
+def _flushed(code: int) -> int:
+    """The exit code, which tells too of a plan that a full disk has not taken; a reader that has gone knows."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
+    except OSError as error:
+        if not code and _is_shortage(error):
+            return _refused(error)
+    return code
+
+
+def _refused(error: Exception) -> int:
+    """Says so with nothing but what is loaded."""
+    try:
+        os.write(2, f"{REFUSES}: {str(error) or NO_MEMORY}\n".encode(errors="replace"))
     except OSError:
         pass
-    os._exit(code)  # not sys.exit: a name server that never answers must not hold a resolver's thread and with it the exit
+    return TRY_AGAIN
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
@@ -53,10 +79,17 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that nothing more is said about it at exit
         return 1
-    except Exception:
+    except Exception as error:
+        if _is_shortage(error):
+            return _refused(error)
         import traceback
 
         return _fail(f"a defect in ranklaunch {__version__}; please report it with this:\n{traceback.format_exc()}", DEFECT)
+
+
+def _is_shortage(error: Exception) -> bool:
+    """Of descriptors, memory, processes or disk, which may go away."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
 
 
 def _command(argv: list[str]) -> Callable[[list[str], Mapping[str, str], object], int] | None:

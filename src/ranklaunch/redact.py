@@ -77,6 +77,12 @@ _FILE_OF = ("file", "path", "dir", "folder")
 _PLACE = r"(?:~|\.{0,2})/.*"
 _COLOUR = r"\x1b\[[0-9;:]{0,40}m"
 _PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
+_COMMAND_FOLLOWS = r"-[a-z]{0,7}c"  # bash -c, sh -ec
+_SHELL_VALUE = r"""('[^']*'|"(?:[^"\\]|\\.)*"|(?!-)[^\s'";&|]+)"""
+_IN_COMMAND = (
+    rf"(?<![\w.-])(-{{0,2}}[A-Za-z_][\w.-]{{0,63}})(=){_SHELL_VALUE}",
+    rf"(?<![\w.-])(--?[A-Za-z][\w.-]{{0,63}})(\s{{1,8}}){_SHELL_VALUE}",
+)
 _THOUGHT_UP = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)(?=.*[!@#$%^&*])[^\s/{}]{8,128}"
 
 
@@ -123,6 +129,10 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
             result.append(HIDDEN)
             option = ""
             continue
+        if " " in word and re.fullmatch(_COMMAND_FOLLOWS, before):
+            result.append(_command(word))
+            option, before = "", word
+            continue
         name, equals, value = word.partition("=")
         named = (word.startswith("-") or bool(equals)) and not _NO_NAME.search(name)
         if named and equals:
@@ -133,6 +143,19 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
         option = "" if equals or not named else "password" if word == "-p" and before.endswith("sshpass") else name
         before = word
     return tuple(result)
+
+
+def _command(text: str) -> str:
+    """What a shell is given to run, with the values of secret options and variables hidden."""
+    for pattern in _IN_COMMAND:
+        text = re.sub(pattern, _assigned, text)
+    return headers(url(text))
+
+
+def _assigned(found: re.Match[str]) -> str:
+    name, between, value = found.groups()
+    quote = value[0] if value[0] in "'\"" else ""
+    return f"{name}{between}{quote}{HIDDEN}{quote}" if is_value_secret(name, value.strip("'\"")) else found[0]
 
 
 def is_value_secret(name: str, value: str) -> bool:

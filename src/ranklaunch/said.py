@@ -20,16 +20,27 @@ _TOKENS = re.compile(rf"(?<![A-Za-z0-9])(?=[A-Za-z0-9])(?:{'|'.join((*PATTERNS, 
 _ESCAPE = "\x1b"
 _CONTROL = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]")  # colours, and what moves a cursor
 _STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat"
-# --token X, --token=X, HF_TOKEN=X, "token": "X", token: str = "X", ["token"] = "X", setdefault("token", "X"): up to where the value begins
+# What stands before a quote where a text was quoted again, or has bytes: {\\"token\\": \\"x\\"}, b'token'
+_QUOTED_AGAIN = re.compile(r"(?:\\{1,16}|(?<!\w)[bBuU])(?=['\"])")
+_IS = r"\s{0,32}(?:[:=]|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
+# --token X, --token=X, '--token', 'X', HF_TOKEN=X, "token": "X", token: str = "X", ["token"] = "X", setdefault("token", "X"): up to where
+# the value begins
 _NAME = re.compile(
-    rf"(?<![\w.-])(?=-p\s|-{{0,2}}[\w.-]{{0,60}}(?i:{_STEMS}))(?:(-{{1,2}}[\w.-]{{1,64}})(?:\s?[:=]\s?|\s)|([\w.-]{{1,64}})"
-    r"(?::\s?[\w.]{1,32}\s?=\s?(?=['\"])|['\"]?\s?[:=]\s?|['\"]\]\s?=(?!=)\s?|(['\"],\s?)(?=['\"])))"
+    rf"(?<![\w.-])(?=-p\s|-{{0,2}}[\w.-]{{0,60}}(?i:{_STEMS}))"
+    rf"(?:(-{{1,2}}[\w.-]{{1,64}})(?:{_IS}|\s{{1,8}}|['\"], ?(?=['\"]))|([\w.-]{{1,64}})"
+    rf"(?::\s?[\w.]{{1,32}}\s?=\s?(?=['\"])|['\"]?{_IS}|['\"]\]\s?=(?!=)\s?|(['\"],\s?)(?=['\"])))"
 )
 _CALLS = tuple(f"{name}({quote}" for name in ("setdefault", "putenv", "setenv") for quote in "'\"")  # elsewhere they are two names
-_VALUE = re.compile(r"\"[^\"\n]{1,400}\"|'[^'\n]{1,400}'|[^\s\"',;)}\]<>-][^\s\"',;)}\]]{0,400}")
+# Whose value is in the next line.
+_OPEN = re.compile(rf"(?<![\w.-])(?:(-{{1,2}}[\w.-]{{1,64}})['\"]?,?|([\w.-]{{1,64}})['\"]?{_IS})\s{{0,8}}\\?$")
+_OPEN_WITHIN = 200  # characters at the end of a line
+_ALONE = re.compile(r"(\s*)(\"[^\"]+\"|'[^']+'|[^\s\"',{}\[\]]+)(,?\s*)")
+_VALUE = re.compile(r"[^\s\"',;)}\]<>-][^\s\"',;)}\]]{0,400}")
+_MOST_QUOTED = 4096  # characters between quotes; where there are more, the rest of the line is hidden
 _NO_SECRET = re.compile(r"(?i:bearer|basic)|\*\*\*(?:&.*)?")  # is behind it; has been hidden
 _REST = re.compile(r"[^\s\"',;)}\]]*")
-_BODY = re.compile(r"[\s>|]*[A-Za-z0-9+/=]{16,}\s*")
+_BODY = re.compile(r"[\s>|]*(?:\[[^\]\s]{1,40}\]:?\s)?[A-Za-z0-9+/=]{16,}\s*")
+_BODY_IN_LINE = re.compile(r"(PRIVATE KEY-----)[A-Za-z0-9+/=\\ ]{8,}")
 
 
 def text(given: str, own: bool = False) -> str:
@@ -39,15 +50,38 @@ def text(given: str, own: bool = False) -> str:
 
 def lines(given: Iterable[str], own: bool = False) -> tuple[str, ...]:
     """Those without secrets are as they were, control characters and all."""
-    shown = [_line(line, own) for line in given]
+    shown, name = [], ""
+    for line in given:
+        shown.append(_line(_alone(line, name) if name else line, own))
+        name = "" if own else _left_open(line, shown[-1])
     if any("PRIVATE KEY" in line for line in shown):
-        shown = [HIDDEN if _BODY.fullmatch(line) else line for line in shown]
+        shown = [HIDDEN if _BODY.fullmatch(line) else _BODY_IN_LINE.sub(rf"\1{HIDDEN}", line) for line in shown]
     return tuple(shown)
 
 
+def _left_open(line: str, shown: str) -> str:
+    """The name of the secret that goes on in the next line."""
+    end = _QUOTED_AGAIN.sub("", _CONTROL.sub("", line[-_OPEN_WITHIN:])).rstrip("\r")
+    if end.endswith("\\") and shown.endswith(HIDDEN):
+        return "secret"
+    found = _OPEN.search(end)
+    name = (found[1] or found[2]) if found else ""
+    return name if redact.is_secret(name) else ""
+
+
+def _alone(line: str, name: str) -> str:
+    """A line that is nothing but the value of this name."""
+    marked = _QUOTED_AGAIN.sub("", _CONTROL.sub("", line))
+    found = _ALONE.fullmatch(marked.rstrip("\\ "))
+    if not found or found[2].endswith(":") or not _is_secret(name, found[2].strip("'\"")):
+        return line
+    return f"{found[1]}{_hidden_as(found[2])}{found[3]}"
+
+
 def _line(line: str, own: bool) -> str:
-    """A secret is found whatever colour it has."""
+    """A secret is found whatever colour it has, and however often it was quoted."""
     marked = _CONTROL.sub(_ESCAPE, line) if _ESCAPE in line else line
+    marked = _QUOTED_AGAIN.sub("", marked) if "'" in line or '"' in line else marked
     hidden = _named(_TOKENS.sub(HIDDEN, marked).replace(_ESCAPE, ""), own)
     return line if hidden == marked.replace(_ESCAPE, "") else hidden
 
@@ -57,12 +91,21 @@ def _named(line: str, own: bool) -> str:
     shown, begin, at = [], 0, 0
     while found := _NAME.search(line, at):
         at = found.end()
-        value = _VALUE.match(line, at) if not found[3] or line.endswith(_CALLS, 0, found.start()) else None
-        prose = own and found[0].endswith(": ") and value and value[0][0] not in "'\""
-        if value and not prose and _is_secret(found[1] or found[2], value[0].strip("'\"")):
-            shown.append(f"{line[begin:at]}{_hidden_as(value[0])}")
-            begin = at = value.end() if value[0][0] in "'\"" else _end_of_word(line, value.end())
+        value = _value(line, at) if not found[3] or line.endswith(_CALLS, 0, found.start()) else ""
+        prose = own and found[0].endswith(": ") and value[:1] not in ("'", '"')
+        if value and not prose and _is_secret(found[1] or found[2], value.strip("'\"")):
+            shown.append(f"{line[begin:at]}{_hidden_as(value)}")
+            begin = at = at + len(value) if value[0] in "'\"" else _end_of_word(line, at + len(value))
     return "".join([*shown, line[begin:]])
+
+
+def _value(line: str, at: int) -> str:
+    """What stands there, with the quotes around it."""
+    if line[at : at + 1] not in ("'", '"'):
+        found = _VALUE.match(line, at)
+        return found[0] if found else ""
+    end = line.find(line[at], at + 1, at + 1 + _MOST_QUOTED)
+    return line[at : end + 1] if end > at + 1 else "" if end == at + 1 else line[at:]
 
 
 def _is_secret(name: str, value: str) -> bool:

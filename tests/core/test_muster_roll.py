@@ -141,6 +141,16 @@ def test_a_node_that_the_job_does_not_have_is_no_substitute(node: int) -> None:
     assert not roll.complete
 
 
+def test_the_slots_of_a_node_that_the_job_does_not_have_are_not_named() -> None:
+    for node in (-5, -1, 2, 10**30):
+        roll = roll_of(2)
+        entries = come(roll, 0, node)
+        ready(roll, entries[:1], {**SAME, "slots": "8,8"})
+        ready(roll, entries[1:], {**SAME, "slots": "4,8"})
+        assert roll.problems()
+        assert roll.own_slots() == "", node
+
+
 def test_a_node_that_the_job_does_not_have_can_be_named() -> None:
     roll = roll_of(2)
     come(roll, 7)

@@ -113,6 +113,16 @@ def test_json(value: str, shown: str) -> None:
 
 def test_hiding_takes_no_long_time() -> None:
     """A pattern that backtracks would hang on words like these."""
+    for command in (
+        "A='" * 50_000,
+        'A="\\"' * 50_000,
+        "--a " * 50_000,
+        "a" * 100_000,
+        "-a" + " " * 100_000,
+        "--token " * 50_000,
+        "A=A=" * 50_000,
+    ):
+        redact.argv(["sh", "-c", f"{command} x"])
     for word in ("://" * 100_000, "://" + ":" * 100_000, "://" + "a:" * 50_000, "-" * 100_000, "_" * 100_000):
         redact.argv([word, f"{word}=x"])
 
@@ -148,6 +158,19 @@ def test_short_secret_names(name: str) -> None:
 def test_secrets_in_other_forms(words: list[str], shown: list[str]) -> None:
     assert redact.argv(words) == tuple(shown)
     assert redact.argv(redact.argv(words)) == tuple(shown)
+
+
+@pytest.mark.parametrize("option", ["-c", "-lc", "-ec", "-euxc"])
+def test_secrets_in_the_commands_of_a_shell(option: str) -> None:
+    for command, shown in (
+        ("python train.py --token hunter2 --lr 1", "python train.py --token *** --lr 1"),
+        ("export HF_TOKEN=hunter2; python train.py", "export HF_TOKEN=***; python train.py"),
+        ("HF_TOKEN='hunter2 2' python train.py && echo  x", "HF_TOKEN='***' python train.py && echo  x"),
+        ("cd /x\nexport HF_TOKEN=hunter2\npython train.py\n", "cd /x\nexport HF_TOKEN=***\npython train.py\n"),
+        ('exec "$0"  "$@"', 'exec "$0"  "$@"'),
+        ("python train.py --tokenizer bpe  --pad-token x", "python train.py --tokenizer bpe  --pad-token x"),
+    ):
+        assert redact.argv(["bash", option, command, "x"]) == ("bash", option, shown, "x")
 
 
 def test_a_setting_that_holds_a_header() -> None:

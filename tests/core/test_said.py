@@ -59,6 +59,18 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
         ('    os.environ.setdefault("HF_TOKEN", "hunter2")', '    os.environ.setdefault("HF_TOKEN", "***")'),
         ("    os.putenv('HF_TOKEN','hunter2')", "    os.putenv('HF_TOKEN','***')"),
         ('    token: str = "hunter2"', '    token: str = "***"'),
+        ("Command '['x', '--token', 'hunter2']' returned 1", "Command '['x', '--token', '***']' returned 1"),
+        ("environb({b'HF_TOKEN': b'hunter2'})", "environb({'HF_TOKEN': '***'})"),
+        ("Config(secret_key=b'hunter2', b=1)", "Config(secret_key='***', b=1)"),
+        (r'{"a": "{\"token\": \"hunter2\"}"}', '{"a": "{"token": "***"}"}'),
+        (r'{"a": "{\"b\": \"{\\\"token\\\": \\\"hunter2\\\"}\"}"}', '{"a": "{"b": "{"token": "***"}"}"}'),
+        (r"{\"Authorization\": \"Basic hunter2\"}", '{"Authorization": "Basic ***"}'),
+        ("password   =    hunter2", "password   =    ***"),
+        ("  --token     hunter2", "  --token     ***"),
+        ("token\xa0=\u2003hunter2", "token\\xa0=\\u2003***"),
+        ("  wandb_api_key ................... hunter2", "  wandb_api_key ................... ***"),
+        (f"'token': '{'hunter2 ' * 100}', 1", "'token': '***', 1"),
+        (f"'token': '{'hunter2 ' * 1000}, 1", "'token': '***'"),
     ],
 )
 def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
@@ -81,6 +93,10 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
         "tokens['input_ids'] = tokens['input_ids'].to(device)",
         "step 10\tloss 0.5",
         "größer als möglich: 日本",
+        r'{"a": "{\"lr\": 1}"} b\'x\' b"y"',
+        "Enter the password:\nTraceback (most recent call last):",
+        "token:\n  secretKeyRef:\n    name: x",
+        "['--tokenizer',\n 'bpe']",
     ],
 )
 def test_other_lines_are_as_they_were(line: str) -> None:
@@ -123,6 +139,32 @@ def test_a_private_key_is_hidden() -> None:
     assert said.lines(key) == (key[0], "***", key[2], "x")
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("BEGIN PRIVATE KEY-----\\nhunter2hunter2\\n-----END PRIVATE KEY-----", "BEGIN PRIVATE KEY-----***-----END PRIVATE KEY-----"),
+        (f"[rank0]: -----BEGIN PRIVATE KEY-----\n[rank0]: {'hunter2' * 9}", "[rank0]: -----BEGIN PRIVATE KEY-----\n***"),
+    ],
+)
+def test_a_private_key_is_hidden_in_one_line_and_behind_tags(text: str, shown: str) -> None:
+    assert said.text(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("token=\nhunter2\nx", "token=\n***\nx"),
+        ("\x1b[1mtoken:\x1b[0m\r\n  \x1b[2mhunter2\x1b[0m", "token:\\r\n  ***"),
+        ("HF_TOKEN=hun\\\nter2", "HF_TOKEN=***\n***"),
+        ("x --token \\\n  hunter2 \\\n --lr 1", "x --token ***\n  ***\n --lr 1"),
+        (" '--token',\n 'hunter2',\n '--lr',", " '--token',\n '***',\n '--lr',"),
+        (r"{\"password\":" + "\n" + r"  \"hunter2\"", r"{\"password\":" + '\n  "***"'),
+    ],
+)
+def test_a_secret_that_goes_on_in_the_next_line_is_hidden(text: str, shown: str) -> None:
+    assert said.text(text) == shown
+
+
 def test_control_characters_do_nothing() -> None:
     assert said.text("\x1b[1;31mError\x1b[0m: a\x1b]0;title\x07b\rc\x9bd") == "Error: a\\x1b]0;title\\x07b\\rc\\x9bd"
     assert redact.one_line("a\nranklaunch: succeeded\x1b[2J") == "a; ranklaunch: succeeded\\x1b[2J"
@@ -162,6 +204,17 @@ PIECES = [
     "MMMMMMMMMMMMMMMMMMMMMMMMMM.aaaaaa.",
     "token: ",
     "A" * 15 + " ",
+    "\\",
+    '\\"',
+    "b'token': b'",
+    "key: '",
+    "'--key', 'a",
+    "token" + " " * 32,
+    "token" + " " * 32 + "=" + " " * 32,
+    "token ...... ",
+    "PRIVATE KEY-----AAAAAAA",
+    "\n--token ",
+    "token=\n",
 ]
 
 

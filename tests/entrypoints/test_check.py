@@ -45,6 +45,15 @@ def test_every_problem_of_the_environment() -> None:
     assert all(word in found.out for word in ("MA_NUM_HOSTS='two'", "MA_NUM_GPUS='x'", "'torch'", "3 things"))
 
 
+def test_problems_are_shown_without_secrets_and_control_characters(tmp_path: Path) -> None:
+    words = ("--python", "python --token hunter2", "--method", "spawn", "--log-dir", str(tmp_path), "--", "gone\x1b[2J.py")
+    found = helpers.call("check", *words, env={"PATH": os.environ["PATH"]})
+    assert found.code == 69
+    assert "program 'python --token ***' not found" in found.out
+    assert "hunter2" not in found.out
+    assert "\x1b" not in found.out
+
+
 def test_programs_that_are_missing(tmp_path: Path) -> None:
     words = ("--python", "python-not-there", "--method", "spawn", "--log-dir", str(tmp_path), "--", "gone.py")
     found = helpers.call("check", *words, env={"PATH": os.environ["PATH"]})

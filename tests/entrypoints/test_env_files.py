@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import helpers
@@ -10,6 +11,7 @@ import pytest
 
 from ranklaunch.command import options
 from ranklaunch.errors import ConfigError, UsageError
+from ranklaunch.system import disk
 
 
 @pytest.mark.parametrize(
@@ -143,3 +145,11 @@ def test_a_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_reading_it_is_only_one_way_of_many_to_lose_bytes() -> None:
     with pytest.raises(UsageError):
         options.read_env_file("/proc/self/mem")
+
+
+def test_a_file_that_has_nothing_yet_is_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As /proc/kmsg: a regular file by its kind, of which a read that does not wait gets nothing."""
+    readable, writable = os.pipe2(os.O_NONBLOCK)
+    monkeypatch.setattr(disk, "given", lambda path: readable)
+    assert options.read_env_file(str(tmp_path / "x")) == {}
+    os.close(writable)

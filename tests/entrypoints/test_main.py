@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 import helpers
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from ranklaunch import __version__
 from ranklaunch.command import options
 from ranklaunch.entrypoints import main as entrypoint
-from ranklaunch.errors import EXIT_CODES
+from ranklaunch.errors import DEFECT, EXIT_CODES, WaitError
 from ranklaunch.read import settings
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Variable
@@ -164,6 +167,65 @@ def test_messages_survive_hostile_values(value: str) -> None:
     assert "RANKLAUNCH_NODES=" in found.err
     assert all(line.startswith("ranklaunch: ") for line in found.err.splitlines())
     assert len(found.err) < 5_000
+
+
+@pytest.mark.parametrize("error", [MemoryError(), *(OSError(number, "of all things") for number in entrypoint.SHORTAGES)], ids=str)
+def test_what_the_system_refuses_is_no_defect(error: Exception, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    from ranklaunch.entrypoints import plan
+
+    def refused(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(plan, "main", refused)
+    assert helpers.call("plan", "x.py").code == WaitError.exit_code
+    said = capfd.readouterr().err
+    assert said == f"ranklaunch: the system refuses, trying again may help: {str(error) or 'no memory left'}\n"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("nodes", ["1", "200"])
+def test_a_plan_that_a_full_disk_does_not_take_is_no_success(nodes: str) -> None:
+    words = (
+        "plan",
+        "--method",
+        "spawn",
+        "--slots",
+        "8",
+        "--nodes",
+        nodes,
+        "--master-addr",
+        "h",
+        "--all-nodes",
+        "true",
+        "--format",
+        "json",
+        "x.py",
+    )
+    with open("/dev/full", "wb") as full:
+        found = subprocess.run([sys.executable, "-m", "ranklaunch", *words], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert found.returncode == WaitError.exit_code
+    assert found.stderr == b"ranklaunch: the system refuses, trying again may help: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_too_little_memory_is_no_defect(command: str, tmp_path: Path) -> None:
+    for kilobytes in range(14_000, 30_000, 2_000):
+        own = ("--method", "spawn", "--slots", "2", "--log-dir", str(tmp_path / str(kilobytes)), "true")
+        words = ("sh", "-c", f'ulimit -v {kilobytes}; exec "$@"', "sh", sys.executable, "-m", "ranklaunch", command, *own)
+        found = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        assert found.returncode != DEFECT, kilobytes
+        assert b"defect" not in found.stderr, kilobytes
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("limit", [4, 5, 6, 7, 8])
+def test_so_few_descriptors_that_nothing_can_be_said(limit: int) -> None:
+    words = ("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", sys.executable, "-m", "ranklaunch", "run", "true")
+    found = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    assert found.returncode == WaitError.exit_code
+    assert found.stderr.startswith(b"ranklaunch: ")
+    assert b"Traceback" not in found.stderr
 
 
 @pytest.mark.parametrize("command", ["run", "simulate"])

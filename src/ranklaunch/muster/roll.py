@@ -253,5 +253,5 @@ def _own_slots(node: int, said: str) -> str:
     numbers = said.split(",")
     if "..." in said:  # too many to be told
         return ""
-    own = each if on_each else numbers[node] if node < len(numbers) else ""
+    own = each if on_each else numbers[node] if 0 <= node < len(numbers) else ""
     return own if own.isdecimal() else ""

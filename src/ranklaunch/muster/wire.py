@@ -43,7 +43,7 @@ class WrongKeyError(WireError):
 
 
 # What is raised for bytes that are no message, and for a message that makes no sense.
-NOT_UNDERSTOOD = (WireError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+NOT_UNDERSTOOD = (WireError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 
 
 class Codec:

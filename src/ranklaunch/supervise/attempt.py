@@ -116,8 +116,9 @@ class Attempt:
                 phase()
         except RanklaunchError as error:
             self._end(Ending("failed", error.exit_code, str(error)))
-        except OSError as error:  # no process, memory or descriptor left, a full disk
-            self._end(Ending("failed", WaitError.exit_code, f"the system refuses, trying again may help: {error}"))
+        except (OSError, MemoryError) as error:  # no process, memory or descriptor left, a full disk
+            refused = f"the system refuses, trying again may help: {str(error) or 'no memory left'}"
+            self._end(Ending("failed", WaitError.exit_code, refused))
         except Exception as error:  # ours; the ranks must end in good order all the same
             import traceback
 

@@ -51,7 +51,7 @@ def given(path: str) -> int:
 def read(fd: int, most: int) -> bytes:
     """At most so many bytes; closes the descriptor."""
     with open(fd, "rb") as file:
-        return file.read(most)
+        return file.read(most) or b""  # None where a read that does not wait gets nothing
 
 
 def require(path: str) -> None:
@@ -127,7 +127,7 @@ class DiskFiles:
                 msg = f"{size} bytes, more than the {limit} that are read"
                 raise ValueError(msg)
             with open(fd, "rb", closefd=False) as file:
-                return file.read(limit).decode()
+                return (file.read(limit) or b"").decode()
         except OSError:
             return None
         finally:
