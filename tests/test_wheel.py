@@ -220,6 +220,7 @@ WHEEL = {
     "ranklaunch/templates/mpirun/command.j2",
     "ranklaunch/templates/mpirun/hostfile.j2",
     "ranklaunch/templates/msrun/command.j2",
+    "ranklaunch/templates/msrun/scheduler.j2",
     "ranklaunch/templates/plain/command.j2",
     "ranklaunch/templates/program.j2",
     "ranklaunch/templates/pytorch/command.j2",

@@ -64,6 +64,8 @@ COMES_WITH = {
 }
 # They know ps from workers.
 WITH_TASKS = ("tensorflow", "plain")
+# They do with a node 0 that has none.
+WITHOUT_RANKS = ("mpirun", "msrun")
 
 
 def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
@@ -74,7 +76,7 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
         if given not in LAUNCHERS:
             reader.problem(f"{reader.quoted(METHOD)}: expected one of {', '.join(LAUNCHERS)}{nearest(given, LAUNCHERS)}")
             return LAUNCHERS["plain"], "an unknown method was asked for"
-        if not job.nodes[0].slots and given != "mpirun":
+        if not job.nodes[0].slots and given not in WITHOUT_RANKS:
             _refuse_without_ranks(reader)
             return LAUNCHERS["plain"], "a method was asked for that node 0 cannot have"
         return LAUNCHERS[given], f"{reader.source(METHOD)}={given}".replace("option --method=", "option --method ")
@@ -86,7 +88,7 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
 def _refuse_without_ranks(reader: Reader) -> None:
     """On a node that only launches."""
     reader.problem(
-        f"{reader.told(METHOD)}: node 0 has no ranks of its own, so only mpirun can start those of the others: expected mpirun, "
+        f"{reader.told(METHOD)}: node 0 has no ranks of its own, which only {' and '.join(WITHOUT_RANKS)} do with: expected one of them, "
         "or a node 0 with ranks (RANKLAUNCH_LAUNCHER_AS_WORKER=true; runLauncherAsWorker: true of an MPIJob)"
     )
 

@@ -1,4 +1,5 @@
-"""One msrun per node (MindSpore >= 2.3.0), as ModelArts starts it with MA_RUN_METHOD=msrun."""
+"""One msrun per node (MindSpore >= 2.3.0), as ModelArts starts it with MA_RUN_METHOD=msrun. A node 0 without ranks
+has MindSpore's scheduler alone, started as msrun would."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from ranklaunch.adapters.launchers.shared.base import (
 )
 from ranklaunch.adapters.launchers.shared.table import own_entry, own_path
 from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.plan.model import Conduct, File, Plan, RankLog, RankOutputs, Wait
+from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs, Wait
 from ranklaunch.ranktable import RankTable
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, MASTER_ADDR, PYTHON, SLOTS, WAIT_S
+from ranklaunch.read.settings import HOSTS, MASTER_ADDR, MUSTER, PYTHON, SLOTS, WAIT_S
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
@@ -105,29 +106,35 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     master = reader.get(SCHEDULER) if reader.given(SCHEDULER) else job.own_address or job.master
     log_dir = _log_dir(job, reader)
     outputs = None if words.abbreviated(extra, _OUTPUT) else _outputs(job, reader, templates, log_dir)
-    argv = templates.command(
-        "msrun/command.j2",
-        job=job,
-        master_addr=address(reader.address_of(master)),
-        master_port=reader.get(MASTER_PORT),
-        log_dir=log_dir,
-        cluster_time_out=reader.get(CLUSTER_TIME_OUT),
-        rank_table_file=table.path,
-        extra=extra,
-        interpreter=_interpreter(job, reader),
-    )
+    told = {
+        "master_addr": address(reader.address_of(master)),
+        "master_port": reader.get(MASTER_PORT),
+        "log_dir": log_dir,
+        "cluster_time_out": reader.get(CLUSTER_TIME_OUT),
+        "rank_table_file": table.path,
+        "extra": extra,
+    }
+    ranks = bool(job.node.slots)
     conduct = Conduct(ranks_below=1, deaf=True, impatient=True, failing=FAILING, repeats=outputs is not None)
-    return Plan(
+    process = _msrun(job, reader, templates, told, conduct) if ranks else _scheduler(job, reader, templates, reader.address_of(master))
+    plan = Plan(
         job=job,
         method=NAME,
         why="",
-        processes=(launcher_process(job, reader, NAME, argv, conduct=conduct),),
+        processes=(process,),
         limits=limits(reader),
         files=table.files,
         waits=(*table.waits, *master_waits(job, reader, master)),
-        outputs=outputs,
+        outputs=outputs if ranks else None,
         by_address=len(job.nodes) > 1,  # msrun starts the scheduler where it finds this address; before 2.5 it knows no names
     )
+    return _beside_scheduler(plan, reader) if _without_ranks(job) else plan
+
+
+def _msrun(job: Job, reader: Reader, templates: Templates, told: dict[str, object], conduct: Conduct) -> Process:
+    node_rank, interpreter = _with_ranks(job).node_index, _interpreter(job, reader)
+    argv = templates.command("msrun/command.j2", job=job, node_rank=node_rank, **told, interpreter=interpreter)
+    return launcher_process(job, reader, NAME, argv, conduct=conduct)
 
 
 def explain(tail: str) -> Failure | None:
@@ -135,6 +142,46 @@ def explain(tail: str) -> Failure | None:
     was. Read as MindSpore 2.10 writes it."""
     found = _FAILURE.search(tail)
     return failed_with(int(found["code"]), pid=int(found["pid"])) if found else None
+
+
+# A node 0 without ranks
+
+
+def _without_ranks(job: Job) -> int:
+    """How many nodes before the first that has some."""
+    return int(not job.nodes[0].slots)
+
+
+def _with_ranks(job: Job) -> Job:
+    """The nodes that have some, as msrun counts them. Seen from one of these."""
+    without = _without_ranks(job)
+    return replace(job, nodes=job.nodes[without:], node_index=job.node_index - without) if without else job
+
+
+def _beside_scheduler(plan: Plan, reader: Reader) -> Plan:
+    """Node 0 ends when the others have, as the muster tells it; without the muster when its scheduler does."""
+    if not reader.get(MUSTER):
+        return plan
+    plan = replace(plan, followers=1)
+    if plan.job.node.slots:
+        return plan
+    serving = Conduct(may_end=True, outlasts=True)
+    return replace(plan, processes=(), services=tuple(replace(process, conduct=serving) for process in plan.processes))
+
+
+def _scheduler(job: Job, reader: Reader, templates: Templates, host: str) -> Process:
+    """The program, which stays in init() until all ranks have left. With the variables that msrun gives it, by its source in 2.10."""
+    env = {
+        "MS_ROLE": "MS_SCHED",
+        "MS_SCHED_HOST": host,
+        "MS_SCHED_PORT": str(reader.get(MASTER_PORT)),
+        "MS_WORKER_NUM": str(job.world_size),
+        "MS_TOPO_TIMEOUT": str(reader.get(CLUSTER_TIME_OUT)),
+        "RANK_ID": "0",
+        "RANK_SIZE": str(job.world_size),
+    }
+    argv = templates.command("msrun/scheduler.j2", job=job)
+    return launcher_process(job, reader, "scheduler", argv, env)
 
 
 def _log_dir(job: Job, reader: Reader) -> str:
@@ -191,6 +238,10 @@ class Table(NamedTuple):
 
 
 def _table(job: Job, reader: Reader) -> Table:
+    if not job.node.slots:  # it has no place in one, and tells what the others compare
+        reader.get(OWN_TABLE if reader.given(OWN_TABLE) else TABLE_WANTED)
+        return Table()
+    job = _with_ranks(job)
     path, source = _table_path(job, reader)
     if not path:
         if job.rank_table:
@@ -256,7 +307,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
             f"program {redact.clipped(program.path)!r}: msrun starts everything with python: expected a .py file or -m MODULE; "
             "--method spawn starts scripts and executables"
         )
-    if job.slots_differ:
+    if len({node.slots for node in job.nodes if node.slots}) > 1:
         reader.problem(
             f"{reader.source(SLOTS)}: nodes have {_slots(job)} slots, but msrun numbers ranks by node rank times slots: "
             "expected the same number on every node; --method spawn takes any"

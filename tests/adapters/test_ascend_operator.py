@@ -8,7 +8,10 @@ import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError
+from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
+from ranklaunch.plan.planning import Request
+from ranklaunch.read.job import Program
 
 PYTORCH = {"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "RANK": "1", "MASTER_ADDR": "10.96.0.7", "MASTER_PORT": "2222"}
 MINDSPORE = {
@@ -119,10 +122,102 @@ def test_refused(env: dict[str, str], words: list[str]) -> None:
     assert all(word in message for word in words), message
 
 
-def test_a_scheduler_without_npus_is_refused_on_every_pod() -> None:
-    scheduler = {"MS_ROLE": "MS_SCHED", "NPU_POD": "false", "MS_NODE_RANK": "0", "MS_LOCAL_WORKER": "0", "MS_WORKER_NUM": "0"}
-    assert "NPU_POD=false" in refused("msrun", **{**MINDSPORE, **scheduler})
-    assert "MS_NODE_RANK=0" in refused("msrun", **{**MINDSPORE, "MS_NODE_RANK": "0"})
+SCHEDULER = {**MINDSPORE, "MS_ROLE": "MS_SCHED", "NPU_POD": "false", "MS_NODE_RANK": "0", "MS_SCHED_HOST": "10.244.0.5"}
+
+
+def beside(number: int, method: str = "", **env: str) -> Plan:
+    """Of a Worker whose Scheduler has no NPUs: the operator numbers the Workers alone."""
+    return plan(method=method, **{**MINDSPORE, "HOSTNAME": f"job-worker-{number}", "MS_NODE_RANK": str(number), **env})
+
+
+def test_a_scheduler_without_npus_is_a_node_without_ranks() -> None:
+    plans = [plan(method="", **{**SCHEDULER, "HOSTNAME": "job-scheduler-0"}), beside(0), beside(1)]
+    assert [found.job.node_index for found in plans] == [0, 1, 2]
+    assert [[node.slots for node in found.job.nodes] for found in plans] == [[0, 8, 8]] * 3
+    assert [(found.method, found.job.name, found.followers) for found in plans] == [("msrun", "job", 1)] * 3
+    assert len({tuple(helpers.of_all(found.muster.facts).items()) for found in plans if found.muster}) == 1
+    for number, found in enumerate(plans[1:]):
+        assert {"--worker_num=16", "--local_worker_num=8", "--master_addr=10.96.0.7", f"--node_rank={number}"} <= set(
+            found.processes[0].argv
+        )
+
+
+@pytest.mark.parametrize("muster", ["on", "off"])
+def test_it_runs_the_program_as_msruns_scheduler(muster: str) -> None:
+    found = plan(method="", **SCHEDULER, RANKLAUNCH_MUSTER=muster, MSRUN_CLUSTER_TIME_OUT="-1", POD_IP="10.244.0.5")
+    (scheduler,) = found.services or found.processes
+    assert bool(found.services) == (muster == "on")
+    assert scheduler.argv[-1] == "train.py"
+    given = {"MS_SCHED_HOST": "10.244.0.5", "MS_SCHED_PORT": "2222", "MS_WORKER_NUM": "16", "MS_TOPO_TIMEOUT": "-1", "RANK_SIZE": "16"}
+    assert {**given, "MS_ROLE": "MS_SCHED", "RANK_ID": "0"}.items() <= dict(scheduler.env).items()
+    assert (scheduler.name, scheduler.rank, scheduler.tag) == ("scheduler", None, "[scheduler] ")
+
+
+def test_one_worker_beside_a_scheduler() -> None:
+    one = {"MS_WORKER_NUM": "8"}
+    assert [node.slots for node in beside(0, **one).job.nodes] == [0, 8]
+    assert plan(method="", **{**SCHEDULER, **one}).job.node_index == 0
+
+
+@pytest.mark.parametrize(("pod", "rank", "has_ranks"), [("npu-host-7", "1", True), ("npu-host-7", "0", False), ("job-worker-0", "1", True)])
+def test_what_a_worker_sees_of_its_scheduler(pod: str, rank: str, has_ranks: bool) -> None:
+    """By its pod's name where it has one; on the host's network it must be told, unless it is the first."""
+    env = {**MINDSPORE, "HOSTNAME": pod, "MS_NODE_RANK": rank}
+    assert bool(plan(method="msrun", **env).job.nodes[0].slots) == has_ranks
+    machine = {"/etc/hosts": "10.0.0.7 npu-worker-1\n"}
+    assert plan(machine, "msrun", **{**env, "HOSTNAME": "npu-worker-1", "HostNetwork": "true"}).job.nodes[0].slots == (
+        8 if rank == "1" else 0
+    )
+    told = plan(method="msrun", **env, RANKLAUNCH_LAUNCHER_AS_WORKER="false").job
+    assert (told.node_index, [node.slots for node in told.nodes]) == (int(rank) + 1, [0, 8, 8])
+
+
+@pytest.mark.parametrize("node", [0, 1, 2])
+def test_a_worker_plans_the_other_nodes_too(node: int) -> None:
+    env = {"MINDX_TASK_ID": "6f1f0c52", **MINDSPORE, "HOSTNAME": "job-worker-1"}
+    files = helpers.MemoryFiles({"/etc/hosts": "127.0.0.1\tlocalhost\n10.244.0.9\tjob-worker-1\n"})
+    found = planning.make_plan(planning.for_node(Request(Program("train.py"), env, files, {}, "/"), node))
+    assert (found.job.node_index, [each.slots for each in found.job.nodes]) == (node, [0, 8, 8])
+    assert bool(found.services) == (node == 0)
+
+
+def test_counts_of_a_scheduler_that_is_told_none() -> None:
+    none = {**SCHEDULER, "MS_LOCAL_WORKER": "0", "MS_WORKER_NUM": "0"}
+    assert "RANKLAUNCH_NODES" in refused("msrun", **none)
+    found = plan(method="msrun", **none, RANKLAUNCH_NODES="3", RANKLAUNCH_SLOTS="8")
+    assert [node.slots for node in found.job.nodes] == [0, 8, 8]
+
+
+def test_msruns_rank_table_knows_no_scheduler() -> None:
+    table = helpers.server_table([("192.0.2.1", [("0", "0"), ("1", "1")]), ("192.0.2.2", [("0", "2"), ("1", "3")])])
+    env = {"MS_WORKER_NUM": "4", "MS_LOCAL_WORKER": "2", "MS_RANKTABLE_ENABLE": "true"}
+    worker = {**MINDSPORE, **env, "HOSTNAME": "job-worker-1", "XDL_IP": "192.0.2.2"}
+    assert f"--rank_table_file={HCCL}" in plan({HCCL: table}, "", **worker).processes[0].argv
+    assert plan({HCCL: table}, "", **{**SCHEDULER, **env}).services
+    assert plan(method="", **{**SCHEDULER, **env}).services
+
+
+@pytest.mark.parametrize(
+    ("method", "env", "words"),
+    [
+        ("torchrun", {}, ["only mpirun and msrun"]),
+        ("", {"RANKLAUNCH_LAUNCHER_AS_WORKER": "true"}, ["RANKLAUNCH_LAUNCHER_AS_WORKER=true", "NPU_POD=false"]),
+        ("", {"NPU_POD": "true", "RANKLAUNCH_LAUNCHER_AS_WORKER": "false"}, ["RANKLAUNCH_LAUNCHER_AS_WORKER=false", "NPU_POD=true"]),
+    ],
+)
+def test_what_a_scheduler_without_npus_cannot_have(method: str, env: dict[str, str], words: list[str]) -> None:
+    message = refused(method, **{**SCHEDULER, **env})
+    assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize("leader", [{"MS_SCHED_HOST": "10.244.0.5", "MS_NODE_RANK": "0"}, {"CM_CHIEF_IP": "10.244.0.5", "CM_RANK": "0"}])
+def test_a_leader_may_be_told_its_pods_address(leader: dict[str, str]) -> None:
+    """The operator tells the Workers that of its Service."""
+    env = {**(MINDSPORE if "MS_NODE_RANK" in leader else TENSORFLOW), "HOSTNAME": "job-worker-0"}
+    role = {"MS_ROLE": "MS_SCHED"} if "MS_NODE_RANK" in leader else {"REPLICA_TYPE": "Chief"}
+    plans = [plan(method="msrun", **{**env, **leader, **role, "HOSTNAME": "job-chief-0"}), plan(method="msrun", **env)]
+    first, second = (helpers.of_all(found.muster.facts) for found in plans if found.muster)
+    assert first == second
 
 
 def test_a_scheduler_with_npus_is_node_0() -> None:

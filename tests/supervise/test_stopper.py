@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from ranklaunch.plan.model import Conduct, Process
 from ranklaunch.supervise import stop
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
@@ -23,7 +27,10 @@ class World:
         monkeypatch.setattr(tree, "descendants", lambda root: self._looks.pop(0) if len(self._looks) > 1 else self._looks[0])
         monkeypatch.setattr(tree, "send", lambda target, number: self.sent.append((round(self.now, 1), target.pid, number)) or True)
         monkeypatch.setattr(stop.tree, "has_children", lambda: True)
-        self.stopper = stop.Stopper(self.loop, GRACE_S, list, self.said.append)
+        self.services: list[Any] = []
+        self.needed_until = 0.0
+        needed = lambda: self.now < self.needed_until  # noqa: E731
+        self.stopper = stop.Stopper(self.loop, GRACE_S, list, self.said.append, lambda: self.services, needed)
 
     def pass_time(self, until: float) -> None:
         """Steps of the loop, with `done` asked after each, as the supervisor does."""
@@ -68,3 +75,18 @@ def test_it_gives_up_where_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
     world.stopper.begin(15)
     world.pass_time(GRACE_S + 60)
     assert world.now < GRACE_S + stop.GIVE_UP_S + 1
+
+
+@pytest.mark.parametrize(("needed_until", "told_at"), [(0.0, 0.0), (3.0, 3.0), (60.0, GRACE_S * stop.LEADERS_SHARE)])
+def test_a_service_that_ranks_elsewhere_need(monkeypatch: pytest.MonkeyPatch, needed_until: float, told_at: float) -> None:
+    """It is told when they have ended, or late in the grace; where it hears nothing it is killed soon after."""
+    world = World(monkeypatch, [[CHILD]])
+    scheduler = Process("scheduler", ("python",), "/log", conduct=Conduct(outlasts=True))
+    world.services.append(SimpleNamespace(process=scheduler, identity=CHILD, told=[]))
+    world.needed_until = needed_until
+    world.stopper.begin(15)
+    world.pass_time(GRACE_S + 0.5)
+    at, _, number = world.sent[0]
+    assert (number, at) == (15, pytest.approx(told_at, abs=0.3))
+    killed = next(at for at, _, number in world.sent if number == 9)
+    assert killed == pytest.approx(min(told_at + stop.LONE_S, GRACE_S), abs=0.3)

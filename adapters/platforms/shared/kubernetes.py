@@ -206,7 +206,7 @@ def service(reader: Reader) -> str:
     """The Service that makes the names of this job's pods known, "" where there is none: kubelet writes a pod's full name into its
     /etc/hosts where it has one."""
     own = stem(own_name(reader))
-    for full in _names_here(reader) if own else ():
+    for full in names_here(reader) if own else ():
         found = _OF_CLUSTER.fullmatch(full)
         if found and stem(found["pod"]) == own:
             return found["service"]
@@ -219,7 +219,8 @@ def own_address(reader: Reader) -> str:
     return next((address for address, *names in _hosts_here(reader) if own and own in names), "")
 
 
-def _names_here(reader: Reader) -> list[str]:
+def names_here(reader: Reader) -> list[str]:
+    """In /etc/hosts: this pod's, whatever node is planned."""
     return [name for _, *names in _hosts_here(reader) for name in names]
 
 

@@ -116,6 +116,11 @@ class HubDriver(Driver):
         return self.hub.offers
 
     @property
+    def others_end(self) -> bool:
+        """Whether other nodes are still ending."""
+        return self.hub.others_end
+
+    @property
     def settled(self) -> bool:
         """Whether every node that is there has taken the verdict."""
         return self.hub.settled

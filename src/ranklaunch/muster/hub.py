@@ -85,6 +85,11 @@ class Hub(Machine):
         return all(node.told or node.link is None for node in self._here.by_instance.values())
 
     @property
+    def others_end(self) -> bool:
+        """Whether nodes beside node 0 are still to say how they end."""
+        return self.state in (RUNNING, ENDING) and self._reports.others_left
+
+    @property
     def owed(self) -> bool:
         """Whether the end came before all nodes had, so that another may still come, and wait."""
         early = self.state == JUDGED and not self._released and not self._gathering.is_late(self._now.clock)

@@ -146,6 +146,11 @@ class Nodes:
         """Whether the others can go on without this node: followers have nobody but node 0 to tell them when to end."""
         return not (self._hub and self._plan.muster and self._plan.muster.followers)
 
+    @property
+    def others_end(self) -> bool:
+        """Whether others, of which node 0 knows, are still ending."""
+        return bool(self._hub and self._hub.others_end)
+
     def leave(self) -> None:
         """Before the others."""
         if self._hub:

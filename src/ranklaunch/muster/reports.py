@@ -190,6 +190,11 @@ class Reports:
     def all_filed(self) -> bool:
         return self._reported >= len(self._nodes)
 
+    @property
+    def others_left(self) -> bool:
+        """Whether a node beside node 0 that is still there has not said how it ended."""
+        return any(node.gone_at is None and node.entry.node for node in self._left)
+
     def over(self, now: Now) -> bool:
         """Whether nobody's report is worth waiting for any more."""
         waited = now.clock - self.begun_at

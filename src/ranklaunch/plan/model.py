@@ -55,6 +55,7 @@ class Conduct(Value):
     repeats: bool = False  # what it writes to its standard output is in the files of its ranks too, and goes nowhere
     quiet: bool = False  # its lines go to its log only
     may_end: bool = False  # a service that may end with 0 before the processes do
+    outlasts: bool = False  # a service that the ranks of other nodes need until they have ended
     fails_as: int = 0  # exit code of the job that its failure makes fail; 0: its own
     sessions: str = ""  # in the folder for temporary files: folder of its sessions' folders, which stay when it is killed; {host}, {uid}
 

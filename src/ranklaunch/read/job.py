@@ -83,6 +83,8 @@ class Job(Value):
     table_in_order: bool = True
     # Of node 0 itself, where its host, by which the others know it, is that of a Service; known on node 0 alone.
     own_address: str = ""
+    # Whether node 0 is told another address of itself than the others are, so that these cannot be compared.
+    own_master: bool = False
     # What the platform's own way to start a program gives it in variables, beside what every program inherits.
     env: tuple[tuple[str, str], ...] = ()
     # Where the platform runs a program that it has named itself; "" for the folder that ranklaunch is started in.

@@ -93,7 +93,8 @@ class Attempt:
         self._phases = Phases(
             start.plan, start.replan, start.files, start.record, self._loop, self._say, self._children, self._nodes, over
         )  # fmt: skip
-        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services)
+        others_end = lambda: self._nodes.others_end  # noqa: E731
+        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services, others_end)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
             tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say,

@@ -141,7 +141,8 @@ def wake(process: tree.Identity) -> None:
 
 class Stopper:
     """begin() starts the stages; done() says whether nothing is left to end. grace_s: the whole budget in seconds. leaders: running
-    processes that are told first; services: those that are needed until the leaders are gone."""
+    processes that are told first; services: those that are needed until the leaders are gone; needed: whether other nodes still need
+    those of them that outlast all ranks."""
 
     def __init__(
         self,
@@ -150,6 +151,7 @@ class Stopper:
         leaders: Callable[[], Iterable[Child]],
         say: Callable[[str], None],
         services: Callable[[], Iterable[Child]] = list,
+        needed: Callable[[], bool] = bool,
     ) -> None:
         self.begun = False
         self._due = 0.0
@@ -158,6 +160,7 @@ class Stopper:
         self._grace_s = grace_s
         self._leaders = leaders
         self._services = services
+        self._needed = needed
         self._say = say
         self._killing_since: float | None = None
         self._told_all = False
@@ -187,11 +190,23 @@ class Stopper:
         their output goes to."""
         if self._told_all:
             return
+        if not self._resting:
+            self._timers.append(self._loop.after(LONE_S, self._kill_lasting))
         for child in () if self._resting else self._services():
             child.told.append(signal.SIGTERM)
         self._resting = self._teller.tell_below(os.getpid())
         if not self._resting:
             self.tell_all()
+
+    def _kill_lasting(self) -> None:
+        """Those that all ranks have outlived, and that hear nothing."""
+        for child in self._lasting():
+            self._say(f"{child.process.name} does not end without ranks: SIGKILL")
+            child.told.append(signal.SIGKILL)
+            tree.send(child.identity, signal.SIGKILL)
+
+    def _lasting(self) -> list[Child]:
+        return [child for child in self._services() if child.process.conduct.outlasts]
 
     def tell_all(self) -> None:
         """SIGTERM for every process below this one, those in sessions of their own included."""
@@ -280,7 +295,10 @@ class Stopper:
         return [each for each in tree.carried(os.getpid(), carriers) if each not in leaders] if carriers else []
 
     def _serving(self) -> bool:
-        """Whether something that came here through a service is left: a rank, or the daemon that will tell of its end."""
+        """Whether something that came here through a service is left, a rank or the daemon that will tell of its end; or ranks elsewhere
+        that need a service."""
+        if self._lasting() and self._needed():
+            return True
         services = [child for child in self._services() if child.process.conduct.carriers]
         if not services or any(True for _ in self._leaders()):
             return False
