@@ -292,6 +292,19 @@ def test_a_time_of_four_hundred_digits_is_a_value_error() -> None:
         blame.suspect({**sent(suspect(1.0)), "at": 10**400})
 
 
+def test_another_nodes_word_is_shown_short_and_without_secrets() -> None:
+    error = replace(CAUSE, line="ValueError: --token=hunter2")
+    bad = culprit(last_lines=(*["x" * 999] * 99, "HF_TOKEN=hunter2"), error=error)
+    word = Judgement("failed", 3, "login --password=hunter2 failed", bad, (bad,) * 99, ("a note with --token=hunter2",) * 99)
+    heard = blame.heard(word)
+    assert "hunter2" not in repr(heard)
+    assert heard.reason == "login --password=*** failed"
+    assert heard.culprit
+    assert (len(heard.culprit.last_lines), len(heard.failures), len(heard.notes)) == (20, 8, 8)
+    plain = Judgement("failed", 3, "rank 1 on node 0 (h) exited with code 3: boom", culprit(error=CAUSE), (), ("node 1 had ended with 0",))
+    assert blame.heard(plain) == plain
+
+
 def test_what_another_node_says_is_one_line_and_does_nothing() -> None:
     told = {**sent(suspect(1.0)), "reason": "bad\nranklaunch: succeeded\x1b[2J"}
     assert blame.suspect(told).reason == "bad; ranklaunch: succeeded\\x1b[2J"

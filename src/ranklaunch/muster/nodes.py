@@ -80,7 +80,7 @@ class Nodes:
             self._hub = HubDriver(muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt)
             if not muster.secret:
                 self._say(f"muster: {GUESSED}{HANDED if self._plan.offers else ''}; {OWN_KEY}")
-        calls = Calls(self._on_released, self._hear.stop, self._on_judged, self._on_lost, self._on_dismissed)
+        calls = Calls(self._on_released, self._on_stop, self._on_judged, self._on_lost, self._on_dismissed)
         self._member = MemberDriver(muster, key, self._loop, self._say, calls, attempt, self._hub)
         self._member.start()
 
@@ -241,9 +241,12 @@ class Nodes:
         self._released = True
         self._hear.released(f"{text}; this node waited {self._loop.clock() - self._ready_at:.1f} s")
 
+    def _on_stop(self, judgement: Judgement) -> None:
+        self._hear.stop(blame.heard(judgement))
+
     def _on_judged(self, judgement: Judgement) -> None:
-        self._judgement = judgement
-        self._hear.judged(judgement)
+        self._judgement = blame.heard(judgement)
+        self._hear.judged(self._judgement)
 
     def _on_lost(self, suspect: Suspect) -> None:
         self._lost = suspect

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ranklaunch import redact
+from ranklaunch import errors, redact
 from ranklaunch.values import Value, as_dict, fields, replace
 from ranklaunch.verdict.model import Culprit, KnownError
 
@@ -154,6 +154,20 @@ def clipped(value: Any) -> Any:
         changes["failures"] = tuple(_clip(failure, 0) for failure in value.failures[:MOST_FAILURES])
         changes["notes"] = tuple(_cut(note, LINE) for note in value.notes[:MOST_NOTES])
     return replace(value, **changes)
+
+
+def heard(judgement: Judgement) -> Judgement:
+    """Another node's word: as short as ours, and without what looks like a secret, whatever that node hides or does not."""
+    fit: Judgement = clipped(judgement)
+    return replace(
+        fit, reason=errors.reason(fit.reason), culprit=fit.culprit and _without_secrets(fit.culprit),
+        failures=tuple(map(_without_secrets, fit.failures)), notes=tuple(map(errors.reason, fit.notes)),
+    )  # fmt: skip
+
+
+def _without_secrets(culprit: Culprit) -> Culprit:
+    error = culprit.error and replace(culprit.error, line=redact.printable(errors.quoted((culprit.error.line,))[0]))
+    return replace(culprit, last_lines=errors.quoted(culprit.last_lines), error=error)
 
 
 def brief(suspect: Suspect) -> Suspect:
