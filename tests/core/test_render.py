@@ -36,6 +36,7 @@ OTHERS = {
     "ssh/sshd.j2", "ssh/sshd_config.j2", "ssh/ssh_config.j2", "ssh/known_hosts.j2", "mpirun/hostfile.j2",
     "deepspeed/hostfile.j2",
 }  # fmt: skip
+THE_PROGRAM = {"msrun/scheduler.j2"}  # which it includes, and nothing else
 GIVEN: dict[str, Any] = {
     "node_rank": 1, "master_addr": "h0", "master_port": 1, "extra": (), "appended": (), "mpirun": "mpirun", "version": "4",
     "hostfile": "/hostfile", "ssh": "/config", "port": 1, "forwarded": ("A",), "btl": "^openib", "added": {"B": "b"}, "last": (),
@@ -48,7 +49,7 @@ GIVEN: dict[str, Any] = {
 def test_shipped_templates_are_known_here() -> None:
     """A new template must go through the tests below: give it the values that it needs."""
     of_specifications = {name for name in SHIPPED_TEMPLATES if name.startswith("jobs/")}  # tests/specs
-    assert {*COMMANDS, *OTHERS} == SHIPPED_TEMPLATES - of_specifications
+    assert {*COMMANDS, *OTHERS, *THE_PROGRAM} == SHIPPED_TEMPLATES - of_specifications
 
 
 @helpers.for_each({f"{name}, {key}": (name, value) for name in COMMANDS for key, value in helpers.HOSTILE.items()})

@@ -219,7 +219,7 @@ def test_too_little_memory_is_no_defect(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("limit", [4, 5, 6, 7, 8])
+@pytest.mark.parametrize("limit", [5, 6, 7, 8])  # with 4, Python itself may not come as far as us: a .pth file that imports needs more
 def test_so_few_descriptors_that_nothing_can_be_said(limit: int) -> None:
     words = ("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", sys.executable, "-m", "ranklaunch", "run", "true")
     found = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False)

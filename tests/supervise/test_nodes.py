@@ -83,8 +83,8 @@ def check_same(jobs: list[Job], code: int) -> dict[str, Any]:
     return first
 
 
-def test_they_start_together_however_late_one_comes(ranklaunch: Starter) -> None:
-    nodes = Nodes(ranklaunch, 3)
+def test_they_start_together_however_late_one_comes(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 3)
     early = [nodes.start(node, child("environment.py")) for node in (1, 0)]
     for job in early:
         job.err.wait_for("muster: waiting for 1 of 3 nodes: 127.0.0.3 (node 2")
@@ -112,8 +112,8 @@ def test_one_log_folder_for_all_nodes(as_process: Starter) -> None:
         assert jobs[0].log(rank).count(b"\n") == 200
 
 
-def test_one_never_comes(ranklaunch: Starter) -> None:
-    nodes = Nodes(ranklaunch, 3, muster_timeout_s=3)
+def test_one_never_comes(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 3, muster_timeout_s=3)
     found = check_same([nodes.start(node, child("environment.py")) for node in range(2)], 75)
     assert "waited 3 s in vain for the job's nodes: 1 of 3 nodes: 127.0.0.3 (node 2, nothing heard of it)" in found["reason"]
 
@@ -125,9 +125,9 @@ def test_node_0_never_comes(as_process: Starter) -> None:
     assert f"node 0 (127.0.0.1): no answer on port {nodes.port} (connection refused)" in verdict(job)["reason"]
 
 
-def test_one_that_comes_after_a_stop_hears_of_it(ranklaunch: Starter) -> None:
+def test_one_that_comes_after_a_stop_hears_of_it(as_process: Starter) -> None:
     """Node 0 was stopped before all were there: it listens for some seconds more."""
-    nodes = Nodes(ranklaunch, 3, muster_timeout_s=60)
+    nodes = Nodes(as_process, 3, muster_timeout_s=60)
     early = [nodes.start(node, child("environment.py")) for node in (1, 0)]
     early[1].err.wait_for("muster: waiting for 1 of 3 nodes")
     early[1].send(signal.SIGTERM)
@@ -136,9 +136,9 @@ def test_one_that_comes_after_a_stop_hears_of_it(ranklaunch: Starter) -> None:
     assert check_same([*early, late], 143)["reason"] == "node 0 (127.0.0.1): stopped by SIGTERM"
 
 
-def test_node_0_that_comes_after_a_stop_hears_of_it(ranklaunch: Starter) -> None:
+def test_node_0_that_comes_after_a_stop_hears_of_it(as_process: Starter) -> None:
     """A node that was stopped before it has reached node 0 goes on trying for some seconds."""
-    nodes = Nodes(ranklaunch, 2, muster_timeout_s=60)
+    nodes = Nodes(as_process, 2, muster_timeout_s=60)
     early = nodes.start(1, child("environment.py"))
     early.err.wait_for("muster: waiting for node 0")
     early.send(signal.SIGTERM)
@@ -230,8 +230,8 @@ def test_two_say_that_they_are_the_same(as_process: Starter) -> None:
     assert "2 containers say that they are node 1" in found["reason"]
 
 
-def test_a_container_that_is_started_again_takes_its_place(ranklaunch: Starter) -> None:
-    nodes = Nodes(ranklaunch, 3)
+def test_a_container_that_is_started_again_takes_its_place(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 3)
     early, hub = nodes.start(1, child("environment.py")), nodes.start(0, child("environment.py"))
     hub.err.wait_for("1 of 3 nodes: 127.0.0.3")
     os.kill(early.supervisor, signal.SIGKILL)
@@ -346,8 +346,8 @@ def test_a_node_that_has_succeeded_waits_for_the_others(as_process: Starter) -> 
     assert check_same(jobs, 0)["reason"] == "all 2 ranks on 2 nodes succeeded"
 
 
-def test_a_node_that_has_succeeded_before_another_fails(ranklaunch: Starter) -> None:
-    nodes = Nodes(ranklaunch, 2, muster_allow="program")
+def test_a_node_that_has_succeeded_before_another_fails(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 2, muster_allow="program")
     jobs = [nodes.start(0, child("exits.py"), 0), nodes.start(1, child("told.py"), "--code", 7, "--rank", 1)]
     jobs[0].err.wait_for("waiting for the other nodes")
     sleep_until(lambda: "ready" in jobs[1].out.text, "node 1 is not ready")
@@ -468,11 +468,11 @@ time.sleep(600)
 """
 
 
-def test_a_cause_that_comes_later_wins(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_cause_that_comes_later_wins(as_process: Starter, tmp_path: Path) -> None:
     """Rank 0 dies of its peer first; the peer is then told to stop while it is on its way out by itself."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    found = check_same(Nodes(ranklaunch, 2).start_all(program, tmp_path), 1)
+    found = check_same(Nodes(as_process, 2).start_all(program, tmp_path), 1)
     assert (found["culprit"]["rank"], found["culprit"]["error"]["line"]) == (1, "ValueError: loss is nan")
     assert [failure["rank"] for failure in found["failures"]] == [0]
     assert found["failures"][0]["error"]["kind"] == "consequence"

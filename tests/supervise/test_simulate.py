@@ -45,8 +45,8 @@ def environments(job: Job) -> dict[tuple[int, int], dict[str, str]]:
 
 
 @pytest.mark.parametrize(("slots", "counts"), [("2", [2, 2]), ("2,3", [2, 3])])
-def test_every_rank_knows_its_place(ranklaunch: Starter, slots: str, counts: list[int]) -> None:
-    job = simulate(ranklaunch, 2, slots, child("environment.py"))
+def test_every_rank_knows_its_place(as_process: Starter, slots: str, counts: list[int]) -> None:
+    job = simulate(as_process, 2, slots, child("environment.py"))
     assert job.end() == 0, job.err.text
     assert verdict(job)["outcome"] == "succeeded"
     seen = environments(job)
@@ -63,9 +63,9 @@ def test_every_rank_knows_its_place(ranklaunch: Starter, slots: str, counts: lis
         assert node_verdict(job, node)["outcome"] == "succeeded"
 
 
-def test_a_rank_table(ranklaunch: Starter) -> None:
+def test_a_rank_table(as_process: Starter) -> None:
     """Each rank gets a table of the whole job in which its own place is the one that its variables name."""
-    job = simulate(ranklaunch, 2, "2,1", child("environment.py"), method="ranktable")
+    job = simulate(as_process, 2, "2,1", child("environment.py"), method="ranktable")
     assert job.end() == 0, job.err.text
     seen = environments(job)
     assert sorted(seen) == [(0, 0), (0, 1), (1, 2)]
@@ -79,9 +79,9 @@ def test_a_rank_table(ranklaunch: Starter) -> None:
         assert env["ASCEND_DEVICE_ID"] == env["DEVICE_ID"]
 
 
-def test_one_rank_fails(ranklaunch: Starter) -> None:
+def test_one_rank_fails(as_process: Starter) -> None:
     """The code is the rank's, the verdict names its node and its own last words; the other node is stopped."""
-    job = simulate(ranklaunch, 2, 2, child("told.py"), "--code", 42, "--rank", 3)
+    job = simulate(as_process, 2, 2, child("told.py"), "--code", 42, "--rank", 3)
     job.out.wait_for("ready", 4)
     job.send(signal.SIGUSR1)
     assert job.end() == 42, job.err.text
@@ -96,8 +96,8 @@ def test_one_rank_fails(ranklaunch: Starter) -> None:
         assert {name: node_verdict(job, node)[name] for name in SHARED} == {name: found[name] for name in SHARED}
 
 
-def test_one_rank_is_killed(ranklaunch: Starter) -> None:
-    job = simulate(ranklaunch, 2, 2, child("killed.py"), "--rank", 1)
+def test_one_rank_is_killed(as_process: Starter) -> None:
+    job = simulate(as_process, 2, 2, child("killed.py"), "--rank", 1)
     assert job.end() == 137, job.err.text
     found = verdict(job)["culprit"]
     assert (found["node"], found["rank"], found["signal"]) == (0, 1, "SIGKILL")
@@ -126,9 +126,9 @@ def test_it_is_killed(ranklaunch: Starter, who: str) -> None:
         assert job.end(DEADLINE_S) == 137
 
 
-def test_a_node_is_killed(ranklaunch: Starter) -> None:
+def test_a_node_is_killed(as_process: Starter) -> None:
     """As when a container is lost: the job ends, and says which node it was."""
-    job = simulate(ranklaunch, 2, 1, child("sleeper.py"))
+    job = simulate(as_process, 2, 1, child("sleeper.py"))
     job.out.wait_for("ready", 2)
     nodes = sleep_until(lambda: sorted(children_of(job.supervisor)), "no nodes")
     os.kill(nodes[1], signal.SIGKILL)
@@ -174,8 +174,8 @@ def test_the_place_of_this_machine_reaches_no_node(tmp_path: Path) -> None:
         assert not set(here) & set(found)
 
 
-def test_wrong_counts(ranklaunch: Starter) -> None:
-    job = simulate(ranklaunch, 2, "2,3,4", child("environment.py"))
+def test_wrong_counts(as_process: Starter) -> None:
+    job = simulate(as_process, 2, "2,3,4", child("environment.py"))
     assert job.end() in (2, 78)
     assert "3 numbers for 2 nodes" in job.err.text
 

@@ -38,9 +38,9 @@ def check_all(job: Job, code: int) -> dict[str, Any]:
     return common[0]
 
 
-def test_each_container_is_told_its_own_place(ranklaunch: Starter) -> None:
-    job = simulate(ranklaunch, *DONE)
-    let_go(job, ranklaunch)
+def test_each_container_is_told_its_own_place(as_process: Starter) -> None:
+    job = simulate(as_process, *DONE)
+    let_go(job, as_process)
     assert job.end() == 0, job.out.text + job.err.text
     found = (re.fullmatch(r"\[(worker|ps) (\d)\] \[(rank|ps) (\d)\] (\{.*\})", line) for line in job.out.lines)
     told = {match[1] + match[2]: (match[3] + match[4], json.loads(match[5])) for match in found if match}
@@ -57,25 +57,25 @@ def test_each_container_is_told_its_own_place(ranklaunch: Starter) -> None:
     assert check_all(job, 0)["reason"] == "all 2 ranks on 4 nodes succeeded"
 
 
-def test_a_ps_may_end_by_itself(ranklaunch: Starter) -> None:
-    job = simulate(ranklaunch, *DONE, "--do", "ps0=exit:0")
+def test_a_ps_may_end_by_itself(as_process: Starter) -> None:
+    job = simulate(as_process, *DONE, "--do", "ps0=exit:0")
     job.out.wait_for('"place": "ps0"')
-    let_go(job, ranklaunch, 3)
+    let_go(job, as_process, 3)
     assert job.end() == 0, job.out.text
     check_all(job, 0)
 
 
-def test_a_ps_that_does_not_obey(ranklaunch: Starter) -> None:
+def test_a_ps_that_does_not_obey(as_process: Starter) -> None:
     """It is killed when the grace is over, and the job has succeeded all the same."""
-    job = simulate(ranklaunch, *DONE, "--do", "ps1=hold", grace_s=1)
-    let_go(job, ranklaunch)
+    job = simulate(as_process, *DONE, "--do", "ps1=hold", grace_s=1)
+    let_go(job, as_process)
     assert job.end() == 0, job.out.text
     check_all(job, 0)
 
 
 @pytest.mark.parametrize(("place", "rank"), [("worker1", 1), ("ps1", None), ("worker0", 0)])
-def test_whoever_fails_decides_for_all(ranklaunch: Starter, place: str, rank: int | None) -> None:
-    job = simulate(ranklaunch, "--do", f"{place}=exit:42")
+def test_whoever_fails_decides_for_all(as_process: Starter, place: str, rank: int | None) -> None:
+    job = simulate(as_process, "--do", f"{place}=exit:42")
     assert job.end() == 42, job.out.text
     culprit = check_all(job, 42)["culprit"]
     name = f"rank {rank}" if rank is not None else f"{place[:-1]} {place[-1]}"
@@ -90,17 +90,17 @@ def test_a_stop(ranklaunch: Starter) -> None:
     check_all(job, 143)
 
 
-def test_a_worker_that_never_ends(ranklaunch: Starter) -> None:
+def test_a_worker_that_never_ends(as_process: Starter) -> None:
     """As in TensorFlow, where a worker may wait for ever for worker 0, which has succeeded."""
-    job = simulate(ranklaunch, "--do", "worker0=exit:0", options=("--end-timeout-s", 1))
+    job = simulate(as_process, "--do", "worker0=exit:0", options=("--end-timeout-s", 1))
     assert job.end() == 75, job.out.text
     reason = check_all(job, 75)["reason"]
     assert reason == ("the program succeeded on node 0 (127.0.0.1), but node 1 (127.0.0.2) still ran 1 s later (RANKLAUNCH_END_TIMEOUT_S)")
 
 
-def test_worker_0_may_take_its_time(ranklaunch: Starter) -> None:
+def test_worker_0_may_take_its_time(as_process: Starter) -> None:
     """It exports and evaluates when the others have ended."""
-    job = simulate(ranklaunch, "--do", "worker1=exit:0", options=("--end-timeout-s", 1))
+    job = simulate(as_process, "--do", "worker1=exit:0", options=("--end-timeout-s", 1))
     job.out.wait_for("[worker 1] ranklaunch: succeeded")
     job.send(signal.SIGTERM)
     assert job.end() == 143, job.out.text

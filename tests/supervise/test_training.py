@@ -70,11 +70,11 @@ def torchrun(starter: Starter, *words: object, slots: int = 2, **how: Any) -> Jo
 
 
 @pytest.mark.parametrize(("words", "code", "name"), [(("exits.py", 42), 42, None), (("killed.py",), 137, "SIGKILL")])
-def test_torchruns_one_becomes_the_ranks_own_code(ranklaunch: Starter, words: tuple[Any, ...], code: int, name: str | None) -> None:
+def test_torchruns_one_becomes_the_ranks_own_code(as_process: Starter, words: tuple[Any, ...], code: int, name: str | None) -> None:
     """The scripts have no @record, so torchrun itself writes no error file."""
-    job = torchrun(ranklaunch, child(words[0]), *words[1:], "--rank", 1, "--when", ranklaunch.folder / "go")
+    job = torchrun(as_process, child(words[0]), *words[1:], "--rank", 1, "--when", as_process.folder / "go")
     job.out.wait_for("ready", 2, LONG_S)
-    (ranklaunch.folder / "go").touch()
+    (as_process.folder / "go").touch()
     assert job.end(LONG_S) == code, job.err.text + job.out.text
     culprit = job.verdict["culprit"]
     assert (culprit["rank"], culprit["exit_code"], culprit["signal"], culprit["name"]) == (1, code, name, "torchrun")

@@ -193,11 +193,12 @@ class Hearing:
         return self._below.get(pid, [])
 
     def _heard_by(self, pid: int, shell: bool) -> bool:
-        """A shell that waits for a program catches SIGINT, to see whether that dies of it; with an exit trap, it dies of all it catches."""
+        """A shell that waits for a program catches SIGINT, to see whether that dies of it; with an exit trap, it dies of all it catches.
+        Signals that a shell blocks, it blocks for the moment in which it starts a program."""
         caught, blocked = _dispositions(pid)
-        if shell and (self._number == signal.SIGINT or _has(caught, signal.SIGILL)):
-            return False
-        return _has(caught | blocked, self._number) or (not shell and _waits_for_signals(pid))
+        if shell:
+            return _has(caught, self._number) and self._number != signal.SIGINT and not _has(caught, signal.SIGILL)
+        return _has(caught | blocked, self._number) or _waits_for_signals(pid)
 
 
 def _has(signals: int, number: int) -> bool:
