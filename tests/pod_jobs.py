@@ -57,7 +57,7 @@ class Pods(LauncherJob):
                 "--python",
                 Path(sys.executable).with_name("python"),
                 "--grace-s",
-                5,
+                self.grace_s,
                 "--log-dir",
                 log_dir or logs,
             )

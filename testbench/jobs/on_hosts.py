@@ -51,6 +51,7 @@ class LauncherJob:
         self.nodes: list[Node] = []
         self.folder = folder
         self.interpreter = sys.executable
+        self.grace_s = 5
         self._hosts, self._method, self._slots = hosts, method, slots
 
     def start(
@@ -60,7 +61,8 @@ class LauncherJob:
         for host in self._hosts:
             logs = self.folder / host.name
             logs.mkdir(exist_ok=True)
-            where = ("--method", self._method, "--slots", self._slots, "--python", self.interpreter, "--grace-s", 5, "--log-dir", logs)
+            where = ("--method", self._method, "--slots", self._slots, "--python", self.interpreter)
+            where += ("--grace-s", self.grace_s, "--log-dir", logs)
             with open(logs / "out", "wb") as out, open(logs / "err", "wb") as err:
                 popen = host.popen(
                     [*prefix, self.interpreter, "-m", "ranklaunch", "run", *where, *options, "--", *words],

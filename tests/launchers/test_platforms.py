@@ -181,6 +181,7 @@ def test_ascend_operator_with_a_scheduler_without_npus(pods: MakePods, muster: s
 def test_a_scheduler_without_npus_outlasts_the_ranks(pods: MakePods) -> None:
     """A rank whose scheduler is gone ends with an error half a minute later, whatever it is saving."""
     job = pods("a-scheduler-0.x", "a-worker-0.x", "a-worker-1.x", "service")
+    job.grace_s = 40  # of which the scheduler waits for 80 %: MindSpore takes a while to end
     beside_a_scheduler(job, STOPS_LATE="3")
     for number in (1, 2):
         job.said(number, "sum 2")
