@@ -62,10 +62,10 @@ class LauncherJob:
             logs = self.folder / host.name
             logs.mkdir(exist_ok=True)
             where = ("--method", self._method, "--slots", self._slots, "--python", self.interpreter)
-            where += ("--grace-s", self.grace_s, "--log-dir", logs)
+            own = ("--grace-s", self.grace_s, "--log-dir", logs)
             with open(logs / "out", "wb") as out, open(logs / "err", "wb") as err:
                 popen = host.popen(
-                    [*prefix, self.interpreter, "-m", "ranklaunch", "run", *where, *options, "--", *words],
+                    [*prefix, self.interpreter, "-m", "ranklaunch", "run", *where, *own, *options, "--", *words],
                     env={**self._environment(host), **(env or {})},
                     cwd=self.folder,
                     stdin=subprocess.DEVNULL,
