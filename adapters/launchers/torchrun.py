@@ -135,22 +135,20 @@ def with_grace(plan: Plan, reader: Reader, options: Collection[str]) -> Plan:
     """The plan by which ranks have the whole grace, and not what torch leaves them: by torch's own setting where that does it, else
     torch is halted in time."""
     (process,) = plan.processes
-    env = _shutdown(plan, reader, options)
-    long = plan.limits.grace_s > HALTED_AFTER_S
+    torch = facts.source(_KNOWS_SHUTDOWN, plan.job, reader.files, reader.env.get("PATH", ""), reader.cwd)
     own = "--shutdown_timeout" in options
-    stop_s = KILLS_AFTER_S if long and not env and not own else 0
-    failure_s = KILLS_AFTER_S if long and process.conduct.failing else 0
-    _warn(plan, reader, stop_s, restarts=long and not process.conduct.failing)
-    kept = replace(process, env={**process.env, **env}, conduct=replace(process.conduct, stop_s=stop_s, failure_s=failure_s))
-    return replace(plan, processes=(kept,))
+    env = _shutdown(plan, reader) if SHUTDOWN.names[0] in torch and not own else {}
+    long = plan.limits.grace_s > HALTED_AFTER_S
+    stop_s = HALTED_AFTER_S if long and not env and not own else 0
+    failure_s = HALTED_AFTER_S if long and process.conduct.failing else 0
+    _warn(plan, reader, older=bool(stop_s and torch), restarts=long and not process.conduct.failing)
+    conduct = replace(process.conduct, halt_stop_s=stop_s, halt_failure_s=failure_s)
+    return replace(plan, processes=(replace(process, env={**process.env, **env}, conduct=conduct),))
 
 
-def _shutdown(plan: Plan, reader: Reader, options: Collection[str]) -> dict[str, str]:
-    """Torch's own setting of the time that ranks have after a stop, where this torch has one."""
+def _shutdown(plan: Plan, reader: Reader) -> dict[str, str]:
+    """Torch's own setting of the time that ranks have after a stop."""
     name, grace_s = SHUTDOWN.names[0], plan.limits.grace_s
-    search = reader.env.get("PATH", "")
-    if "--shutdown_timeout" in options or name not in facts.source(_KNOWS_SHUTDOWN, plan.job, reader.files, search, reader.cwd):
-        return {}
     if not reader.given(SHUTDOWN):
         seconds = str(math.ceil(grace_s) + 5)
         reader.ledger.note(SHUTDOWN.value, seconds, "the grace, rounded up, and 5 more")
@@ -160,10 +158,10 @@ def _shutdown(plan: Plan, reader: Reader, options: Collection[str]) -> dict[str,
     return {name: str(reader.get(SHUTDOWN))}
 
 
-def _warn(plan: Plan, reader: Reader, stop_s: float, *, restarts: bool) -> None:
-    """Of what ranks do not have all the same."""
+def _warn(plan: Plan, reader: Reader, *, older: bool, restarts: bool) -> None:
+    """Of what ranks do not have all the same. Where no torch is seen, as where another machine plans, nothing is known of it."""
     grace = reader.told(GRACE_S)
-    if stop_s and plan.job.node_index == 0:
+    if older and plan.job.node_index == 0:
         reader.warn(
             f"{grace}: this torch kills ranks {KILLS_AFTER_S} s after a stop, so it is halted {HALTED_AFTER_S} s after it; a rank that "
             "then needs its store, as for a new group, waits until it is killed"

@@ -199,25 +199,25 @@ OLDER = {"/usr/local/bin/python3.11": "", API: "monitor_interval: float = 30\n"}
 
 @pytest.mark.parametrize("method", ["torchrun", "megatron", "accelerate"])
 @pytest.mark.parametrize(
-    ("files", "grace_s", "given", "told", "stop_s", "failure_s"),
+    ("files", "grace_s", "given", "told", "halt_stop_s", "halt_failure_s"),
     [
         (KNOWS, "25", "", "30", 0, 0),
-        (KNOWS, "60.5", "", "66", 0, 30),
-        (KNOWS, "60", "100", "100", 0, 30),
+        (KNOWS, "60.5", "", "66", 0, 28),
+        (KNOWS, "60", "100", "100", 0, 28),
         (OLDER, "25", "", None, 0, 0),
-        (OLDER, "60", "", None, 30, 30),
-        ({}, "60", "", None, 30, 30),
+        (OLDER, "60", "", None, 28, 28),
+        ({}, "60", "", None, 28, 28),
     ],
 )
 def test_ranks_have_the_grace(
-    method: str, files: dict[str, str], grace_s: str, given: str, told: str | None, stop_s: float, failure_s: float
+    method: str, files: dict[str, str], grace_s: str, given: str, told: str | None, halt_stop_s: float, halt_failure_s: float
 ) -> None:
     env = helpers.modelarts(1, 2, RANKLAUNCH_GRACE_S=grace_s, TORCH_ELASTIC_SHUTDOWN_TIMEOUT=given)
     found = helpers.plan(env, method=method, files=files, python="/usr/local/bin/python3.11")
     (process,) = found.processes
     assert process.env.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") == told
-    assert (process.conduct.stop_s, process.conduct.failure_s) == (stop_s, failure_s)
-    assert ["is halted 28 s after it" in text for text in found.warnings] == [True] * bool(stop_s)
+    assert (process.conduct.halt_stop_s, process.conduct.halt_failure_s) == (halt_stop_s, halt_failure_s)
+    assert ["is halted 28 s after it" in text for text in found.warnings] == [True] * bool(halt_stop_s and files)
 
 
 @pytest.mark.parametrize("method", ["torchrun", "accelerate"])

@@ -47,8 +47,8 @@ class Conduct(Value):
     carriers: tuple[str, ...] = ()  # programs through which alone its ranks come; below a service: anywhere on this node
     deaf: bool = False  # does not pass SIGTERM on well: its ranks get it directly, and it itself when they are gone
     impatient: bool = False  # kills all its ranks as soon as one has ended: it is halted while they are being ended
-    stop_s: float = 0.0  # seconds after it was told to end in which it kills its ranks; 0: not before we do
-    failure_s: float = 0.0  # the same, from when it says that it ends them after a failure of one
+    halt_stop_s: float = 0.0  # it kills its ranks too soon: seconds after it was told to end, when it is halted until they end; 0: never
+    halt_failure_s: float = 0.0  # the same, from when it says that it ends them after a failure of one
     failing: tuple[str, ...] = ()  # texts in its output, each of which says that a rank has failed and that it ends the others
     spawned: str = ""  # regular expression (group pid) of what it writes for each rank as it starts them, in their order
     alone_s: float = 0.0  # seconds that it may go on after the last of its ranks has ended; 0: for ever

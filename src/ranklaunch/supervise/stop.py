@@ -22,7 +22,6 @@ KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more t
 LOOK_S = 0.25  # between looks at what has become of launchers' ranks, and of programs in shells
 LONE_S = 2.5  # for a launcher without ranks to end, before it is killed
 SHELL_S = 1.0  # for a shell to end after the programs in it, before it gets the signal itself
-BEFORE_KILL_S = 2.0  # before a launcher would kill its ranks, for it to be halted
 GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the kernel
 
 
@@ -251,8 +250,8 @@ class Stopper:
             self._teller.tell(child.ranks(), number)
         elif conduct.ranks_below:
             os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
-            if conduct.stop_s:
-                self._timers.append(self._loop.after(conduct.stop_s - BEFORE_KILL_S, lambda: halt_with_ranks(child)))
+            if conduct.halt_stop_s:
+                self._timers.append(self._loop.after(conduct.halt_stop_s, lambda: halt_with_ranks(child)))
         else:
             self._teller.tell([child.identity], number)
 

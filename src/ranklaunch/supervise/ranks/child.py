@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 RANK, LAUNCHER, SERVICE, STEP, HELPER = "rank", "launcher", "service", "step", "helper"
 DECIDING = (RANK, LAUNCHER)
 LEADING = (RANK, LAUNCHER, STEP)  # those that are told first when everything is to end
+LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
 
 class End(Value):

@@ -14,9 +14,9 @@ from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, Child
+from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, LOOK_FOR_RANKS_S, Child
 from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.stop import BEFORE_KILL_S, LEADERS_SHARE, Lone, halt_with_ranks
+from ranklaunch.supervise.stop import LEADERS_SHARE, Lone, halt_with_ranks
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
@@ -32,7 +32,6 @@ ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to
 TELL_S = 1.0  # for a launcher to say that a rank of it has failed, from the end of that on
 SAYS_S = 2.0  # for a launcher to say that it ends its ranks, after one has failed; its log level may keep it from that
 SILENT_LAUNCHER_S = 5.0  # for a launcher whose ranks are all gone to end, after a failure
-LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
 Ranks = list[tuple[str, tree.Identity]]
 
@@ -216,8 +215,8 @@ class Launchers:
         share = LEADERS_SHARE if plan.muster else 1
         self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child))
         self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child, None))
-        if child.process.conduct.failure_s:
-            self._loop.after(child.process.conduct.failure_s - BEFORE_KILL_S, lambda: self._halt(child))
+        if child.process.conduct.halt_failure_s:
+            self._loop.after(child.process.conduct.halt_failure_s, lambda: self._halt(child))
         if child.process.conduct.deaf and not child.process.conduct.impatient:
             self._loop.after(ONE_AFTER_THE_OTHER_S, lambda: self._tell_ranks(child))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch import redact
-from ranklaunch.supervise.ranks.child import LAUNCHER, Child
+from ranklaunch.supervise.ranks.child import LAUNCHER, LOOK_FOR_RANKS_S, Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
@@ -17,7 +17,6 @@ from ranklaunch.system.signals import name_of
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.children import Children
 
-LOOK_S = 5.0  # between looks at whether a launcher still has ranks
 FOLLOW_S = 0.2  # for a program's helpers to end after it
 SAY_S = 1.0  # for what it has left to end when it is told to, before it is said that it does not
 SURE_S = 1.0  # between the first look that shows none and the second
@@ -82,7 +81,7 @@ class Holders:
         yield from _ended([f"{each.pid} ({command}) by {name_of(number)}" for each, (command, number) in self._told.items()])
 
     def watch(self) -> None:
-        self._loop.after(SURE_S if self._since else LOOK_S, self._look)
+        self._loop.after(SURE_S if self._since else LOOK_FOR_RANKS_S, self._look)
 
     def _look(self) -> None:
         if not self._child.alive:
