@@ -5,6 +5,7 @@ The codes are those of sysexits.h, so that they differ from the codes that train
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 
 
@@ -40,6 +41,14 @@ class MissingProgramError(RanklaunchError):
     """A program that the plan needs is missing or too old."""
 
     exit_code = 69
+
+
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT)
+
+
+def refused(error: OSError | MemoryError, what: str = "") -> WaitError:
+    """To be raised where the system has no process, memory, descriptor or disk left. what it refuses, as " to start a process"."""
+    return WaitError(f"the system refuses{what}, trying again may help: {str(error) or 'no memory left'}")
 
 
 class Problems:

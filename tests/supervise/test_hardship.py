@@ -54,6 +54,17 @@ def test_not_even_two_processes(as_process: Starter) -> None:
 
 
 @needs_root
+def test_a_disk_without_room_for_a_file(as_process: Starter) -> None:
+    logs = as_process.folder / "full"
+    logs.mkdir()
+    filled = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs -o nr_inodes=1 none {logs}; exec "$@"', "sh")
+    job = as_process.spawn(1, child("sleeper.py"), prefix=filled, log_dir=logs)
+    assert job.end() == 75
+    assert "No space left on device" in job.err.text
+    assert "Traceback" not in job.err.text
+
+
+@needs_root
 def test_a_port_that_may_not_be_bound(as_process: Starter) -> None:
     """It is said at once: to wait would not help."""
     open_to_all(as_process.folder)

@@ -36,7 +36,13 @@ RUN_DIR = Variable(
     "run_dir", ("RANKLAUNCH_RUN_DIR",), parse.text, "/tmp", "folder for a private folder with the keys of this run",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR)
+TEMPORARY = Variable(
+    "temporary",
+    ("OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_orte_local_tmpdir_base", "OMPI_MCA_orte_remote_tmpdir_base", "TMPDIR", "TEMP", "TMP"),
+    parse.text, "/tmp", "folders where Open MPI 4 may keep the files of its daemons, which are removed when ranklaunch has killed them",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR, TEMPORARY)
 
 NAME = "sshd"
 NEW = "new"
@@ -44,7 +50,6 @@ PRIVATE_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 USER_KEY, HOST_KEY = "ssh user key", "ssh host key"  # as nodes offer them
 # Between sshd and a rank that came through it: sessions, the account's shell, and the daemons of Open MPI 4, Open MPI 5 and MPICH.
 CARRIERS = ("sshd", "sshd-session", "sshd-auth", "sh", "bash", "dash", "orted", "prted", "hydra_pmi_proxy")
-SESSIONS = "ompi.{host}.{uid}"  # of Open MPI 4
 _MOST_KEYS_BYTES = 1024 * 1024
 _SBIN = "/usr/sbin:/usr/local/sbin:/sbin"
 
@@ -182,6 +187,12 @@ def _authorized(reader: Reader, path: str, folder: str) -> File:
     return File(path, f"{key}\n" if key else "# node 0's key, which it makes for this run\n")
 
 
+def sessions(reader: Reader) -> tuple[str, ...]:
+    """Folders of Open MPI 4, in each of which every daemon of it has one of its own."""
+    places = [TEMPORARY.default, *(candidate.value.rstrip("/") for candidate in reader.candidates(TEMPORARY))]
+    return tuple(join(place, "ompi.{host}.{uid}") for place in dict.fromkeys(places))
+
+
 def _client(job: Job, reader: Reader, templates: Templates, config: str, key: str) -> list[File]:
     known_hosts = join(folder_of_key(key), "known_hosts")
     port = reader.get(PORT)
@@ -208,7 +219,7 @@ def _service(job: Job, reader: Reader, templates: Templates, config: str) -> Pro
     argv = templates.command("ssh/sshd.j2", sshd=path, config=config)
     log = join(attempt_dir(job), "sshd.log")
     # Its own code, 255, is said of everything, mostly of a port that is taken.
-    conduct = Conduct(carriers=CARRIERS, quiet=True, fails_as=WaitError.exit_code, sessions=SESSIONS)
+    conduct = Conduct(carriers=CARRIERS, quiet=True, fails_as=WaitError.exit_code, sessions=sessions(reader))
     return Process(name=NAME, argv=argv, log=log, unset=misleading(reader.env), tag="[sshd] ", conduct=conduct)
 
 

@@ -12,7 +12,7 @@ from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.base import attempt_dir
 from ranklaunch.command import options
-from ranklaunch.errors import RanklaunchError, WaitError
+from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
@@ -42,7 +42,7 @@ def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard
     try:
         return Session(signals, inherited, guard)
     except OSError as error:
-        failure = WaitError(f"the system refuses, trying again may help: {error}")
+        failure = refused(error)
         _leave_verdict(start.record, failure, now())
         raise failure from None
 

@@ -57,7 +57,7 @@ class Conduct(Value):
     may_end: bool = False  # a service that may end with 0 before the processes do
     outlasts: bool = False  # a service that the ranks of other nodes need until they have ended
     fails_as: int = 0  # exit code of the job that its failure makes fail; 0: its own
-    sessions: str = ""  # in the folder for temporary files: folder of its sessions' folders, which stay when it is killed; {host}, {uid}
+    sessions: tuple[str, ...] = ()  # folders where its daemons have folders of their own, which stay when it is killed; {host}, {uid}
 
     @property
     def launches(self) -> bool:

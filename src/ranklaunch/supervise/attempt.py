@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch import errors
-from ranklaunch.errors import DEFECT, RanklaunchError, WaitError
+from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan, everything
@@ -118,8 +118,8 @@ class Attempt:
         except RanklaunchError as error:
             self._end(Ending("failed", error.exit_code, str(error)))
         except (OSError, MemoryError) as error:  # no process, memory or descriptor left, a full disk
-            refused = f"the system refuses, trying again may help: {str(error) or 'no memory left'}"
-            self._end(Ending("failed", WaitError.exit_code, refused))
+            failure = refused(error)
+            self._end(Ending("failed", failure.exit_code, str(failure)))
         except Exception as error:  # ours; the ranks must end in good order all the same
             import traceback
 
@@ -191,7 +191,7 @@ class Attempt:
             try:
                 from ranklaunch.supervise.ranks.left import remove_sessions
 
-                remove_sessions(self._children, self._around.env)
+                remove_sessions(self._children)
             except (OSError, ImportError):  # no descriptor left
                 pass
 

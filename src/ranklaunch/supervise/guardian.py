@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from ranklaunch.errors import WaitError
+from ranklaunch.errors import refused
 from ranklaunch.system import tree
 from ranklaunch.system.signals import Signals, block, code_of, name_of, signal_of, unblock
 
@@ -60,8 +60,7 @@ def _fork() -> int:
         return os.fork()
     except OSError as error:
         unblock()
-        msg = f"the system refuses to start a process, trying again may help: {error}"
-        raise WaitError(msg) from None
+        raise refused(error, " to start a process") from None
 
 
 def _watch(signals: Signals, inner: int, inherited: int) -> int:

@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any
 
-from ranklaunch.errors import ConfigError, WaitError
+from ranklaunch.errors import SHORTAGES, ConfigError, WaitError, refused
 from ranklaunch.system import disk
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Verdict, as_json
@@ -41,7 +41,7 @@ class Record:
 
     def open(self) -> None:
         """Raises ConfigError where the folder cannot be written, or something else than a file stands where one of ours belongs. Raises
-        WaitError where no descriptor is left."""
+        WaitError where no descriptor or disk is left."""
         try:
             os.makedirs(self.folder, exist_ok=True)
             path = os.path.join(self.folder, folders.EVENTS)
@@ -52,14 +52,13 @@ class Record:
             self._spare = os.dup(self._events)
             self._bequeath()
         except (OSError, ValueError) as error:
-            if getattr(error, "errno", 0) in (errno.EMFILE, errno.ENFILE):
-                msg = f"the system refuses, trying again may help: {error}"
-                raise WaitError(msg) from None
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                raise refused(error) from None
             msg = (
                 f"log directory {self.folder}: cannot be written by uid {os.getuid()}, gid {os.getgid()}: {error}; "
                 "name another with --log-dir or RANKLAUNCH_LOG_DIR"
             )
-            raise ConfigError(msg) from None
+            raise (WaitError if getattr(error, "errno", 0) in SHORTAGES else ConfigError)(msg) from None
 
     def _bequeath(self) -> None:
         """What the verdict of a supervisor that is killed needs."""

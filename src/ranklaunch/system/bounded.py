@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ranklaunch.errors import ConfigError, WaitError
+from ranklaunch.errors import ConfigError, refused
 from ranklaunch.system import tree
 from ranklaunch.system.signals import PASSED_ON, STOPPING
 
@@ -33,8 +33,7 @@ def call(work: Callable[[], Any], what: str) -> Any:
     try:
         child, readable = _start(work)
     except OSError as error:
-        msg = f"the system refuses to start a process, trying again may help: {error}"
-        raise WaitError(msg) from None
+        raise refused(error, " to start a process") from None
     try:
         told = _read(readable)
     finally:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 FOLLOW_S = 0.2  # for a program's helpers to end after it
 SAY_S = 1.0  # for what it has left to end when it is told to, before it is said that it does not
 SURE_S = 1.0  # between the first look that shows none and the second
-TEMPORARY = ("TMPDIR", "TEMP", "TMP")
 SHOWN = 8  # processes
 LONGEST = 100  # characters of a command
 
@@ -112,12 +111,12 @@ class Holders:
                 tree.send(each, number)
 
 
-def remove_sessions(children: Children, env: Mapping[str, str]) -> None:
+def remove_sessions(children: Children) -> None:
     """Folders that launchers and their daemons have for themselves, and remove unless they are killed. Only those of our own: each has the
     pid of whoever made it at the end of a name."""
-    names = {child.process.conduct.sessions for child in children.ended} - {""}
+    templates = {template for child in children.ended for template in child.process.conduct.sessions}
     pids = {*children.killed, *(child.identity.pid for child in children.ended if child.ended.signal)}
-    for folder in _session_folders(names, env) if pids else ():
+    for folder in _session_folders(templates) if pids else ():
         try:
             for session in _own(folder, pids):
                 shutil.rmtree(session, ignore_errors=True)
@@ -126,15 +125,13 @@ def remove_sessions(children: Children, env: Mapping[str, str]) -> None:
             pass
 
 
-def _session_folders(names: Iterable[str], env: Mapping[str, str]) -> Iterator[str]:
+def _session_folders(templates: Iterable[str]) -> Iterator[str]:
     host = os.uname().nodename
-    places = {env.get(name) for name in (*TEMPORARY, *(name for name in env if name.endswith("_tmpdir_base")))}
-    for place in {"/tmp", *filter(None, places)}:
-        for name in names:
-            for called in {host, host.partition(".")[0]}:
-                folder = os.path.join(place, name.format(host=called, uid=os.getuid()))
-                if os.path.isdir(folder) and not os.path.islink(folder) and os.stat(folder).st_uid == os.getuid():
-                    yield folder
+    for template in templates:
+        for called in {host, host.partition(".")[0]}:
+            folder = template.replace("{host}", called).replace("{uid}", str(os.getuid()))  # noqa: RUF027 (the template's own)
+            if os.path.isdir(folder) and not os.path.islink(folder) and os.stat(folder).st_uid == os.getuid():
+                yield folder
 
 
 def _own(folder: str, pids: Collection[int]) -> list[str]:
