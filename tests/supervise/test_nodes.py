@@ -97,6 +97,7 @@ def test_they_start_together_however_late_one_comes(as_process: Starter) -> None
         assert names.index("released") < names.index("spawn")
 
 
+@pytest.mark.launchers
 @pytest.mark.training
 def test_one_log_folder_for_all_nodes(as_process: Starter) -> None:
     """As where MA_LOG_DIR is a disk of all: torchrun names the files of its ranks by their local ranks."""
