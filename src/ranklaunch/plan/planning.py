@@ -102,13 +102,14 @@ def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[R
     """For each of these, by index and task."""
     reader = _reader(request)
     platform = "" if reader.given(settings.PLATFORM) else platforms.detected(reader)
+    recognised: dict[str, bool] = {}  # by task, whose nodes differ in their numbers alone
     for node, task in places:
         told = {settings.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
         seen = replace(request, env=_env_of(request.env, node, task), options={**request.options, **told})
         # By what is known of one node alone, the platform may have been recognised.
-        if platform and platforms.detected(_reader(seen)) != platform:
-            seen = replace(seen, options={**seen.options, settings.PLATFORM.value: platform})
-        yield seen
+        if platform and task not in recognised:
+            recognised[task] = platforms.detected(_reader(seen)) == platform
+        yield seen if recognised.get(task, True) else replace(seen, options={**seen.options, settings.PLATFORM.value: platform})
 
 
 def _env_of(env: Mapping[str, str], node: int, task: str) -> dict[str, str]:
