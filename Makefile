@@ -107,7 +107,7 @@ hosts: .venv/.installed-test ## start N hosts on this machine and show how to en
 
 .venv/.installed-%: pyproject.toml | .venv/bin/pip
 	@echo "installing ranklaunch[$*] into .venv (a minute, or four and 5 GB with all launchers)"
-	@$(VENV)/python -m pip install -q -e '.[$*]'
+	@$(VENV)/python -m pip install -q --no-compile -e '.[$*]'
 	@touch $@
 
 # Neither is in an extra: DeepSpeed must see the PyTorch that is there, Horovod must be built for it.
@@ -115,12 +115,12 @@ DEEPSPEED := deepspeed==0.19.8
 
 .venv/.installed-deepspeed: Makefile .venv/.installed-examples
 	@echo "installing $(DEEPSPEED) into .venv"
-	@$(VENV)/python -m pip install -q "setuptools<81" wheel
-	@$(VENV)/python -m pip install -q --no-build-isolation $(DEEPSPEED)
+	@$(VENV)/python -m pip install -q --no-compile "setuptools<81" wheel
+	@$(VENV)/python -m pip install -q --no-compile --no-build-isolation $(DEEPSPEED)
 	@touch $@
 
 .venv/.installed-horovod: tools/horovod_wheel.sh .venv/.installed-examples
-	@wheel=$$(tools/horovod_wheel.sh $(VENV)/python) && $(VENV)/python -m pip install -q "$$wheel"
+	@wheel=$$(tools/horovod_wheel.sh $(VENV)/python) && $(VENV)/python -m pip install -q --no-compile "$$wheel"
 	@touch $@
 
 .venv/.installed-launchers: .venv/.installed-examples .venv/.installed-deepspeed
