@@ -110,6 +110,10 @@ class HubDriver(Driver):
         """Ends a job with followers in which this node has succeeded and others do not end: it cannot leave them alone."""
         self.feed(events.EndLate(finished))
 
+    def hurry(self) -> None:
+        """Says what the job died of, as far as that is known; behind what node 0's own member has just said."""
+        self._loop.after(0, lambda: self.feed(events.Hurry()))
+
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
         """By node."""

@@ -113,6 +113,10 @@ class EndLate(Event):
     finished: str
 
 
+class Hurry(Event):
+    """Node 0 waits for nobody any more."""
+
+
 class Reached(Event):
     """Something answers at node 0's port."""
 
