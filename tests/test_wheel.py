@@ -196,6 +196,7 @@ WHEEL = {
     "ranklaunch/system/lookup.py",
     "ranklaunch/system/loop.py",
     "ranklaunch/system/memory.py",
+    "ranklaunch/system/ports.py",
     "ranklaunch/system/signals.py",
     "ranklaunch/system/stream.py",
     "ranklaunch/system/submit.py",
