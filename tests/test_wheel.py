@@ -161,6 +161,7 @@ WHEEL = {
     "ranklaunch/specs/refuse.py",
     "ranklaunch/specs/refuse_kubernetes.py",
     "ranklaunch/specs/shape.py",
+    "ranklaunch/specs/slurm.py",
     "ranklaunch/specs/values.py",
     "ranklaunch/specs/warn.py",
     "ranklaunch/supervise/__init__.py",

@@ -134,8 +134,8 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
         (["modelarts", *JOB[1:], "--flavor", "f", "--env", "A=" + "x" * 4097, "--", "x"], 78, "env.A: expected at most"),
         (["slurm", "--name", "a b", "--", "x"], 78, "name='a b'"),
         (["slurm", "--name", "a", "--set", "slurm.directives=[\"--x=1\\n#SBATCH --uid=0\"]", "--", "x"], 2, "slurm.directives"),
-        (["slurm", "--name", "a", "--deadline-s", "3600", "--max-restarts", "2", "--", "x"], 78, "deadlineSeconds=3600: the script"),
-        (["slurm", "--name", "a", "--deadline-s", "120", "--", "x"], 78, "deadlineSeconds=120: expected more than 120"),
+        (["slurm", "--name", "a", "--deadline-s", "3600", "--max-restarts", "2", "--", "x"], 78, "slurm.time, for each start"),
+        (["slurm", "--name", "a", "--deadline-s", "120", "--", "x"], 78, "deadlineSeconds=120: expected more than 120 s"),
         (["slurm", "--name", "a", "--deadline-s", "121", "--", "x"], 0, ""),
         (["slurm", "--name", "a", "--queue", "q", "--", "x"], 78, "scheduling.queue: slurm has no place for it"),
     ],
@@ -172,25 +172,6 @@ def test_secrets_anywhere_are_warned_of(options: tuple[str, ...], args: tuple[st
 def test_nothing_is_warned_of_where_there_is_no_secret() -> None:
     found = helpers.call("spec", *JOB, "--env", "LR=0.1", "--", "x", "--max_tokens", "7", "-p", "29500")
     assert (found.code, found.err) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("kind", "words", "warned"),
-    [
-        ("slurm", ("--devices", "8"), True),
-        ("slurm", ("--devices", "8", "--set", 'slurm.directives=["--comment=--exclusive"]'), True),
-        ("slurm", ("--devices", "8", "--cpu", "32"), False),
-        ("slurm", ("--devices", "8", "--set", 'slurm.directives=["--exclusive"]'), False),
-        ("slurm", ("--devices", "8", "--set", 'slurm.directives=["--comment=a", "--cpus-per-gpu=4"]'), False),
-        ("slurm", ("--devices", "1"), False),
-        ("job", ("--devices", "8"), False),
-    ],
-)
-def test_ranks_that_would_share_one_cpu_on_slurm_are_warned_of(kind: str, words: tuple[str, ...], warned: bool) -> None:
-    found = helpers.call("spec", kind, *JOB[1:], *words, "--", "x")
-    assert found.code == 0, found.err
-    lines = found.err.splitlines()
-    assert [("resources.cpu is not set" in line, "all 8 ranks" in line) for line in lines] == [(True, True)] * warned
 
 
 def test_help_names_every_option() -> None:

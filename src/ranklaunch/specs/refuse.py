@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ranklaunch.specs import keys, refuse_kubernetes
+from ranklaunch.specs import keys, refuse_kubernetes, slurm
 from ranklaunch.specs.model import OF_KUBERNETES, JobSpec
 from ranklaunch.specs.pod import DERIVED, environment, flavor
 
@@ -18,7 +18,7 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
         "annotations", "mpi.", "trainer.",
     ),
     "slurm": (
-        "namespace", "image.pull", "envFrom", "volumes", "volumeMounts", "shm.", "network.hostNetwork", "network.rdma.resource", "muster.",
+        "namespace", "image.pull", "envFrom", "shm.", "network.hostNetwork", "network.rdma.resource", "muster.",
         "rankTable.configMapName", "rankTable.label", "scheduling.", "restart.onEviction", "lifecycle.ttlSeconds",
         "lifecycle.cleanPodPolicy", "security.", "serviceAccountName", "labels", "annotations", "mpi.", "trainer.", "device.extra",
     ),
@@ -36,7 +36,6 @@ WHY: Mapping[str, str] = {
     "mpijob restart.maxRestarts": "an MPIJob starts the launcher alone anew, whatever its exit code; use jobset or volcano",
 }
 MOST_BYTES_OF_VARIABLE = 128 * 1024
-MOST_S_EARLY = 60  # that Slurm sends the signal of --signal before its time
 MOST_MODELARTS_VARIABLES, MOST_MODELARTS_NAME, MOST_MODELARTS_VALUE = 100, 8192, 4096
 
 
@@ -155,24 +154,8 @@ def _names_of_variables(spec: JobSpec) -> Iterator[str]:
 
 
 def _slurm(spec: JobSpec) -> Iterator[str]:
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", spec.name):
-        yield f"name={spec.name!r}: expected 1 to 128 letters, digits, dots, dashes and underscores"
     yield from _names_of_variables(spec)
-    yield from _time_limit(spec)
-    if not re.fullmatch("[0-9]*", spec.resources.cpu):
-        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer with slurm"
-    if re.search(r"[\"'\\\s]", spec.working_dir):
-        yield f"workingDir={spec.working_dir!r}: expected a path without quotes, backslashes and spaces"
-
-
-def _time_limit(spec: JobSpec) -> Iterator[str]:
-    deadline, grace = spec.lifecycle.deadline_seconds, spec.lifecycle.grace_period_seconds
-    path = f"lifecycle.deadlineSeconds={deadline}"
-    if deadline and spec.restart.max_restarts:
-        yield f"{path}: the script would start a job anew that is ended by it; leave it or restart.maxRestarts out"
-    if 0 < deadline <= grace + MOST_S_EARLY:
-        how = f"{MOST_S_EARLY} seconds and lifecycle.gracePeriodSeconds={grace} before it"
-        yield f"{path}: expected more than {grace + MOST_S_EARLY}, for Slurm sends SIGTERM up to {how}"
+    yield from slurm.problems(spec)
 
 
 OF_ENGINE = {**refuse_kubernetes.OF_ENGINE, "modelarts": _modelarts, "slurm": _slurm}

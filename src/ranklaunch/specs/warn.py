@@ -6,11 +6,9 @@ import shlex
 from collections.abc import Iterator
 
 from ranklaunch.redact import argv, environment
+from ranklaunch.specs import slurm
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.pod import has_several_nodes, own_key
-
-# Options of sbatch by which a task gets more CPUs than one.
-MORE_CPUS = ("--cpus-per-task", "--cpus-per-gpu", "--tres-per-task", "--exclusive")
 
 
 def warnings(spec: JobSpec) -> Iterator[str]:
@@ -25,12 +23,5 @@ def warnings(spec: JobSpec) -> Iterator[str]:
             "the key of the muster is derived from the job's name, which others may guess: put one into a file that all nodes see, and its "
             "path into env.RANKLAUNCH_SECRET_FILE"
         )
-    if spec.engine == "slurm" and spec.devices_per_node > 1 and not _asks_for_cpus(spec):
-        yield (
-            f"resources.cpu is not set: Slurm gives a task, here all {spec.devices_per_node} ranks of a node, one CPU, unless the cluster "
-            'gives more by itself; set it (--cpu), or slurm.directives=["--exclusive"]'
-        )
-
-
-def _asks_for_cpus(spec: JobSpec) -> bool:
-    return bool(spec.resources.cpu) or any(directive.partition("=")[0] in MORE_CPUS for directive in spec.slurm.directives)
+    if spec.engine == "slurm":
+        yield from slurm.warnings(spec)
