@@ -31,7 +31,7 @@ COMMANDS: dict[str, str] = {
     "examples/k8s/acjob-npu.yaml": "acjob --nodes 2 --devices 8 --device-kind npu --method torchrun --set rankTable.source=ascend-operator",
     "examples/modelarts/torchrun-npu.json": (
         "modelarts --nodes 2 --devices 8 --device-kind npu --method torchrun --pool-id POOL_ID --max-restarts 3 "
-        "--set modelarts.logUrl=/bucket/log/"
+        "--set modelarts.codeDir=/bucket/code/ --set modelarts.logUrl=/bucket/log/"
     ),
     "examples/slurm/torchrun-gpu.sh": (
         "slurm --nodes 2 --devices 8 --cpu 64 --method torchrun --partition gpu --set slurm.time=04:00:00 --max-restarts 2 "

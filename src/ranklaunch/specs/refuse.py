@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from ranklaunch.specs import keys, refuse_kubernetes, slurm
 from ranklaunch.specs.model import OF_KUBERNETES, JobSpec
-from ranklaunch.specs.pod import DERIVED, environment, flavor
+from ranklaunch.specs.pod import DERIVED, POOL_FLAVORS, environment, flavor
 
 # What an engine has no place for, by the beginning of the values' paths.
 FOREIGN: Mapping[str, tuple[str, ...]] = {
@@ -54,7 +54,8 @@ def _foreign(spec: JobSpec) -> Iterator[str]:
 
 def _program(spec: JobSpec) -> Iterator[str]:
     if bool(spec.script) == bool(spec.module):
-        yield f"script={spec.script!r}, module={spec.module!r}: expected one of the two"
+        which = "both are given; leave one out" if spec.script else "neither is given: what is to run? Put it at the end, after --"
+        yield f"script={spec.script!r}, module={spec.module!r}: {which}"
     if spec.script.startswith("-"):
         yield f"script={spec.script!r}: begins with a dash; ./{spec.script} is a file of that name"
     if not spec.image.repository and not (spec.engine == "slurm" and spec.slurm.container == "none"):
@@ -128,7 +129,8 @@ def _modelarts(spec: JobSpec) -> Iterator[str]:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", spec.name):
         yield f"name={spec.name!r}: expected 1 to 64 letters, digits, dashes and underscores"
     if not flavor(spec):
-        yield "modelarts.flavor: required, but with modelarts.poolId and 1, 2, 4, 8 or 16 devices"
+        sizes = ", ".join(map(str, POOL_FLAVORS))
+        yield f"modelarts.flavor: required (--flavor), unless modelarts.poolId is set (--pool-id) and devicesPerNode is one of {sizes}"
     if spec.modelarts.local_code_dir and not spec.modelarts.code_dir:
         yield "modelarts.localCodeDir: expected modelarts.codeDir too"
     if len(environment(spec)) > MOST_MODELARTS_VARIABLES:
@@ -139,7 +141,7 @@ def _modelarts(spec: JobSpec) -> Iterator[str]:
             yield f"env.{name[:60]}: expected at most {MOST_MODELARTS_NAME} characters of name and {MOST_MODELARTS_VALUE} of text"
     for place, channels in (("inputs", spec.modelarts.inputs), ("outputs", spec.modelarts.outputs)):
         if not all(map(_channel, channels)):
-            yield f"modelarts.{place}: expected strings name and obsUrl, and localDir or nothing"
+            yield f"modelarts.{place}: expected a name and an obsUrl in each, as strings, and if wanted a localDir"
 
 
 def _channel(channel: Mapping[str, object]) -> bool:

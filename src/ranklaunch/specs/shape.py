@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import posixpath
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -219,11 +221,27 @@ def _algorithm(spec: JobSpec) -> Shape:
     own = spec.modelarts
     return {
         "engine": {"image_url": common.image(spec)},
-        "command": shlex.join([*COMMAND, *common.program(spec)]),
+        "command": " ".join(map(_word, [*COMMAND, *_program_on_modelarts(spec)])),
         **_given(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
         "environments": {each["name"]: each["value"] for each in common.environment(spec)},
         **_given(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
     }
+
+
+def _program_on_modelarts(spec: JobSpec) -> list[str]:
+    """A script that is no path from the root is one of the code's folder, unless it is said where the program starts."""
+    words, own = common.program(spec), spec.modelarts
+    is_of_code = bool(own.code_dir) and not spec.working_dir and not spec.script.startswith(("/", "${"))
+    if is_of_code and ("/" in spec.script or spec.script.endswith((".py", ".sh"))):
+        folder = own.local_code_dir.rstrip("/") or f"${{MA_JOB_DIR}}/{posixpath.basename(own.code_dir.rstrip('/'))}"
+        words[0] = f"{folder}/{spec.script.removeprefix('./')}"
+    return words
+
+
+def _word(text: str) -> str:
+    """Of ModelArts' shell, which puts in the platform's variables alone."""
+    parts = re.split(f"({common.OF_MODELARTS})", text)
+    return "".join(f'"{part}"' if index % 2 else shlex.quote(part) for index, part in enumerate(parts) if part) or "''"
 
 
 def _channel(channel: Mapping[str, Any]) -> Shape:
