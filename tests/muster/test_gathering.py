@@ -124,6 +124,24 @@ def test_what_keeps_everybody_out_is_said_and_who_was_refused() -> None:
     assert missing.endswith("; refused: 10.0.0.9 (another key)")
 
 
+def test_a_port_that_stays_taken_ends_the_job_long_before_the_deadline() -> None:
+    b = Bench(2)
+    zero = b.member(0, facts=None)  # whatever it is busy with
+    taken = events.AtDoor("port 1 of this node is in use", "", 10.0)
+    b.feed(taken)
+    b.time.run(9.5)
+    b.feed(events.AtDoor("", "", 10.0))  # it was an earlier start on its way out
+    b.time.run(20)
+    b.feed(taken)
+    b.time.run(5)
+    b.feed(events.AtDoor(taken.trouble, "10.0.0.9 (another key)", 10.0))
+    b.time.run(4.5)
+    assert b.hub.state == GATHERING
+    b.time.run(0.75)
+    assert b.judged([zero])["exit_code"] == 75
+    assert b.judged([zero])["reason"] == "nobody can come in: port 1 of this node is in use"
+
+
 def test_an_index_that_the_job_does_not_have_starts_nothing() -> None:
     b = Bench(3, allowed=("all",))
     members = b.members([0, 1, 17])

@@ -19,6 +19,7 @@ from ranklaunch.supervise import judge
 from ranklaunch.supervise.ranks import start
 from ranklaunch.supervise.waits.waiting import some
 from ranklaunch.system import lookup
+from ranklaunch.system.ports import holder
 from ranklaunch.values import Value
 
 LOOKED_UP_AT_ONCE = 32  # names
@@ -83,7 +84,8 @@ def _ports(plan: Plan) -> Iterator[Finding]:
         ports |= {values.get(MASTER_PORT.value, ""): "of the rendezvous", str(plan.muster.port) if plan.muster else "": "of the muster"}
     for port, what in ports.items():
         if port.isdigit() and len(plan.job.nodes) > 1 and _taken(int(port)):
-            yield Finding(f"port {port} {what} is taken on this node", WaitError.exit_code)
+            found = holder(int(port))
+            yield Finding(f"port {port} {what} is taken on this node{f' by {found.text}' if found else ''}", WaitError.exit_code)
 
 
 def _taken(port: int) -> bool:

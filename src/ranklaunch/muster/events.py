@@ -91,10 +91,11 @@ class Resolved(Event):
 
 
 class AtDoor(Event):
-    """What keeps everybody out, and who was refused."""
+    """What keeps everybody out, and who was refused. patience_s: how long that may last before the job ends with it."""
 
     trouble: str
     refused: str
+    patience_s: float = float("inf")
 
 
 class Planned(Event):

@@ -26,6 +26,7 @@ class Gathering:
 
     def __init__(self, muster: Muster, roll: Roll) -> None:
         self.trouble = self.refused = ""
+        self._shut_until: float | None = None
         self._muster = muster
         self._roll = roll
         self._deadline: float | None = None
@@ -37,6 +38,12 @@ class Gathering:
         self._roll.ready(entry, facts, now)
         if self._deadline is None:
             self._deadline = now + self._muster.timeout_s
+
+    def at_door(self, trouble: str, refused: str, until: float) -> None:
+        """until: when the trouble, where it is new, has lasted too long."""
+        if trouble != self.trouble:
+            self._shut_until = until if trouble else None
+        self.trouble, self.refused = trouble, refused
 
     @property
     def complete(self) -> bool:
@@ -51,6 +58,8 @@ class Gathering:
 
     def failure(self, now: float) -> Judgement | None:
         """Why the nodes will not start, once it is certain."""
+        if self._shut_until is not None and now >= self._shut_until:
+            return Judgement("failed", WaitError.exit_code, reason(f"nobody can come in: {self.trouble}"))
         if self._roll.doubtful:
             self._doubted = now if self._doubted is None else self._doubted
             # A start that was lost with its host is still held to be there until the kernel finds out.

@@ -317,7 +317,7 @@ class Hub(Machine):
 
     def _mind_door(self, event: events.AtDoor) -> None:
         """What is known of those who cannot come in."""
-        self._gathering.trouble, self._gathering.refused = event.trouble, event.refused
+        self._gathering.at_door(event.trouble, event.refused, self._now.clock + event.patience_s)
 
     def _learn(self, event: events.Resolved) -> None:
         """What is known of one who is missing."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST_SECRET_BYTES = 4096
 JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tell it
+STRANGE_S = 30.0  # beyond the grace, which an earlier start of the job has to end: for what answers to be node 0
 SILENT_S = 15.0  # beyond its own deadline, for node 0 to say that nobody waits any more
 VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
 BYE_S = 2.0  # for the nodes to take it
@@ -108,6 +109,11 @@ class Nodes:
             if left <= 0:
                 waited = f"waited {plan.muster.timeout_s:g} s in vain for {self._member.missing}"
                 msg = f"{waited}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
+                raise WaitError(msg)
+            strange_s = self._member.strange_s(now)
+            if strange_s >= STRANGE_S + plan.limits.grace_s:
+                waited = f"for {strange_s:.0f} s another ranklaunch has answered in place of {self._member.missing}"
+                msg = f"{waited}; of two jobs on one node, one needs another port: RANKLAUNCH_MUSTER_PORT, on every node"
                 raise WaitError(msg)
             self._loop.step(min(left, 1.0))
         return self._loop.clock() - began
