@@ -36,6 +36,7 @@ WHEEL = {
     "ranklaunch/adapters/launchers/shared/__init__.py",
     "ranklaunch/adapters/launchers/shared/base.py",
     "ranklaunch/adapters/launchers/shared/communication.py",
+    "ranklaunch/adapters/launchers/shared/contradictions.py",
     "ranklaunch/adapters/launchers/shared/deepspeed_remote.py",
     "ranklaunch/adapters/launchers/shared/from_node_0.py",
     "ranklaunch/adapters/launchers/shared/inherited.py",
