@@ -41,6 +41,7 @@ WHEEL = {
     "ranklaunch/adapters/launchers/shared/from_node_0.py",
     "ranklaunch/adapters/launchers/shared/inherited.py",
     "ranklaunch/adapters/launchers/shared/open_mpi.py",
+    "ranklaunch/adapters/launchers/shared/own_launcher.py",
     "ranklaunch/adapters/launchers/shared/route.py",
     "ranklaunch/adapters/launchers/shared/ssh.py",
     "ranklaunch/adapters/launchers/shared/table.py",
