@@ -80,8 +80,9 @@ that end with NUL as in /proc/PID/environ, or one JSON object of texts.
 
 REMOVED = """## Removed from what the ranks inherit
 
-Images, operators and outer launchers leave these behind. They are removed for every method but `plain`, and the plan names those
-that were there. A method may then set some of them anew. `*` stands for capital letters, digits and underscores.
+Images, operators and outer launchers leave these behind. They are removed, but for
+[a launcher of your own](methods.md#a-launcher-as-the-program), and the plan names those that were there. A method
+may then set some of them anew. `*` stands for capital letters, digits and underscores.
 
 """
 

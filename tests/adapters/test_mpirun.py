@@ -220,6 +220,13 @@ def test_extra_options_come_last_before_the_program() -> None:
     assert words[-8:] == ("true", "--mca", "a", "b c", "python", "-u", "train.py", "--epochs=3")
 
 
+@pytest.mark.parametrize("extra", ["-np 1", "--np 1", "-n 1", "-c 1"])
+def test_another_number_of_ranks_is_refused(extra: str) -> None:
+    with pytest.raises(ConfigError, match="RANKLAUNCH_EXTRA_MPIRUN_PARAMS has -np 1: expected 4"):
+        plan(index=1, RANKLAUNCH_EXTRA_MPIRUN_PARAMS=extra)
+    assert plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS=extra.replace("1", "4")).processes
+
+
 # ssh
 
 

@@ -18,7 +18,8 @@ from ranklaunch.verdict import folders
 
 METHOD = Variable(
     "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), parse.text, "", "how the ranks are started", option="--method",
-    default_text="by what is there: ranktable, else tensorflow where ps are given, else torchrun for more than one rank, else plain",
+    default_text="plain for a program that is a launcher, else by what is there: ranktable, else tensorflow where ps are given, else "
+    "torchrun for more than one rank, else plain",
 )  # fmt: skip
 BY_MPI = ("mpirun", "mpi", "horovod")  # one method by all of its names: ModelArts' engines are called like the last two
 PLATFORM = Variable(
