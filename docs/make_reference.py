@@ -74,6 +74,9 @@ A malformed value is refused by a message that names its source: with exit code 
 Where a meaning ends with *must agree*, platform variables that contradict each other are refused as well; the option and the
 `RANKLAUNCH_` variables are exempt, because they are meant to override.
 
+A variable that begins with `RANKLAUNCH_` and is in none of these tables has no effect; `run`, `plan` and `check` warn of it, with the
+nearest name that there is.
+
 A file given with `{settings.ENV_FILE.option}` holds `NAME=VALUE` lines (empty lines and lines that begin with `#` are skipped), pairs
 that end with NUL as in /proc/PID/environ, or one JSON object of texts.
 """

@@ -21,7 +21,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     try:
         plan = make_plan(given.request)
     except ConfigError as error:
-        found = [Finding(problem, error.exit_code) for problem in error.problems]
+        found = [*(Finding(problem, error.exit_code) for problem in error.problems), *map(Finding, error.hints)]
     else:
         ranks = counted(plan.job.node.slots, "rank")
         _show(f"{plan.method} ({plan.why}): node {plan.job.node_index} of {len(plan.job.nodes)}, {ranks} here")

@@ -122,6 +122,7 @@ WHEEL = {
     "ranklaunch/plan/model.py",
     "ranklaunch/plan/planning.py",
     "ranklaunch/plan/show.py",
+    "ranklaunch/plan/unknown.py",
     "ranklaunch/programs/ask_route_plan.py",
     "ranklaunch/py.typed",
     "ranklaunch/ranktable/__init__.py",

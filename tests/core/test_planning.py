@@ -250,6 +250,36 @@ def test_settings_without_effect_are_said(method: str, env: dict[str, str], opti
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("RANKLAUNCH_GRACE", ", did you mean RANKLAUNCH_GRACE_S?"),
+        ("RANKLAUNCH_NPROC_PER_NODE", ", did you mean RANKLAUNCH_SLOTS?"),
+        ("RANKLAUNCH_zebra", ""),
+    ],
+)
+def test_variables_that_are_none_of_ours_are_said(name: str, hint: str) -> None:
+    said = f"{name} is no variable of ranklaunch's and has no effect{hint}"
+    assert helpers.plan({**helpers.modelarts(1, 4), name: "9"}).warnings == (said,)
+    # Where something is missing, it is what leads to the remedy.
+    with pytest.raises(ConfigError, match="2 nodes, but") as refused:
+        helpers.plan({"RANKLAUNCH_NODES": "2", name: "a,b"})
+    assert refused.value.hints == (said,)
+
+
+def test_variables_that_others_call_like_ours_are_not_said() -> None:
+    """Those of a Service called ranklaunch-x, what a run sets for what it starts, and what is empty."""
+    links = {"RANKLAUNCH_X_SERVICE_HOST": "10.0.0.1", "RANKLAUNCH_X_SERVICE_PORT": "80", "RANKLAUNCH_X_PORT": "tcp://10.0.0.1:80"}
+    links.update({"RANKLAUNCH_X_PORT_80_TCP": "tcp://10.0.0.1:80", "RANKLAUNCH_X_PORT_80_TCP_ADDR": "10.0.0.1"})
+    assert helpers.plan({**helpers.modelarts(1, 4), **links, "RANKLAUNCH_OUTER_RUN": "[]", "RANKLAUNCH_GRACE": ""}).warnings == ()
+
+
+def test_very_many_unknown_variables_are_counted() -> None:
+    warnings = helpers.plan({**helpers.modelarts(1, 4), **{f"RANKLAUNCH_ZEBRA_{i:03}": "1" for i in range(100)}}).warnings
+    assert len(warnings) == 9
+    assert warnings[-1].startswith("92 more variables begin with RANKLAUNCH_")
+
+
 # The interface of all communication
 
 

@@ -45,6 +45,12 @@ def test_every_problem_of_the_environment() -> None:
     assert all(word in found.out for word in ("MA_NUM_HOSTS='two'", "MA_NUM_GPUS='x'", "'torch'", "3 things"))
 
 
+def test_a_misspelt_variable_is_a_note_beside_what_is_missing() -> None:
+    found = helpers.call("check", "--", "train.py", env={"RANKLAUNCH_NODES": "2", "RANKLAUNCH_HOST": "a,b", "PATH": os.environ["PATH"]})
+    assert found.code == 78
+    assert "\nnote: RANKLAUNCH_HOST is no variable of ranklaunch's and has no effect, did you mean RANKLAUNCH_HOSTS?\n" in found.out
+
+
 def test_problems_are_shown_without_secrets_and_control_characters(tmp_path: Path) -> None:
     words = ("--python", "python --token hunter2", "--method", "spawn", "--log-dir", str(tmp_path), "--", "gone\x1b[2J.py")
     found = helpers.call("check", *words, env={"PATH": os.environ["PATH"]})

@@ -21,6 +21,7 @@ from ranklaunch.values import Value, replace
 
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
+PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
 # Both spellings are in the platform's documentation.
 PRE_START_SCRIPTS = ("ma-pre-start.sh", "ma_pre_start.sh")
 REQUIREMENTS = "pip-requirements.txt"
@@ -46,6 +47,16 @@ class Request(Value):
 def make_plan(request: Request) -> Plan:
     """Raises ConfigError with every problem found."""
     reader = _reader(request)
+    try:
+        return _planned(request, reader)
+    except ConfigError as error:
+        hints = _unknown(reader)  # a misspelt variable leaves something else missing
+        if not hints:
+            raise
+        raise ConfigError(error.problems, (*error.hints, *hints)) from None
+
+
+def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
@@ -274,12 +285,29 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
         others = {v.value: v for module in launchers.LAUNCHERS.values() for v in module.VARIABLES if v.value not in known}
         for other in others.values():
             _warn_of_no_effect(other, plan, reader)
+        for text in _unknown(reader):
+            reader.warn(text)
+
+
+def _unknown(reader: Reader) -> tuple[str, ...]:
+    """What is said of variables that look like ranklaunch's and are none."""
+    own = [name for name in reader.env if name.startswith(PREFIX) and name not in settings.SET_FOR_RANKS]
+    if not own:
+        return ()
+    from ranklaunch.plan import unknown
+
+    return unknown.said([name for name in own if name not in _own_names()], reader.env, _own_names())
+
+
+@functools.cache
+def _own_names() -> frozenset[str]:
+    return frozenset(name for variable in every_variable() for name in variable.names if name.startswith(PREFIX))
 
 
 def _given_to_others(known: Iterable[Variable[object]], reader: Reader) -> bool:
     """Whether there are options, or variables of ranklaunch's own, beside these."""
-    names = {name for variable in known for name in (variable.value, *variable.names)}
-    return any(name not in names for name in (*reader.options, *(name for name in reader.env if name.startswith("RANKLAUNCH_"))))
+    names = {*settings.SET_FOR_RANKS, *(name for variable in known for name in (variable.value, *variable.names))}
+    return any(name not in names for name in (*reader.options, *(name for name in reader.env if name.startswith(PREFIX))))
 
 
 def _warn_of_no_effect(variable: Variable[object], plan: Plan, reader: Reader) -> None:

@@ -175,6 +175,9 @@ ALL_NODES = Variable(
     "all_nodes", ("RANKLAUNCH_ALL_NODES",), parse.flag, False, "plan every node, in node order", option="--all-nodes", is_switch=True,
 )  # fmt: skip
 
+OUTER_RUN = "RANKLAUNCH_OUTER_RUN"
+SET_FOR_RANKS = (OUTER_RUN,)  # which may start a ranklaunch themselves
+
 PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 
 from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan.model import Plan, Process
+from ranklaunch.read.settings import OUTER_RUN
 from ranklaunch.redact import clipped
 from ranklaunch.system import tree
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals, block, unblock
 
-MARK = "RANKLAUNCH_OUTER_RUN"
+MARK = OUTER_RUN
 CANNOT_EXECUTE = 126  # as shells say it
 # Of open files: what ranks get, whatever ranklaunch needs for itself.
 INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
