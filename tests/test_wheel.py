@@ -117,6 +117,7 @@ WHEEL = {
     "ranklaunch/muster/wire.py",
     "ranklaunch/plan/__init__.py",
     "ranklaunch/plan/agreement.py",
+    "ranklaunch/plan/behind.py",
     "ranklaunch/plan/facts.py",
     "ranklaunch/plan/megatron.py",
     "ranklaunch/plan/model.py",

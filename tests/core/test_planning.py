@@ -6,10 +6,11 @@ import time
 
 import helpers
 import pytest
+from helpers import for_each
 
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import planning
+from ranklaunch.plan import behind, planning
 from ranklaunch.plan.planning import Request
 from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.values import replace
@@ -278,6 +279,15 @@ def test_very_many_unknown_variables_are_counted() -> None:
     warnings = helpers.plan({**helpers.modelarts(1, 4), **{f"RANKLAUNCH_ZEBRA_{i:03}": "1" for i in range(100)}}).warnings
     assert len(warnings) == 9
     assert warnings[-1].startswith("92 more variables begin with RANKLAUNCH_")
+
+
+# Options behind the program
+
+
+@for_each([((), ()), (("--slots", "2", "--nodes=2", "--lr", "3"), ("--slots", "--nodes")), (("slots", "-m", "--slots2"), ())])
+def test_options_of_ours_behind_the_program_are_seen(args: tuple[str, ...], found: tuple[str, ...]) -> None:
+    assert behind.names(Program("train.py", args)) == found
+    assert bool(behind.hint(Program("train.py", args))) == bool(found)
 
 
 # The interface of all communication

@@ -51,6 +51,15 @@ def test_a_misspelt_variable_is_a_note_beside_what_is_missing() -> None:
     assert "\nnote: RANKLAUNCH_HOST is no variable of ranklaunch's and has no effect, did you mean RANKLAUNCH_HOSTS?\n" in found.out
 
 
+def test_options_behind_the_program_are_a_note(train: Path, tmp_path: Path) -> None:
+    words = (*OWN, "--log-dir", str(tmp_path / "logs"), "--", str(train), "--slots", "2")
+    note = f"--slots behind {train} is an option of that program: those of ranklaunch stand before it"
+    found = helpers.call("check", *words, env={"PATH": os.environ["PATH"]})
+    assert (found.code, found.err) == (0, "")
+    assert f"\nnote: {note}\n" in found.out
+    assert f"\nhints\n  {note}\n" in helpers.call("plan", *words, env={}).out
+
+
 def test_problems_are_shown_without_secrets_and_control_characters(tmp_path: Path) -> None:
     words = ("--python", "python --token hunter2", "--method", "spawn", "--log-dir", str(tmp_path), "--", "gone\x1b[2J.py")
     found = helpers.call("check", *words, env={"PATH": os.environ["PATH"]})

@@ -14,6 +14,7 @@ from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
 from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
 from ranklaunch.muster.nodes import secret
+from ranklaunch.plan import behind
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.ranks import start
@@ -33,6 +34,7 @@ class Finding(Value):
 
 def findings(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
     yield from (Finding(warning) for warning in plan.warnings)
+    yield from (Finding(hint) for hint in filter(None, [behind.hint(plan.job.program)]))
     yield from _programs(plan, env)
     yield from _folder("log directory", attempt_dir(plan.job), "--log-dir or RANKLAUNCH_LOG_DIR")
     if plan.private:

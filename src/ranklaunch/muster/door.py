@@ -75,13 +75,15 @@ class Door:
         except PermissionError as error:
             msg = (
                 f"port {self._muster.port} of this node may not be listened at by user id {os.getuid()}: {error.strerror}; "
-                "RANKLAUNCH_MUSTER_PORT names another, on every node"
+                "--muster-port (RANKLAUNCH_MUSTER_PORT) names another, on every node"
             )
             raise ConfigError(msg) from None
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
             why = (
-                "is in use by another process; RANKLAUNCH_MUSTER_PORT names another, on every node" if taken else f"cannot be used: {error}"
+                "is in use by another process; --muster-port (RANKLAUNCH_MUSTER_PORT) names another, on every node"
+                if taken
+                else f"cannot be used: {error}"
             )
             self._tell(f"port {self._muster.port} of this node {why}")
             return

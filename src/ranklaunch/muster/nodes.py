@@ -106,7 +106,7 @@ class Nodes:
             left = since + plan.muster.timeout_s + (SILENT_S if joined else 0) - now
             if left <= 0:
                 waited = f"waited {plan.muster.timeout_s:g} s in vain for {self._member.missing}"
-                msg = f"{waited}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
+                msg = f"{waited}; --muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S) sets how long"
                 raise WaitError(msg)
             self._loop.step(min(left, 1.0))
         return self._loop.clock() - began

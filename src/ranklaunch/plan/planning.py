@@ -232,7 +232,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
 
 def _refuse_allowed(reader: Reader, fixed: list[str]) -> None:
     if fixed:
-        hint = f"; {settings.SLOTS.names[0]}=2,1 on every node says how many each has" if {"slots", "world_size"} & {*fixed} else ""
+        hint = f"; {settings.SLOTS.both}, as 2,1 and on every node, says how many each has" if {"slots", "world_size"} & {*fixed} else ""
         reader.problem(f"{reader.told(settings.MUSTER_ALLOW)}: ranks cannot meet where the nodes differ in {', '.join(fixed)}{hint}")
 
 

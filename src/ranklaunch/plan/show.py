@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from ranklaunch import redact
 from ranklaunch.errors import counted
 from ranklaunch.files import folder_of
+from ranklaunch.plan import behind
 from ranklaunch.plan.megatron import Layout
 from ranklaunch.plan.model import File, Plan, Process
 
@@ -28,6 +29,7 @@ def as_text(plan: Plan) -> str:
         *((f"layout    {_sizes(plan.layout)}",) if plan.layout else ()),
         *_section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in plan.values)),
         *_section("warnings", plan.warnings),
+        *_section("hints", filter(None, [behind.hint(job.program)])),
         *_section("files", (f"{file.path}  (mode {file.mode}, {_content(file)})" for file in plan.files)),
         *_section("waits", (f"{wait.kind}: {wait.what}, at most {wait.timeout_s:g} s" for wait in plan.waits)),
         *_section(

@@ -291,7 +291,7 @@ def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
     found = _devices(reader, kind) if kind in _DEVICES else None
     if found and found[0] < slots and not any(warning.startswith(reader.told(SLOTS)) for warning in reader.warnings):
         what = f"{found[0]} {kind.upper()}{'' if found[0] == 1 else 's'}"
-        remedy = f"{SLOTS.names[0]} says another number"
+        remedy = f"{SLOTS.both} says another number"
         reader.warn(f"{reader.told(SLOTS)}: {slots} ranks on this node, which has {what} ({found[1]}); {remedy}")
 
 

@@ -89,7 +89,7 @@ def _guarded(where: str, render: Callable[[], T]) -> T:
     try:
         return render()
     except TemplateNotFound as error:
-        msg = f"template {error.name}: not found (folders of RANKLAUNCH_TEMPLATES are searched first, then ranklaunch's own)"
+        msg = f"template {error.name}: not found (folders of --templates, RANKLAUNCH_TEMPLATES, are searched first, then ranklaunch's own)"
         raise ConfigError(msg) from None
     except TemplateSyntaxError as error:
         msg = f"template {error.filename or where}, line {error.lineno}: {(error.message or '')[:_MOST_SAID]}"
