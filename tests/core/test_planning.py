@@ -281,6 +281,13 @@ def test_very_many_unknown_variables_are_counted() -> None:
     assert warnings[-1].startswith("92 more variables begin with RANKLAUNCH_")
 
 
+def test_templates_that_nothing_uses_are_said() -> None:
+    names = ("/t/spawn/comand.j2", "/t/spawn/command.j2", "/t/part.j2", "/t/..data/spawn/x.j2", "/t/README.md")
+    files = {**dict.fromkeys(names, ""), "/t/torchrun/command.j2": '{% include "part.j2" %}'}
+    said = "/t/spawn/comand.j2: no method and no other template uses a template of this name, did you mean 'spawn/command.j2'?"
+    assert helpers.plan({"RANKLAUNCH_TEMPLATES": "/t"}, files=files).warnings == (said,)
+
+
 # Options behind the program
 
 

@@ -58,6 +58,7 @@ def make_plan(request: Request) -> Plan:
 
 def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
+    _warn_of_unused_templates(reader, templates)
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -156,8 +157,20 @@ def every_variable() -> tuple[Variable[object], ...]:
     return tuple(dict.fromkeys(variable for table in tables for variable in table))
 
 
+def _warn_of_unused_templates(reader: Reader, templates: Templates) -> None:
+    if reader.given(settings.TEMPLATES):
+        from ranklaunch.plan import own_templates  # most have none
+
+        for text in own_templates.unused(_named_folders(reader), reader.files, templates.shipped):
+            reader.warn(text)
+
+
+def _named_folders(reader: Reader) -> list[str]:
+    return [folder for folder in reader.get(settings.TEMPLATES).split(":") if folder]
+
+
 def _folders(reader: Reader) -> list[str]:
-    folders = [folder for folder in reader.get(settings.TEMPLATES).split(":") if folder]
+    folders = _named_folders(reader)
     for folder in folders:
         if not reader.files.is_dir(folder):
             candidate = reader.candidates(settings.TEMPLATES)[0]

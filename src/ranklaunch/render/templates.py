@@ -108,6 +108,11 @@ class Templates:
             self._lines.update({(source, *each.items()): text for each, text in zip(wanted, texts)})
         return self._lines[key]
 
+    @property
+    def shipped(self) -> tuple[str, ...]:
+        """The names of ranklaunch's own."""
+        return self._jinja.shipped
+
     @functools.cached_property
     def _jinja(self) -> Jinja:
         from ranklaunch.render.jinja import Jinja  # large
