@@ -120,6 +120,7 @@ WHEEL = {
     "ranklaunch/plan/agreement.py",
     "ranklaunch/plan/behind.py",
     "ranklaunch/plan/facts.py",
+    "ranklaunch/plan/fold.py",
     "ranklaunch/plan/megatron.py",
     "ranklaunch/plan/model.py",
     "ranklaunch/plan/own_templates.py",

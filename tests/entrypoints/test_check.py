@@ -51,6 +51,19 @@ def test_a_misspelt_variable_is_a_note_beside_what_is_missing() -> None:
     assert "\nnote: RANKLAUNCH_HOST is no variable of ranklaunch's and has no effect, did you mean RANKLAUNCH_HOSTS?\n" in found.out
 
 
+def test_the_program_is_where_plan_looks_for_it(train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the root, from this folder on."""
+    (tmp_path / "root").mkdir()
+    monkeypatch.chdir(tmp_path)
+    words = (*OWN, "--root", "root", "--log-dir", str(tmp_path / "logs"), "--", train.name)
+    missing = helpers.call("check", *words, env={"PATH": os.environ["PATH"]})
+    assert missing.code == 69
+    assert f"program 'train.py': no such file (looked for from {tmp_path}, below root)" in missing.out
+    (tmp_path / f"root{tmp_path}").mkdir(parents=True)
+    (tmp_path / f"root{train}").write_text("")
+    assert helpers.call("check", *words, env={"PATH": os.environ["PATH"]}).code == 0
+
+
 def test_options_behind_the_program_are_a_note(train: Path, tmp_path: Path) -> None:
     words = (*OWN, "--log-dir", str(tmp_path / "logs"), "--", str(train), "--slots", "2")
     note = f"--slots behind {train} is an option of that program: those of ranklaunch stand before it"
@@ -157,12 +170,13 @@ def test_one_node_needs_no_name(train: Path, tmp_path: Path) -> None:
     assert NOWHERE not in named(NOWHERE, train, tmp_path, node="0").out
 
 
-def test_more_ranks_than_devices(train: Path, tmp_path: Path) -> None:
+def test_more_ranks_than_devices(tmp_path: Path) -> None:
     for name in ("davinci0", "davinci1"):
         (tmp_path / "root" / "dev").mkdir(parents=True, exist_ok=True)
         (tmp_path / "root" / "dev" / name).write_text("")
     env = {"PATH": os.environ["PATH"], "MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "8"}
-    found = helpers.call("check", *OWN, "--root", str(tmp_path / "root"), "--log-dir", str(tmp_path / "logs"), "--", str(train), env=env)
+    (tmp_path / "root" / "train.py").write_text("")
+    found = helpers.call("check", *OWN, "--root", str(tmp_path / "root"), "--log-dir", str(tmp_path / "logs"), "--", "/train.py", env=env)
     assert found.code == 0
     assert "note: MA_NUM_GPUS=8: 8 ranks on this node, which has 2 NPUs" in found.out
 

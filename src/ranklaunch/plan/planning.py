@@ -58,6 +58,7 @@ def make_plan(request: Request) -> Plan:
 
 def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
+    templates.forget()
     _warn_of_unused_templates(reader, templates)
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
@@ -73,7 +74,8 @@ def _planned(request: Request, reader: Reader) -> Plan:
     plan = _mustered(_in_folder(plan), job, reader)
     reader.check()
     plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
-    return replace(plan, **{kind: tuple(map(_with_origin, getattr(plan, kind))) for kind in ("gather", "prepare", "services", "processes")})
+    kinds = ("gather", "prepare", "services", "processes")
+    return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
 
 
 def _templates(folders: tuple[str, ...], bounded: Bounded) -> Templates:
@@ -97,11 +99,11 @@ def _in_folder(plan: Plan) -> Plan:
     return replace(plan, processes=tuple(replace(process, cwd=process.cwd or plan.job.folder) for process in plan.processes))
 
 
-def _with_origin(process: Process) -> Process:
-    """A process that says where its program comes from, where that is known, and how old that may be."""
+def _with_origin(process: Process, templates: Templates) -> Process:
+    """A process that says where its command and its program come from, where that is known, and how old that may be."""
     program = process.argv[0].rpartition("/")[2]
-    origin = launchers.COMES_WITH.get(program)
-    return replace(process, comes_with=origin, least=launchers.LEAST.get(program)) if origin else process
+    origin = launchers.COMES_WITH.get(program, "")
+    return replace(process, comes_with=origin, least=launchers.LEAST.get(program), template=templates.source(process.argv))
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:

@@ -174,11 +174,14 @@ FORMAT = Variable(
 ALL_NODES = Variable(
     "all_nodes", ("RANKLAUNCH_ALL_NODES",), parse.flag, False, "plan every node, in node order", option="--all-nodes", is_switch=True,
 )  # fmt: skip
+VERBOSE = Variable(
+    "verbose", ("RANKLAUNCH_VERBOSE",), parse.flag, False, "plan shows every value and every rank", option="--verbose", is_switch=True,
+)  # fmt: skip
 
 OUTER_RUN = "RANKLAUNCH_OUTER_RUN"
 SET_FOR_RANKS = (OUTER_RUN,)  # which may start a ranklaunch themselves
 
-PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES)  # of the command plan alone
+PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS, NODE_INDEX,
