@@ -91,6 +91,7 @@ WHEEL = {
     "ranklaunch/command/options.py",
     "ranklaunch/command/simulation.py",
     "ranklaunch/command/tables.py",
+    "ranklaunch/command/usage.py",
     "ranklaunch/entrypoints/__init__.py",
     "ranklaunch/entrypoints/check.py",
     "ranklaunch/entrypoints/main.py",
