@@ -31,17 +31,9 @@ def script(folder: Path, *words: object) -> Path:
 @pytest.mark.parametrize("method", ["plain", "spawn", "torchrun"])
 def test_one_log_folder(as_process: Starter, method: str) -> None:
     """Where the inner one would write into the files that the outer one reads."""
-<<<<<<< HEAD
     inner = (*RANKLAUNCH, "run", "--log-dir", as_process.folder / "logs", "--python", sys.executable, PRINTS)
-    program = as_process.folder / "inner.py"
-    program.write_text(f"import os, sys\nos.execv({str(inner[0])!r}, {[str(word) for word in inner]!r})\n")
-    job = as_process.run(program, options=("--method", method, "--slots", "2" if method != "plain" else "1"))
+    job = as_process.run(script(as_process.folder, *inner), options=("--method", method, "--slots", "2" if method != "plain" else "1"))
     assert job.end(240) == 78  # importing torch on two busy cores
-=======
-    inner = (*RANKLAUNCH, "run", "--log-dir", ranklaunch.folder / "logs", "--python", sys.executable, PRINTS)
-    job = ranklaunch.run(script(ranklaunch.folder, *inner), options=("--method", method, "--slots", "2" if method != "plain" else "1"))
-    assert job.end(60) == 78
->>>>>>> h3
     told = "".join(path.read_text(errors="replace") for path in job.attempt.glob("*.log"))
     assert "this ranklaunch run is below another one of the same job: pid" in told
     assert f"logs in {job.attempt}" in told
@@ -95,13 +87,8 @@ def test_simulate(as_process: Starter) -> None:
 
 def test_simulate_and_a_run_below_a_node(as_process: Starter) -> None:
     simulate = ("simulate", "--nodes", "1", "--slots", "1", "--method", "spawn", "--log-dir", as_process.folder / "logs")
-<<<<<<< HEAD
-    job = as_process.command(*simulate, "--", *RANKLAUNCH, "run", PRINTS)
-    assert job.end(240) == 78
-=======
     job = as_process.command(*simulate, "--", script(as_process.folder, *RANKLAUNCH, "run", PRINTS))
-    assert job.end(60) == 78
->>>>>>> h3
+    assert job.end(240) == 78
     assert "below another one of the same job" in job.out.text
 
 

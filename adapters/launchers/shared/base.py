@@ -117,7 +117,7 @@ def need_hosts(job: Job, reader: Reader, method: str) -> Job:
     unnamed = [node.index for node in job.nodes if not node.host]
     if unnamed:
         who = f"node {unnamed[0]} has no name" if len(unnamed) == 1 else f"nodes {_numbers(unnamed)} have no names"
-        remedy = f"set {HOSTS.names[0]}, in node order, or choose another --method"
+        remedy = f"name them by {HOSTS.both}, in node order, or choose another --method"
         reader.problem(f"{who}, and method {method} needs those of all nodes: {remedy}")
     return with_hosts(job)
 

@@ -115,5 +115,6 @@ class Gathering:
         return hint + (f"; if that is meant, set RANKLAUNCH_MUSTER_ALLOW={may} on node 0" if may else "")
 
     def _in_vain(self) -> Judgement:
-        text = f"waited {self._muster.timeout_s:g} s in vain for the job's nodes: {self.missing}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
+        how_long = "--muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S) sets how long"
+        text = f"waited {self._muster.timeout_s:g} s in vain for the job's nodes: {self.missing}; {how_long}"
         return Judgement("failed", WaitError.exit_code, text)

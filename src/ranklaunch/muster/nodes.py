@@ -108,12 +108,12 @@ class Nodes:
             left = since + plan.muster.timeout_s + (SILENT_S if joined else 0) - now
             if left <= 0:
                 waited = f"waited {plan.muster.timeout_s:g} s in vain for {self._member.missing}"
-                msg = f"{waited}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
+                msg = f"{waited}; --muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S) sets how long"
                 raise WaitError(msg)
             strange_s = self._member.strange_s(now)
             if strange_s >= STRANGE_S + plan.limits.grace_s:
                 waited = f"for {strange_s:.0f} s another ranklaunch has answered in place of {self._member.missing}"
-                msg = f"{waited}; of two jobs on one node, one needs another port: RANKLAUNCH_MUSTER_PORT, on every node"
+                msg = f"{waited}; of two jobs on one node, one needs another port: --muster-port (RANKLAUNCH_MUSTER_PORT), on every node"
                 raise WaitError(msg)
             self._loop.step(min(left, 1.0))
         return self._loop.clock() - began
