@@ -223,7 +223,7 @@ def test_from_node_0_all_hosts_are_needed() -> None:
         helpers.plan(helpers.only_first_named(3, 2, 1, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")
     (problem,) = caught.value.problems
     assert problem.startswith("nodes 1 to 2 have no names, and method deepspeed with RANKLAUNCH_DEEPSPEED_LAUNCHER=pdsh needs those of all")
-    assert "set RANKLAUNCH_HOSTS" in problem
+    assert "name them by --hosts (RANKLAUNCH_HOSTS)" in problem
 
 
 @pytest.mark.parametrize("extra", ["'open", 'a "b', "a\\"])

@@ -108,7 +108,10 @@ def test_open_mpi_leaves_slots_and_daemons_to_ranklaunch_under_slurm(env: dict[s
 
 @pytest.mark.parametrize("index", range(3))
 def test_without_the_names_of_all_hosts_it_is_refused(index: int) -> None:
-    with pytest.raises(ConfigError, match=r"^nodes 1 to 2 have no names, and method mpirun needs those of all nodes: set RANKLAUNCH_HOSTS"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^nodes 1 to 2 have no names, and method mpirun needs those of all nodes: name them by --hosts \(RANKLAUNCH_HOSTS\)",
+    ):
         helpers.plan(helpers.only_first_named(3, 2, index), method="mpirun")
     named = helpers.only_first_named(3, 2, index, RANKLAUNCH_HOSTS="a,b,c", RANKLAUNCH_MASTER_ADDR="a")
     assert helpers.plan(named, method="mpirun").job.world_size == 6
