@@ -116,6 +116,11 @@ class RankOutputs(Value):
         """By rank."""
         return {log.rank: log.key for log in self.logs if log.rank is not None}
 
+    def key(self, rank: int | None) -> str:
+        """None: of what is no rank, of which there is one at most."""
+        others = (log.key for log in self.logs if log.rank is None)
+        return next(others, "") if rank is None else self.keys.get(rank, "")
+
 
 class Limits(Value):
     """Seconds. wait: each wait before launch. grace: from the first signal to SIGKILL."""

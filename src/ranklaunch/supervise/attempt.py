@@ -361,7 +361,7 @@ class Attempt:
         return judge.Evidence(
             memory=memory.look().since(self._memory_before),
             explain=self._explained,
-            end_of_rank=lambda child, rank: child.below.failure(rank) if child.below else None,
+            end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None,
             told=self._told,
             wall=self._nodes.wall,
             tail_of_rank=self._logs.tail_of,

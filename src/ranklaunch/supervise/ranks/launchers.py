@@ -185,9 +185,17 @@ class Launchers:
             if rank.code and child.process.conduct.failing:
                 self._loop.after(SAYS_S, lambda: self._says_nothing(child))
             return
+        if rank.rank is None:
+            self._on_end_beside(child, rank)
+            return
         self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
         if rank.code and not self._around.ending():
             self._fails(child, f"a rank of {child.process.name} has failed")
+
+    def _on_end_beside(self, child: Child, other: Watched) -> None:
+        """What ranks need. Their launcher looks after it when they have ended, which may be in half a minute, or never."""
+        if other.failed and not self._around.ending() and child.identity.pid not in self._failing:
+            self._around.fail(Ending("failed", other.code or 0, "", child, other))
 
     def _says_nothing(self, child: Child) -> None:
         """A launcher that ends its ranks after a failure and was told to keep silent."""
@@ -195,7 +203,7 @@ class Launchers:
             child.ends_ranks = True
             self._fails(child, f"a rank of {child.process.name} has failed")
 
-    def _note_end(self, rank: int, pid: int, code: int | None, number: int, at: float) -> None:
+    def _note_end(self, rank: int | None, pid: int, code: int | None, number: int, at: float) -> None:
         killed = name_of(number) if number else None
         self._record.event("exit", name=f"rank {rank}", rank=rank, pid=pid, exit_code=code, signal=killed, max_rss_kb=None)
         if code == 0:
