@@ -43,7 +43,9 @@ class Conduct(Value):
     """How a process behaves, as far as watching and stopping it depends on it. The defaults are those of a rank that ranklaunch starts
     itself; docs/launchers.md tells of the launchers that need the others."""
 
-    ranks_below: int = 0  # generations from it down to its ranks (1: its children); 0: it is a rank, or passes signals on by itself
+    # Generations from it down to its ranks (1: its children); 0: it is a rank, or passes signals on by itself. Of a service: from what came
+    # through it.
+    ranks_below: int = 0
     carriers: tuple[str, ...] = ()  # programs through which alone its ranks come; below a service: anywhere on this node
     deaf: bool = False  # does not pass SIGTERM on well: its ranks get it directly, and it itself when they are gone
     impatient: bool = False  # kills all its ranks as soon as one has ended: it is halted while they are being ended

@@ -14,7 +14,7 @@ from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, LOOK_FOR_RANKS_S, Child
+from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import LEADERS_SHARE, Lone, halt_with_ranks
 from ranklaunch.system import tree
@@ -162,8 +162,9 @@ class Launchers:
             yield from (("the ranks here", rank) for rank in self._not_catching(hearing, self._around.carried()))
 
     def _not_catching(self, hearing: tree.Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
-        """All of them, unless all catch it themselves."""
-        return [] if all(hearing.of(rank) == [rank] for rank in ranks) else ranks
+        """All of them, unless all catch it themselves, and what carries them passes it on."""
+        passed_on = not any(child.role == SERVICE and child.process.conduct.ranks_below for child in self._children.values())
+        return [] if passed_on and all(hearing.of(rank) == [rank] for rank in ranks) else ranks
 
     # What happens to ranks
 
