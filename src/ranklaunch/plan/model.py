@@ -47,7 +47,7 @@ class Conduct(Value):
     # through it.
     ranks_below: int = 0
     carriers: tuple[str, ...] = ()  # programs through which alone its ranks come; below a service: anywhere on this node
-    deaf: bool = False  # does not pass SIGTERM on well: its ranks get it directly, and it itself when they are gone
+    deaf: bool = False  # does not pass SIGTERM on well, or hear it: its ranks get it directly, and it itself when they are gone
     impatient: bool = False  # kills all its ranks as soon as one has ended: it is halted while they are being ended
     halt_stop_s: float = 0.0  # it kills its ranks too soon: seconds after it was told to end, when it is halted until they end; 0: never
     halt_failure_s: float = 0.0  # the same, from when it says that it ends them after a failure of one

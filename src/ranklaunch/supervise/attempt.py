@@ -334,9 +334,9 @@ class Attempt:
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
             self.ending = ending = replace(ending, at=self._loop.clock())
-            self._nodes.decided()
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
+            self._nodes.decided(outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._services()))
             self._logs.let_go()
             self._loop.after(OWN_WORDS_S, self._remember)
             by = ending.child.process.name if ending.child else errors.reason(ending.reason)

@@ -199,7 +199,7 @@ class Stopper:
 
     def _kill_lasting(self) -> None:
         """Those that all ranks have outlived, and that hear nothing."""
-        for child in self._lasting():
+        for child in (child for child in self._lasting() if child.process.conduct.deaf):
             self._say(f"{child.process.name} does not end without ranks: SIGKILL")
             child.told.append(signal.SIGKILL)
             tree.send(child.identity, signal.SIGKILL)
