@@ -461,6 +461,28 @@ def test_tracebacks_of_launchers_and_those_that_python_ignores_are_not_the_last(
     assert name_of(ignored) is None
 
 
+NO_PROCESS = [
+    "train.sh: fork: retry: Resource temporarily unavailable",
+    "libgomp: Thread creation failed: Resource temporarily unavailable",
+    "OpenBLAS blas_thread_init: pthread_create failed for thread 27 of 64: Resource temporarily unavailable",
+    "  what():  Resource temporarily unavailable",
+    "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+]
+NO_ROOM_YET = [
+    "OSError: Unable to open file (unable to lock file, errno = 11, error message = 'Resource temporarily unavailable')",
+    (
+        "[WARNING] DISTRIBUTED(9,7f,python):2026-11-22-13:14:28.5 [mindspore/ccsrc/cluster/rpc/tcp/connection.cc:79] SocketEventHandler] "
+        "errcode: 11, errno: 11 Resource temporarily unavailable, remote peer: 192.0.2.1:8118"
+    ),
+]
+
+
+@helpers.for_each([*NO_PROCESS, *NO_ROOM_YET])
+def test_what_is_unavailable_is_a_process_where_it_says_so(line: str) -> None:
+    """Sockets and locks say the same each time that they have to wait."""
+    assert (name_of(f"{line}\n") == "too-many-processes") is (line in NO_PROCESS)
+
+
 def test_what_the_message_goes_on_with_counts() -> None:
     text = f"{FRAMES}RuntimeError: call failed\n[ERROR] 2025-04-08 ERR01100 OPS call acl api failed.\nEI0006: Getting socket times out.\n"
     assert name_of(text) == "hccl-socket-timeout-ei0006"

@@ -60,7 +60,8 @@ class Nodes:
         self._hear = hear
         self._hub: HubDriver | None = None
         self._member: MemberDriver | None = None
-        self._failed = self._released = self._hurry = False
+        self._failed = self._released = self._hurry = self._outlasts = False
+        self._told: tuple[Suspect, ...] = ()
         self._judgement: Judgement | None = None
         self._lost: Suspect | None = None
         self._late_s = min(LATE_S, plan.limits.grace_s)
@@ -129,7 +130,8 @@ class Nodes:
         """The first failure here, told at once."""
         if self._member and not self._failed:
             self._failed = True
-            self._member.fail(suspect())
+            self._told = (suspect(),)
+            self._member.fail(*self._told)
 
     def done(self, finish: Finish, text: str) -> bool:
         """This node's ranks have succeeded. False where nobody is to be waited for."""
@@ -143,10 +145,14 @@ class Nodes:
         self._timer = self._loop.after(min(DONE_SAID_S, patience), lambda: self._wait_for_others(ends))
         return True
 
-    def decided(self) -> None:
-        """How this node ends: its ranks' success waits for nobody's any more, however long what they left takes to end."""
+    def decided(self, *, outlasts: bool = False) -> None:
+        """How this node ends: its ranks' success waits for nobody's any more, however long what they left takes to end. outlasts: what it
+        runs is there for others until these have ended, so node 0, which knows when that is, has its word before."""
         if self._timer:
             self._timer.cancel()
+        if outlasts and self._member and not (self._hub or self._member.over):
+            self._outlasts = True
+            self._member.report(self._told, (), ())
 
     @property
     def may_leave(self) -> bool:
@@ -155,8 +161,10 @@ class Nodes:
 
     @property
     def others_end(self) -> bool:
-        """Whether others, of which node 0 knows, are still ending."""
-        return bool(self._hub and self._hub.others_end)
+        """Whether others are still ending. The other nodes know that where node 0 waits for nothing of theirs: until it judges."""
+        if self._hub:
+            return self._hub.others_end
+        return bool(self._outlasts and not self._judgement and self._member and not self._member.over)
 
     def leave(self) -> None:
         """Before the others."""

@@ -43,9 +43,11 @@ class Conduct(Value):
     """How a process behaves, as far as watching and stopping it depends on it. The defaults are those of a rank that ranklaunch starts
     itself; docs/launchers.md tells of the launchers that need the others."""
 
-    ranks_below: int = 0  # generations from it down to its ranks (1: its children); 0: it is a rank, or passes signals on by itself
+    # Generations from it down to its ranks (1: its children); 0: it is a rank, or passes signals on by itself. Of a service: from what came
+    # through it.
+    ranks_below: int = 0
     carriers: tuple[str, ...] = ()  # programs through which alone its ranks come; below a service: anywhere on this node
-    deaf: bool = False  # does not pass SIGTERM on well: its ranks get it directly, and it itself when they are gone
+    deaf: bool = False  # does not pass SIGTERM on well, or hear it: its ranks get it directly, and it itself when they are gone
     impatient: bool = False  # kills all its ranks as soon as one has ended: it is halted while they are being ended
     halt_stop_s: float = 0.0  # it kills its ranks too soon: seconds after it was told to end, when it is halted until they end; 0: never
     halt_failure_s: float = 0.0  # the same, from when it says that it ends them after a failure of one
@@ -116,6 +118,11 @@ class RankOutputs(Value):
     def keys(self) -> Mapping[int, str]:
         """By rank."""
         return {log.rank: log.key for log in self.logs if log.rank is not None}
+
+    def key(self, rank: int | None) -> str:
+        """None: of what is no rank, of which there is one at most."""
+        others = (log.key for log in self.logs if log.rank is None)
+        return next(others, "") if rank is None else self.keys.get(rank, "")
 
 
 class Limits(Value):

@@ -334,9 +334,9 @@ class Attempt:
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
             self.ending = ending = replace(ending, at=self._loop.clock())
-            self._nodes.decided()
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
+            self._nodes.decided(outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._services()))
             self._logs.let_go()
             self._loop.after(OWN_WORDS_S, self._remember)
             by = ending.child.process.name if ending.child else errors.reason(ending.reason)
@@ -361,7 +361,7 @@ class Attempt:
         return judge.Evidence(
             memory=memory.look().since(self._memory_before),
             explain=self._explained,
-            end_of_rank=lambda child, rank: child.below.failure(rank) if child.below else None,
+            end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None,
             told=self._told,
             wall=self._nodes.wall,
             tail_of_rank=self._logs.tail_of,

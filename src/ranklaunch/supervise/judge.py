@@ -48,7 +48,7 @@ class Ending(Value):
 
 class Evidence(Value):
     """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
-    explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen and was not well.
+    explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen.
     told: what a process that is itself a ranklaunch has found. wall: monotonic seconds to those since 1970, by node 0's clock. stop: the
     signal of the first stop request, and when it came, in monotonic seconds."""
 
@@ -56,7 +56,7 @@ class Evidence(Value):
     explain: Explain
     told: Told
     end_of_rank: Callable[[Child, int], Failure | None]
-    tail_of_rank: Callable[[int], bytes]
+    tail_of_rank: Callable[[int | None], bytes]
     wall: Callable[[float], float]
     stop: tuple[int, float] | None = None
 
@@ -238,7 +238,8 @@ def _of_rank(
     plan: Plan, child: Child, rank: Watched, lines: tuple[str, ...], error: KnownError | None, wall: Callable[[float], float]
 ) -> Suspect:
     at = wall(rank.ended_at)
-    culprit = _culprit(plan, child, Failure(rank.rank, rank.code or 0, rank.signal, rank.pid), lines, error, at)
+    failure = Failure(rank.rank, rank.code or 0, rank.signal, rank.pid, name=rank.name)
+    culprit = _culprit(plan, child, failure, lines, error, at)
     return Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
 
@@ -254,11 +255,12 @@ def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], ev
     """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause."""
     at = evidence.wall(child.ended.at) + AFTER
     for rank in plan.outputs.keys if plan.outputs else ():
-        tail = evidence.tail_of_rank(rank) if rank not in seen else b""
-        error = known(tail)
+        end = evidence.end_of_rank(child, rank)
+        well = end and not end.exit_code
+        error = known(evidence.tail_of_rank(rank) if rank not in seen and not well else b"")
         if error and error.kind != blame.CONSEQUENCE:
-            told = evidence.end_of_rank(child, rank) or Failure(rank, code if code < 128 else 1)
-            culprit = _culprit(plan, child, told, last_lines(tail), error, at)
+            told = end or Failure(rank, code if code < 128 else 1)
+            culprit = _culprit(plan, child, told, last_lines(evidence.tail_of_rank(rank)), error, at)
             yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
 
@@ -299,7 +301,7 @@ def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...],
         signal=name_of(failure.signal) if failure.signal else None,
         out_of_memory=False,
         last_lines=errors.quoted(lines),
-        name=child.process.name,
+        name=failure.name or child.process.name,
         host=plan.job.nodes[node].host if len(plan.job.nodes) > max(1, node) else "",
         time=blame.iso(at),
         error=error and replace(error, line=redact.printable(errors.quoted((error.line,))[0])),
@@ -363,7 +365,8 @@ def _ended_by_launchers(ending: Ending, ended: Sequence[Child], evidence: Eviden
     """(rank, signal): as they were seen, or as the launcher tells."""
     for child in ended:
         if child.announced:
-            yield from ((rank.rank, rank.signal) for rank in child.announced.ended if rank.signal and not rank.by_itself)
+            ended_so = [rank for rank in child.announced.ended if rank.signal and not rank.by_itself]
+            yield from ((rank.rank, rank.signal) for rank in ended_so if rank.rank is not None)
         elif child is ending.child and child.ended.code and child.reader:
             failure = evidence.explain(child, _text(child.reader.output.tail))
             yield from failure.victims if failure else ()

@@ -74,11 +74,11 @@ class Logs:
         self._outputs = outputs
         self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file, self._on_trouble)
 
-    def tail_of(self, rank: int) -> bytes:
-        """The last of what a rank has written that a launcher started, as far as it counts."""
+    def tail_of(self, rank: int | None) -> bytes:
+        """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""
         if rank in self._said:
             return self._said[rank]
-        key = self._outputs.keys.get(rank, "") if self._outputs else ""
+        key = self._outputs.key(rank) if self._outputs else ""
         if self._demux:
             return self._demux.tail_of(key)
         return self._follower.tail_of(key) if self._follower else b""

@@ -14,7 +14,7 @@ from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, LOOK_FOR_RANKS_S, Child
+from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import LEADERS_SHARE, Lone, halt_with_ranks
 from ranklaunch.system import tree
@@ -162,8 +162,9 @@ class Launchers:
             yield from (("the ranks here", rank) for rank in self._not_catching(hearing, self._around.carried()))
 
     def _not_catching(self, hearing: tree.Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
-        """All of them, unless all catch it themselves."""
-        return [] if all(hearing.of(rank) == [rank] for rank in ranks) else ranks
+        """All of them, unless all catch it themselves, and what carries them passes it on."""
+        passed_on = not any(child.role == SERVICE and child.process.conduct.ranks_below for child in self._children.values())
+        return [] if passed_on and all(hearing.of(rank) == [rank] for rank in ranks) else ranks
 
     # What happens to ranks
 
@@ -185,9 +186,17 @@ class Launchers:
             if rank.code and child.process.conduct.failing:
                 self._loop.after(SAYS_S, lambda: self._says_nothing(child))
             return
+        if rank.rank is None:
+            self._on_end_beside(child, rank)
+            return
         self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
         if rank.code and not self._around.ending():
             self._fails(child, f"a rank of {child.process.name} has failed")
+
+    def _on_end_beside(self, child: Child, other: Watched) -> None:
+        """What ranks need. Their launcher looks after it when they have ended, which may be in half a minute, or never."""
+        if other.failed and not self._around.ending() and child.identity.pid not in self._failing:
+            self._around.fail(Ending("failed", other.code or 0, "", child, other))
 
     def _says_nothing(self, child: Child) -> None:
         """A launcher that ends its ranks after a failure and was told to keep silent."""
@@ -195,7 +204,7 @@ class Launchers:
             child.ends_ranks = True
             self._fails(child, f"a rank of {child.process.name} has failed")
 
-    def _note_end(self, rank: int, pid: int, code: int | None, number: int, at: float) -> None:
+    def _note_end(self, rank: int | None, pid: int, code: int | None, number: int, at: float) -> None:
         killed = name_of(number) if number else None
         self._record.event("exit", name=f"rank {rank}", rank=rank, pid=pid, exit_code=code, signal=killed, max_rss_kb=None)
         if code == 0:
