@@ -32,6 +32,16 @@ def test_while_running(ranklaunch: Starter, name: str, code: int) -> None:
     assert [event["signal"] for event in job.events if event["event"] == "exit"] == [name, name]
 
 
+@pytest.mark.parametrize("name", ["SIGALRM", "SIGPWR"])
+def test_by_a_signal_that_no_rank_would_catch(ranklaunch: Starter, name: str) -> None:
+    """Such as an alarm that was set before ranklaunch was started: the ranks have their time to save."""
+    job = ranklaunch.spawn(2, child("sleeper.py"))
+    job.out.wait_for("ready", 2)
+    job.send(signal.Signals[name])
+    verdict = check_end(job, "stopped", 128 + signal.Signals[name], victims={0: "SIGTERM", 1: "SIGTERM"})
+    assert verdict["reason"] == f"stopped by {name}"
+
+
 def test_ranks_that_save_and_succeed(ranklaunch: Starter) -> None:
     """A job that was stopped is not a success, whatever its ranks say."""
     job = ranklaunch.spawn(3, child("saves_on_term.py"), "--takes", 0.5)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.system.signals import ALARMS
 
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
 REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
@@ -172,10 +173,11 @@ class Stopper:
         self._timers: list[Timer] = []
 
     def begin(self, number: int) -> None:
-        """number: the signal for the leaders. A later call changes nothing."""
+        """number: the signal for the leaders, in whose place SIGTERM comes where none would catch it. A later call changes nothing."""
         if self.begun:
             return
         self.begun = True
+        number = signal.SIGTERM if number in ALARMS else number
         self._due = self._loop.clock() + self._grace_s
         for child in self._leaders():
             self._signal(child, number)
