@@ -105,8 +105,11 @@ def test_folders_of_the_node_are_mounted() -> None:
 @pytest.mark.parametrize(
     ("volume", "mount", "said"),
     [
-        ({"emptyDir": {}}, {}, "volumes: 'd': expected a name and a hostPath that is there"),
-        ({"hostPath": {"path": "/d", "type": "DirectoryOrCreate"}}, {}, "volumes: 'd': expected a name and a hostPath that is there"),
+        ({"emptyDir": {}}, {}, "volumes: 'd': expected a name and a hostPath, which alone"),
+        ({"hostPath": {"path": "/d", "type": "DirectoryOrCreate"}}, {}, "volumes: 'd': nobody would create it with slurm"),
+        ({"name": ["d"], "hostPath": {"path": "/d"}}, {}, "volumes: ['d']: expected a name and a hostPath"),
+        ({"hostPath": {"path": "/d"}}, {"name": {}, "subPath": 5, "readOnly": "yes"}, "volumeMounts: {}: expected a relative subPath"),
+        ({"hostPath": {"path": "/d"}}, {"subPath": "/e"}, "volumeMounts: 'd': expected a relative subPath"),
         ({"hostPath": {"path": "data"}}, {}, "expected a hostPath.path from the root"),
         ({"hostPath": {"path": "/a,b"}}, {}, "expected a hostPath.path from the root without commas"),
         ({"hostPath": {"path": "/d"}}, {"name": "e"}, "volumeMounts: name 'e': no volume of this name"),
@@ -283,6 +286,11 @@ def test_directives_that_contradict_each_other_are_refused() -> None:
 )
 def test_directives_beside_those_of_the_script(options: tuple[str, ...], directive: str) -> None:
     assert directives(*options, directives=[directive])[-1] == directive
+
+
+def test_other_resources_beside_gpus_by_their_kind() -> None:
+    both = ["--gres=nvme:1", "--gpus-per-node=a100:1"]
+    assert directives("--set", "slurm.devices=none", directives=both)[-2:] == both
 
 
 @pytest.mark.parametrize(
