@@ -71,7 +71,7 @@ def refusals(*options: str, **how: Any) -> str:
 def test_names_of_images_are_those_that_a_runtime_knows(image: str, apptainer: str, pyxis: str) -> None:
     options = ("--image", image, "--device-kind", "cpu")
     assert started(*options, container="apptainer")[-1] == apptainer
-    assert started(*options, container="pyxis")[-1] == f"--container-image={pyxis}"
+    assert started(*options, container="pyxis")[-2:] == [f"--container-image={pyxis}", "env"]
 
 
 def test_a_file_has_no_tag() -> None:
@@ -97,7 +97,7 @@ def test_folders_of_the_node_are_mounted() -> None:
     binds = ["--bind", "/lustre/data/set/1:/data:ro", "--bind", "/scratch:/tmp"]
     assert started(*words, container="apptainer")[1:] == ["apptainer", "exec", "--nv", *binds, "--pwd", "/work", "docker://train:1"]
     mounts = "--container-mounts=/lustre/data/set/1:/data:ro,/scratch:/tmp"
-    assert started(*words, container="pyxis")[1:] == ["--container-image=train:1", mounts, "--container-workdir=/work"]
+    assert started(*words, container="pyxis")[1:] == ["--container-image=train:1", mounts, "--container-workdir=/work", "env"]
     assert "cd -- " not in script(*words, container="pyxis")  # a folder of the image need not be on the node
     assert "cd -- /work" in script("--working-dir", "/work")
 

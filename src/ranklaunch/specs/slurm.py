@@ -182,7 +182,8 @@ def _container(spec: JobSpec) -> list[str]:
     if spec.slurm.container == "pyxis":
         mounts = ",".join(_mounted(mount) for mount in mounts_of(spec))
         options = {"image": _of_enroot(image), "mounts": mounts, "workdir": spec.working_dir}
-        return [f"--container-{name}={value}" for name, value in options.items() if value]
+        # srun puts in the path that a command has on this node, if there is one: env looks it up in the container.
+        return [*(f"--container-{name}={value}" for name, value in options.items() if value), "env"]
     if spec.slurm.container == "apptainer":
         binds = [word for mount in mounts_of(spec) for word in ("--bind", _mounted(mount))]
         folder = ["--pwd", spec.working_dir] if spec.working_dir else []
