@@ -139,6 +139,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("templates/jobs/volcano.yaml.j2", "(spec.restart.max_restarts + 1)", "spec.restart.max_restarts", "one restart fewer"),
     ("templates/jobs/indexed.yaml.j2", "completionMode: Indexed\n", "", "pods have no index"),
     ("templates/jobs/slurm.sh.j2", " --kill-on-bad-exit=0", "", "srun ends the others in its own way"),
+    ("templates/jobs/slurm.sh.j2", "SLURM_JOB_ID % {{", "0 * {{", "all jobs have the same ports"),
     ("templates/jobs/slurm.sh.j2", "{{ word | sh }}", "{{ word | line }}", "a word is not quoted"),
     ("templates/jobs/mpijob.yaml.j2", "slotsPerWorker: {{ ([slots, 1] | max) | yaml }}", "slotsPerWorker: 1", "one rank on each worker"),
 ))

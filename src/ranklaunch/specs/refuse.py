@@ -33,6 +33,21 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 WHY: Mapping[str, str] = {
     "job restart.maxRestarts": "a Job starts single pods anew while the others wait for it; use jobset or volcano",
+    "modelarts resources.cpu": "the flavor has it; use modelarts.flavor",
+    "modelarts resources.memory": "the flavor has it; use modelarts.flavor",
+    "modelarts envFrom": "ModelArts has no Secrets and ConfigMaps for a job; use env",
+    "modelarts volumes": "ModelArts mounts nfs, pfs and obs alone; use modelarts.volumes",
+    "modelarts volumeMounts": "a volume of modelarts.volumes says itself where it is mounted",
+    "modelarts scheduling.queue": "use modelarts.poolId",
+    "modelarts scheduling.priorityClass": "use modelarts.priority",
+    "modelarts muster.secretName": "use env.RANKLAUNCH_SECRET_FILE, with a file that all nodes see",
+    "slurm envFrom": "use env, or a line of slurm.setup that sources a file",
+    "slurm scheduling.queue": "Slurm's queues are partitions; use slurm.partition",
+    "slurm scheduling.priorityClass": "use slurm.qos",
+    "slurm scheduling.nodeSelector": 'use slurm.directives, such as ["--constraint=a100"]',
+    "slurm scheduling.affinity": 'use slurm.directives, such as ["--exclude=node017"]',
+    "slurm muster.secretName": "use env.RANKLAUNCH_SECRET_FILE; without it the script makes a key of yours",
+    "slurm shm.sizeLimit": "/dev/shm is the node's own",
     "mpijob restart.maxRestarts": "an MPIJob starts the launcher alone anew, whatever its exit code; use jobset or volcano",
 }
 MOST_BYTES_OF_VARIABLE = 128 * 1024

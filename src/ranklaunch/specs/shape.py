@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import posixpath
 import re
 import shlex
@@ -16,7 +15,6 @@ from ranklaunch.specs.model import JobSpec
 Shape = dict[str, Any]
 COMMAND = ["ranklaunch", "run", "--"]
 CONTAINERS = {"acjob": "ascend", "trainjob": "node"}
-SECONDS_OF_HOUR = 3600
 ASCEND_QUEUE = "default"  # the Ascend Operator takes no schedulingPolicy without one
 STOPPED = 143  # with which ranklaunch ends when it is told to, on all nodes
 
@@ -250,7 +248,7 @@ def _channel(channel: Mapping[str, Any]) -> Shape:
 
 def _placed(spec: JobSpec) -> Shape:
     own = spec.modelarts
-    hours = math.ceil(spec.lifecycle.deadline_seconds / SECONDS_OF_HOUR)
+    hours = common.hours_of_deadline(spec)
     return {
         "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **_given(pool_id=own.pool_id)},
         **_given(
