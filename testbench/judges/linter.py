@@ -34,7 +34,7 @@ def _pod(template: Object, place: str, restart: tuple[str, ...] = ("Never",)) ->
     volumes = [volume.get("name") for volume in pod.get("volumes", [])]
     if len(set(volumes)) < len(volumes):
         yield f"{place}: two volumes of one name"
-    if pod.get("hostNetwork") and pod.get("dnsPolicy") != "ClusterFirstWithHostNet":
+    if pod.get("hostNetwork") and pod.get("dnsPolicy", "ClusterFirst") == "ClusterFirst":
         yield f"{place}: hostNetwork without its dnsPolicy"
     if not pod.get("containers"):
         yield f"{place}: no containers"
