@@ -188,6 +188,7 @@ BY_TEMPLATE = [
     Bad("volumeMounts", {"volumeMounts": [{"name": "data", "mountPath": "/dev/shm"}]}),
     Bad("labels", {"labels": {"app.kubernetes.io/name": "x"}}),
     Bad("labels", {"labels": {"team": "a b"}}),
+    Bad("annotations", {"annotations": {"ranklaunch/values": "a"}}),
     Bad("framework", {"labels": {"framework": "mindspore"}}, "acjob-msrun-npu"),
     Bad("fault-scheduling", {"labels": {"fault-scheduling": "grace"}}, "acjob-msrun-npu"),
     Bad("fault-retry-times", {"labels": {"fault-retry-times": "3"}}, "acjob-msrun-npu"),

@@ -114,6 +114,8 @@ def _volcano(job: Object) -> Iterator[str]:
         place = f"vcjob task {task['name']}"
         if task.get("minAvailable", 0) > task["replicas"]:
             yield f"{place}: minAvailable > replicas"
+        if not task.get("maxRetry") or "minAvailable" not in task:  # so that applying it again, whole, changes nothing
+            yield f"{place}: left to the webhook, which lets nobody take it away again"
         if len(f"{job['metadata']['name']}-{task['name']}-{task['replicas'] - 1}") > 63:
             yield f"{place}: pod's name too long"
         yield from _policies(task.get("policies", []), place)

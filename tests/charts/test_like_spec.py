@@ -95,8 +95,13 @@ def by_name(objects: list[Object]) -> dict[str, Object]:
 
 
 def of_the_run(objects: list[Object]) -> list[Object]:
-    """Without the pod of `helm test`."""
-    return [each for each in objects if "helm.sh/hook" not in each["metadata"].get("annotations", {})]
+    """Without the pod of `helm test`, and without the digest that upgrades look at."""
+    found = [each for each in objects if "helm.sh/hook" not in each["metadata"].get("annotations", {})]
+    for each in found:
+        if each["kind"] != "ConfigMap":
+            assert each["metadata"]["annotations"].pop("ranklaunch/values")
+            each["metadata"] = {name: value for name, value in each["metadata"].items() if name != "annotations" or value}
+    return found
 
 
 def spec(folder: Path, values: Object) -> helpers.Result:

@@ -2,7 +2,7 @@
 
 {{- define "ranklaunch.validate" -}}
 {{- $problems := list -}}
-{{- range list "keys" "name" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "volumes" "containers" "security" "labels" "engine" "nul" -}}
+{{- range list "keys" "name" "upgrade" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "volumes" "containers" "security" "labels" "engine" "nul" -}}
 {{- $problems = concat $problems (include (printf "ranklaunch.validate.%s" .) $ | fromYamlArray) -}}
 {{- end -}}
 {{- if $problems -}}
@@ -21,6 +21,26 @@
 {{- end }}
 {{- if and .Values.namespace (ne .Values.namespace .Release.Namespace) }}
 - {{ printf "namespace: %s, but the release is in %s: leave it out, or use helm's --namespace" .Values.namespace .Release.Namespace | toJson }}
+{{- end }}
+{{- end -}}
+
+{{/* Its webhook, or the API server, would say in other words that no field can be changed; some engines take the change, and break. */}}
+{{- define "ranklaunch.validate.upgrade" -}}
+{{- $kinds := dict
+  "volcano" (list "batch.volcano.sh/v1alpha1" "Job")
+  "jobset" (list "jobset.x-k8s.io/v1alpha2" "JobSet")
+  "job" (list "batch/v1" "Job")
+  "trainjob" (list "trainer.kubeflow.org/v1alpha1" "TrainJob")
+  "mpijob" (list "kubeflow.org/v2beta1" "MPIJob")
+  "acjob" (list "mindxdl.gitee.com/v1" "AscendJob") -}}
+{{- if .Release.IsUpgrade }}
+{{- $kind := get $kinds .Values.engine }}
+{{- $name := include "ranklaunch.name" . }}
+{{- $live := lookup (index $kind 0) (index $kind 1) .Release.Namespace $name | default dict }}
+{{- $was := get (get (get $live "metadata" | default dict) "annotations" | default dict) "ranklaunch/values" }}
+{{- if and $was (ne $was (include "ranklaunch.digest" .)) }}
+- {{ printf "name: the run %s is there, of other values, and no run can be changed: install another release, or upgrade with nameSuffix=values, which ends it and starts a new one, or delete it first" $name | toJson }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -411,7 +431,7 @@ JOB_NAME NODES SLOTS ACCELERATOR METHOD HOSTS MASTER_ADDR INTERFACE MASTER_PORT 
 {{- end -}}
 
 {{- define "ranklaunch.validate.labels" -}}
-{{- $own := "^(app[.]kubernetes[.]io|kueue[.]x-k8s[.]io|batch[.]kubernetes[.]io)/|^ring-controller[.]" -}}
+{{- $own := "^(ranklaunch|app[.]kubernetes[.]io|kueue[.]x-k8s[.]io|batch[.]kubernetes[.]io)/|^ring-controller[.]" -}}
 {{- range $place := list "labels" "annotations" }}
 {{- range $name, $value := get $.Values $place }}
 {{- $read := and (eq $place "labels") (eq $.Values.engine "acjob") (has $name (list "framework" "fault-scheduling" "fault-retry-times")) }}
@@ -507,9 +527,12 @@ network.rdma.count: {{ ne (int .network.rdma.count) 1 }}
 {{- end -}}
 {{- end -}}
 
-{{/* No program can be given one, and no variable holds one. */}}
+{{/* No program can be given one, and no variable holds one. Bytes of --set that are no text have become U+FFFD in Helm. */}}
 {{- define "ranklaunch.validate.nul" -}}
 {{- range $name, $value := .Values }}
+{{- if printf "%v" $value | contains "\uFFFD" }}
+- {{ printf "%s: expected text that UTF-8 can say, found U+FFFD, which stands for bytes that are none" $name | toJson }}
+{{- end }}
 {{- if regexMatch `(^|[^\\])(\\\\)*\\u0000` (toJson $value) }}
 - {{ printf "%s: expected text without NUL" $name | toJson }}
 {{- end }}

@@ -80,7 +80,10 @@ class Muster:
 
 @dataclass(frozen=True)
 class RankTable:
-    source: str = text("none", "who writes the rank table of Ascend devices", "none", "ascend-operator", "cce", "file")
+    source: str = text(
+        "none", "who writes the rank table of Ascend devices; cce: the plugin configmap1980, which Huawei's own Volcano alone has, on CCE "
+        "and ModelArts Lite", "none", "ascend-operator", "cce", "file",
+    )  # fmt: skip
     config_map_name: str = text(
         "", "ConfigMap with the table; rings-config-NAME with ascend-operator, which is made; required with cce",
         pattern=keys.NAMES,
@@ -239,7 +242,10 @@ class JobSpec:
     tf: Tf = group(Tf)
     trainer: Trainer = group(Trainer)
     service_account_name: str = text("", "ServiceAccount of the pods; its token is never mounted", pattern=keys.NAMES)
-    name_suffix: str = text("", "chart only. revision: the release's revision follows, so that an upgrade is a new run", "", "revision")
+    name_suffix: str = text(
+        "", "chart only. values: a digest of the values follows the name, so that an upgrade with others is a new run; revision: the "
+        "release's revision, so that every upgrade is one", "", "values", "revision",
+    )  # fmt: skip
     labels: Pairs = pairs("further labels of all objects and pods", pattern=keys.RESOURCE)
     annotations: Pairs = pairs("further annotations of all objects and pods", pattern=keys.RESOURCE)
     modelarts: ModelArts = group(ModelArts)

@@ -41,7 +41,9 @@ def _labels(spec: JobSpec) -> Iterator[str]:
             if place == "labels" and not re.fullmatch(LABEL_VALUE, value):
                 yield f"labels.{name}={value!r}: expected at most 63 letters, digits, dashes, dots and underscores"
             read = place == "labels" and spec.engine == "acjob" and name in OF_ASCEND_JOBS
-            if read or name.startswith(("app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")):
+            if read or name.startswith(
+                ("ranklaunch/", "app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")
+            ):
                 yield f"{place}.{name}: the engine's or ranklaunch's own"
     for name, value in spec.scheduling.node_selector.items():
         if not re.fullmatch(LABEL_VALUE, value):
