@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ranklaunch.adapters.launchers.shared import from_node_0, open_mpi, ssh
+from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, open_mpi, ssh
 from ranklaunch.adapters.launchers.shared.base import (
     attempt_dir,
     check_before_much,
@@ -79,6 +79,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         by_address=many,
         followers=len(job.nodes) - 1,
     )
+    contradictions.refuse(reader, EXTRA, reader.get(EXTRA), [contradictions.Count("-np", job.world_size, contradictions.RANKS)], _spelled)
     # Others read the same settings, so that the nodes can compare them.
     own = replace(whole, processes=(), files=(), waits=(), outputs=None, by_address=False) if job.node_index else whole
     return ssh.served(own, server) if server else own
@@ -116,6 +117,11 @@ def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, serv
     # Told to stop, it gives its ranks a second; told by us, they have the grace.
     conduct = Conduct(carriers=CARRIERS, deaf=True, sessions=ssh.sessions(reader))
     return without_slurm_tasks(replace(process, argv=argv, conduct=conduct), reader)
+
+
+def _spelled(name: str) -> str:
+    """All that Open MPI takes for -np."""
+    return "-np" if re.fullmatch("--?(np?|c)", name) else name
 
 
 def _found(job: Job, reader: Reader) -> str | None:

@@ -62,7 +62,7 @@ def test_variable_is_fit_for_the_reference(variable: Variable[Any]) -> None:
     assert variable.meaning
     assert variable.names
     assert len(set(variable.names)) == len(variable.names)
-    form = "[A-Z][A-Za-z0-9_]*" if variable.set_by == "platform" else "[A-Z][A-Z0-9_]*"  # others' names are as they are
+    form = "[A-Z][A-Za-z0-9_]*" if variable.set_by != "user" else "[A-Z][A-Z0-9_]*"  # others' names are as they are
     assert all(re.fullmatch(form, name) for name in variable.names)
     assert variable.set_by in ("user", "platform", "image")
     assert re.fullmatch("(--[a-z][a-z0-9-]*)?", variable.option)
@@ -199,7 +199,7 @@ PROCESS = {
     "cwd": (str, type(None)), "log": str, "copies": [str], "tag": str,
     "conduct": {
         "ranks_below": int, "carriers": [str], "deaf": bool, "impatient": bool, "failing": [str], "spawned": str, "alone_s": (int, float),
-        "repeats": bool, "quiet": bool, "may_end": bool, "fails_as": int, "sessions": str,
+        "repeats": bool, "quiet": bool, "may_end": bool, "fails_as": int, "sessions": [str],
     },
 }  # fmt: skip
 NODE = {"index": int, "host": str, "slots": int, "first_rank": int}
@@ -307,7 +307,7 @@ def test_messages_name_only_variables_that_exist(module: ModuleType) -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
     spoken = {name for text in literals for name in re.findall(r"\b(?:MA|RANKLAUNCH|VC|VK|DLS|BATCH|MSRUN|MY)_[A-Z0-9_]+\b", text)}
-    given = {"RANKLAUNCH_FIRST_RANK", "RANKLAUNCH_WORLD_SIZE"}  # what programs are told, and nobody reads here
+    given = {"RANKLAUNCH_FIRST_RANK", "RANKLAUNCH_WORLD_SIZE", *settings.SET_FOR_RANKS}  # what programs are told, and nobody reads here
     assert {name for name in spoken if not name.endswith("_")} <= known_names() | given
 
 

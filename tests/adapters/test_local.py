@@ -44,7 +44,7 @@ def test_nodes(env: dict[str, str], hosts: list[str], slots: list[int]) -> None:
     ("env", "words"),
     [
         ({"RANKLAUNCH_NODES": "2"}, ["RANKLAUNCH_HOSTS", "RANKLAUNCH_MASTER_ADDR", "RANKLAUNCH_NODE"]),
-        ({"RANKLAUNCH_HOSTS": "a,b"}, ["RANKLAUNCH_NODE does not say", "0 to 1"]),
+        ({"RANKLAUNCH_HOSTS": "a,b"}, ["--node (RANKLAUNCH_NODE) does not say", "0 to 1"]),
         ({"RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_NODE": "2"}, ["RANKLAUNCH_NODE=2", "0 to 1"]),
         ({"RANKLAUNCH_NODE": "1"}, ["RANKLAUNCH_NODE=1", "0 to 0"]),
         ({"RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_NODES": "3", "RANKLAUNCH_NODE": "0"}, ["names 2 hosts", "RANKLAUNCH_NODES is 3"]),

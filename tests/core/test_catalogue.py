@@ -125,6 +125,7 @@ SAMPLES = {
     "python-interrupted": "KeyboardInterrupt",
     "python-memory-error": "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 8.00 GiB for an array",
     "python-process-pool-broken": "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly",
+    "python-program-not-found": "/opt/venv/bin/python3.11: No module named train_ddpp",
     "python-permission-error": "PermissionError: [Errno 13] Permission denied: '/data/out'",
     "python-recursion-error": "RecursionError: maximum recursion depth exceeded",
     "python-syntax-error": "SyntaxError: invalid syntax",

@@ -272,6 +272,15 @@ def test_a_job_with_followers_ends_late() -> None:
     )
 
 
+def test_node_0_waits_for_nobody_any_more() -> None:
+    b = Bench(2)
+    members = b.released(2)
+    b.feed(events.Hurry())  # nothing has ended yet
+    members[1].send(type="fail", suspect=suspect(1, EPOCH, 7))
+    b.feed(events.Hurry())
+    assert b.judged(members)["exit_code"] == 7
+
+
 # Connections that break
 
 

@@ -161,3 +161,20 @@ def test_the_plan_as_shell_starts_the_same(as_process: Starter) -> None:
     assert shell.end(LONG_S) == 0, shell.out.text
     assert json.loads((shell.attempt / "verdict.json").read_text())["outcome"] == "succeeded"
     assert sum("epoch 2/2" in line for line in shell.out.lines) == 2
+
+
+MEETS = """
+import os, torch.distributed as dist
+dist.init_process_group("gloo")
+os.write(1, f"rank {dist.get_rank()} of {dist.get_world_size()}\\n".encode())
+"""
+
+
+@pytest.mark.launchers
+def test_a_torchrun_that_is_the_program_starts_the_ranks_once(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(MEETS)
+    options = ("--slots", 2, "--python", sys.executable)
+    job = as_process.run("env", "OMP_NUM_THREADS=1", "torchrun", "--nproc_per_node", 2, program, options=options)
+    check_end(job, "succeeded", 0, timeout=LONG_S)
+    assert sorted(line for line in job.out.lines if line.startswith("rank")) == ["rank 0 of 2", "rank 1 of 2"]

@@ -73,7 +73,7 @@ class Process(Value):
     log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
     node: index of the node that it plays, where that is not this one. comes_with: where its program comes from, for when that is missing.
     least: a package that it comes with, and the oldest version of that which will do.
-    conduct: how it is watched and stopped.
+    conduct: how it is watched and stopped. template: which one its argv comes from, if any: the shipped one's name, or a user's path.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Process(Value):
     comes_with: str = ""
     least: tuple[str, str] | None = None
     conduct: Conduct = Conduct()
+    template: str = ""
 
 
 class RankLog(NamedTuple):

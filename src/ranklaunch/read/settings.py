@@ -18,7 +18,8 @@ from ranklaunch.verdict import folders
 
 METHOD = Variable(
     "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), parse.text, "", "how the ranks are started", option="--method",
-    default_text="by what is there: ranktable, else tensorflow where ps are given, else torchrun for more than one rank, else plain",
+    default_text="plain for a program that is a launcher, else by what is there: ranktable, else tensorflow where ps are given, else "
+    "torchrun for more than one rank, else plain",
 )  # fmt: skip
 BY_MPI = ("mpirun", "mpi", "horovod")  # one method by all of its names: ModelArts' engines are called like the last two
 PLATFORM = Variable(
@@ -174,8 +175,14 @@ FORMAT = Variable(
 ALL_NODES = Variable(
     "all_nodes", ("RANKLAUNCH_ALL_NODES",), parse.flag, False, "plan every node, in node order", option="--all-nodes", is_switch=True,
 )  # fmt: skip
+VERBOSE = Variable(
+    "verbose", ("RANKLAUNCH_VERBOSE",), parse.flag, False, "plan shows every value and every rank", option="--verbose", is_switch=True,
+)  # fmt: skip
 
-PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES)  # of the command plan alone
+OUTER_RUN = "RANKLAUNCH_OUTER_RUN"
+SET_FOR_RANKS = (OUTER_RUN,)  # which may start a ranklaunch themselves
+
+PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS, NODE_INDEX,
@@ -288,7 +295,7 @@ def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
     found = _devices(reader, kind) if kind in _DEVICES else None
     if found and found[0] < slots and not any(warning.startswith(reader.told(SLOTS)) for warning in reader.warnings):
         what = f"{found[0]} {kind.upper()}{'' if found[0] == 1 else 's'}"
-        remedy = f"{SLOTS.names[0]} says another number"
+        remedy = f"{SLOTS.both} says another number"
         reader.warn(f"{reader.told(SLOTS)}: {slots} ranks on this node, which has {what} ({found[1]}); {remedy}")
 
 

@@ -13,6 +13,7 @@ ASCEND_PORT = 2222  # of the rendezvous, where none is given: the Ascend Operato
 OWN_VOLUMES = ("shm", "rank-table")
 DEFAULT_RESOURCES = {"gpu": "nvidia.com/gpu", "npu": "huawei.com/Ascend910", "cpu": ""}
 TABLE_FOLDERS = {"ascend-operator": "/user/serverid/devindex/config", "cce": "/user/config", "file": "", "none": ""}
+OF_MODELARTS = r"\$\{MA_[A-Z0-9_]+\}"  # what its shell puts into the program and its arguments
 POOL_FLAVORS = {1: "xlarge", 2: "2xlarge", 4: "4xlarge", 8: "8xlarge", 16: "16xlarge"}
 
 # Variables of ranklaunch that follow from a value of the specification.

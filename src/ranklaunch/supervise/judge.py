@@ -75,9 +75,27 @@ def judgement(
     return blame.judge(suspects, finishes, seen)
 
 
-def notes(plan: Plan, ending: Ending) -> tuple[str, ...]:
+def notes(plan: Plan, ending: Ending, found: Sequence[Suspect] = ()) -> tuple[str, ...]:
     """What was seen here that may have to do with a failure. Who had finished before it is noted by whoever judges."""
-    return () if ending.outcome == "succeeded" else tuple(full_disks(plan))
+    return () if ending.outcome == "succeeded" else (*full_disks(plan), *_of_arguments(plan, found))
+
+
+def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
+    """Where the program has refused its command line, it may be for an option that was meant for ranklaunch."""
+    culprits = [suspect.culprit for suspect in found if suspect.culprit]
+    options = {word.partition("=")[0] for word in plan.job.program.args if word.startswith("--")}
+    if options and any(c.exit_code == errors.USAGE or _names(c, options) for c in culprits):
+        try:
+            from ranklaunch.plan import behind  # it knows all adapters
+
+            yield from filter(None, [behind.hint(plan.job.program)])
+        except (OSError, ImportError):  # no descriptor left
+            pass
+
+
+def _names(culprit: Culprit, options: Collection[str]) -> bool:
+    words = {word for line in culprit.last_lines for word in re.findall(r"--[\w-]+", line)}
+    return not words.isdisjoint(options)
 
 
 def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence, started: str) -> Verdict:

@@ -69,7 +69,7 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
-        notes=(*notes, *_early(first, finishes))[:MOST_NOTES],
+        notes=(*dict.fromkeys(notes), *_early(first, finishes))[:MOST_NOTES],
     )
 
 
