@@ -80,11 +80,14 @@ bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONL
 test-charts: .venv/.installed-charts .venv/.installed-test ## render the Helm charts and specifications, and judge what comes out
 	$(PYTEST) -m "charts or specs"
 
-lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Python, and shell scripts
+lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Python, shell scripts, and GitHub's workflows
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
 	$(VENV)/mypy
 	shellcheck .ci/run $(shell find . -path './.?*' -prune -o -path ./tests/golden -prune -o -name '*.sh' -print)
+	$(VENV)/actionlint .github/workflows/*.yml
+	@[ -x $(VENV)/zizmor ] || { echo "zizmor needs a .venv of Python 3.11 or newer: workflows were not looked at for holes" >&2; exit 1; }
+	$(VENV)/zizmor --offline --no-progress .github
 
 golden: .venv/.installed-examples .venv/.installed-test ## write the golden files anew: read their diff before you commit it
 	$(VENV)/pytest --update-golden tests/test_golden.py tests/specs/test_spec_golden.py
