@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch import errors
@@ -377,9 +377,12 @@ class Attempt:
 
     def _report(self, verdict: Verdict) -> None:
         self._logs.end()
-        if verdict.culprit and verdict.culprit.last_lines:
-            lines = [line.encode(errors="backslashreplace") for line in verdict.culprit.last_lines]
-            self._say(f"last lines of {blame.name(verdict.culprit)}:", lines)
+        if verdict.culprit:
+            job = self.plan.job
+            here = len(job.nodes) == 1 or verdict.culprit.node == job.node_index
+            text, lines = blame.last_words(verdict.culprit, here)
+            if text:
+                self._say(text, [line.encode(errors="backslashreplace") for line in lines])
         for path in self.plan.shows if verdict.outcome == "succeeded" else ():
             made = made_since(path, self._began)
             if made is not None:
@@ -387,14 +390,7 @@ class Attempt:
         self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
         path = self._record.verdict(verdict)
         self._say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
-        for text in (*_advice(verdict), *verdict.notes):
+        for text in (*blame.advice(verdict.culprit), *verdict.notes):
             self._say(text)
         self._say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
         self._around.terminal.flush_own()
-
-
-def _advice(verdict: Verdict) -> Iterable[str]:
-    error = verdict.culprit.error if verdict.culprit else None
-    if error and error.meaning:
-        yield f"meaning: {error.meaning}"
-        yield f"remedy: {error.remedy} ({error.source})"

@@ -127,7 +127,12 @@ def last_lines(tail: bytes) -> tuple[str, ...]:
     begun, _, rest = tail.partition(b"\n") if len(tail) >= TAIL else (b"", b"", tail)
     lines = (rest if rest.strip() else begun).decode(errors="replace").replace("\r\n", "\n").split("\n")
     drawn = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
-    return tuple(line for line in drawn if line.strip())[-LAST_LINES:]
+    written = [line for line in drawn if line.strip()]
+    try:
+        from ranklaunch.supervise.output import excerpt  # only failures need it
+    except OSError:  # no descriptor left
+        return tuple(written[-LAST_LINES:])
+    return excerpt.of(written, LAST_LINES)
 
 
 def _last_drawn(line: bytes | bytearray) -> bytes | bytearray:
