@@ -97,7 +97,7 @@ class Attempt:
         self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services, others_end)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
-            tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say,
+            tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
 
@@ -228,6 +228,8 @@ class Attempt:
             self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded; {name} came while the other nodes were still running"))
         elif self.ending is None:
             self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
+            if self._logs.last_output:
+                self._say(f"last output: {self._logs.last_output}")
             self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
             self._stopper.begin(number)
         elif number == signal.SIGINT and not self._interrupted:  # whoever interrupts all nodes may come after another node's word
@@ -338,6 +340,8 @@ class Attempt:
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
             self._logs.let_go()
+            if not ending.child or ending.rank:  # what failed by itself says why
+                self._logs.hush()
             self._loop.after(OWN_WORDS_S, self._remember)
             by = ending.child.process.name if ending.child else errors.reason(ending.reason)
             self._record.event("ending", outcome=ending.outcome, by=by)
