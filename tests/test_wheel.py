@@ -185,6 +185,7 @@ WHEEL = {
     "ranklaunch/supervise/output/__init__.py",
     "ranklaunch/supervise/output/console.py",
     "ranklaunch/supervise/output/demux.py",
+    "ranklaunch/supervise/output/excerpt.py",
     "ranklaunch/supervise/output/follow.py",
     "ranklaunch/supervise/output/logs.py",
     "ranklaunch/supervise/output/pipe.py",

@@ -46,6 +46,13 @@ EXCERPTS = {path.stem: read(path) for path in sorted(FOLDER.glob("*.txt"))}
 STARTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((FOLDER / "starts").glob("*.txt"))}
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\n    step()\n'
 
+# What the program raises stands in its source too, where it says less.
+RAISED = """Traceback (most recent call last):
+  File "train.py", line 3, in main
+    raise RuntimeError(f"CUDA out of memory. Tried to allocate {size}")
+RuntimeError: CUDA out of memory. Tried to allocate 2 GiB
+"""
+
 SAMPLES = {
     "cuda-cublas-failed": "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(handle)`",
     "cuda-forked": "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use 'spawn'",
@@ -529,3 +536,9 @@ def test_page_is_fresh_and_has_every_entry(reference: ModuleType) -> None:
     page = (helpers.ROOT / reference.ERRORS_PAGE).read_text(encoding="utf-8")
     assert page == reference.errors_page(), "docs/known-errors.md is stale: run docs/make_reference.py"
     assert re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE) == [error.name for errors in FAMILIES.values() for error in errors]
+
+
+def test_the_line_is_what_was_raised_and_not_where() -> None:
+    found = find(RAISED)
+    assert found
+    assert (found.error.name, found.line) == ("cuda-out-of-memory", "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB")

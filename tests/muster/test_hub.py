@@ -27,7 +27,7 @@ def test_all_come_are_released_and_hear_of_the_first_failure() -> None:
     assert all(m.of("release") for m in members)
     assert b.hub.state == RUNNING
     judgement = b.fails(members)
-    assert judgement["reason"] == "rank 1 on node 1 (h1) exited with code 3"
+    assert judgement["reason"] == "rank 1 on node 1 (h1) exited with code 3; its last line: boom"
     assert [m.types() for m in members[2:]] == [["welcome", "release", "stop", "judgement"]]
     assert b.said == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import sys
 import time
@@ -28,6 +29,7 @@ def test_while_running(ranklaunch: Starter, name: str, code: int) -> None:
     job.out.wait_for("ready", 2)
     job.send(signal.Signals[name])
     verdict = check_end(job, "stopped", code, victims={0: name, 1: name})
+    assert re.search(r"ranklaunch: last output: ranks? 0(?: to 1)? \d+ s ago", job.err.text)
     assert verdict["reason"] == f"stopped by {name}"
     assert [event["signal"] for event in job.events if event["event"] == "exit"] == [name, name]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch import errors
@@ -97,7 +97,7 @@ class Attempt:
         self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services, others_end)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
-            tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say,
+            tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
 
@@ -228,6 +228,8 @@ class Attempt:
             self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded; {name} came while the other nodes were still running"))
         elif self.ending is None:
             self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
+            if self._logs.last_output:
+                self._say(f"last output: {self._logs.last_output}")
             self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
             self._stopper.begin(number)
         elif number == signal.SIGINT and not self._interrupted:  # whoever interrupts all nodes may come after another node's word
@@ -338,6 +340,8 @@ class Attempt:
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
             self._nodes.decided(outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._services()))
             self._logs.let_go()
+            if not ending.child or ending.rank:  # what failed by itself says why
+                self._logs.hush()
             self._loop.after(OWN_WORDS_S, self._remember)
             by = ending.child.process.name if ending.child else errors.reason(ending.reason)
             self._record.event("ending", outcome=ending.outcome, by=by)
@@ -377,9 +381,12 @@ class Attempt:
 
     def _report(self, verdict: Verdict) -> None:
         self._logs.end()
-        if verdict.culprit and verdict.culprit.last_lines:
-            lines = [line.encode(errors="backslashreplace") for line in verdict.culprit.last_lines]
-            self._say(f"last lines of {blame.name(verdict.culprit)}:", lines)
+        if verdict.culprit:
+            job = self.plan.job
+            here = len(job.nodes) == 1 or verdict.culprit.node == job.node_index
+            text, lines = blame.last_words(verdict.culprit, here)
+            if text:
+                self._say(text, [line.encode(errors="backslashreplace") for line in lines])
         for path in self.plan.shows if verdict.outcome == "succeeded" else ():
             made = made_since(path, self._began)
             if made is not None:
@@ -387,14 +394,7 @@ class Attempt:
         self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
         path = self._record.verdict(verdict)
         self._say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
-        for text in (*_advice(verdict), *verdict.notes):
+        for text in (*blame.advice(verdict.culprit), *verdict.notes):
             self._say(text)
         self._say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
         self._around.terminal.flush_own()
-
-
-def _advice(verdict: Verdict) -> Iterable[str]:
-    error = verdict.culprit.error if verdict.culprit else None
-    if error and error.meaning:
-        yield f"meaning: {error.meaning}"
-        yield f"remedy: {error.remedy} ({error.source})"

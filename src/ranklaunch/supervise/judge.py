@@ -115,7 +115,7 @@ def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evide
     for child in ended:
         if child.failure_code and child.role != HELPER:
             found += _of_child(plan, child, evidence)
-    found = _with_memory(found, evidence.memory)
+    found = _with_memory(found, evidence.memory, plan.job.node_index)
     if not found and not plan.processes and evidence.memory.kills:
         found.append(_unseen(plan, evidence.memory, evidence.wall(ending.at)))
     return _without_stopped(plan, found, evidence) if evidence.stop else found
@@ -200,9 +200,10 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
     at = evidence.wall(child.ended.at if failure.at is None else failure.at)
     of_rank = evidence.tail_of_rank(failure.rank) if failure.rank is not None else b""
-    # What a launcher writes when it ends its ranks is not what the rank died of.
+    # What a launcher writes when it ends its ranks is not what the rank died of, nor a rank's own words.
     error = known(of_rank if told else tail)
-    lines = last_lines(of_rank or output.tail)
+    apart = told and plan.outputs and failure.rank in plan.outputs.keys
+    lines = last_lines(of_rank if apart else of_rank or output.tail)
     if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
         reason = "" if told else _reported(culprit, _text(tail))
@@ -220,7 +221,7 @@ def _reported(culprit: Culprit, text: str) -> str:
     from ranklaunch import catalogue
 
     said = catalogue.reported(text) or next((error.line[: blame.SEEN] for known in catalogue.REPORTS if known.name == error.name), "")
-    return f"{blame.sentence(replace(culprit, error=None))}: {said}" if said else ""
+    return f"{blame.sentence(replace(culprit, error=None, last_lines=()))}: {said}" if said else ""
 
 
 def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
@@ -319,7 +320,7 @@ def _node(plan: Plan, child: Child, failure: Failure) -> int:
     return next((node.index for node in job.nodes if failure.rank in node.ranks), job.node_index)
 
 
-def _with_memory(found: list[Suspect], memory: Memory) -> list[Suspect]:
+def _with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect]:
     """As many of those that were killed as the kernel says that it has killed for memory, the first of them first; or, where none of
     them was, the one that says that a process of its own was."""
     left = memory.kills
@@ -330,8 +331,15 @@ def _with_memory(found: list[Suspect], memory: Memory) -> list[Suspect]:
             left -= 1
             culprit = replace(culprit, out_of_memory=True)
             suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{memory.described}")
+        elif not suspect.reason and culprit and culprit.node == here and _looks_killed(culprit) and memory.counted and not memory.kills:
+            suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; the kernel killed nothing here for memory")
         result.append(suspect)
     return result
+
+
+def _looks_killed(culprit: Culprit) -> bool:
+    """By SIGKILL, it or what it was the shell of, and nothing says why."""
+    return culprit.exit_code == 128 + signal.SIGKILL and not culprit.error
 
 
 def _lost_a_worker(culprit: Culprit) -> bool:

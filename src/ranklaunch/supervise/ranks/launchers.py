@@ -39,7 +39,8 @@ Ranks = list[tuple[str, tree.Identity]]
 class Around(Value):
     """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided,
     None until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. tell: SIGTERM for
-    ranks. fail: the first failure. finish: a rank that has ended with 0. say: a line for people."""
+    ranks. fail: the first failure. finish: a rank that has ended with 0. say: a line for people. hush: what launchers write from here on is
+    about the end of their ranks."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -49,6 +50,7 @@ class Around(Value):
     fail: Callable[[Ending], None]
     finish: Callable[[Finish], None]
     say: Callable[[str], None]
+    hush: Callable[[], None]
 
 
 class Launchers:
@@ -184,6 +186,7 @@ class Launchers:
         """Seen here before its launcher says so, or where that is told to say nothing."""
         if not child.process.conduct.impatient:
             if rank.code and child.process.conduct.failing:
+                self._around.hush()
                 self._loop.after(SAYS_S, lambda: self._says_nothing(child))
             return
         if rank.rank is None:
@@ -217,6 +220,7 @@ class Launchers:
         if not child.alive or self._around.ending() or child.identity.pid in self._failing:
             return
         self._failing.add(child.identity.pid)
+        self._around.hush()
         self._record.event("failing", name=child.process.name)
         plan = self._around.plan()
         self._nodes.fail(lambda: judge.first_word(plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
