@@ -194,6 +194,7 @@ WHEEL = {
     "ranklaunch/supervise/ranks/below.py",
     "ranklaunch/supervise/ranks/child.py",
     "ranklaunch/supervise/ranks/children.py",
+    "ranklaunch/supervise/ranks/counted.py",
     "ranklaunch/supervise/ranks/launchers.py",
     "ranklaunch/supervise/ranks/left.py",
     "ranklaunch/supervise/ranks/start.py",

@@ -122,6 +122,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/indexed_job.py", "kubernetes.pods(kubernetes.stem(pod),", "kubernetes.pods(pod,", "hosts that nobody has"),
     ("platforms/ascend_operator.py", "if world % local:", "if False:", "uneven nodes pass"),
     ("platforms/local.py", "if hosts and len(hosts) != nodes:", "if False:", "more names than nodes pass"),
+    ("platforms/unrecognised.py", "len(slots) - launching", "len(slots)", "one node of Summit is two"),
     ("platforms/unrecognised.py", "and int(size) > 1", "and int(size) > 2", "one of two trains alone"),
     ("templates/program.j2", "{{ job.python }} -u {{", "{{ job.python }} {{", "Python keeps its output back"),
     ("templates/torchrun/command.j2", " --rdzv_backend=static", "", "a flag is missing"),

@@ -133,13 +133,13 @@ class Nodes:
             self._told = (suspect(),)
             self._member.fail(*self._told)
 
-    def done(self, finish: Finish, text: str) -> bool:
-        """This node's ranks have succeeded. False where nobody is to be waited for."""
+    def done(self, finish: Finish, text: str, unseen: int = 0) -> bool:
+        """This node's ranks have succeeded, those that were seen. False where nobody is to be waited for."""
         if not self._member or self._member.over:
             return False
         assert self._plan.muster
         self._finished = text
-        self._member.done(finish)
+        self._member.done(finish, unseen)
         patience = self._plan.muster.end_timeout_s
         ends = self._loop.clock() + patience
         self._timer = self._loop.after(min(DONE_SAID_S, patience), lambda: self._wait_for_others(ends))

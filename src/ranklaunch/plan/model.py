@@ -55,6 +55,7 @@ class Conduct(Value):
     spawned: str = ""  # regular expression (group pid) of what it writes for each rank as it starts them, in their order
     alone_s: float = 0.0  # seconds that it may go on after the last of its ranks has ended; 0: for ever
     repeats: bool = False  # what it writes to its standard output is in the files of its ranks too, and goes nowhere
+    may_start_fewer: bool = False  # ranks than planned: then it succeeds all the same
     quiet: bool = False  # its lines go to its log only
     may_end: bool = False  # a service that may end with 0 before the processes do
     outlasts: bool = False  # a service that the ranks of other nodes need until they have ended

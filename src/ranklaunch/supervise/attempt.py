@@ -15,13 +15,13 @@ from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
-from ranklaunch.plan.model import Plan, everything
+from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.output.logs import Logs
 from ranklaunch.supervise.phases import Phases, Replan
-from ranklaunch.supervise.ranks.child import DECIDING, HELPER, LAUNCHER, LEADING, RANK, SERVICE, STEP, Child
+from ranklaunch.supervise.ranks.child import DECIDING, HELPER, LAUNCHER, LEADING, RANK, SERVICE, STEP, Child, Success
 from ranklaunch.supervise.ranks.children import Children, OfChildren
 from ranklaunch.supervise.ranks.launchers import Around, Launchers, Ranks
 from ranklaunch.supervise.ranks.start import lift_limit
@@ -84,7 +84,7 @@ class Attempt:
         self._finishes: list[Finish] = []
         self._left: Leftovers | None = None
         self._interrupted = False  # by SIGINT
-        self._finished = False  # this node's ranks have succeeded
+        self._success: Success | None = None  # of this node's ranks
         self._loop = Share(around.loop)
         self._logs = Logs(self._loop, start.record, around.terminal)
         hear = OfChildren(started=self._on_start, wrote=lambda child: self._launchers.read(child), ended=self._on_end)
@@ -171,8 +171,7 @@ class Attempt:
         self._loop.run_until(self._stopper.done)
         self._stopper.finish()
         for process in self._stopper.stuck:
-            text = f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device?)"
-            self._logs.say_at_end(text)
+            self._logs.say_at_end(f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device)")
         self._remove_sessions()
         self._logs.finish()
 
@@ -197,8 +196,7 @@ class Attempt:
 
     def _hear_of_stop(self) -> None:
         """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""
-        ends = [child.ended for child in self._children.ended]
-        if any(end.signal in STOPPING and end.signal not in end.told for end in ends):
+        if any(end.signal in STOPPING and end.signal not in end.told for end in (child.ended for child in self._children.ended)):
             self._loop.run_until(lambda: self._around.asked() is not None, self._loop.clock() + ASKED_S)
 
     # What the session hears
@@ -223,9 +221,9 @@ class Attempt:
         name, grace_s = name_of(number), self.plan.limits.grace_s
         self._record.event("signal", signal=name)
         self._around.terminal.hurry(grace_s)
-        if self.ending is None and self._finished and self._nodes.may_leave:
+        if self.ending is None and self._success and self._nodes.may_leave:
             self._nodes.leave()
-            self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded; {name} came while the other nodes were still running"))
+            self._end(Ending("succeeded", 0, f"{self._success.text}; {name} came while the other nodes were still running"))
         elif self.ending is None:
             self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
             if self._logs.last_output:
@@ -306,13 +304,15 @@ class Attempt:
 
     def _succeed(self) -> None:
         """This node has; the job has when all have."""
-        self._finished = True
+        success = self._success = self._launchers.success(self._children.ended)
         own = Finish(self.plan.job.node_index, None, self._nodes.wall(self._loop.clock()))
-        if self._nodes.done(own, f"{everything(self.plan)} succeeded"):
+        if success.fewer:
+            self._fail(Ending("failed", errors.ConfigError.exit_code, success.fewer))
+        elif self._nodes.done(own, success.text, success.unseen):
             self._finishes[:] = [own]
             self._record.event("done")
         else:
-            self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded"))
+            self._end(Ending("succeeded", 0, success.text))
 
     def _leaders(self) -> list[Child]:
         return [child for child in self._children.running.values() if child.role in LEADING]

@@ -6,15 +6,15 @@ What launchers do that calls for this is told in docs/launchers.md; which of it 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ranklaunch.errors import WaitError
 from ranklaunch.muster.nodes import Nodes
-from ranklaunch.plan.model import Plan
+from ranklaunch.plan.model import Plan, everything
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child
+from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Success
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import LEADERS_SHARE, Lone, halt_with_ranks
 from ranklaunch.system import tree
@@ -135,6 +135,14 @@ class Launchers:
             child.below.close()
         if child.announced:
             child.announced.look()
+
+    def success(self, ended: Sequence[Child]) -> Success:
+        """What is said of this node's, once all of these have ended with 0."""
+        if not any(child.process.conduct.ranks_below for child in ended):
+            return Success(f"{everything(self._around.plan())} succeeded")
+        from ranklaunch.supervise.ranks import counted
+
+        return counted.success(self._around.plan(), ended)
 
     # Signals for ranks
 
@@ -275,7 +283,9 @@ class Launchers:
         if not child.alive or self._around.ending() or child.identity.pid in self._failing:
             return
         now = self._loop.clock()
-        if tree.generation(child.identity.pid, child.process.conduct.ranks_below):
+        ranks = len(tree.generation(child.identity.pid, child.process.conduct.ranks_below))
+        child.most_ranks = max(child.most_ranks, ranks)
+        if ranks:
             looks, alone_since = looks + 1, None
         elif looks > 1:
             alone_since = alone_since or now
