@@ -250,10 +250,10 @@ class Stopper:
             self._teller.tell(child.ranks(), number)
         elif conduct.ranks_below:
             os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
-            if conduct.halt_stop_s:
-                self._timers.append(self._loop.after(conduct.halt_stop_s, lambda: halt_with_ranks(child)))
         else:
             self._teller.tell([child.identity], number)
+        if conduct.halt_stop_s:
+            self._timers.append(self._loop.after(conduct.halt_stop_s, lambda: halt_with_ranks(child)))
 
     def _look(self) -> None:
         """At what has become of those that were told, as long as that matters."""
