@@ -293,7 +293,8 @@ class Stopper:
         carriers = [name for conduct in through for name in conduct.carriers]
         generations = max((conduct.ranks_below for conduct in through), default=0)
         leaders = {child.identity for child in self._leaders()}
-        return [each for each in tree.carried(os.getpid(), carriers, generations) if each not in leaders] if carriers else []
+        found = [each for each in tree.carried(os.getpid(), carriers) if each not in leaders] if carriers else []
+        return [rank for each in found for rank in tree.generation(each.pid, generations)] if generations else found
 
     def _serving(self) -> bool:
         """Whether something that came here through a service is left, a rank or the daemon that will tell of its end; or ranks elsewhere
