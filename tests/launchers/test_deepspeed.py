@@ -161,6 +161,7 @@ import os, signal, sys, time
 def save(number, frame):
     time.sleep(2)
     open(f"{os.path.dirname(__file__)}/saved-{os.environ['RANK']}", "w").close()
+    print("has saved", flush=True)
     os._exit(0)
 signal.signal(signal.SIGTERM, save)
 print("can save", flush=True)
@@ -199,6 +200,7 @@ def test_from_node_0_every_rank_has_the_grace(job: Job, tmp_path: Path) -> None:
     job.nodes[1].popen.send_signal(signal.SIGTERM)
     assert job.end() == [143, 143], job.words()
     assert sorted(tmp_path.glob("saved-*")) == [tmp_path / f"saved-{rank}" for rank in range(2 * SLOTS)], job.words()
+    assert job.nodes[0].text.count("has saved") == 2 * SLOTS, job.words()  # pdsh, which was not told, has brought it here
 
 
 @pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")

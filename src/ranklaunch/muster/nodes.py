@@ -63,6 +63,7 @@ class Nodes:
         self._failed = self._released = self._hurry = self._outlasts = False
         self._told: tuple[Suspect, ...] = ()
         self._judgement: Judgement | None = None
+        self._order: Judgement | None = None
         self._lost: Suspect | None = None
         self._late_s = min(LATE_S, plan.limits.grace_s)
         self._ready_at = 0.0
@@ -203,6 +204,8 @@ class Nodes:
                 self._hub.hurry()
                 soon = self._loop.clock() + HURRIED_S
                 self._run(lambda: bool(self._judgement), lambda: soon)
+        if self._lost and self._order and not (self._judgement or suspects):
+            return self._order  # all were stopping by then
         if self._lost and not self._judgement:
             return blame.judge([*suspects, self._lost], finishes, seen)
         return self._judgement or own
@@ -261,7 +264,8 @@ class Nodes:
         self._hear.released(f"{text}; this node waited {self._loop.clock() - self._ready_at:.1f} s")
 
     def _on_stop(self, judgement: Judgement) -> None:
-        self._hear.stop(blame.heard(judgement))
+        self._order = blame.heard(judgement)
+        self._hear.stop(self._order)
 
     def _on_judged(self, judgement: Judgement) -> None:
         self._judgement = blame.heard(judgement)

@@ -252,10 +252,10 @@ class Stopper:
             self._teller.tell(child.ranks(), number)
         elif conduct.ranks_below:
             os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
-            if conduct.halt_stop_s:
-                self._timers.append(self._loop.after(conduct.halt_stop_s, lambda: halt_with_ranks(child)))
         else:
             self._teller.tell([child.identity], number)
+        if conduct.halt_stop_s:
+            self._timers.append(self._loop.after(conduct.halt_stop_s, lambda: halt_with_ranks(child)))
 
     def _look(self) -> None:
         """At what has become of those that were told, as long as that matters."""
@@ -295,7 +295,8 @@ class Stopper:
         carriers = [name for conduct in through for name in conduct.carriers]
         generations = max((conduct.ranks_below for conduct in through), default=0)
         leaders = {child.identity for child in self._leaders()}
-        return [each for each in tree.carried(os.getpid(), carriers, generations) if each not in leaders] if carriers else []
+        found = [each for each in tree.carried(os.getpid(), carriers) if each not in leaders] if carriers else []
+        return [rank for each in found for rank in tree.generation(each.pid, generations)] if generations else found
 
     def _serving(self) -> bool:
         """Whether something that came here through a service is left, a rank or the daemon that will tell of its end; or ranks elsewhere

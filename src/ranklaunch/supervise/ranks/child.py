@@ -100,14 +100,23 @@ class Child:
         return self.below.beside() if self.below else []
 
     def halt(self) -> None:
-        """Until go_on(): it does nothing by itself."""
+        """Until go_on(): it does nothing by itself, nor does who stands between it and its ranks."""
         self.halted = True
-        os.kill(self.identity.pid, signal.SIGSTOP)  # our own child, not reaped yet: the pid is its own
+        self._send_down(signal.SIGSTOP)
 
     def go_on(self) -> None:
         if self.halted and self.alive:
             self.halted = False
-            os.kill(self.identity.pid, signal.SIGCONT)
+            self._send_down(signal.SIGCONT)
+
+    def between(self) -> list[tree.Identity]:
+        """Of a launcher: who stands between it and its ranks."""
+        return [each for i in range(1, self.process.conduct.ranks_below) for each in tree.generation(self.identity.pid, i)]
+
+    def _send_down(self, number: int) -> None:
+        os.kill(self.identity.pid, number)  # our own child, not reaped yet: the pid is its own
+        for process in self.between():
+            tree.send(process, number)
 
     @property
     def failure_code(self) -> int:

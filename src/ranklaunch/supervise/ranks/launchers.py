@@ -271,7 +271,7 @@ class Launchers:
     def _kill_ranks(self, child: Child) -> None:
         """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
         if child.alive:
-            between = {each for i in range(1, child.process.conduct.ranks_below) for each in tree.generation(child.identity.pid, i)}
+            between = child.between()
             for target in tree.descendants(child.identity.pid):
                 if target not in between:
                     tree.send(target, signal.SIGKILL)
