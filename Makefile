@@ -80,11 +80,14 @@ bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONL
 test-charts: .venv/.installed-charts .venv/.installed-test ## render the Helm charts and specifications, and judge what comes out
 	$(PYTEST) -m "charts or specs"
 
-lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Python, and shell scripts
+lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Python, shell scripts, and GitHub's workflows
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
 	$(VENV)/mypy
 	shellcheck .ci/run $(shell find . -path './.?*' -prune -o -path ./tests/golden -prune -o -name '*.sh' -print)
+	$(VENV)/actionlint .github/workflows/*.yml
+	@[ -x $(VENV)/zizmor ] || { echo "zizmor needs a .venv of Python 3.11 or newer: workflows were not looked at for holes" >&2; exit 1; }
+	$(VENV)/zizmor --offline --no-progress .github
 
 golden: .venv/.installed-examples .venv/.installed-test ## write the golden files anew: read their diff before you commit it
 	$(VENV)/pytest --update-golden tests/test_golden.py tests/specs/test_spec_golden.py
@@ -92,9 +95,10 @@ golden: .venv/.installed-examples .venv/.installed-test ## write the golden file
 mutations: .venv/.installed-test ## break launchers, platforms and templates line by line in a copy, and see that a test notices
 	$(VENV)/python tools/mutations.py
 
-generate: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules
+generate: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules .venv/.installed-charts
 generate: ## write anew what is made from tables: pages, the chart's values, examples for platforms, patterns of secrets
 	$(VENV)/python docs/make_reference.py
+	$(VENV)/python tools/pod_fields.py
 	$(VENV)/python tools/chart_values.py
 	$(VENV)/python tools/render_examples.py
 	$(VENV)/python tools/secret_patterns.py
@@ -107,7 +111,7 @@ hosts: .venv/.installed-test ## start N hosts on this machine and show how to en
 
 .venv/.installed-%: pyproject.toml | .venv/bin/pip
 	@echo "installing ranklaunch[$*] into .venv (a minute, or four and 5 GB with all launchers)"
-	@$(VENV)/python -m pip install -q -e '.[$*]'
+	@$(VENV)/python -m pip install -q --no-compile -e '.[$*]'
 	@touch $@
 
 # Neither is in an extra: DeepSpeed must see the PyTorch that is there, Horovod must be built for it.
@@ -115,12 +119,12 @@ DEEPSPEED := deepspeed==0.19.8
 
 .venv/.installed-deepspeed: Makefile .venv/.installed-examples
 	@echo "installing $(DEEPSPEED) into .venv"
-	@$(VENV)/python -m pip install -q "setuptools<81" wheel
-	@$(VENV)/python -m pip install -q --no-build-isolation $(DEEPSPEED)
+	@$(VENV)/python -m pip install -q --no-compile "setuptools<81" wheel
+	@$(VENV)/python -m pip install -q --no-compile --no-build-isolation $(DEEPSPEED)
 	@touch $@
 
 .venv/.installed-horovod: tools/horovod_wheel.sh .venv/.installed-examples
-	@wheel=$$(tools/horovod_wheel.sh $(VENV)/python) && $(VENV)/python -m pip install -q "$$wheel"
+	@wheel=$$(tools/horovod_wheel.sh $(VENV)/python) && $(VENV)/python -m pip install -q --no-compile "$$wheel"
 	@touch $@
 
 .venv/.installed-launchers: .venv/.installed-examples .venv/.installed-deepspeed

@@ -97,7 +97,7 @@ def test_too_few_in_time_are_named() -> None:
     assert judgement["exit_code"] == 75
     assert judgement["reason"] == (
         "waited 10 s in vain for the job's nodes: 2 of 3 nodes: 127.0.0.1 (node 0, nothing heard of it), "
-        "127.1.0.3 (node 2, nothing heard of it); RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
+        "127.1.0.3 (node 2, nothing heard of it); --muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S) sets how long"
     )
     assert set(b.asked) == {"127.0.0.1", "127.1.0.3"}
 

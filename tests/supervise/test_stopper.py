@@ -81,7 +81,7 @@ def test_it_gives_up_where_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_service_that_ranks_elsewhere_need(monkeypatch: pytest.MonkeyPatch, needed_until: float, told_at: float) -> None:
     """It is told when they have ended, or late in the grace; where it hears nothing it is killed soon after."""
     world = World(monkeypatch, [[CHILD]])
-    scheduler = Process("scheduler", ("python",), "/log", conduct=Conduct(outlasts=True))
+    scheduler = Process("scheduler", ("python",), "/log", conduct=Conduct(deaf=True, outlasts=True))
     world.services.append(SimpleNamespace(process=scheduler, identity=CHILD, told=[]))
     world.needed_until = needed_until
     world.stopper.begin(15)

@@ -88,9 +88,12 @@
 {{- end }}
 {{- end -}}
 
-{{/* No program can be given one, and no variable holds one. */}}
+{{/* No program can be given one, and no variable holds one. Bytes of --set that are no text have become U+FFFD in Helm. */}}
 {{- define "ranklaunch-runtimes.validate.nul" -}}
 {{- range $name, $value := . }}
+{{- if printf "%v" $value | contains "\uFFFD" }}
+- {{ printf "%s: expected text that UTF-8 can say, found U+FFFD, which stands for bytes that are none" $name | toJson }}
+{{- end }}
 {{- if regexMatch `(^|[^\\])(\\\\)*\\u0000` (toJson $value) }}
 - {{ printf "%s: expected text without NUL" $name | toJson }}
 {{- end }}

@@ -2,7 +2,13 @@
 
 {{/* The run's name: that of the release, which is never cut, so that two runs never meet. */}}
 {{- define "ranklaunch.name" -}}
-{{- .Values.name | default .Release.Name -}}{{- if eq .Values.nameSuffix "revision" -}}-r{{ .Release.Revision }}{{- end -}}
+{{- $suffix := get (dict "revision" (printf "-r%d" .Release.Revision) "values" (include "ranklaunch.digest" . | trunc 8 | printf "-%s")) .Values.nameSuffix -}}
+{{- .Values.name | default .Release.Name }}{{ $suffix -}}
+{{- end -}}
+
+{{/* The same for the same values, and another for others. */}}
+{{- define "ranklaunch.digest" -}}
+{{- omit .Values "global" | toJson | sha256sum | trunc 16 -}}
 {{- end -}}
 
 {{/* The chart's version stays out of it: labels of pods cannot change in a job that runs. */}}
@@ -51,10 +57,9 @@ labels:
   {{- if eq .Values.engine "acjob" }}
   {{- include "ranklaunch.acjobLabels" . | trim | nindent 2 }}
   {{- end }}
-{{- with .Values.annotations }}
+{{- /* The digest is how an upgrade sees whether it would change what runs. */}}
 annotations:
-  {{- include "ranklaunch.given" . | nindent 2 }}
-{{- end }}
+  {{- set (deepCopy .Values.annotations) "ranklaunch/values" (include "ranklaunch.digest" .) | include "ranklaunch.given" | nindent 2 }}
 {{- end -}}
 
 {{/* Whether the whole job is started anew when the cluster takes a pod away. */}}

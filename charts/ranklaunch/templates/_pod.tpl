@@ -37,13 +37,22 @@ spec:
   {{- end }}
   {{- if $values.network.hostNetwork }}
   hostNetwork: true
+  {{- if not $values.podTemplate.dnsPolicy }}
   dnsPolicy: ClusterFirstWithHostNet
+  {{- end }}
   {{- end }}
   {{- with include "ranklaunch.placement" .root | trim }}
   {{- . | nindent 2 }}
   {{- end }}
+  {{- with include "ranklaunch.givenFields" .root | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
   securityContext:
     {{- include "ranklaunch.podSecurity" .root | trim | nindent 4 }}
+  {{- with include "ranklaunch.before" .root | trim }}
+  initContainers:
+    {{- . | nindent 4 }}
+  {{- end }}
   containers:
     - name: {{ include "ranklaunch.container" .root }}
       {{- include "ranklaunch.program" .root | trim | nindent 6 }}
@@ -80,6 +89,28 @@ spec:
   volumes:
     {{- . | nindent 4 }}
   {{- end }}
+{{- end -}}
+
+{{/* What the user gives of a pod's spec. */}}
+{{- define "ranklaunch.givenFields" -}}
+{{- range $name, $value := omit .Values.podTemplate "securityContext" }}
+{{- if not (kindIs "invalid" $value) }}
+{{ $name }}: {{ include "ranklaunch.json" $value }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/*
+What starts before the program: containers that end, then those that stay beside it. An engine waits for the end of a pod, and a pod does
+not wait for these.
+*/}}
+{{- define "ranklaunch.before" -}}
+{{- range .Values.initContainers }}
+- {{ include "ranklaunch.json" . }}
+{{- end }}
+{{- range .Values.extraContainers }}
+- {{ include "ranklaunch.json" (set (deepCopy .) "restartPolicy" "Always") }}
+{{- end }}
 {{- end -}}
 
 {{/* The operators of these two look for the container by its name. */}}

@@ -81,7 +81,7 @@ class Door:
         except PermissionError as error:
             msg = (
                 f"port {self._muster.port} of this node may not be listened at by user id {os.getuid()}: {error.strerror}; "
-                "RANKLAUNCH_MUSTER_PORT names another, on every node"
+                "--muster-port (RANKLAUNCH_MUSTER_PORT) names another, on every node"
             )
             raise ConfigError(msg) from None
         except OSError as error:
@@ -102,7 +102,9 @@ class Door:
         found = holder(self._muster.port)
         self._patience_s = TAKEN_S + (self._grace_s if not found or found.may_be_ours else 0)
         who = found.text if found else "another process"
-        self._tell(f"port {self._muster.port} of this node is in use by {who}; RANKLAUNCH_MUSTER_PORT names another, on every node")
+        self._tell(
+            f"port {self._muster.port} of this node is in use by {who}; --muster-port (RANKLAUNCH_MUSTER_PORT) names another, on every node"
+        )
 
     def _tell(self, trouble: str) -> None:
         """What keeps everybody out, and who has come with another key."""

@@ -110,6 +110,10 @@ class HubDriver(Driver):
         """Ends a job with followers in which this node has succeeded and others do not end: it cannot leave them alone."""
         self.feed(events.EndLate(finished))
 
+    def hurry(self) -> None:
+        """Says what the job died of, as far as that is known; behind what node 0's own member has just said."""
+        self._loop.after(0, lambda: self.feed(events.Hurry()))
+
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
         """By node."""
@@ -230,8 +234,8 @@ class MemberDriver(Driver):
         """The first that went wrong here; report() says the rest."""
         self.feed(events.Fail(suspect))
 
-    def done(self, finish: Finish) -> None:
-        self.feed(events.Done(finish))
+    def done(self, finish: Finish, unseen: int = 0) -> None:
+        self.feed(events.Done(finish, unseen))
 
     def report(self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[str]) -> None:
         """How this node has ended."""

@@ -114,6 +114,10 @@ class EndLate(Event):
     finished: str
 
 
+class Hurry(Event):
+    """Node 0 waits for nobody any more."""
+
+
 class Reached(Event):
     """Something answers at node 0's port."""
 
@@ -168,7 +172,10 @@ class Fail(Event):
 
 
 class Done(Event):
+    """unseen: how many of its ranks nobody saw."""
+
     finish: Finish
+    unseen: int = 0
 
 
 class Report(Event):

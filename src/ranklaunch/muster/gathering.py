@@ -16,6 +16,9 @@ from ranklaunch.verdict.blame import Judgement
 SETTLE_S = 5.0  # once the nodes disagree: for the others to come and be compared too
 LATE_S = 0.1  # after the first: who comes later than that is named
 LATE_NAMED = 3
+ASK_S = 5.0  # between questions for the addresses of those who are missing
+STATUS_S = 30.0  # between words on who is missing
+FIRST_STATUS_S = 2.0
 
 
 class Gathering:
@@ -112,5 +115,6 @@ class Gathering:
         return hint + (f"; if that is meant, set RANKLAUNCH_MUSTER_ALLOW={may} on node 0" if may else "")
 
     def _in_vain(self) -> Judgement:
-        text = f"waited {self._muster.timeout_s:g} s in vain for the job's nodes: {self.missing}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
+        how_long = "--muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S) sets how long"
+        text = f"waited {self._muster.timeout_s:g} s in vain for the job's nodes: {self.missing}; {how_long}"
         return Judgement("failed", WaitError.exit_code, text)

@@ -31,6 +31,7 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
     "mpijob": ("restart.maxRestarts", "trainer."),
     "acjob": ("scheduling.kueueQueue", "mpi.", "trainer."),
 }  # fmt: skip
+OF_PODS = ("extraEnv", "initContainers", "extraContainers", "podTemplate")  # what no other platform than those of Kubernetes has
 WHY: Mapping[str, str] = {
     "job restart.maxRestarts": "a Job starts single pods anew while the others wait for it; use jobset or volcano",
     "modelarts resources.cpu": "the flavor has it; use modelarts.flavor",
@@ -61,8 +62,9 @@ def problems(spec: JobSpec) -> list[str]:
 
 
 def _foreign(spec: JobSpec) -> Iterator[str]:
+    foreign = FOREIGN[spec.engine] + (() if spec.engine in OF_KUBERNETES else OF_PODS)
     for path, value, key in keys.given(spec):
-        if any(path.startswith(start) for start in FOREIGN[spec.engine]) and value != key.default:
+        if path.startswith(foreign) and value != key.default:
             why = WHY.get(f"{spec.engine} {path}", f"{spec.engine} has no place for it; leave it out")
             yield f"{path}: {why}"
 

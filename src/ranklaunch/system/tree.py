@@ -102,9 +102,9 @@ def names_below(root: int) -> list[str]:
     return [found.name for _, found in _below(root)]
 
 
-def carried(root: int, carriers: Collection[str]) -> list[Identity]:
-    """Living processes below root that are no carriers, and between which and root there is nothing but carriers. A shell is one below
-    a session of sshd only: elsewhere it is a rank that is a script."""
+def carried(root: int, carriers: Collection[str], generations: int = 0) -> list[Identity]:
+    """Living processes below root that are no carriers, and between which and root there is nothing but carriers; or, so many generations
+    further down, what these have started. A shell is one below a session of sshd only: elsewhere it is a rank that is a script."""
     below = _by_parent()
     names = {carrier[:NAME_BYTES] for carrier in carriers}
     result: list[Identity] = []
@@ -116,6 +116,9 @@ def carried(root: int, carriers: Collection[str]) -> list[Identity]:
                 parents.append((pid, found.name))
             elif found.state not in "ZX":
                 result.append(Identity(pid, found.start))
+    for _ in range(generations):
+        started = [each for parent in result for each in below.get(parent.pid, ())]
+        result = [Identity(pid, found.start) for pid, found in started if found.state not in "ZX"]
     return result
 
 

@@ -44,9 +44,19 @@ class End(Value):
         return signal_of(self.status)
 
 
+class Success(Value):
+    """Of a node's launchers and ranks, all of which ended with 0. text: what is said of it. unseen: ranks that are not known to have run.
+    fewer: why it is none after all, "" where it is one."""
+
+    text: str
+    unseen: int = 0
+    fewer: str = ""
+
+
 class Child:
     """end: None while it lives. told: the signals that it was sent. said: the last of its output when what it writes stopped to count.
-    below, announced: the ranks that it has started, where they are watched. ends_ranks: it has said that it does."""
+    below, announced: the ranks that it has started, where they are watched. ends_ranks: it has said that it does. most_ranks: that it was
+    seen to have at one time."""
 
     def __init__(self, process: Process, identity: tree.Identity, role: str) -> None:
         self.process, self.identity, self.role = process, identity, role
@@ -58,6 +68,7 @@ class Child:
         self.below: Below | None = None
         self.announced: Announced | None = None
         self.ends_ranks = False
+        self.most_ranks = 0
         self.halted = False
 
     @property
