@@ -354,9 +354,10 @@ def _is(culprit: Culprit | None, child: Child, plan: Plan) -> bool:
 
 
 def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[Victim]:
-    for rank, number in sorted(_ended_by_launchers(ending, ended, evidence)):
-        yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     culprit = common.culprit
+    for rank, number in sorted(set(_ended_by_launchers(ending, ended, evidence))):
+        if not (culprit and (culprit.node, culprit.rank) == (plan.job.node_index, rank)):
+            yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     told = [
         child
         for child in ended
@@ -372,6 +373,14 @@ def _ended_by_launchers(ending: Ending, ended: Sequence[Child], evidence: Eviden
     for child in ended:
         if child.announced:
             yield from ((rank.rank, rank.signal) for rank in child.announced.ended if rank.signal and not rank.by_itself)
-        elif child is ending.child and child.ended.code and child.reader:
+            continue
+        found = {rank.rank: rank.signal or _first_told(child) for rank in child.below.ended if not rank.by_itself} if child.below else {}
+        if child is ending.child and child.ended.code and child.reader:
             failure = evidence.explain(child, _text(child.reader.output.tail))
-            yield from failure.victims if failure else ()
+            found.update(failure.victims if failure else ())
+        yield from found.items()
+
+
+def _first_told(child: Child) -> int:
+    """What a launcher was told, and then its ranks."""
+    return child.ended.told[0] if child.ended.told else signal.SIGTERM
