@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 from types import SimpleNamespace
 
 import helpers
 from helpers import for_each
 
 from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending, Evidence
 from ranklaunch.supervise.output.pipe import LAST_LINES, last_lines
+from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child, End
 from ranklaunch.system import tree
 from ranklaunch.system.memory import UNKNOWN, Memory
 from ranklaunch.verdict import blame
-from ranklaunch.verdict.blame import Suspect
+from ranklaunch.verdict.blame import Judgement, Suspect
 from ranklaunch.verdict.model import Culprit
 
 FAILED = Ending("failed", 1, "")
@@ -53,19 +56,52 @@ Root Cause (first observed failure):
 """
 
 
-def judged(memory: Memory, tail: bytes) -> Suspect:
-    """Of a rank of torchrun that was killed."""
-    plan = helpers.plan(helpers.local(), method="torchrun")
-    (process,) = plan.processes
-    child = Child(process, tree.identify(os.getpid()), LAUNCHER)
-    child.end = End(1 << 8, 1.0)
-    child.reader = SimpleNamespace(output=SimpleNamespace(tail=TABLE.encode()))  # type: ignore[assignment]
-    evidence = Evidence(
+def of_torchrun(plan: Plan, status: int, *told: int, tail: bytes = b"") -> Child:
+    child = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER)
+    child.end = End(status, 1.0, told=told)
+    child.reader = SimpleNamespace(output=SimpleNamespace(tail=tail))  # type: ignore[assignment]
+    return child
+
+
+def evidence(memory: Memory = UNKNOWN, tail: bytes = b"") -> Evidence:
+    return Evidence(
         memory=memory, explain=lambda child, tail: torchrun.explain(tail), told=lambda process: None,
         end_of_rank=lambda child, rank: None, tail_of_rank=lambda rank: tail if rank == 1 else b"", wall=lambda at: at,
     )  # fmt: skip
-    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], evidence)
+
+
+def judged(memory: Memory, tail: bytes) -> Suspect:
+    """Of a rank of torchrun that was killed."""
+    plan = helpers.plan(helpers.local(), method="torchrun")
+    child = of_torchrun(plan, 1 << 8, tail=TABLE.encode())
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], evidence(memory, tail))
     return found
+
+
+def seen(*ranks: tuple[int, int, bool]) -> Below:
+    """Ranks that were seen to end: number, signal, whether by themselves."""
+    return SimpleNamespace(ended=[SimpleNamespace(rank=rank, signal=number, by_itself=own) for rank, number, own in ranks])  # type: ignore[return-value]
+
+
+def test_victims_of_a_launcher_are_its_ranks() -> None:
+    """Also where it was ranklaunch that told it to end, for another node's failure, and one of them had time to save."""
+    plan = helpers.plan(helpers.local(2, index=1), method="torchrun")
+    child = of_torchrun(plan, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL)
+    child.below = seen((2, signal.SIGTERM, False), (3, 0, False))
+    common = Judgement("failed", 3, "", Culprit(0, 1, 7, 3, None, False, ()))
+    found = judge.verdict(plan, common, Ending("failed", 3, "", from_elsewhere=True), [child], evidence(), "").victims
+    assert [(victim.name, victim.rank, victim.signal) for victim in found] == [
+        ("rank 2", 2, "SIGTERM"), ("rank 3", 3, "SIGTERM"), ("torchrun", None, "SIGKILL"),
+    ]  # fmt: skip
+
+
+def test_a_culprit_is_no_victim() -> None:
+    plan = helpers.plan(helpers.local(), method="torchrun")
+    child = of_torchrun(plan, 1 << 8, tail=TABLE.encode())
+    child.below = seen((1, signal.SIGKILL, True), (0, signal.SIGTERM, False))
+    common = Judgement("failed", 137, "", Culprit(0, 1, 7, 137, "SIGKILL", False, ()))
+    found = judge.verdict(plan, common, Ending("failed", 1, "", child), [child], evidence(), "").victims
+    assert [(victim.rank, victim.signal) for victim in found] == [(0, "SIGTERM")]
 
 
 def test_a_launchers_words_are_not_those_of_a_rank_that_wrote_nothing() -> None:

@@ -356,9 +356,10 @@ def _is(culprit: Culprit | None, child: Child, plan: Plan) -> bool:
 
 
 def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[Victim]:
-    for rank, number in sorted(_ended_by_launchers(ending, ended, evidence)):
-        yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     culprit = common.culprit
+    for rank, number in sorted(set(_ended_by_launchers(ending, ended, evidence))):
+        if not (culprit and (culprit.node, culprit.rank) == (plan.job.node_index, rank)):
+            yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     told = [
         child
         for child in ended
@@ -372,9 +373,18 @@ def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Chil
 def _ended_by_launchers(ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[tuple[int, int]]:
     """(rank, signal): as they were seen, or as the launcher tells."""
     for child in ended:
+        seen = child.announced or child.below
+        ranks = [(each.rank, each.signal) for each in seen.ended if each.rank is not None and not each.by_itself] if seen else []
         if child.announced:
-            ended_so = [rank for rank in child.announced.ended if rank.signal and not rank.by_itself]
-            yield from ((rank.rank, rank.signal) for rank in ended_so if rank.rank is not None)
-        elif child is ending.child and child.ended.code and child.reader:
+            yield from ((rank, number) for rank, number in ranks if number)
+            continue
+        found = {rank: number or _first_told(child) for rank, number in ranks}
+        if child is ending.child and child.ended.code and child.reader:
             failure = evidence.explain(child, _text(child.reader.output.tail))
-            yield from failure.victims if failure else ()
+            found.update(failure.victims if failure else ())
+        yield from found.items()
+
+
+def _first_told(child: Child) -> int:
+    """What a launcher was told, and then its ranks."""
+    return child.ended.told[0] if child.ended.told else signal.SIGTERM

@@ -132,6 +132,7 @@ class Launchers:
 
     def leave(self, child: Child) -> None:
         if child.below:
+            child.below.look()
             child.below.close()
         if child.announced:
             child.announced.look()
