@@ -49,12 +49,15 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help run test test-launchers bench test-charts lint golden mutations generate hosts pythons test-pythons
+.PHONY: help venv run test test-adapters test-launchers bench test-charts lint golden mutations generate hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
 	@echo "Settings: METHOD=$(METHOD) (or another of $(sort $(METHODS))),"
 	@echo "  NODES=$(NODES), SLOTS=$(SLOTS), EPOCHS=$(EPOCHS), N=$(N), WORKERS=$(WORKERS), PYTHON=$(PYTHON)"
+
+venv: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules .venv/.installed-lint
+venv: ## put into .venv what the tests and lint need, and run nothing
 
 run: .venv/.installed-examples $(patsubst %,.venv/.installed-%,$(filter $(METHOD),$(WITH_EXTRA)))
 run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second time goes on from the checkpoint
@@ -66,12 +69,16 @@ run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second
 PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
 test: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules ## run the tests, a few minutes
-	$(PYTEST) -m "not chaos and not launchers and not charts and not specs"
+	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs"
+
+test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
+	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
+ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/core/test_render.py tests/test_docs.py tests/test_golden.py
 
 test-launchers: WORKERS = 3
 test-launchers: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
-	$(PYTEST) -m "chaos or launchers"
+	$(PYTEST) -m "chaos or launchers or guide"
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
@@ -157,7 +164,7 @@ test-pythons: ## run the tests on each of them
 .PRECIOUS: .venv-3.%/.installed
 test-3.%: .venv-3.%/.installed ## run the tests on one of them
 	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal \
-	  -m "not training and not chaos and not launchers and not charts and not specs"
+	  -m "not training and not chaos and not launchers and not guide and not charts and not specs"
 
 .venv-3.%/.installed: pyproject.toml
 	@[ -n "$(call find-python,$*)" ] || { echo "no python3.$* on PATH or in pyenv" >&2; exit 1; }

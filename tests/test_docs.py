@@ -426,6 +426,13 @@ def test_checklist_is_what_every_adapter_has(title: str, files: tuple[str, ...],
             assert (ROOT / file.replace("<name>", name)).exists(), f"make {file.replace('<name>', name)} (CONTRIBUTING.md, {title})"
 
 
+def test_lists_that_checklists_name_are_there() -> None:
+    steps = checklist("Add a launcher") + checklist("Add a platform")
+    sources = [path for folder in ("adapters", "src", "tests") for path in (ROOT / folder).glob("**/*.py")]
+    there = {name for path in sources for name in re.findall(r"^ *([A-Z_]+)(?::.*)? = ", path.read_text(encoding="utf-8"), re.MULTILINE)}
+    assert set(re.findall("`([A-Z_]+[A-Z])`", steps)) - there == set()
+
+
 def test_checklists_name_what_protocols_ask_for() -> None:
     for title, module in (
         ("Add a launcher", "ranklaunch.adapters.launchers.shared.base"),
