@@ -25,6 +25,7 @@ BYE_S = 2.0  # for the nodes to take it
 HURRIED_S = 1.0  # for either, where whoever stops the job does not want to wait
 LATE_S = 5.0  # after an end before all have met: for those to hear of it who come later
 DONE_SAID_S = 2.0
+OWN_WORDS_S = 2.0  # after a failure elsewhere: for what outlasts the others, and was on its way out by itself
 PROGRESS_S = 30.0
 GUESSED = "its key is derived from the job's name, which others may guess"
 HANDED = ", and keys for ssh are handed over under it: whoever reaches its port and knows the name can have commands run on these nodes"
@@ -153,6 +154,12 @@ class Nodes:
             self._timer.cancel()
         if outlasts and self._member and not (self._hub or self._member.over):
             self._outlasts = True
+            said = self._told[0].outcome if self._told else self._order.outcome if self._order else ""
+            self._loop.after(0 if said == "stopped" else OWN_WORDS_S, self._report_early)
+
+    def _report_early(self) -> None:
+        """Nothing of its own has failed: this node may only be ended last."""
+        if self._outlasts and self._member and not self._member.over:
             self._member.report(self._told, (), ())
 
     @property
@@ -194,6 +201,7 @@ class Nodes:
         if not member:
             return own
         if not self._judgement and not member.over:
+            self._outlasts = False
             told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
             # The first alone can decide, so the others' last lines are not needed.
             if not (self._hub or member.joined) and self._patience(ending):
