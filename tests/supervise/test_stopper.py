@@ -54,6 +54,14 @@ def test_sigterm_then_sigkill_when_the_grace_is_spent(monkeypatch: pytest.Monkey
     assert world.said == ["1 processes left after the grace of 10 s: SIGKILL"]
 
 
+def test_what_forks_faster_than_it_is_killed_is_not_said_to_be_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, [[tree.Identity(pid, pid)] for pid in range(10, 1000)])
+    world.stopper.begin(15)
+    world.pass_time(GRACE_S + stop.GIVE_UP_S + 2)
+    assert world.stopper.done()
+    assert world.stopper.stuck == ()
+
+
 def test_a_look_that_shows_nothing_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that forks and ends between two entries of /proc is seen in neither; as long as there are children, it looks again."""
     world = World(monkeypatch, [[CHILD], [], [], [NEXT], []])

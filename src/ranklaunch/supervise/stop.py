@@ -163,6 +163,7 @@ class Stopper:
         self._needed = needed
         self._say = say
         self._killing_since: float | None = None
+        self._killed: list[tree.Identity] = []
         self._told_all = False
         self._resting = False  # some have been told, and the rest is not yet
         self._carrying = False
@@ -231,8 +232,9 @@ class Stopper:
                 self._say(f"{len(left)} processes left{late}: SIGKILL")
         if now - self._killing_since > GIVE_UP_S:
             self._gave_up = True
-            self.stuck = tuple(left)
+            self.stuck = tuple(process for process in left if process in self._killed)  # others have only just been forked
             return
+        self._killed = left
         for child in (*self._leaders(), *self._services()):
             child.told.append(signal.SIGKILL)
         for process in left:
