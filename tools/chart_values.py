@@ -19,12 +19,10 @@ from typing import Any
 from ranklaunch.specs import familiar, keys, model
 from ranklaunch.specs.keys import Key
 from ranklaunch.specs.kubernetes import check
+from testbench import places
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # where it stands, however it is run
-
-from runtime_values import FORMS, Runtimes
-
-CHARTS = Path(__file__).resolve().parent.parent / "charts"
+OF_RUNTIMES = places.module("tools/runtime_values.py")
+CHARTS = places.ROOT / "charts"
 CHART, RUNTIMES = CHARTS / "ranklaunch", CHARTS / "ranklaunch-runtimes"
 # Of platforms that no chart is for.
 LEFT_OUT = ("modelarts", "slurm")
@@ -143,7 +141,7 @@ def known(kind: type) -> Schema:
 def _form(key: Key) -> Schema:
     return {
         "pattern": f"^(?:{key.pattern})$",
-        "form": FORMS.get(key.pattern) or key.form,
+        "form": OF_RUNTIMES.FORMS.get(key.pattern) or key.form,
         "of": "names" if key.kind == keys.PAIRS else "items" if key.kind == keys.TEXTS else "text",
     }
 
@@ -176,7 +174,7 @@ def made() -> dict[Path, str]:
     return {
         readme: with_table(readme.read_text(encoding="utf-8")),
         **of_chart(CHART, model.JobSpec, HEADER),
-        **of_chart(RUNTIMES, Runtimes, HEADER_OF_RUNTIMES),
+        **of_chart(RUNTIMES, OF_RUNTIMES.Runtimes, HEADER_OF_RUNTIMES),
         **{RUNTIMES / "templates" / name: text.replace('"ranklaunch.', '"ranklaunch-runtimes.') for name, text in shared.items()},
     }
 
