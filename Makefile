@@ -49,12 +49,15 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help run test test-launchers bench test-charts lint golden mutations generate hosts pythons test-pythons
+.PHONY: help venv run test test-adapters test-launchers bench test-charts lint golden mutations generate hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
 	@echo "Settings: METHOD=$(METHOD) (or another of $(sort $(METHODS))),"
 	@echo "  NODES=$(NODES), SLOTS=$(SLOTS), EPOCHS=$(EPOCHS), N=$(N), WORKERS=$(WORKERS), PYTHON=$(PYTHON)"
+
+venv: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules .venv/.installed-lint
+venv: ## put into .venv what the tests and lint need, and run nothing
 
 run: .venv/.installed-examples $(patsubst %,.venv/.installed-%,$(filter $(METHOD),$(WITH_EXTRA)))
 run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second time goes on from the checkpoint
@@ -66,12 +69,16 @@ run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second
 PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
 test: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules ## run the tests, a few minutes
-	$(PYTEST) -m "not chaos and not launchers and not charts and not specs"
+	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs"
+
+test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
+	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
+ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/core/test_render.py tests/test_docs.py tests/test_golden.py
 
 test-launchers: WORKERS = 3
 test-launchers: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
-	$(PYTEST) -m "chaos or launchers"
+	$(PYTEST) -m "chaos or launchers or guide"
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
@@ -80,11 +87,14 @@ bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONL
 test-charts: .venv/.installed-charts .venv/.installed-test ## render the Helm charts and specifications, and judge what comes out
 	$(PYTEST) -m "charts or specs"
 
-lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Python, and shell scripts
+lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Python, shell scripts, and GitHub's workflows
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
 	$(VENV)/mypy
 	shellcheck .ci/run $(shell find . -path './.?*' -prune -o -path ./tests/golden -prune -o -name '*.sh' -print)
+	$(VENV)/actionlint .github/workflows/*.yml
+	@[ -x $(VENV)/zizmor ] || { echo "zizmor needs a .venv of Python 3.11 or newer: workflows were not looked at for holes" >&2; exit 1; }
+	$(VENV)/zizmor --offline --no-progress .github
 
 golden: .venv/.installed-examples .venv/.installed-test ## write the golden files anew: read their diff before you commit it
 	$(VENV)/pytest --update-golden tests/test_golden.py tests/specs/test_spec_golden.py
@@ -108,7 +118,7 @@ hosts: .venv/.installed-test ## start N hosts on this machine and show how to en
 
 .venv/.installed-%: pyproject.toml | .venv/bin/pip
 	@echo "installing ranklaunch[$*] into .venv (a minute, or four and 5 GB with all launchers)"
-	@$(VENV)/python -m pip install -q -e '.[$*]'
+	@$(VENV)/python -m pip install -q --no-compile -e '.[$*]'
 	@touch $@
 
 # Neither is in an extra: DeepSpeed must see the PyTorch that is there, Horovod must be built for it.
@@ -116,12 +126,12 @@ DEEPSPEED := deepspeed==0.19.8
 
 .venv/.installed-deepspeed: Makefile .venv/.installed-examples
 	@echo "installing $(DEEPSPEED) into .venv"
-	@$(VENV)/python -m pip install -q "setuptools<81" wheel
-	@$(VENV)/python -m pip install -q --no-build-isolation $(DEEPSPEED)
+	@$(VENV)/python -m pip install -q --no-compile "setuptools<81" wheel
+	@$(VENV)/python -m pip install -q --no-compile --no-build-isolation $(DEEPSPEED)
 	@touch $@
 
 .venv/.installed-horovod: tools/horovod_wheel.sh .venv/.installed-examples
-	@wheel=$$(tools/horovod_wheel.sh $(VENV)/python) && $(VENV)/python -m pip install -q "$$wheel"
+	@wheel=$$(tools/horovod_wheel.sh $(VENV)/python) && $(VENV)/python -m pip install -q --no-compile "$$wheel"
 	@touch $@
 
 .venv/.installed-launchers: .venv/.installed-examples .venv/.installed-deepspeed
@@ -154,7 +164,7 @@ test-pythons: ## run the tests on each of them
 .PRECIOUS: .venv-3.%/.installed
 test-3.%: .venv-3.%/.installed ## run the tests on one of them
 	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal \
-	  -m "not training and not chaos and not launchers and not charts and not specs"
+	  -m "not training and not chaos and not launchers and not guide and not charts and not specs"
 
 .venv-3.%/.installed: pyproject.toml
 	@[ -n "$(call find-python,$*)" ] || { echo "no python3.$* on PATH or in pyenv" >&2; exit 1; }

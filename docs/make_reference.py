@@ -68,11 +68,14 @@ PREFACE = f"""# Variables
 Made by docs/make_reference.py from the tables in the code; do not edit.
 
 One row, one value. The first of these that is set and not empty gives the value: the row's option, its variables from the first to
-the last, its default. `ranklaunch plan` shows for each value where it came from and what that overrode.
+the last, its default. `ranklaunch plan` shows for each value where it came from and what that overrode, with `--verbose` also defaults.
 
 A malformed value is refused by a message that names its source: with exit code 78, or with 2 where nothing but options is wrong.
 Where a meaning ends with *must agree*, platform variables that contradict each other are refused as well; the option and the
 `RANKLAUNCH_` variables are exempt, because they are meant to override.
+
+A variable that begins with `RANKLAUNCH_` and is in none of these tables has no effect; `run`, `plan` and `check` warn of it, with the
+nearest name that there is.
 
 A file given with `{settings.ENV_FILE.option}` holds `NAME=VALUE` lines (empty lines and lines that begin with `#` are skipped), pairs
 that end with NUL as in /proc/PID/environ, or one JSON object of texts.
@@ -80,8 +83,9 @@ that end with NUL as in /proc/PID/environ, or one JSON object of texts.
 
 REMOVED = """## Removed from what the ranks inherit
 
-Images, operators and outer launchers leave these behind. They are removed for every method but `plain`, and the plan names those
-that were there. A method may then set some of them anew. `*` stands for capital letters, digits and underscores.
+Images, operators and outer launchers leave these behind. They are removed, but for
+[a launcher of your own](methods.md#a-launcher-as-the-program), and the plan names those that were there. A method
+may then set some of them anew. `*` stands for capital letters, digits and underscores.
 
 """
 

@@ -9,6 +9,7 @@ from ranklaunch.command.findings import Finding, findings
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted, reason
 from ranklaunch.plan.planning import make_plan
 from ranklaunch.read.job import Program
+from ranklaunch.read.settings import ROOT
 
 WITHOUT_PROGRAM = Program("true")  # is everywhere, so what is wrong is the job's or the image's
 # The one that run would end with comes first: planning is before programs, and these are before what is waited for.
@@ -21,11 +22,11 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     try:
         plan = make_plan(given.request)
     except ConfigError as error:
-        found = [Finding(problem, error.exit_code) for problem in error.problems]
+        found = [*(Finding(problem, error.exit_code) for problem in error.problems), *map(Finding, error.hints)]
     else:
         ranks = counted(plan.job.node.slots, "rank")
         _show(f"{plan.method} ({plan.why}): node {plan.job.node_index} of {len(plan.job.nodes)}, {ranks} here")
-        found = list(findings(plan, given.request.env))
+        found = list(findings(plan, given.request.env, given.own.get(ROOT)))
     for finding in found:
         _show(f"{'wrong' if finding.code else 'note'}: {finding.text}")
     wrong = [finding.code for finding in found if finding.code]

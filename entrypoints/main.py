@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "what would make run fail, all of it at once; starts nothing"),
     "simulate": ("simulate", "a whole job on this machine, one run per node on 127.0.0.x"),
     "spec": ("spec", "a platform's job spec that runs this program"),
+    "template": ("template", "print a template that ranklaunch ships, or list them"),
     "ranktable": ("ranktable", "show, validate, convert, make and compare rank tables"),
 }
 

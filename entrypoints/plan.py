@@ -4,27 +4,47 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch.command import options
 from ranklaunch.errors import UsageError
-from ranklaunch.files import Unchanged
+from ranklaunch.files import Noted, Unchanged
 from ranklaunch.plan import show
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.plan.planning import Request, for_node, for_nodes, make_plan
-from ranklaunch.read.settings import ALL_NODES, FORMAT, NODE_INDEX, PLAN_VARIABLES
+from ranklaunch.read.settings import ALL_NODES, ENV_FILE, FORMAT, NODE_INDEX, PLAN_VARIABLES, ROOT, VERBOSE
 from ranklaunch.values import replace
+
+MOST_FOUND = 12  # files of this machine that are listed
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     parser = options.JobParser("plan", __doc__ or "", "ranklaunch plan [OPTIONS] [--] PROGRAM [ARGS...]", PLAN_VARIABLES)
     given = options.read(parser, argv, env)
-    form, all_nodes = given.own.get(FORMAT), given.own.get(ALL_NODES)
+    form, all_nodes, verbose = given.own.get(FORMAT), given.own.get(ALL_NODES), given.own.get(VERBOSE)
+    root, env_file = given.own.get(ROOT), given.own.get(ENV_FILE)
     given.own.check()
-    for piece in _pieces(given.request, form, all_nodes):
+    files = Noted(given.request.files)
+    request = replace(given.request, files=files)
+    for piece in _pieces(request, form, all_nodes, lambda plan: show.as_text(plan, verbose, _here(files, request.cwd, env_file, root))):
         _write(piece)
     return 0
+
+
+def _here(files: Noted, cwd: str, env_file: str, root: str) -> Iterator[str]:
+    """What was found on this machine, where the environment, or the files, are those of another."""
+    if not env_file and not root:
+        return
+    yield f"{cwd}, from where relative paths are looked up"
+    # Of a package's files the folder says enough.
+    found = sorted({re.sub(r"(/(?:site|dist)-packages)/.*", r"\1", path) for path in files.found if not root or not path.startswith("/")})
+    yield from found[:MOST_FOUND]
+    if len(found) > MOST_FOUND:
+        yield f"... and {len(found) - MOST_FOUND} more"
+    if found and not root:
+        yield f"{ROOT.option} DIR looks these up below a folder of yours"
 
 
 def _write(text: str) -> None:
@@ -40,7 +60,7 @@ def _write(text: str) -> None:
         sys.stdout.write(os.fsdecode(data))
 
 
-def _pieces(request: Request, form: str, all_nodes: bool) -> Iterator[str]:
+def _pieces(request: Request, form: str, all_nodes: bool, as_text: Callable[[Plan], str]) -> Iterator[str]:
     plans = _plans(request, all_nodes)
     if form == "json":
         if not all_nodes:
@@ -50,7 +70,7 @@ def _pieces(request: Request, form: str, all_nodes: bool) -> Iterator[str]:
             yield ("[\n" if i == 0 else ",\n") + json.dumps(as_json(plan), indent=1)
         yield "\n]\n"
         return
-    show_plan = show.as_text if form == "text" else show.as_shell
+    show_plan = as_text if form == "text" else show.as_shell
     for i, plan in enumerate(plans):
         yield ("\n" if i else "") + show_plan(plan)
 

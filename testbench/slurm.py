@@ -48,6 +48,7 @@ SelectType=select/cons_tres
 MpiDefault=none
 ReturnToService=2
 KillWait=30
+DefMemPerNode=100
 SlurmdParameters=config_overrides
 GresTypes=gpu
 LaunchParameters=use_interactive_step
@@ -141,7 +142,9 @@ class Slurm:
 
     def _write_files(self) -> None:
         self.folder.chmod(0o755)
-        lines = "\n".join(f"NodeName={h.name} NodeAddr={h.address} CPUs=4 State=UNKNOWN Gres=gpu:{self._gpus}" for h in self.hosts)
+        lines = "\n".join(
+            f"NodeName={h.name} NodeAddr={h.address} CPUs=4 RealMemory=1000 State=UNKNOWN Gres=gpu:{self._gpus}" for h in self.hosts
+        )
         controller = f"{self.hosts[0].name}({self.hosts[0].address})"
         text = CONFIGURATION.format(controller=controller, folder=self.folder, nodes=lines, task=self._task)
         (self.folder / "slurm.conf").write_text(text)

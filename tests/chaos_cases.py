@@ -238,7 +238,7 @@ CASES = (
         75,
         env=IMPATIENT,
         reasons={
-            0: ("port 18889 of this node is in use by another process", "RANKLAUNCH_MUSTER_PORT"),
+            0: ("port 18889 of this node is in use by process ", "RANKLAUNCH_MUSTER_PORT"),
             1: ("node 0 (h0): what answers there is not ranklaunch",),
             2: ("node 0 (h0): what answers there is not ranklaunch",),
         },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -108,6 +108,15 @@ def _why_not(check: Callable[..., None], case: Any) -> str:
     except (Exception, pytest.fail.Exception) as error:
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+def listed_in(where: str, listed: Iterable[str], wanted: Iterable[str]) -> None:
+    """Fails with what a person has to add to a list, or to take out. where: which list, and in which file."""
+    there, all_of_them = set(listed), set(wanted)
+    said = [f"add {name} to {where}" for name in sorted(all_of_them - there)]
+    said += [f"take {name} out of {where}" for name in sorted(there - all_of_them)]
+    if said:
+        pytest.fail("; ".join(said), pytrace=False)
 
 
 def console() -> io.TextIOWrapper:

@@ -89,7 +89,7 @@ def test_stale_page_is_named_and_made_anew(reference: ModuleType, tmp_path: Path
     ]
     assert reference.main([], tmp_path) == 0
     assert reference.main(["--check"], tmp_path) == 0
-    assert (tmp_path / "docs/variables.md").read_text(encoding="utf-8") == TEXTS[DOCS / "variables.md"]
+    assert (tmp_path / "docs/variables.md").read_text(encoding="utf-8") == reference.variables_page()
 
 
 def test_unknown_argument_writes_nothing(reference: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +115,8 @@ def test_made_sections_have_every_variable(reference: ModuleType) -> None:
 def test_every_variable_and_option_is_named() -> None:
     names = {name for variable in every_variable() for name in variable.names}
     words = {variable.option for variable in every_variable() if variable.option}
-    assert {name for name in names | words if f"`{name}`" not in TEXTS[DOCS / "variables.md"]} == set()
+    missing = {name for name in names | words if f"`{name}`" not in TEXTS[DOCS / "variables.md"]}
+    assert not missing, f"docs/variables.md lacks {missing}: run make generate"
 
 
 def test_every_command_is_named() -> None:
@@ -124,12 +125,15 @@ def test_every_command_is_named() -> None:
 
 def test_every_method_has_a_section() -> None:
     headings = re.findall(r"^## (.*)$", TEXTS[DOCS / "methods.md"], re.MULTILINE)
-    assert sorted(headings) == sorted(LAUNCHERS)
+    helpers.listed_in("the sections (## METHOD) of docs/methods.md", headings, LAUNCHERS)
 
 
 def test_every_method_has_a_row() -> None:
     rows = re.findall(r"^\| `([a-z]+)`[^|]*\|", TEXTS[DOCS / "methods.md"].partition("\n## ")[0], re.MULTILINE)
-    assert sorted(rows) == sorted(LAUNCHERS)
+    helpers.listed_in("the first table of docs/methods.md", rows, LAUNCHERS)
+
+
+MAKE_RUN = "add EXAMPLE_{0} := examples/... to Makefile; with an extra, WITH_EXTRA too"
 
 
 @pytest.mark.processes
@@ -137,14 +141,20 @@ def test_every_method_has_a_row() -> None:
 def test_make_run_trains_with_every_method(method: str) -> None:
     """What it would run names the method and an example that is there; the README says so."""
     done = subprocess.run(["make", "-n", "run", f"METHOD={method}"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, f"{MAKE_RUN.format(method)}: {done.stderr}"
     commands = done.stdout.replace("\\\n", " ").splitlines()
     (words,) = [shlex.split(line) for line in commands if " simulate " in line]
     assert words[words.index("--method") + 1] == method
     example = ROOT / words[words.index("--") + 1]
     assert example.parent == ROOT / "examples"
     assert example.is_file()
-    assert method == "spawn" or re.search(rf"^    make run METHOD={method}\b", TEXTS[ROOT / "README.md"], re.MULTILINE)
+    told = ("make run", f"make run METHOD={method}")[method != made_by_default()]
+    assert re.search(rf"^    {told}\b", TEXTS[ROOT / "README.md"], re.MULTILINE), f"add a line with {told} to README.md"
+
+
+def made_by_default() -> str:
+    (method,) = re.findall(r"^METHOD +\?= (\w+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    return str(method)
 
 
 @pytest.mark.processes
@@ -198,7 +208,7 @@ def test_templates_page_knows_the_job() -> None:
     assert {name for name in names if f"job.{name}" not in page} == set()
     assert {name for name in re.findall(r"(?<!/)\bjob\.([a-z_]+)", page) if name not in names | {"nope"}} == set()
     shipped = {str(path.relative_to(ROOT)) for path in ROOT.glob("templates/**/*.j2")}
-    assert set(re.findall(r"`(templates/[^`]+)`", page)) == shipped
+    helpers.listed_in("the table of docs/templates.md", re.findall(r"`(templates/[^`]+)`", page), shipped)
 
 
 # What is named exists
@@ -413,12 +423,14 @@ def test_checklist_is_what_every_adapter_has(title: str, files: tuple[str, ...],
     assert sorted({span for span in SPAN.findall(steps) if "<name>/" in span or "<name>." in span}) == sorted(files)
     for name in names:
         for file in files:
-            assert (ROOT / file.replace("<name>", name)).exists() or has_section(file, name), f"{name} has no {file}"
+            assert (ROOT / file.replace("<name>", name)).exists(), f"make {file.replace('<name>', name)} (CONTRIBUTING.md, {title})"
 
 
-def has_section(file: str, name: str) -> bool:
-    """The smaller platforms share a page."""
-    return file == "docs/<name>.md" and f"\n## {name}\n" in "".join(TEXTS[path] for path in DOCS.glob("platforms*.md"))
+def test_lists_that_checklists_name_are_there() -> None:
+    steps = checklist("Add a launcher") + checklist("Add a platform")
+    sources = [path for folder in ("adapters", "src", "tests") for path in (ROOT / folder).glob("**/*.py")]
+    there = {name for path in sources for name in re.findall(r"^ *([A-Z_]+)(?::.*)? = ", path.read_text(encoding="utf-8"), re.MULTILINE)}
+    assert set(re.findall("`([A-Z_]+[A-Z])`", steps)) - there == set()
 
 
 def test_checklists_name_what_protocols_ask_for() -> None:

@@ -70,7 +70,7 @@ def test_plan_is_as_stored(case: Path, planned: Planned, request: pytest.Fixture
         for name, data in outputs.items():
             (case / name).write_bytes(data)
         stored = set(outputs)
-    assert stored == outputs.keys(), "missing or extra files: renew with --update-golden"
+    assert stored == outputs.keys(), f"run make golden and read the diff: files of {case} are missing or too many"
     for name, data in outputs.items():
         compare(case / name, data)
 
@@ -127,14 +127,17 @@ def compare(stored: Path, data: bytes) -> None:
     if stored.read_bytes() != data:
         before, after = (data.decode(errors="backslashreplace").splitlines() for data in (stored.read_bytes(), data))
         lines = difflib.unified_diff(before, after, f"{case_id(stored.parent)}/{stored.name}", "now", n=1, lineterm="")
-        pytest.fail("\n".join(line[:200] for line in itertools.islice(lines, 40)), pytrace=False)
+        said = f"{case_id(stored.parent)} is planned otherwise; if that is intended, run make golden and read the diff"
+        pytest.fail("\n".join([said, *(line[:200] for line in itertools.islice(lines, 40))]), pytrace=False)
 
 
 # What is there
 
 
 def test_tree_holds_cases_of_adapters_only() -> None:
-    assert {path.name for path in GOLDEN.iterdir()} - {"specs"} == LAUNCHERS.keys() | PLATFORMS.keys()
+    helpers.listed_in(
+        "the folders of tests/golden", {path.name for path in GOLDEN.iterdir()} - {"specs"}, LAUNCHERS.keys() | PLATFORMS.keys()
+    )
     assert {path for path in GOLDEN.glob("*/*") if path.is_file()} == set(REFUSALS)
     for case in CASES:
         names = {path.name for path in case.iterdir()}
@@ -145,8 +148,10 @@ def test_tree_holds_cases_of_adapters_only() -> None:
 def test_whole_plans_are_there_of_every_method_and_platform() -> None:
     """Of each method for one node and for several, where nothing is left out."""
     plans = [json.loads((case / "plan.json").read_text(encoding="utf-8")) for case in PLANNED if (case / "plan.json").exists()]
-    assert {plan["platform"] for plan in plans} == set(PLATFORMS)
-    assert {(plan["method"], len(plan["job"]["nodes"]) > 1) for plan in plans} == {(m, many) for m in LAUNCHERS for many in (False, True)}
+    where = "the cases of tests/golden with a whole plan: an empty plan.json, then make golden"
+    helpers.listed_in(where, {plan["platform"] for plan in plans}, PLATFORMS)
+    nodes = [f"{plan['method']} on {'several nodes' if len(plan['job']['nodes']) > 1 else 'one node'}" for plan in plans]
+    helpers.listed_in(where, nodes, {f"{name} on {count}" for name in LAUNCHERS for count in ("one node", "several nodes")})
 
 
 # plan.sh, of every case

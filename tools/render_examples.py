@@ -31,9 +31,12 @@ COMMANDS: dict[str, str] = {
     "examples/k8s/acjob-npu.yaml": "acjob --nodes 2 --devices 8 --device-kind npu --method torchrun --set rankTable.source=ascend-operator",
     "examples/modelarts/torchrun-npu.json": (
         "modelarts --nodes 2 --devices 8 --device-kind npu --method torchrun --pool-id POOL_ID --max-restarts 3 "
-        "--set modelarts.logUrl=/bucket/log/"
+        "--set modelarts.codeDir=/bucket/code/ --set modelarts.logUrl=/bucket/log/"
     ),
-    "examples/slurm/torchrun-gpu.sh": "slurm --nodes 2 --devices 8 --cpu 64 --method torchrun --partition gpu --deadline-s 14400",
+    "examples/slurm/torchrun-gpu.sh": (
+        "slurm --nodes 2 --devices 8 --cpu 64 --method torchrun --partition gpu --set slurm.time=04:00:00 --max-restarts 2 "
+        '--set \'slurm.setup=["module load cuda", "source .venv/bin/activate"]\''
+    ),
 }
 
 
@@ -53,7 +56,8 @@ def main(argv: Sequence[str], root: Path = ROOT) -> int:
 
 def files(root: Path) -> Iterator[tuple[Path, str]]:
     for name, options in COMMANDS.items():
-        line = f"spec {options} --name digits --image {IMAGE} {TRAIN}"
+        image = "" if options.startswith("slurm") else f"--image {IMAGE} "
+        line = f"spec {options} --name digits {image}{TRAIN}"
         yield root / name, (f"# ranklaunch {line}\n" if name.endswith(".yaml") else "") + rendered(line)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ranklaunch.adapters.launchers.shared.base import Launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher, own_launcher
 from ranklaunch.errors import nearest
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job
@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         tensorflow,
         torchrun,
     )
+    from ranklaunch.adapters.launchers.shared.own_launcher import Found
 
     CHECKED: dict[str, Launcher] = {
         "ranktable": ranktable,
@@ -66,6 +67,8 @@ COMES_WITH = {
 WITH_TASKS = ("tensorflow", "plain")
 # They do with a node 0 that has none.
 WITHOUT_RANKS = ("mpirun", "msrun")
+# They start the program once on each node.
+ONCE = ("plain", "pytorch", "tensorflow")
 
 
 def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
@@ -79,8 +82,9 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
         if not job.nodes[0].slots and given not in WITHOUT_RANKS:
             _refuse_without_ranks(reader)
             return LAUNCHERS["plain"], "a method was asked for that node 0 cannot have"
+        _refuse_twice(job, reader, given)
         return LAUNCHERS[given], f"{reader.source(METHOD)}={given}".replace("option --method=", "option --method ")
-    name, why = _fitting(job)
+    name, why = _fitting(job, reader)
     reader.ledger.note(METHOD.value, name, "default")
     return LAUNCHERS[name], why
 
@@ -93,7 +97,46 @@ def _refuse_without_ranks(reader: Reader) -> None:
     )
 
 
-def _fitting(job: Job) -> tuple[str, str]:
+def _refuse_twice(job: Job, reader: Reader, method: str) -> None:
+    """Where a launcher, or a run of our own, would be started by another one."""
+    own = own_launcher(job.program)
+    if own and own.is_run_within(job.program):
+        _refuse_again(reader, own)
+    elif own and method not in ONCE:
+        reader.problem(
+            f"the program is {own.name}, which starts ranks itself, and {reader.told(METHOD)} would start it for each rank: write "
+            f"{own.instead}, or choose method plain, which starts it once on each node"
+        )
+
+
+def _refuse_again(reader: Reader, own: Found) -> None:
+    reader.problem(
+        f"the program is {own.name}, which would start the same job below this one: write the program itself (the image's ENTRYPOINT may "
+        "be a ranklaunch run already); a job of its own needs another --job-name and another --log-dir"
+    )
+
+
+def _by_itself(job: Job, reader: Reader, own: Found) -> tuple[str, str]:
+    """Of a program that starts the ranks of a node, or of the job."""
+    alone = own.alone(len(job.nodes), reader.env) if len(job.nodes) > 1 else ""
+    if own.is_run_within(job.program):
+        _refuse_again(reader, own)
+    elif alone:
+        reader.problem(
+            f"{len(job.nodes)} nodes, and the program is {own.name}, {alone}: write {own.instead}, which starts the ranks of all nodes"
+            f"{_further(own.kind.method)}, or choose method plain, which starts it as it is on each node"
+        )
+    return "plain", f"the program is {own.name}, which starts ranks itself"
+
+
+def _further(method: str) -> str:
+    return f" (with further options in RANKLAUNCH_EXTRA_{method.upper()}_PARAMS)" if method else ""
+
+
+def _fitting(job: Job, reader: Reader) -> tuple[str, str]:
+    own = own_launcher(job.program)
+    if own:
+        return _by_itself(job, reader, own)
     if not job.nodes[0].slots:
         return "mpirun", "node 0 has no ranks of its own"
     if job.rank_table:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
+from ranklaunch import redact
 from ranklaunch.adapters.launchers import torchrun
-from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared import contradictions, words
 from ranklaunch.adapters.launchers.shared.base import (
     MASTER_PORT,
     address,
@@ -15,7 +17,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     master_waits,
     meeting_host,
 )
-from ranklaunch.files import join
+from ranklaunch.files import absolute, join
 from ranklaunch.plan.model import File, Plan
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
@@ -39,7 +41,11 @@ VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, MIXED_PRECISION, 
 
 explain = torchrun.explain
 
-_LAYOUT = ("--num_machines", "--num_processes", "--machine_rank", "--main_process_ip", "--main_process_port")
+_MEETING = ("--main_process_ip", "--main_process_port")
+# With one of these, the type in a configuration is not looked at.
+_WAYS = ("--multi_gpu", "--tpu", "--tpu_cluster", "--use_deepspeed", "--use_fsdp", "--use_megatron_lm")
+_ONE_PROCESS = ("NO", "MULTI_CPU")
+_MOST_CONFIG = 1024 * 1024
 _DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
 
 
@@ -47,6 +53,9 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     extra = reader.get(EXTRA)
     options = words.options(extra, words.with_underscores)
     _lint(job, reader, options)
+    contradictions.refuse(reader, EXTRA, extra, _counts(job), words.with_underscores)
+    for path in words.values(extra, "--config_file", words.with_underscores):
+        _refuse_config(job, reader, path, options)
     host, port = address(meeting_host(job, reader)), reader.get(MASTER_PORT)
     config = File(join(attempt_dir(job), "accelerate.json"), _config(job, options, host, port))
     outputs = torchrun.rank_outputs(job, reader, templates, NAME) if torchrun.knows_its_ranks(job, extra) else None
@@ -100,9 +109,52 @@ def _config(job: Job, options: set[str], host: str, port: int) -> str:
     return json.dumps(values, indent=1) + "\n"
 
 
+def _counts(job: Job) -> tuple[contradictions.Count, ...]:
+    return (
+        contradictions.Count("--num_machines", len(job.nodes), contradictions.NODES),
+        contradictions.Count("--num_processes", job.world_size, contradictions.RANKS),
+        contradictions.Count("--machine_rank", job.node_index, contradictions.INDEX),
+    )
+
+
+def _refuse_config(job: Job, reader: Reader, path: str, options: set[str]) -> None:
+    """A file of the user's own. Its machine_rank is the same on all nodes mostly, and the command line has the true one."""
+    where = f"{reader.source(EXTRA)}: --config_file {redact.clipped(path)}"
+    try:
+        text = reader.files.text(absolute(path, reader.cwd), _MOST_CONFIG)
+        told = _told(text or "", path)
+    except (ValueError, RecursionError) as error:
+        reader.warn(f"{where}: what it says is not compared with the plan: {error}")
+        return
+    if text is not None and "distributed_type" not in told:
+        reader.warn(f"{where}: what it says is not compared with the plan: expected lines `key: value`, one of them for distributed_type")
+    for count in _counts(job)[:2]:
+        name = count.option[2:]
+        if count.contradicted_by(told.get(name, "")):
+            reader.problem(contradictions.contradiction(f"{where} has {name} {told[name]}", count))
+    kind = told.get("distributed_type", "").upper()
+    if kind in _ONE_PROCESS and job.world_size > 1 and not options.intersection((*_WAYS, "--mpirun_hostfile")):
+        reader.problem(
+            f"{where} has distributed_type {kind}, with which accelerate starts one process on each node, which trains alone, where "
+            f"{job.world_size} ranks are planned: expected MULTI_GPU, which on CPUs starts ranks too (with use_cpu: true)"
+        )
+    if told.get("compute_environment") == "AMAZON_SAGEMAKER":
+        reader.problem(f"{where} has compute_environment AMAZON_SAGEMAKER, by which each node would submit a job: expected LOCAL_MACHINE")
+
+
+def _told(text: str, path: str) -> dict[str, str]:
+    """Of a configuration, what stands at its top as one word or number. Of YAML that is read which `accelerate config` writes, a line
+    `key: value` each, and no more."""
+    if path.endswith(".json"):
+        found = json.loads(text or "{}")
+        return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    lines = re.finditer(r"""^(\w+)[ ]*:[ \t]+(["']?)([\w.+-]+)\2[ \t]*(?:#.*)?$""", text, re.MULTILINE)
+    return {line[1]: line[3] for line in lines}
+
+
 def _lint(job: Job, reader: Reader, options: set[str]) -> None:
     source = reader.source(EXTRA)
-    for name in sorted(options.intersection(_LAYOUT)):
+    for name in sorted(options.intersection(_MEETING)):
         reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
     if "--config_file" in options:
         reader.warn(f"{source} has its own --config_file, which takes the place of ranklaunch's: it must say what is distributed, and how")

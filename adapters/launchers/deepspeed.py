@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 from ranklaunch import redact
+from ranklaunch.adapters.launchers.shared import contradictions, ssh, words
 from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
-from ranklaunch.adapters.launchers.shared import ssh, words
 from ranklaunch.adapters.launchers.shared.base import (
     MASTER_PORT,
     attempt_dir,
@@ -23,11 +24,13 @@ from ranklaunch.adapters.launchers.shared.base import (
     with_hosts,
 )
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
+from ranklaunch.errors import counted
 from ranklaunch.files import absolute, join
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import SLOTS
 from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
@@ -47,11 +50,13 @@ FAILING = ("Killing subprocess ", "exits with return code = ")
 SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
 _CODE = re.compile(r"^(?P<host>\S+: )?.*exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
 
-_EVERYWHERE = ("--hostfile", "--node_rank", "--master_addr", "--master_port", "--no_ssh")
-_DEVICES = ("--include", "--exclude", "--num_nodes", "--num_gpus", "--num_accelerators")
+_EVERYWHERE = ("--hostfile", "--master_addr", "--master_port", "--no_ssh")
+_CHOSEN = ("--include", "--exclude")
+_NUMBERS = ("--num_nodes", "--num_gpus", "--num_accelerators")
 _ELASTIC = ("--elastic_training", "--min_elastic_nodes", "--max_elastic_nodes")
 _SHORT = {"-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
 _MOST_CONFIG = 1024 * 1024
+HALTED_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
 _RANK_LOGS = "--enable_each_rank_log"
 
 
@@ -59,6 +64,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     by, extra = reader.get(remote.BY), reader.get(EXTRA)
     _refuse(job, reader, by, extra)
     _lint(job, reader, extra)
+    contradictions.refuse(reader, EXTRA, extra, _counts(job, by), _spelled)
+    _refuse_devices(job, reader, extra)
     if by == remote.OWN_NODE or len(job.nodes) == 1:
         return _on_each_node(job, reader, templates, extra)
     job = need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
@@ -106,7 +113,9 @@ def _command(job: Job, reader: Reader, templates: Templates, by: str, hostfile: 
 
 def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...], watched: bool) -> Process:
     """Runner, launch.py, ranks. The runner dies of SIGTERM and leaves the others."""
-    conduct = Conduct(ranks_below=2, deaf=True, failing=FAILING, spawned=SPAWNED if watched else "")
+    halt_s = HALTED_AFTER_S if limits(reader).grace_s > HALTED_AFTER_S else 0
+    watch = SPAWNED if watched else ""
+    conduct = Conduct(ranks_below=2, deaf=True, halt_stop_s=halt_s, halt_failure_s=halt_s, failing=FAILING, spawned=watch)
     if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
         conduct = Conduct(ranks_below=3, failing=FAILING)
     process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader)
@@ -132,7 +141,7 @@ def explain(tail: str) -> Failure | None:
 
 def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
     """Not where the user has an own way with output, has other ranks than the plan, or tries one configuration after the other."""
-    own = (_RANK_LOGS, "--autotuning", *_DEVICES, *_ELASTIC)
+    own = (_RANK_LOGS, "--autotuning", *_CHOSEN, *_NUMBERS, *_ELASTIC)
     return not _options(extra).intersection(own)
 
 
@@ -165,7 +174,9 @@ def _results_dir(reader: Reader, path: str) -> str:
 def _hostfile(job: Job, reader: Reader, templates: Templates) -> File:
     """Where each node has its own launcher, that only looks up its slots there, by the node's place."""
     check_before_much(job, reader)
-    return File(join(attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=with_hosts(job)))
+    job = with_hosts(job)
+    hosts = [(node.host, node.slots) for node in job.nodes]  # whose parts a template has in a fifth of the time that a node's take
+    return File(join(attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=job, hosts=hosts))
 
 
 def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
@@ -186,6 +197,38 @@ def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
         )
 
 
+def _counts(job: Job, by: str) -> Iterator[contradictions.Count]:
+    yield contradictions.Count("--num_nodes", len(job.nodes), contradictions.NODES)
+    if not job.slots_differ:
+        for name in ("--num_gpus", "--num_accelerators"):
+            yield contradictions.Count(name, job.node.slots, contradictions.RANKS_HERE)
+    if by == remote.OWN_NODE:
+        yield contradictions.Count("--node_rank", job.node_index, contradictions.INDEX)
+
+
+def _refuse_devices(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
+    """Where other ranks than the plan's would follow."""
+    source = reader.source(EXTRA)
+    for text in words.values(extra, "--include", _spelled):
+        chosen = _slots_of(text, job)
+        if chosen not in (None, job.world_size):
+            makes = f"{source} has --include {clipped(text)}, which makes {counted(chosen or 0, 'rank')}"
+            reader.problem(contradictions.contradiction(makes, contradictions.Count("--include", job.world_size, contradictions.RANKS)))
+    if len(job.nodes) > 1 and "--exclude" in _options(extra):
+        reader.problem(f"{source} has --exclude, which leaves fewer ranks than the {job.world_size} that are planned: set {SLOTS.names[0]}")
+
+
+def _slots_of(included: str, job: Job) -> int | None:
+    """How many devices are chosen by HOST[:SLOT,SLOT]@HOST...; of a host alone all of its slots, which on one node nobody knows here."""
+    slots = {node.host: node.slots for node in with_hosts(job).nodes} if len(job.nodes) > 1 else {}
+    chosen = 0
+    for host, _, numbers in (spec.partition(":") for spec in included.split("@")):
+        if not numbers and host not in slots:
+            return None
+        chosen += len({*numbers.split(",")}) if numbers else slots[host]
+    return chosen
+
+
 def _told_of(node: Node, job: Job) -> str:
     slots = clipped(",".join(str(each.slots) for each in job.nodes))
     return (
@@ -201,7 +244,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     for name in _EVERYWHERE if several else ("--hostfile", "--no_ssh"):
         if name in options:
             reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
-    for name in _DEVICES:
+    for name in _CHOSEN:
         if name in options:
             reader.warn(f"{source} has its own {name}: DeepSpeed then has other ranks than the plan, and all share one output")
     for name in ("--launcher", "--force_multi"):
@@ -222,7 +265,7 @@ def _visible(job: Job, reader: Reader, options: set[str]) -> tuple[str, str]:
     """A variable that chooses other devices than the slots from 0, to which launch.py would set it anew, and its value."""
     name = "ASCEND_RT_VISIBLE_DEVICES" if job.accelerator == "npu" else "CUDA_VISIBLE_DEVICES"
     given, own = reader.env.get(name, "").strip(), ",".join(map(str, range(job.node.slots)))
-    return name, "" if job.accelerator == "cpu" or given == own or options.intersection(_DEVICES) else given
+    return name, "" if job.accelerator == "cpu" or given == own or options.intersection((*_CHOSEN, *_NUMBERS)) else given
 
 
 def _chosen(job: Job, reader: Reader, options: set[str]) -> tuple[str, ...]:
@@ -248,4 +291,8 @@ def _dashes(job: Job, by: str) -> tuple[str, ...]:
 
 
 def _options(extra: tuple[str, ...]) -> set[str]:
-    return words.options(extra, lambda name: _SHORT.get(name if name.startswith("--") else name[:2], name))
+    return words.options(extra, _spelled)
+
+
+def _spelled(name: str) -> str:
+    return _SHORT.get(name if name.startswith("--") else name[:2], name)

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from ranklaunch import ranktable, redact
-from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared import contradictions, words
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.shared.base import (
     address,
@@ -95,7 +95,7 @@ FAILING = ("kill all other workers",)  # MindSpore 2.10: after a rank has failed
 
 _LOOPBACK = re.compile(r"127\..*|::1|localhost")
 
-_LAYOUT = ("--worker_num", "--local_worker_num", "--master_addr", "--master_port", "--node_rank")
+_MEETING = ("--master_addr", "--master_port")
 _OUTPUT = ("--log_dir", "--worker_log_name")
 
 
@@ -115,6 +115,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         "extra": extra,
     }
     ranks = bool(job.node.slots)
+    contradictions.refuse(reader, EXTRA, extra, _counts(job) if ranks else ())
     conduct = Conduct(ranks_below=1, deaf=True, impatient=True, failing=FAILING, repeats=outputs is not None)
     process = _msrun(job, reader, templates, told, conduct) if ranks else _scheduler(job, reader, templates, reader.address_of(master))
     plan = Plan(
@@ -165,7 +166,7 @@ def _beside_scheduler(plan: Plan, reader: Reader) -> Plan:
     plan = replace(plan, followers=1)
     if plan.job.node.slots:
         return plan
-    serving = Conduct(may_end=True, outlasts=True)
+    serving = Conduct(deaf=True, may_end=True, outlasts=True)
     return replace(plan, processes=(), services=tuple(replace(process, conduct=serving) for process in plan.processes))
 
 
@@ -327,13 +328,21 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         reader.warn("one node: MSRUN_MASTER_ADDR is not used")
 
 
+def _counts(job: Job) -> tuple[contradictions.Count, ...]:
+    return (
+        contradictions.Count("--worker_num", job.world_size, contradictions.RANKS),
+        contradictions.Count("--local_worker_num", job.node.slots, contradictions.RANKS_HERE),
+        contradictions.Count("--node_rank", _with_ranks(job).node_index, contradictions.INDEX),
+    )
+
+
 def _slots(job: Job) -> str:
     return ",".join(str(node.slots) for node in job.nodes[:SHOWN]) + (",..." if len(job.nodes) > SHOWN else "")
 
 
 def _lint_extra(reader: Reader, extra: tuple[str, ...]) -> None:
     source = reader.source(EXTRA)
-    for name in words.abbreviated(extra, _LAYOUT):
+    for name in words.abbreviated(extra, _MEETING):
         reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
     for name in words.abbreviated(extra, _OUTPUT):
         reader.warn(f"{source} has its own {name}: the lines of ranks have no tags and no logs of their own then")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ranklaunch.adapters.launchers.shared.base import common_env, limits, nothing_to_explain, rank_log
-from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.launchers.shared.base import common_env, limits, nothing_to_explain, own_launcher, rank_log
+from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
 from ranklaunch.plan.model import PROGRAM, Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
@@ -27,6 +27,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         rank=job.node_index,
         local_rank=0,
         env=common_env(job, reader),
-        unset=misleading(reader.env),
+        # A launcher of the user's own may have been written for what the platform says of ranks.
+        unset=only_secrets(reader.env) if own_launcher(job.program) else misleading(reader.env),
     )
     return Plan(job=job, method=NAME, why="", processes=(process,), limits=limits(reader), runs=PROGRAM)

@@ -7,7 +7,7 @@ import re
 import signal
 from collections.abc import Collection
 
-from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared import contradictions, words
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.shared.base import (
     ROUTE_PLAN,
@@ -80,7 +80,8 @@ CLOSING = "closing signal SIGTERM"  # torch 1.11 to 2.13: "Sending process N clo
 
 OWN_LOGS = r"(?:.*/)?([0-9]+)/(?:stdout|stderr)\.log"  # <run>/attempt_<n>/<local rank>/
 
-_LAYOUT = ("--nnodes", "--nproc_per_node", "--node_rank", "--master_addr", "--master_port")
+_MEETING = ("--master_addr", "--master_port")
+_COUNTED = ("auto", "cpu", "gpu", "xpu", "npu")
 _OUTPUT = ("--log_dir", "--redirects", "--tee", "--logs_specs", "-r", "-t")
 
 
@@ -89,6 +90,7 @@ def plan(job: Job, reader: Reader, templates: Templates, template: str = "torchr
     node_rank, master_index = _route(job, reader)
     job = _placed(job, reader, node_rank, master_index)
     _lint(job, reader, extra)
+    contradictions.refuse(reader, EXTRA, extra, _counts(job, node_rank), words.with_underscores)
     argv = templates.command(
         template,
         job=with_dollars_doubled(job),
@@ -242,11 +244,19 @@ def _route(job: Job, reader: Reader) -> tuple[int, int]:
     return rank, master
 
 
+def _counts(job: Job, node_rank: int) -> tuple[contradictions.Count, ...]:
+    return (
+        contradictions.Count("--nnodes", len(job.nodes), contradictions.NODES, as_range=True),
+        contradictions.Count("--nproc_per_node", job.node.slots, contradictions.RANKS_HERE),
+        contradictions.Count("--node_rank", node_rank, contradictions.INDEX),
+    )
+
+
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     options = words.options(extra, words.with_underscores)
     source = reader.source(EXTRA)
     single = len(job.nodes) == 1
-    for name in _LAYOUT:
+    for name in _MEETING:
         if name in options and not (single and name == "--master_port"):
             reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
     if single and ("--master_port" in options or reader.given(MASTER_PORT)):
@@ -255,7 +265,10 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
         hint = "" if "--rdzv_endpoint" in options else f", and --rdzv_endpoint={job.master}:{reader.get(MASTER_PORT)} is needed"
         reader.warn(f"{source} has --rdzv_backend=c10d: ranks follow torchrun's own order of the hosts, not the node order{hint}")
     if "--standalone" in options and not single:
-        reader.warn(f"{source} has --standalone: each of the {len(job.nodes)} nodes would train alone")
+        reader.problem(f"{source} has --standalone, with which each of the {len(job.nodes)} nodes meets nobody but itself: remove it")
+    counted = words.first(extra, "--nproc_per_node", words.with_underscores)
+    if counted in _COUNTED:
+        reader.warn(f"{source} has --nproc_per_node {counted}: torchrun counts by itself, and {job.node.slots} ranks are planned here")
     if "--max_restarts" in options:
         reader.warn(f"{source} has --max_restarts: torchrun restarts this node's ranks without the other nodes")
     if job.rank_table:

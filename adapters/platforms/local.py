@@ -36,7 +36,7 @@ def read(reader: Reader, program: Program) -> Job:
         reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
         hosts = hosts[:1] * nodes
     if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
-        reader.problem(f"{nodes} nodes, but neither RANKLAUNCH_HOSTS nor RANKLAUNCH_MASTER_ADDR says where node 0 is")
+        reader.problem(f"{nodes} nodes, but neither {HOSTS.both} nor {MASTER_ADDR.both} says where node 0 is")
     own = base.index(reader, nodes, NODE_INDEX)
     slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
     return make_job(
@@ -57,7 +57,7 @@ def _tasks(reader: Reader) -> Tasks | None:
         return tasks.by_config(reader, tasks.TASK, NODE_INDEX)
     workers = reader.get(tasks.WORKER_HOSTS) or tuple(Endpoint(host) for host in reader.get(HOSTS))
     if not workers:
-        reader.problem(f"{tasks.PS_HOSTS.names[0]} names ps, but neither RANKLAUNCH_WORKER_HOSTS nor RANKLAUNCH_HOSTS names workers")
+        reader.problem(f"{reader.source(tasks.PS_HOSTS)} names ps, but neither {tasks.WORKER_HOSTS.both} nor {HOSTS.both} names workers")
         workers = (tasks.STAND_IN,)
     ps = reader.get(tasks.PS_HOSTS) or (tasks.STAND_IN,)
     found = Tasks(workers, ps, tasks.own_task(reader, tasks.TASK))

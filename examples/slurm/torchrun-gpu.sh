@@ -5,13 +5,23 @@
 #SBATCH --partition=gpu
 #SBATCH --gpus-per-node=8
 #SBATCH --cpus-per-task=64
-#SBATCH --time=240
+#SBATCH --time=04:00:00
 #SBATCH --signal=TERM@60
-#SBATCH --no-requeue
+#SBATCH --requeue
+#SBATCH --open-mode=append
+
+# The lines of slurm.setup. They stand before set -u, with which much that is sourced, as for conda, does not work.
+module load cuda
+source .venv/bin/activate
+
 set -uo pipefail
 export RANKLAUNCH_SLOTS=8
 export RANKLAUNCH_ACCELERATOR=gpu
 export RANKLAUNCH_METHOD=torchrun
+
+# Ports for this job alone: another one may have the same first node.
+export RANKLAUNCH_MASTER_PORT="${RANKLAUNCH_MASTER_PORT:-$((20000 + SLURM_JOB_ID % 3000 * 4))}"
+export RANKLAUNCH_MUSTER_PORT="${RANKLAUNCH_MUSTER_PORT:-$((20001 + SLURM_JOB_ID % 3000 * 4))}"
 
 # What the nodes know each other by: a key of yours, made once, which nobody else can read.
 if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; then
@@ -33,6 +43,14 @@ if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; t
 fi
 
 # One task on each node, with all CPUs that the job has there; each node's ranklaunch ends with the job's exit code, and in its own time.
-srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=0 --wait=0 ranklaunch run -- examples/ddp_digits.py --epochs 5
+srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none ranklaunch run -- examples/ddp_digits.py --epochs 5
 code=$?
+case $code in
+    0|2|69|78) ;;
+    *)
+        if ((${SLURM_RESTART_COUNT:-0} < 2)); then
+            scontrol requeue "$SLURM_JOB_ID"
+        fi
+        ;;
+esac
 exit "$code"

@@ -22,13 +22,15 @@ class UsageError(RanklaunchError):
 
 
 class ConfigError(RanklaunchError):
-    """The platform's environment, a rank table or a template is wrong or contradicts itself. Carries every problem found."""
+    """The platform's environment, a rank table or a template is wrong or contradicts itself. Carries every problem found, and hints: what
+    may have led to them."""
 
     exit_code = 78
 
-    def __init__(self, problems: str | Iterable[str]) -> None:
+    def __init__(self, problems: str | Iterable[str], hints: Iterable[str] = ()) -> None:
         self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
-        super().__init__("\n".join(self.problems))
+        self.hints = tuple(hints)
+        super().__init__("\n".join((*self.problems, *self.hints)))
 
 
 class WaitError(RanklaunchError):
@@ -90,7 +92,7 @@ EXIT_CODES: dict[int, str] = {
         "waited in vain (rank table, host name, other nodes), a node is lost, or the system has no process, memory or disk left; "
         "trying again may help"
     ),
-    ConfigError.exit_code: "wrong or contradictory platform environment, rank table or template",
+    ConfigError.exit_code: "wrong or contradictory platform environment, rank table or template; a launcher has started too few ranks",
 }
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import posixpath
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class Files(Protocol):
@@ -55,6 +57,32 @@ class Unchanged:
         self.exists, self.is_dir = functools.cache(files.exists), functools.cache(files.is_dir)
         self.real, self.names = functools.cache(files.real), functools.cache(files.names)
         self.text = functools.cache(files.text)  # but for what it raises
+
+
+class Noted:
+    """A view that notes what it has found."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.found: set[str] = set()
+        self.real = files.real
+
+    def text(self, path: str, limit: int) -> str | None:
+        return self._note(path, self._files.text(path, limit))
+
+    def exists(self, path: str) -> bool:
+        return bool(self._note(path, self._files.exists(path)))
+
+    def is_dir(self, path: str) -> bool:
+        return bool(self._note(path, self._files.is_dir(path)))
+
+    def names(self, path: str) -> tuple[str, ...]:
+        return self._note(path, self._files.names(path)) or ()
+
+    def _note(self, path: str, found: T) -> T:
+        if found:
+            self.found.add(path)
+        return found
 
 
 class NoFiles:

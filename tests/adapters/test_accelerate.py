@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import helpers
 import pytest
@@ -15,9 +16,11 @@ GPU = {"CUDA_VERSION": "12.6"}
 NPU = {"ASCEND_VISIBLE_DEVICES": "0-7"}
 
 
-def plan(extra: str = "", nodes: int = 2, slots: int = 2, node: int = 1, **env: str) -> Plan:
+def plan(
+    extra: str = "", nodes: int = 2, slots: int = 2, node: int = 1, files: Mapping[str, str | ValueError] | None = None, **env: str
+) -> Plan:
     given = {"RANKLAUNCH_EXTRA_ACCELERATE_PARAMS": extra, **env}
-    return helpers.plan(helpers.modelarts(nodes, slots, node, **given), "--lr", "1", method="accelerate", log_dir="/logs")
+    return helpers.plan(helpers.modelarts(nodes, slots, node, **given), "--lr", "1", files=files, method="accelerate", log_dir="/logs")
 
 
 def config(found: Plan) -> dict[str, object]:
@@ -112,8 +115,8 @@ def test_where_ranks_write_is_the_users_choice(extra: str) -> None:
     [
         ("", []),
         ("--use_fsdp", []),
-        ("--num_processes=8", ["its own --num_processes"]),
-        ("--num-machines 3 --machine_rank 0", ["its own --machine_rank", "its own --num_machines"]),
+        ("--num_processes=4 --num-machines 2 --machine_rank 1", []),
+        ("--main_process_ip x", ["its own --main_process_ip"]),
         ("--config_file mine.yaml", ["its own --config_file", "takes the place"]),
         ("--max_restarts 3", ["--max_restarts"]),
     ],
@@ -135,6 +138,8 @@ def test_a_rank_table_is_not_used_and_that_is_said() -> None:
     ("extra", "env", "words"),
     [
         ("", {"RANKLAUNCH_SLOTS": "2,1"}, ["option --method=accelerate", "2, 1", "method torchrun or spawn"]),
+        ("--num-processes 1", {}, ["RANKLAUNCH_EXTRA_ACCELERATE_PARAMS has --num_processes 1: expected 4", "RANKLAUNCH_SLOTS"]),
+        ("--num_machines=1 --machine_rank 0", {}, ["--num_machines 1: expected 2", "--machine_rank 0: expected 1"]),
         ("--cpu", {}, ["RANKLAUNCH_EXTRA_ACCELERATE_PARAMS has --cpu", "4 ranks", "--accelerator=cpu"]),
         ("", {"RANKLAUNCH_MIXED_PRECISION": "bf61"}, ["RANKLAUNCH_MIXED_PRECISION='bf61'", "no, fp16, bf16, fp8", "did you mean 'bf16'"]),
         ("'open", {}, ["RANKLAUNCH_EXTRA_ACCELERATE_PARAMS", "expected shell words"]),
@@ -145,6 +150,54 @@ def test_what_cannot_be_is_refused(extra: str, env: dict[str, str], words: list[
     with pytest.raises(ConfigError) as caught:
         plan(extra, **env)
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+# As `accelerate config` writes it.
+CONFIG = """compute_environment: LOCAL_MACHINE
+debug: false
+distributed_type: MULTI_GPU
+machine_rank: 0
+num_machines: 2
+num_processes: 4
+use_cpu: true
+"""
+
+
+def with_config(text: str | ValueError, extra: str = "", name: str = "mine.yaml") -> Plan:
+    return plan(f"--config_file {name} {extra}", files={f"{helpers.CWD}/{name}": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (CONFIG.replace("MULTI_GPU", "MULTI_CPU"), ["distributed_type MULTI_CPU", "trains alone", "expected MULTI_GPU"]),
+        (CONFIG.replace("MULTI_GPU", "'NO'"), ["distributed_type NO", "4 ranks"]),
+        (CONFIG.replace("processes: 4", "processes: 2  # here"), ["num_processes 2: expected 4"]),
+        (CONFIG.replace("machines: 2", "machines: '1'"), ["num_machines 1: expected 2"]),
+        (CONFIG.replace("LOCAL_MACHINE", "AMAZON_SAGEMAKER"), ["would submit a job"]),
+        (json.dumps({"distributed_type": "NO", "num_processes": 1}), ["distributed_type NO", "num_processes 1: expected 4"]),
+    ],
+)
+def test_a_configuration_that_contradicts_the_plan_is_refused(text: str, words: list[str]) -> None:
+    name = "mine.json" if text.startswith("{") else "mine.yaml"
+    with pytest.raises(ConfigError) as caught:
+        with_config(text, name=name)
+    assert all(word in str(caught.value) for word in (f"PARAMS: --config_file {name} has", *words)), caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "extra", "warned"),
+    [
+        (CONFIG, "", ""),
+        (CONFIG.replace("MULTI_GPU", "MULTI_CPU"), "--use_fsdp", ""),
+        (CONFIG.replace("num_processes: 4\n", "fsdp_config:\n  num_processes: 1\n"), "", ""),
+        ("{distributed_type: NO}", "", "expected lines `key: value`"),
+        (ValueError("it is no text"), "", "not compared with the plan: it is no text"),
+    ],
+)
+def test_of_a_configuration_that_says_something_else_is_told_what_is_not_known(text: str | ValueError, extra: str, warned: str) -> None:
+    said = [text for text in with_config(text, extra).warnings if "takes the place" not in text]
+    assert [warned in text for text in said] == ([True] if warned else [])
 
 
 @pytest.mark.parametrize("first", ["", "-"])

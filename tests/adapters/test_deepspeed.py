@@ -24,6 +24,13 @@ def argv(found: Plan) -> tuple[str, ...]:
     return found.processes[0].argv
 
 
+@pytest.mark.parametrize(("grace_s", "extra", "halted_s"), [("25", "", 0), ("60", "", 28), ("60", "--autotuning=tune", 0)])
+def test_a_grace_that_is_longer_than_its_own(grace_s: str, extra: str, halted_s: float) -> None:
+    """launch.py kills ranks 30 s after it has told them to end, as it does when one of them has failed."""
+    (process,) = plan(extra, 1, 0, RANKLAUNCH_GRACE_S=grace_s).processes
+    assert (process.conduct.halt_stop_s, process.conduct.halt_failure_s) == (halted_s, halted_s)
+
+
 LOGS = ("--enable_each_rank_log", "/logs/attempt_1/deepspeed")
 
 
@@ -43,7 +50,7 @@ def test_on_one_node_no_hostfile_of_an_image_counts(kind: str, option: str) -> N
     assert found.files == ()
 
 
-@pytest.mark.parametrize("extra", ["--include localhost:0", "-i localhost:0", "--exclude=localhost:1", "-e localhost:1"])
+@pytest.mark.parametrize("extra", ["--include localhost:0,3", "-i localhost:0,3", "--exclude=localhost:1", "-e localhost:1"])
 def test_a_choice_of_devices_stands_for_their_number(extra: str) -> None:
     assert not {"--num_gpus", "--num_accelerators"}.intersection(argv(plan(extra, 1, 0)))
 
@@ -76,12 +83,12 @@ def test_module() -> None:
         ("", 2, []),
         ("--bind_cores_to_rank --bind_core_list 0-3", 2, []),
         ("--hostfile=/x", 1, ["its own --hostfile"]),
-        ("-H /x --node_rank=0 --master_addr x", 2, ["its own --hostfile", "its own --node_rank", "its own --master_addr"]),
+        ("-H /x --node_rank=1 --master_addr x", 2, ["its own --hostfile", "its own --master_addr"]),
         ("--master_port=1", 2, ["its own --master_port"]),
         ("--master_port=1", 1, []),
-        ("--num_nodes=1", 2, ["its own --num_nodes"]),
-        ("--num_gpus 1", 1, ["its own --num_gpus"]),
-        ("-e h0:1", 2, ["its own --exclude"]),
+        ("--num_nodes=2 --num_gpus 2", 2, []),
+        ("-e localhost:3", 1, ["its own --exclude"]),
+        ("-i localhost", 1, ["its own --include"]),
         ("--launcher=slurm", 2, ["has --launcher"]),
         ("--force_multi", 1, ["has --force_multi"]),
         ("--elastic_training --min_elastic_nodes 1", 2, ["without the other nodes"]),
@@ -96,6 +103,24 @@ def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str
     assert all(any(word in text for text in said) for word in warnings), said
     assert len(said) == len(warnings)
     assert all("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS has" in text or "keeps DeepSpeed" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("extra", "nodes", "words"),
+    [
+        ("--num_nodes=1", 2, ["--num_nodes 1: expected 2"]),
+        ("--num_gpus 1", 1, ["--num_gpus 1: expected 2", "RANKLAUNCH_SLOTS"]),
+        ("--num_acc=4", 2, ["--num_accelerators 4: expected 2"]),
+        ("--node_rank 0", 2, ["--node_rank 0: expected 1"]),
+        ("-i localhost:0", 1, ["--include localhost:0, which makes 1 rank: expected 2"]),
+        (f"--include={helpers.hosts(2)[0]}", 2, ["which makes 2 ranks: expected 4"]),
+        (f"-e {helpers.hosts(2)[0]}:1", 2, ["--exclude", "fewer ranks than the 4"]),
+    ],
+)
+def test_options_that_contradict_the_plan_are_refused(extra: str, nodes: int, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(extra, nodes, nodes - 1)
+    assert all(word in str(caught.value) for word in ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS has", *words)), caught.value
 
 
 @pytest.mark.parametrize(
@@ -127,7 +152,7 @@ def test_devices_that_deepspeed_replaces_are_named(env: dict[str, str], warned: 
         ({"CUDA_VISIBLE_DEVICES": "0,1"}, ["--num_gpus", "2"]),
         ({"CUDA_VISIBLE_DEVICES": "4"}, ["--num_gpus", "2"]),
         ({"CUDA_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_ACCELERATOR": "cpu"}, ["--num_accelerators", "2"]),
-        ({"CUDA_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--num_gpus 1"}, ["--num_gpus", "2"]),
+        ({"CUDA_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--num_gpus 2"}, ["--num_gpus", "2"]),
     ],
 )
 def test_devices_that_are_chosen(env: dict[str, str], words: list[str]) -> None:
@@ -160,7 +185,7 @@ def test_ranks_write_files_of_their_own() -> None:
     assert (process.rank, process.conduct.ranks_below, process.conduct.deaf) == (None, 2, True)
 
 
-@pytest.mark.parametrize("extra", ["--enable_each_rank_log=/x", "--include h0", "--num_gpus=1", "--elastic_training"])
+@pytest.mark.parametrize("extra", ["--enable_each_rank_log=/x", "--num_gpus=2", "--elastic_training"])
 def test_where_the_ranks_of_the_plan_are_not_known_they_share_one_output(extra: str) -> None:
     found = plan(extra)
     assert found.outputs is None
@@ -205,7 +230,7 @@ def test_from_node_0_all_hosts_are_needed() -> None:
         helpers.plan(helpers.only_first_named(3, 2, 1, RANKLAUNCH_DEEPSPEED_LAUNCHER="pdsh"), method="deepspeed")
     (problem,) = caught.value.problems
     assert problem.startswith("nodes 1 to 2 have no names, and method deepspeed with RANKLAUNCH_DEEPSPEED_LAUNCHER=pdsh needs those of all")
-    assert "set RANKLAUNCH_HOSTS" in problem
+    assert "name them by --hosts (RANKLAUNCH_HOSTS)" in problem
 
 
 @pytest.mark.parametrize("extra", ["'open", 'a "b', "a\\"])

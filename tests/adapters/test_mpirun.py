@@ -54,6 +54,11 @@ def test_one_node_needs_no_ssh() -> None:
     assert file(found, "hostfile") == "localhost slots=2\n"
 
 
+def test_more_ranks_than_node_0_has_logs_for_are_refused_before_these_are_planned() -> None:
+    with pytest.raises(ConfigError, match="4096000 ranks: method mpirun takes at most 1000000"):
+        plan(1000, MY_MPI_SLOTS="4096")
+
+
 def test_several_nodes_are_reached_by_ssh() -> None:
     found = plan(3, MY_SSHD_PORT="2222")
     private = found.private
@@ -108,7 +113,10 @@ def test_open_mpi_leaves_slots_and_daemons_to_ranklaunch_under_slurm(env: dict[s
 
 @pytest.mark.parametrize("index", range(3))
 def test_without_the_names_of_all_hosts_it_is_refused(index: int) -> None:
-    with pytest.raises(ConfigError, match=r"^nodes 1 to 2 have no names, and method mpirun needs those of all nodes: set RANKLAUNCH_HOSTS"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^nodes 1 to 2 have no names, and method mpirun needs those of all nodes: name them by --hosts \(RANKLAUNCH_HOSTS\)",
+    ):
         helpers.plan(helpers.only_first_named(3, 2, index), method="mpirun")
     named = helpers.only_first_named(3, 2, index, RANKLAUNCH_HOSTS="a,b,c", RANKLAUNCH_MASTER_ADDR="a")
     assert helpers.plan(named, method="mpirun").job.world_size == 6
@@ -218,6 +226,13 @@ def test_interfaces_that_are_not_there_are_left_out(
 def test_extra_options_come_last_before_the_program() -> None:
     words = argv(plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS='--mca a "b c"'))
     assert words[-8:] == ("true", "--mca", "a", "b c", "python", "-u", "train.py", "--epochs=3")
+
+
+@pytest.mark.parametrize("extra", ["-np 1", "--np 1", "-n 1", "-c 1"])
+def test_another_number_of_ranks_is_refused(extra: str) -> None:
+    with pytest.raises(ConfigError, match="RANKLAUNCH_EXTRA_MPIRUN_PARAMS has -np 1: expected 4"):
+        plan(index=1, RANKLAUNCH_EXTRA_MPIRUN_PARAMS=extra)
+    assert plan(RANKLAUNCH_EXTRA_MPIRUN_PARAMS=extra.replace("1", "4")).processes
 
 
 # ssh

@@ -60,7 +60,7 @@ def refused(env: dict[str, str], **options: str) -> list[str]:
 def test_without_the_names_of_all_hosts_it_is_refused() -> None:
     """The program would be told of workers at ":2222"."""
     (problem,) = refused(helpers.only_first_named(2, 2, 0), method="tensorflow")
-    assert problem.startswith("node 1 has no name, and method tensorflow needs those of all nodes: set RANKLAUNCH_HOSTS")
+    assert problem.startswith("node 1 has no name, and method tensorflow needs those of all nodes: name them by --hosts")
     named = helpers.only_first_named(2, 2, 0, RANKLAUNCH_HOSTS="a,b", RANKLAUNCH_MASTER_ADDR="a")
     assert "--worker_hosts=a:2222,b:2222" in started(helpers.plan(named, method="tensorflow")).argv
 
@@ -358,9 +358,9 @@ def test_contradictions_on_modelarts(env: dict[str, str], words: list[str]) -> N
         ({"RANKLAUNCH_TASK": "chief"}, ["RANKLAUNCH_TASK=chief", "expected ps or worker"]),
         ({"RANKLAUNCH_NODE": "2"}, ["RANKLAUNCH_NODE=2", "for 2 workers"]),
         ({"RANKLAUNCH_TASK": "ps", "RANKLAUNCH_NODE": "1"}, ["for 1 ps"]),
-        ({"RANKLAUNCH_NODE": ""}, ["RANKLAUNCH_NODE does not say which one"]),
+        ({"RANKLAUNCH_NODE": ""}, ["--node (RANKLAUNCH_NODE) does not say which one"]),
         ({"RANKLAUNCH_NODES": "3"}, ["2 workers are named", "RANKLAUNCH_NODES=3"]),
-        ({"RANKLAUNCH_HOSTS": ""}, ["neither RANKLAUNCH_WORKER_HOSTS nor RANKLAUNCH_HOSTS"]),
+        ({"RANKLAUNCH_HOSTS": ""}, ["--worker-hosts (RANKLAUNCH_WORKER_HOSTS)", "--hosts (RANKLAUNCH_HOSTS)"]),
         ({"RANKLAUNCH_PS_HOSTS": "n1"}, ["n1 is named 2 times"]),
         ({"RANKLAUNCH_MUSTER": "off"}, ["RANKLAUNCH_MUSTER", "muster"]),
     ],

@@ -22,15 +22,13 @@ def plan(extra: str = "", nodes: int = 2, node: int = 1, **env: str) -> Plan:
         ("", 2, []),
         ("--rdzv_conf=timeout=7200 --max-restarts=1", 1, ["--max_restarts"]),
         ("--rdzv_conf timeout=7200", 2, []),
-        ("--nnodes=2", 2, ["its own --nnodes"]),
-        ("--nproc-per-node 4", 2, ["its own --nproc_per_node"]),
-        ("--nproc_per_node=4", 1, ["its own --nproc_per_node"]),
-        ("--node-rank=0 --master-addr=x --master-port=1", 2, ["its own --node_rank", "its own --master_addr", "its own --master_port"]),
+        ("--nnodes=2 --nnodes=2:2 --nproc-per-node 2 --node_rank=1", 2, []),
+        ("--nproc_per_node=gpu", 2, ["counts by itself"]),
+        ("--master-addr=x --master-port=1", 2, ["its own --master_addr", "its own --master_port"]),
         ("--master_port=1", 1, ["picks a free port itself"]),
         ("--rdzv_backend=c10d", 2, ["torchrun's own order", "--rdzv_endpoint=ma-job-5d2e7c1a-worker-0.ma-job-5d2e7c1a:18888 is needed"]),
         ("--rdzv-backend c10d --rdzv-endpoint=x:1", 2, ["torchrun's own order"]),
         ("--rdzv_backend=static", 2, []),
-        ("--standalone", 2, ["would train alone"]),
         ("--standalone", 1, []),
         ("--max_restarts=3", 2, ["--max_restarts"]),
     ],
@@ -40,6 +38,26 @@ def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str
     assert all(any(word in text for text in said) for word in warnings), said
     assert len(said) <= len(warnings)
     assert all("MA_EXTRA_TORCHRUN_PARAMS" in text or "picks a free port" in text for text in said)
+
+
+@pytest.mark.parametrize("method", ["torchrun", "megatron"])
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ("--nproc_per_node=1", ["--nproc_per_node 1", "expected 2", "RANKLAUNCH_SLOTS"]),
+        ("--nproc-per-node 1", ["--nproc_per_node 1", "expected 2"]),
+        ("--nproc 4", ["--nproc_per_node 4", "expected 2"]),
+        ("--nproc_per_node=2 --nproc_per_node=1", ["--nproc_per_node 1"]),
+        ("--nnodes=1 --node-rank=0", ["--nnodes 1: expected 2", "--node_rank 0: expected 1"]),
+        ("--nnodes=1:2", ["--nnodes 1:2: expected 2"]),
+        ("--standalone", ["--standalone", "2 nodes"]),
+    ],
+)
+def test_options_that_contradict_the_plan_are_refused(method: str, extra: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        helpers.plan(helpers.modelarts(2, 2, 1, MA_EXTRA_TORCHRUN_PARAMS=extra), method=method)
+    assert len(caught.value.problems) == len(extra.replace("=2 ", "").split(" --"))
+    assert all(word in str(caught.value) for word in ("MA_EXTRA_TORCHRUN_PARAMS has", *words)), caught.value
 
 
 @pytest.mark.parametrize("method", ["torchrun", "megatron", "accelerate"])
@@ -62,7 +80,8 @@ def test_dollars_are_doubled_for_torch_which_halves_them(method: str) -> None:
 
 
 def test_the_variable_that_was_read_is_the_one_that_is_named() -> None:
-    assert plan("--nnodes=3", RANKLAUNCH_EXTRA_TORCHRUN_PARAMS="--nnodes=2").warnings[0].startswith("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS has")
+    (said,) = plan("--tee 3", RANKLAUNCH_EXTRA_TORCHRUN_PARAMS="--master_addr=x").warnings
+    assert said.startswith("RANKLAUNCH_EXTRA_TORCHRUN_PARAMS has")
 
 
 def test_a_rank_table_is_not_used_and_that_is_said() -> None:

@@ -39,18 +39,23 @@ GREEDY = {
 }
 
 
-@pytest.fixture
-def templates(monkeypatch: pytest.MonkeyPatch) -> Templates:
+@pytest.fixture(autouse=True)
+def less_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least that a limit can be: each case takes it whole."""
     monkeypatch.setattr(bounded, "CPU_S", 1)
+
+
+@pytest.fixture
+def templates() -> Templates:
     return Templates(bounded=bounded.call)
 
 
 def refused(work: Callable[[], object], name: str) -> None:
-    """At once, as people see it: two seconds of CPU time, however busy the machine."""
+    """At once, as people see it: so much CPU time, however busy the machine."""
     began = time.process_time()
     with pytest.raises(ConfigError) as found:
         work()
-    assert re.match(rf"template {re.escape(name)}: it takes more than [12] s of CPU time, 256 MiB of memory or ", str(found.value))
+    assert re.match(rf"template {re.escape(name)}: it takes more than 1 s of CPU time, 256 MiB of memory or ", str(found.value))
     assert len(found.value.problems) == 1
     assert time.process_time() - began < 2
 
@@ -62,17 +67,15 @@ def test_a_line(templates: Templates, source: str) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("way", ["product", "power of a constant", "loops"])
-def test_a_command_and_a_file(tmp_path: Path, way: str) -> None:
-    (tmp_path / "own.j2").write_text(GREEDY[way])
+def test_a_command_and_a_file(tmp_path: Path) -> None:
+    (tmp_path / "own.j2").write_text(GREEDY["loops"])
     templates = Templates([str(tmp_path)], bounded.call)
     refused(lambda: templates.command("own.j2", rank=3), "own.j2")
-    if way != "product":  # which is no value for a file
-        refused(lambda: templates.text("own.j2", rank=3), "own.j2")
+    refused(lambda: templates.text("own.j2", rank=3), "own.j2")
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("last", ["", "x", "{{ rank }}"])
+@pytest.mark.parametrize("last", ["", "{{ rank }}"])
 def test_templates_that_include_each_other(tmp_path: Path, last: str) -> None:
     """Each of them is simple."""
     for i in range(20):

@@ -114,7 +114,7 @@ def test_two_starts_of_one_node_are_told_apart() -> None:
     roll.add(Entry(1, "again", "", "10.0.0.9", 1.0))
     assert (roll.doubtful, roll.complete) == (True, False)
     who = "host-1 at 10.0.0.1 and (no name) at 10.0.0.9"
-    assert roll.problems() == [f"2 containers say that they are node 1: {who}; each needs an index of its own (RANKLAUNCH_NODE)"]
+    assert roll.problems() == [f"2 containers say that they are node 1: {who}; each needs an index of its own: --node (RANKLAUNCH_NODE)"]
     roll.remove("i1")
     assert (roll.doubtful, roll.complete) == (False, False)
     ready(roll, [roll.entries["again"]])

@@ -6,10 +6,11 @@ import time
 
 import helpers
 import pytest
+from helpers import for_each
 
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import planning
+from ranklaunch.plan import behind, planning
 from ranklaunch.plan.planning import Request
 from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.values import replace
@@ -248,6 +249,52 @@ def test_settings_without_effect_are_said(method: str, env: dict[str, str], opti
     assert sorted(text for text in warnings if " has no effect " in text) == sorted(
         f"{text} has no effect with method {method}" for text in said
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("RANKLAUNCH_GRACE", ", did you mean RANKLAUNCH_GRACE_S?"),
+        ("RANKLAUNCH_NPROC_PER_NODE", ", did you mean RANKLAUNCH_SLOTS?"),
+        ("RANKLAUNCH_zebra", ""),
+    ],
+)
+def test_variables_that_are_none_of_ours_are_said(name: str, hint: str) -> None:
+    said = f"{name} is no variable of ranklaunch's and has no effect{hint}"
+    assert helpers.plan({**helpers.modelarts(1, 4), name: "9"}).warnings == (said,)
+    # Where something is missing, it is what leads to the remedy.
+    with pytest.raises(ConfigError, match="2 nodes, but") as refused:
+        helpers.plan({"RANKLAUNCH_NODES": "2", name: "a,b"})
+    assert refused.value.hints == (said,)
+
+
+def test_variables_that_others_call_like_ours_are_not_said() -> None:
+    """Those of a Service called ranklaunch-x, what a run sets for what it starts, and what is empty."""
+    links = {"RANKLAUNCH_X_SERVICE_HOST": "10.0.0.1", "RANKLAUNCH_X_SERVICE_PORT": "80", "RANKLAUNCH_X_PORT": "tcp://10.0.0.1:80"}
+    links.update({"RANKLAUNCH_X_PORT_80_TCP": "tcp://10.0.0.1:80", "RANKLAUNCH_X_PORT_80_TCP_ADDR": "10.0.0.1"})
+    assert helpers.plan({**helpers.modelarts(1, 4), **links, "RANKLAUNCH_OUTER_RUN": "[]", "RANKLAUNCH_GRACE": ""}).warnings == ()
+
+
+def test_very_many_unknown_variables_are_counted() -> None:
+    warnings = helpers.plan({**helpers.modelarts(1, 4), **{f"RANKLAUNCH_ZEBRA_{i:03}": "1" for i in range(100)}}).warnings
+    assert len(warnings) == 9
+    assert warnings[-1].startswith("92 more variables begin with RANKLAUNCH_")
+
+
+def test_templates_that_nothing_uses_are_said() -> None:
+    names = ("/t/spawn/comand.j2", "/t/spawn/command.j2", "/t/part.j2", "/t/..data/spawn/x.j2", "/t/README.md")
+    files = {**dict.fromkeys(names, ""), "/t/torchrun/command.j2": '{% include "part.j2" %}'}
+    said = "/t/spawn/comand.j2: no method and no other template uses a template of this name, did you mean 'spawn/command.j2'?"
+    assert helpers.plan({"RANKLAUNCH_TEMPLATES": "/t"}, files=files).warnings == (said,)
+
+
+# Options behind the program
+
+
+@for_each([((), ()), (("--slots", "2", "--nodes=2", "--lr", "3"), ("--slots", "--nodes")), (("slots", "-m", "--slots2"), ())])
+def test_options_of_ours_behind_the_program_are_seen(args: tuple[str, ...], found: tuple[str, ...]) -> None:
+    assert behind.names(Program("train.py", args)) == found
+    assert bool(behind.hint(Program("train.py", args))) == bool(found)
 
 
 # The interface of all communication

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import helpers
@@ -43,6 +44,34 @@ def test_every_problem_of_the_environment() -> None:
     assert found.code == 78
     assert sum(line.startswith("wrong: ") for line in found.out.splitlines()) == 3
     assert all(word in found.out for word in ("MA_NUM_HOSTS='two'", "MA_NUM_GPUS='x'", "'torch'", "3 things"))
+
+
+def test_a_misspelt_variable_is_a_note_beside_what_is_missing() -> None:
+    found = helpers.call("check", "--", "train.py", env={"RANKLAUNCH_NODES": "2", "RANKLAUNCH_HOST": "a,b", "PATH": os.environ["PATH"]})
+    assert found.code == 78
+    assert "\nnote: RANKLAUNCH_HOST is no variable of ranklaunch's and has no effect, did you mean RANKLAUNCH_HOSTS?\n" in found.out
+
+
+def test_the_program_is_where_plan_looks_for_it(train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the root, from this folder on."""
+    (tmp_path / "root").mkdir()
+    monkeypatch.chdir(tmp_path)
+    words = (*OWN, "--root", "root", "--log-dir", str(tmp_path / "logs"), "--", train.name)
+    missing = helpers.call("check", *words, env={"PATH": os.environ["PATH"]})
+    assert missing.code == 69
+    assert f"program 'train.py': no such file (looked for from {tmp_path}, below root)" in missing.out
+    (tmp_path / f"root{tmp_path}").mkdir(parents=True)
+    (tmp_path / f"root{train}").write_text("")
+    assert helpers.call("check", *words, env={"PATH": os.environ["PATH"]}).code == 0
+
+
+def test_options_behind_the_program_are_a_note(train: Path, tmp_path: Path) -> None:
+    words = (*OWN, "--log-dir", str(tmp_path / "logs"), "--", str(train), "--slots", "2")
+    note = f"--slots behind {train} is an option of that program: those of ranklaunch stand before it"
+    found = helpers.call("check", *words, env={"PATH": os.environ["PATH"]})
+    assert (found.code, found.err) == (0, "")
+    assert f"\nnote: {note}\n" in found.out
+    assert f"\nhints\n  {note}\n" in helpers.call("plan", *words, env={}).out
 
 
 def test_problems_are_shown_without_secrets_and_control_characters(tmp_path: Path) -> None:
@@ -129,6 +158,17 @@ def test_the_host_of_node_0_is_looked_up(node: str, train: Path, tmp_path: Path)
     assert f"note: run would wait for hosts: {NOWHERE} (its name does not resolve" in found.out
 
 
+def test_names_are_looked_up_where_no_thread_is_left(monkeypatch: pytest.MonkeyPatch, train: Path, tmp_path: Path) -> None:
+    def start(thread: threading.Thread) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    found = named(f"{NOWHERE},192.0.2.2", train, tmp_path)
+    assert found.code == 0
+    assert f"note: run would wait for hosts: {NOWHERE} (its name does not resolve" in found.out
+
+
 def test_hosts_that_a_node_does_not_need_are_not_looked_up(train: Path, tmp_path: Path) -> None:
     assert "wait for hosts" not in named(f"192.0.2.1,{NOWHERE}", train, tmp_path).out
 
@@ -142,12 +182,13 @@ def test_one_node_needs_no_name(train: Path, tmp_path: Path) -> None:
     assert NOWHERE not in named(NOWHERE, train, tmp_path, node="0").out
 
 
-def test_more_ranks_than_devices(train: Path, tmp_path: Path) -> None:
+def test_more_ranks_than_devices(tmp_path: Path) -> None:
     for name in ("davinci0", "davinci1"):
         (tmp_path / "root" / "dev").mkdir(parents=True, exist_ok=True)
         (tmp_path / "root" / "dev" / name).write_text("")
     env = {"PATH": os.environ["PATH"], "MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "8"}
-    found = helpers.call("check", *OWN, "--root", str(tmp_path / "root"), "--log-dir", str(tmp_path / "logs"), "--", str(train), env=env)
+    (tmp_path / "root" / "train.py").write_text("")
+    found = helpers.call("check", *OWN, "--root", str(tmp_path / "root"), "--log-dir", str(tmp_path / "logs"), "--", "/train.py", env=env)
     assert found.code == 0
     assert "note: MA_NUM_GPUS=8: 8 ranks on this node, which has 2 NPUs" in found.out
 

@@ -12,7 +12,8 @@ import helpers
 import pytest
 
 from ranklaunch import __version__
-from ranklaunch.command import options
+from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.command import options, usage
 from ranklaunch.entrypoints import main as entrypoint
 from ranklaunch.errors import DEFECT, EXIT_CODES, WaitError
 from ranklaunch.read import settings
@@ -119,6 +120,19 @@ def test_every_option_shows_its_variables_in_the_help() -> None:
 
 def test_every_option_of_plan_alone_shows_its_variables_in_the_help() -> None:
     assert shown_in_help(settings.PLAN_VARIABLES)
+
+
+def test_help_has_groups_defaults_methods_and_examples() -> None:
+    found = " ".join(helpers.call("plan", "--help").out.split())
+    for text in ("of this command: --format", "the job: --method", "of some methods: --cp", "methods: ", " examples: ranklaunch plan"):
+        assert text in found
+    assert "for all ranks together (default: 25) [RANKLAUNCH_GRACE_S]" in found
+    assert "port of the rendezvous on node 0 (default: the method's own) [" in found
+    assert all(f" {name} " in found.partition("methods: ")[2] for name in LAUNCHERS)
+
+
+def test_every_common_option_is_in_a_group() -> None:
+    assert {variable.option for variable in settings.VARIABLES if variable.option} == {n for names in usage.GROUPS.values() for n in names}
 
 
 def test_options_come_before_variables() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.plan import show
+from ranklaunch.adapters.launchers import LAUNCHERS
+from ranklaunch.plan import fold, show
 from ranklaunch.plan.model import as_json
 from ranklaunch.values import replace
 
@@ -102,10 +103,62 @@ def test_text_stays_text(name: str) -> None:
 
 
 def test_text_shows_each_value_with_its_source() -> None:
-    found = helpers.call("plan", "--slots=1", "x.py", env=ENV).out.splitlines()
-    assert "  slots = 1  [option --slots] over MA_NUM_GPUS=2" in found
-    assert "  nodes = 3  [MA_NUM_HOSTS] over VC_WORKER_NUM=3" in found
-    assert "  grace_s = 25  [default]" in found
+    short = helpers.call("plan", "--slots=1", "x.py", env=ENV).out.splitlines()
+    every = helpers.call("plan", "--slots=1", "--verbose", "x.py", env=ENV).out.splitlines()
+    for found in (short, every):
+        assert "  slots = 1  [option --slots] over MA_NUM_GPUS=2" in found
+        assert "  nodes = 3  [MA_NUM_HOSTS] over VC_WORKER_NUM=3" in found
+    assert "  grace_s = 25  [default]" in every
+    assert "  grace_s = 25  [default]" not in short
+    assert any(line.endswith("more values by default: --verbose shows all") for line in short)
+
+
+def test_ranks_that_differ_in_numbers_alone_are_one() -> None:
+    words = ("plan", "--method=spawn", "--slots=8", "--log-dir=/logs", "x.py")
+    short, every = (helpers.call(*words[:1], *more, *words[1:]).out for more in ((), ("--verbose",)))
+    (line,) = (line for line in short.splitlines() if "log /logs" in line)
+    assert line == "  rank 0..7, log /logs/attempt_1/rank_0..7.log, by the template spawn/command.j2"
+    assert " RANK=0..7 LOCAL_RANK=0..7 WORLD_SIZE=8 " in short
+    assert every.count("  rank ") == 8
+
+
+@helpers.for_each(
+    [
+        ([("a 1",), ("a 2",)], [("a 1",), ("a 2",)]),
+        ([("a 1",), ("b 2",), ("b 3",), ("b 4",)], [("a 1",), ("b 2..4",)]),
+        ([("a 1", "x"), ("a 3", "x"), ("a 07", "x")], [("a {1,3,07}", "x")]),
+        ([], []),
+    ]
+)
+def test_folding(blocks: list[tuple[str, ...]], expected: list[tuple[str, ...]]) -> None:
+    assert list(fold.folded(blocks)) == expected
+
+
+def test_what_is_of_this_machine_is_said_of_another_ones_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ma-pre-start.sh").write_text("")
+    (tmp_path / "env").write_text(f"RANKLAUNCH_SLOTS=2\nRANKLAUNCH_RANK_TABLE={tmp_path}/table.json\nRANKLAUNCH_METHOD=ranktable\n")
+    (tmp_path / "table.json").write_text(helpers.server_table([("127.0.0.1", [("0", "0"), ("1", "1")])]))
+    title = "\nfrom this machine, not from the one that is planned\n"
+    assert title not in helpers.call("plan", "x.py").out
+    found = helpers.call("plan", "--env-file=env", "x.py").out
+    listed = found.partition(title)[2].partition("\nvalues\n")[0].splitlines()
+    assert f"  {tmp_path}, from where relative paths are looked up" in listed
+    assert {f"  {tmp_path}/table.json", "  ma-pre-start.sh"} <= set(listed)
+    (tmp_path / "root").mkdir()
+    below = helpers.call("plan", "--env-file=env", "--root=root", "x.py").out.partition(title)[2].partition("\nvalues\n")[0]
+    assert f"{tmp_path}/table.json" not in below
+    assert "  ma-pre-start.sh" in below.splitlines()
+
+
+@helpers.for_each({name: name for name in LAUNCHERS})
+def test_commands_say_which_template_they_come_from(method: str) -> None:
+    files = {"/t.json": helpers.group_table([(f"{helpers.JOB}-worker-{i}", f"192.0.2.{i}", "01") for i in range(2)])}
+    more = {"RANK_TABLE_FILE": "/t.json"} if method == "ranktable" else {}
+    plan = helpers.plan(helpers.modelarts(2, 2, **more), method=method, files=files)
+    template = f"{method}/command.j2"
+    assert {process.template for process in plan.processes} == {template}
+    assert f", by the template {template}" in show.as_text(plan)
 
 
 def test_a_working_folder_that_is_gone_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:

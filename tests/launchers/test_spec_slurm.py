@@ -26,11 +26,20 @@ if os.environ["RANK"] == "2":
     sys.exit(int(sys.argv[1]))
 time.sleep(600)
 """
+TOGETHER = """
+import os, time
+from pathlib import Path
+Path(f"{os.environ['SLURM_JOB_ID']}.{os.environ['RANK']}.here").touch()
+while len(list(Path().glob("*.here"))) < 8:
+    time.sleep(0.1)
+"""
 TELLS_CPUS = "import os; print('CPUs', len(os.sched_getaffinity(0)), flush=True)"
 
 
-def submitted(slurm: Slurm, *options: str, text: str, method: str = "spawn", args: tuple[str, ...] = ()) -> int:
-    """The job's number. In a folder on PATH is the command ranklaunch, as it is where it is installed."""
+def submitted(
+    slurm: Slurm, *options: str, text: str, method: str = "spawn", args: tuple[str, ...] = (), sbatch: tuple[str, ...] = ()
+) -> int:  # fmt: skip
+    """The job's number. In a folder on PATH is the command ranklaunch, as it is where it is installed. sbatch: options for one by hand."""
     command = slurm.folder / "bin" / "ranklaunch"
     command.parent.mkdir(exist_ok=True)
     command.write_text(f'#!/bin/sh\nexec {" ".join(RANKLAUNCH)} "$@"\n')
@@ -39,11 +48,15 @@ def submitted(slurm: Slurm, *options: str, text: str, method: str = "spawn", arg
     asked = ("--name", "llm", "--nodes", "2", "--devices", "2", "--device-kind", "cpu", "--method", method, "--set", "slurm.container=none")
     asked += ("--set", "lifecycle.gracePeriodSeconds=10", "--env", f"RANKLAUNCH_PYTHON={sys.executable}")
     path = {"PATH": f"{command.parent}:{slurm.environment['PATH']}"}
-    words = (command, "spec", "slurm", *asked, *options, "--submit", "--", "train.py", *args)
+    words = (command, "spec", "slurm", *asked, *options, *(() if sbatch else ("--submit",)), "--", "train.py", *args)
     with slurm.popen(*words, env=path) as job:
         out, err = job.communicate(timeout=LONG_S)
     assert job.returncode == 0, out + err
     assert '\nsrun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 ' in out
+    if sbatch:
+        (slurm.folder / "job.sh").write_text(out)
+        with slurm.popen("sbatch", *sbatch, "job.sh", env=path) as job:
+            out, _ = job.communicate(timeout=LONG_S)
     return int(re.findall(r"^Submitted batch job (\d+)$", out, re.MULTILINE)[0])
 
 
@@ -107,9 +120,45 @@ def test_ranks_have_all_cpus_of_the_job_where_slurm_binds_tasks(hosts: Callable[
 
 def test_sbatch_may_be_told_of_more_tasks(slurm: Slurm) -> None:
     """srun takes their number from sbatch, and leaves its own --ntasks-per-node aside then."""
-    job = submitted(slurm, "--set", 'slurm.directives=["--ntasks-per-node=4"]', text=TELLS_CPUS)
+    job = submitted(slurm, text=TELLS_CPUS, sbatch=("--ntasks-per-node=4",))
     assert ended(slurm, job) == ("COMPLETED", "0:0", "0"), said(slurm, job)
     assert said(slurm, job).count("CPUs ") == 4
+
+
+def test_jobs_with_the_same_first_node_do_not_meet(slurm: Slurm) -> None:
+    """Each waits for the other's ranks to run."""
+    jobs = [submitted(slurm, text=TOGETHER + ALL_REDUCE) for _ in range(2)]
+    for job in jobs:
+        assert ended(slurm, job) == ("COMPLETED", "0:0", "0"), said(slurm, job)
+        assert said(slurm, job).count("sum 6 of 4") == 4, said(slurm, job)
+
+
+def test_jobs_that_share_a_port_are_told(slurm: Slurm) -> None:
+    """Long before the muster's 600 seconds are over, on the node that cannot listen and on the other, which meets the first job there."""
+    first = submitted(slurm, "--set", "network.musterPort=18889", text=WAITS)
+    wait_until(lambda: said(slurm, first).count("ready") == 4, "four ranks", LONG_S)
+    second = submitted(slurm, "--set", "network.musterPort=18889", text=WAITS)
+    assert ended(slurm, second) == ("FAILED", "75:0", "0"), said(slurm, second)
+    assert "port 18889 of this node is in use by process " in said(slurm, second)
+    assert "another ranklaunch has answered in place of node 0 (h0)" in said(slurm, second)
+    slurm.run("scancel", first, check=True)
+    assert ended(slurm, first)[0] == "CANCELLED"
+
+
+def test_lines_and_options_of_the_users(slurm: Slurm) -> None:
+    (slurm.folder / "activate").write_text('export MINE="$NOT_SET of the setup"\n')
+    options = ("--set", 'slurm.setup=["source ./activate"]', "--set", 'slurm.srunOptions=["--label"]', "--set", "slurm.output=out-%j.txt")
+    job = submitted(slurm, *options, text="import os; print('mine', os.environ['MINE'], flush=True)")
+    assert ended(slurm, job)[0] == "COMPLETED"
+    lines = [line for line in (slurm.folder / f"out-{job}.txt").read_text().splitlines() if "mine  of the setup" in line]
+    assert sorted(line[:2] for line in lines) == ["0:", "0:", "1:", "1:"]
+
+
+def test_a_start_that_meets_its_time_limit_is_followed_by_another(slurm: Slurm) -> None:
+    job = submitted(slurm, "--set", "slurm.time=2", "--max-restarts", "1", text=WAITS)
+    wait_until(lambda: facts(slurm, job)["Restarts"] == "1", "the requeue", LONG_S)
+    assert verdicts(slurm, job) == [("stopped", 143)] * 2, said(slurm, job)
+    slurm.run("scancel", job, check=True)
 
 
 def test_exit_codes_are_the_jobs_and_some_are_started_anew(slurm: Slurm) -> None:

@@ -334,7 +334,7 @@ def test_a_port_that_is_taken_is_said_and_tried_again() -> None:
         taken.listen()
         loop, said = Loop(), []
         node_0 = HubDriver(plan, KEY, loop, said.append, 1.0, "")
-        assert f"port {plan.port} of this node is in use by another process" in node_0.door.trouble
+        assert f"port {plan.port} of this node is in use by process {os.getpid()} (" in node_0.door.trouble
     until = time.monotonic() + DEADLINE_S
     while node_0.door.trouble:
         assert time.monotonic() < until

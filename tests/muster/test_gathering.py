@@ -97,7 +97,7 @@ def test_too_few_in_time_are_named() -> None:
     assert judgement["exit_code"] == 75
     assert judgement["reason"] == (
         "waited 10 s in vain for the job's nodes: 2 of 3 nodes: 127.0.0.1 (node 0, nothing heard of it), "
-        "127.1.0.3 (node 2, nothing heard of it); RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
+        "127.1.0.3 (node 2, nothing heard of it); --muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S) sets how long"
     )
     assert set(b.asked) == {"127.0.0.1", "127.1.0.3"}
 
@@ -122,6 +122,24 @@ def test_what_keeps_everybody_out_is_said_and_who_was_refused() -> None:
     missing = zero.of("status")[0]["missing"]
     assert missing.startswith("port 1 of this node is in use; 1 of 2 nodes: ")
     assert missing.endswith("; refused: 10.0.0.9 (another key)")
+
+
+def test_a_port_that_stays_taken_ends_the_job_long_before_the_deadline() -> None:
+    b = Bench(2)
+    zero = b.member(0, facts=None)  # whatever it is busy with
+    taken = events.AtDoor("port 1 of this node is in use", "", 10.0)
+    b.feed(taken)
+    b.time.run(9.5)
+    b.feed(events.AtDoor("", "", 10.0))  # it was an earlier start on its way out
+    b.time.run(20)
+    b.feed(taken)
+    b.time.run(5)
+    b.feed(events.AtDoor(taken.trouble, "10.0.0.9 (another key)", 10.0))
+    b.time.run(4.5)
+    assert b.hub.state == GATHERING
+    b.time.run(0.75)
+    assert b.judged([zero])["exit_code"] == 75
+    assert b.judged([zero])["reason"] == "nobody can come in: port 1 of this node is in use"
 
 
 def test_an_index_that_the_job_does_not_have_starts_nothing() -> None:

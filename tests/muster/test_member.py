@@ -239,3 +239,21 @@ def test_one_that_is_sent_away_hears_why() -> None:
     lone.hear("judgement", judgement=FAILED)
     assert lone.types() == ["hello"]
     assert lone.calls == [events.Judged(blame.judgement(FAILED))]
+
+
+def test_how_long_another_ranklaunch_answers_is_known() -> None:
+    """Not what is said by a proxy, which accepts connections for a node 0 that has not come yet."""
+    lone = Lone()
+    closed, closed_by_a_proxy = events.Broken(0, None, True), events.Broken(0, None, False)
+    lone.feed(events.Start(), events.Reached(), closed_by_a_proxy)
+    assert lone.member.strange_since is None
+    lone.time.run(2)
+    for _ in range(2):
+        lone.feed(events.Reached(), events.Greeted(), closed)
+        lone.time.run(3)
+    assert lone.member.strange_since == 2.0
+    lone.feed(REFUSED)
+    assert lone.member.strange_since is None
+    lone.feed(events.Reached(), events.Greeted(), closed)
+    lone.come()
+    assert lone.member.strange_since is None

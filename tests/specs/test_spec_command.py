@@ -111,7 +111,8 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
         ([*JOB, "--set", "args=[1]", "--set", "tolerations", "--", "x"], 2, "option --set 'tolerations': expected KEY=VALUE"),
         ([*JOB, "--env", "PATH", "--", "x"], 2, "option --env 'PATH': expected NAME=VALUE"),
         ([*JOB, "--env", "A=caf\udce9", "--", "x"], 78, "env"),
-        ([*JOB], 78, "script='', module='': expected one of the two"),
+        ([*JOB], 78, "script='', module='': neither is given: what is to run?"),
+        ([*JOB, "--set", "module=m", "--set", "script=x.py"], 78, "module='m': both are given; leave one out"),
         (["job", "--", "x"], 78, "image.repository: required (--image)"),
         ([*JOB, "--set", "network.hostNetwork=true", "--set", "network.sshPort=22", "--", "x"], 78, "network.sshPort=22"),
         ([*JOB, "--nodes", "2", "--set", "restart.onEviction=restart", "--", "x"], 78, "restart.onEviction"),
@@ -130,14 +131,15 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
         (["volcano", *JOB[1:], "--set", "nameSuffix=revision", "--", "x"], 78, "nameSuffix"),
         (["volcano", *JOB[1:], "--set", "scheduling.affinity={\"podAffinity\": null}", "--", "x"], 0, ""),
         (["volcano", *JOB[1:], "--set", "scheduling.affinity={\"podAffinity\": [1]}", "--", "x"], 78, "scheduling.affinity.podAffinity"),
-        (["modelarts", *JOB[1:], "--", "x"], 78, "modelarts.flavor: required"),
+        (["modelarts", *JOB[1:], "--", "x"], 78, "modelarts.flavor: required (--flavor), unless modelarts.poolId is set"),
         (["modelarts", *JOB[1:], "--flavor", "f", "--env", "A=" + "x" * 4097, "--", "x"], 78, "env.A: expected at most"),
         (["slurm", "--name", "a b", "--", "x"], 78, "name='a b'"),
         (["slurm", "--name", "a", "--set", "slurm.directives=[\"--x=1\\n#SBATCH --uid=0\"]", "--", "x"], 2, "slurm.directives"),
-        (["slurm", "--name", "a", "--deadline-s", "3600", "--max-restarts", "2", "--", "x"], 78, "deadlineSeconds=3600: the script"),
-        (["slurm", "--name", "a", "--deadline-s", "120", "--", "x"], 78, "deadlineSeconds=120: expected more than 120"),
+        (["slurm", "--name", "a", "--deadline-s", "3600", "--max-restarts", "2", "--", "x"], 78, "slurm.time, for each start"),
+        (["slurm", "--name", "a", "--deadline-s", "120", "--", "x"], 78, "deadlineSeconds=120: expected more than 120 s"),
         (["slurm", "--name", "a", "--deadline-s", "121", "--", "x"], 0, ""),
-        (["slurm", "--name", "a", "--queue", "q", "--", "x"], 78, "scheduling.queue: slurm has no place for it"),
+        (["slurm", "--name", "a", "--queue", "q", "--", "x"], 78, "scheduling.queue: Slurm's queues are partitions; use slurm.p"),
+        (["slurm", "--name", "a", "--service-account", "s", "--", "x"], 78, "serviceAccountName: slurm has no place for it; leave it out"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(argv: list[str], code: int, text: str) -> None:
@@ -173,25 +175,6 @@ def test_secrets_anywhere_are_warned_of(options: tuple[str, ...], args: tuple[st
 def test_nothing_is_warned_of_where_there_is_no_secret() -> None:
     found = helpers.call("spec", *JOB, "--env", "LR=0.1", "--", "x", "--max_tokens", "7", "-p", "29500")
     assert (found.code, found.err) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("kind", "words", "warned"),
-    [
-        ("slurm", ("--devices", "8"), True),
-        ("slurm", ("--devices", "8", "--set", 'slurm.directives=["--comment=--exclusive"]'), True),
-        ("slurm", ("--devices", "8", "--cpu", "32"), False),
-        ("slurm", ("--devices", "8", "--set", 'slurm.directives=["--exclusive"]'), False),
-        ("slurm", ("--devices", "8", "--set", 'slurm.directives=["--comment=a", "--cpus-per-gpu=4"]'), False),
-        ("slurm", ("--devices", "1"), False),
-        ("job", ("--devices", "8"), False),
-    ],
-)
-def test_ranks_that_would_share_one_cpu_on_slurm_are_warned_of(kind: str, words: tuple[str, ...], warned: bool) -> None:
-    found = helpers.call("spec", kind, *JOB[1:], *words, "--", "x")
-    assert found.code == 0, found.err
-    lines = found.err.splitlines()
-    assert [("resources.cpu is not set" in line, "all 8 ranks" in line) for line in lines] == [(True, True)] * warned
 
 
 def test_help_names_every_option() -> None:

@@ -57,9 +57,10 @@ def test_a_cause_above_the_last_lines(as_process: Starter, method: str) -> None:
     assert "memory of pool 39: full" in culprit["last_lines"]
 
 
-@pytest.mark.parametrize(
-    "words", ["", 'print("RuntimeError: Connection closed by peer [10.77.0.11]:1234", flush=True)'], ids=["silent", "peer"]
-)
+PEER = 'print("RuntimeError: Connection closed by peer [10.77.0.11]:1234", flush=True)'
+
+
+@pytest.mark.parametrize("words", [pytest.param("", marks=pytest.mark.launchers, id="silent"), pytest.param(PEER, id="peer")])
 @pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
 def test_a_torchrun_of_the_users_own_tells_which_rank_failed(as_process: Starter, words: str) -> None:
     """Rank 1 dies without a word, and its peer, where it says anything, of a connection that it has lost."""

@@ -6,12 +6,14 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ranklaunch.muster import gone
 from ranklaunch.values import NOTHING
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
@@ -97,6 +99,7 @@ def test_they_start_together_however_late_one_comes(as_process: Starter) -> None
         assert names.index("released") < names.index("spawn")
 
 
+@pytest.mark.launchers
 @pytest.mark.training
 def test_one_log_folder_for_all_nodes(as_process: Starter) -> None:
     """As where MA_LOG_DIR is a disk of all: torchrun names the files of its ranks by their local ranks."""
@@ -335,6 +338,42 @@ def test_an_interrupt_of_all_nodes_is_each_ones_first(as_process: Starter, tmp_p
     may_end.touch()
     assert check_same(jobs, 130)["reason"] == "node 1 (127.0.0.2): stopped by SIGINT"
     assert all("saved" in job.out.text for job in jobs)
+
+
+def test_node_0_interrupted_twice_tells_the_others_before_it_leaves(as_process: Starter, tmp_path: Path) -> None:
+    """They go on saving."""
+    program, may_end = tmp_path / "program.py", tmp_path / "may_end"
+    program.write_text(SAVES)
+    jobs = Nodes(as_process, 2).start_all(program, may_end)
+    for job in jobs:
+        job.out.wait_for("ready")
+    jobs[0].send(signal.SIGINT)
+    for job in jobs:
+        job.out.wait_for("saving")
+    jobs[0].send(signal.SIGINT)
+    assert code_of(jobs[0]) == 130
+    time.sleep(2 * gone.RETURN_S)  # a node 0 that has said nothing is given up then
+    may_end.touch()
+    assert check_same(jobs, 130)["reason"] == "node 0 (127.0.0.1): stopped by SIGINT"
+    assert "saved" in jobs[1].out.text
+
+
+def test_a_node_0_that_is_lost_while_all_stop_is_not_why(as_process: Starter, tmp_path: Path) -> None:
+    program, may_end = tmp_path / "program.py", tmp_path / "may_end"
+    program.write_text(SAVES)
+    jobs = Nodes(as_process, 2).start_all(program, may_end)
+    for job in jobs:
+        job.out.wait_for("ready")
+    jobs[0].send(signal.SIGTERM)
+    for job in jobs:
+        job.out.wait_for("saving")
+    os.kill(jobs[0].supervisor, signal.SIGKILL)
+    os.kill(jobs[0].pid, signal.SIGKILL)
+    jobs[0].end_killed()
+    time.sleep(2 * gone.RETURN_S)  # then it is given up
+    may_end.touch()
+    assert jobs[1].end() == 143
+    assert verdict(jobs[1])["reason"] == "node 0 (127.0.0.1): stopped by SIGTERM"
 
 
 def test_a_node_that_has_succeeded_waits_for_the_others(as_process: Starter) -> None:

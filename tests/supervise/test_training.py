@@ -40,7 +40,8 @@ def trained(starter: Starter, method: str, slots: str, epochs: int = 2) -> Job:
     job = simulate(starter, method, 2, slots, *program(method, starter.folder, 2))
     assert job.end(LONG_S) == 0, job.err.text + job.out.text
     ranks = {line.split("]")[1].strip(" [") for line in job.out.lines if f"epoch {epochs}/{epochs}" in line}
-    assert ranks == ({"pytorch"} if method == "pytorch" else {f"rank {rank}" for rank in range(3 if slots == "1,2" else 4)})
+    world_size = {"1": 2, "2": 4, "1,2": 3}[slots]
+    assert ranks == ({"pytorch"} if method == "pytorch" else {f"rank {rank}" for rank in range(world_size)})
     return job
 
 
@@ -49,7 +50,7 @@ OTHERS = [pytest.param(method, marks=pytest.mark.launchers) for method in ("pyto
 
 @pytest.mark.parametrize("method", ["torchrun", *OTHERS])
 def test_digits_are_learned(as_process: Starter, method: str) -> None:
-    job = trained(as_process, method, "2")
+    job = trained(as_process, method, "1" if method == "torchrun" else "2")
     assert (as_process.folder / "digits.pt").is_file()
     for node in range(2):
         assert checked_verdict(job.log_dir / f"node_{node}" / "attempt_1" / "verdict.json")["outcome"] == "succeeded"
@@ -160,3 +161,36 @@ def test_the_plan_as_shell_starts_the_same(as_process: Starter) -> None:
     assert shell.end(LONG_S) == 0, shell.out.text
     assert json.loads((shell.attempt / "verdict.json").read_text())["outcome"] == "succeeded"
     assert sum("epoch 2/2" in line for line in shell.out.lines) == 2
+
+
+@pytest.mark.parametrize("allowed", [False, pytest.param(True, marks=pytest.mark.launchers)])
+def test_a_torchrun_that_starts_fewer_ranks_than_planned_has_failed(as_process: Starter, allowed: bool) -> None:
+    """Here a template of the user's tells it another number, which no plan can see."""
+    templates = as_process.folder / "templates" / "torchrun"
+    templates.mkdir(parents=True)
+    (templates / "command.j2").write_text("torchrun --standalone --nproc_per_node=1 --no_python {{ job.program.words }}\n")
+    env = {"RANKLAUNCH_TEMPLATES": str(templates.parent), "RANKLAUNCH_FEWER_RANKS": str(allowed).lower()}
+    job = torchrun(as_process, "true", env=env)
+    if allowed:
+        check_end(job, "succeeded", 0, timeout=LONG_S)
+    else:
+        assert job.end(LONG_S) == 78
+        assert job.verdict["outcome"] == "failed"
+    assert "1 of 2 ranks were seen" in job.verdict["reason"]
+
+
+MEETS = """
+import os, torch.distributed as dist
+dist.init_process_group("gloo")
+os.write(1, f"rank {dist.get_rank()} of {dist.get_world_size()}\\n".encode())
+"""
+
+
+@pytest.mark.launchers
+def test_a_torchrun_that_is_the_program_starts_the_ranks_once(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(MEETS)
+    options = ("--slots", 2, "--python", sys.executable)
+    job = as_process.run("env", "OMP_NUM_THREADS=1", "torchrun", "--nproc_per_node", 2, program, options=options)
+    check_end(job, "succeeded", 0, timeout=LONG_S)
+    assert sorted(line for line in job.out.lines if line.startswith("rank")) == ["rank 0 of 2", "rank 1 of 2"]

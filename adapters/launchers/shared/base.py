@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import re
+from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.files import absolute, folder_of, join
 from ranklaunch.plan.model import Conduct, Limits, Plan, Process, Wait
 from ranklaunch.read import parse
-from ranklaunch.read.job import Job, Node
+from ranklaunch.read.job import Job, Node, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
+from ranklaunch.read.settings import FEWER_RANKS, GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
 from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
+
+if TYPE_CHECKING:
+    from ranklaunch.adapters.launchers.shared.own_launcher import Found
 
 
 class Launcher(Protocol):
@@ -67,6 +71,22 @@ MANY_NODES = 10_000
 ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks follow the network's topology")
 
 
+# Names of programs that are worth a look: launchers of ranks, and what they may stand below.
+_MAY_START_RANKS = re.compile(
+    "torchrun|accelerate|deepspeed|msrun|mpi|horovodrun|orterun|prterun|ranklaunch|python|(ba|da|z|k)?sh$|env$|nice$|ionice$|nohup$|setsid$|"
+    "stdbuf$|taskset$|numactl$|time(out)?$|chrt$|sudo$|gosu$|tini$|dumb-init$|(micro)?mamba$|conda$|poetry$|uv$|pipenv$|nsys$|ncu$|strace$"
+)
+
+
+def own_launcher(program: Program) -> Found | None:
+    """The launcher that the program is, if it is one; most are none, and are not looked at for long."""
+    if not program.module and not _MAY_START_RANKS.match(program.path.rpartition("/")[2]):
+        return None
+    from ranklaunch.adapters.launchers.shared import own_launcher as known
+
+    return known.find(program)
+
+
 def attempt_dir(job: Job) -> str:
     return folders.attempt(job.log_dir, job.attempt)
 
@@ -97,7 +117,7 @@ def need_hosts(job: Job, reader: Reader, method: str) -> Job:
     unnamed = [node.index for node in job.nodes if not node.host]
     if unnamed:
         who = f"node {unnamed[0]} has no name" if len(unnamed) == 1 else f"nodes {_numbers(unnamed)} have no names"
-        remedy = f"set {HOSTS.names[0]}, in node order, or choose another --method"
+        remedy = f"name them by {HOSTS.both}, in node order, or choose another --method"
         reader.problem(f"{who}, and method {method} needs those of all nodes: {remedy}")
     return with_hosts(job)
 
@@ -122,6 +142,8 @@ def launcher_process(
     conduct: Conduct = Conduct(),  # noqa: B008 - a frozen value
 ) -> Process:
     """One process that starts this node's ranks itself."""
+    if reader.given(FEWER_RANKS) and reader.get(FEWER_RANKS):
+        conduct = replace(conduct, may_start_fewer=True)
     return Process(
         name=name,
         argv=argv,

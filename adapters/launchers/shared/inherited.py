@@ -14,6 +14,7 @@ from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
 from ranklaunch.values import replace
 
+SECRETS = r"RANKLAUNCH_SECRET|RANKLAUNCH_JOB_UID"
 MISLEADING: tuple[tuple[str, str], ...] = (
     (
         r"RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE",
@@ -29,7 +30,7 @@ MISLEADING: tuple[tuple[str, str], ...] = (
         r"MS_(ROLE|SCHED_HOST|SCHED_PORT|NODE_ID|NODE_RANK|WORKER_NUM|LOCAL_WORKER|SERVER_NUM|WORKER_IP|HCCL_CM_INIT)",
         "cluster of Ascend Operator or of an image, not of this launch",
     ),
-    (r"RANKLAUNCH_SECRET|RANKLAUNCH_JOB_UID", "the key of the job's muster, which is ranklaunch's alone"),
+    (SECRETS, "the key of the job's muster, which is ranklaunch's alone"),
     (
         r"OMPI_MCA_(orte_default_hostfile|prte_default_hostfile)|PRTE_MCA_prte_default_hostfile",
         "hosts by an MPIJob's or an image's own names, by which Open MPI would sort out those of this launch",
@@ -52,6 +53,11 @@ _PATTERN = re.compile("|".join(pattern for pattern, _ in MISLEADING))
 def misleading(env: Mapping[str, str]) -> tuple[str, ...]:
     """Sorted names of the variables in an environment that must not reach the ranks."""
     return tuple(sorted(name for name in env if _PATTERN.fullmatch(name)))
+
+
+def only_secrets(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The same of those that nobody but ranklaunch may know."""
+    return tuple(sorted(name for name in env if re.fullmatch(SECRETS, name)))
 
 
 def as_slurm_task(process: Process, job: Job, reader: Reader) -> Process:

@@ -40,6 +40,7 @@ TEMPORARY = Variable(
     "temporary",
     ("OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_orte_local_tmpdir_base", "OMPI_MCA_orte_remote_tmpdir_base", "TMPDIR", "TEMP", "TMP"),
     parse.text, "/tmp", "folders where Open MPI 4 may keep the files of its daemons, which are removed when ranklaunch has killed them",
+    set_by="image",
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR, TEMPORARY)

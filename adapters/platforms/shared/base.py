@@ -19,7 +19,7 @@ def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "node
         return 0
     own = reader.get(variable)
     if nodes > 1 and not reader.given(variable):
-        which = variable.names[0] + " does not say" if len(variable.names) == 1 else f"none of {', '.join(variable.names)} says"
+        which = f"{variable.both} does not say" if len(variable.names) == 1 else f"none of {', '.join(variable.names)} says"
         reader.problem(f"{nodes} {what}, but {which} which one this is (0 to {nodes - 1})")
     elif own >= nodes:
         reader.problem(f"{reader.told(variable)}: expected 0 to {nodes - 1}, for {nodes} {what}")

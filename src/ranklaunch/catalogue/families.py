@@ -15,19 +15,20 @@ FAMILIES: dict[str, tuple[KnownError, ...]] = {
     "MindSpore": (*mindspore.ERRORS, *mindspore.REPORTS),
     "TensorFlow": tensorflow.WAITS,
     "System": (*system.LIBRARIES, *system.ERRORS, *system.VAGUE),
-    "Python": (*python.ERRORS, python.UNCAUGHT),
+    "Python": (*python.ERRORS, python.NO_PROGRAM, python.UNCAUGHT),
 }
 
 # What a launcher says of its processes. Its tracebacks are not those of the program.
 REPORTS = (*mpi.REPORTS, *torch.REPORTS, *mindspore.REPORTS)
 # Any other entry of the same kind wins over these.
 LAST = (
-    *ascend.VAGUE, *nccl.VAGUE, *gloo.VAGUE, *torch.VAGUE, *system.VAGUE, *tensorflow.WAITS, *REPORTS, python.UNCAUGHT, *torch.AFTERMATH,
+    *ascend.VAGUE, *nccl.VAGUE, *gloo.VAGUE, *torch.VAGUE, *system.VAGUE, *tensorflow.WAITS, *REPORTS,
+    python.NO_PROGRAM, python.UNCAUGHT, *torch.AFTERMATH,
 )  # fmt: skip
 # They count only where nothing else is known.
 AFTERMATH = torch.AFTERMATH
 # They count only where the program did not go on after them.
-SURVIVABLE = (*system.LIBRARIES, *python.ERRORS)
+SURVIVABLE = (*system.LIBRARIES, *python.ERRORS, python.NO_PROGRAM)
 
 # They count only at the very end.
 WAITS = tensorflow.WAITS

@@ -113,6 +113,15 @@ ERRORS: tuple[KnownError, ...] = (
         "https://docs.python.org/3/library/exceptions.html#KeyboardInterrupt",
     ),
 )
+# What the interpreter itself says, and no exception: a shell script may go on after it.
+NO_PROGRAM = KnownError(
+    "python-program-not-found",
+    r"(?:^|/)(?:python|pypy)[\w.-]{0,16}: (?:No module named [\w.]{1,200}|can't open file |Error while finding module specification for )",
+    CAUSE,
+    "The interpreter finds neither a file nor a module of the program's name.",
+    "Correct the name or the path; a module must be in the image that runs the job, or in the working directory or on PYTHONPATH.",
+    "https://docs.python.org/3/using/cmdline.html#cmdoption-m",
+)
 # Matched against the line that ends the last traceback, and no other.
 UNCAUGHT = KnownError(
     "python-uncaught-exception",

@@ -6,7 +6,7 @@ import errno
 import functools
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
@@ -14,11 +14,13 @@ from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
 from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
 from ranklaunch.muster.nodes import secret
+from ranklaunch.plan import behind
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.ranks import start
 from ranklaunch.supervise.waits.waiting import some
 from ranklaunch.system import lookup
+from ranklaunch.system.ports import holder
 from ranklaunch.values import Value
 
 LOOKED_UP_AT_ONCE = 32  # names
@@ -31,9 +33,13 @@ class Finding(Value):
     code: int = 0
 
 
-def findings(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
+def findings(plan: Plan, env: Mapping[str, str], root: str = "") -> Iterator[Finding]:
+    """root: a folder below which the container's files are looked up."""
     yield from (Finding(warning) for warning in plan.warnings)
-    yield from _programs(plan, env)
+    yield from (Finding(hint) for hint in filter(None, [behind.hint(plan.job.program)]))
+    yield from _programs(plan, env, root)
+    if root:
+        yield Finding(f"what starts programs, folders, ports and names are those of this machine, not below {root}")
     yield from _folder("log directory", attempt_dir(plan.job), "--log-dir or RANKLAUNCH_LOG_DIR")
     if plan.private:
         yield from _folder("folder for keys", plan.private, "RANKLAUNCH_RUN_DIR")
@@ -47,8 +53,8 @@ def findings(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding(f"run would wait for {wait.kind} {wait.what}{f': {wait.seen}' if wait.seen else ''}")
 
 
-def _programs(plan: Plan, env: Mapping[str, str]) -> Iterator[Finding]:
-    yield from _tried(lambda: start.require_program(plan))
+def _programs(plan: Plan, env: Mapping[str, str], root: str) -> Iterator[Finding]:
+    yield from _tried(lambda: start.require_program(plan, root))
     steps = (*plan.gather, *plan.prepare, *plan.services, *plan.processes)
     for process in {step.argv[0]: step for step in steps}.values():
         yield from _tried(functools.partial(_executable, process, env))
@@ -83,7 +89,8 @@ def _ports(plan: Plan) -> Iterator[Finding]:
         ports |= {values.get(MASTER_PORT.value, ""): "of the rendezvous", str(plan.muster.port) if plan.muster else "": "of the muster"}
     for port, what in ports.items():
         if port.isdigit() and len(plan.job.nodes) > 1 and _taken(int(port)):
-            yield Finding(f"port {port} {what} is taken on this node", WaitError.exit_code)
+            found = holder(int(port))
+            yield Finding(f"port {port} {what} is taken on this node{f' by {found.text}' if found else ''}", WaitError.exit_code)
 
 
 def _taken(port: int) -> bool:
@@ -102,8 +109,19 @@ def _hosts(plan: Plan) -> Iterator[Finding]:
         return
     waited = [name for wait in plan.waits if wait.kind == "hosts" for name in wait.what.split(",")]
     names = list(dict.fromkeys(name for name in (plan.job.master, *waited) if name))
-    with ThreadPoolExecutor(LOOKED_UP_AT_ONCE) as pool:
-        answers = pool.map(lambda name: lookup.resolve(name, 0), names)
-        unknown = {name: why for name, (found, why) in zip(names, answers) if not found}
+    unknown = {name: why for name, (found, why) in zip(names, _looked_up(names)) if not found}
     if unknown:
         yield Finding(f"run would wait for hosts: {some(unknown)}")
+
+
+def _looked_up(names: Sequence[str]) -> list[tuple[list[lookup.Address], str]]:
+    """What is found of each, or why nothing is."""
+    try:
+        with ThreadPoolExecutor(LOOKED_UP_AT_ONCE) as pool:
+            return list(pool.map(_look_up, names))
+    except RuntimeError:  # the system has no thread left
+        return list(map(_look_up, names))
+
+
+def _look_up(name: str) -> tuple[list[lookup.Address], str]:
+    return lookup.resolve(name, 0)

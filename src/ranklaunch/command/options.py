@@ -36,14 +36,18 @@ class Option(Value):
     takes: str = "X"
 
 
-def of_variable(variable: Variable[object]) -> Option:
-    meaning = f"{variable.meaning} [{', '.join(variable.names)}]"
+def of_variable(variable: Variable[object], default: str = "") -> Option:
+    """default: as help shows it."""
+    meaning = f"{variable.meaning}{f' (default: {default})' if default else ''} [{', '.join(variable.names)}]"
     return Option(variable.option, variable.value, meaning, "" if variable.is_switch else "X")
 
 
 class Parser:
     """Options of one command: --name VALUE, --name=VALUE, or --name alone for a switch. No abbreviations: options of later versions
     must not change a meaning."""
+
+    _own: tuple[str, ...] = ()  # names of those that this command alone has
+    _of_job = False
 
     def __init__(self, command: str, description: str, usage: str, known: Iterable[Option] = ()) -> None:
         self._command, self._description, self._usage = command, description, usage
@@ -95,27 +99,34 @@ class Parser:
         raise UsageError(msg)
 
     def help(self) -> str:
-        import argparse  # for its layout; it is slow to import, and asked for an option slower
+        from ranklaunch.command import usage
 
-        made = argparse.ArgumentParser(prog=f"ranklaunch {self._command}", description=self._description, usage=self._usage)
-        for option in self.options.values():
-            how: dict[str, Any] = {"metavar": option.takes} if option.takes else {"action": "store_true"}
-            made.add_argument(option.name, help=option.meaning.replace("%", "%%"), **how)
-        return made.format_help().rstrip()
+        return usage.text(self._command, self._description, self._usage, self.options.values(), self._own, self._of_job)
 
 
 class JobParser(Parser):
     """Of a command that reads a job: an option for each variable that has one. Those that only methods and platforms read come when one
     is asked for, since to know them is to import all of these. own: variables of this command alone."""
 
+    _of_job = True
+
     def __init__(self, command: str, description: str, usage: str, own: Iterable[Variable[object]] = ()) -> None:
         super().__init__(command, description, usage)
+        self._own = tuple(variable.option for variable in own)
         self._near = {variable.option: variable for variable in (*settings.VARIABLES, *own) if variable.option}
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
         of_others = {v.option: v for v in every_variable() if v.option and v not in settings.PLAN_VARIABLES}
-        return {name: of_variable(variable) for name, variable in sorted({**of_others, **self._near}.items())}
+        found = sorted({**of_others, **self._near}.items())
+        return {name: of_variable(variable, self._default(variable)) for name, variable in found}
+
+    def _default(self, variable: Variable[object]) -> str:
+        """Methods may have defaults of their own."""
+        if variable.is_switch:
+            return ""
+        same = {v.shown_default for v in every_variable() if v.option == variable.option and v.value == variable.value}
+        return variable.shown_default if variable.option in self._near or len(same) == 1 else "the method's own"
 
     def find(self, name: str) -> Option | None:
         return of_variable(self._near[name]) if name in self._near else super().find(name)

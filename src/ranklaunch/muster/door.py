@@ -29,6 +29,8 @@ LEAST_UNKNOWN = 16
 UNKNOWN_BYTES = 16 * 1024  # of the first message
 REFUSED_SAID = 10  # addresses whose wrong key is told
 SPARE_FDS = 256  # descriptors for everything but the connections
+TAKEN_S = 10.0  # that a port may be in use; where an earlier start may have it, beyond the grace that this has to end
+FOREVER = float("inf")
 
 
 class Peer:
@@ -49,8 +51,12 @@ class Door:
     """feed: is given First with the first message of a connection that has signed, which admit(), turn_away() or drop() answers, and
     from then on what comes of it. Of those that have not signed nothing is told but AtDoor."""
 
-    def __init__(self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], feed: Callable[[Event], None]) -> None:
+    def __init__(
+        self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], feed: Callable[[Event], None], grace_s: float
+    ) -> None:
         self.trouble = ""  # why nobody can come in
+        self._patience_s = FOREVER
+        self._grace_s = grace_s
         self._muster = muster
         self._key = key
         self._loop = loop
@@ -75,23 +81,35 @@ class Door:
         except PermissionError as error:
             msg = (
                 f"port {self._muster.port} of this node may not be listened at by user id {os.getuid()}: {error.strerror}; "
-                "RANKLAUNCH_MUSTER_PORT names another, on every node"
+                "--muster-port (RANKLAUNCH_MUSTER_PORT) names another, on every node"
             )
             raise ConfigError(msg) from None
         except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            why = (
-                "is in use by another process; RANKLAUNCH_MUSTER_PORT names another, on every node" if taken else f"cannot be used: {error}"
-            )
-            self._tell(f"port {self._muster.port} of this node {why}")
+            if error.errno == errno.EADDRINUSE:
+                self._tell_taken()
+            else:
+                self._tell(f"port {self._muster.port} of this node cannot be used: {error}")
             return
         self._tell("")
         self._loop.on_readable(self._listener.fileno(), self._accept)
 
+    def _tell_taken(self) -> None:
+        """By whom is looked up once: there may be thousands of processes."""
+        if self._patience_s < FOREVER:
+            return
+        from ranklaunch.system.ports import holder
+
+        found = holder(self._muster.port)
+        self._patience_s = TAKEN_S + (self._grace_s if not found or found.may_be_ours else 0)
+        who = found.text if found else "another process"
+        self._tell(
+            f"port {self._muster.port} of this node is in use by {who}; --muster-port (RANKLAUNCH_MUSTER_PORT) names another, on every node"
+        )
+
     def _tell(self, trouble: str) -> None:
         """What keeps everybody out, and who has come with another key."""
         self.trouble = trouble
-        self._feed(AtDoor(trouble, ", ".join(f"{address} (another key)" for address in self._refused)))
+        self._feed(AtDoor(trouble, ", ".join(f"{address} (another key)" for address in self._refused), self._patience_s))
 
     def close(self) -> None:
         if self._listener:

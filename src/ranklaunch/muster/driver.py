@@ -92,7 +92,7 @@ class HubDriver(Driver):
             events.LookUp: self._look_up,
         })  # fmt: skip
         self.feed(events.Start())
-        self.door = Door(muster, key, loop, say, self.feed)
+        self.door = Door(muster, key, loop, say, self.feed, grace_s)
 
     def connect(self, inside: Inside) -> None:
         """Node 0's own member."""
@@ -109,6 +109,10 @@ class HubDriver(Driver):
     def end_late(self, finished: str) -> None:
         """Ends a job with followers in which this node has succeeded and others do not end: it cannot leave them alone."""
         self.feed(events.EndLate(finished))
+
+    def hurry(self) -> None:
+        """Says what the job died of, as far as that is known; behind what node 0's own member has just said."""
+        self._loop.after(0, lambda: self.feed(events.Hurry()))
 
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
@@ -230,8 +234,8 @@ class MemberDriver(Driver):
         """The first that went wrong here; report() says the rest."""
         self.feed(events.Fail(suspect))
 
-    def done(self, finish: Finish) -> None:
-        self.feed(events.Done(finish))
+    def done(self, finish: Finish, unseen: int = 0) -> None:
+        self.feed(events.Done(finish, unseen))
 
     def report(self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[str]) -> None:
         """How this node has ended."""
@@ -257,6 +261,10 @@ class MemberDriver(Driver):
     def missing(self) -> str:
         """What is waited for, as far as it is known here; "" once all are released."""
         return self.member.missing
+
+    def strange_s(self, now: float) -> float:
+        """For how long another ranklaunch has answered at node 0's port."""
+        return 0.0 if self.member.strange_since is None else now - self.member.strange_since
 
     @property
     def shared(self) -> Mapping[str, str]:

@@ -91,10 +91,11 @@ class Resolved(Event):
 
 
 class AtDoor(Event):
-    """What keeps everybody out, and who was refused."""
+    """What keeps everybody out, and who was refused. patience_s: how long that may last before the job ends with it."""
 
     trouble: str
     refused: str
+    patience_s: float = float("inf")
 
 
 class Planned(Event):
@@ -111,6 +112,10 @@ class EndLate(Event):
     """Node 0 has succeeded and others do not end, in a job in which it cannot leave them alone. finished: what it has done."""
 
     finished: str
+
+
+class Hurry(Event):
+    """Node 0 waits for nobody any more."""
 
 
 class Reached(Event):
@@ -167,7 +172,10 @@ class Fail(Event):
 
 
 class Done(Event):
+    """unseen: how many of its ranks nobody saw."""
+
     finish: Finish
+    unseen: int = 0
 
 
 class Report(Event):

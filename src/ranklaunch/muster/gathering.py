@@ -16,6 +16,9 @@ from ranklaunch.verdict.blame import Judgement
 SETTLE_S = 5.0  # once the nodes disagree: for the others to come and be compared too
 LATE_S = 0.1  # after the first: who comes later than that is named
 LATE_NAMED = 3
+ASK_S = 5.0  # between questions for the addresses of those who are missing
+STATUS_S = 30.0  # between words on who is missing
+FIRST_STATUS_S = 2.0
 
 
 class Gathering:
@@ -23,6 +26,7 @@ class Gathering:
 
     def __init__(self, muster: Muster, roll: Roll) -> None:
         self.trouble = self.refused = ""
+        self._shut_until: float | None = None
         self._muster = muster
         self._roll = roll
         self._deadline: float | None = None
@@ -34,6 +38,12 @@ class Gathering:
         self._roll.ready(entry, facts, now)
         if self._deadline is None:
             self._deadline = now + self._muster.timeout_s
+
+    def at_door(self, trouble: str, refused: str, until: float) -> None:
+        """until: when the trouble, where it is new, has lasted too long."""
+        if trouble != self.trouble:
+            self._shut_until = until if trouble else None
+        self.trouble, self.refused = trouble, refused
 
     @property
     def complete(self) -> bool:
@@ -48,6 +58,8 @@ class Gathering:
 
     def failure(self, now: float) -> Judgement | None:
         """Why the nodes will not start, once it is certain."""
+        if self._shut_until is not None and now >= self._shut_until:
+            return Judgement("failed", WaitError.exit_code, reason(f"nobody can come in: {self.trouble}"))
         if self._roll.doubtful:
             self._doubted = now if self._doubted is None else self._doubted
             # A start that was lost with its host is still held to be there until the kernel finds out.
@@ -103,5 +115,6 @@ class Gathering:
         return hint + (f"; if that is meant, set RANKLAUNCH_MUSTER_ALLOW={may} on node 0" if may else "")
 
     def _in_vain(self) -> Judgement:
-        text = f"waited {self._muster.timeout_s:g} s in vain for the job's nodes: {self.missing}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
+        how_long = "--muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S) sets how long"
+        text = f"waited {self._muster.timeout_s:g} s in vain for the job's nodes: {self.missing}; {how_long}"
         return Judgement("failed", WaitError.exit_code, text)

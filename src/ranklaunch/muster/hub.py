@@ -13,7 +13,7 @@ from ranklaunch import redact
 from ranklaunch.errors import WaitError
 from ranklaunch.muster import events, gone, wire
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, First, Heard, Key, Machine, Row
-from ranklaunch.muster.gathering import Gathering
+from ranklaunch.muster.gathering import ASK_S, FIRST_STATUS_S, STATUS_S, Gathering
 from ranklaunch.muster.reports import Node, Present, Reports, told
 from ranklaunch.muster.roll import Entry, Roll
 from ranklaunch.muster.wire import Message
@@ -48,14 +48,11 @@ TABLE: dict[Key, Row] = {
     events.Planned:     ("plan",         "plan",          "plan",           "plan",           "plan"),
     events.Dismiss:     ("dismiss",      "dismiss",       "dismiss",        NO,               NO),
     events.EndLate:     (NO,             "end_late",      NO,               NO,               NO),
+    events.Hurry:       (NO,             NO,              "judge_now",      NO,               NO),
 }
 # fmt: on
 
-TICK_S = 0.25
-QUIET_TICK_S = 5.0  # while the job runs
-ASK_S = 5.0
-STATUS_S = 30.0
-FIRST_STATUS_S = 2.0
+TICK_S, QUIET_TICK_S = 0.25, 5.0  # the second while the job runs
 
 
 class Hub(Machine):
@@ -245,7 +242,7 @@ class Hub(Machine):
         """Its ranks have succeeded; with the last of all, the job has."""
         self._succeed(node, message)
         if self._reports.done == len(self._roll.hosts) - self._muster.followers:
-            self._conclude(Judgement("succeeded", 0, self._success))
+            self._conclude(Judgement("succeeded", 0, self._reports.success(self._success)))
 
     def _file(self, node: Node, message: Message) -> None:
         """How it ended; judges, once all have said so."""
@@ -278,8 +275,7 @@ class Hub(Machine):
         if failure:
             self._conclude(failure)
         elif self._gathering.complete:
-            for warning in self._gathering.warnings():
-                self._do(events.Say(warning))
+            self._actions += map(events.Say, self._gathering.warnings())
             self.state = RUNNING
             self._released = {"type": "release", "text": self._gathering.summary(self._now.clock), "shared": self._here.offers_of_node_0}
             self._broadcast(self._released)
@@ -321,7 +317,7 @@ class Hub(Machine):
 
     def _mind_door(self, event: events.AtDoor) -> None:
         """What is known of those who cannot come in."""
-        self._gathering.trouble, self._gathering.refused = event.trouble, event.refused
+        self._gathering.at_door(event.trouble, event.refused, self._now.clock + event.patience_s)
 
     def _learn(self, event: events.Resolved) -> None:
         """What is known of one who is missing."""
@@ -338,6 +334,10 @@ class Hub(Machine):
         named = self._here.unfinished(len(self._roll.hosts) - self._muster.followers)
         late = f"but {named} still ran {self._muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
         self._conclude(Judgement("failed", WaitError.exit_code, f"{event.finished} on {self._roll.name(0)}, {late}"))
+
+    def _judge_now(self, event: events.Hurry) -> None:
+        """Judges by what is known: nobody's report is waited for any more."""
+        self._conclude(self._reports.judge())
 
     # Time
 

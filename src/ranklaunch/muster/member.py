@@ -81,6 +81,7 @@ class Member(Machine):
         self._tries = 0
         self._answered = False  # at the last attempt, by whomever: `why` says more than that nothing has come yet
         self._other_key = ""  # that it is so; what a node 0 that has ended says then is less
+        self.strange_since: float | None = None  # that another ranklaunch answers there, and nobody else
         self._broken_since: float | None = None
         self._broken_by: OSError | None = None
         self._best: tuple[float, float] | None = None  # round trip, when it was measured
@@ -147,6 +148,7 @@ class Member(Machine):
 
     def _retry(self, event: events.Unreached) -> None:
         """Comes again, later each time."""
+        self.strange_since = None
         self._answered = self._answered and not event.refused
         self._come_later(event.why)
 
@@ -188,6 +190,7 @@ class Member(Machine):
             self._broken_since, self._broken_by = self._now.clock, event.error
             why = why if event.error else "it was closed"
         elif event.spoke and event.error is None:
+            self.strange_since = self._now.clock if self.strange_since is None else self.strange_since
             why = self._other_key = "it closes the connection: another RANKLAUNCH_SECRET there, or another job's name"
         if self.state == GATHERING:
             self._come_later(why, again)
@@ -226,7 +229,7 @@ class Member(Machine):
     def _settle_in(self, message: Message) -> None:
         self._do(events.Rest(events.GreetingDue()))
         self._hub_name, self._hub_attempt = str(message["hub"]), wire.number(message, "attempt")
-        self.joined, self._broken_since, self._other_key = True, None, ""
+        self.joined, self._broken_since, self.strange_since, self._other_key = True, None, None, ""
         self._pings = 0
         self._ping(events.PingDue())
         for kept in (self._ready, *self._last):
@@ -296,7 +299,7 @@ class Member(Machine):
 
     def _tell_done(self, event: events.Done) -> None:
         """Its ranks have succeeded."""
-        self._keep({"type": "done", "finish": blame.as_message(event.finish)})
+        self._keep({"type": "done", "finish": blame.as_message(event.finish), "unseen": event.unseen})
 
     def _tell_report(self, event: events.Report) -> None:
         """How it has ended."""

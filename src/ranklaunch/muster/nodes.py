@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 MOST_SECRET_BYTES = 4096
 JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tell it
+STRANGE_S = 30.0  # beyond the grace, which an earlier start of the job has to end: for what answers to be node 0
 SILENT_S = 15.0  # beyond its own deadline, for node 0 to say that nobody waits any more
 VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
 BYE_S = 2.0  # for the nodes to take it
+HURRIED_S = 1.0  # for either, where whoever stops the job does not want to wait
 LATE_S = 5.0  # after an end before all have met: for those to hear of it who come later
 DONE_SAID_S = 2.0
 PROGRESS_S = 30.0
@@ -58,8 +60,10 @@ class Nodes:
         self._hear = hear
         self._hub: HubDriver | None = None
         self._member: MemberDriver | None = None
-        self._failed = self._released = self._hurry = False
+        self._failed = self._released = self._hurry = self._outlasts = False
+        self._told: tuple[Suspect, ...] = ()
         self._judgement: Judgement | None = None
+        self._order: Judgement | None = None
         self._lost: Suspect | None = None
         self._late_s = min(LATE_S, plan.limits.grace_s)
         self._ready_at = 0.0
@@ -106,7 +110,12 @@ class Nodes:
             left = since + plan.muster.timeout_s + (SILENT_S if joined else 0) - now
             if left <= 0:
                 waited = f"waited {plan.muster.timeout_s:g} s in vain for {self._member.missing}"
-                msg = f"{waited}; RANKLAUNCH_MUSTER_TIMEOUT_S sets how long"
+                msg = f"{waited}; --muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S) sets how long"
+                raise WaitError(msg)
+            strange_s = self._member.strange_s(now)
+            if strange_s >= STRANGE_S + plan.limits.grace_s:
+                waited = f"for {strange_s:.0f} s another ranklaunch has answered in place of {self._member.missing}"
+                msg = f"{waited}; of two jobs on one node, one needs another port: --muster-port (RANKLAUNCH_MUSTER_PORT), on every node"
                 raise WaitError(msg)
             self._loop.step(min(left, 1.0))
         return self._loop.clock() - began
@@ -122,24 +131,29 @@ class Nodes:
         """The first failure here, told at once."""
         if self._member and not self._failed:
             self._failed = True
-            self._member.fail(suspect())
+            self._told = (suspect(),)
+            self._member.fail(*self._told)
 
-    def done(self, finish: Finish, text: str) -> bool:
-        """This node's ranks have succeeded. False where nobody is to be waited for."""
+    def done(self, finish: Finish, text: str, unseen: int = 0) -> bool:
+        """This node's ranks have succeeded, those that were seen. False where nobody is to be waited for."""
         if not self._member or self._member.over:
             return False
         assert self._plan.muster
         self._finished = text
-        self._member.done(finish)
+        self._member.done(finish, unseen)
         patience = self._plan.muster.end_timeout_s
         ends = self._loop.clock() + patience
         self._timer = self._loop.after(min(DONE_SAID_S, patience), lambda: self._wait_for_others(ends))
         return True
 
-    def decided(self) -> None:
-        """How this node ends: its ranks' success waits for nobody's any more, however long what they left takes to end."""
+    def decided(self, *, outlasts: bool = False) -> None:
+        """How this node ends: its ranks' success waits for nobody's any more, however long what they left takes to end. outlasts: what it
+        runs is there for others until these have ended, so node 0, which knows when that is, has its word before."""
         if self._timer:
             self._timer.cancel()
+        if outlasts and self._member and not (self._hub or self._member.over):
+            self._outlasts = True
+            self._member.report(self._told, (), ())
 
     @property
     def may_leave(self) -> bool:
@@ -148,8 +162,10 @@ class Nodes:
 
     @property
     def others_end(self) -> bool:
-        """Whether others, of which node 0 knows, are still ending."""
-        return bool(self._hub and self._hub.others_end)
+        """Whether others are still ending. The other nodes know that where node 0 waits for nothing of theirs: until it judges."""
+        if self._hub:
+            return self._hub.others_end
+        return bool(self._outlasts and not self._judgement and self._member and not self._member.over)
 
     def leave(self) -> None:
         """Before the others."""
@@ -183,7 +199,13 @@ class Nodes:
             if not (self._hub or member.joined) and self._patience(ending):
                 self._say(f"muster: trying {self._patience(ending):g} s more to tell node 0 of it")
             member.report([*told[:1], *map(blame.brief, told[1:])], list(finishes)[: blame.MOST_NOTES], seen[: blame.MOST_NOTES])
-            self._run(lambda: bool(self._judgement) or member.over, lambda: ending.at + self._patience(ending))
+            self._run(lambda: bool(self._judgement) or member.over or self._hurry, lambda: ending.at + self._patience(ending))
+            if self._hurry and self._hub:  # the others are to hear it before this node leaves
+                self._hub.hurry()
+                soon = self._loop.clock() + HURRIED_S
+                self._run(lambda: bool(self._judgement), lambda: soon)
+        if self._lost and self._order and not (self._judgement or suspects):
+            return self._order  # all were stopping by then
         if self._lost and not self._judgement:
             return blame.judge([*suspects, self._lost], finishes, seen)
         return self._judgement or own
@@ -191,7 +213,7 @@ class Nodes:
     def finish(self) -> None:
         """Until the others have taken what they are owed, and no longer than that takes."""
         member, hub = self._member, self._hub
-        until = self._loop.clock() + BYE_S
+        until = self._loop.clock() + (HURRIED_S if self._hurry else BYE_S)
         if hub:
             self._run(lambda: hub.settled, lambda: until)
             self._tell_late(hub)
@@ -215,10 +237,10 @@ class Nodes:
         if hub.owed and self._late_s and not self._hurry:
             self._say(f"muster: listening {self._late_s:g} s more for nodes that have not come yet, which would wait in vain")
             until = self._loop.clock() + self._late_s
-            self._run(lambda: not hub.owed and hub.settled, lambda: until)
+            self._run(lambda: self._hurry or (not hub.owed and hub.settled), lambda: until)
 
     def _run(self, done: Callable[[], bool], deadline: Callable[[], float]) -> None:
-        while not done() and not self._hurry and (left := deadline() - self._loop.clock()) > 0:
+        while not done() and (left := deadline() - self._loop.clock()) > 0:
             self._loop.step(min(left, 0.5))
 
     def _wait_for_others(self, ends: float) -> None:
@@ -242,7 +264,8 @@ class Nodes:
         self._hear.released(f"{text}; this node waited {self._loop.clock() - self._ready_at:.1f} s")
 
     def _on_stop(self, judgement: Judgement) -> None:
-        self._hear.stop(blame.heard(judgement))
+        self._order = blame.heard(judgement)
+        self._hear.stop(self._order)
 
     def _on_judged(self, judgement: Judgement) -> None:
         self._judgement = blame.heard(judgement)

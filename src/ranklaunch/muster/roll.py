@@ -177,7 +177,8 @@ class Roll:
         for node, entries in sorted(self._by_node.items()):
             if len(entries) > 1:
                 who = " and ".join(f"{entry.host or '(no name)'} at {entry.address}" for entry in entries[:NAMED])
-                yield f"{len(entries)} containers say that they are node {node}: {who}; each needs an index of its own (RANKLAUNCH_NODE)"
+                index = "each needs an index of its own: --node (RANKLAUNCH_NODE)"
+                yield f"{len(entries)} containers say that they are node {node}: {who}; {index}"
 
     def _misplacements(self) -> Iterable[str]:
         """Of those that are ready: each has a place of its own, and whoever gives something to others the one that it came with."""

@@ -21,6 +21,7 @@ from ranklaunch.values import Value, replace
 
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
+PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
 # Both spellings are in the platform's documentation.
 PRE_START_SCRIPTS = ("ma-pre-start.sh", "ma_pre_start.sh")
 REQUIREMENTS = "pip-requirements.txt"
@@ -46,7 +47,19 @@ class Request(Value):
 def make_plan(request: Request) -> Plan:
     """Raises ConfigError with every problem found."""
     reader = _reader(request)
+    try:
+        return _planned(request, reader)
+    except ConfigError as error:
+        hints = _unknown(reader)  # a misspelt variable leaves something else missing
+        if not hints:
+            raise
+        raise ConfigError(error.problems, (*error.hints, *hints)) from None
+
+
+def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
+    templates.forget()
+    _warn_of_unused_templates(reader, templates)
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -61,7 +74,8 @@ def make_plan(request: Request) -> Plan:
     plan = _mustered(_in_folder(plan), job, reader)
     reader.check()
     plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
-    return replace(plan, **{kind: tuple(map(_with_origin, getattr(plan, kind))) for kind in ("gather", "prepare", "services", "processes")})
+    kinds = ("gather", "prepare", "services", "processes")
+    return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
 
 
 def _templates(folders: tuple[str, ...], bounded: Bounded) -> Templates:
@@ -85,11 +99,11 @@ def _in_folder(plan: Plan) -> Plan:
     return replace(plan, processes=tuple(replace(process, cwd=process.cwd or plan.job.folder) for process in plan.processes))
 
 
-def _with_origin(process: Process) -> Process:
-    """A process that says where its program comes from, where that is known, and how old that may be."""
+def _with_origin(process: Process, templates: Templates) -> Process:
+    """A process that says where its command and its program come from, where that is known, and how old that may be."""
     program = process.argv[0].rpartition("/")[2]
-    origin = launchers.COMES_WITH.get(program)
-    return replace(process, comes_with=origin, least=launchers.LEAST.get(program)) if origin else process
+    origin = launchers.COMES_WITH.get(program, "")
+    return replace(process, comes_with=origin, least=launchers.LEAST.get(program), template=templates.source(process.argv))
 
 
 def for_node(request: Request, node: int, task: str = "") -> Request:
@@ -102,13 +116,14 @@ def for_nodes(request: Request, places: Iterable[tuple[int, str]]) -> Iterator[R
     """For each of these, by index and task."""
     reader = _reader(request)
     platform = "" if reader.given(settings.PLATFORM) else platforms.detected(reader)
+    recognised: dict[str, bool] = {}  # by task, whose nodes differ in their numbers alone
     for node, task in places:
         told = {settings.NODE_INDEX.value: str(node), **({tasks.TASK.value: task} if task else {})}
         seen = replace(request, env=_env_of(request.env, node, task), options={**request.options, **told})
         # By what is known of one node alone, the platform may have been recognised.
-        if platform and platforms.detected(_reader(seen)) != platform:
-            seen = replace(seen, options={**seen.options, settings.PLATFORM.value: platform})
-        yield seen
+        if platform and task not in recognised:
+            recognised[task] = platforms.detected(_reader(seen)) == platform
+        yield seen if recognised.get(task, True) else replace(seen, options={**seen.options, settings.PLATFORM.value: platform})
 
 
 def _env_of(env: Mapping[str, str], node: int, task: str) -> dict[str, str]:
@@ -145,8 +160,20 @@ def every_variable() -> tuple[Variable[object], ...]:
     return tuple(dict.fromkeys(variable for table in tables for variable in table))
 
 
+def _warn_of_unused_templates(reader: Reader, templates: Templates) -> None:
+    if reader.given(settings.TEMPLATES):
+        from ranklaunch.plan import own_templates  # most have none
+
+        for text in own_templates.unused(_named_folders(reader), reader.files, templates.shipped):
+            reader.warn(text)
+
+
+def _named_folders(reader: Reader) -> list[str]:
+    return [folder for folder in reader.get(settings.TEMPLATES).split(":") if folder]
+
+
 def _folders(reader: Reader) -> list[str]:
-    folders = [folder for folder in reader.get(settings.TEMPLATES).split(":") if folder]
+    folders = _named_folders(reader)
     for folder in folders:
         if not reader.files.is_dir(folder):
             candidate = reader.candidates(settings.TEMPLATES)[0]
@@ -221,7 +248,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
 
 def _refuse_allowed(reader: Reader, fixed: list[str]) -> None:
     if fixed:
-        hint = f"; {settings.SLOTS.names[0]}=2,1 on every node says how many each has" if {"slots", "world_size"} & {*fixed} else ""
+        hint = f"; {settings.SLOTS.both}, as 2,1 and on every node, says how many each has" if {"slots", "world_size"} & {*fixed} else ""
         reader.problem(f"{reader.told(settings.MUSTER_ALLOW)}: ranks cannot meet where the nodes differ in {', '.join(fixed)}{hint}")
 
 
@@ -274,12 +301,29 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
         others = {v.value: v for module in launchers.LAUNCHERS.values() for v in module.VARIABLES if v.value not in known}
         for other in others.values():
             _warn_of_no_effect(other, plan, reader)
+        for text in _unknown(reader):
+            reader.warn(text)
+
+
+def _unknown(reader: Reader) -> tuple[str, ...]:
+    """What is said of variables that look like ranklaunch's and are none."""
+    own = [name for name in reader.env if name.startswith(PREFIX) and name not in settings.SET_FOR_RANKS]
+    if not own:
+        return ()
+    from ranklaunch.plan import unknown
+
+    return unknown.said([name for name in own if name not in _own_names()], reader.env, _own_names())
+
+
+@functools.cache
+def _own_names() -> frozenset[str]:
+    return frozenset(name for variable in every_variable() for name in variable.names if name.startswith(PREFIX))
 
 
 def _given_to_others(known: Iterable[Variable[object]], reader: Reader) -> bool:
     """Whether there are options, or variables of ranklaunch's own, beside these."""
-    names = {name for variable in known for name in (variable.value, *variable.names)}
-    return any(name not in names for name in (*reader.options, *(name for name in reader.env if name.startswith("RANKLAUNCH_"))))
+    names = {*settings.SET_FOR_RANKS, *(name for variable in known for name in (variable.value, *variable.names))}
+    return any(name not in names for name in (*reader.options, *(name for name in reader.env if name.startswith(PREFIX))))
 
 
 def _warn_of_no_effect(variable: Variable[object], plan: Plan, reader: Reader) -> None:

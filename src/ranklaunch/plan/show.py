@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from ranklaunch import redact
 from ranklaunch.errors import counted
 from ranklaunch.files import folder_of
+from ranklaunch.plan import behind, fold
 from ranklaunch.plan.megatron import Layout
 from ranklaunch.plan.model import File, Plan, Process
 
@@ -15,32 +16,61 @@ FOLDED = " \\\n  "  # how a shell command goes on in the next line
 FOLD = 100  # columns after which a shown command goes on in the next line
 
 
-def as_text(plan: Plan) -> str:
+def as_text(plan: Plan, verbose: bool = False, here: Iterable[str] = ()) -> str:
+    """For people. verbose: every value, also a default, and every rank by itself. here: what comes from this machine although the plan is
+    another's."""
+    lines = [
+        *_head_of(plan),
+        *_section("from this machine, not from the one that is planned", here),
+        *_values(plan, verbose),
+        *_section("warnings", plan.warnings),
+        *_section("hints", filter(None, [behind.hint(plan.job.program)])),
+        *_section("files", (f"{file.path}  (mode {file.mode}, {_content(file)})" for file in plan.files)),
+        *_section("waits", (f"{wait.kind}: {wait.what}, at most {wait.timeout_s:g} s" for wait in plan.waits)),
+        *_section("the same on all nodes", _facts(plan, verbose)),
+        *_section("removed from the environment", _listed(_unset((*plan.services, *plan.processes)), verbose)),
+        *_section("before planning again", _blocks(plan.gather, verbose)),
+        *_section("before launch", _blocks(plan.prepare, verbose)),
+        *_section("services", _blocks(plan.services, verbose)),
+        *_section("processes", _blocks(plan.processes, verbose)),
+        f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
+    ]
+    return "".join(f"{_printable(line)}\n" for line in lines)
+
+
+def _head_of(plan: Plan) -> Iterator[str]:
     job = plan.job
     node = job.node
     ranks = f"ranks {node.ranks[0]} to {node.ranks[-1]}" if node.slots > 1 else f"rank {node.first_rank}" if node.slots else "no rank"
     task = f"{node.name}, " if node.task else ""
-    lines = [
-        f"job       {job.name}, attempt {job.attempt}, platform {job.platform}",
-        f"method    {plan.method}: {plan.why}",
-        f"world     {counted(job.world_size, 'rank')} on {counted(len(job.nodes), 'node')}, {job.accelerator}",
-        f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {task}{ranks}",
-        *((f"layout    {_sizes(plan.layout)}",) if plan.layout else ()),
-        *_section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in plan.values)),
-        *_section("warnings", plan.warnings),
-        *_section("files", (f"{file.path}  (mode {file.mode}, {_content(file)})" for file in plan.files)),
-        *_section("waits", (f"{wait.kind}: {wait.what}, at most {wait.timeout_s:g} s" for wait in plan.waits)),
-        *_section(
-            "the same on all nodes", (f"{name} = {value or '(none)'}" for name, value in (plan.muster.facts if plan.muster else {}).items())
-        ),
-        *_section("removed from the environment", _unset((*plan.services, *plan.processes))),
-        *_section("before planning again", (line for step in plan.gather for line in _shown(step))),
-        *_section("before launch", (line for step in plan.prepare for line in _shown(step))),
-        *_section("services", (line for service in plan.services for line in _shown(service))),
-        *_section("processes", (line for process in plan.processes for line in _shown(process))),
-        f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
-    ]
-    return "".join(f"{_printable(line)}\n" for line in lines)
+    yield f"job       {job.name}, attempt {job.attempt}, platform {job.platform}"
+    yield f"method    {plan.method}: {plan.why}"
+    yield f"world     {counted(job.world_size, 'rank')} on {counted(len(job.nodes), 'node')}, {job.accelerator}"
+    yield f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {task}{ranks}"
+    if plan.layout:
+        yield f"layout    {_sizes(plan.layout)}"
+
+
+def _values(plan: Plan, verbose: bool) -> Iterator[str]:
+    shown = [r for r in plan.values if verbose or r.source != "default"]
+    yield from _section("values", (f"{r.name} = {r.value or '(none)'}  [{r.source}]{_overrides(r.overrides)}" for r in shown))
+    if len(shown) < len(plan.values):
+        yield f"  ... {counted(len(plan.values) - len(shown), 'more value')} by default: --verbose shows all"
+
+
+def _facts(plan: Plan, verbose: bool) -> Iterable[str]:
+    facts = plan.muster.facts if plan.muster else {}
+    return (f"{name} = {value or '(none)'}" for name, value in facts.items()) if verbose else _listed(facts, False)
+
+
+def _listed(names: Iterable[str], verbose: bool) -> Iterable[str]:
+    return names if verbose else filter(None, _wrapped(names))
+
+
+def _blocks(processes: Iterable[Process], verbose: bool) -> Iterator[str]:
+    blocks = (tuple(_shown(process)) for process in processes)
+    for block in blocks if verbose else fold.folded(blocks):
+        yield from block
 
 
 def as_shell(plan: Plan) -> str:
@@ -129,7 +159,8 @@ def _content(file: File) -> str:
 
 
 def _shown(process: Process) -> Iterator[str]:
-    yield f"{process.name}, log {process.log}" + (f", in {process.cwd}" if process.cwd else "")
+    template = f", by the template {process.template}" if process.template else ""
+    yield f"{process.name}, log {process.log}" + (f", in {process.cwd}" if process.cwd else "") + template
     env = " ".join(f"{name}={shlex.quote(_head(name, value))}" for name, value in redact.environment(process.env).items())
     yield f"  {env}"
     first, *others = _wrapped(redact.argv(process.argv))

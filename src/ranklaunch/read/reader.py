@@ -46,6 +46,11 @@ class Variable(Value, Generic[T_co]):
         """The same value with a platform's own variables after RANKLAUNCH_'s."""
         return replace(self, names=(*self.names, *names), set_by=set_by, agree=agree)
 
+    @property
+    def both(self) -> str:
+        """How to say it, for messages: "--slots (RANKLAUNCH_SLOTS)"."""
+        return f"{self.option} ({self.names[0]})" if self.option else self.names[0]
+
     def setter(self, name: str) -> str:
         return "user" if name.startswith("RANKLAUNCH_") else self.set_by
 

@@ -18,7 +18,8 @@ from ranklaunch.verdict import folders
 
 METHOD = Variable(
     "method", ("RANKLAUNCH_METHOD", "MA_RUN_METHOD"), parse.text, "", "how the ranks are started", option="--method",
-    default_text="by what is there: ranktable, else tensorflow where ps are given, else torchrun for more than one rank, else plain",
+    default_text="plain for a program that is a launcher, else by what is there: ranktable, else tensorflow where ps are given, else "
+    "torchrun for more than one rank, else plain",
 )  # fmt: skip
 BY_MPI = ("mpirun", "mpi", "horovod")  # one method by all of its names: ModelArts' engines are called like the last two
 PLATFORM = Variable(
@@ -93,6 +94,9 @@ SECRET_FILE = Variable(
 JOB_UID = Variable(
     "job_uid", ("RANKLAUNCH_JOB_UID",), parse.text, "", "id of this job that nobody guesses, the same on every node, from the platform: "
     "the key of the muster where no other is given", "platform",
+)  # fmt: skip
+FEWER_RANKS = Variable(
+    "fewer_ranks", ("RANKLAUNCH_FEWER_RANKS",), parse.flag, False, "a launcher that started fewer ranks than planned has succeeded",
 )  # fmt: skip
 CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann", "/usr/local/Ascend/nnae/latest")
 CANN_FOLDER = Variable(
@@ -174,13 +178,19 @@ FORMAT = Variable(
 ALL_NODES = Variable(
     "all_nodes", ("RANKLAUNCH_ALL_NODES",), parse.flag, False, "plan every node, in node order", option="--all-nodes", is_switch=True,
 )  # fmt: skip
+VERBOSE = Variable(
+    "verbose", ("RANKLAUNCH_VERBOSE",), parse.flag, False, "plan shows every value and every rank", option="--verbose", is_switch=True,
+)  # fmt: skip
 
-PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES)  # of the command plan alone
+OUTER_RUN = "RANKLAUNCH_OUTER_RUN"
+SET_FOR_RANKS = (OUTER_RUN,)  # which may start a ranklaunch themselves
+
+PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS, NODE_INDEX,
     MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
-    MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE, JOB_UID,
+    MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE, JOB_UID, FEWER_RANKS,
     NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
     *OF_TASKS,
 )  # fmt: skip
@@ -288,7 +298,7 @@ def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
     found = _devices(reader, kind) if kind in _DEVICES else None
     if found and found[0] < slots and not any(warning.startswith(reader.told(SLOTS)) for warning in reader.warnings):
         what = f"{found[0]} {kind.upper()}{'' if found[0] == 1 else 's'}"
-        remedy = f"{SLOTS.names[0]} says another number"
+        remedy = f"{SLOTS.both} says another number"
         reader.warn(f"{reader.told(SLOTS)}: {slots} ranks on this node, which has {what} ({found[1]}); {remedy}")
 
 

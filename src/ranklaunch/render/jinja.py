@@ -9,6 +9,7 @@ from typing import TypeVar
 from jinja2 import (
     ChoiceLoader,
     FileSystemLoader,
+    PrefixLoader,
     StrictUndefined,
     Template,
     TemplateNotFound,
@@ -21,6 +22,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.render import quoting
+from ranklaunch.render.simple import OURS
 
 T = TypeVar("T")
 _MOST_SAID = 1000  # characters: an error may quote a value
@@ -30,7 +32,8 @@ class Jinja:
     """Templates by name from these folders, the first that has one. mark: what becomes of each value of a command, word: of a text."""
 
     def __init__(self, folders: Iterable[str], mark: Callable[[object], str], word: Callable[[object], str]) -> None:
-        loader = ChoiceLoader([FileSystemLoader(list(folders))])
+        every = list(folders)
+        loader = ChoiceLoader([PrefixLoader({OURS.rstrip("/"): FileSystemLoader(every[-1])}), FileSystemLoader(every)])
 
         @pass_context  # keeps Jinja from folding constants at compile time, when there is no render to belong to
         def marked(context: Context, value: object) -> str:
@@ -41,6 +44,11 @@ class Jinja:
         self._files = _environment(loader, _quoted)
         self._files.filters.update(quoting.FILTERS)
         self._inline: dict[str, Template] = {}
+
+    @property
+    def shipped(self) -> tuple[str, ...]:
+        """The names of the templates in the last folder."""
+        return tuple(name[len(OURS) :] for name in self._files.list_templates(["j2"]) if name.startswith(OURS))
 
     def command(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
         """(text, path of the template)."""
@@ -89,10 +97,14 @@ def _guarded(where: str, render: Callable[[], T]) -> T:
     try:
         return render()
     except TemplateNotFound as error:
-        msg = f"template {error.name}: not found (folders of RANKLAUNCH_TEMPLATES are searched first, then ranklaunch's own)"
+        msg = f"template {error.name}: not found (folders of --templates, RANKLAUNCH_TEMPLATES, are searched first, then ranklaunch's own)"
         raise ConfigError(msg) from None
     except TemplateSyntaxError as error:
         msg = f"template {error.filename or where}, line {error.lineno}: {(error.message or '')[:_MOST_SAID]}"
+        raise ConfigError(msg) from None
+    except RecursionError:
+        own = f'; {{% include "{OURS}{where}" %}} is ranklaunch\'s own of this name' if where.endswith(".j2") else ""
+        msg = f"template {where}: it includes itself, or calls itself, without end{own}"
         raise ConfigError(msg) from None
     except MemoryError:  # which is for who has set a limit to say
         raise

@@ -60,6 +60,11 @@ def sh(value: object) -> Quoted:
     return Quoted(shlex.quote(str(value)))
 
 
+def code(value: object) -> Quoted:
+    """A line of a script, as somebody has written it."""
+    return _plain(value, r"[^\r\n\0]*", "a line of a script")
+
+
 def _plain(value: object, pattern: str, where: str) -> Quoted:
     text = str(value)
     if not re.fullmatch(pattern, text):
@@ -69,5 +74,5 @@ def _plain(value: object, pattern: str, where: str) -> Quoted:
 
 
 FILTERS: Mapping[str, Callable[[object], Quoted]] = MappingProxyType(
-    {"hostfile": hostfile, "sshd": sshd, "line": line, "json": as_json, "pretty": pretty, "yaml": yaml, "sh": sh}
+    {"hostfile": hostfile, "sshd": sshd, "line": line, "json": as_json, "pretty": pretty, "yaml": yaml, "sh": sh, "code": code}
 )

@@ -14,6 +14,7 @@ from typing import Any, Union
 
 from ranklaunch.values import Value
 
+OURS = "shipped/"  # before a name that is looked for in the last folder alone, whatever the others have of it
 _BEGIN = re.compile(r"\{[{%#]")
 _CLOSING = {"{{": "}}", "{%": "%}", "{#": "#}"}
 _ELSE, _END = "{% else %}", "{% endif %}"
@@ -101,7 +102,9 @@ class Simple:
     def _template(self, name: str) -> tuple[Nodes, str]:
         if name not in self._parsed:
             self._parsed[name] = None
-            path = next((path for folder in self._folders if os.path.isfile(path := os.path.join(folder, name))), "")
+            ours = name.startswith(OURS)
+            folders, within = (self._folders[-1:], name[len(OURS) :]) if ours else (self._folders, name)
+            path = next((path for folder in folders if os.path.isfile(path := os.path.join(folder, within))), "")
             self._parsed[name] = (parse(_source(path)), path)
         found = self._parsed[name]
         if not found:

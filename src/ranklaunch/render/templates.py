@@ -48,6 +48,7 @@ class Templates:
         self._bounded = bounded if len(self._folders) > 1 else unbounded
         self._bounded_lines = bounded
         self._lines: dict[tuple[object, ...], str] = {}
+        self._sources: dict[tuple[str, ...], str] = {}
         self._simple = Simple(self._folders, self._mark)
         self._simple_texts = Simple(self._folders, _word)
 
@@ -58,12 +59,24 @@ class Templates:
             rendered, where = self._simple.render(name, values)
         except NotSimple:
             jinja = self._jinja
-            return tuple(self._bounded(lambda: self._by_jinja(jinja, name, values), f"template {name}"))
-        return self._argv(rendered, where)
+            words, where = self._bounded(lambda: self._by_jinja(jinja, name, values), f"template {name}")
+            argv = tuple(words)
+        else:
+            argv = self._argv(rendered, where)
+        self._sources[argv] = name if where.startswith(SHIPPED) else where
+        return argv
 
-    def _by_jinja(self, jinja: Jinja, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
+    def _by_jinja(self, jinja: Jinja, name: str, values: Mapping[str, object]) -> tuple[tuple[str, ...], str]:
         self._begin()
-        return self._argv(*jinja.command(name, values))
+        rendered, where = jinja.command(name, values)
+        return self._argv(rendered, where), where
+
+    def source(self, argv: tuple[str, ...]) -> str:
+        """Of a command that was made since the last forget(): a shipped template's name, or the path of a user's; "" of any other."""
+        return self._sources.get(argv, "")
+
+    def forget(self) -> None:
+        self._sources.clear()
 
     def _begin(self) -> None:
         self._values.clear()
@@ -107,6 +120,11 @@ class Templates:
             texts = self._bounded_lines(lambda: [jinja.inline(source, where, each) for each in wanted], f"template {where}")
             self._lines.update({(source, *each.items()): text for each, text in zip(wanted, texts)})
         return self._lines[key]
+
+    @property
+    def shipped(self) -> tuple[str, ...]:
+        """The names of ranklaunch's own."""
+        return self._jinja.shipped
 
     @functools.cached_property
     def _jinja(self) -> Jinja:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 
 def parts_of_image(reference: str) -> dict[str, str]:
-    """repository, and tag or digest where the reference has them: a colon after the last slash begins the tag."""
+    """repository, and tag or digest where the reference has them: a colon after the last slash begins the tag. A file has neither."""
+    if is_file(reference):
+        return {"repository": reference}
     repository, at, digest = reference.partition("@")
     folder, slash, last = repository.rpartition("/")
     name, colon, tag = last.partition(":")
     return {"repository": f"{folder}{slash}{name}", **({"tag": tag} if colon else {}), **({"digest": digest} if at else {})}
+
+
+def is_file(reference: str) -> bool:
+    """Whether it is a file or a folder with an image, and not a name in a registry."""
+    return reference.startswith(("/", "./", "../")) or (reference.endswith((".sif", ".sqsh")) and "://" not in reference)

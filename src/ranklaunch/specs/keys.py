@@ -22,6 +22,7 @@ INTERFACE = r"[A-Za-z0-9_.:-]{1,15}"
 CHIP = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 CAPABILITY = r"[A-Z_]+"
 MODULE = r"[A-Za-z_][A-Za-z0-9_.]*"
+OPTION = r"--[a-z][A-Za-z0-9-]*(?:=[!-~]*)?"
 # What a pattern asks for, in words: whoever reads a message is not to read patterns.
 FORMS: Mapping[str, str] = {
     LABEL: "small letters, digits and dashes, at most 63",
@@ -41,7 +42,7 @@ FORMS: Mapping[str, str] = {
     r"[A-Za-z0-9_.,+-]+": "letters, digits, commas, dots, dashes, pluses and underscores",
     r"[A-Za-z0-9_.-]+": "letters, digits, dots, dashes and underscores",
     r"[A-Za-z0-9_.,-]+": "letters, digits, commas, dots, dashes and underscores",
-    r"--[a-z][A-Za-z0-9-]*(?:=[!-~]*)?": "a long option without spaces, such as --exclusive or --comment=a",
+    OPTION: "a long option without spaces, such as --exclusive or --comment=a",
 }
 
 

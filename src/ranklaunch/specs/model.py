@@ -41,7 +41,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class Image:
-    repository: str = text("", "image without tag, such as registry.example.com/team/train; required but for slurm without container")
+    repository: str = text(
+        "",
+        "image without tag, such as registry.example.com/team/train; for slurm also a file; required, except for slurm without a container",
+    )
     tag: str = text("", "tag of the image", pattern=keys.TAG)
     digest: str = text("", "digest of the image, before any tag", pattern=keys.DIGEST)
     pull_policy: str = text("IfNotPresent", "when the image is pulled", "IfNotPresent", "Always", "Never")
@@ -197,7 +200,14 @@ class Slurm:
     qos: str = text("", "quality of service", pattern=r"[A-Za-z0-9_.,-]+")
     devices: str = text("", "how devices are asked for; empty: gpus-per-node for gpu, else gres", "", "gpus-per-node", "gres", "none")
     container: str = text("none", "how the image is used; none: the program runs on the host", "none", "pyxis", "apptainer")
-    directives: tuple[str, ...] = texts("further options of sbatch, such as --exclusive", pattern=r"--[a-z][A-Za-z0-9-]*(?:=[!-~]*)?")
+    time: str = text(
+        "",
+        "time limit of each start, as sbatch --time has it (90, 12:00:00, 2-00:00:00); SIGTERM comes lifecycle.gracePeriodSeconds before",
+    )
+    output: str = text("", "file of the job's output, as sbatch --output has it (logs/%x-%j.out); its folder must be there")
+    setup: tuple[str, ...] = texts("lines of the script before srun, as the shell takes them, such as module load cuda")
+    srun_options: tuple[str, ...] = texts("further options of srun, such as --mpi=none", pattern=keys.OPTION)
+    directives: tuple[str, ...] = texts("further options of sbatch, such as --exclusive", pattern=keys.OPTION)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ OWN_VOLUMES = ("shm", "rank-table", "ranklaunch-tmp")
 CONTAINERS = {"acjob": "ascend", "trainjob": "node"}  # the operators of these two look for the container by its name; else train
 DEFAULT_RESOURCES = {"gpu": "nvidia.com/gpu", "npu": "huawei.com/Ascend910", "cpu": ""}
 TABLE_FOLDERS = {"ascend-operator": "/user/serverid/devindex/config", "cce": "/user/config", "file": "", "none": ""}
+OF_MODELARTS = r"\$\{MA_[A-Z0-9_]+\}"  # what its shell puts into the program and its arguments
+SECONDS_OF_HOUR = 3600
 POOL_FLAVORS = {1: "xlarge", 2: "2xlarge", 4: "4xlarge", 8: "8xlarge", 16: "16xlarge"}
 
 # Variables of ranklaunch that follow from a value of the specification.
@@ -190,6 +193,11 @@ def flavor(spec: JobSpec) -> str:
     """Of ModelArts."""
     size = POOL_FLAVORS.get(spec.devices_per_node, "")
     return spec.modelarts.flavor or (f"modelarts.pool.visual.{size}" if spec.modelarts.pool_id and size else "")
+
+
+def hours_of_deadline(spec: JobSpec) -> int:
+    """As ModelArts counts it."""
+    return math.ceil(spec.lifecycle.deadline_seconds / SECONDS_OF_HOUR)
 
 
 def labels(spec: JobSpec) -> dict[str, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ranklaunch.specs import keys, refuse_kubernetes
+from ranklaunch.specs import keys, refuse_kubernetes, slurm
 from ranklaunch.specs.model import OF_KUBERNETES, JobSpec
-from ranklaunch.specs.pod import DERIVED, environment, flavor
+from ranklaunch.specs.pod import DERIVED, POOL_FLAVORS, environment, flavor
 
 # What an engine has no place for, by the beginning of the values' paths.
 FOREIGN: Mapping[str, tuple[str, ...]] = {
@@ -18,7 +18,7 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
         "annotations", "mpi.", "trainer.",
     ),
     "slurm": (
-        "namespace", "image.pull", "envFrom", "volumes", "volumeMounts", "shm.", "network.hostNetwork", "network.rdma.resource", "muster.",
+        "namespace", "image.pull", "envFrom", "shm.", "network.hostNetwork", "network.rdma.resource", "muster.",
         "rankTable.configMapName", "rankTable.label", "scheduling.", "restart.onEviction", "lifecycle.ttlSeconds",
         "lifecycle.cleanPodPolicy", "security.", "serviceAccountName", "labels", "annotations", "mpi.", "trainer.", "device.extra",
     ),
@@ -34,10 +34,24 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
 OF_PODS = ("extraEnv", "initContainers", "extraContainers", "podTemplate")  # what no other platform than those of Kubernetes has
 WHY: Mapping[str, str] = {
     "job restart.maxRestarts": "a Job starts single pods anew while the others wait for it; use jobset or volcano",
+    "modelarts resources.cpu": "the flavor has it; use modelarts.flavor",
+    "modelarts resources.memory": "the flavor has it; use modelarts.flavor",
+    "modelarts envFrom": "ModelArts has no Secrets and ConfigMaps for a job; use env",
+    "modelarts volumes": "ModelArts mounts nfs, pfs and obs alone; use modelarts.volumes",
+    "modelarts volumeMounts": "a volume of modelarts.volumes says itself where it is mounted",
+    "modelarts scheduling.queue": "use modelarts.poolId",
+    "modelarts scheduling.priorityClass": "use modelarts.priority",
+    "modelarts muster.secretName": "use env.RANKLAUNCH_SECRET_FILE, with a file that all nodes see",
+    "slurm envFrom": "use env, or a line of slurm.setup that sources a file",
+    "slurm scheduling.queue": "Slurm's queues are partitions; use slurm.partition",
+    "slurm scheduling.priorityClass": "use slurm.qos",
+    "slurm scheduling.nodeSelector": 'use slurm.directives, such as ["--constraint=a100"]',
+    "slurm scheduling.affinity": 'use slurm.directives, such as ["--exclude=node017"]',
+    "slurm muster.secretName": "use env.RANKLAUNCH_SECRET_FILE; without it the script makes a key of yours",
+    "slurm shm.sizeLimit": "/dev/shm is the node's own",
     "mpijob restart.maxRestarts": "an MPIJob starts the launcher alone anew, whatever its exit code; use jobset or volcano",
 }
 MOST_BYTES_OF_VARIABLE = 128 * 1024
-MOST_S_EARLY = 60  # that Slurm sends the signal of --signal before its time
 MOST_MODELARTS_VARIABLES, MOST_MODELARTS_NAME, MOST_MODELARTS_VALUE = 100, 8192, 4096
 
 
@@ -57,7 +71,8 @@ def _foreign(spec: JobSpec) -> Iterator[str]:
 
 def _program(spec: JobSpec) -> Iterator[str]:
     if bool(spec.script) == bool(spec.module):
-        yield f"script={spec.script!r}, module={spec.module!r}: expected one of the two"
+        which = "both are given; leave one out" if spec.script else "neither is given: what is to run? Put it at the end, after --"
+        yield f"script={spec.script!r}, module={spec.module!r}: {which}"
     if spec.script.startswith("-"):
         yield f"script={spec.script!r}: begins with a dash; ./{spec.script} is a file of that name"
     if not spec.image.repository and not (spec.engine == "slurm" and spec.slurm.container == "none"):
@@ -131,7 +146,8 @@ def _modelarts(spec: JobSpec) -> Iterator[str]:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", spec.name):
         yield f"name={spec.name!r}: expected 1 to 64 letters, digits, dashes and underscores"
     if not flavor(spec):
-        yield "modelarts.flavor: required, but with modelarts.poolId and 1, 2, 4, 8 or 16 devices"
+        sizes = ", ".join(map(str, POOL_FLAVORS))
+        yield f"modelarts.flavor: required (--flavor), unless modelarts.poolId is set (--pool-id) and devicesPerNode is one of {sizes}"
     if spec.modelarts.local_code_dir and not spec.modelarts.code_dir:
         yield "modelarts.localCodeDir: expected modelarts.codeDir too"
     if len(environment(spec)) > MOST_MODELARTS_VARIABLES:
@@ -142,7 +158,7 @@ def _modelarts(spec: JobSpec) -> Iterator[str]:
             yield f"env.{name[:60]}: expected at most {MOST_MODELARTS_NAME} characters of name and {MOST_MODELARTS_VALUE} of text"
     for place, channels in (("inputs", spec.modelarts.inputs), ("outputs", spec.modelarts.outputs)):
         if not all(map(_channel, channels)):
-            yield f"modelarts.{place}: expected strings name and obsUrl, and localDir or nothing"
+            yield f"modelarts.{place}: expected a name and an obsUrl in each, as strings, and if wanted a localDir"
 
 
 def _channel(channel: Mapping[str, object]) -> bool:
@@ -157,24 +173,8 @@ def _names_of_variables(spec: JobSpec) -> Iterator[str]:
 
 
 def _slurm(spec: JobSpec) -> Iterator[str]:
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", spec.name):
-        yield f"name={spec.name!r}: expected 1 to 128 letters, digits, dots, dashes and underscores"
     yield from _names_of_variables(spec)
-    yield from _time_limit(spec)
-    if not re.fullmatch("[0-9]*", spec.resources.cpu):
-        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer with slurm"
-    if re.search(r"[\"'\\\s]", spec.working_dir):
-        yield f"workingDir={spec.working_dir!r}: expected a path without quotes, backslashes and spaces"
-
-
-def _time_limit(spec: JobSpec) -> Iterator[str]:
-    deadline, grace = spec.lifecycle.deadline_seconds, spec.lifecycle.grace_period_seconds
-    path = f"lifecycle.deadlineSeconds={deadline}"
-    if deadline and spec.restart.max_restarts:
-        yield f"{path}: the script would start a job anew that is ended by it; leave it or restart.maxRestarts out"
-    if 0 < deadline <= grace + MOST_S_EARLY:
-        how = f"{MOST_S_EARLY} seconds and lifecycle.gracePeriodSeconds={grace} before it"
-        yield f"{path}: expected more than {grace + MOST_S_EARLY}, for Slurm sends SIGTERM up to {how}"
+    yield from slurm.problems(spec)
 
 
 OF_ENGINE = {**refuse_kubernetes.OF_ENGINE, "modelarts": _modelarts, "slurm": _slurm}

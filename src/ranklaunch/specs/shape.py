@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
+import posixpath
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ranklaunch.specs import pod as common
+from ranklaunch.specs import slurm
 from ranklaunch.specs.model import JobSpec
 
 Shape = dict[str, Any]
 COMMAND = ["ranklaunch", "run", "--"]
-SECONDS_OF_HOUR = 3600
 ASCEND_QUEUE = "default"  # the Ascend Operator takes no schedulingPolicy without one
 STOPPED = 143  # with which ranklaunch ends when it is told to, on all nodes
 
@@ -227,11 +228,27 @@ def _algorithm(spec: JobSpec) -> Shape:
     own = spec.modelarts
     return {
         "engine": {"image_url": common.image(spec)},
-        "command": shlex.join([*COMMAND, *common.program(spec)]),
+        "command": " ".join(map(_word, [*COMMAND, *_program_on_modelarts(spec)])),
         **_given(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
         "environments": {each["name"]: each["value"] for each in common.environment(spec)},
         **_given(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
     }
+
+
+def _program_on_modelarts(spec: JobSpec) -> list[str]:
+    """A script that is no path from the root is one of the code's folder, unless it is said where the program starts."""
+    words, own = common.program(spec), spec.modelarts
+    is_of_code = bool(own.code_dir) and not spec.working_dir and not spec.script.startswith(("/", "${"))
+    if is_of_code and ("/" in spec.script or spec.script.endswith((".py", ".sh"))):
+        folder = own.local_code_dir.rstrip("/") or f"${{MA_JOB_DIR}}/{posixpath.basename(own.code_dir.rstrip('/'))}"
+        words[0] = f"{folder}/{spec.script.removeprefix('./')}"
+    return words
+
+
+def _word(text: str) -> str:
+    """Of ModelArts' shell, which puts in the platform's variables alone."""
+    parts = re.split(f"({common.OF_MODELARTS})", text)
+    return "".join(f'"{part}"' if index % 2 else shlex.quote(part) for index, part in enumerate(parts) if part) or "''"
 
 
 def _channel(channel: Mapping[str, Any]) -> Shape:
@@ -240,7 +257,7 @@ def _channel(channel: Mapping[str, Any]) -> Shape:
 
 def _placed(spec: JobSpec) -> Shape:
     own = spec.modelarts
-    hours = math.ceil(spec.lifecycle.deadline_seconds / SECONDS_OF_HOUR)
+    hours = common.hours_of_deadline(spec)
     return {
         "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **_given(pool_id=own.pool_id)},
         **_given(
@@ -257,58 +274,7 @@ def _given(**values: Any) -> Shape:
 
 
 def _slurm(spec: JobSpec) -> Shape:
-    return {
-        "directives": list(_directives(spec)),
-        "environment": common.environment(spec),
-        "makes_key": common.has_several_nodes(spec) and not common.own_key(spec),
-        "command": [*_container(spec), *COMMAND, *common.program(spec)],
-    }
-
-
-def _directives(spec: JobSpec) -> Iterator[str]:
-    own = spec.slurm
-    yield f"--job-name={spec.name}"
-    yield f"--nodes={spec.nodes}"
-    yield "--ntasks-per-node=1"
-    yield from (f"--{name}={value}" for name, value in (("partition", own.partition), ("account", own.account), ("qos", own.qos)) if value)
-    yield from _devices(spec)
-    yield from (f"--cpus-per-task={spec.resources.cpu}" for _ in [1] if spec.resources.cpu)
-    yield from (f"--mem={_megabytes(spec.resources.memory)}M" for _ in [1] if spec.resources.memory)
-    if spec.lifecycle.deadline_seconds:
-        yield f"--time={math.ceil(spec.lifecycle.deadline_seconds / 60)}"
-        yield f"--signal=TERM@{min(spec.lifecycle.grace_period_seconds, 65535)}"
-    yield "--requeue" if spec.restart.max_restarts else "--no-requeue"
-    yield from own.directives
-
-
-def _devices(spec: JobSpec) -> Iterator[str]:
-    how = spec.slurm.devices or {"gpu": "gpus-per-node", "npu": "gres", "cpu": "none"}[spec.device.kind]
-    if spec.devices_per_node and how == "gpus-per-node":
-        yield f"--gpus-per-node={spec.devices_per_node}"
-    elif spec.devices_per_node and how == "gres":
-        yield f"--gres={spec.device.resource_name or spec.device.kind}:{spec.devices_per_node}"
-
-
-_FACTORS = {
-    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
-    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "m": 1e-3,
-}  # fmt: skip
-
-
-def _megabytes(quantity: str) -> int:
-    number = quantity.rstrip("kKMGTPim")
-    return max(1, math.ceil(float(number) * _FACTORS.get(quantity[len(number) :], 1) / 2**20))
-
-
-def _container(spec: JobSpec) -> list[str]:
-    image = common.image(spec)
-    if spec.slurm.container == "pyxis":  # in whose names # ends the registry
-        host, slash, path = image.partition("/")
-        named = f"{host}#{path}" if slash and ("." in host or ":" in host) else image
-        return [f"--container-image={named}"]
-    if spec.slurm.container == "apptainer":
-        return ["apptainer", "exec", *(["--nv"] if spec.device.kind == "gpu" else []), f"docker://{image}"]
-    return []
+    return slurm.shape(spec, [*COMMAND, *common.program(spec)])
 
 
 SHAPES: Mapping[str, Callable[[JobSpec], Shape]] = {

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 
+from ranklaunch.errors import counted
 from ranklaunch.redact import argv, environment
+from ranklaunch.specs import slurm
 from ranklaunch.specs.model import JobSpec
-from ranklaunch.specs.pod import has_several_nodes, own_key
+from ranklaunch.specs.pod import OF_MODELARTS, SECONDS_OF_HOUR, grace, has_several_nodes, hours_of_deadline, own_key
 
-# Options of sbatch by which a task gets more CPUs than one.
-MORE_CPUS = ("--cpus-per-task", "--cpus-per-gpu", "--tres-per-task", "--exclusive")
+LIKE_VARIABLE = r"\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+"
+NOTHING = r"(?!)"
+USUAL_S = 30  # that Kubernetes gives a container to end
 
 
 def warnings(spec: JobSpec) -> Iterator[str]:
@@ -22,17 +26,33 @@ def warnings(spec: JobSpec) -> Iterator[str]:
     hidden = argv(spec.args)
     if hidden != spec.args:
         yield f"args hold a secret for all to read ({shlex.join(hidden)}); a variable from a Secret in envFrom does not"
-    if spec.engine == "modelarts" and has_several_nodes(spec) and not own_key(spec):
+    yield from _literal(spec)
+    if spec.engine == "modelarts":
+        yield from _on_modelarts(spec)
+    if spec.engine == "slurm":
+        yield from slurm.warnings(spec)
+
+
+def _on_modelarts(spec: JobSpec) -> Iterator[str]:
+    hours, seconds = hours_of_deadline(spec), spec.lifecycle.deadline_seconds
+    if hours * SECONDS_OF_HOUR != seconds:
+        yield f"lifecycle.deadlineSeconds={seconds}: ModelArts counts hours; the job is stopped after {counted(hours, 'hour')}"
+    period = spec.lifecycle.grace_period_seconds
+    if grace(spec) and period > USUAL_S:
+        yield f"lifecycle.gracePeriodSeconds={period}: the ranks' alone; ModelArts may kill a container {USUAL_S} s after SIGTERM"
+    if has_several_nodes(spec) and not own_key(spec):
         yield (
             "the key of the muster is derived from the job's name, which others may guess: put one into a file that all nodes see, and its "
             "path into env.RANKLAUNCH_SECRET_FILE"
         )
-    if spec.engine == "slurm" and spec.devices_per_node > 1 and not _asks_for_cpus(spec):
-        yield (
-            f"resources.cpu is not set: Slurm gives a task, here all {spec.devices_per_node} ranks of a node, one CPU, unless the cluster "
-            'gives more by itself; set it (--cpu), or slurm.directives=["--exclusive"]'
-        )
 
 
-def _asks_for_cpus(spec: JobSpec) -> bool:
-    return bool(spec.resources.cpu) or any(directive.partition("=")[0] in MORE_CPUS for directive in spec.slurm.directives)
+def _literal(spec: JobSpec) -> Iterator[str]:
+    """What looks like a variable, as of a shell, where none is put in."""
+    replaced = OF_MODELARTS if spec.engine == "modelarts" else NOTHING
+    only = "; with modelarts, ${MA_...} in script and args alone is" if spec.engine == "modelarts" else ""
+    program = [("script", spec.script), *(("args", word) for word in argv(spec.args))]
+    others = [("workingDir", spec.working_dir), *((f"env.{name}", text) for name, text in sorted(environment(spec.env).items()))]
+    for path, text in (*((path, re.sub(replaced, "", text)) for path, text in program), *others):
+        for found in dict.fromkeys(re.findall(LIKE_VARIABLE, text)):
+            yield f"{path}: {found} stays as it is written, for no shell replaces it by a value{only}"

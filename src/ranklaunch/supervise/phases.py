@@ -6,9 +6,10 @@ Each phase may bring facts from which the plan is made anew; what is launched is
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ranklaunch.errors import ConfigError
+from ranklaunch.errors import ConfigError, MissingProgramError
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import File, Plan, Process, Wait, as_json
@@ -54,9 +55,17 @@ class Phases:
         return (*before, self._muster, self._wait)
 
     def require(self) -> None:
-        """Raises MissingProgramError where something that is to be started is not there."""
-        require_program(self.plan)
-        self._children.require((*self.plan.services, *self.plan.processes))
+        """Raises MissingProgramError that names all that is to be started and is not there."""
+        processes = {process.argv[0]: process for process in (*self.plan.services, *self.plan.processes)}
+        missing = []
+        looks: list[Callable[[], None]] = [partial(require_program, self.plan)]
+        for look in looks + [partial(self._children.require, process) for process in processes.values()]:
+            try:
+                look()
+            except MissingProgramError as error:
+                missing.append(str(error))
+        if missing:
+            raise MissingProgramError("; ".join(missing))
 
     def wait_for(self, wait: Wait, condition: Condition) -> None:
         from ranklaunch.supervise.waits.waiting import perform

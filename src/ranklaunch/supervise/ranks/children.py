@@ -41,10 +41,9 @@ class Children:
         self._logs = logs
         self._reaping = False
 
-    def require(self, processes: Sequence[Process]) -> None:
-        """Raises MissingProgramError where one could not be started."""
-        for process in processes:
-            self._program(process)
+    def require(self, process: Process) -> None:
+        """Raises MissingProgramError where it could not be started."""
+        self._program(process)
 
     def start(self, processes: Sequence[Process], role: str, outputs: RankOutputs | None = None) -> None:
         """All of them, or none where one could not be. outputs: of ranks that they start."""

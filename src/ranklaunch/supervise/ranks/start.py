@@ -9,13 +9,15 @@ import resource  # os.wait4, too, imports it at its first call, for which there 
 from collections.abc import Mapping
 
 from ranklaunch.errors import MissingProgramError
+from ranklaunch.files import absolute
 from ranklaunch.plan.model import Plan, Process
+from ranklaunch.read.settings import OUTER_RUN
 from ranklaunch.redact import clipped
 from ranklaunch.system import tree
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.signals import Signals, block, unblock
 
-MARK = "RANKLAUNCH_OUTER_RUN"
+MARK = OUTER_RUN
 CANNOT_EXECUTE = 126  # as shells say it
 # Of open files: what ranks get, whatever ranklaunch needs for itself.
 INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -75,12 +77,14 @@ def lift_limit(files: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
 
 
-def require_program(plan: Plan) -> None:
-    """Raises MissingProgramError where the user's program is not there."""
+def require_program(plan: Plan, root: str = "") -> None:
+    """Raises MissingProgramError where the user's program is not there. root: a folder below which the container's files are."""
     program = plan.job.program
+    path = absolute(program.path, os.getcwd())
     is_file = program.is_python or program.is_shell
-    if not program.module and is_file and not os.path.exists(program.path):
-        msg = f"program {program.path!r}: no such file (looked for from {os.getcwd()})"
+    if not program.module and is_file and not os.path.exists(f"{root}{path}" if root else program.path):
+        below = f", below {root}" if root else ""
+        msg = f"program {program.path!r}: no such file (looked for from {os.getcwd()}{below})"
         raise MissingProgramError(msg)
 
 

@@ -64,7 +64,7 @@ def perform(wait: Wait, condition: Condition, loop: Loop, say: Callable[[str], N
             if not missing or stopped():
                 return loop.clock() - began
             if loop.clock() - began >= wait.timeout_s:
-                msg = f"waited {wait.timeout_s:g} s in vain for {subject}: {missing}; RANKLAUNCH_WAIT_S sets how long"
+                msg = f"waited {wait.timeout_s:g} s in vain for {subject}: {missing}; --wait-s (RANKLAUNCH_WAIT_S) sets how long"
                 raise WaitError(msg)
             loop.step()
     finally:

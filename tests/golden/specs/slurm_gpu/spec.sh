@@ -6,17 +6,22 @@
 #SBATCH --account=nlp
 #SBATCH --gpus-per-node=8
 #SBATCH --cpus-per-task=64
-#SBATCH --mem=409600M
+#SBATCH --mem=400G
 #SBATCH --requeue
+#SBATCH --open-mode=append
 #SBATCH --exclusive
 #SBATCH --comment=night
-set -uo pipefail
 cd -- /shared/code || exit 78
+set -uo pipefail
 export RANKLAUNCH_SLOTS=8
 export RANKLAUNCH_ACCELERATOR=gpu
 export RANKLAUNCH_METHOD=torchrun
 export NOTE='it'"'"'s $(x)
 `y`'
+
+# Ports for this job alone: another one may have the same first node.
+export RANKLAUNCH_MASTER_PORT="${RANKLAUNCH_MASTER_PORT:-$((20000 + SLURM_JOB_ID % 3000 * 4))}"
+export RANKLAUNCH_MUSTER_PORT="${RANKLAUNCH_MUSTER_PORT:-$((20001 + SLURM_JOB_ID % 3000 * 4))}"
 
 # What the nodes know each other by: a key of yours, made once, which nobody else can read.
 if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; then
@@ -38,7 +43,7 @@ if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; t
 fi
 
 # One task on each node, with all CPUs that the job has there; each node's ranklaunch ends with the job's exit code, and in its own time.
-srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=0 --wait=0 ranklaunch run -- train.py --text 'a '"'"'b'"'"' $c'
+srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none ranklaunch run -- train.py --text 'a '"'"'b'"'"' $c'
 code=$?
 case $code in
     0|2|69|78) ;;

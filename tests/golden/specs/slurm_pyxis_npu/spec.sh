@@ -3,12 +3,16 @@
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --gres=npu:8
-#SBATCH --time=120
+#SBATCH --time=02:00:00
 #SBATCH --signal=TERM@60
 #SBATCH --no-requeue
 set -uo pipefail
 export RANKLAUNCH_SLOTS=8
 export RANKLAUNCH_ACCELERATOR=npu
+
+# Ports for this job alone: another one may have the same first node.
+export RANKLAUNCH_MASTER_PORT="${RANKLAUNCH_MASTER_PORT:-$((20000 + SLURM_JOB_ID % 3000 * 4))}"
+export RANKLAUNCH_MUSTER_PORT="${RANKLAUNCH_MUSTER_PORT:-$((20001 + SLURM_JOB_ID % 3000 * 4))}"
 
 # What the nodes know each other by: a key of yours, made once, which nobody else can read.
 if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; then
@@ -30,6 +34,6 @@ if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; t
 fi
 
 # One task on each node, with all CPUs that the job has there; each node's ranklaunch ends with the job's exit code, and in its own time.
-srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=0 --wait=0 '--container-image=registry.example.com#team/train:1.4' ranklaunch run -- train.py
+srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none '--container-image=registry.example.com#team/train:1.4' env ranklaunch run -- train.py
 code=$?
 exit "$code"

@@ -1,0 +1,58 @@
+"""Options by which a launcher is told a number that the plan has. A user's own words that tell it another one are refused: what fewer
+ranks than planned, or nodes that each train alone, end with is 0, and would be taken for the job's success."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from ranklaunch import redact
+from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import SLOTS
+from ranklaunch.values import Value
+
+RANKS_HERE = f"the ranks that are planned on this node; remove it, or set {SLOTS.names[0]}"
+RANKS = f"the ranks that are planned in all; remove it, or set {SLOTS.names[0]}"
+NODES = "the nodes of this job; remove it"
+INDEX = "the index of this node; remove it"
+
+T = TypeVar("T")
+
+
+class Count(Value):
+    """option: as launcher and messages call it. of: what it counts, one of the above. as_range: it may be MIN:MAX too."""
+
+    option: str
+    expected: int
+    of: str
+    as_range: bool = False
+
+    def contradicted_by(self, text: str) -> bool:
+        """A word for "as many as there are" says nothing before the launcher counts, and what is no number at all it refuses by itself."""
+        numbers = text.split(":") if self.as_range else [text]
+        return all(map(_is_number, numbers)) and any(int(number) != self.expected for number in numbers)
+
+
+def refuse(
+    reader: Reader, variable: Variable[T], extra: Sequence[str], counts: Iterable[Count], spell: Callable[[str], str] = words.as_written
+) -> None:
+    """spell: as in ranklaunch.adapters.launchers.shared.words; what it gives may be the beginning of an option's name."""
+    for count in counts:
+        for text in words.values(extra, count.option, lambda name, option=count.option: _whole(spell(name), option)):  # type: ignore[misc]
+            if count.contradicted_by(text):
+                reader.problem(contradiction(f"{reader.source(variable)} has {count.option} {redact.clipped(text)}", count))
+
+
+def contradiction(what: str, count: Count) -> str:
+    return f"{what}: expected {count.expected}, {count.of}"
+
+
+def _whole(name: str, option: str) -> str:
+    """argparse takes the beginning of an option's name for the name. One that is too short for that is refused by it."""
+    return option if len(name) > len("--n") and option.startswith(name) else name
+
+
+def _is_number(text: str) -> bool:
+    return bool(re.fullmatch(r"\s*[-+]?[0-9]{1,9}\s*", text))

@@ -1,0 +1,35 @@
+"""ranklaunch template: a template that ranklaunch ships, to copy from; without a name, the names of all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from ranklaunch.command import options
+from ranklaunch.errors import UsageError, nearest
+from ranklaunch.render.simple import OURS
+from ranklaunch.render.templates import SHIPPED, Templates
+
+USAGE = "ranklaunch template [NAME]"
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
+    _, names = options.Parser("template", __doc__ or "", USAGE).split(argv)
+    if len(names) > 1:
+        msg = f"{len(names)} names: expected one, or none for a list\nusage: {USAGE}"
+        raise UsageError(msg)
+    known = Templates().shipped
+    sys.stdout.write(_text(names[0], known) if names else "".join(f"{name}\n" for name in known))
+    return 0
+
+
+def _text(name: str, known: Sequence[str]) -> str:
+    """Of a method's name, its command."""
+    path = name[len(OURS) :] if name.startswith(OURS) else name
+    found = next((each for each in (path, f"{path}.j2", f"{path}/command.j2") if each in known), "")
+    if not found:
+        msg = f"no template {name!r}{nearest(path, known)}; ranklaunch template lists them"
+        raise UsageError(msg)
+    with open(os.path.join(SHIPPED, found), encoding="utf-8") as file:
+        return file.read()

@@ -1,0 +1,49 @@
+"""Templates of the user's that nothing uses: mostly the name is misspelt, and the shipped one is rendered without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from ranklaunch.errors import nearest
+from ranklaunch.files import Files, join
+
+ENDINGS = (".j2", ".jinja", ".jinja2")
+MOST = 500  # entries of a folder that are looked at: it may hold anything
+DEEPEST = 3  # folders below it
+LONGEST = 65536  # bytes of a file
+
+
+def unused(folders: Iterable[str], files: Files, shipped: Collection[str]) -> Iterator[str]:
+    """What is said of each. A template counts as used where another one of the user's names it."""
+    for folder in folders:
+        texts = {name: _text(files, join(folder, name)) for name in _names(files, folder)}
+        for name in texts:
+            if name not in shipped and not _is_named(name, texts):
+                yield f"{join(folder, name)}: no method and no other template uses a template of this name{nearest(name, shipped)}"
+
+
+def _is_named(name: str, texts: Mapping[str, str]) -> bool:
+    return any(name in text for other, text in texts.items() if other != name)
+
+
+def _names(files: Files, folder: str) -> Iterator[str]:
+    left = MOST
+    waiting = [""]
+    while waiting and left:
+        within = waiting.pop()
+        for name in files.names(join(folder, within) if within else folder):
+            left -= 1
+            path = join(within, name)
+            if not left or name.startswith("."):  # what Kubernetes puts beside the files of a ConfigMap
+                continue
+            if name.endswith(ENDINGS):
+                yield path
+            elif path.count("/") < DEEPEST and files.is_dir(join(folder, path)):
+                waiting.append(path)
+
+
+def _text(files: Files, path: str) -> str:
+    try:
+        return files.text(path, LONGEST) or ""
+    except ValueError:
+        return ""

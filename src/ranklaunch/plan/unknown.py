@@ -1,0 +1,45 @@
+"""Variables that look like ranklaunch's own and are none: they would have no effect, and nobody would say so."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from ranklaunch.errors import counted
+from ranklaunch.redact import clipped
+
+SAID = 8  # of them, one by one
+# What other launchers call it: no likeness of letters would lead there.
+ELSEWHERE = {
+    "NPROC_PER_NODE": "SLOTS",
+    "NPROC": "SLOTS",
+    "NUM_GPUS": "SLOTS",
+    "GPUS": "SLOTS",
+    "NNODES": "NODES",
+    "NUM_MACHINES": "NODES",
+    "MACHINE_RANK": "NODE",
+    "MAIN_PROCESS_IP": "MASTER_ADDR",
+}
+# Kubernetes puts such variables into every container beside a Service whose name begins with "ranklaunch".
+_LINK = re.compile(r"RANKLAUNCH_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)")
+
+
+def said(names: Iterable[str], env: Mapping[str, str], known: Collection[str]) -> tuple[str, ...]:
+    found = sorted(name for name in names if env[name].strip() and not _is_link(name, env[name]))
+    return tuple(_each(found[:SAID], known)) + (
+        (f"{counted(len(found) - SAID, 'more variable')} begin with RANKLAUNCH_ and are none of ranklaunch's",) if len(found) > SAID else ()
+    )
+
+
+def _each(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
+    endings = [name[len("RANKLAUNCH_") :] for name in sorted(known)]
+    for name in names:
+        ending = name[len("RANKLAUNCH_") :].upper()
+        near = [ELSEWHERE[ending]] if ending in ELSEWHERE else difflib.get_close_matches(ending, endings, n=1, cutoff=0.6)
+        hint = f", did you mean RANKLAUNCH_{near[0]}?" if near else ""
+        yield f"{clipped(name)} is no variable of ranklaunch's and has no effect{hint}"
+
+
+def _is_link(name: str, value: str) -> bool:
+    return bool(_LINK.fullmatch(name)) or (name.endswith("_PORT") and "://" in value)

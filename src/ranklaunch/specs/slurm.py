@@ -1,0 +1,369 @@
+"""The script for sbatch: its directives, srun's options, and what of these contradicts each other."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ranklaunch.read.settings import BY_MPI
+from ranklaunch.specs import pod as common
+from ranklaunch.specs.image import is_file
+from ranklaunch.specs.model import JobSpec
+
+MOST_S_EARLY = 60  # that Slurm sends the signal of --signal before its time
+MOST_S_OF_SIGNAL = 65535
+FIRST_PORT, PORTS_OF_A_JOB, JOBS = 20000, 4, 3000  # up to 31999, below the ports that Linux gives to connections
+ALONE_WITH_PORT = ("spawn", "pytorch", "accelerate", "deepspeed", "msrun")  # methods that need one on one node too
+PORTS_OF_OTHERS = ("MA_TORCHRUN_MASTER_PORT", "MSRUN_MASTER_PORT")  # variables by which a user may give that of the rendezvous
+UNLIMITED = ("unlimited", "infinite", "0", "-1")
+
+# Options of which a script has one, with the value that the script's own comes from.
+ONE_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("name", ("--job-name",)),
+    ("nodes", ("--nodes",)),
+    ("devicesPerNode, for the ranks of a node have one task", (
+        "--ntasks-per-node", "--tasks-per-node", "--ntasks", "--ntasks-per-socket", "--ntasks-per-core", "--ntasks-per-gpu",
+    )),
+    ("slurm.partition", ("--partition",)),
+    ("slurm.account", ("--account",)),
+    ("slurm.qos", ("--qos",)),
+    ("devicesPerNode and slurm.devices", ("--gpus-per-node", "--gpus", "--gpus-per-task", "--gpus-per-socket", "--gres")),
+    ("resources.cpu", ("--cpus-per-task", "--cpus-per-gpu")),
+    ("resources.memory", ("--mem", "--mem-per-cpu", "--mem-per-gpu")),
+    ("slurm.time or lifecycle.deadlineSeconds", ("--time",)),
+    ("restart.maxRestarts", ("--requeue", "--no-requeue")),
+    ("slurm.output", ("--output",)),
+)  # fmt: skip
+# Of srun, with which its own are not to be given again.
+OF_SRUN: Mapping[str, str] = {
+    "--ntasks": "one task on each node; devicesPerNode is the number of ranks",
+    "--ntasks-per-node": "one task on each node; devicesPerNode is the number of ranks",
+    "--nodes": "nodes says it",
+    "--kill-on-bad-exit": "each node ends in its own time, with its verdict",
+    "--wait": "each node ends in its own time, with its verdict",
+    "--container-image": "image says it, with slurm.container pyxis",
+    "--container-mounts": "volumes and volumeMounts say it, with slurm.container pyxis",
+    "--container-workdir": "workingDir says it, with slurm.container pyxis",
+}
+OF_GPUS = re.compile(r"(?:^|,)(?:gres:)?gpu(?:$|[:,=])")
+
+
+class Mount(NamedTuple):
+    source: str
+    target: str
+    read_only: bool
+
+
+def shape(spec: JobSpec, command: list[str]) -> dict[str, Any]:
+    """What the script's template is given. command: what runs on each node."""
+    return {
+        "directives": [*_own(spec), *spec.slurm.directives],
+        "folder": spec.working_dir if spec.slurm.container == "none" else "",
+        "environment": common.environment(spec),
+        "ports": list(_ports(spec)),
+        "jobs": JOBS,
+        "each": PORTS_OF_A_JOB,
+        "makes_key": common.has_several_nodes(spec) and not common.own_key(spec),
+        "srun_options": list(_srun_options(spec)),
+        "command": [*_container(spec), *command],
+    }
+
+
+# Directives
+
+
+def _own(spec: JobSpec) -> Iterator[str]:
+    own = spec.slurm
+    yield f"--job-name={spec.name}"
+    yield f"--nodes={spec.nodes}"
+    yield "--ntasks-per-node=1"
+    yield from _given(partition=own.partition, account=own.account, qos=own.qos)
+    yield from _devices(spec)
+    yield from (f"--cpus-per-task={spec.resources.cpu}" for _ in [1] if spec.resources.cpu)
+    yield from _given(mem=_memory(spec.resources.memory), time=own.time or _limit(spec.lifecycle.deadline_seconds))
+    if _is_limited(spec) and "--signal" not in names(own.directives):
+        yield f"--signal=TERM@{min(spec.lifecycle.grace_period_seconds, MOST_S_OF_SIGNAL)}"
+    yield "--requeue" if spec.restart.max_restarts else "--no-requeue"
+    yield from _given(output=own.output)
+    if spec.restart.max_restarts and "--open-mode" not in names(own.directives):
+        yield "--open-mode=append"  # else each start empties what the one before has written
+
+
+def names(options: Iterable[str]) -> list[str]:
+    return [option.partition("=")[0] for option in options]
+
+
+def _given(**values: str) -> Iterator[str]:
+    return (f"--{name}={value}" for name, value in values.items() if value)
+
+
+def _devices(spec: JobSpec) -> Iterator[str]:
+    how = spec.slurm.devices or {"gpu": "gpus-per-node", "npu": "gres", "cpu": "none"}[spec.device.kind]
+    if spec.devices_per_node and how == "gpus-per-node":
+        yield f"--gpus-per-node={spec.devices_per_node}"
+    elif spec.devices_per_node and how == "gres":
+        yield f"--gres={spec.device.resource_name or spec.device.kind}:{spec.devices_per_node}"
+
+
+_FACTORS = {
+    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "m": 1e-3,
+}  # fmt: skip
+
+
+def _memory(quantity: str) -> str:
+    """As Slurm has it, whose M and G are those of two."""
+    if not quantity:
+        return ""
+    number = quantity.rstrip("kKMGTPim")
+    megabytes = max(1, math.ceil(float(number) * _FACTORS.get(quantity[len(number) :], 1) / 2**20))
+    return f"{megabytes}M" if megabytes % 1024 else f"{megabytes // 1024}G"
+
+
+def _limit(seconds: int) -> str:
+    if not seconds:
+        return ""
+    hours, minutes = divmod(math.ceil(seconds / 60), 60)
+    days, hours = divmod(hours, 24)
+    return f"{f'{days}-' if days else ''}{hours:02}:{minutes:02}:00"
+
+
+def _is_limited(spec: JobSpec) -> bool:
+    """Whether the script says when a start is ended."""
+    return bool(spec.lifecycle.deadline_seconds) or _time(spec).lower() not in ("", *UNLIMITED)
+
+
+def _time(spec: JobSpec) -> str:
+    """The time limit, as sbatch has it."""
+    return spec.slurm.time or next((each.partition("=")[2] for each in spec.slurm.directives if names([each]) == ["--time"]), "")
+
+
+def seconds_of(time: str) -> int | None:
+    """Of a time as sbatch has it: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, all four. None where
+    it has no such form."""
+    match = re.fullmatch(r"(?:([0-9]{1,6})-)?([0-9]{1,9})(?::([0-9]{1,9}))?(?::([0-9]{1,9}))?", time)
+    if not match:
+        return None
+    days, *rest = (int(part) for part in match.groups(default="0"))
+    given = sum(part is not None for part in match.groups()[1:])
+    hours, minutes, seconds = rest if match[1] or given == 3 else (0, *rest[:2])
+    return days * 86400 + hours * 3600 + minutes * 60 + seconds
+
+
+# srun
+
+
+def _ports(spec: JobSpec) -> Iterator[tuple[str, int]]:
+    """Variables for which the script is to choose a port by the job's number, with the place among the job's own, so that jobs whose first
+    node is the same machine do not meet."""
+    several, network = common.has_several_nodes(spec), spec.network
+    by_ssh = spec.mode in (*BY_MPI, "deepspeed")
+    master = (several or spec.mode in ALONE_WITH_PORT) and not set(PORTS_OF_OTHERS) & set(spec.env)
+    wanted = (
+        ("RANKLAUNCH_MASTER_PORT", master and not network.master_port),
+        ("RANKLAUNCH_MUSTER_PORT", several and not network.muster_port),
+        ("RANKLAUNCH_SSHD_PORT", several and by_ssh and not network.ssh_port),
+    )
+    yield from ((name, FIRST_PORT + place) for place, (name, is_wanted) in enumerate(wanted) if is_wanted)
+
+
+def _srun_options(spec: JobSpec) -> Iterator[str]:
+    """--export: what sbatch is told of it holds for srun too, which is to pass on what the script has set."""
+    given = names(spec.slurm.srun_options)
+    yield from (option for option in ("--cpu-bind=none",) if "--cpu-bind" not in given)
+    yield from ("--export=ALL" for _ in [1] if "--export" in names(spec.slurm.directives) and "--export" not in given)
+    yield from spec.slurm.srun_options
+
+
+def _container(spec: JobSpec) -> list[str]:
+    image = common.image(spec)
+    if spec.slurm.container == "pyxis":
+        mounts = ",".join(_mounted(mount) for mount in mounts_of(spec))
+        options = {"image": _of_enroot(image), "mounts": mounts, "workdir": spec.working_dir}
+        # srun puts in the path that a command has on this node, if there is one: env looks it up in the container.
+        return [*(f"--container-{name}={value}" for name, value in options.items() if value), "env"]
+    if spec.slurm.container == "apptainer":
+        binds = [word for mount in mounts_of(spec) for word in ("--bind", _mounted(mount))]
+        folder = ["--pwd", spec.working_dir] if spec.working_dir else []
+        by_docker = "" if is_file(image) or "://" in image else "docker://"
+        return ["apptainer", "exec", *(["--nv"] if spec.device.kind == "gpu" else []), *binds, *folder, f"{by_docker}{image}"]
+    return []
+
+
+def _mounted(mount: Mount) -> str:
+    return f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
+
+
+def _of_enroot(image: str) -> str:
+    """In whose names # ends the registry."""
+    host, slash, path = image.partition("/")
+    is_registry = slash and ("." in host or ":" in host or host == "localhost")
+    return f"{host}#{path}" if is_registry and not (is_file(image) or "://" in image or "#" in image) else image
+
+
+def mounts_of(spec: JobSpec) -> list[Mount]:
+    """Of volumes that nothing is wrong with."""
+    sources = {volume["name"]: volume["hostPath"] for volume in spec.volumes}
+    return [_mount(sources[mount["name"]], mount) for mount in spec.volume_mounts]
+
+
+def _mount(source: Any, mount: Mapping[str, Any]) -> Mount:
+    parts = [source["path"].rstrip("/"), *([mount["subPath"]] if mount.get("subPath") else [])]
+    return Mount("/".join(parts) or "/", mount["mountPath"], bool(mount.get("readOnly")))
+
+
+# What is wrong
+
+
+def problems(spec: JobSpec) -> Iterator[str]:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", spec.name):
+        yield f"name={spec.name!r}: expected 1 to 128 letters, digits, dots, dashes and underscores"
+    if not re.fullmatch("[0-9]*", spec.resources.cpu):
+        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer with slurm"
+    if re.search(r"[\"'\\\s]", spec.working_dir):
+        yield f"workingDir={spec.working_dir!r}: expected a path without quotes, backslashes and spaces"
+    if re.search(r"[^!-~]|[\"'\\]", spec.slurm.output):
+        yield f"slurm.output={spec.slurm.output!r}: expected a path without spaces, quotes, backslashes and characters beyond ASCII"
+    yield from _time_limit(spec)
+    yield from _directives(spec)
+    yield from _options_of_srun(spec)
+    yield from (f"slurm.setup: {line[:60]!r}: {why}" for line in spec.slurm.setup for why in _line(line))
+    yield from _image(spec)
+    yield from _volumes(spec)
+
+
+def _time_limit(spec: JobSpec) -> Iterator[str]:
+    deadline, time = spec.lifecycle.deadline_seconds, _time(spec)
+    path = f"lifecycle.deadlineSeconds={deadline}"
+    if deadline and spec.restart.max_restarts:
+        yield f"{path}: of the job with all its starts, which Slurm cannot count; slurm.time, for each start, goes with restart.maxRestarts"
+    if deadline and spec.slurm.time:
+        yield f"{path}, slurm.time={time!r}: expected one of the two"
+    found = seconds_of(time)
+    if spec.slurm.time and found is None and time.lower() not in UNLIMITED:
+        forms = "minutes, hours:minutes:seconds or days-hours:minutes:seconds, such as 90, 12:00:00 or 2-00:00:00"
+        yield f"slurm.time={time!r}: expected {forms}"
+    yield from _time_for_signal(spec, path, deadline)
+    yield from _time_for_signal(spec, f"{'slurm.time' if spec.slurm.time else 'slurm.directives: --time'}={time}", found or 0)
+
+
+def _time_for_signal(spec: JobSpec, path: str, seconds: int) -> Iterator[str]:
+    grace = spec.lifecycle.grace_period_seconds
+    if 0 < seconds <= grace + MOST_S_EARLY and "--signal" not in names(spec.slurm.directives):
+        how = f"{MOST_S_EARLY} seconds and lifecycle.gracePeriodSeconds={grace} before it"
+        yield f"{path}: expected more than {grace + MOST_S_EARLY} seconds, for Slurm sends SIGTERM up to {how}"
+
+
+def _directives(spec: JobSpec) -> Iterator[str]:
+    """sbatch takes the last of two without a word."""
+    own, given = list(_own(spec)), spec.slurm.directives
+    for index, directive in enumerate(given):
+        said = _says(directive)
+        ours = next((option for option in own if _says(option) & said), "")
+        before = next((option for option in given[:index] if _says(option) & said), "")
+        if ours:
+            name = names([ours])[0]
+            value = next((value for value, group in ONE_OF if name in group), "itself")
+            yield f"slurm.directives: {directive!r}: the script has {name} already, by {value}"
+        elif before:
+            yield f"slurm.directives: {directive!r}: {names([before])[0]} is given before; leave one out"
+
+
+def _says(option: str) -> set[str]:
+    """Its name, and the value of which it says something; not of devices, where it is another resource beside the GPUs."""
+    name, _, text = option.partition("=")
+    if name == "--gres" and not OF_GPUS.search(text):
+        return {name}
+    return {name, *(value for value, group in ONE_OF if name in group)}
+
+
+def _options_of_srun(spec: JobSpec) -> Iterator[str]:
+    given = names(spec.slurm.srun_options)
+    for option, name in zip(spec.slurm.srun_options, given):
+        if name in OF_SRUN:
+            yield f"slurm.srunOptions: {option!r}: the script's own ({OF_SRUN[name]})"
+        if name == "--export" and not re.match("--export=ALL(?:,|$)", option):
+            yield f"slurm.srunOptions: {option!r}: expected --export=ALL, or ranklaunch does not get what the script has set for it"
+    for name in sorted({name for name in given if given.count(name) > 1}):
+        yield f"slurm.srunOptions: {name} is given {given.count(name)} times"
+
+
+def _line(line: str) -> Iterator[str]:
+    if re.search(r"[\r\n]", line):
+        yield "expected one line each"
+    if line.lstrip().startswith("#SBATCH"):
+        yield "put it into slurm.directives, without #SBATCH"
+
+
+def _image(spec: JobSpec) -> Iterator[str]:
+    if is_file(spec.image.repository) and (spec.image.tag or spec.image.digest):
+        yield f"image.repository={spec.image.repository!r}: a file has no image.tag and no image.digest"
+
+
+def _volumes(spec: JobSpec) -> Iterator[str]:
+    if spec.slurm.container == "none":
+        for path in (path for path, given in (("volumes", spec.volumes), ("volumeMounts", spec.volume_mounts)) if given):
+            yield f"{path}: without slurm.container the program sees the node's own folders; leave it out, or set slurm.container"
+        return
+    known = [volume.get("name") for volume in spec.volumes]
+    for volume in spec.volumes:
+        yield from (f"volumes: {volume.get('name')!r}: {why}" for why in _volume(volume))
+    for name in [name for index, name in enumerate(known) if name in known[:index]]:
+        yield f"volumes: {name!r}: expected different names"
+    for mount in spec.volume_mounts:
+        if mount.get("name") not in known:
+            yield f"volumeMounts: name {mount.get('name')!r}: no volume of this name in volumes"
+        yield from (f"volumeMounts: {mount.get('name')!r}: {why}" for why in _of_mount(mount))
+
+
+def _volume(volume: Mapping[str, object]) -> Iterator[str]:
+    source = volume.get("hostPath")
+    if not isinstance(volume.get("name"), str) or set(volume) != {"name", "hostPath"} or not isinstance(source, Mapping):
+        yield "expected a name and a hostPath, which alone can be mounted with slurm"
+    elif str(source.get("type", "")).endswith("OrCreate"):
+        yield "nobody would create it with slurm; expected a hostPath that is there, without its type"
+    elif not _is_plain_path(source.get("path")):
+        yield "expected a hostPath.path from the root without commas, colons and spaces"
+
+
+def _of_mount(mount: Mapping[str, object]) -> Iterator[str]:
+    if not _is_plain_path(mount.get("mountPath")):
+        yield "expected a mountPath from the root without commas, colons and spaces"
+    below = mount.get("subPath", "")
+    if not isinstance(below, str) or not _is_plain_path(f"/{below}") or below.startswith("/"):
+        yield "expected a relative subPath without commas, colons and spaces"
+    if not isinstance(mount.get("readOnly", False), bool):
+        yield "expected readOnly true or false"
+    for name in sorted(set(mount) - {"name", "mountPath", "readOnly", "subPath"}):
+        yield f"{name}: nothing of this kind with slurm; leave it out"
+
+
+def _is_plain_path(path: object) -> bool:
+    return isinstance(path, str) and re.fullmatch(r"/[^,:\s\0]*", path) is not None
+
+
+# What its author should know
+
+
+def warnings(spec: JobSpec) -> Iterator[str]:
+    own = spec.slurm
+    if spec.image.repository and own.container == "none":
+        yield "image is not used: without slurm.container the program runs on the node itself; set slurm.container=pyxis or apptainer"
+    if own.container == "pyxis" and "RANKLAUNCH_LOG_DIR" not in spec.env:
+        yield (
+            "logs and verdict are lost with the container, unless its working folder is mounted: set env.RANKLAUNCH_LOG_DIR to a folder "
+            "that volumeMounts brings"
+        )
+    if any(directive.startswith("--signal=B:") for directive in own.directives):
+        yield "slurm.directives: --signal=B: reaches the script alone, which does not pass it on; leave the B: out"
+    if spec.devices_per_node > 1 and not spec.resources.cpu and not set(names(own.directives)) & set(MORE_CPUS):
+        yield (
+            f"resources.cpu is not set: Slurm gives a task, here all {spec.devices_per_node} ranks of a node, one CPU, unless the cluster "
+            'gives more by itself; set it (--cpu), or slurm.directives=["--exclusive"]'
+        )
+
+
+# Options of sbatch by which a task gets more CPUs than one.
+MORE_CPUS = ("--cpus-per-task", "--cpus-per-gpu", "--tres-per-task", "--exclusive")

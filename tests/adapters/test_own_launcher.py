@@ -1,0 +1,141 @@
+"""A program that is a launcher of ranks runs once on each node, or is refused with the line to write instead."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import helpers
+import pytest
+
+from ranklaunch.adapters.launchers.shared import base, own_launcher
+from ranklaunch.errors import ConfigError
+from ranklaunch.plan.model import Plan
+from ranklaunch.read.job import Program
+
+
+def plan(line: str, nodes: int = 1, slots: str = "2", method: str = "", **env: str) -> Plan:
+    program, *args = shlex.split(line)
+    given = {"RANKLAUNCH_METHOD": method} if method else {}
+    return helpers.plan({**helpers.local(nodes, slots), **given, **env}, *args, program=program)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("torchrun --nproc_per_node 2 train.py", "torchrun"),
+        ("/opt/conda/bin/torchrun train.py", "torchrun"),
+        ("accelerate launch --num_processes 2 train.py", "accelerate launch"),
+        ("deepspeed --num_gpus 2 train.py", "deepspeed"),
+        ("msrun --worker_num=2 train.py", "msrun"),
+        ("mpirun -np 2 python train.py", "mpirun"),
+        ("horovodrun -np 2 python train.py", "horovodrun"),
+        ("python3.11 -u -W error -m torch.distributed.launch train.py", "python -m torch.distributed.launch"),
+        ("python /opt/conda/bin/torchrun train.py", "torchrun"),
+        ("env A=1 nice -n 5 torchrun train.py", "torchrun"),
+        ("conda run -n mine python -m torch.distributed.run train.py", "python -m torch.distributed.run"),
+        ("bash -ec 'cd /work && A=1 exec torchrun train.py | tee log'", "torchrun"),
+        ("sh -c 'echo $(date'", ""),
+        ("accelerate config", ""),
+        ("env A=1 python train.py torchrun", ""),
+        ("python train.py", ""),
+        ("./mytrain torchrun", ""),
+        ("bash train.sh torchrun", ""),
+        ("env -i", ""),
+        ("ranklaunch check", ""),
+    ],
+)
+def test_a_launcher_runs_once(line: str, name: str) -> None:
+    found = plan(line)
+    assert (found.method, found.why.startswith(f"the program is {name},")) == (("plain", True) if name else ("torchrun", False))
+    if name:
+        assert [process.argv for process in found.processes] == [tuple(shlex.split(line))]
+
+
+def test_a_module_that_is_a_launcher() -> None:
+    found = helpers.plan(helpers.local(1, "2"), "train.py", program="torch.distributed.run", module=True)
+    assert (found.method, found.processes[0].argv) == ("plain", ("python", "-u", "-m", "torch.distributed.run", "train.py"))
+
+
+LINES = (
+    *(f"{name} {kind.needs}" for name, kind in own_launcher.KINDS.items()),
+    *(f"{name} torchrun" for name in own_launcher.WRAPPERS),
+    *(f"{name} -c torchrun" for name in own_launcher.SHELLS),
+)
+
+
+@helpers.for_each(LINES)
+def test_names_of_launchers_are_looked_at(line: str) -> None:
+    """Where they are not, the module that knows them is not even imported."""
+    name, *args = line.split()
+    assert base.own_launcher(Program(name, tuple(args)))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("torchrun --nproc_per_node 2 train.py --lr 1", ["without --nnodes", "--method torchrun -- train.py --lr 1", "EXTRA_TORCHRUN"]),
+        ("torchrun --nnodes=1 -m pkg.train", ["its --nnodes is 1", "ranklaunch run --method torchrun -- -m pkg.train"]),
+        ("accelerate launch train.py", ["without --num_machines", "--method accelerate -- train.py"]),
+        ("deepspeed --hostfile h train.py", ["without --no_ssh", "--method deepspeed -- train.py"]),
+        ("msrun --worker_num 4 train.py", ["without --master_addr", "--method msrun -- train.py"]),
+        ("mpirun -np 4 python train.py", ["one starts the ranks of all nodes", "--method mpirun -- train.py"]),
+        ("python -m paddle.distributed.launch train.py", ["without --nnodes", "ranklaunch run -- train.py"]),
+        ("sh -c 'torchrun x'", ["without --nnodes", "PROGRAM"]),
+    ],
+)
+def test_what_would_train_alone_on_each_of_several_nodes_is_refused(line: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(line, nodes=2)
+    assert len(caught.value.problems) == 1
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize(
+    ("line", "env"),
+    [
+        ("torchrun --nnodes=2 --node-rank 0 train.py", {}),
+        ("bash -c 'torchrun --nnodes $NODES train.py'", {}),
+        ("torchrun train.py", {"PET_NNODES": "2"}),
+        ("accelerate launch --num-machines 2 train.py", {}),
+        ("deepspeed --no_ssh --node_rank 0 train.py", {}),
+        ("mpirun -np 4 python train.py", {"RANKLAUNCH_METHOD": "plain"}),
+    ],
+)
+def test_one_that_knows_of_the_nodes_runs_on_each(line: str, env: dict[str, str]) -> None:
+    found = plan(line, nodes=2, **env)
+    assert (found.method, [process.argv for process in found.processes]) == ("plain", [tuple(shlex.split(line))])
+
+
+@pytest.mark.parametrize("method", ["torchrun", "spawn", "mpirun", "deepspeed"])
+def test_a_launcher_below_a_launcher_is_refused(method: str) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"the program is torchrun.*RANKLAUNCH_METHOD={method} .*ranklaunch run --method torchrun -- t\.py"
+    ):
+        plan("torchrun t.py", method=method)
+
+
+def test_secrets_in_the_line_to_write_are_hidden() -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan("torchrun train.py --password hunter2", nodes=2)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_what_the_platform_says_of_ranks_reaches_a_launcher_of_the_users() -> None:
+    told = {"PET_NPROC_PER_NODE": "2", "RANK": "0", "RANKLAUNCH_SECRET": "x"}
+    assert plan("torchrun train.py", **told).processes[0].unset == ("RANKLAUNCH_SECRET",)
+    assert plan("train.sh", method="plain", **told).processes[0].unset == ("PET_NPROC_PER_NODE", "RANK", "RANKLAUNCH_SECRET")
+
+
+@pytest.mark.parametrize("line", ["ranklaunch run train.py", "python -m ranklaunch run --job-name x train.py", "env ranklaunch run x"])
+@pytest.mark.parametrize("method", ["", "plain", "spawn"])
+def test_a_run_of_the_same_job_is_refused(line: str, method: str) -> None:
+    with pytest.raises(ConfigError, match=re.compile("the program is .*ranklaunch run, which would start the same job.*ENTRYPOINT")):
+        plan(line, method=method)
+
+
+@pytest.mark.parametrize(
+    "line", ["ranklaunch run --job-name a --log-dir=/a t.py", "env RANKLAUNCH_JOB_NAME=a ranklaunch run --log-dir /a t.py"]
+)
+def test_a_run_of_another_job_runs_once(line: str) -> None:
+    assert plan(line).method == "plain"

@@ -1,0 +1,82 @@
+"""The command of `ranklaunch spec modelarts`, which a shell of the platform's reads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import helpers
+import pytest
+
+JOB = ("modelarts", "--name", "llm", "--image", "train:1", "--flavor", "f")
+CODE = ("--set", "modelarts.codeDir=/bucket/code/")
+
+
+def command(*words: str) -> str:
+    found = helpers.call("spec", *JOB, *words)
+    assert found.code == 0, found.err
+    return str(json.loads(found.out)["algorithm"]["command"])
+
+
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [
+        (("--", "${MA_JOB_DIR}/code/train.py"), '"${MA_JOB_DIR}"/code/train.py'),
+        ((*CODE, "--", "train.py"), '"${MA_JOB_DIR}"/code/train.py'),
+        ((*CODE, "--", "./tools/my train.py"), "\"${MA_JOB_DIR}\"'/code/tools/my train.py'"),
+        ((*CODE, "--set", "modelarts.localCodeDir=/home/ma-user/x/", "--", "train.sh"), "/home/ma-user/x/train.sh"),
+        ((*CODE, "--working-dir", "/home/ma-user/x", "--", "train.py"), "train.py"),
+        ((*CODE, "--", "/app/train.py"), "/app/train.py"),
+        ((*CODE, "--", "${MA_JOB_DIR}/code/train.py"), '"${MA_JOB_DIR}"/code/train.py'),
+        ((*CODE, "--", "python"), "python"),
+        ((*CODE, "--", "-m", "pkg.train"), "-m pkg.train"),
+        (("--", "train.py"), "train.py"),
+    ],
+)
+def test_the_script_is_found_where_the_code_is(words: tuple[str, ...], script: str) -> None:
+    assert command(*words, "--epochs", "3") == f"ranklaunch run -- {script} --epochs 3"
+
+
+@pytest.mark.processes
+def test_the_platforms_variables_alone_are_put_in(tmp_path: Path) -> None:
+    (tmp_path / "ranklaunch").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n", encoding="utf-8")
+    (tmp_path / "ranklaunch").chmod(0o755)
+    args = ("--out=${MA_JOB_DIR}/a b/${MA_VJ_NAME}", "${HOME}", "$MA_JOB_DIR", "$(id)", "${MA_JOB_DIR:-x}", "", "'${MA_VJ_NAME}'")
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "MA_JOB_DIR": "/a dir/$(id) *", "MA_VJ_NAME": "job"}
+    line = command(*CODE, "--", "train.py", *args)
+    done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split("\n")[:-1] == [
+        "run", "--", "/a dir/$(id) */code/train.py", "--out=/a dir/$(id) */a b/job", *args[1:6], "'job'",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["modelarts", "slurm", "job"])
+def test_what_looks_like_a_variable_and_stays_is_said(kind: str) -> None:
+    image = () if kind == "slurm" else ("--image", "train:1")
+    flavor = ("--flavor", "f") if kind == "modelarts" else ()
+    words = ("--name", "llm", *image, *flavor, "--env", "DATA=${MA_JOB_DIR}/data", "--env", "PASSWORD=a$BCD", "--", "${HOME}/train.py")
+    found = helpers.call("spec", kind, *words, "--dir", "$SCRATCH/x", "--re", "^a$|b$", "--own", "${MA_VJ_NAME}")
+    assert found.code == 0
+    said = [line.partition("warning: ")[2].partition(" stays")[0] for line in found.err.splitlines() if "stays as it is written" in line]
+    own = [] if kind == "modelarts" else ["args: ${MA_VJ_NAME}"]
+    assert said == ["script: ${HOME}", "args: $SCRATCH", *own, "env.DATA: ${MA_JOB_DIR}"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--deadline-s", "3601"), "lifecycle.deadlineSeconds=3601: ModelArts counts hours; the job is stopped after 2 hours"),
+        (("--set", "lifecycle.gracePeriodSeconds=600"), "lifecycle.gracePeriodSeconds=600: the ranks' alone"),
+        (("--deadline-s", "7200", "--set", "lifecycle.gracePeriodSeconds=30"), ""),
+    ],
+)
+def test_what_the_platform_does_otherwise_is_said(options: tuple[str, ...], said: str) -> None:
+    found = helpers.call("spec", *JOB, *options, "--", "train.py")
+    assert found.code == 0
+    assert (said in found.err) if said else found.err == ""
+
+
+def test_the_page_shows_what_comes_out() -> None:
+    page = (helpers.ROOT / "docs" / "modelarts.md").read_text(encoding="utf-8")
+    assert f"\n       {command(*CODE, '--', 'train.py', '--epochs', '3')}\n" in page

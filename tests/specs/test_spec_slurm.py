@@ -1,0 +1,323 @@
+"""The script that `ranklaunch spec slurm` writes: what it asks Slurm for, what it starts, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import helpers
+import pytest
+
+from ranklaunch.specs.slurm import seconds_of
+
+JOB = ("slurm", "--name", "llm")
+NODES = (*JOB, "--nodes", "2")
+
+
+def spec(*options: str, program: tuple[str, ...] = ("train.py",), job: tuple[str, ...] = JOB, **values: object) -> helpers.Result:
+    """values: those of slurm, or by their path with __ for its dots."""
+    given = [f"{name.replace('__', '.') if '__' in name else f'slurm.{name}'}={as_option(value)}" for name, value in values.items()]
+    return helpers.call("spec", *job, *options, *(word for each in given for word in ("--set", each)), "--", *program)
+
+
+def as_option(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def script(*options: str, **how: Any) -> str:
+    found = spec(*options, **how)
+    assert found.code == 0, found.err
+    return str(found.out)
+
+
+def directives(*options: str, **how: Any) -> list[str]:
+    return [line.partition(" ")[2] for line in script(*options, **how).splitlines() if line.startswith("#SBATCH ")]
+
+
+def started(*options: str, **how: Any) -> list[str]:
+    """What srun is called with, up to ranklaunch."""
+    line = next(line for line in script(*options, **how).splitlines() if line.startswith("srun "))
+    words = shlex.split(line)
+    return words[words.index("--wait=0") + 1 : words.index("ranklaunch")]
+
+
+def refusals(*options: str, **how: Any) -> str:
+    found = spec(*options, **how)
+    assert (found.code, found.out) == (78, ""), found.err
+    return str(found.err)
+
+
+# Images and containers
+
+
+@pytest.mark.parametrize(
+    ("image", "apptainer", "pyxis"),
+    [
+        ("registry.example.com/team/train:1.4", "docker://registry.example.com/team/train:1.4", "registry.example.com#team/train:1.4"),
+        ("localhost/train", "docker://localhost/train", "localhost#train"),
+        ("team/train@sha256:" + "0" * 64, "docker://team/train@sha256:" + "0" * 64, "team/train@sha256:" + "0" * 64),
+        ("registry.example.com#train:1", "docker://registry.example.com#train:1", "registry.example.com#train:1"),
+        *((same, same, same) for same in (
+            "/sif/train.sif", "./train.sif", "../images/train:2.sqsh", "train.sif", "/images/sandbox", "docker://host:5000/a/train:1",
+            "oras://host/a/train:1", "library://team/coll/train:1", "dockerd://train:1",
+        )),
+    ],
+)  # fmt: skip
+def test_names_of_images_are_those_that_a_runtime_knows(image: str, apptainer: str, pyxis: str) -> None:
+    options = ("--image", image, "--device-kind", "cpu")
+    assert started(*options, container="apptainer")[-1] == apptainer
+    assert started(*options, container="pyxis")[-2:] == [f"--container-image={pyxis}", "env"]
+
+
+def test_a_file_has_no_tag() -> None:
+    said = refusals(container="apptainer", image__repository="/sif/train.sif", image__tag="1.4")
+    assert "image.repository='/sif/train.sif': a file has no image.tag" in said
+
+
+@pytest.mark.parametrize(("container", "said"), [("none", True), ("apptainer", False)])
+def test_an_image_that_nothing_would_use_is_said(container: str, said: bool) -> None:
+    found = spec("--image", "train:1", container=container)
+    assert found.code == 0
+    assert ("image is not used" in found.err) is said
+
+
+VOLUMES = [{"name": "data", "hostPath": {"path": "/lustre/data/"}}, {"name": "tmp", "hostPath": {"path": "/scratch", "type": "Directory"}}]
+MOUNTS = [{"name": "data", "mountPath": "/data", "readOnly": True, "subPath": "set/1"}, {"name": "tmp", "mountPath": "/tmp"}]
+
+
+def test_folders_of_the_node_are_mounted() -> None:
+    options = {"volumes": json.dumps(VOLUMES), "volumeMounts": json.dumps(MOUNTS)}
+    words = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
+    words += ["--image", "train:1", "--working-dir", "/work"]
+    binds = ["--bind", "/lustre/data/set/1:/data:ro", "--bind", "/scratch:/tmp"]
+    assert started(*words, container="apptainer")[1:] == ["apptainer", "exec", "--nv", *binds, "--pwd", "/work", "docker://train:1"]
+    mounts = "--container-mounts=/lustre/data/set/1:/data:ro,/scratch:/tmp"
+    assert started(*words, container="pyxis")[1:] == ["--container-image=train:1", mounts, "--container-workdir=/work", "env"]
+    assert "cd -- " not in script(*words, container="pyxis")  # a folder of the image need not be on the node
+    assert "cd -- /work" in script("--working-dir", "/work")
+
+
+@pytest.mark.parametrize(
+    ("volume", "mount", "said"),
+    [
+        ({"emptyDir": {}}, {}, "volumes: 'd': expected a name and a hostPath, which alone"),
+        ({"hostPath": {"path": "/d", "type": "DirectoryOrCreate"}}, {}, "volumes: 'd': nobody would create it with slurm"),
+        ({"name": ["d"], "hostPath": {"path": "/d"}}, {}, "volumes: ['d']: expected a name and a hostPath"),
+        ({"hostPath": {"path": "/d"}}, {"name": {}, "subPath": 5, "readOnly": "yes"}, "volumeMounts: {}: expected a relative subPath"),
+        ({"hostPath": {"path": "/d"}}, {"subPath": "/e"}, "volumeMounts: 'd': expected a relative subPath"),
+        ({"hostPath": {"path": "data"}}, {}, "expected a hostPath.path from the root"),
+        ({"hostPath": {"path": "/a,b"}}, {}, "expected a hostPath.path from the root without commas"),
+        ({"hostPath": {"path": "/d"}}, {"name": "e"}, "volumeMounts: name 'e': no volume of this name"),
+        ({"hostPath": {"path": "/d"}}, {"mountPath": "/a:ro"}, "volumeMounts: 'd': expected a mountPath"),
+        ({"hostPath": {"path": "/d"}}, {"subPathExpr": "$(X)"}, "volumeMounts: 'd': subPathExpr: nothing of this kind with slurm"),
+    ],
+)
+def test_what_cannot_be_mounted_is_refused(volume: dict[str, Any], mount: dict[str, Any], said: str) -> None:
+    values = {"volumes": [{"name": "d", **volume}], "volumeMounts": [{"name": "d", "mountPath": "/d", **mount}]}
+    words = [word for name, value in values.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+    assert said in refusals("--image", "train:1", *words, container="apptainer")
+    assert "volumes: without slurm.container the program sees the node's own folders" in refusals(*words)
+
+
+def test_logs_that_go_with_the_container_are_said() -> None:
+    words = ("--image", "train:1")
+    assert "logs and verdict are lost with the container" in spec(*words, container="pyxis").err
+    assert spec(*words, "--env", "RANKLAUNCH_LOG_DIR=/logs", container="pyxis").err == ""
+    assert spec(*words, container="apptainer").err == ""
+
+
+# Lines and options of the user's
+
+
+def run_script(folder: Path, *options: str, env: dict[str, str] | None = None, **how: Any) -> subprocess.CompletedProcess[str]:
+    """By bash, with an srun that shows its environment."""
+    (folder / "srun").write_text("#!/bin/bash\nexport -p | grep -E 'RANKLAUNCH_|MINE'\necho \"with $*\"\n", encoding="utf-8")
+    (folder / "srun").chmod(0o755)
+    text = script(*options, **how)
+    around = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder), "SLURM_NNODES": "2", "SLURM_JOB_ID": "70001", **(env or {})}
+    return subprocess.run(["bash", "-s"], input=text, env=around, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.processes
+def test_setup_runs_before_srun_and_may_use_what_is_not_set(tmp_path: Path) -> None:
+    (tmp_path / "activate").write_text('export MINE="$NOT_SET of mine"\nfalse\n', encoding="utf-8")
+    done = run_script(tmp_path, setup=["source ./activate  # café", "if true; then", "    export MINE2=$MINE", "fi"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert 'declare -x MINE2=" of mine"' in done.stdout
+    assert "with --ntasks=2" in done.stdout
+    done = run_script(tmp_path, setup=["false || exit 78"])
+    assert (done.returncode, done.stdout) == (78, "")
+
+
+@pytest.mark.parametrize(("line", "said"), [("a\nb", "expected one line each"), (" #SBATCH --uid=0", "put it into slurm.directives")])
+def test_a_line_of_setup_is_a_line_of_the_script(line: str, said: str) -> None:
+    assert f"slurm.setup: {line!r}: {said}" in refusals(setup=[line])
+
+
+def test_options_of_srun() -> None:
+    assert started(srunOptions=["--mpi=pmix", "--label"]) == ["--cpu-bind=none", "--mpi=pmix", "--label"]
+    assert started(srunOptions=["--cpu-bind=cores"]) == ["--cpu-bind=cores"]
+    assert started(directives=["--export=NONE"])[-1] == "--export=ALL"
+
+
+@pytest.mark.parametrize("option", ["--ntasks=8", "--nodes=1", "--wait=60", "--kill-on-bad-exit=1", "--container-image=x"])
+def test_options_of_srun_that_the_script_has_are_refused(option: str) -> None:
+    assert f"slurm.srunOptions: {option!r}: the script's own (" in refusals(srunOptions=[option])
+
+
+def test_options_of_srun_that_would_hide_what_the_script_sets_are_refused() -> None:
+    assert "expected --export=ALL" in refusals(srunOptions=["--export=NONE"])
+    assert "--label is given 2 times" in refusals(srunOptions=["--label", "--label"])
+
+
+# Ports
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("options", "ports"),
+    [
+        (NODES, {"MASTER": 24004, "MUSTER": 24005}),
+        ((*NODES, "--method", "mpirun"), {"MASTER": 24004, "MUSTER": 24005, "SSHD": 24006}),
+        ((*NODES, "--set", "network.masterPort=5000"), {"MASTER": 5000, "MUSTER": 24005}),
+        ((*NODES, "--env", "MSRUN_MASTER_PORT=5000"), {"MUSTER": 24005}),
+        ((*JOB, "--method", "spawn"), {"MASTER": 24004}),
+        ((*JOB, "--method", "torchrun"), {}),  # it chooses one itself
+    ],
+)
+def test_each_job_has_ports_of_its_own(options: tuple[str, ...], ports: dict[str, int], tmp_path: Path) -> None:
+    done = run_script(tmp_path, job=options)
+    assert done.returncode == 0, done.stderr
+    names = {f"RANKLAUNCH_{name}_PORT": str(port) for name, port in ports.items()}
+    found = dict(line.removeprefix("declare -x ").replace('"', "").split("=", 1) for line in done.stdout.splitlines() if "_PORT=" in line)
+    assert {name: text for name, text in found.items() if name.startswith("RANKLAUNCH_")} == names
+
+
+@pytest.mark.processes
+def test_a_port_of_the_users_stays(tmp_path: Path) -> None:
+    done = run_script(tmp_path, job=NODES, env={"RANKLAUNCH_MASTER_PORT": "5000"})
+    assert 'declare -x RANKLAUNCH_MASTER_PORT="5000"' in done.stdout
+
+
+# What Slurm is asked for
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"), [("7200", "02:00:00"), ("3601", "01:01:00"), ("90000", "1-01:00:00"), ("360000", "4-04:00:00")]
+)
+def test_a_time_limit_is_written_as_admins_do(seconds: str, written: str) -> None:
+    assert directives("--deadline-s", seconds)[3:6] == ["--gpus-per-node=1", f"--time={written}", "--signal=TERM@60"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "written"), [("400Gi", "400G"), ("1Ti", "1024G"), ("1500Mi", "1500M"), ("400G", "381470M"), ("0.5Gi", "512M")]
+)
+def test_memory_is_written_as_admins_do(memory: str, written: str) -> None:
+    assert f"--mem={written}" in directives("--memory", memory)
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("90", 5400), ("90:30", 5430), ("1:30:00", 5400), ("2-12", 216000), ("2-12:30", 217800), ("2-12:30:15", 217815), ("0-1", 3600),
+        ("two", None), ("1:2:3:4", None), ("", None),
+    ],
+)  # fmt: skip
+def test_times_of_sbatch(time: str, seconds: int | None) -> None:
+    assert seconds_of(time) == seconds
+
+
+def test_time_signal_and_requeue_go_together() -> None:
+    found = directives("--max-restarts", "3", time="12:00:00", output="logs/%x-%j.out", lifecycle__gracePeriodSeconds=120)
+    limits = ["--time=12:00:00", "--signal=TERM@120", "--requeue", "--output=logs/%x-%j.out", "--open-mode=append"]
+    assert found[-len(limits) :] == limits
+    assert directives(directives=["--time=12:00:00"])[-3:] == ["--signal=TERM@60", "--no-requeue", "--time=12:00:00"]
+    assert not any("--signal=TERM" in each for each in directives(directives=["--time=12:00:00", "--signal=USR1@300"]))
+    assert not any("--signal" in each for each in directives(time="UNLIMITED"))
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "said"),
+    [
+        (("--max-restarts", "1", "--deadline-s", "3600"), {}, "slurm.time, for each start, goes with restart.maxRestarts"),
+        (("--deadline-s", "3600"), {"time": "60"}, "slurm.time='60': expected one of the two"),
+        ((), {"time": "2h"}, "slurm.time='2h': expected minutes, hours:minutes:seconds or days-hours"),
+        ((), {"time": "2"}, "slurm.time=2: expected more than 120 seconds"),
+        ((), {"directives": ["--time=2"]}, "slurm.directives: --time=2: expected more than 120 seconds"),
+        ((), {"output": "a b"}, "slurm.output='a b': expected a path without spaces"),
+    ],
+)
+def test_times_that_cannot_be_are_refused(options: tuple[str, ...], values: dict[str, Any], said: str) -> None:
+    assert said in refusals(*options, **values)
+
+
+@pytest.mark.parametrize(
+    ("options", "directive", "own"),
+    [
+        ((), "--requeue", "--no-requeue already, by restart.maxRestarts"),
+        (("--max-restarts", "1"), "--no-requeue", "--requeue already, by restart.maxRestarts"),
+        ((), "--gpus-per-node=4", "--gpus-per-node already, by devicesPerNode"),
+        ((), "--gres=gpu:a100:4", "--gpus-per-node already, by devicesPerNode"),
+        (("--device-kind", "npu"), "--gres=nvme:1", "--gres already, by devicesPerNode"),
+        ((), "--ntasks=4", "--ntasks-per-node already, by devicesPerNode"),
+        ((), "--nodes=4", "--nodes already, by nodes"),
+        (("--cpu", "8"), "--cpus-per-gpu=4", "--cpus-per-task already, by resources.cpu"),
+        (("--memory", "8Gi"), "--mem-per-cpu=4G", "--mem already, by resources.memory"),
+        (("--partition", "a"), "--partition=b", "--partition already, by slurm.partition"),
+        (("--deadline-s", "3600"), "--time=60", "--time already, by slurm.time or lifecycle.deadlineSeconds"),
+    ],
+)
+def test_directives_that_the_script_has_are_refused(options: tuple[str, ...], directive: str, own: str) -> None:
+    assert f"slurm.directives: {directive!r}: the script has {own}" in refusals(*options, directives=[directive])
+
+
+def test_directives_that_contradict_each_other_are_refused() -> None:
+    said = refusals(directives=["--mem=4G", "--exclusive", "--mem-per-gpu=8G"])
+    assert "slurm.directives: '--mem-per-gpu=8G': --mem is given before" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "directive"), [((), "--gres=nvme:1"), (("--set", "slurm.devices=none"), "--gpus-per-node=a100:1"), ((), "--mem=0")]
+)
+def test_directives_beside_those_of_the_script(options: tuple[str, ...], directive: str) -> None:
+    assert directives(*options, directives=[directive])[-1] == directive
+
+
+def test_other_resources_beside_gpus_by_their_kind() -> None:
+    both = ["--gres=nvme:1", "--gpus-per-node=a100:1"]
+    assert directives("--set", "slurm.devices=none", directives=both)[-2:] == both
+
+
+@pytest.mark.parametrize(
+    ("words", "warned"),
+    [
+        (("--devices", "8"), True),
+        (("--devices", "8", "--set", 'slurm.directives=["--comment=--exclusive"]'), True),
+        (("--devices", "8", "--cpu", "32"), False),
+        (("--devices", "8", "--set", 'slurm.directives=["--exclusive"]'), False),
+        (("--devices", "8", "--set", 'slurm.directives=["--comment=a", "--cpus-per-gpu=4"]'), False),
+        (("--devices", "1"), False),
+    ],
+)
+def test_ranks_that_would_share_one_cpu_are_warned_of(words: tuple[str, ...], warned: bool) -> None:
+    lines = spec(*words).err.splitlines()
+    assert [("resources.cpu is not set" in line, "all 8 ranks" in line) for line in lines] == [(True, True)] * warned
+
+
+def test_a_signal_that_the_script_alone_would_get_is_said() -> None:
+    assert "--signal=B: reaches the script alone" in spec(directives=["--signal=B:TERM@60"]).err
+
+
+@pytest.mark.processes
+def test_scripts_have_no_faults_that_shellcheck_knows(tmp_path: Path) -> None:
+    if not shutil.which("shellcheck"):
+        pytest.skip("shellcheck is not installed")
+    text = script("--max-restarts", "2", "--working-dir", "/work", job=NODES, time="60", setup=["module load cuda"])
+    (tmp_path / "job.sh").write_text(text, encoding="utf-8")
+    done = subprocess.run(["shellcheck", str(tmp_path / "job.sh")], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == ""

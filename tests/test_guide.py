@@ -1,0 +1,161 @@
+"""The guide of CONTRIBUTING.md, followed: in a copy of the tree a launcher and a platform are added.
+
+With the modules alone the tests that it names are red, and each says what to do; with all of its steps they are green.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import helpers
+import pytest
+
+pytestmark = [pytest.mark.processes, pytest.mark.guide]
+
+(MEET,) = re.findall(r"^ADAPTERS_MEET := (.*)$", (helpers.ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+# Of the plans that are stored, those of others are left out, which take their time: but what is refused may list all methods.
+OPTIONS = ("-m", "not processes", "-k", "not plan_is_as_stored or toy")
+STARTING = (
+    "tests/test_wheel.py::test_wheel_holds_exactly_these_files[tree]",
+    "tests/test_docs.py::test_make_run_trains_with_every_method[toy]",
+)
+NEW_FILES = ("adapters/launchers/toy.py", "adapters/platforms/toycloud.py", "templates/toy/command.j2")
+# What a message has that tells what to do.
+TELLS = re.compile(r"\b(add .+ to .+|run make golden|run make generate|run docs/make_reference\.py|make (a folder )?tests/golden/)")
+
+PLATFORM = '''"""A platform that is there to be added."""
+
+from __future__ import annotations
+
+from ranklaunch.adapters.platforms.shared import base
+from ranklaunch.read.job import Job, Program
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import HOSTS, NODE_INDEX, NODES, SLOTS, make_job, spread
+
+NAME = "toycloud"
+
+COUNT = NODES.also("TOYCLOUD_NODES")
+INDEX = NODE_INDEX.also("TOYCLOUD_NODE")
+NAMES = HOSTS.also("TOYCLOUD_HOSTS")
+
+VARIABLES: tuple[Variable[object], ...] = (COUNT, INDEX, NAMES)
+
+attempt = base.attempt
+program = base.no_program
+failure_file = base.no_failure_file
+log_dir = base.log_dir
+
+
+def detect(reader: Reader) -> bool:
+    return bool(reader.env.get("TOYCLOUD_NODES"))
+
+
+def read(reader: Reader, program: Program) -> Job:
+    nodes = reader.get(COUNT)
+    return make_job(
+        reader,
+        program,
+        platform=NAME,
+        name=NAME,
+        attempt=attempt(reader),
+        hosts=(reader.get(NAMES) or ("h0",) + ("",) * (nodes - 1))[:nodes],
+        slots=spread(reader, SLOTS, reader.get(SLOTS) or (0,), nodes),
+        node_index=base.index(reader, nodes, INDEX),
+    )
+'''
+
+
+class Tree:
+    """A copy of the repository, which its tests take for their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        skipped = shutil.ignore_patterns(".git", ".venv*", ".*cache", ".hypothesis", "__pycache__", "runs", "ranklaunch-logs")
+        shutil.copytree(helpers.ROOT, folder, symlinks=True, ignore=skipped)
+
+    def write(self, path: str, text: str) -> None:
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(text, encoding="utf-8")
+
+    def add(self, path: str, *lines: str) -> None:
+        """Each as a line of its own, behind the one that is there once and like it but for the name: toy for plain, toycloud for slurm."""
+        text = (self.folder / path).read_text(encoding="utf-8")
+        for line in lines:
+            like = line.replace("toycloud", "slurm").replace("toy", "plain")
+            assert text.count(f"\n{like}\n") == 1, f"{path} has not one line {like!r}"
+            text = text.replace(f"\n{like}\n", f"\n{like}\n{line}\n")
+        self.write(path, text)
+
+    def python(self, *words: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "COLUMNS": "2000"}
+        env.pop("CI", None)  # where golden files may not be written
+        return subprocess.run([sys.executable, *words], cwd=self.folder, env=env, capture_output=True, text=True, timeout=600, check=False)
+
+    def put(self, path: str, old: str, new: str) -> None:
+        text = (self.folder / path).read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{path} has not {old!r} once"
+        self.write(path, text.replace(old, new))
+
+    def red(self) -> dict[str, str]:
+        """What the tests that come first say, and those that know files and examples, by those that fail."""
+        found: dict[str, str] = {}
+        for words in ((*OPTIONS, *MEET.split()), STARTING):
+            done = self.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *words)
+            assert done.returncode in (0, 1), done.stdout + done.stderr
+            parts = re.split(r"^_{3,} (\S+) _{3,}$", done.stdout, flags=re.MULTILINE)
+            found.update(zip(parts[1::2], parts[2::2]))
+        return found
+
+
+def test_a_launcher_and_a_platform_are_added_as_the_guide_says(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "tree")
+    modules(tree)
+    red = tree.red()
+    assert {name: said for name, said in red.items() if not TELLS.search(said)} == {}
+    assert len(red) > 10
+    everything_else(tree)
+    assert tree.red() == {}
+
+
+def modules(tree: Tree) -> None:
+    """Steps 1 to 5, of a launcher and of a platform: they are there, and can be asked for."""
+    plain = (helpers.ROOT / "adapters/launchers/plain.py").read_text(encoding="utf-8")
+    tree.write("adapters/launchers/toy.py", plain.replace('"plain"', '"toy"').replace("plain/", "toy/"))
+    tree.write("templates/toy/command.j2", (helpers.ROOT / "templates/plain/command.j2").read_text(encoding="utf-8"))
+    tree.write("adapters/platforms/toycloud.py", PLATFORM)
+    launchers, platforms = "adapters/launchers/__init__.py", "adapters/platforms/__init__.py"
+    tree.put(launchers, '"megatron", "plain",\n', '"megatron", "plain", "toy",\n')
+    tree.add(launchers, "        toy,", '        "toy": toy,')
+    tree.put(platforms, '    "local": ("",),\n', '    "toycloud": ("TOYCLOUD_",),\n    "local": ("",),\n')
+    tree.add(platforms, "        toycloud,", '        "toycloud": toycloud,')
+
+
+def everything_else(tree: Tree) -> None:
+    """Steps 6 and on."""
+    tree.put("src/ranklaunch/specs/model.py", '"mpi", "horovod",', '"mpi", "horovod", "toy",')
+    two_nodes = "{0}NODES=2\n{0}HOSTS=h0,h1\nRANKLAUNCH_NODE=1\n"
+    for case, env in (
+        ("toy/one-node", ""),
+        ("toy/two-nodes", two_nodes.format("RANKLAUNCH_")),
+        ("toycloud/two-nodes", two_nodes.format("TOYCLOUD_")),
+    ):
+        tree.write(f"tests/golden/{case}/env", env)
+        tree.write(f"tests/golden/{case}/argv", "--method=toy\ntrain.py\n")
+        tree.write(f"tests/golden/{case}/plan.json", "")
+    tree.add("Makefile", "EXAMPLE_toy      := examples/ddp_spawn_digits.py --procs_per_node $(SLOTS)")
+    tree.add("README.md", "    make run METHOD=toy           one process on one node, which starts its own ranks")
+    tree.add("docs/templates.md", "| `templates/toy/command.j2` | method toy |")
+    tree.add("docs/methods.md", "| `toy` | the program once | yes |")
+    tree.put("docs/methods.md", "\n## plain\n", "\n## toy\n\nThe program once on each node.\n\n## plain\n")
+    tree.add("tests/test_wheel.py", *(f'    "ranklaunch/{path}",' for path in NEW_FILES))
+    renewed = tree.python(
+        "-m", "pytest", "--update-golden", "tests/test_golden.py", "-k", "refusals_are_as_stored or (plan_is_as_stored and toy)"
+    )
+    assert renewed.returncode == 0, renewed.stdout
+    made = tree.python("docs/make_reference.py")
+    assert made.returncode == 0, made.stderr
