@@ -8,6 +8,7 @@ from testbench.judges.charts import Object
 
 GPU, NPU, CPU = "volcano-torchrun-gpu", "volcano-ranktable-npu", "job-plain-cpu"
 
+TABLE = "/user/serverid/devindex/config"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -172,6 +173,11 @@ BY_TEMPLATE = [
     set_to([{"ip": "10.0.0.1", "hostname": "a"}], "podTemplate.hostAliases"),
     set_to("Sometimes", "podTemplate.dnsPolicy"),
     *(set_to(0, f"podTemplate.securityContext.{name}") for name in ("runAsUser", "fsGroup")),
+    set_to({"hostUsers": False, "hostPID": True}, "podTemplate"),
+    Bad("hostNetwork", {"podTemplate": {"hostUsers": False}, "network": {"hostNetwork": True}}),
+    set_to({"hostPID": True, "shareProcessNamespace": True}, "podTemplate"),
+    *(set_to({"dnsPolicy": "None", "dnsConfig": config}, "podTemplate") for config in (None, {}, {"nameservers": []})),
+    Bad("volumeMounts", {"volumes": [{"name": "a", "emptyDir": {}}], "volumeMounts": [{"name": "a", "mountPath": TABLE}]}, NPU),
     set_to({"runtimeClassName": "a"}, "podTemplate", "trainjob-auto-gpu"),
     set_to([{"name": "a", "image": "i"}], "initContainers", "trainjob-auto-gpu"),
     set_to(["CAP_SYS_ADMIN"], "security.capabilities"),

@@ -1,6 +1,7 @@
-"""Writes values.yaml, values.schema.json, keys.json and the table in README.md of charts/ranklaunch.
+"""Writes values.yaml, values.schema.json and keys.json of the charts, and the table in README.md of charts/ranklaunch.
 
-They come from the table of a job's specification, so that the chart and `ranklaunch spec` have the same keys:
+Those of charts/ranklaunch come from the table of a job's specification, so that the chart and `ranklaunch spec` have the same keys; those
+of charts/ranklaunch-runtimes from tools/runtime_values.py. Templates that both have are copied there:
 `python tools/chart_values.py`, or with --check to be told of what is stale.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -17,12 +19,19 @@ from typing import Any
 from ranklaunch.specs import familiar, keys, model
 from ranklaunch.specs.keys import Key
 from ranklaunch.specs.kubernetes import check
+from testbench import places
 
-CHART = Path(__file__).resolve().parent.parent / "charts" / "ranklaunch"
+OF_RUNTIMES = places.module("tools/runtime_values.py")
+CHARTS = places.ROOT / "charts"
+CHART, RUNTIMES = CHARTS / "ranklaunch", CHARTS / "ranklaunch-runtimes"
 # Of platforms that no chart is for.
 LEFT_OUT = ("modelarts", "slurm")
 HEADER = """\
 # Values of one training run. Made by tools/chart_values.py from the table that `ranklaunch spec` reads too; do not edit.
+# A name that is not here is refused, and so is null.
+"""
+HEADER_OF_RUNTIMES = """\
+# Values of the runtimes. Made by tools/chart_values.py from tools/runtime_values.py; do not edit.
 # A name that is not here is refused, and so is null.
 """
 ITEMS = {keys.TEXTS: {"type": "string"}, keys.WHOLES: {"type": "integer"}, keys.OBJECTS: {"type": "object"}}
@@ -73,8 +82,8 @@ def _default(key: Key) -> object:
 # says it in words, from keys.json.
 
 
-def schema() -> Schema:
-    made = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "values of the chart ranklaunch", **_group(model.JobSpec)}
+def schema(kind: type, chart: str) -> Schema:
+    made = {"$schema": "http://json-schema.org/draft-07/schema#", "title": f"values of the chart {chart}", **_group(kind)}
     made["properties"]["global"] = {"type": "object", "description": "Helm's own, for charts that contain this one; not used"}
     return made
 
@@ -109,16 +118,17 @@ def _kind(key: Key) -> Schema:
 # keys.json
 
 
-def known() -> Schema:
-    """What the chart's templates know of keys: those that there are, what values must look like, and what others call them."""
-    there = [path for path in keys.paths(model.JobSpec) if not _foreign(path)]
-    table = {path: key for path, key in keys.every(model.JobSpec) if not _foreign(path)}
+def known(kind: type) -> Schema:
+    """What a chart's templates know of keys: those that there are, what values must look like, and what others call them."""
+    there = [path for path in keys.paths(kind) if not _foreign(path)]
+    table = {path: key for path, key in keys.every(kind) if not _foreign(path)}
+    meant = {word: advice for word, advice in familiar.FAMILIAR.items() if re.match("[A-Za-z.]*", advice)[0] in there}
     return {
         "keys": list(table),
         "groups": [path for path in there if path not in table],
         "forms": {path: _form(key) for path, key in table.items() if key.pattern},
         "objects": {path: key.of + "[]" * (key.kind == keys.OBJECTS) for path, key in table.items() if key.of},
-        "familiar": {**familiar.index(there), **familiar.FAMILIAR},
+        "familiar": {**familiar.index(there), **meant},
         "types": check.types(),
         "oneOf": {name: list(besides) for name, besides in check.ONE_OF.items()},
         "common": check.COMMON,
@@ -131,7 +141,7 @@ def known() -> Schema:
 def _form(key: Key) -> Schema:
     return {
         "pattern": f"^(?:{key.pattern})$",
-        "form": key.form,
+        "form": OF_RUNTIMES.FORMS.get(key.pattern) or key.form,
         "of": "names" if key.kind == keys.PAIRS else "items" if key.kind == keys.TEXTS else "text",
     }
 
@@ -160,11 +170,20 @@ def _shown(default: object) -> str:
 
 def made() -> dict[Path, str]:
     readme = CHART / "README.md"
+    shared = {name: (CHART / "templates" / name).read_text(encoding="utf-8") for name in ("_given.tpl", "_keys.tpl")}
     return {
         readme: with_table(readme.read_text(encoding="utf-8")),
-        CHART / "values.yaml": HEADER + "\n" + "\n".join(values(model.JobSpec)).rstrip("\n") + "\n",
-        CHART / "values.schema.json": json.dumps(schema(), indent=2, ensure_ascii=False) + "\n",
-        CHART / "keys.json": json.dumps(known(), indent=1, ensure_ascii=False) + "\n",
+        **of_chart(CHART, model.JobSpec, HEADER),
+        **of_chart(RUNTIMES, OF_RUNTIMES.Runtimes, HEADER_OF_RUNTIMES),
+        **{RUNTIMES / "templates" / name: text.replace('"ranklaunch.', '"ranklaunch-runtimes.') for name, text in shared.items()},
+    }
+
+
+def of_chart(chart: Path, kind: type, header: str) -> dict[Path, str]:
+    return {
+        chart / "values.yaml": header + "\n" + "\n".join(values(kind)).rstrip("\n") + "\n",
+        chart / "values.schema.json": json.dumps(schema(kind, chart.name), indent=2, ensure_ascii=False) + "\n",
+        chart / "keys.json": json.dumps(known(kind), indent=1, ensure_ascii=False) + "\n",
     }
 
 

@@ -17,7 +17,21 @@ from ranklaunch.specs import keys
 from ranklaunch.specs.model import OF_KUBERNETES, JobSpec
 from ranklaunch.specs.pod import DERIVED
 from testbench import places
-from testbench.judges.charts import CASES, RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
+from testbench.judges.charts import (
+    CASES,
+    CHARTS,
+    RELEASE,
+    RUN,
+    Object,
+    case,
+    every_case,
+    every_helm,
+    helm,
+    load,
+    parse,
+    rendered,
+    rendered_with,
+)
 
 pytestmark = [
     pytest.mark.skipif("spec" not in COMMANDS, reason="ranklaunch has no command spec"),
@@ -214,7 +228,7 @@ def test_variables_that_follow_from_values_are_refused_by_both(engine: str, tmp_
 
 def test_values_are_made_from_the_same_table() -> None:
     made = places.module("tools/chart_values.py")
-    assert [str(path.relative_to(RUN)) for path, text in made.made().items() if path.read_text(encoding="utf-8") != text] == []
+    assert [str(path.relative_to(CHARTS)) for path, text in made.made().items() if path.read_text(encoding="utf-8") != text] == []
 
 
 @every_helm

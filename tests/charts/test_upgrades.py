@@ -101,6 +101,19 @@ def test_a_run_that_is_there_stays_as_it_is(major: str, engine: str, server: HTT
     assert renamed.returncode == 0, renamed.stderr
 
 
+@every_helm
+@pytest.mark.parametrize("engine", ["job", "jobset", "trainjob", "mpijob"])
+def test_what_kueue_has_let_run_is_not_stopped(major: str, engine: str, server: HTTPServer) -> None:
+    queue = "scheduling.kueueQueue=research"
+    Cluster.live = run_of(rendered("4", FIRST[engine], RUN, "--set", queue))
+    place = Cluster.live["spec"]["runPolicy"] if engine == "mpijob" else Cluster.live["spec"]
+    assert place["suspend"] is True
+    place["suspend"] = False
+    done = upgraded(major, FIRST[engine], server, queue)
+    assert done.returncode == 0, done.stderr
+    assert run_of(done.stdout)["spec"] == Cluster.live["spec"]
+
+
 def test_another_job_of_the_name_is_none_of_the_charts_business(server: HTTPServer) -> None:
     """One that no chart has made, or one of before there was a digest."""
     Cluster.live = run_of(rendered("4", FIRST["volcano"]))

@@ -160,6 +160,7 @@ def test_secrets_in_env_are_warned_of() -> None:
     [
         (("--env", "GITHUB_PAT=hunter2"), (), "env.GITHUB_PAT stands in the specification for all to read"),
         (("--env", "INDEX=https://hunter2@host/"), (), "env.INDEX stands in the specification for all to read"),
+        (("--set", 'extraEnv=[{"name": "HF_TOKEN", "value": "hunter2"}]'), (), "extraEnv: HF_TOKEN stands in the specification for all"),
         ((), ("--token", "hunter2", "--lr", "1"), "args hold a secret for all to read (--token '***' --lr 1)"),
         ((), ("-H", "Authorization: Bearer hunter2"), "args hold a secret for all to read"),
     ],

@@ -62,6 +62,28 @@ annotations:
   {{- set (deepCopy .Values.annotations) "ranklaunch/values" (include "ranklaunch.digest" .) | include "ranklaunch.given" | nindent 2 }}
 {{- end -}}
 
+{{/* The run's object that an upgrade finds in the cluster, as JSON; {} where there is none. */}}
+{{- define "ranklaunch.live" -}}
+{{- $kinds := dict
+  "volcano" (list "batch.volcano.sh/v1alpha1" "Job")
+  "jobset" (list "jobset.x-k8s.io/v1alpha2" "JobSet")
+  "job" (list "batch/v1" "Job")
+  "trainjob" (list "trainer.kubeflow.org/v1alpha1" "TrainJob")
+  "mpijob" (list "kubeflow.org/v2beta1" "MPIJob")
+  "acjob" (list "mindxdl.gitee.com/v1" "AscendJob") -}}
+{{- $kind := get $kinds .Values.engine -}}
+{{- $live := dict -}}
+{{- if .Release.IsUpgrade }}{{ $live = lookup (index $kind 0) (index $kind 1) .Release.Namespace (include "ranklaunch.name" .) }}{{ end -}}
+{{- $live | default dict | toJson -}}
+{{- end -}}
+
+{{/* A job that waits for Kueue begins suspended. One that Kueue has let run is not to be stopped by an upgrade. */}}
+{{- define "ranklaunch.suspend" -}}
+{{- $spec := dig "spec" dict (include "ranklaunch.live" . | fromJson) -}}
+{{- if eq .Values.engine "mpijob" }}{{ $spec = dig "runPolicy" dict $spec }}{{ end -}}
+suspend: {{ dig "suspend" true $spec }}
+{{- end -}}
+
 {{/* Whether the whole job is started anew when the cluster takes a pod away. */}}
 {{- define "ranklaunch.afterEviction" -}}
 {{- if and .Values.restart.maxRestarts (ne .Values.restart.onEviction "fail") }}true{{ end -}}

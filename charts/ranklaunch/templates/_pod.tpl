@@ -91,28 +91,6 @@ spec:
   {{- end }}
 {{- end -}}
 
-{{/* What the user gives of a pod's spec. */}}
-{{- define "ranklaunch.givenFields" -}}
-{{- range $name, $value := omit .Values.podTemplate "securityContext" }}
-{{- if not (kindIs "invalid" $value) }}
-{{ $name }}: {{ include "ranklaunch.json" $value }}
-{{- end }}
-{{- end }}
-{{- end -}}
-
-{{/*
-What starts before the program: containers that end, then those that stay beside it. An engine waits for the end of a pod, and a pod does
-not wait for these.
-*/}}
-{{- define "ranklaunch.before" -}}
-{{- range .Values.initContainers }}
-- {{ include "ranklaunch.json" . }}
-{{- end }}
-{{- range .Values.extraContainers }}
-- {{ include "ranklaunch.json" (set (deepCopy .) "restartPolicy" "Always") }}
-{{- end }}
-{{- end -}}
-
 {{/* The operators of these two look for the container by its name. */}}
 {{- define "ranklaunch.container" -}}
 {{- get (dict "acjob" "ascend" "trainjob" "node") .Values.engine | default "train" -}}

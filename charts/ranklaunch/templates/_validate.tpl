@@ -26,21 +26,9 @@
 
 {{/* Its webhook, or the API server, would say in other words that no field can be changed; some engines take the change, and break. */}}
 {{- define "ranklaunch.validate.upgrade" -}}
-{{- $kinds := dict
-  "volcano" (list "batch.volcano.sh/v1alpha1" "Job")
-  "jobset" (list "jobset.x-k8s.io/v1alpha2" "JobSet")
-  "job" (list "batch/v1" "Job")
-  "trainjob" (list "trainer.kubeflow.org/v1alpha1" "TrainJob")
-  "mpijob" (list "kubeflow.org/v2beta1" "MPIJob")
-  "acjob" (list "mindxdl.gitee.com/v1" "AscendJob") -}}
-{{- if .Release.IsUpgrade }}
-{{- $kind := get $kinds .Values.engine }}
-{{- $name := include "ranklaunch.name" . }}
-{{- $live := lookup (index $kind 0) (index $kind 1) .Release.Namespace $name | default dict }}
-{{- $was := get (get (get $live "metadata" | default dict) "annotations" | default dict) "ranklaunch/values" }}
+{{- $was := dig "metadata" "annotations" "ranklaunch/values" "" (include "ranklaunch.live" . | fromJson) -}}
 {{- if and $was (ne $was (include "ranklaunch.digest" .)) }}
-- {{ printf "name: the run %s is there, of other values, and no run can be changed: install another release, or upgrade with nameSuffix=values, which ends it and starts a new one, or delete it first" $name | toJson }}
-{{- end }}
+- {{ include "ranklaunch.name" . | printf "name: the run %s is there, of other values, and no run can be changed: install another release, or upgrade with nameSuffix=values, which ends it and starts a new one, or delete it first" | toJson }}
 {{- end }}
 {{- end -}}
 
@@ -303,90 +291,8 @@
 - "volumes: expected different names"
 {{- end }}
 {{- $taken := ternary (list "/dev/shm") list .Values.shm.enabled -}}
+{{- if include "ranklaunch.rankTableMap" . }}{{ $taken = append $taken (include "ranklaunch.rankTablePath" .) }}{{ end -}}
 {{ include "ranklaunch.wrongMounts" (dict "path" "volumeMounts" "mounts" .Values.volumeMounts "volumes" $names "taken" $taken) }}
-{{- end -}}
-
-{{/* Called with a dict: path, mounts, volumes (names), taken (paths that others are mounted at). */}}
-{{- define "ranklaunch.wrongMounts" -}}
-{{- $paths := .taken -}}
-{{- if kindIs "slice" .mounts }}
-{{- range .mounts }}
-{{- if kindIs "map" . }}
-{{- if not (has .name $.volumes) }}
-- {{ printf "%s: name %v: no volume of this name in volumes" $.path .name | toJson }}
-{{- end }}
-{{- if not (hasPrefix "/" (.mountPath | toString)) }}
-- {{ printf "%s: mountPath %v: expected a path from the root" $.path .mountPath | toJson }}
-{{- end }}
-{{- if regexMatch "^/|(^|/)[.][.](/|$)" (.subPath | default "" | toString) }}
-- {{ printf "%s: subPath %v: expected a path within the volume" $.path .subPath | toJson }}
-{{- end }}
-{{- $paths = append $paths (.mountPath | toString) }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- if ne (len $paths) (len (uniq $paths)) }}
-- {{ printf "%s: expected different mountPaths%s" .path (ternary ", of which shm.enabled takes /dev/shm" "" (has "/dev/shm" .taken)) | toJson }}
-{{- end }}
-{{- end -}}
-
-{{- define "ranklaunch.validate.containers" -}}
-{{- $root := . -}}
-{{- $volumes := list -}}
-{{- range include "ranklaunch.volumes" . | fromYamlArray }}{{ $volumes = append $volumes (.name | toString) }}{{ end -}}
-{{- $names := list (include "ranklaunch.container" .) -}}
-{{- range $place := list "initContainers" "extraContainers" }}
-{{- range $index, $container := get $root.Values $place }}
-{{- $path := printf "%s[%d]" $place $index }}
-{{- with $container.name }}
-{{- if has . $names }}
-- {{ printf "%s.name: %v: another container has it" $path . | toJson }}
-{{- end }}
-{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (toString .)) }}
-- {{ printf "%s.name: %v: expected small letters, digits and dashes, at most 63" $path . | toJson }}
-{{- end }}
-{{- $names = append $names . }}
-{{- end }}
-{{- if and (eq $place "initContainers") (not $container.restartPolicy) }}
-{{- range list "lifecycle" "livenessProbe" "readinessProbe" "startupProbe" }}
-{{- if hasKey $container . }}
-- {{ printf "%s.%s: this one ends before the program starts; use extraContainers" $path . | toJson }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{ include "ranklaunch.wrongMounts" (dict "path" (printf "%s.volumeMounts" $path) "mounts" $container.volumeMounts "volumes" $volumes "taken" list) }}
-{{- $variables := list }}
-{{- if kindIs "slice" $container.env }}{{ range $container.env }}{{ if kindIs "map" . }}{{ $variables = append $variables .name }}{{ end }}{{ end }}{{ end }}
-{{- if ne (len $variables) (len (uniq $variables)) }}
-- {{ printf "%s.env: expected each name once" $path | toJson }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{ include "ranklaunch.wrongEnv" . }}
-{{- end -}}
-
-{{/* Of extraEnv. */}}
-{{- define "ranklaunch.wrongEnv" -}}
-{{- $names := list -}}
-{{- range .Values.extraEnv }}
-{{- $name := .name | toString }}
-{{- if has $name $names }}
-- {{ printf "extraEnv: given twice: %s" $name | toJson }}
-{{- else if not (regexMatch "^[A-Za-z_][A-Za-z0-9_.-]*$" $name) }}
-- {{ printf "extraEnv: name %q: expected letters, digits, dots, dashes and underscores, not beginning with a digit" $name | toJson }}
-{{- else if has (trimPrefix "RANKLAUNCH_" $name) (ternary (include "ranklaunch.derived" . | splitList " ") list (hasPrefix "RANKLAUNCH_" $name)) }}
-- {{ printf "extraEnv: %s: it follows from other values; set those" $name | toJson }}
-{{- else if eq $name "RANKLAUNCH_GRACE_S" }}
-- "extraEnv: RANKLAUNCH_GRACE_S: made from lifecycle.gracePeriodSeconds; set that, or env.RANKLAUNCH_GRACE_S"
-{{- else if hasKey $.Values.env $name }}
-- {{ printf "extraEnv: %s: env has it too; leave one of the two out" $name | toJson }}
-{{- else if and $.Values.muster.secretName (eq $name "RANKLAUNCH_SECRET") }}
-- "extraEnv: RANKLAUNCH_SECRET: that of muster.secretName; leave one of the two out"
-{{- else if and (eq $.Values.engine "trainjob") (has $name (list "PET_NNODES" "PET_NPROC_PER_NODE" "PET_NODE_RANK" "PET_MASTER_ADDR" "PET_MASTER_PORT")) }}
-- {{ printf "extraEnv: %s: Kubeflow Trainer's own" $name | toJson }}
-{{- end }}
-{{- $names = append $names $name }}
-{{- end }}
 {{- end -}}
 
 {{/* Variables of ranklaunch that follow from values, without what their names begin with. */}}
@@ -394,36 +300,29 @@
 JOB_NAME NODES SLOTS ACCELERATOR METHOD HOSTS MASTER_ADDR INTERFACE MASTER_PORT MUSTER_PORT SSHD_PORT RANK_TABLE TASK RESTARTS LAUNCHER_AS_WORKER JOB_UID
 {{- end -}}
 
+{{- define "ranklaunch.validate.containers" -}}
+{{- $volumes := list -}}
+{{- range include "ranklaunch.volumes" . | fromYamlArray }}{{ $volumes = append $volumes (.name | toString) }}{{ end -}}
+{{- include "ranklaunch.wrongContainers" (dict "values" .Values "main" (include "ranklaunch.container" .) "volumes" $volumes) }}
+{{- $refused := dict "RANKLAUNCH_GRACE_S" "made from lifecycle.gracePeriodSeconds; set that, or env.RANKLAUNCH_GRACE_S" }}
+{{- range include "ranklaunch.derived" . | splitList " " }}
+{{- $_ := set $refused (printf "RANKLAUNCH_%s" .) "it follows from other values; set those" }}
+{{- end }}
+{{- if .Values.muster.secretName }}
+{{- $_ := set $refused "RANKLAUNCH_SECRET" "that of muster.secretName; leave one of the two out" }}
+{{- end }}
+{{- if eq .Values.engine "trainjob" }}
+{{- range list "PET_NNODES" "PET_NPROC_PER_NODE" "PET_NODE_RANK" "PET_MASTER_ADDR" "PET_MASTER_PORT" }}
+{{- $_ := set $refused . "Kubeflow Trainer's own" }}
+{{- end }}
+{{- end }}
+{{ include "ranklaunch.wrongEnv" (dict "values" .Values "refused" $refused) }}
+{{- end -}}
+
 {{- define "ranklaunch.validate.security" -}}
-{{- $names := .Values.image.pullSecrets -}}
-{{- if ne (len $names) (len (uniq $names)) }}
-- {{ printf "image.pullSecrets: expected each name once, found %s" (join ", " $names) | toJson }}
-{{- end }}
-{{- range .Values.security.capabilities }}
-{{- if hasPrefix "CAP_" . }}
-- {{ printf "security.capabilities: %s: expected %s, as Kubernetes calls it" . (trimPrefix "CAP_" .) | toJson }}
-{{- end }}
-{{- end }}
-{{- $given := .Values.podTemplate.securityContext -}}
-{{- if kindIs "map" $given }}
-{{- range list "runAsUser" "runAsGroup" "runAsNonRoot" "fsGroup" }}
-{{- if hasKey $given . }}
-- {{ printf "podTemplate.securityContext.%s: made from security.%s; set that" . (ternary "runAsUser" . (eq . "runAsNonRoot")) | toJson }}
-{{- end }}
-{{- end }}
-{{- end }}
-{{- range $index, $each := .Values.scheduling.tolerations }}
-{{- $path := printf "scheduling.tolerations[%d]" $index }}
-{{- if and (eq (toString $each.operator) "Exists") $each.value }}
-- {{ printf "%s.value: with operator Exists there is none" $path | toJson }}
-{{- end }}
-{{- if not (or $each.key (eq (toString $each.operator) "Exists")) }}
-- {{ printf "%s.key: required, but with operator Exists" $path | toJson }}
-{{- end }}
-{{- if and (not (kindIs "invalid" $each.tolerationSeconds)) (ne (toString $each.effect) "NoExecute") }}
-- {{ printf "%s.tolerationSeconds: expected effect NoExecute" $path | toJson }}
-{{- end }}
-{{- end }}
+{{ include "ranklaunch.wrongSecurity" .Values }}
+{{ include "ranklaunch.wrongOfHost" (dict "given" .Values.podTemplate "hostNetwork" .Values.network.hostNetwork) }}
+{{ include "ranklaunch.wrongTolerations" (dict "path" "scheduling.tolerations" "given" .Values.scheduling.tolerations) }}
 {{- end -}}
 
 {{- define "ranklaunch.labelPattern" -}}

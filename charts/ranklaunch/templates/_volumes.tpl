@@ -56,9 +56,3 @@
 {{- .Values.rankTable.mountPath | default (get $default .Values.rankTable.source) -}}
 {{- end -}}
 
-{{/* Where the root cannot be written, and no volume of the user's is there. */}}
-{{- define "ranklaunch.needsTmp" -}}
-{{- $paths := list -}}
-{{- range .Values.volumeMounts }}{{ $paths = append $paths .mountPath }}{{ end -}}
-{{- if and .Values.security.readOnlyRootFilesystem (not (has "/tmp" $paths)) }}true{{ end -}}
-{{- end -}}

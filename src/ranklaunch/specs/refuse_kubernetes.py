@@ -9,7 +9,7 @@ from ranklaunch.read.settings import BY_MPI
 from ranklaunch.specs import keys
 from ranklaunch.specs.kubernetes import check, containers
 from ranklaunch.specs.model import JobSpec
-from ranklaunch.specs.pod import OWN_VOLUMES, device, launchers_alone, ports, volumes
+from ranklaunch.specs.pod import OWN_VOLUMES, device, launchers_alone, mounts, ports, volumes
 
 # The longest name that an engine makes from the job's, without it. Each must fit a DNS label.
 SUFFIXES: Mapping[str, str] = {
@@ -97,7 +97,7 @@ def _volumes(spec: JobSpec) -> Iterator[str]:
             yield f"volumes: name {name!r}: ranklaunch's own"
     if len({str(name) for name in names}) < len(names):
         yield "volumes: expected different names"
-    taken = ["/dev/shm"] if spec.shm.enabled else []
+    taken = [mount["mountPath"] for mount in mounts(spec)[: -len(spec.volume_mounts) or None]]
     yield from containers.mounts("volumeMounts", spec.volume_mounts, names, taken)
     yield from containers.problems(spec, [*own, *names])
 
@@ -115,6 +115,19 @@ def _security(spec: JobSpec) -> Iterator[str]:
         if isinstance(given, Mapping) and name in given:
             made = "runAsUser" if name == "runAsNonRoot" else name
             yield f"podTemplate.securityContext.{name}: made from security.{made}; set that"
+
+
+def _hosts_own(spec: JobSpec) -> Iterator[str]:
+    """What a pod cannot have of its host at the same time."""
+    given = {**spec.pod_template, "hostNetwork": spec.network.host_network}
+    shared = [name for name in ("hostNetwork", "hostPID", "hostIPC") if given.get(name)] if given.get("hostUsers") is False else []
+    for name in shared:
+        yield f"podTemplate.hostUsers=false: expected no {name}, for users of the host's are in it"
+    if given.get("hostPID") and given.get("shareProcessNamespace"):
+        yield "podTemplate.hostPID: expected no shareProcessNamespace with it"
+    config = given.get("dnsConfig")
+    if given.get("dnsPolicy") == "None" and not (isinstance(config, Mapping) and config.get("nameservers")):
+        yield "podTemplate.dnsPolicy=None: expected nameservers in podTemplate.dnsConfig"
 
 
 def _tolerations(spec: JobSpec) -> Iterator[str]:
@@ -168,8 +181,8 @@ def _affinity(spec: JobSpec) -> Iterator[str]:
 
 
 OF_EACH = (
-    _affinity, _name, _labels, _resources, _ports, _shapes, _volumes, _pull_secrets, _security, _tolerations, _rank_table, _pods,
-    _code_limit,
+    _affinity, _name, _labels, _resources, _ports, _shapes, _volumes, _pull_secrets, _security, _hosts_own, _tolerations, _rank_table,
+    _pods, _code_limit,
 )  # fmt: skip
 
 

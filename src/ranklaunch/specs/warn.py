@@ -18,9 +18,11 @@ USUAL_S = 30  # that Kubernetes gives a container to end
 
 
 def warnings(spec: JobSpec) -> Iterator[str]:
-    shown = environment(spec.env)
-    for name in sorted(name for name, value in spec.env.items() if shown[name] != value):
-        yield f"env.{name} stands in the specification for all to read; a Secret in envFrom does not"
+    further = {str(each["name"]): str(each["value"]) for each in spec.extra_env if each.get("value")}
+    for place, given in (("env.", spec.env), ("extraEnv: ", further)):
+        shown = environment(given)
+        for name in sorted(name for name, value in given.items() if shown[name] != value):
+            yield f"{place}{name} stands in the specification for all to read; a Secret in envFrom or extraEnv does not"
     hidden = argv(spec.args)
     if hidden != spec.args:
         yield f"args hold a secret for all to read ({shlex.join(hidden)}); a variable from a Secret in envFrom does not"

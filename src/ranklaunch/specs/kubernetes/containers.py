@@ -26,7 +26,7 @@ def mounts(path: str, given: object, volumes: Sequence[object], taken: Sequence[
             yield f"{path}: subPath {below!r}: expected a path within the volume"
     paths = [str(mount.get("mountPath")) for mount in found]
     if len({*paths, *taken}) < len(paths) + len(taken):
-        yield f"{path}: expected different mountPaths" + (f", of which shm.enabled takes {taken[0]}" if taken else "")
+        yield f"{path}: expected different mountPaths" + (f"; ranklaunch's own: {', '.join(taken)}" if taken else "")
 
 
 def problems(spec: JobSpec, volumes: Sequence[object]) -> Iterator[str]:
