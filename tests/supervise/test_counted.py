@@ -48,7 +48,7 @@ def test_each_rank_has_a_file(tmp_path: Path, method: str) -> None:
 @pytest.mark.parametrize("method", FILES)
 def test_fewer_ranks_than_planned_are_no_success(tmp_path: Path, method: str) -> None:
     found = said(plan(tmp_path, method, nodes=2, node=1), files=1)
-    told = f"1 of 2 ranks were seen on node 1 (n1), although {method} ended with 0"
+    told = f"1 of 2 ranks were seen, although {method} ended with 0"
     assert found.fewer.startswith(told)
     assert "RANKLAUNCH_FEWER_RANKS=true" in found.fewer
 

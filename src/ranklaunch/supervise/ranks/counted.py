@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from ranklaunch.errors import counted
 from ranklaunch.plan.model import Plan, RankOutputs, everything
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child, Success
-from ranklaunch.verdict import blame
 
 
 def success(plan: Plan, ended: Sequence[Child]) -> Success:
@@ -27,10 +26,8 @@ def success(plan: Plan, ended: Sequence[Child]) -> Success:
     text = f"{name} succeeded; {told}, and whether the others ran is not known"
     if not by_files or conduct.may_start_fewer:  # it may write elsewhere
         return Success(text, planned - seen)
-    job = plan.job
-    where = blame.place(job.node_index, job.node.host if len(job.nodes) > 1 else "")
     fewer = (
-        f"{told} on {where}, although {name} ended with 0: an option, a template or a configuration of yours has told it another number "
+        f"{told}, although {name} ended with 0: an option, a template or a configuration of yours has told it another number "
         "than the plan's; RANKLAUNCH_FEWER_RANKS=true lets such a job succeed"
     )
     return Success(text, planned - seen, fewer)
