@@ -102,9 +102,10 @@ golden: .venv/.installed-examples .venv/.installed-test ## write the golden file
 mutations: .venv/.installed-test ## break launchers, platforms and templates line by line in a copy, and see that a test notices
 	$(VENV)/python tools/mutations.py
 
-generate: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules
+generate: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules .venv/.installed-charts
 generate: ## write anew what is made from tables: pages, the chart's values, examples for platforms, patterns of secrets
 	$(VENV)/python docs/make_reference.py
+	$(VENV)/python tools/pod_fields.py
 	$(VENV)/python tools/chart_values.py
 	$(VENV)/python tools/render_examples.py
 	$(VENV)/python tools/secret_patterns.py

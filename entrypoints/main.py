@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ranktable": ("ranktable", "show, validate, convert, make and compare rank tables"),
 }
 
+NEEDED, MISSING = ("jinja2", "markupsafe"), 69
 TRY_AGAIN = 75  # that of errors.WaitError, which may not be there to be loaded
 REFUSES, NO_MEMORY = "ranklaunch: the system refuses, trying again may help", "no memory left"
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT)
@@ -83,6 +84,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     except Exception as error:
         if _is_shortage(error):
             return _refused(error)
+        if isinstance(error, ModuleNotFoundError) and error.name in NEEDED:
+            return _fail(f"{error}: {sys.executable}, which runs ranklaunch, needs it: install ranklaunch there with pip", MISSING)
         import traceback
 
         return _fail(f"a defect in ranklaunch {__version__}; please report it with this:\n{traceback.format_exc()}", DEFECT)

@@ -1,6 +1,7 @@
-"""Writes values.yaml, values.schema.json and the table in README.md of charts/ranklaunch.
+"""Writes values.yaml, values.schema.json and keys.json of the charts, and the table in README.md of charts/ranklaunch.
 
-They come from the table of a job's specification, so that the chart and `ranklaunch spec` have the same keys:
+Those of charts/ranklaunch come from the table of a job's specification, so that the chart and `ranklaunch spec` have the same keys; those
+of charts/ranklaunch-runtimes from tools/runtime_values.py. Templates that both have are copied there:
 `python tools/chart_values.py`, or with --check to be told of what is stale.
 """
 
@@ -8,21 +9,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ranklaunch.read.settings import BY_MPI
-from ranklaunch.specs import keys, model
+from ranklaunch.specs import familiar, keys, model
 from ranklaunch.specs.keys import Key
+from ranklaunch.specs.kubernetes import check
+from testbench import places
 
-CHART = Path(__file__).resolve().parent.parent / "charts" / "ranklaunch"
+OF_RUNTIMES = places.module("tools/runtime_values.py")
+CHARTS = places.ROOT / "charts"
+CHART, RUNTIMES = CHARTS / "ranklaunch", CHARTS / "ranklaunch-runtimes"
 # Of platforms that no chart is for.
 LEFT_OUT = ("modelarts", "slurm")
 HEADER = """\
 # Values of one training run. Made by tools/chart_values.py from the table that `ranklaunch spec` reads too; do not edit.
+# A name that is not here is refused, and so is null.
+"""
+HEADER_OF_RUNTIMES = """\
+# Values of the runtimes. Made by tools/chart_values.py from tools/runtime_values.py; do not edit.
 # A name that is not here is refused, and so is null.
 """
 ITEMS = {keys.TEXTS: {"type": "string"}, keys.WHOLES: {"type": "integer"}, keys.OBJECTS: {"type": "object"}}
@@ -69,13 +78,14 @@ def _default(key: Key) -> object:
     return list(key.default) if isinstance(key.default, tuple) else key.default
 
 
-# values.schema.json
+# values.schema.json: types and ranges alone. What else is wrong, Helm would tell by patterns and rules of the schema; templates/_keys.tpl
+# says it in words, from keys.json.
 
 
-def schema() -> Schema:
-    made = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "values of the chart ranklaunch", **_group(model.JobSpec)}
+def schema(kind: type, chart: str) -> Schema:
+    made = {"$schema": "http://json-schema.org/draft-07/schema#", "title": f"values of the chart {chart}", **_group(kind)}
     made["properties"]["global"] = {"type": "object", "description": "Helm's own, for charts that contain this one; not used"}
-    return {**made, "allOf": RULES}
+    return made
 
 
 def _group(kind: type) -> Schema:
@@ -83,7 +93,7 @@ def _group(kind: type) -> Schema:
         name: _group(field.metadata["group"]) if "group" in field.metadata else _key(field.metadata["key"]) for name, field in groups(kind)
     }
     # Required, for Helm takes a value that is null out before it looks here: the default would be lost without a word.
-    return {"type": "object", "additionalProperties": False, "required": list(properties), "properties": properties}
+    return {"type": "object", "required": list(properties), "properties": properties}
 
 
 def _key(key: Key) -> Schema:
@@ -91,65 +101,49 @@ def _key(key: Key) -> Schema:
 
 
 def _kind(key: Key) -> Schema:
-    text = {"type": "string", **_shape(key)}
     if key.kind == keys.TEXT:
-        return text
+        return {"type": "string", **({"enum": [word for word in key.legal if word not in LEFT_OUT]} if key.legal else {})}
     if key.kind == keys.WHOLE:
         return {"type": "integer", "minimum": key.low, "maximum": key.high}
     if key.kind == keys.FLAG:
         return {"type": "boolean"}
     if key.kind == keys.PAIRS:
-        return {"type": "object", **_pairs(key)}
+        return {"type": "object", "additionalProperties": {"type": "string"}}
     if key.kind == keys.OBJECT:
         return {"type": "object"}
     bounds = {"minimum": key.low, "maximum": key.high} if key.kind == keys.WHOLES else {}
-    shape = _shape(key) if key.kind == keys.TEXTS else {}
-    return {"type": "array", "items": {**ITEMS[key.kind], **bounds, **shape}}
+    return {"type": "array", "items": {**ITEMS[key.kind], **bounds}}
 
 
-def _shape(key: Key) -> Schema:
-    if key.legal:
-        return {"enum": [word for word in key.legal if word not in LEFT_OUT]}
-    return {"pattern": f"^(?:{key.pattern})?$"} if key.pattern else {}
+# keys.json
 
 
-def _pairs(key: Key) -> Schema:
-    """Not by propertyNames: Helm 4 does not say then which value it is."""
-    text = {"type": "string"}
-    if not key.pattern:
-        return {"additionalProperties": text}
-    return {"additionalProperties": False, "patternProperties": {f"^(?:{key.pattern})$": text}}
+def known(kind: type) -> Schema:
+    """What a chart's templates know of keys: those that there are, what values must look like, and what others call them."""
+    there = [path for path in keys.paths(kind) if not _foreign(path)]
+    table = {path: key for path, key in keys.every(kind) if not _foreign(path)}
+    meant = {word: advice for word, advice in familiar.FAMILIAR.items() if re.match("[A-Za-z.]*", advice)[0] in there}
+    return {
+        "keys": list(table),
+        "groups": [path for path in there if path not in table],
+        "forms": {path: _form(key) for path, key in table.items() if key.pattern},
+        "objects": {path: key.of + "[]" * (key.kind == keys.OBJECTS) for path, key in table.items() if key.of},
+        "familiar": {**familiar.index(there), **meant},
+        "types": check.types(),
+        "oneOf": {name: list(besides) for name, besides in check.ONE_OF.items()},
+        "common": check.COMMON,
+        "madeFrom": check.MADE_FROM,
+        "scalars": {name: expected for name, (_, expected) in check.SCALARS.items()},
+        "patterns": {"name": f"^(?:{keys.NAMES})$", "quantity": f"^(?:{check.QUANTITY})$"},
+    }
 
 
-# What depends on another value. What a schema cannot say is in templates/_validate.tpl.
-
-
-def _when(*conditions: Schema, then: Schema) -> Schema:
-    return {"if": {"allOf": list(conditions)}, "then": then}
-
-
-def _is(path: str, *values: object) -> Schema:
-    name, _, rest = path.partition(".")
-    inner = _is(rest, *values) if rest else {"enum": list(values)}
-    return {"required": [name], "properties": {name: inner}}
-
-
-def _not(path: str, *values: object) -> Schema:
-    name, _, rest = path.partition(".")
-    inner = _not(rest, *values) if rest else {"not": {"enum": list(values)}}
-    return {"properties": {name: inner}}
-
-
-RULES: list[Schema] = [
-    {"properties": {"image": {"properties": {"repository": {"minLength": 1}}}}},
-    _when(_is("engine", "job", "mpijob"), then=_is("restart.maxRestarts", 0)),
-    _when(_is("engine", "job", "mpijob"), then=_is("restart.onEviction", "", "fail")),
-    _when(_is("engine", "acjob"), then=_is("device.kind", "npu")),
-    _when(_is("engine", "mpijob"), then=_is("mode", "auto", *BY_MPI)),
-    _when(_is("engine", "acjob"), then=_not("mode", *BY_MPI, "tensorflow")),
-    _when(_is("device.kind", "gpu"), then=_not("mode", "ranktable", "msrun")),
-    _when(_is("device.kind", "gpu", "npu"), then={"properties": {"devicesPerNode": {"minimum": 1}}}),
-]
+def _form(key: Key) -> Schema:
+    return {
+        "pattern": f"^(?:{key.pattern})$",
+        "form": OF_RUNTIMES.FORMS.get(key.pattern) or key.form,
+        "of": "names" if key.kind == keys.PAIRS else "items" if key.kind == keys.TEXTS else "text",
+    }
 
 
 # README.md
@@ -176,10 +170,20 @@ def _shown(default: object) -> str:
 
 def made() -> dict[Path, str]:
     readme = CHART / "README.md"
+    shared = {name: (CHART / "templates" / name).read_text(encoding="utf-8") for name in ("_given.tpl", "_keys.tpl")}
     return {
         readme: with_table(readme.read_text(encoding="utf-8")),
-        CHART / "values.yaml": HEADER + "\n" + "\n".join(values(model.JobSpec)).rstrip("\n") + "\n",
-        CHART / "values.schema.json": json.dumps(schema(), indent=2, ensure_ascii=False) + "\n",
+        **of_chart(CHART, model.JobSpec, HEADER),
+        **of_chart(RUNTIMES, OF_RUNTIMES.Runtimes, HEADER_OF_RUNTIMES),
+        **{RUNTIMES / "templates" / name: text.replace('"ranklaunch.', '"ranklaunch-runtimes.') for name, text in shared.items()},
+    }
+
+
+def of_chart(chart: Path, kind: type, header: str) -> dict[Path, str]:
+    return {
+        chart / "values.yaml": header + "\n" + "\n".join(values(kind)).rstrip("\n") + "\n",
+        chart / "values.schema.json": json.dumps(schema(kind, chart.name), indent=2, ensure_ascii=False) + "\n",
+        chart / "keys.json": json.dumps(known(kind), indent=1, ensure_ascii=False) + "\n",
     }
 
 

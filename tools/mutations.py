@@ -123,6 +123,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/indexed_job.py", "kubernetes.pods(kubernetes.stem(pod),", "kubernetes.pods(pod,", "hosts that nobody has"),
     ("platforms/ascend_operator.py", "if world % local:", "if False:", "uneven nodes pass"),
     ("platforms/local.py", "if hosts and len(hosts) != nodes:", "if False:", "more names than nodes pass"),
+    ("platforms/unrecognised.py", "len(slots) - launching", "len(slots)", "one node of Summit is two"),
     ("platforms/unrecognised.py", "and int(size) > 1", "and int(size) > 2", "one of two trains alone"),
     ("templates/program.j2", "{{ job.python }} -u {{", "{{ job.python }} {{", "Python keeps its output back"),
     ("templates/torchrun/command.j2", " --rdzv_backend=static", "", "a flag is missing"),
@@ -140,6 +141,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("templates/jobs/volcano.yaml.j2", "(spec.restart.max_restarts + 1)", "spec.restart.max_restarts", "one restart fewer"),
     ("templates/jobs/indexed.yaml.j2", "completionMode: Indexed\n", "", "pods have no index"),
     ("templates/jobs/slurm.sh.j2", " --kill-on-bad-exit=0", "", "srun ends the others in its own way"),
+    ("templates/jobs/slurm.sh.j2", "SLURM_JOB_ID % {{", "0 * {{", "all jobs have the same ports"),
     ("templates/jobs/slurm.sh.j2", "{{ word | sh }}", "{{ word | line }}", "a word is not quoted"),
     ("templates/jobs/mpijob.yaml.j2", "slotsPerWorker: {{ ([slots, 1] | max) | yaml }}", "slotsPerWorker: 1", "one rank on each worker"),
 ))

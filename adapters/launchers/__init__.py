@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ranklaunch.adapters.launchers.shared.base import Launcher, own_launcher
 from ranklaunch.errors import nearest
+from ranklaunch.files import absolute
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
@@ -67,6 +68,7 @@ COMES_WITH = {
 WITH_TASKS = ("tensorflow", "plain")
 # They do with a node 0 that has none.
 WITHOUT_RANKS = ("mpirun", "msrun")
+_MOST_SCRIPT = 1024 * 1024
 # They start the program once on each node.
 ONCE = ("plain", "pytorch", "tensorflow")
 
@@ -83,8 +85,10 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
             _refuse_without_ranks(reader)
             return LAUNCHERS["plain"], "a method was asked for that node 0 cannot have"
         _refuse_twice(job, reader, given)
+        _warn_of_script(job, reader, given)
         return LAUNCHERS[given], f"{reader.source(METHOD)}={given}".replace("option --method=", "option --method ")
     name, why = _fitting(job, reader)
+    _warn_of_script(job, reader, name)
     reader.ledger.note(METHOD.value, name, "default")
     return LAUNCHERS[name], why
 
@@ -106,6 +110,23 @@ def _refuse_twice(job: Job, reader: Reader, method: str) -> None:
         reader.problem(
             f"the program is {own.name}, which starts ranks itself, and {reader.told(METHOD)} would start it for each rank: write "
             f"{own.instead}, or choose method plain, which starts it once on each node"
+        )
+
+
+def _warn_of_script(job: Job, reader: Reader, method: str) -> None:
+    """Where a script would be started for each rank."""
+    if not job.program.is_shell or method in ONCE or job.node.slots < 2:
+        return
+    from ranklaunch.adapters.launchers.shared import own_launcher as known
+
+    try:
+        own = known.in_script(reader.files.text(absolute(job.program.path, job.folder or reader.cwd), _MOST_SCRIPT) or "")
+    except ValueError:  # it is no text
+        return
+    if own:
+        reader.warn(
+            f"{job.program.path} has a line with {own.name}, which starts ranks itself, and method {method} starts the script for each of "
+            f"{job.node.slots} ranks: choose method plain, which starts it once on each node"
         )
 
 

@@ -45,6 +45,8 @@ _MEETING = ("--main_process_ip", "--main_process_port")
 # With one of these, the type in a configuration is not looked at.
 _WAYS = ("--multi_gpu", "--tpu", "--tpu_cluster", "--use_deepspeed", "--use_fsdp", "--use_megatron_lm")
 _ONE_PROCESS = ("NO", "MULTI_CPU")
+# The one way by which DeepSpeed's ranks are those of the node; one that its hostfile has too is for those who know it.
+_OWN_NODE = re.compile(r"""deepspeed_multinode_launcher["']?[ \t]*:[ \t]*["']?(?:standard|nossh)\b""")
 _MOST_CONFIG = 1024 * 1024
 _DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
 
@@ -122,31 +124,44 @@ def _refuse_config(job: Job, reader: Reader, path: str, options: set[str]) -> No
     where = f"{reader.source(EXTRA)}: --config_file {redact.clipped(path)}"
     try:
         text = reader.files.text(absolute(path, reader.cwd), _MOST_CONFIG)
-        told = _told(text or "", path)
+        told = _told(text or "{}", path)
     except (ValueError, RecursionError) as error:
         reader.warn(f"{where}: what it says is not compared with the plan: {error}")
         return
-    if text is not None and "distributed_type" not in told:
+    if text is None:  # accelerate says so itself
+        return
+    if "distributed_type" not in told:
         reader.warn(f"{where}: what it says is not compared with the plan: expected lines `key: value`, one of them for distributed_type")
     for count in _counts(job)[:2]:
         name = count.option[2:]
         if count.contradicted_by(told.get(name, "")):
             reader.problem(contradictions.contradiction(f"{where} has {name} {told[name]}", count))
-    kind = told.get("distributed_type", "").upper()
-    if kind in _ONE_PROCESS and job.world_size > 1 and not options.intersection((*_WAYS, "--mpirun_hostfile")):
+    if told.get("compute_environment") == "AMAZON_SAGEMAKER":
+        reader.problem(f"{where} has compute_environment AMAZON_SAGEMAKER, by which each node would submit a job: expected LOCAL_MACHINE")
+    _refuse_kind(job, reader, where, told.get("distributed_type", "").upper(), text, options)
+
+
+def _refuse_kind(job: Job, reader: Reader, where: str, kind: str, text: str, options: set[str]) -> None:
+    """A way to start processes by which each node would train alone."""
+    by_mpi = "--mpirun_hostfile" in options or (len(job.nodes) == 1 and "mpirun_hostfile" in text)
+    if kind in _ONE_PROCESS and job.world_size > 1 and not options.intersection(_WAYS) and not by_mpi:
         reader.problem(
             f"{where} has distributed_type {kind}, with which accelerate starts one process on each node, which trains alone, where "
             f"{job.world_size} ranks are planned: expected MULTI_GPU, which on CPUs starts ranks too (with use_cpu: true)"
         )
-    if told.get("compute_environment") == "AMAZON_SAGEMAKER":
-        reader.problem(f"{where} has compute_environment AMAZON_SAGEMAKER, by which each node would submit a job: expected LOCAL_MACHINE")
+    by_deepspeed = "--use_deepspeed" in options or (kind == "DEEPSPEED" and not options.intersection(_WAYS))
+    if by_deepspeed and len(job.nodes) > 1 and _DEEPSPEED_LAUNCHER not in options and not _OWN_NODE.search(text):
+        reader.problem(
+            f"{where} has no {_DEEPSPEED_LAUNCHER[2:]}: standard, so that each of {len(job.nodes)} nodes would start DeepSpeed for "
+            f"itself, or for all: set it below deepspeed_config, or add {_DEEPSPEED_LAUNCHER} standard"
+        )
 
 
 def _told(text: str, path: str) -> dict[str, str]:
     """Of a configuration, what stands at its top as one word or number. Of YAML that is read which `accelerate config` writes, a line
     `key: value` each, and no more."""
     if path.endswith(".json"):
-        found = json.loads(text or "{}")
+        found = json.loads(text)
         return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
     lines = re.finditer(r"""^(\w+)[ ]*:[ \t]+(["']?)([\w.+-]+)\2[ \t]*(?:#.*)?$""", text, re.MULTILINE)
     return {line[1]: line[3] for line in lines}

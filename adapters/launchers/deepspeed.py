@@ -56,6 +56,7 @@ _NUMBERS = ("--num_nodes", "--num_gpus", "--num_accelerators")
 _ELASTIC = ("--elastic_training", "--min_elastic_nodes", "--max_elastic_nodes")
 _SHORT = {"-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
 _MOST_CONFIG = 1024 * 1024
+HALTED_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
 _RANK_LOGS = "--enable_each_rank_log"
 
 
@@ -112,7 +113,9 @@ def _command(job: Job, reader: Reader, templates: Templates, by: str, hostfile: 
 
 def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...], watched: bool) -> Process:
     """Runner, launch.py, ranks. The runner dies of SIGTERM and leaves the others."""
-    conduct = Conduct(ranks_below=2, deaf=True, failing=FAILING, spawned=SPAWNED if watched else "")
+    halt_s = HALTED_AFTER_S if limits(reader).grace_s > HALTED_AFTER_S else 0
+    watch = SPAWNED if watched else ""
+    conduct = Conduct(ranks_below=2, deaf=True, halt_stop_s=halt_s, halt_failure_s=halt_s, failing=FAILING, spawned=watch)
     if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
         conduct = Conduct(ranks_below=3, failing=FAILING)
     process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader)
@@ -171,7 +174,9 @@ def _results_dir(reader: Reader, path: str) -> str:
 def _hostfile(job: Job, reader: Reader, templates: Templates) -> File:
     """Where each node has its own launcher, that only looks up its slots there, by the node's place."""
     check_before_much(job, reader)
-    return File(join(attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=with_hosts(job)))
+    job = with_hosts(job)
+    hosts = [(node.host, node.slots) for node in job.nodes]  # whose parts a template has in a fifth of the time that a node's take
+    return File(join(attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=job, hosts=hosts))
 
 
 def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:

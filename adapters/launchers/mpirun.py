@@ -57,12 +57,14 @@ TAGGED = {"4": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>:", "5": r"\[[0-9]+,([0
 CARRIERS = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "ssh")
 
 _EXITED = re.compile(r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)")
+MOST_RANKS = 1_000_000
 _KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)")
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     job = need_hosts(_with_slots(job, reader), reader, NAME)
     check_before_much(job, reader)
+    _refuse_many(job, reader)
     many = len(job.nodes) > 1
     server = ssh.server(job, reader, templates) if many else None
     hostfile = File(join(attempt_dir(job), "hostfile"), templates.text("mpirun/hostfile.j2", hosts=_hosts(job, reader)), "0644")
@@ -83,6 +85,12 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     # Others read the same settings, so that the nodes can compare them.
     own = replace(whole, processes=(), files=(), waits=(), outputs=None, by_address=False) if job.node_index else whole
     return ssh.served(own, server) if server else own
+
+
+def _refuse_many(job: Job, reader: Reader) -> None:
+    if job.world_size > MOST_RANKS:
+        reader.problem(f"{job.world_size} ranks: method {NAME} takes at most {MOST_RANKS}, each of which has a log on node 0")
+        reader.check()
 
 
 def explain(tail: str) -> Failure | None:

@@ -166,7 +166,7 @@ def _beside_scheduler(plan: Plan, reader: Reader) -> Plan:
     plan = replace(plan, followers=1)
     if plan.job.node.slots:
         return plan
-    serving = Conduct(may_end=True, outlasts=True)
+    serving = Conduct(deaf=True, may_end=True, outlasts=True)
     return replace(plan, processes=(), services=tuple(replace(process, conduct=serving) for process in plan.processes))
 
 

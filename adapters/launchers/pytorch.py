@@ -8,7 +8,7 @@ from __future__ import annotations
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.shared.base import address, launcher_process, limits, master_waits, meeting_host, nothing_to_explain
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
-from ranklaunch.plan.model import Plan
+from ranklaunch.plan.model import PROGRAM, Plan
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render.templates import Templates
@@ -33,6 +33,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         processes=(without_slurm_tasks(launcher_process(job, reader, NAME, argv, _uneven(job, reader)), reader),),
         limits=limits(reader),
         waits=master_waits(job, reader),
+        runs=PROGRAM,
     )
 
 

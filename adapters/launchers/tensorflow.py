@@ -40,6 +40,7 @@ VARIABLES: tuple[Variable[object], ...] = (PORT,)
 explain = nothing_to_explain
 
 LONGEST = 128 * 1024 - 1  # bytes of one argument or variable, by Linux
+SERVES = Conduct(may_end=True, outlasts=True)
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -72,9 +73,10 @@ def _nodes(job: Job, port: int) -> tuple[Node, ...]:
 
 
 def _service(job: Job, process: Process) -> Process:
-    """A ps: server.join() never returns, but a program may have another way to serve."""
+    """A ps: server.join() never returns, but a program may have another way to serve. What workers save when they are told to end is on
+    it."""
     name, log = job.node.name, join(attempt_dir(job), f"ps_{job.node.task_index}.log")
-    return replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, conduct=Conduct(may_end=True))
+    return replace(process, name=name, log=log, tag=f"[{name}] ", rank=None, local_rank=None, conduct=SERVES)
 
 
 def _cluster(job: Job) -> dict[str, list[str]]:

@@ -92,7 +92,7 @@ EXIT_CODES: dict[int, str] = {
         "waited in vain (rank table, host name, other nodes), a node is lost, or the system has no process, memory or disk left; "
         "trying again may help"
     ),
-    ConfigError.exit_code: "wrong or contradictory platform environment, rank table or template",
+    ConfigError.exit_code: "wrong or contradictory platform environment, rank table or template; a launcher has started too few ranks",
 }
 
 

@@ -68,6 +68,7 @@ _HEADER = (
     r"(?i)(\b(?:proxy-)?authorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?:(?:bearer|basic|token|digest)\s{1,4})?)"
     r"[^\s'\",}][^'\",}\r\n]*"
 )
+_COOKIE = r"(?i)(\b(?:set-)?cookie['\"]?\s{0,4}[:=]\s{0,4}['\"]?)[\w.!#$%&*+^`|~-]{1,64}=[^'\"}\r\n]*"
 _BEARER = r"(?i)\b(bearer\s{1,4})(?=[^\s\d]{0,64}\d)[\w.~+/=-]{6,}"
 _NO_NAME = re.compile(r"[\s{}'\"]|://")
 _NAMED = r"([A-Za-z][\w-]{0,63}):\s+\S"  # X-Api-Key: ..., a header of another name
@@ -83,6 +84,17 @@ _IN_COMMAND = (
     rf"(?<![\w.-])(-{{0,2}}[A-Za-z_][\w.-]{{0,63}})(=){_SHELL_VALUE}",
     rf"(?<![\w.-])(--?[A-Za-z][\w.-]{{0,63}})(\s{{1,8}}){_SHELL_VALUE}",
 )
+# Programs that take a secret by an option of one letter, which means something else elsewhere; behind one of these, or joined to it.
+_OPTIONS_OF = {
+    **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump"), ("-p", "", "")),
+    "sshpass": (r"-p(?![0-9]{1,5}(?![^\s'\"]))", "", ""),  # not the port of the ssh behind it
+    "redis-cli": ("-a", "-a", ""),
+    "curl": ("-[uUb]", "-[uUb]|--user|--proxy-user|--cookie", ""),
+    "wandb": ("", "login", r"[A-Za-z0-9_-]{20,}"),
+}
+_PROGRAM = rf"(?<![\w.-])(?:{'|'.join(_OPTIONS_OF)})(?=[\s'\"])"
+_BETWEEN = r"['\"]?,?[\s=]\s{0,8}['\"]?"
+_UNIT = "\x1f"  # blank, for what is between words
 _THOUGHT_UP = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)(?=.*[!@#$%^&*])[^\s/{}]{8,128}"
 
 
@@ -113,18 +125,38 @@ def _query(found: re.Match[str]) -> str:
 
 
 def headers(text: str) -> str:
-    """Text with what stands behind Authorization: and Bearer hidden."""
+    """Text with what stands behind Authorization:, Cookie: and Bearer hidden."""
     lower = text.lower()
+    if "cookie" in lower:
+        text = re.sub(_COOKIE, rf"\1{HIDDEN}", text)
     if "authorization" in lower:
         text = re.sub(_HEADER, rf"\1{HIDDEN}", text)
     return re.sub(_BEARER, rf"\1{HIDDEN}", text) if "bearer" in lower else text
+
+
+def programs(text: str, ends: str = r"\s'\",;)}\]") -> str:
+    """Text with the secrets hidden that programs in it take by options of theirs: mysql -pX, curl -u user:X. ends: what no value holds."""
+    if not any(name in text for name in _OPTIONS_OF):
+        return text
+    starts = [0, *(found.start() for found in re.finditer(_PROGRAM, text))]
+    return "".join(_of_program(text[start:end], ends) for start, end in zip(starts, [*starts[1:], len(text)]))
+
+
+def _of_program(text: str, ends: str) -> str:
+    name = re.match(_PROGRAM, text)
+    if not name:
+        return text
+    joined, before, value = _OPTIONS_OF[name[0]]
+    behind = rf"(?:{before}){_BETWEEN}(?:--?[a-z-]{{1,32}}{_BETWEEN}){{0,4}}"
+    option = "|".join([behind] * bool(before) + [joined] * bool(joined))
+    return re.sub(rf"(?<=[\s'\"])({option})(?![-\s]){value or f'[^{ends}]+'}", rf"\1{HIDDEN}", text)
 
 
 def argv(words: Iterable[str]) -> tuple[str, ...]:
     """A command with the values of secret options hidden, in --name=value, NAME=value and --name value form."""
     result: list[str] = []
     option = before = ""  # option: the one whose value may come next
-    for word in words:
+    for word in _of_programs(words):
         if option and not _looks_like_option(word) and is_value_secret(option, word):
             result.append(HIDDEN)
             option = ""
@@ -145,11 +177,19 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(result)
 
 
+def _of_programs(words: Iterable[str]) -> list[str]:
+    words = list(words)
+    if not any(word.endswith(tuple(_OPTIONS_OF)) for word in words):
+        return words
+    hidden = programs(_UNIT.join(words), _UNIT).split(_UNIT)
+    return hidden if len(hidden) == len(words) else words  # one of them has such a character itself
+
+
 def _command(text: str) -> str:
     """What a shell is given to run, with the values of secret options and variables hidden."""
     for pattern in _IN_COMMAND:
         text = re.sub(pattern, _assigned, text)
-    return headers(url(text))
+    return programs(headers(url(text)))
 
 
 def _assigned(found: re.Match[str]) -> str:

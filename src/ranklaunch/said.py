@@ -21,8 +21,8 @@ _ESCAPE = "\x1b"
 _CONTROL = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]")  # colours, and what moves a cursor
 _STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat"
 # What stands before a quote where a text was quoted again, or has bytes: {\\"token\\": \\"x\\"}, b'token'
-_QUOTED_AGAIN = re.compile(r"(?:\\{1,16}|(?<!\w)[bBuU])(?=['\"])")
-_IS = r"\s{0,32}(?:[:=]|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
+_QUOTED_AGAIN = re.compile(r"(?:\\{1,16}|(?<![\w-])[bBuU])(?=['\"])")
+_IS = r"\s{0,32}(?::=|=>|[:=](?!=)|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
 # --token X, --token=X, '--token', 'X', HF_TOKEN=X, "token": "X", token: str = "X", ["token"] = "X", setdefault("token", "X"): up to where
 # the value begins
 _NAME = re.compile(
@@ -30,6 +30,11 @@ _NAME = re.compile(
     rf"(?:(-{{1,2}}[\w.-]{{1,64}})(?:{_IS}|\s{{1,8}}|['\"], ?(?=['\"]))|([\w.-]{{1,64}})"
     rf"(?::\s?[\w.]{{1,32}}\s?=\s?(?=['\"])|['\"]?{_IS}|['\"]\]\s?=(?!=)\s?|(['\"],\s?)(?=['\"])))"
 )
+_PROSE = re.compile(  # the token is X, of a word that looks like one
+    r"(?i)(?<![\w.-])((?:password|passwd|passphrase|secret|token|api[ _-]?key)\s{1,4}(?:is|was)\s{0,4}:?\s{1,4}['\"]?)"
+    r"(?=[^\s'\"]{0,64}\d)(?=[^\s'\"]{0,64}[a-z])[^\s'\",;)}\]]{6,}"
+)
+_PAIR = re.compile(r"(?<![\w.\])])\(['\"]")  # what begins one, and no call
 _CALLS = tuple(f"{name}({quote}" for name in ("setdefault", "putenv", "setenv") for quote in "'\"")  # elsewhere they are two names
 # Whose value is in the next line.
 _OPEN = re.compile(rf"(?<![\w.-])(?:(-{{1,2}}[\w.-]{{1,64}})['\"]?,?|([\w.-]{{1,64}})['\"]?{_IS})\s{{0,8}}\\?$")
@@ -87,16 +92,23 @@ def _line(line: str, own: bool) -> str:
 
 
 def _named(line: str, own: bool) -> str:
-    line = redact.url(redact.headers(line))
+    line = _PROSE.sub(rf"\1{HIDDEN}", redact.programs(redact.url(redact.headers(line))))
     shown, begin, at = [], 0, 0
     while found := _NAME.search(line, at):
         at = found.end()
-        value = _value(line, at) if not found[3] or line.endswith(_CALLS, 0, found.start()) else ""
+        value = _value(line, at)
+        if found[3] and not line.endswith(_CALLS, 0, found.start()) and not _is_pair(line, found.start(), at + len(value)):
+            continue
         prose = own and found[0].endswith(": ") and value[:1] not in ("'", '"')
         if value and not prose and _is_secret(found[1] or found[2], value.strip("'\"")):
             shown.append(f"{line[begin:at]}{_hidden_as(value)}")
             begin = at = at + len(value) if value[0] in "'\"" else _end_of_word(line, at + len(value))
     return "".join([*shown, line[begin:]])
+
+
+def _is_pair(line: str, begin: int, end: int) -> bool:
+    """("token", "X"), as of a dict's items; elsewhere they are two names."""
+    return begin > 1 and line[end : end + 1] == ")" and bool(_PAIR.search(line, max(0, begin - 3), begin))
 
 
 def _value(line: str, at: int) -> str:

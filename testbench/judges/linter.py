@@ -34,7 +34,7 @@ def _pod(template: Object, place: str, restart: tuple[str, ...] = ("Never",)) ->
     volumes = [volume.get("name") for volume in pod.get("volumes", [])]
     if len(set(volumes)) < len(volumes):
         yield f"{place}: two volumes of one name"
-    if pod.get("hostNetwork") and pod.get("dnsPolicy") != "ClusterFirstWithHostNet":
+    if pod.get("hostNetwork") and pod.get("dnsPolicy", "ClusterFirst") == "ClusterFirst":
         yield f"{place}: hostNetwork without its dnsPolicy"
     if not pod.get("containers"):
         yield f"{place}: no containers"
@@ -114,6 +114,8 @@ def _volcano(job: Object) -> Iterator[str]:
         place = f"vcjob task {task['name']}"
         if task.get("minAvailable", 0) > task["replicas"]:
             yield f"{place}: minAvailable > replicas"
+        if not task.get("maxRetry") or "minAvailable" not in task:  # so that applying it again, whole, changes nothing
+            yield f"{place}: left to the webhook, which lets nobody take it away again"
         if len(f"{job['metadata']['name']}-{task['name']}-{task['replicas'] - 1}") > 63:
             yield f"{place}: pod's name too long"
         yield from _policies(task.get("policies", []), place)

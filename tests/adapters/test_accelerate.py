@@ -175,6 +175,7 @@ def with_config(text: str | ValueError, extra: str = "", name: str = "mine.yaml"
         (CONFIG.replace("processes: 4", "processes: 2  # here"), ["num_processes 2: expected 4"]),
         (CONFIG.replace("machines: 2", "machines: '1'"), ["num_machines 1: expected 2"]),
         (CONFIG.replace("LOCAL_MACHINE", "AMAZON_SAGEMAKER"), ["would submit a job"]),
+        (CONFIG.replace("MULTI_GPU", "DEEPSPEED"), ["has no deepspeed_multinode_launcher: standard", "each of 2 nodes"]),
         (json.dumps({"distributed_type": "NO", "num_processes": 1}), ["distributed_type NO", "num_processes 1: expected 4"]),
     ],
 )
@@ -190,6 +191,8 @@ def test_a_configuration_that_contradicts_the_plan_is_refused(text: str, words: 
     [
         (CONFIG, "", ""),
         (CONFIG.replace("MULTI_GPU", "MULTI_CPU"), "--use_fsdp", ""),
+        (CONFIG.replace("MULTI_GPU", "DEEPSPEED") + "deepspeed_config:\n  deepspeed_multinode_launcher: standard\n", "", ""),
+        (CONFIG.replace("MULTI_GPU", "DEEPSPEED"), "--deepspeed_multinode_launcher standard", ""),
         (CONFIG.replace("num_processes: 4\n", "fsdp_config:\n  num_processes: 1\n"), "", ""),
         ("{distributed_type: NO}", "", "expected lines `key: value`"),
         (ValueError("it is no text"), "", "not compared with the plan: it is no text"),
@@ -198,6 +201,10 @@ def test_a_configuration_that_contradicts_the_plan_is_refused(text: str, words: 
 def test_of_a_configuration_that_says_something_else_is_told_what_is_not_known(text: str | ValueError, extra: str, warned: str) -> None:
     said = [text for text in with_config(text, extra).warnings if "takes the place" not in text]
     assert [warned in text for text in said] == ([True] if warned else [])
+
+
+def test_a_configuration_that_is_not_here_is_accelerates_to_miss() -> None:
+    assert all("takes the place" in text for text in plan("--use_deepspeed --config_file /elsewhere.yaml").warnings)
 
 
 @pytest.mark.parametrize("first", ["", "-"])

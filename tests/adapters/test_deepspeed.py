@@ -24,6 +24,13 @@ def argv(found: Plan) -> tuple[str, ...]:
     return found.processes[0].argv
 
 
+@pytest.mark.parametrize(("grace_s", "extra", "halted_s"), [("25", "", 0), ("60", "", 28), ("60", "--autotuning=tune", 0)])
+def test_a_grace_that_is_longer_than_its_own(grace_s: str, extra: str, halted_s: float) -> None:
+    """launch.py kills ranks 30 s after it has told them to end, as it does when one of them has failed."""
+    (process,) = plan(extra, 1, 0, RANKLAUNCH_GRACE_S=grace_s).processes
+    assert (process.conduct.halt_stop_s, process.conduct.halt_failure_s) == (halted_s, halted_s)
+
+
 LOGS = ("--enable_each_rank_log", "/logs/attempt_1/deepspeed")
 
 

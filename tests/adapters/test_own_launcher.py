@@ -35,6 +35,7 @@ def plan(line: str, nodes: int = 1, slots: str = "2", method: str = "", **env: s
         ("env A=1 nice -n 5 torchrun train.py", "torchrun"),
         ("conda run -n mine python -m torch.distributed.run train.py", "python -m torch.distributed.run"),
         ("bash -ec 'cd /work && A=1 exec torchrun train.py | tee log'", "torchrun"),
+        ("sh -c 'if test -e x; then torchrun train.py; fi'", "torchrun"),
         ("sh -c 'echo $(date'", ""),
         ("accelerate config", ""),
         ("env A=1 python train.py torchrun", ""),
@@ -113,6 +114,26 @@ def test_a_launcher_below_a_launcher_is_refused(method: str) -> None:
         ConfigError, match=rf"the program is torchrun.*RANKLAUNCH_METHOD={method} .*ranklaunch run --method torchrun -- t\.py"
     ):
         plan("torchrun t.py", method=method)
+
+
+SCRIPT = '#!/bin/bash\nset -e\nexport A=1\nexec torchrun \\\n  --nproc_per_node 2 train.py "$@"\n'
+
+
+@pytest.mark.parametrize(
+    ("script", "slots", "env", "warned"),
+    [
+        (SCRIPT, "2", {}, True),
+        (SCRIPT, "2", {"RANKLAUNCH_METHOD": "spawn"}, True),
+        (SCRIPT, "2", {"RANKLAUNCH_METHOD": "plain"}, False),
+        (SCRIPT, "1", {}, False),
+        ("# no torchrun here\nexec python train.py\n", "2", {}, False),
+        (ValueError("not UTF-8"), "2", {}, False),
+    ],
+)
+def test_a_script_with_a_launcher_in_it_is_said(script: str | ValueError, slots: str, env: dict[str, str], warned: bool) -> None:
+    """Whether that line is reached, nobody knows."""
+    found = helpers.plan({**helpers.local(1, slots), **env}, program="train.sh", files={f"{helpers.CWD}/train.sh": script})
+    assert [("train.sh has a line with torchrun" in text, "method plain" in text) for text in found.warnings] == [(True, True)] * warned
 
 
 def test_secrets_in_the_line_to_write_are_hidden() -> None:

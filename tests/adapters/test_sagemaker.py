@@ -215,7 +215,7 @@ PROGRAM = "import os, sys; print(sys.argv[1:], os.environ['SM_HP_EPOCHS'], flush
 @pytest.mark.parametrize(
     ("host", "code", "reason"),
     [
-        ("localhost", 7, "rank 0 on node 0 exited with code 7\n"),
+        ("localhost", 7, "rank 0 on node 0 exited with code 7; its last line: ['--epochs', '3'] 3\n"),
         ("algo-9", 78, "expected one of the hosts localhost; or set RANKLAUNCH_NODE\n"),
     ],
     ids=["program", "environment"],

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import helpers
 import pytest
-from chart_refusals import EVERY, REQUIRED, Bad, bad_id
+from chart_refusals import BY_ENGINE, EVERY, REQUIRED, Bad, bad_id
 
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.read.settings import BY_MPI
-from ranklaunch.specs.model import OF_KUBERNETES
+from ranklaunch.specs import keys
+from ranklaunch.specs.model import OF_KUBERNETES, JobSpec
 from ranklaunch.specs.pod import DERIVED
 from testbench import places
-from testbench.judges.charts import CASES, RELEASE, RUN, Object, case, every_case, every_helm, helm, load, parse, rendered, rendered_with
+from testbench.judges.charts import (
+    CASES,
+    CHARTS,
+    RELEASE,
+    RUN,
+    Object,
+    case,
+    every_case,
+    every_helm,
+    helm,
+    load,
+    parse,
+    rendered,
+    rendered_with,
+)
 
 pytestmark = [
     pytest.mark.skipif("spec" not in COMMANDS, reason="ranklaunch has no command spec"),
@@ -23,6 +39,11 @@ pytestmark = [
 ]
 
 ODD = "a\x7fb\u0085c\u2028<&>\ufeff\x01"  # what YAML reads as something else, or refuses
+ODD_TOLERATION = {"key": ODD, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1000000}
+ODD_TERM = {"matchExpressions": [{"key": ODD, "operator": "Exists"}]}
+SIDECAR = {"name": "side", "image": "i", "env": [{"name": "A", "value": ODD}], "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}]}
+TMP, READ_ONLY = {"name": "tmp", "emptyDir": {"sizeLimit": 1000000}}, {"readOnlyRootFilesystem": True, "fsGroup": -1}
+LOCAL = {"type": "Localhost", "localhostProfile": "a.json"}
 DATA, ODDLY = {"name": "a", "mountPath": "/a"}, {"mountPath": "/a\x7f", "readOnly": True}
 # What the case's values are changed by. Both must still say the same.
 VARIATIONS: list[tuple[str, Object]] = [
@@ -42,9 +63,12 @@ VARIATIONS: list[tuple[str, Object]] = [
     ("job-torchrun-gpu", {"env": {"RANKLAUNCH_GRACE_S": "5", "A.B-C": "$(X)", "D": "$x", "E": "$$", "F": "~", "G": ""}}),
     ("job-torchrun-gpu", {"args": ["", " ", "a\tb", "\u2028\u0085", "'", "a: b", "- c", "#", "1_000", "0x1f", "null", "!!str"]}),
     ("job-torchrun-gpu", {"args": [ODD], "env": {"A": ODD}, "annotations": {"a": ODD, "b": "x"}, "labels": {"2": "0"}}),
-    ("job-torchrun-gpu", {"envFrom": [{"configMapRef": {"name": ODD}}], "scheduling": {"tolerations": [{"key": ODD}, {"a": [1000000]}]}}),
-    ("jobset-torchrun-gpu", {"scheduling": {"affinity": {"nodeAffinity": {"a": ODD}}, "topology": "zone"}}),
-    ("job-torchrun-gpu", {"volumes": [{"name": "a", "hostPath": {"path": ODD}}, {"name": "b"}], "volumeMounts": [DATA, {**DATA, **ODDLY}]}),
+    ("job-torchrun-gpu", {"envFrom": [{"configMapRef": {"name": "a"}, "prefix": ODD}], "scheduling": {"tolerations": [ODD_TOLERATION]}}),
+    (
+        "jobset-torchrun-gpu",
+        {"scheduling": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [ODD_TERM]}}}, "topology": "zone"}},
+    ),
+    ("job-torchrun-gpu", {"volumes": [{"name": "a", "hostPath": {"path": ODD}}], "volumeMounts": [DATA, {**DATA, **ODDLY}]}),
     ("job-torchrun-gpu", {"args": ["\\u0000", "\\\\u0000"]}),
     ("job-torchrun-gpu", {"mode": "deepspeed", "network": {"hostNetwork": True}}),
     ("jobset-torchrun-gpu", {"mode": "tensorflow", "network": {"hostNetwork": True}, "nodes": 3}),
@@ -70,6 +94,13 @@ VARIATIONS: list[tuple[str, Object]] = [
     ("job-plain-cpu", {"labels": {"framework": "jax"}}),
     ("acjob-msrun-npu", {"network": {"masterPort": 3333, "musterPort": 4444}}),
     ("acjob-msrun-npu", {"rankTable": {"source": "none", "label": ""}}),
+    ("acjob-msrun-npu", {"initContainers": [{"name": "a", "image": "i"}], "podTemplate": {"runtimeClassName": "ascend"}}),
+    ("mpijob-mpi-gpu", {"extraEnv": [{"name": "A", "value": "$(B)"}], "extraContainers": [SIDECAR], "security": {"runAsGroup": -1}}),
+    ("trainjob-torchrun-gpu", {"extraContainers": [SIDECAR, {**SIDECAR, "name": "b", "restartPolicy": "Always"}], "security": READ_ONLY}),
+    ("trainjob-auto-gpu", {"extraEnv": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]}),
+    ("job-torchrun-gpu", {"volumes": [TMP], "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}], "security": READ_ONLY}),
+    ("job-torchrun-gpu", {"podTemplate": {"hostUsers": False, "dnsPolicy": None, "securityContext": {"seccompProfile": LOCAL}}}),
+    ("job-torchrun-gpu", {"network": {"hostNetwork": True}, "podTemplate": {"dnsPolicy": "Default", "hostAliases": []}}),
 ]
 
 
@@ -78,8 +109,13 @@ def by_name(objects: list[Object]) -> dict[str, Object]:
 
 
 def of_the_run(objects: list[Object]) -> list[Object]:
-    """Without the pod of `helm test`."""
-    return [each for each in objects if "helm.sh/hook" not in each["metadata"].get("annotations", {})]
+    """Without the pod of `helm test`, and without the digest that upgrades look at."""
+    found = [each for each in objects if "helm.sh/hook" not in each["metadata"].get("annotations", {})]
+    for each in found:
+        if each["kind"] != "ConfigMap":
+            assert each["metadata"]["annotations"].pop("ranklaunch/values")
+            each["metadata"] = {name: value for name, value in each["metadata"].items() if name != "annotations" or value}
+    return found
 
 
 def spec(folder: Path, values: Object) -> helpers.Result:
@@ -125,6 +161,55 @@ def test_both_refuse(bad: Bad, tmp_path: Path) -> None:
     assert bad.name.rpartition(".")[2] in found.err
 
 
+@pytest.mark.parametrize("bad", BY_ENGINE, ids=bad_id)
+def test_both_say_what_the_engine_cannot(bad: Bad, tmp_path: Path) -> None:
+    """In the same words, and neither by a rule of a schema."""
+    told = [rendered_with("4", tmp_path, case(bad.case), bad.changes).stderr, spec(tmp_path, merged(load(case(bad.case)), bad.changes)).err]
+    whys = [re.findall(rf"{bad.name}[=:] ?[^:]*: (.*)", text) or re.findall(rf"{bad.name}: (.*)", text) for text in told]
+    assert whys[0][:1] == whys[1][:1] != []
+
+
+FAMILIAR: list[tuple[Object, str]] = [
+    ({"devicePerNode": 8}, "devicePerNode: unknown key, did you mean 'devicesPerNode'?"),
+    ({"restart": {"maxRestart": 3}}, "restart.maxRestart: unknown key, did you mean 'restart.maxRestarts'?"),
+    ({"tolerations": []}, "tolerations: unknown key; here it is scheduling.tolerations"),
+    ({"priorityClassName": "high"}, "priorityClassName: unknown key; here it is scheduling.priorityClass"),
+    (
+        {"resources": {"limits": {"nvidia.com/gpu": 8}}},
+        "resources.limits: unknown key; here it is devicesPerNode for devices, resources.cpu",
+    ),
+    ({"nproc_per_node": 8}, "nproc_per_node: unknown key; here it is devicesPerNode"),
+    ({"replicas": 2}, "replicas: unknown key; here it is nodes"),
+    ({"runtimeClassName": "nvidia"}, "runtimeClassName: unknown key; here it is podTemplate"),
+    ({"network": {"hostNetwrk": True}}, "network.hostNetwrk: unknown key, did you mean 'network.hostNetwork'?"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), FAMILIAR, ids=[said.partition(":")[0] for _, said in FAMILIAR])
+def test_both_know_what_is_meant(changes: Object, said: str, tmp_path: Path) -> None:
+    base = case("job-torchrun-gpu")
+    for text in (rendered_with("4", tmp_path, base, changes).stderr, spec(tmp_path, merged(load(base), changes)).err):
+        assert said in text
+
+
+def test_neither_shows_a_pattern(tmp_path: Path) -> None:
+    """Each value that has one, as a text that fits none."""
+    wrong: Object = {}
+    for path, key in keys.every(JobSpec):
+        if key.pattern and path.partition(".")[0] not in ("slurm", "modelarts"):
+            place = wrong
+            *groups, name = path.split(".")
+            for each in groups:
+                place = place.setdefault(each, {})
+            place[name] = {" \n": "x"} if key.kind == keys.PAIRS else [" \n"] if key.kind == keys.TEXTS else " \n"
+    base = case("job-torchrun-gpu")
+    for text in (rendered_with("4", tmp_path, base, wrong).stderr, spec(tmp_path, merged(load(base), wrong)).err):
+        for path, key in keys.every(JobSpec):
+            if key.pattern and path.partition(".")[0] not in ("slurm", "modelarts"):
+                assert re.search(rf"{re.escape(path)}[:=].*expected {re.escape(key.form)}", text), path
+        assert not re.search(r"\[a-z|\[A-Z|\^|\(\?", text)
+
+
 @pytest.mark.parametrize("mode", BY_MPI)
 def test_both_say_why_a_job_has_no_mpi(mode: str, tmp_path: Path) -> None:
     changes, why = {"mode": mode}, "expected a method without SSH for engine job; use jobset, volcano or mpijob"
@@ -143,7 +228,7 @@ def test_variables_that_follow_from_values_are_refused_by_both(engine: str, tmp_
 
 def test_values_are_made_from_the_same_table() -> None:
     made = places.module("tools/chart_values.py")
-    assert [str(path.relative_to(RUN)) for path, text in made.made().items() if path.read_text(encoding="utf-8") != text] == []
+    assert [str(path.relative_to(CHARTS)) for path, text in made.made().items() if path.read_text(encoding="utf-8") != text] == []
 
 
 @every_helm

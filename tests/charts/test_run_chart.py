@@ -24,6 +24,7 @@ from testbench.judges.charts import (
     of_kind,
     parse,
     rendered,
+    rendered_with,
 )
 from testbench.judges.schemas import OLDEST, folder, is_core, misfits_of_core, misfits_of_custom, pod_templates
 
@@ -210,6 +211,21 @@ def test_pods_are_secure(values: Path) -> None:
         (container,) = pod["spec"]["containers"]
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
         assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+
+
+@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "acjob"])
+def test_a_pod_ends_with_its_program_whatever_runs_beside_it(engine: str, tmp_path: Path) -> None:
+    """An engine waits for the end of each pod: a container that stays is one which the pod does not wait for."""
+    values = next(path for path in CASES if load(path)["engine"] == engine and not load(path).get("trainer"))
+    given = {"initContainers": [{"name": "fetch", "image": "i"}], "extraContainers": [{"name": "logs", "image": "i"}]}
+    pods = list(pod_templates(parse(rendered_with("4", tmp_path, values, given).stdout)))
+    assert pods
+    for pod in pods:
+        assert len(pod["spec"]["containers"]) == 1
+        assert [(each["name"], each.get("restartPolicy")) for each in pod["spec"]["initContainers"]] == [
+            ("fetch", None),
+            ("logs", "Always"),
+        ]
 
 
 @every_case

@@ -45,6 +45,21 @@ BAD: list[tuple[str, Object]] = [
     ("volumes", {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]}),
     ("volumes", {"volumes": [{"emptyDir": {}}]}),
     ("volumes", {"volumes": [{"name": 1}]}),
+    ("volumes", {"volumes": [{"name": "a"}]}),
+    ("emptydir", {"volumes": [{"name": "a", "emptydir": {}}]}),
+    ("pullSecrets", {"image": {"pullSecrets": ["a", "a"]}}),
+    ("pullSecrets", {"image": {"pullSecrets": ["A_b"]}}),
+    ("tolerationSeconds", {"npu": {"tolerations": [{"key": "a", "tolerationSeconds": 1}]}}),
+    ("effect", {"gpu": {"tolerations": [{"key": "a", "effect": "NoRun"}]}}),
+    ("PET_NNODES", {"extraEnv": [{"name": "PET_NNODES", "value": "2"}]}),
+    ("extraEnv", {"extraEnv": [{"name": "A", "value": "2"}], "env": {"A": "1"}}),
+    ("image", {"initContainers": [{"name": "a"}]}),
+    ("extraContainers", {"extraContainers": [{"name": "node", "image": "i"}]}),
+    ("volumeMounts", {"extraContainers": [{"name": "a", "image": "i", "volumeMounts": [{"name": "x", "mountPath": "/x"}]}]}),
+    ("tolerations", {"podTemplate": {"tolerations": []}}),
+    ("runAsUser", {"podTemplate": {"securityContext": {"runAsUser": 0}}}),
+    ("nodeSelector", {"scheduling": {"nodeSelector": {}}}),
+    ("gpu.devicesPerNode", {"devicesPerNode": 8}),
     ("volumeMounts", {"volumeMounts": [{"name": "nope", "mountPath": "/x"}]}),
     ("volumeMounts", {"volumeMounts": [{"name": "shm", "mountPath": "/x"}]}),
     ("volumeMounts", {"volumes": [DATA], "volumeMounts": [{"name": "data", "mountPath": "/dev/shm"}]}),
@@ -104,7 +119,7 @@ def test_trainer_finds_the_container(values: Path) -> None:
         assert container["name"] == "node"
         assert pod["spec"]["restartPolicy"] == "Never"
         assert container["resources"]["requests"] == container["resources"]["limits"]
-        fields = [each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"] if "valueFrom" in each]
+        fields = [each["valueFrom"]["fieldRef"]["fieldPath"] for each in container["env"] if "fieldRef" in each.get("valueFrom", {})]
         assert fields == [engine_pods.WRITTEN["trainjob"], engine_pods.UIDS["trainjob"]]
         names = [variable["name"] for variable in container["env"]]
         assert len(set(names)) == len(names)
@@ -126,6 +141,16 @@ def test_each_policy_has_its_method() -> None:
 def environment(runtime: Object) -> dict[str, str]:
     (pod,) = pod_templates(runtime)
     return {variable["name"]: variable.get("value", "") for variable in pod["spec"]["containers"][0]["env"]}
+
+
+@every_case
+def test_containers_beside_the_program_are_sidecars(values: Path) -> None:
+    found = load(values)
+    wanted = [(each["name"], None) for each in found.get("initContainers", [])]
+    wanted += [(each["name"], "Always") for each in found.get("extraContainers", [])]
+    for runtime in parse(rendered("4", values, RUNTIMES)):
+        (pod,) = pod_templates(runtime)
+        assert [(each["name"], each.get("restartPolicy")) for each in pod["spec"].get("initContainers", [])] == wanted
 
 
 @every_case
@@ -175,13 +200,14 @@ HOSTILE = {"A": "$(X) $$ 'a\"\n", "yes": "null", "null": "~", "B": "\u0085\u2028
 def test_environment_is_exactly_what_was_given(major: str, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     odd = {"name": "odd", "hostPath": {"path": "/a\x7fb\u0085" if major == "4" else "/a"}}  # Helm 3 itself refuses what has a DEL
-    given = {"env": HOSTILE, "image": {"repository": "null"}, "volumes": [odd], "gpu": {"tolerations": [odd]}}
+    tolerations = [{"key": odd["hostPath"]["path"], "operator": "Exists"}]
+    given = {"env": HOSTILE, "image": {"repository": "null"}, "volumes": [odd], "gpu": {"tolerations": tolerations}}
     values.write_text(json.dumps(given), encoding="utf-8")
     for runtime in parse(rendered(major, values, RUNTIMES)):
         (pod,) = pod_templates(runtime)
         assert pod["spec"]["containers"][0]["image"] == "null"
         assert [volume for volume in pod["spec"]["volumes"] if volume["name"] != "shm"] == [odd]
-        assert pod["spec"].get("tolerations", [odd]) == [odd]
+        assert pod["spec"].get("tolerations", tolerations) == tolerations
         env = environment(runtime)
         assert {name: env[name] for name in HOSTILE} == {**HOSTILE, "A": "$$(X) $$$$ 'a\"\n"}
 

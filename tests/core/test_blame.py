@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import helpers
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,7 +38,7 @@ def test_the_first_is_to_blame() -> None:
     assert judgement.culprit == culprit(1)
     assert [other.rank for other in judgement.failures] == [2, 3]
     assert [other.last_lines for other in judgement.failures] == [(), ()]
-    assert judgement.reason == "rank 1 on node 0 (h) exited with code 3"
+    assert judgement.reason == "rank 1 on node 0 (h) exited with code 3; its last line: boom"
 
 
 def test_a_consequence_does_not_win_over_a_cause_however_early_it_is() -> None:
@@ -89,14 +90,15 @@ def test_no_other_was_both_earlier_and_no_less_a_cause(given_: list[tuple[float,
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        ({}, "rank 1 on node 0 (h) exited with code 3"),
-        ({"host": ""}, "rank 1 on node 0 exited with code 3"),
-        ({"signal": "SIGSEGV"}, "rank 1 on node 0 (h) was killed by SIGSEGV"),
+        ({}, "rank 1 on node 0 (h) exited with code 3; its last line: boom"),
+        ({"last_lines": ()}, "rank 1 on node 0 (h) exited with code 3"),
+        ({"host": ""}, "rank 1 on node 0 exited with code 3; its last line: boom"),
+        ({"signal": "SIGSEGV"}, "rank 1 on node 0 (h) was killed by SIGSEGV; its last line: boom"),
         (
             {"signal": "SIGKILL", "out_of_memory": True},
             "rank 1 on node 0 (h) was killed by SIGKILL: out of memory, by the kernel's own count",
         ),
-        ({"rank": None, "name": "torchrun"}, "torchrun on node 0 (h) exited with code 3"),
+        ({"rank": None, "name": "torchrun"}, "torchrun on node 0 (h) exited with code 3; its last line: boom"),
         ({"error": CAUSE}, "rank 1 on node 0 (h) exited with code 3: RuntimeError: boom"),
     ],
 )
@@ -315,3 +317,21 @@ def test_a_failure_with_exit_code_0_is_none_with_0(outcome: str, code: int) -> N
     assert blame.suspect({**sent(suspect(1.0)), "outcome": outcome, "exit_code": 0}).exit_code == code
     told = {**sent(Judgement("failed", 3, "x")), "outcome": outcome, "exit_code": 0}
     assert blame.judgement(told).exit_code == code
+
+
+# Last words on the console
+
+
+@helpers.for_each(
+    {
+        "its own": (("x", "y"), 1, True, "last lines of rank 1:", ("x", "y")),
+        "another's": (("x",), 1, False, "the last lines of rank 1 are on the console of node 0 (h), and in verdict.json", ()),
+        "none": ((), 1, True, "rank 1 wrote nothing", ()),
+        "none of another's": ((), 1, False, "", ()),
+        "none of a launcher's": ((), None, True, "", ()),
+    }
+)
+def test_last_lines_are_on_the_culprits_node(
+    lines: tuple[str, ...], rank: int | None, here: bool, said: str, below: tuple[str, ...]
+) -> None:
+    assert blame.last_words(culprit(rank=rank, last_lines=lines), here) == (said, below)

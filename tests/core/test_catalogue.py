@@ -46,6 +46,13 @@ EXCERPTS = {path.stem: read(path) for path in sorted(FOLDER.glob("*.txt"))}
 STARTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((FOLDER / "starts").glob("*.txt"))}
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\n    step()\n'
 
+# What the program raises stands in its source too, where it says less.
+RAISED = """Traceback (most recent call last):
+  File "train.py", line 3, in main
+    raise RuntimeError(f"CUDA out of memory. Tried to allocate {size}")
+RuntimeError: CUDA out of memory. Tried to allocate 2 GiB
+"""
+
 SAMPLES = {
     "cuda-cublas-failed": "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(handle)`",
     "cuda-forked": "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use 'spawn'",
@@ -461,6 +468,28 @@ def test_tracebacks_of_launchers_and_those_that_python_ignores_are_not_the_last(
     assert name_of(ignored) is None
 
 
+NO_PROCESS = [
+    "train.sh: fork: retry: Resource temporarily unavailable",
+    "libgomp: Thread creation failed: Resource temporarily unavailable",
+    "OpenBLAS blas_thread_init: pthread_create failed for thread 27 of 64: Resource temporarily unavailable",
+    "  what():  Resource temporarily unavailable",
+    "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+]
+NO_ROOM_YET = [
+    "OSError: Unable to open file (unable to lock file, errno = 11, error message = 'Resource temporarily unavailable')",
+    (
+        "[WARNING] DISTRIBUTED(9,7f,python):2026-11-22-13:14:28.5 [mindspore/ccsrc/cluster/rpc/tcp/connection.cc:79] SocketEventHandler] "
+        "errcode: 11, errno: 11 Resource temporarily unavailable, remote peer: 192.0.2.1:8118"
+    ),
+]
+
+
+@helpers.for_each([*NO_PROCESS, *NO_ROOM_YET])
+def test_what_is_unavailable_is_a_process_where_it_says_so(line: str) -> None:
+    """Sockets and locks say the same each time that they have to wait."""
+    assert (name_of(f"{line}\n") == "too-many-processes") is (line in NO_PROCESS)
+
+
 def test_what_the_message_goes_on_with_counts() -> None:
     text = f"{FRAMES}RuntimeError: call failed\n[ERROR] 2025-04-08 ERR01100 OPS call acl api failed.\nEI0006: Getting socket times out.\n"
     assert name_of(text) == "hccl-socket-timeout-ei0006"
@@ -507,3 +536,9 @@ def test_page_is_fresh_and_has_every_entry(reference: ModuleType) -> None:
     page = (helpers.ROOT / reference.ERRORS_PAGE).read_text(encoding="utf-8")
     assert page == reference.errors_page(), "docs/known-errors.md is stale: run docs/make_reference.py"
     assert re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE) == [error.name for errors in FAMILIES.values() for error in errors]
+
+
+def test_the_line_is_what_was_raised_and_not_where() -> None:
+    found = find(RAISED)
+    assert found
+    assert (found.error.name, found.line) == ("cuda-out-of-memory", "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB")

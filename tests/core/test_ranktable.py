@@ -259,6 +259,11 @@ def test_ranks_that_are_not_0_to_n(ranks: tuple[str, str, str]) -> None:
     assert any(problem.startswith("ranks are not 0 to 2, each once: ") for problem in problems(table))
 
 
+def test_a_server_with_more_devices_than_a_node_has_processes() -> None:
+    table = helpers.server_table([("a", [(str(n), str(n)) for n in range(4097)])])
+    assert problems(table) == ["server 'a' has 4097 devices, more than 4096"]
+
+
 STRANGE = [0, 1.5, True, None, [], {}, [[]], "", "x" * 1000, "a b", "$(x)", "é", "\0", 10**30, 1e400, -1]
 KEYS = ("pod_name", "server_id", "devices", "instance_list", "instance_count", "device_id", "device_ip", "group_list")
 

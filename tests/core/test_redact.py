@@ -153,6 +153,11 @@ def test_short_secret_names(name: str) -> None:
         (["sshpass", "-p", "hunter2", "ssh", "-p", "2222", "host"], ["sshpass", "-p", "***", "ssh", "-p", "2222", "host"]),
         (["-p", "29500", "-p", "src/Data_v2/x1", "-p", "bf16"], ["-p", "29500", "-p", "src/Data_v2/x1", "-p", "bf16"]),
         (["--sort_key", "length", "--primary-key=user_id_2"], ["--sort_key", "length", "--primary-key=user_id_2"]),
+        (["/bin/mysql", "-uroot", "-phunter 2", "db"], ["/bin/mysql", "-uroot", "-p***", "db"]),
+        (["curl", "-u", "a:hunter2", "-b", "c=hunter2", "--user=a:b"], ["curl", "-u", "***", "-b", "***", "--user=***"]),
+        (["curl", "-H", "Cookie: a=hunter2"], ["curl", "-H", "Cookie: ***"]),
+        (["redis-cli", "-a", "hunter2", "-p", "6379"], ["redis-cli", "-a", "***", "-p", "6379"]),
+        (["python", "-u", "x.py", "curl"], ["python", "-u", "x.py", "curl"]),
     ],
 )
 def test_secrets_in_other_forms(words: list[str], shown: list[str]) -> None:
@@ -168,6 +173,7 @@ def test_secrets_in_the_commands_of_a_shell(option: str) -> None:
         ("HF_TOKEN='hunter2 2' python train.py && echo  x", "HF_TOKEN='***' python train.py && echo  x"),
         ("cd /x\nexport HF_TOKEN=hunter2\npython train.py\n", "cd /x\nexport HF_TOKEN=***\npython train.py\n"),
         ('exec "$0"  "$@"', 'exec "$0"  "$@"'),
+        ("mysql -phunter2 <x; curl -u a:hunter2 x", "mysql -p*** <x; curl -u *** x"),
         ("python train.py --tokenizer bpe  --pad-token x", "python train.py --tokenizer bpe  --pad-token x"),
     ):
         assert redact.argv(["bash", option, command, "x"]) == ("bash", option, shown, "x")

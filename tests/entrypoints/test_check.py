@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import helpers
@@ -153,6 +154,17 @@ def named(hosts: str, train: Path, tmp_path: Path, node: str = "1", method: str 
 @pytest.mark.parametrize("node", ["0", "1"])
 def test_the_host_of_node_0_is_looked_up(node: str, train: Path, tmp_path: Path) -> None:
     found = named(f"{NOWHERE},192.0.2.2", train, tmp_path, node)
+    assert found.code == 0
+    assert f"note: run would wait for hosts: {NOWHERE} (its name does not resolve" in found.out
+
+
+def test_names_are_looked_up_where_no_thread_is_left(monkeypatch: pytest.MonkeyPatch, train: Path, tmp_path: Path) -> None:
+    def start(thread: threading.Thread) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    found = named(f"{NOWHERE},192.0.2.2", train, tmp_path)
     assert found.code == 0
     assert f"note: run would wait for hosts: {NOWHERE} (its name does not resolve" in found.out
 

@@ -167,6 +167,19 @@ def test_a_defect_is_one_of_ours_and_shows_its_trace(monkeypatch: pytest.MonkeyP
     assert all(line.startswith("ranklaunch: ") for line in found.err.splitlines())
 
 
+def test_a_library_that_is_not_installed_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ranklaunch.entrypoints import plan
+
+    def broken(*_: object) -> int:
+        msg = "No module named 'jinja2'"
+        raise ModuleNotFoundError(msg, name="jinja2")
+
+    monkeypatch.setattr(plan, "main", broken)
+    found = helpers.call("plan", "x.py")
+    assert (found.code, found.out) == (69, "")
+    assert found.err.startswith(f"ranklaunch: No module named 'jinja2': {sys.executable}, which runs ranklaunch, needs it")
+
+
 def test_every_line_of_a_message_is_marked() -> None:
     found = helpers.call("plan", "x.py", env={"RANKLAUNCH_NODES": "x", "RANKLAUNCH_NODE": "y"})
     assert found.code == 78

@@ -52,6 +52,7 @@ def test_help_names_every_action() -> None:
         (["make", "--hosts", "a,b"], "either --devices or --hccn must say which devices the servers have"),
         (["make", "--hosts", "a,b", "--devices", "x"], "--devices 'x': "),
         (["make", "--hosts", "a,b", "--devices", "1,2,3"], "--devices has 3 numbers for 2 hosts: expected one, or one for each"),
+        (["make", "--hosts", "10.0.0.0/22", "--devices", "4096"], "4186112 devices of all hosts, more than the 4000000"),
         (["make", "--hosts", "a", "--devices", "1", "--hccn", "f"], "leave --devices and --device-ips out"),
         (["make", "--hosts", "a,b", "--hccn", "f"], "--hccn names 1 files for 2 hosts: expected one for each"),
         (["make", "--hosts", "a", "--hccn", "/no/such/file"], "cannot read /no/such/file"),

@@ -36,7 +36,7 @@ def job(hosts: Callable[..., Hosts], tmp_path: Path) -> MakeJob:
 def test_digits_are_learned_and_learning_goes_on(job: MakeJob, tmp_path: Path) -> None:
     trained = job()
     trained.start(EXAMPLES / "accelerate_digits.py", "--epochs", 2, "--checkpoint", tmp_path / "digits.pt")
-    assert trained.end(0)["outcome"] == "succeeded"
+    assert trained.end(0)["reason"] == "all 4 ranks on 2 nodes succeeded"
     lines = [line for node in trained.nodes for line in node.out.splitlines()]
     assert "[rank 0] 4 ranks, mixed precision no; ignored arguments: []" in lines
     assert sorted(line.partition(" epoch")[0] for line in lines if "epoch 2/2" in line) == [f"[rank {rank}]" for rank in range(4)]
@@ -186,3 +186,24 @@ def test_ranks_that_accelerate_does_not_know_of_train_alone(tmp_path: Path) -> N
         done = subprocess.run([*argv, *more, str(program)], env=env, capture_output=True, text=True, timeout=240, check=False)
         told[bool(cpu)] = [line for line in done.stdout.splitlines() if line.isdigit()]
     assert told == {False: ["1", "1"], True: ["2", "2"]}
+
+
+ONE_PROCESS = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "MULTI_CPU", "num_machines": 2, "num_processes": 4}
+
+
+def test_a_configuration_by_which_each_node_trains_alone_is_refused(job: MakeJob, tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text(json.dumps(ONE_PROCESS))
+    refused = job()
+    refused.start(child("prints.py"), env={"RANKLAUNCH_EXTRA_ACCELERATE_PARAMS": "--config_file mine.json"})
+    assert "distributed_type MULTI_CPU" in refused.end(78)["reason"]
+    assert [node.out for node in refused.nodes] == ["", ""]
+
+
+def test_where_no_rank_is_seen_that_is_said(job: MakeJob, tmp_path: Path) -> None:
+    """Of YAML that ranklaunch does not read."""
+    (tmp_path / "mine.yaml").write_text(json.dumps(ONE_PROCESS))
+    alone = job()
+    alone.start(child("prints.py"), env={"RANKLAUNCH_EXTRA_ACCELERATE_PARAMS": "--config_file mine.yaml"})
+    reason = alone.end(0)["reason"]
+    assert reason.startswith("the launchers of 2 nodes succeeded; ")
+    assert reason.endswith("ranks were not seen, and whether they ran is not known")

@@ -161,6 +161,17 @@ def test_its_success_is_not_believed_when_a_part_of_it_was_killed(job: Job) -> N
         assert "node 1 (h1): deepspeed ended with 0 while rank 2, 3 was still running" in node.verdict["reason"]
 
 
+SAVES = """
+import os, signal, sys, time
+def save(number, frame):
+    time.sleep(2)
+    open(f"{os.path.dirname(__file__)}/saved-{os.environ['RANK']}", "w").close()
+    print("has saved", flush=True)
+    os._exit(0)
+signal.signal(signal.SIGTERM, save)
+print("can save", flush=True)
+time.sleep(600)
+"""
 PDSH = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"}
 
 
@@ -182,6 +193,31 @@ def test_from_node_0_a_ranks_end_is_the_jobs(job: Job, tmp_path: Path) -> None:
     for node in job.nodes:
         found = node.verdict["culprit"]
         assert (found["node"], found["exit_code"], found["signal"]) == (1, 137, "SIGKILL"), node.verdict
+
+
+@pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
+def test_from_node_0_every_rank_has_the_grace(job: Job, tmp_path: Path) -> None:
+    """Its launch.py would tell one after the other, and pdsh ends all when it is told itself."""
+    program = tmp_path / "program.py"
+    program.write_text(SAVES)
+    job.start(program, **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path))
+    sleep_until(lambda: job.nodes[0].text.count("can save") == 2 * SLOTS, job.words, LONG_S)
+    job.nodes[1].popen.send_signal(signal.SIGTERM)
+    assert job.end() == [143, 143], job.words()
+    assert sorted(tmp_path.glob("saved-*")) == [tmp_path / f"saved-{rank}" for rank in range(2 * SLOTS)], job.words()
+    assert job.nodes[0].text.count("has saved") == 2 * SLOTS, job.words()  # pdsh, which was not told, has brought it here
+
+
+@pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
+def test_from_node_0_what_ranks_leave_behind_does_not_hold_up_the_end(job: Job, tmp_path: Path) -> None:
+    """pdsh waits until nobody has its ranks' pipes any more, on each node."""
+    program = tmp_path / "leaves.sh"
+    program.write_text("(setsid sleep 600 &)\n")
+    job.start(program, **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path))
+    assert job.end() == [0, 0], job.words()
+    for node in job.nodes:
+        (note,) = node.verdict["notes"]
+        assert note.startswith("ended what the program had left: ")
 
 
 def test_what_a_rank_is_told(job: Job) -> None:

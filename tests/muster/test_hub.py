@@ -27,7 +27,7 @@ def test_all_come_are_released_and_hear_of_the_first_failure() -> None:
     assert all(m.of("release") for m in members)
     assert b.hub.state == RUNNING
     judgement = b.fails(members)
-    assert judgement["reason"] == "rank 1 on node 1 (h1) exited with code 3"
+    assert judgement["reason"] == "rank 1 on node 1 (h1) exited with code 3; its last line: boom"
     assert [m.types() for m in members[2:]] == [["welcome", "release", "stop", "judgement"]]
     assert b.said == []
 
@@ -141,6 +141,24 @@ def test_all_succeed() -> None:
         m.send(type="done", finish=finish(node))
     judgement = b.judged(members)
     assert (judgement["outcome"], judgement["exit_code"], judgement["reason"]) == ("succeeded", 0, "all succeeded")
+
+
+@pytest.mark.parametrize(
+    ("unseen", "said"),
+    [
+        ((0, 0), "all succeeded"),
+        ((2, 1), "the launchers of 2 nodes succeeded; 3 ranks were not seen, and whether they ran is not known"),
+        ((-1, "x"), "all succeeded"),
+        ((10**4000, None), "all succeeded"),
+    ],
+)
+def test_all_is_said_where_every_node_has_seen_all_of_its_ranks(unseen: tuple[object, object], said: str) -> None:
+    b = Bench(2)
+    members = b.released(2)
+    for node, m in enumerate(members):
+        m.send(type="done", finish=finish(node), unseen=unseen[node])
+    judgement = b.judged(members)
+    assert (judgement["outcome"], judgement["reason"]) == ("succeeded", said)
 
 
 def test_a_success_that_is_told_twice_is_one() -> None:

@@ -138,7 +138,8 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
         (["slurm", "--name", "a", "--deadline-s", "3600", "--max-restarts", "2", "--", "x"], 78, "slurm.time, for each start"),
         (["slurm", "--name", "a", "--deadline-s", "120", "--", "x"], 78, "deadlineSeconds=120: expected more than 120 s"),
         (["slurm", "--name", "a", "--deadline-s", "121", "--", "x"], 0, ""),
-        (["slurm", "--name", "a", "--queue", "q", "--", "x"], 78, "scheduling.queue: slurm has no place for it"),
+        (["slurm", "--name", "a", "--queue", "q", "--", "x"], 78, "scheduling.queue: Slurm's queues are partitions; use slurm.p"),
+        (["slurm", "--name", "a", "--service-account", "s", "--", "x"], 78, "serviceAccountName: slurm has no place for it; leave it out"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(argv: list[str], code: int, text: str) -> None:
@@ -159,6 +160,7 @@ def test_secrets_in_env_are_warned_of() -> None:
     [
         (("--env", "GITHUB_PAT=hunter2"), (), "env.GITHUB_PAT stands in the specification for all to read"),
         (("--env", "INDEX=https://hunter2@host/"), (), "env.INDEX stands in the specification for all to read"),
+        (("--set", 'extraEnv=[{"name": "HF_TOKEN", "value": "hunter2"}]'), (), "extraEnv: HF_TOKEN stands in the specification for all"),
         ((), ("--token", "hunter2", "--lr", "1"), "args hold a secret for all to read (--token '***' --lr 1)"),
         ((), ("-H", "Authorization: Bearer hunter2"), "args hold a secret for all to read"),
     ],

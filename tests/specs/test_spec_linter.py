@@ -74,6 +74,7 @@ MUTATIONS: dict[str, tuple[str, Callable[[Object], object]]] = {
     "unknown plugin": vc(lambda job: job["spec"]["plugins"].update(pytroch=[])),
     "two tasks of one name": vc(lambda job: job["spec"]["tasks"].append(job["spec"]["tasks"][0])),
     "pod's name too long": vc(lambda job: job["metadata"].update(name="x" * 60)),
+    "task worker: left to the webhook": TASK(lambda task: task.pop("maxRetry")),
     "task worker: minAvailable": TASK(lambda task: task.update(minAvailable=5)),
     "worker: restartPolicy OnFailure": TASK(lambda task: task["template"]["spec"].update(restartPolicy="OnFailure")),
     "worker: no image": TASK(lambda task: task["template"]["spec"]["containers"][0].pop("image")),

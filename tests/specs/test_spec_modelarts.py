@@ -63,6 +63,20 @@ def test_what_looks_like_a_variable_and_stays_is_said(kind: str) -> None:
     assert said == ["script: ${HOME}", "args: $SCRATCH", *own, "env.DATA: ${MA_JOB_DIR}"]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--deadline-s", "3601"), "lifecycle.deadlineSeconds=3601: ModelArts counts hours; the job is stopped after 2 hours"),
+        (("--set", "lifecycle.gracePeriodSeconds=600"), "lifecycle.gracePeriodSeconds=600: the ranks' alone"),
+        (("--deadline-s", "7200", "--set", "lifecycle.gracePeriodSeconds=30"), ""),
+    ],
+)
+def test_what_the_platform_does_otherwise_is_said(options: tuple[str, ...], said: str) -> None:
+    found = helpers.call("spec", *JOB, *options, "--", "train.py")
+    assert found.code == 0
+    assert (said in found.err) if said else found.err == ""
+
+
 def test_the_page_shows_what_comes_out() -> None:
     page = (helpers.ROOT / "docs" / "modelarts.md").read_text(encoding="utf-8")
     assert f"\n       {command(*CODE, '--', 'train.py', '--epochs', '3')}\n" in page

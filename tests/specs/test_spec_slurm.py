@@ -71,7 +71,7 @@ def refusals(*options: str, **how: Any) -> str:
 def test_names_of_images_are_those_that_a_runtime_knows(image: str, apptainer: str, pyxis: str) -> None:
     options = ("--image", image, "--device-kind", "cpu")
     assert started(*options, container="apptainer")[-1] == apptainer
-    assert started(*options, container="pyxis")[-1] == f"--container-image={pyxis}"
+    assert started(*options, container="pyxis")[-2:] == [f"--container-image={pyxis}", "env"]
 
 
 def test_a_file_has_no_tag() -> None:
@@ -97,7 +97,7 @@ def test_folders_of_the_node_are_mounted() -> None:
     binds = ["--bind", "/lustre/data/set/1:/data:ro", "--bind", "/scratch:/tmp"]
     assert started(*words, container="apptainer")[1:] == ["apptainer", "exec", "--nv", *binds, "--pwd", "/work", "docker://train:1"]
     mounts = "--container-mounts=/lustre/data/set/1:/data:ro,/scratch:/tmp"
-    assert started(*words, container="pyxis")[1:] == ["--container-image=train:1", mounts, "--container-workdir=/work"]
+    assert started(*words, container="pyxis")[1:] == ["--container-image=train:1", mounts, "--container-workdir=/work", "env"]
     assert "cd -- " not in script(*words, container="pyxis")  # a folder of the image need not be on the node
     assert "cd -- /work" in script("--working-dir", "/work")
 
@@ -105,8 +105,11 @@ def test_folders_of_the_node_are_mounted() -> None:
 @pytest.mark.parametrize(
     ("volume", "mount", "said"),
     [
-        ({"emptyDir": {}}, {}, "volumes: 'd': expected a name and a hostPath that is there"),
-        ({"hostPath": {"path": "/d", "type": "DirectoryOrCreate"}}, {}, "volumes: 'd': expected a name and a hostPath that is there"),
+        ({"emptyDir": {}}, {}, "volumes: 'd': expected a name and a hostPath, which alone"),
+        ({"hostPath": {"path": "/d", "type": "DirectoryOrCreate"}}, {}, "volumes: 'd': nobody would create it with slurm"),
+        ({"name": ["d"], "hostPath": {"path": "/d"}}, {}, "volumes: ['d']: expected a name and a hostPath"),
+        ({"hostPath": {"path": "/d"}}, {"name": {}, "subPath": 5, "readOnly": "yes"}, "volumeMounts: {}: expected a relative subPath"),
+        ({"hostPath": {"path": "/d"}}, {"subPath": "/e"}, "volumeMounts: 'd': expected a relative subPath"),
         ({"hostPath": {"path": "data"}}, {}, "expected a hostPath.path from the root"),
         ({"hostPath": {"path": "/a,b"}}, {}, "expected a hostPath.path from the root without commas"),
         ({"hostPath": {"path": "/d"}}, {"name": "e"}, "volumeMounts: name 'e': no volume of this name"),
@@ -283,6 +286,11 @@ def test_directives_that_contradict_each_other_are_refused() -> None:
 )
 def test_directives_beside_those_of_the_script(options: tuple[str, ...], directive: str) -> None:
     assert directives(*options, directives=[directive])[-1] == directive
+
+
+def test_other_resources_beside_gpus_by_their_kind() -> None:
+    both = ["--gres=nvme:1", "--gpus-per-node=a100:1"]
+    assert directives("--set", "slurm.devices=none", directives=both)[-2:] == both
 
 
 @pytest.mark.parametrize(

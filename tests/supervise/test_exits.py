@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ranklaunch.system import memory
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Starter
 from testbench.jobs.streams import tagged
@@ -46,7 +47,7 @@ def test_a_rank_exits_with_a_code(ranklaunch: Starter, code: int) -> None:
         "last_lines": ["ready", f"rank 1 exits with {code}"],
     }  # fmt: skip
     verdict = check_end(job, "failed", code, culprit=culprit, victims={0: "SIGTERM", 2: "SIGTERM"})
-    assert verdict["reason"] == f"rank 1 on node 0 exited with code {code}"
+    assert verdict["reason"] == f"rank 1 on node 0 exited with code {code}; its last line: rank 1 exits with {code}"
     assert verdict["culprit"]["pid"] in [event["pid"] for event in job.events if event["event"] == "spawn" and event["rank"] == 1]
     assert f"last lines of rank 1:\n  ready\n  rank 1 exits with {code}\n" in job.err.text
 
@@ -57,7 +58,8 @@ def test_a_rank_is_killed(ranklaunch: Starter, name: str, code: int) -> None:
     job = ranklaunch.spawn(2, child("killed.py"), "--signal", name, "--rank", 0)
     culprit = {"rank": 0, "exit_code": code, "signal": name, "out_of_memory": False}
     verdict = check_end(job, "failed", code, culprit=culprit, victims={1: "SIGTERM"})
-    assert verdict["reason"] == f"rank 0 on node 0 was killed by {name}"
+    of_memory = "; the kernel killed nothing here for memory" if name == "SIGKILL" and memory.look().counted else ""
+    assert verdict["reason"] == f"rank 0 on node 0 was killed by {name}; its last line: ready{of_memory}"
 
 
 @pytest.mark.parametrize(("first", "gap"), [(0, 0.02), (1, 0.02), (0, 0), (1, 0)])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ranklaunch.supervise.output import follow
+from ranklaunch.supervise.output import follow, pipe
 from ranklaunch.supervise.output.follow import Follower
 from ranklaunch.supervise.output.pipe import READ, Output, last_lines
 from ranklaunch.system.loop import Loop
@@ -30,7 +30,14 @@ class Bench:
 
     def _output(self, key: str) -> Output:
         log = str(self.folder.parent / f"rank_{key}.log")
-        return Output((log,), f"[{key}] ", lambda *lines: self.shown.extend(b"".join(lines)), self.loop.clock, self.trouble.append)
+        return Output(
+            (log,),
+            f"[{key}] ",
+            lambda *lines: self.shown.extend(b"".join(lines)),
+            self.loop.clock,
+            self.trouble.append,
+            after=self.loop.after,
+        )
 
     def log(self, key: str) -> bytes:
         return (self.folder.parent / f"rank_{key}.log").read_bytes()
@@ -64,6 +71,18 @@ class NoInotify(follow.Inotify):
         super().__init__()
         self.close()
         self.fd = -1
+
+
+def test_a_progress_bar_that_stops_is_shown(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last state has no end yet, so it is not taken from the file."""
+    monkeypatch.setattr(pipe, "BAR_S", 0.05)
+    (bench.folder / "run" / "0" / "stderr.log").write_bytes(b"\r10%\r20%\r30%")
+    bench.run(lambda: b"[0] 30%\n" in bench.shown)
+    with open(bench.folder / "run" / "0" / "stderr.log", "ab") as file:
+        file.write(b"\r40%\n")
+    bench.run(lambda: b"[0] 40%\n" in bench.shown)
+    assert bench.end() == 0
+    assert bench.shown.count(b"[0] 30%\n") == 1
 
 
 def test_every_line_once(bench: Bench) -> None:

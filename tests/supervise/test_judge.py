@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from types import SimpleNamespace
+
 import helpers
 from helpers import for_each
 
+from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
-from ranklaunch.supervise.judge import Ending
-from ranklaunch.verdict.blame import Suspect
+from ranklaunch.supervise.judge import Ending, Evidence
+from ranklaunch.supervise.output.pipe import LAST_LINES, last_lines
+from ranklaunch.supervise.ranks.below import Below
+from ranklaunch.supervise.ranks.child import LAUNCHER, Child, End
+from ranklaunch.system import tree
+from ranklaunch.system.memory import UNKNOWN, Memory
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Judgement, Suspect
 from ranklaunch.verdict.model import Culprit
 
 FAILED = Ending("failed", 1, "")
+HEAD = "Traceback (most recent call last):\n"
 
 
 def suspect(code: int = 1, *lines: str) -> Suspect:
@@ -28,3 +41,116 @@ def suspect(code: int = 1, *lines: str) -> Suspect:
 def test_options_behind_the_program_are_noted_where_it_refuses_them(found: Suspect, args: tuple[str, ...], noted: bool) -> None:
     notes = judge.notes(helpers.plan({}, *args), FAILED, [found])
     assert any("those of ranklaunch stand before it" in note for note in notes) == noted
+
+
+# What stands for a rank's own words
+
+TABLE = """
+============================================================
+t.py FAILED
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 7)  (SIGKILL)
+============================================================
+"""
+
+
+def of_torchrun(plan: Plan, status: int, *told: int, tail: bytes = b"") -> Child:
+    child = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER)
+    child.end = End(status, 1.0, told=told)
+    child.reader = SimpleNamespace(output=SimpleNamespace(tail=tail))  # type: ignore[assignment]
+    return child
+
+
+def evidence(memory: Memory = UNKNOWN, tail: bytes = b"") -> Evidence:
+    return Evidence(
+        memory=memory, explain=lambda child, tail: torchrun.explain(tail), told=lambda process: None,
+        end_of_rank=lambda child, rank: None, tail_of_rank=lambda rank: tail if rank == 1 else b"", wall=lambda at: at,
+    )  # fmt: skip
+
+
+def judged(memory: Memory, tail: bytes) -> Suspect:
+    """Of a rank of torchrun that was killed."""
+    plan = helpers.plan(helpers.local(), method="torchrun")
+    child = of_torchrun(plan, 1 << 8, tail=TABLE.encode())
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], evidence(memory, tail))
+    return found
+
+
+def seen(*ranks: tuple[int, int, bool]) -> Below:
+    """Ranks that were seen to end: number, signal, whether by themselves."""
+    return SimpleNamespace(ended=[SimpleNamespace(rank=rank, signal=number, by_itself=own) for rank, number, own in ranks])  # type: ignore[return-value]
+
+
+def test_victims_of_a_launcher_are_its_ranks() -> None:
+    """Also where it was ranklaunch that told it to end, for another node's failure, and one of them had time to save."""
+    plan = helpers.plan(helpers.local(2, index=1), method="torchrun")
+    child = of_torchrun(plan, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL)
+    child.below = seen((2, signal.SIGTERM, False), (3, 0, False))
+    common = Judgement("failed", 3, "", Culprit(0, 1, 7, 3, None, False, ()))
+    found = judge.verdict(plan, common, Ending("failed", 3, "", from_elsewhere=True), [child], evidence(), "").victims
+    assert [(victim.name, victim.rank, victim.signal) for victim in found] == [
+        ("rank 2", 2, "SIGTERM"), ("rank 3", 3, "SIGTERM"), ("torchrun", None, "SIGKILL"),
+    ]  # fmt: skip
+
+
+def test_a_culprit_is_no_victim() -> None:
+    plan = helpers.plan(helpers.local(), method="torchrun")
+    child = of_torchrun(plan, 1 << 8, tail=TABLE.encode())
+    child.below = seen((1, signal.SIGKILL, True), (0, signal.SIGTERM, False))
+    common = Judgement("failed", 137, "", Culprit(0, 1, 7, 137, "SIGKILL", False, ()))
+    found = judge.verdict(plan, common, Ending("failed", 1, "", child), [child], evidence(), "").victims
+    assert [(victim.rank, victim.signal) for victim in found] == [(0, "SIGTERM")]
+
+
+def test_a_launchers_words_are_not_those_of_a_rank_that_wrote_nothing() -> None:
+    culprit = judged(Memory(), b"").culprit
+    assert culprit
+    assert (culprit.rank, culprit.exit_code, culprit.last_lines) == (1, 137, ())
+    said = judged(Memory(), b"step 3\n").culprit
+    assert said
+    assert said.last_lines == ("step 3",)
+
+
+@for_each(
+    {
+        "nothing": (Memory(), b"", "; the kernel killed nothing here for memory"),
+        "its last words": (Memory(), b"step 3\n", "; its last line: step 3; the kernel killed nothing here for memory"),
+        "not known": (UNKNOWN, b"", ""),
+        "for memory": (Memory(1, 1 << 30, 1 << 30), b"", ": out of memory, by the kernel's own count (1 killed; at most 1.00 GiB in use"),
+        "a cause": (Memory(), b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: x\n', ": ValueError: x"),
+    }
+)
+def test_what_is_known_of_memory_after_137(memory: Memory, tail: bytes, said: str) -> None:
+    found = judged(memory, tail)
+    reason = found.reason or blame.sentence(found.culprit)  # type: ignore[arg-type]
+    assert reason.startswith(f"rank 1 on node 0 was killed by SIGKILL{said}")
+    assert bool("nothing here" in reason) == ("nothing here" in said)
+
+
+# A long traceback
+
+LIBRARY = '  File "/venv/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1739, in _wrapped_call_impl\n    return call(x)\n'
+OWN = '  File "/job/train.py", line {}, in {}\n    step(batch, number)\n    ^^^^^^^^^^^\n'
+
+
+def test_a_traceback_that_is_too_long_is_shown_by_its_own_frames() -> None:
+    text = "epoch 1\n" + HEAD + OWN.format(9, "main") + LIBRARY * 30 + OWN.format(3, "forward") + "ValueError: loss is nan\n"
+    assert last_lines(text.encode()) == (
+        "epoch 1", HEAD.strip(), '  File "/job/train.py", line 9, in main', "    step(batch, number)", "  ... 30 frames in libraries",
+        '  File "/job/train.py", line 3, in forward', "    step(batch, number)", "ValueError: loss is nan",
+    )  # fmt: skip
+
+
+def test_a_traceback_of_very_many_own_frames_keeps_its_beginning() -> None:
+    found = last_lines((HEAD + OWN.format(9, "main") * 30 + "ValueError: loss is nan\n").encode())
+    assert found[:2] == (HEAD.strip(), "  ...")
+    assert (found[-1], len(found)) == ("ValueError: loss is nan", LAST_LINES)
+
+
+def test_what_is_short_or_is_no_traceback_stays() -> None:
+    text = HEAD + LIBRARY + "ValueError: x\n"
+    assert last_lines(text.encode()) == tuple(text.splitlines())
+    lines = [f"step {i}" for i in range(99)]
+    assert last_lines((HEAD + LIBRARY + "ValueError: x\n" + "\n".join(lines)).encode()) == tuple(lines[-LAST_LINES:])

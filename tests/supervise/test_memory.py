@@ -68,18 +68,18 @@ def test_hybrid_counts_in_v1(tmp_path: Path) -> None:
 
 
 def test_a_name_that_only_has_memory_in_it_is_another_controller(tmp_path: Path) -> None:
-    assert look(tmp_path, "7:memoryless:/a\n", v1("memory/a")) == Memory()
+    assert look(tmp_path, "7:memoryless:/a\n", v1("memory/a")) == memory.UNKNOWN
 
 
 @pytest.mark.parametrize(
     "proc", ["", "0::/x\n", V1, V1 + V2, "garbage", "\0\0", "::::\n0::\n", "0::/../../..\n", "3:memory:/" + "x" * 5000]
 )
 def test_none(tmp_path: Path, proc: str) -> None:
-    assert look(tmp_path, proc, {}) == Memory()
+    assert look(tmp_path, proc, {}) == memory.UNKNOWN
 
 
 def test_no_proc(tmp_path: Path) -> None:
-    assert memory.look(str(tmp_path / "nothing"), str(tmp_path)) == Memory()
+    assert memory.look(str(tmp_path / "nothing"), str(tmp_path)) == memory.UNKNOWN
 
 
 def test_without_a_limit(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_since() -> None:
     "text", ["", "oom_kill\n", "oom_kill x\n", "oom_kill -1\n", " oom_kill 3\n", "xoom_kill 3\n", "oom_kill 3 4\n", "\xff\n"]
 )
 def test_counts_that_are_none(tmp_path: Path, text: str) -> None:
-    assert look(tmp_path, "0::/\n", {**v2(), "memory.events": text}) == Memory()
+    assert look(tmp_path, "0::/\n", {**v2(), "memory.events": text}) == memory.UNKNOWN
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "1 2", "max\n", "\0", "0x10"])

@@ -373,6 +373,24 @@ def test_node_0_interrupted_twice_tells_the_others_before_it_leaves(as_process: 
     assert "saved" in jobs[1].out.text
 
 
+def test_a_node_0_that_is_lost_while_all_stop_is_not_why(as_process: Starter, tmp_path: Path) -> None:
+    program, may_end = tmp_path / "program.py", tmp_path / "may_end"
+    program.write_text(SAVES)
+    jobs = Nodes(as_process, 2).start_all(program, may_end)
+    for job in jobs:
+        job.out.wait_for("ready")
+    jobs[0].send(signal.SIGTERM)
+    for job in jobs:
+        job.out.wait_for("saving")
+    os.kill(jobs[0].supervisor, signal.SIGKILL)
+    os.kill(jobs[0].pid, signal.SIGKILL)
+    jobs[0].end_killed()
+    time.sleep(2 * gone.RETURN_S)  # then it is given up
+    may_end.touch()
+    assert jobs[1].end() == 143
+    assert verdict(jobs[1])["reason"] == "node 0 (127.0.0.1): stopped by SIGTERM"
+
+
 def test_a_node_that_has_succeeded_waits_for_the_others(as_process: Starter) -> None:
     nodes = Nodes(as_process, 2, muster_allow="program")
     jobs = [nodes.start(0, child("exits.py"), 0), nodes.start(1, child("told.py"), "--code", 0, "--rank", 1)]

@@ -11,6 +11,7 @@ import pytest
 
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.record import now
+from ranklaunch.system import tree
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.processes import children_of, command_of, parent_of, state_of
@@ -49,6 +50,12 @@ def test_when_the_ranks_end(ranklaunch: Starter, code: int, stubborn: list[str])
 
 def _told(job: Job) -> list[str]:
     return re.findall(r"grandchild (\d+)", job.out.text)
+
+
+def test_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = {parent: [(parent + 1, tree.Entry(parent, "S", start=1))] for parent in range(1, 5000)}
+    monkeypatch.setattr(tree, "_by_parent", lambda: chain)
+    assert len(tree.apart(1, own=(), carriers=()).left) == len(tree.apart(1, own=(2,), carriers=()).ranks) + 1 == 4999
 
 
 def test_what_ends_by_itself_is_not_told(ranklaunch: Starter) -> None:

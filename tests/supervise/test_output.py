@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from ranklaunch.supervise.output.pipe import LONGEST_LINE, Output
+from ranklaunch.supervise.output.pipe import BAR_S, LONGEST_LINE, Output
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import WITHOUT_ANY, WITHOUT_STDERR, WITHOUT_STDIN, WITHOUT_STDOUT, Starter
 from testbench.jobs.streams import tagged
@@ -73,6 +75,67 @@ def test_where_lines_are_cut_does_not_depend_on_how_they_come(block: int, end: b
     assert second == b"> " + whole
     assert [len(line) - 2 for line in rest] == [LONGEST_LINE - LONGEST_LINE % 3, len(long) - (LONGEST_LINE - LONGEST_LINE % 3)]
     assert b"".join(line[2:] for line in rest) == long
+
+
+class Drawn:
+    """An output, and a clock and timers that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.shown: list[bytes] = []
+        self.output = Output(
+            (), "> ", lambda *lines: self.shown.append(b"".join(lines)), lambda: self.now, lambda text: None,
+            after=lambda seconds, call: self.timers.append((self.now + seconds, call)),
+        )  # fmt: skip
+
+    def feed(self, data: bytes, later: float = 0.0) -> list[bytes]:
+        """What is shown of it, up to so many seconds later."""
+        self.shown.clear()
+        self.output.feed(data)
+        self.now += later
+        due = [timer for timer in self.timers if timer[0] <= self.now]
+        self.timers = [timer for timer in self.timers if timer not in due]
+        for _, call in due:
+            call()
+        return list(self.shown)
+
+
+def test_a_progress_bar_that_stops_is_shown_a_while_later_and_once() -> None:
+    bar = Drawn()
+    assert bar.feed(b"\r10%\r20%", BAR_S / 2) == [b"> 10%\n"]
+    assert bar.feed(b"\r30%", BAR_S / 2) == []  # it moved when its timer was half over
+    assert bar.feed(b"", BAR_S) == [b"> 30%\n"]
+    assert bar.feed(b"", BAR_S) == []
+    assert bar.feed(b"\n") == []
+    assert bar.feed(b"done\n") == [b"> done\n"]
+
+
+@pytest.mark.parametrize(
+    ("then", "shown"),
+    [(b"\n", []), (b" done\n", [b"> 20% done\n"]), (b"\r30%\n", [b"> 30%\n"]), (b"\r20%\nx\n", [b"> x\n"]), (b"\r30%\r40%", [])],
+)
+def test_what_follows_a_bar_that_had_stopped(then: bytes, shown: list[bytes]) -> None:
+    bar = Drawn()
+    assert bar.feed(b"\r20%", BAR_S) == [b"> 20%\n"]
+    assert bar.feed(then) == shown
+
+
+def test_lines_that_do_not_redraw_wait_for_their_end() -> None:
+    line = Drawn()
+    assert line.feed(b"no end", BAR_S) == []
+    assert not line.timers
+
+
+def test_what_is_hushed_is_counted(tmp_path: Path) -> None:
+    shown: list[bytes] = []
+    output = Output((str(tmp_path / "log"),), "> ", lambda *lines: shown.extend(lines), lambda: 0.0, lambda text: None)
+    output.feed(b"one\n")
+    output.hush()
+    output.feed(b"two\nthree\n")
+    output.finish()
+    assert (b"".join(shown), output.unshown) == (b"> one\n", 2)
+    assert (tmp_path / "log").read_bytes() == b"one\ntwo\nthree\n"
 
 
 def test_what_both_streams_say(ranklaunch: Starter) -> None:

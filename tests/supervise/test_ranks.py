@@ -13,9 +13,14 @@ from unittest.mock import Mock
 
 import pytest
 
+from ranklaunch.plan.model import Conduct, Process
+from ranklaunch.supervise.ranks.child import LAUNCHER as IS_LAUNCHER
+from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.supervise.ranks.launchers import TELL_S, Launchers
 from ranklaunch.supervise.ranks.watched import Announced, Watched
+from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from testbench.waiting import sleep_until
 
 PATTERN = r"\bprocess (?P<pid>[0-9]+) spawned"
 NUMBERS = range(4, 7)
@@ -127,6 +132,23 @@ def test_a_look_at_once(scene: Scene) -> None:
         scene.ranks.look()
     assert scene.ends == [4, 6]
     assert scene.ranks.ended[1].code == 137
+
+
+def test_who_stands_between_a_launcher_and_its_ranks_is_halted_with_it() -> None:
+    """It is who would kill them."""
+    starts = "import subprocess, sys, time; started = [subprocess.Popen(sys.argv[1:])] if sys.argv[1:] else []; time.sleep(600)"
+    popen = subprocess.Popen([sys.executable, "-c", starts, sys.executable, "-c", starts, sys.executable, "-c", starts])
+    child = Child(Process("deepspeed", (), "", conduct=Conduct(ranks_below=2)), tree.identify(popen.pid), IS_LAUNCHER)
+    (rank,) = sleep_until(lambda: tree.generation(popen.pid, 2), "a rank")
+    (between,) = tree.generation(popen.pid, 1)
+    child.halt()
+    sleep_until(lambda: [tree.is_stopped(each) for each in (child.identity, between, rank)] == [True, True, False], "halted")
+    child.go_on()
+    sleep_until(lambda: not any(tree.is_stopped(each) for each in (child.identity, between)), "gone on")
+    for each in (rank, between):
+        tree.send(each, signal.SIGKILL)
+    popen.kill()
+    popen.wait(60)
 
 
 def test_no_more_than_expected(scene: Scene) -> None:

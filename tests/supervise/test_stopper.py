@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ GRACE_S = 10.0
 class World:
     """What a Stopper sees and does. looks: what each look at the tree shows; the last one for good."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, looks: list[list[tree.Identity]]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, looks: list[list[tree.Identity]], leaders: Sequence[Any] = ()) -> None:
         self.now = 0.0
         self.sent: list[tuple[float, int, int]] = []
         self.said: list[str] = []
@@ -30,7 +31,7 @@ class World:
         self.services: list[Any] = []
         self.needed_until = 0.0
         needed = lambda: self.now < self.needed_until  # noqa: E731
-        self.stopper = stop.Stopper(self.loop, GRACE_S, list, self.said.append, lambda: self.services, needed)
+        self.stopper = stop.Stopper(self.loop, GRACE_S, lambda: leaders, self.said.append, lambda: self.services, needed)
 
     def pass_time(self, until: float) -> None:
         """Steps of the loop, with `done` asked after each, as the supervisor does."""
@@ -51,6 +52,14 @@ def test_sigterm_then_sigkill_when_the_grace_is_spent(monkeypatch: pytest.Monkey
     world.pass_time(GRACE_S + 1)
     assert world.sent == [(0.0, 10, 15), (10.0, 10, 9)]
     assert world.said == ["1 processes left after the grace of 10 s: SIGKILL"]
+
+
+def test_what_forks_faster_than_it_is_killed_is_not_said_to_be_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, [[tree.Identity(pid, pid)] for pid in range(10, 1000)])
+    world.stopper.begin(15)
+    world.pass_time(GRACE_S + stop.GIVE_UP_S + 2)
+    assert world.stopper.done()
+    assert world.stopper.stuck == ()
 
 
 def test_a_look_that_shows_nothing_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,11 +86,21 @@ def test_it_gives_up_where_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
     assert world.now < GRACE_S + stop.GIVE_UP_S + 1
 
 
+def test_ranks_below_what_came_through_a_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What leaders have started is none of them."""
+    world = World(monkeypatch, [[CHILD]], leaders=[SimpleNamespace(identity=NEXT)])
+    server = Process("sshd", ("sshd",), "/log", conduct=Conduct(carriers=("sshd",), ranks_below=1))
+    world.services.append(SimpleNamespace(process=server, identity=tree.Identity(9, 1), told=[]))
+    monkeypatch.setattr(tree, "carried", lambda root, carriers: [CHILD, NEXT])
+    monkeypatch.setattr(tree, "generation", lambda root, number: [tree.Identity(root + 90 + number, 3)])
+    assert world.stopper.carried() == [tree.Identity(CHILD.pid + 91, 3)]
+
+
 @pytest.mark.parametrize(("needed_until", "told_at"), [(0.0, 0.0), (3.0, 3.0), (60.0, GRACE_S * stop.LEADERS_SHARE)])
 def test_a_service_that_ranks_elsewhere_need(monkeypatch: pytest.MonkeyPatch, needed_until: float, told_at: float) -> None:
     """It is told when they have ended, or late in the grace; where it hears nothing it is killed soon after."""
     world = World(monkeypatch, [[CHILD]])
-    scheduler = Process("scheduler", ("python",), "/log", conduct=Conduct(outlasts=True))
+    scheduler = Process("scheduler", ("python",), "/log", conduct=Conduct(deaf=True, outlasts=True))
     world.services.append(SimpleNamespace(process=scheduler, identity=CHILD, told=[]))
     world.needed_until = needed_until
     world.stopper.begin(15)

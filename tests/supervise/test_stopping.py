@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import sys
 import time
@@ -28,8 +29,19 @@ def test_while_running(ranklaunch: Starter, name: str, code: int) -> None:
     job.out.wait_for("ready", 2)
     job.send(signal.Signals[name])
     verdict = check_end(job, "stopped", code, victims={0: name, 1: name})
+    assert re.search(r"ranklaunch: last output: ranks? 0(?: to 1)? \d+ s ago", job.err.text)
     assert verdict["reason"] == f"stopped by {name}"
     assert [event["signal"] for event in job.events if event["event"] == "exit"] == [name, name]
+
+
+@pytest.mark.parametrize("name", ["SIGALRM", "SIGPWR"])
+def test_by_a_signal_that_no_rank_would_catch(ranklaunch: Starter, name: str) -> None:
+    """Such as an alarm that was set before ranklaunch was started: the ranks have their time to save."""
+    job = ranklaunch.spawn(2, child("sleeper.py"))
+    job.out.wait_for("ready", 2)
+    job.send(signal.Signals[name])
+    verdict = check_end(job, "stopped", 128 + signal.Signals[name], victims={0: "SIGTERM", 1: "SIGTERM"})
+    assert verdict["reason"] == f"stopped by {name}"
 
 
 def test_ranks_that_save_and_succeed(ranklaunch: Starter) -> None:

@@ -57,6 +57,43 @@ def test_each_container_is_told_its_own_place(as_process: Starter) -> None:
     assert check_all(job, 0)["reason"] == "all 2 ranks on 4 nodes succeeded"
 
 
+SAVES = """
+import os, signal, sys, time
+told = dict(word[2:].split("=", 1) for word in sys.argv[1:])
+place = told["job_name"] + told["task_index"]
+def save(number, frame):
+    before = sorted(name for name in os.listdir() if name.startswith("saved-"))
+    time.sleep(1 if place.startswith("worker") else 3)
+    open(f"saved-{place}", "w").close()
+    print("saved after", before, flush=True)
+    os._exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while not (place == "worker1" and os.path.exists("fail")):
+    time.sleep(0.05)
+sys.exit(42)
+"""
+
+
+@pytest.mark.parametrize("why", ["stop", "fail"])
+def test_a_ps_is_there_until_the_workers_have_saved(as_process: Starter, why: str) -> None:
+    """What they save is on the ps. It has the rest of the grace then, to save something itself."""
+    (as_process.folder / "program.py").write_text(SAVES)
+    where = ("--nodes", 2, "--method", "tensorflow", "--grace-s", 20, "--log-dir", as_process.folder / "logs")
+    job = as_process.command("simulate", *where, "--", as_process.folder / "program.py")
+    job.out.wait_for("ready", 4)
+    if why == "stop":
+        job.send(signal.SIGTERM)
+    else:
+        (as_process.folder / "fail").touch()
+    code = {"stop": 143, "fail": 42}[why]
+    assert job.end() == code
+    assert check_all(job, code)["exit_code"] == code
+    workers = [f"saved-worker{i}" for i in range(2 if why == "stop" else 1)]
+    for index in range(2):
+        assert f"[ps {index}] saved after {workers}" in job.out.text, job.out.text
+
+
 def test_a_ps_may_end_by_itself(as_process: Starter) -> None:
     job = simulate(as_process, *DONE, "--do", "ps0=exit:0")
     job.out.wait_for('"place": "ps0"')

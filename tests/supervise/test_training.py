@@ -163,6 +163,22 @@ def test_the_plan_as_shell_starts_the_same(as_process: Starter) -> None:
     assert sum("epoch 2/2" in line for line in shell.out.lines) == 2
 
 
+@pytest.mark.parametrize("allowed", [False, pytest.param(True, marks=pytest.mark.launchers)])
+def test_a_torchrun_that_starts_fewer_ranks_than_planned_has_failed(as_process: Starter, allowed: bool) -> None:
+    """Here a template of the user's tells it another number, which no plan can see."""
+    templates = as_process.folder / "templates" / "torchrun"
+    templates.mkdir(parents=True)
+    (templates / "command.j2").write_text("torchrun --standalone --nproc_per_node=1 --no_python {{ job.program.words }}\n")
+    env = {"RANKLAUNCH_TEMPLATES": str(templates.parent), "RANKLAUNCH_FEWER_RANKS": str(allowed).lower()}
+    job = torchrun(as_process, "true", env=env)
+    if allowed:
+        check_end(job, "succeeded", 0, timeout=LONG_S)
+    else:
+        assert job.end(LONG_S) == 78
+        assert job.verdict["outcome"] == "failed"
+    assert "1 of 2 ranks were seen" in job.verdict["reason"]
+
+
 MEETS = """
 import os, torch.distributed as dist
 dist.init_process_group("gloo")

@@ -12,7 +12,7 @@ from ranklaunch.plan.model import Conduct, Limits, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
+from ranklaunch.read.settings import FEWER_RANKS, GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
 from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
@@ -142,6 +142,8 @@ def launcher_process(
     conduct: Conduct = Conduct(),  # noqa: B008 - a frozen value
 ) -> Process:
     """One process that starts this node's ranks itself."""
+    if reader.given(FEWER_RANKS) and reader.get(FEWER_RANKS):
+        conduct = replace(conduct, may_start_fewer=True)
     return Process(
         name=name,
         argv=argv,

@@ -31,7 +31,9 @@ BY = Variable(
 )
 
 # Between the runner and the ranks of node 0, where it starts these itself.
-CARRIERS = ("deepspeed", "pdsh", "ssh", "mpirun", "mpirun.openmpi", "orterun", "prterun", "mpiexec.hydra", "hydra_pmi_proxy", "srun")
+_BY_MPI = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "mpiexec.hydra", "hydra_pmi_proxy")
+CARRIERS = ("deepspeed", "pdsh", "pdsh.bin", "ssh", *_BY_MPI, "srun")  # Debian's pdsh is a script, which becomes pdsh.bin
+LAUNCH_PY = 1  # generation between what pdsh starts on a node, launch.py, and the ranks, which it would tell one after the other
 _EVEN = ("mpich", "impi", "mvapich", SLURM)
 _PLAIN = re.compile(r"[\w@%+=:,./-]*")  # what DeepSpeed puts between no quotes
 _TYPED = re.compile(r"[\w@+=:,./ -]+")  # arguments that pdsh and the shells behind it leave as they are
@@ -42,6 +44,8 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     by = reader.get(BY)
     _refuse(job, reader, by)
     server = ssh.server(job, reader, templates) if by != SLURM else None
+    if server and by == PDSH:
+        server = replace(server, service=replace(server.service, conduct=replace(server.service.conduct, ranks_below=LAUNCH_PY)))
     own = replace(own, followers=len(job.nodes) - 1)
     if server:
         own = replace(

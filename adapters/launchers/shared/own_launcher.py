@@ -1,6 +1,6 @@
 """Which launcher of ranks a user's program is, if it is one: started once for each rank, it would train as often.
 
-It may stand below what starts it: an interpreter, env, a shell's -c. What a script holds is not looked at.
+It may stand below what starts it: an interpreter, env, a shell's -c. Of what is in a script nobody knows whether it is reached.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ WRAPPERS = (
     "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "taskset", "numactl", "timeout", "time", "chrt", "sudo", "gosu", "tini",
     "dumb-init", "conda", "mamba", "micromamba", "poetry", "uv", "pipenv", "nsys", "ncu", "strace",
 )  # fmt: skip
+_KEYWORDS = ("exec", "then", "else", "do", "!", "{", "(")  # before a command
 _PYTHON = re.compile(r"python[0-9.]*")
 
 
@@ -142,14 +143,19 @@ def _module(given: Sequence[str]) -> Found | None:
 
 
 def _in_text(given: Sequence[str]) -> Found | None:
-    """The first of a shell's commands that starts ranks. Its options end with the one that has a c."""
+    """A shell's options end with the one that has a c."""
     at = next((i for i, word in enumerate(given) if re.fullmatch(r"-[a-z]*c", word)), len(given))
-    for command in re.split(r"[;&|\n]+", "".join(given[at + 1 : at + 2])):
+    return in_script("".join(given[at + 1 : at + 2]))
+
+
+def in_script(text: str) -> Found | None:
+    """The first of a shell's commands that starts ranks."""
+    for command in re.split(r"[;&|\n]+", text.replace("\\\n", " ")):
         try:
             parts = shlex.split(command)
         except ValueError:
             parts = command.split()
-        while parts and (parts[0] == "exec" or re.match(r"\w+=", parts[0])):
+        while parts and (parts[0] in _KEYWORDS or re.match(r"\w+=", parts[0])):
             del parts[0]
         found = _find(parts)
         if found:

@@ -1,20 +1,76 @@
 """What shows that a container is one of several although no platform recognises it: else each would train alone, all of them the same.
 
 Of an operator's variables that would do for a job, some are missing: a PyTorchJob with workers alone has no master, one of before
-PET_ variables no number of processes, an MPIJob of version 1 starts its workers through the cluster's API.
+PET_ variables no number of processes, an MPIJob of version 1 starts its workers through the cluster's API. And there are places that no
+platform reads yet.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from ranklaunch import redact
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, NODES, PLATFORM
 
+
+class Place(NamedTuple):
+    """Where a container is one of several that no platform reads yet. counts: a variable that says of how many, as `how` tells; beside:
+    another one that must be set too. own, first: what says which of them this is, and where the first is. starts_ranks: its own
+    variables look like those of a launcher's rank."""
+
+    name: str
+    counts: str
+    own: str
+    first: str
+    beside: str = ""
+    how: str = "number"  # or names, hosts with slots (LSF), file (a line for each)
+    starts_ranks: bool = False
+
+
+_AZURE = "one of $AZUREML_CR_NODE_RANK, $NODE_RANK and $OMPI_COMM_WORLD_RANK (with one process per instance)"
+_FIRST_HOST = "the first host there"
+PLACES = (
+    Place("SkyPilot", "SKYPILOT_NUM_NODES", "$SKYPILOT_NODE_RANK", "the first line of $SKYPILOT_NODE_IPS"),
+    Place("SkyPilot", "SKYPILOT_NODE_IPS", "$SKYPILOT_NODE_RANK", "its first line", how="names"),
+    Place("dstack", "DSTACK_NODES_NUM", "$DSTACK_NODE_RANK", "$DSTACK_MASTER_NODE_IP"),
+    Place("AWS Batch", "AWS_BATCH_JOB_NUM_NODES", "$AWS_BATCH_JOB_NODE_INDEX", "$AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS, on the main "
+          "node, which must be node 0, its own address"),
+    Place("Azure ML", "AZUREML_NODE_COUNT", _AZURE, "$MASTER_ADDR, else the first of $AZ_BATCH_HOST_LIST", starts_ranks=True),
+    Place("Azure ML", "AZ_BATCH_HOST_LIST", _AZURE, "the first of it", how="names", starts_ranks=True),
+    Place("LSF", "LSB_MCPU_HOSTS", "this host's place there", _FIRST_HOST, "LSB_JOBID", "hosts with slots", starts_ranks=True),
+    Place("LSF", "LSB_DJOB_HOSTFILE", "this host's place there", _FIRST_HOST, "LSB_JOBID", "file", starts_ranks=True),
+    Place("PBS", "PBS_NODEFILE", "$PBS_NODENUM", _FIRST_HOST, "PBS_JOBID", "file"),
+    Place("PBS", "PBS_NUM_NODES", "$PBS_NODENUM", "the first host of the job", "PBS_JOBID"),
+    Place("Flux", "FLUX_JOB_NNODES", "$FLUX_TASK_RANK (with one task per node)", "the first of `flux hostlist local`", starts_ranks=True),
+    Place("Lepton", "LEPTON_JOB_TOTAL_WORKERS", "$LEPTON_JOB_WORKER_INDEX", "$LEPTON_JOB_NAME-0.$LEPTON_SUBDOMAIN"),
+    Place("Beaker", "BEAKER_REPLICA_COUNT", "$BEAKER_REPLICA_RANK", "$BEAKER_LEADER_REPLICA_HOSTNAME"),
+    Place("a PaddleJob", "PADDLE_NNODES", "the number at the end of the pod's name", "the host of $PADDLE_MASTER"),
+    Place("Metaflow", "MF_PARALLEL_NUM_NODES", "$MF_PARALLEL_NODE_INDEX", "$MF_PARALLEL_MAIN_IP"),
+    Place("Google Cloud Batch", "BATCH_TASK_COUNT", "$BATCH_TASK_INDEX", "the first line of $BATCH_HOSTS_FILE", "BATCH_HOSTS_FILE"),
+    Place("TI-ONE", "NODE_LIST", "$INDEX", "the first of it", "GPU_NUM_PER_NODE", "names"),
+    Place("a JAXJob", "NUM_PROCESSES", "$PROCESS_ID", "$COORDINATOR_ADDRESS", "COORDINATOR_ADDRESS"),
+    # RunPod's clusters, MosaicML, OCI's jobs, and scripts of users'.
+    *(Place("", name, "$NODE_RANK", "$MASTER_ADDR, or another name of the first", "NODE_RANK") for name in (
+        "NUM_NODES", "NNODES", "NODE_COUNT", "INITIAL_CLUSTER_SIZE",
+    )),
+)  # fmt: skip
+_PBS = next(place for place in PLACES if place.name == "PBS")
+# Of Determined.
+RENDEZVOUS = "/run/determined/info/rendezvous.json"
+# On the first host of an OpenPBS job, where what pbsdsh starts has no PBS_NODEFILE.
+PBS_FILES = "/var/spool/pbs/aux"
+
 SIGNS = Variable(
-    "several_signs", ("PET_NNODES", "WORLD_SIZE", "LWS_GROUP_SIZE", "OMPI_MCA_plm_rsh_agent"), parse.text, "",
+    "several_signs",
+    tuple(dict.fromkeys((
+        "PET_NNODES", "WORLD_SIZE", "LWS_GROUP_SIZE", "OMPI_MCA_plm_rsh_agent", "PBS_NODENUM",
+        *(name for place in PLACES for name in (place.counts, place.beside) if name),
+    ))),
+    parse.text, "",
     "where no platform is recognised: a container that is one of several is refused until the user says how many there are", "platform",
 )  # fmt: skip
 
@@ -23,25 +79,109 @@ RANK_SIGNS = Variable(
     "where no platform is recognised: set by a launcher, ranklaunch too, for each of a node's ranks, and by no operator", "platform",
 )  # fmt: skip
 
+TORCHRUN_SIGN = RANK_SIGNS.names[1]
+
 VARIABLES: tuple[Variable[object], ...] = (SIGNS, RANK_SIGNS)
 
 _ONE = re.compile(r"0*1(?::0*1)?")
 _OWN_MACHINE = re.compile(r"localhost|127\..*|::1")
+_OLD_MASTER = re.compile(r".+-master-0(?:\..*)?")
 # Through the cluster's API: what an MPIJob of version 1 has in place of ssh.
 _MPI_AGENT = "/etc/mpi/kubexec.sh"
+_MOST_BYTES = 16 * 1024 * 1024
 
 
 def refuse(reader: Reader) -> None:
     """One of several, where the user has not said how many there are, nor that this is the only one."""
-    sign = _pet(reader) or _world(reader) or _group(reader) or _mpi(reader)
-    if not sign or any(map(reader.given, (NODES, HOSTS, PLATFORM))):
+    if any(map(reader.given, (NODES, HOSTS, PLATFORM))):
         return
-    seems = f"{sign}: this container seems to be one of several, of a kind of job that is not known"
-    if reader.candidates(RANK_SIGNS):
+    sign = _pet(reader) or _world(reader) or _group(reader) or _mpi(reader)
+    if sign:
+        _say(reader, f"{sign}: this container seems to be one of several, of a kind of job that is not known", rank=_is_rank(reader))
+        return
+    for place, found, nodes in _placed(reader):
+        where = f"of a job on {place.name}" if place.name else "of a kind of job that is not known"
+        text = f"{found}: this container is one of several {where}, and would train alone"
+        remedy = f"RANKLAUNCH_NODES={nodes}, RANKLAUNCH_NODE={place.own}, and RANKLAUNCH_MASTER_ADDR={place.first}"
+        _say(reader, text, remedy, rank=TORCHRUN_SIGN in reader.env if place.starts_ranks else _is_rank(reader))
+        return
+
+
+_TOLD = "RANKLAUNCH_NODES, RANKLAUNCH_NODE and RANKLAUNCH_MASTER_ADDR"
+
+
+def _say(reader: Reader, seems: str, told: str = _TOLD, *, rank: bool) -> None:
+    if rank:
         reader.warn(f"{seems}; a launcher has started this process as a rank, so it is taken for the only one")
     else:
-        told = "set RANKLAUNCH_NODES, RANKLAUNCH_NODE and RANKLAUNCH_MASTER_ADDR in each of them"
-        reader.problem(f"{seems}: {told}, or RANKLAUNCH_PLATFORM=local if it is the only one")
+        reader.problem(f"{seems}: set {told} in each of them, or RANKLAUNCH_PLATFORM=local if it is the only one")
+
+
+def _is_rank(reader: Reader) -> bool:
+    return bool(reader.candidates(RANK_SIGNS))
+
+
+# Of places with variables of their own
+
+
+def _placed(reader: Reader) -> Iterator[tuple[Place, str, str]]:
+    """Where this is, what shows it, and what says how many they are."""
+    for place in PLACES:
+        text = _text(reader, place.counts)
+        if text and (not place.beside or _text(reader, place.beside)) and (count := _counted(reader, place.how, text)) > 1:
+            by_number = place.how == "number"
+            shown = f"{place.counts}={redact.clipped(text)}" if by_number else f"{place.counts} with {count} hosts"
+            yield place, shown, f"${place.counts}" if by_number else str(count)
+    yield from _by_file(reader)
+    yield from _by_own_number(reader)
+
+
+def _by_file(reader: Reader) -> Iterator[tuple[Place, str, str]]:
+    """Of OpenPBS and of Determined, which say nothing of it in the environment."""
+    job = _text(reader, "PBS_JOBID")
+    count = _counted(reader, "file", f"{PBS_FILES}/{job}") if job and "/" not in job else 0
+    if count > 1:
+        yield _PBS, f"{PBS_FILES}/{redact.clipped(job)} with {count} hosts", str(count)
+    addresses = re.search(r'"container_addrs"\s*:\s*\[([^\]]*)\]', _of_file(reader, RENDEZVOUS))
+    count = len(_names(addresses[1])) if addresses else 0
+    if count > 1:
+        yield Place("Determined", "", "its container_rank", "the first of its container_addrs"), RENDEZVOUS, str(count)
+
+
+def _by_own_number(reader: Reader) -> Iterator[tuple[Place, str, str]]:
+    """PBS tells each host its number, and the first one alone who the others are."""
+    number = _text(reader, "PBS_NODENUM")
+    if _text(reader, "PBS_JOBID") and _counted(reader, "number", number) > 0:
+        yield _PBS, f"PBS_NODENUM={redact.clipped(number)}", "the number of hosts"
+
+
+def _counted(reader: Reader, how: str, text: str) -> int:
+    if how == "number":
+        return max((int(number) for number in text.split(":") if re.fullmatch("[0-9]{1,9}", number)), default=0)
+    if how == "hosts with slots":
+        return _with_slots(text.split())
+    return len(_names(_of_file(reader, text) if how == "file" else text))
+
+
+def _with_slots(words: list[str]) -> int:
+    """Of HOST SLOTS HOST SLOTS. On machines like Summit the first is where the job was launched, with one slot, and computes nothing."""
+    slots = dict(zip(words[::2], words[1::2]))
+    launching = len(slots) > 1 and words[1] == "1" and all(number != "1" for number in list(slots.values())[1:])
+    return len(slots) - launching
+
+
+def _names(text: str) -> set[str]:
+    return {name for name in re.split(r"[\s,\"]+", text) if name}
+
+
+def _of_file(reader: Reader, path: str) -> str:
+    try:
+        return reader.files.text(path, _MOST_BYTES) or ""
+    except ValueError:
+        return ""
+
+
+# Of operators
 
 
 def _text(reader: Reader, name: str) -> str:
@@ -54,11 +194,13 @@ def _pet(reader: Reader) -> str:
 
 
 def _world(reader: Reader) -> str:
-    """Ranks that one machine has for itself have its own address for their master's."""
+    """Ranks that one machine has for itself have its own address for their master's; so has the master of an old PyTorchJob, which is
+    called so."""
     size, master = _text(reader, "WORLD_SIZE"), _text(reader, "MASTER_ADDR")
     several = bool(re.fullmatch("[0-9]{1,9}", size)) and int(size) > 1
     away = bool(master) and not _OWN_MACHINE.fullmatch(master)
-    return f"WORLD_SIZE={size} with RANK and MASTER_ADDR" if several and away and _text(reader, "RANK") else ""
+    old = _text(reader, "RANK") == "0" and bool(master) and bool(_OLD_MASTER.fullmatch(_text(reader, "HOSTNAME")))
+    return f"WORLD_SIZE={size} with RANK and MASTER_ADDR" if several and (away or old) and _text(reader, "RANK") else ""
 
 
 def _group(reader: Reader) -> str:

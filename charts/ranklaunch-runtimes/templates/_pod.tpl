@@ -30,12 +30,15 @@ spec:
   tolerations:
     {{- include "ranklaunch-runtimes.given" . | nindent 4 }}
   {{- end }}
+  {{- with include "ranklaunch-runtimes.givenFields" .root | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
   securityContext:
-    runAsNonRoot: {{ gt (int $values.security.runAsUser) 0 }}
-    runAsUser: {{ int64 $values.security.runAsUser }}
-    fsGroup: {{ int64 $values.security.fsGroup }}
-    seccompProfile:
-      type: RuntimeDefault
+    {{- include "ranklaunch-runtimes.podSecurity" .root | trim | nindent 4 }}
+  {{- with include "ranklaunch-runtimes.before" .root | trim }}
+  initContainers:
+    {{- . | nindent 4 }}
+  {{- end }}
   containers:
     - name: node
       {{- with $values.image.repository }}
@@ -53,6 +56,9 @@ spec:
           {{ $device.resourceName | quote }}: {{ int64 $device.devicesPerNode | quote }}
       securityContext:
         allowPrivilegeEscalation: false
+        {{- if $values.security.readOnlyRootFilesystem }}
+        readOnlyRootFilesystem: true
+        {{- end }}
         capabilities:
           drop: [ALL]
           {{- with $values.security.capabilities }}
@@ -63,6 +69,10 @@ spec:
       volumeMounts:
         - name: shm
           mountPath: /dev/shm
+        {{- if include "ranklaunch-runtimes.needsTmp" .root }}
+        - name: ranklaunch-tmp
+          mountPath: /tmp
+        {{- end }}
         {{- range $values.volumeMounts }}
         - {{ include "ranklaunch-runtimes.given" . | nindent 10 | trim }}
         {{- end }}
@@ -73,6 +83,10 @@ spec:
         {{- with $values.shm.sizeLimit }}
         sizeLimit: {{ . | quote }}
         {{- end }}
+    {{- if include "ranklaunch-runtimes.needsTmp" .root }}
+    - name: ranklaunch-tmp
+      emptyDir: {}
+    {{- end }}
     {{- range $values.volumes }}
     - {{ include "ranklaunch-runtimes.given" . | nindent 6 | trim }}
     {{- end }}
@@ -87,6 +101,9 @@ spec:
 {{- range $name, $value := merge dict $values.env $own }}
 - name: {{ $name | quote }}
   value: {{ include "ranklaunch-runtimes.literal" $value }}
+{{- end }}
+{{- range $values.extraEnv }}
+- {{ include "ranklaunch-runtimes.json" . }}
 {{- end }}
 - name: RANKLAUNCH_RESTARTS
   valueFrom:

@@ -1,8 +1,8 @@
 {{/* What values.schema.json cannot say. Each message begins with the value's name, and all of them are told at once. */}}
 
 {{- define "ranklaunch-runtimes.validate" -}}
-{{- $problems := list -}}
-{{- range list "some" "env" "volumes" "mounts" "labels" "nul" -}}
+{{- $problems := include "ranklaunch-runtimes.validate.keys" . | fromYamlArray -}}
+{{- range list "some" "env" "volumes" "containers" "labels" "restart" "nul" -}}
 {{- $problems = concat $problems (include (printf "ranklaunch-runtimes.validate.%s" .) $.Values | fromYamlArray) -}}
 {{- end -}}
 {{- if $problems -}}
@@ -19,17 +19,16 @@
 {{- end }}
 {{- end -}}
 
+{{- define "ranklaunch-runtimes.reserved" -}}
+RANKLAUNCH_JOB_NAME RANKLAUNCH_NODES RANKLAUNCH_ACCELERATOR RANKLAUNCH_METHOD RANKLAUNCH_HOSTS RANKLAUNCH_MASTER_ADDR RANKLAUNCH_TASK RANKLAUNCH_RESTARTS RANKLAUNCH_LAUNCHER_AS_WORKER RANKLAUNCH_JOB_UID PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT
+{{- end -}}
+
 {{/* A runtime is for many jobs: what is about one of them is in the TrainJob's env. */}}
 {{- define "ranklaunch-runtimes.validate.env" -}}
 {{- $env := .env -}}
-{{- range list "JOB_NAME" "NODES" "ACCELERATOR" "METHOD" "HOSTS" "MASTER_ADDR" "TASK" "RESTARTS" "LAUNCHER_AS_WORKER" "JOB_UID" }}
-{{- if hasKey $env (printf "RANKLAUNCH_%s" .) }}
-- {{ printf "env.RANKLAUNCH_%s: the runtime's or a TrainJob's own" . | toJson }}
-{{- end }}
-{{- end }}
-{{- range list "PET_NNODES" "PET_NPROC_PER_NODE" "PET_NODE_RANK" "PET_MASTER_ADDR" "PET_MASTER_PORT" }}
+{{- range include "ranklaunch-runtimes.reserved" . | splitList " " }}
 {{- if hasKey $env . }}
-- {{ printf "env.%s: Kubeflow Trainer's own" . | toJson }}
+- {{ printf "env.%s: the runtime's, a TrainJob's or Kubeflow Trainer's own" . | toJson }}
 {{- end }}
 {{- end }}
 {{- $period := .lifecycle.gracePeriodSeconds -}}
@@ -52,35 +51,52 @@
 {{- range .volumes }}
 {{- $names = append $names (.name | toString) }}
 {{- if not (and (kindIs "string" .name) (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (.name | toString))) }}
-- {{ printf "volumes: name %v: expected small letters, digits and dashes" .name | toJson }}
-{{- else if eq .name "shm" }}
-- "volumes: name shm: ranklaunch's own"
+- {{ printf "volumes: name %v: expected small letters, digits and dashes, at most 63" .name | toJson }}
+{{- else if has .name (list "shm" "ranklaunch-tmp") }}
+- {{ printf "volumes: name %s: ranklaunch's own" .name | toJson }}
 {{- end }}
 {{- end }}
 {{- if ne (len $names) (len (uniq $names)) }}
 - "volumes: expected different names"
 {{- end }}
+{{ include "ranklaunch-runtimes.wrongMounts" (dict "path" "volumeMounts" "mounts" .volumeMounts "volumes" $names "taken" (list "/dev/shm")) }}
+{{ include "ranklaunch-runtimes.wrongContainers" (dict "values" . "main" "node" "volumes" (concat (list "shm" "ranklaunch-tmp") $names)) }}
 {{- end -}}
 
-{{- define "ranklaunch-runtimes.validate.mounts" -}}
-{{- $names := list -}}
-{{- range .volumes }}{{ $names = append $names (.name | toString) }}{{ end -}}
-{{- $paths := list "/dev/shm" -}}
-{{- range .volumeMounts }}
-{{- if not (has (.name | toString) $names) }}
-- {{ printf "volumeMounts: name %v: no volume of this name in volumes" .name | toJson }}
+{{- define "ranklaunch-runtimes.validate.containers" -}}
+{{- $refused := dict "RANKLAUNCH_GRACE_S" "made from lifecycle.gracePeriodSeconds; set that, or env.RANKLAUNCH_GRACE_S" }}
+{{- range include "ranklaunch-runtimes.reserved" . | splitList " " }}
+{{- $_ := set $refused . "the runtime's, a TrainJob's or Kubeflow Trainer's own" }}
 {{- end }}
-{{- if not (hasPrefix "/" (.mountPath | toString)) }}
-- {{ printf "volumeMounts: mountPath %v: expected a path from the root" .mountPath | toJson }}
+{{ include "ranklaunch-runtimes.wrongEnv" (dict "values" . "refused" $refused) }}
+{{ include "ranklaunch-runtimes.wrongSecurity" . }}
+{{ include "ranklaunch-runtimes.wrongOfHost" (dict "given" .podTemplate "hostNetwork" false) }}
+{{ include "ranklaunch-runtimes.wrongTolerations" (dict "path" "gpu.tolerations" "given" .gpu.tolerations) }}
+{{ include "ranklaunch-runtimes.wrongTolerations" (dict "path" "npu.tolerations" "given" .npu.tolerations) }}
+{{- end -}}
+
+{{- define "ranklaunch-runtimes.validate.restart" -}}
+{{- if and (eq .restart.onEviction "restart") (not .restart.maxRestarts) }}
+- "restart.onEviction: restart: expected restart.maxRestarts above 0"
 {{- end }}
-{{- $paths = append $paths (.mountPath | toString) }}
+{{- if ne (len .restart.noRetryExitCodes) (len (uniq .restart.noRetryExitCodes)) }}
+- "restart.noRetryExitCodes: expected each code once"
 {{- end }}
-{{- if ne (len $paths) (len (uniq $paths)) }}
-- "volumeMounts: expected different mountPaths, of which /dev/shm is ranklaunch's own"
-{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch-runtimes.labelPattern" -}}
+^([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$
 {{- end -}}
 
 {{- define "ranklaunch-runtimes.validate.labels" -}}
+{{- $pattern := include "ranklaunch-runtimes.labelPattern" . -}}
+{{- range $path, $labels := dict "labels" .labels "gpu.nodeSelector" .gpu.nodeSelector "npu.nodeSelector" .npu.nodeSelector }}
+{{- range $name, $value := $labels }}
+{{- if not (regexMatch $pattern $value) }}
+- {{ printf "%s.%s: %s: expected at most 63 letters, digits, dashes, dots and underscores" $path $name $value | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- range $name, $value := .labels }}
 {{- if regexMatch "^(app[.]kubernetes[.]io|trainer[.]kubeflow[.]org)/" $name }}
 - {{ printf "labels.%s: Trainer's or ranklaunch's own" $name | toJson }}
@@ -88,9 +104,12 @@
 {{- end }}
 {{- end -}}
 
-{{/* No program can be given one, and no variable holds one. */}}
+{{/* No program can be given one, and no variable holds one. Bytes of --set that are no text have become U+FFFD in Helm. */}}
 {{- define "ranklaunch-runtimes.validate.nul" -}}
 {{- range $name, $value := . }}
+{{- if printf "%v" $value | contains "\uFFFD" }}
+- {{ printf "%s: expected text that UTF-8 can say, found U+FFFD, which stands for bytes that are none" $name | toJson }}
+{{- end }}
 {{- if regexMatch `(^|[^\\])(\\\\)*\\u0000` (toJson $value) }}
 - {{ printf "%s: expected text without NUL" $name | toJson }}
 {{- end }}

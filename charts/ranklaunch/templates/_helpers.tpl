@@ -2,7 +2,13 @@
 
 {{/* The run's name: that of the release, which is never cut, so that two runs never meet. */}}
 {{- define "ranklaunch.name" -}}
-{{- .Values.name | default .Release.Name -}}{{- if eq .Values.nameSuffix "revision" -}}-r{{ .Release.Revision }}{{- end -}}
+{{- $suffix := get (dict "revision" (printf "-r%d" .Release.Revision) "values" (include "ranklaunch.digest" . | trunc 8 | printf "-%s")) .Values.nameSuffix -}}
+{{- .Values.name | default .Release.Name }}{{ $suffix -}}
+{{- end -}}
+
+{{/* The same for the same values, and another for others. */}}
+{{- define "ranklaunch.digest" -}}
+{{- omit .Values "global" | toJson | sha256sum | trunc 16 -}}
 {{- end -}}
 
 {{/* The chart's version stays out of it: labels of pods cannot change in a job that runs. */}}
@@ -51,10 +57,31 @@ labels:
   {{- if eq .Values.engine "acjob" }}
   {{- include "ranklaunch.acjobLabels" . | trim | nindent 2 }}
   {{- end }}
-{{- with .Values.annotations }}
+{{- /* The digest is how an upgrade sees whether it would change what runs. */}}
 annotations:
-  {{- include "ranklaunch.given" . | nindent 2 }}
-{{- end }}
+  {{- set (deepCopy .Values.annotations) "ranklaunch/values" (include "ranklaunch.digest" .) | include "ranklaunch.given" | nindent 2 }}
+{{- end -}}
+
+{{/* The run's object that an upgrade finds in the cluster, as JSON; {} where there is none. */}}
+{{- define "ranklaunch.live" -}}
+{{- $kinds := dict
+  "volcano" (list "batch.volcano.sh/v1alpha1" "Job")
+  "jobset" (list "jobset.x-k8s.io/v1alpha2" "JobSet")
+  "job" (list "batch/v1" "Job")
+  "trainjob" (list "trainer.kubeflow.org/v1alpha1" "TrainJob")
+  "mpijob" (list "kubeflow.org/v2beta1" "MPIJob")
+  "acjob" (list "mindxdl.gitee.com/v1" "AscendJob") -}}
+{{- $kind := get $kinds .Values.engine -}}
+{{- $live := dict -}}
+{{- if .Release.IsUpgrade }}{{ $live = lookup (index $kind 0) (index $kind 1) .Release.Namespace (include "ranklaunch.name" .) }}{{ end -}}
+{{- $live | default dict | toJson -}}
+{{- end -}}
+
+{{/* A job that waits for Kueue begins suspended. One that Kueue has let run is not to be stopped by an upgrade. */}}
+{{- define "ranklaunch.suspend" -}}
+{{- $spec := dig "spec" dict (include "ranklaunch.live" . | fromJson) -}}
+{{- if eq .Values.engine "mpijob" }}{{ $spec = dig "runPolicy" dict $spec }}{{ end -}}
+suspend: {{ dig "suspend" true $spec }}
 {{- end -}}
 
 {{/* Whether the whole job is started anew when the cluster takes a pod away. */}}

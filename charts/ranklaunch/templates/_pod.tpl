@@ -37,13 +37,22 @@ spec:
   {{- end }}
   {{- if $values.network.hostNetwork }}
   hostNetwork: true
+  {{- if not $values.podTemplate.dnsPolicy }}
   dnsPolicy: ClusterFirstWithHostNet
+  {{- end }}
   {{- end }}
   {{- with include "ranklaunch.placement" .root | trim }}
   {{- . | nindent 2 }}
   {{- end }}
+  {{- with include "ranklaunch.givenFields" .root | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
   securityContext:
     {{- include "ranklaunch.podSecurity" .root | trim | nindent 4 }}
+  {{- with include "ranklaunch.before" .root | trim }}
+  initContainers:
+    {{- . | nindent 4 }}
+  {{- end }}
   containers:
     - name: {{ include "ranklaunch.container" .root }}
       {{- include "ranklaunch.program" .root | trim | nindent 6 }}

@@ -52,6 +52,9 @@ args:
 - name: {{ $name | quote }}
   value: {{ include "ranklaunch.literal" $value }}
 {{- end }}
+{{- range $values.extraEnv }}
+- {{ include "ranklaunch.json" . }}
+{{- end }}
 {{- end -}}
 
 {{- define "ranklaunch.ownEnv" -}}

@@ -2,7 +2,7 @@
 
 {{- define "ranklaunch.validate" -}}
 {{- $problems := list -}}
-{{- range list "name" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "volumes" "labels" "engine" "nul" -}}
+{{- range list "keys" "name" "upgrade" "foreign" "program" "devices" "env" "mode" "restart" "rankTable" "scheduling" "network" "volumes" "containers" "security" "labels" "engine" "nul" -}}
 {{- $problems = concat $problems (include (printf "ranklaunch.validate.%s" .) $ | fromYamlArray) -}}
 {{- end -}}
 {{- if $problems -}}
@@ -24,6 +24,14 @@
 {{- end }}
 {{- end -}}
 
+{{/* Its webhook, or the API server, would say in other words that no field can be changed; some engines take the change, and break. */}}
+{{- define "ranklaunch.validate.upgrade" -}}
+{{- $was := dig "metadata" "annotations" "ranklaunch/values" "" (include "ranklaunch.live" . | fromJson) -}}
+{{- if and $was (ne $was (include "ranklaunch.digest" .)) }}
+- {{ include "ranklaunch.name" . | printf "name: the run %s is there, of other values, and no run can be changed: install another release, or upgrade with nameSuffix=values, which ends it and starts a new one, or delete it first" | toJson }}
+{{- end }}
+{{- end -}}
+
 {{/* What follows the job's name in that of its last pod. */}}
 {{- define "ranklaunch.lastSuffix" -}}
 {{- $last := sub (max .Values.nodes .Values.tf.ps) 1 -}}
@@ -39,13 +47,21 @@
 {{/* What the engine has no place for would be lost without a word. */}}
 {{- define "ranklaunch.validate.foreign" -}}
 {{- $values := .Values -}}
+{{- $restarts := dict
+  "job" "a Job starts single pods anew while the others wait for it; use jobset or volcano"
+  "mpijob" "an MPIJob starts the launcher alone anew, whatever its exit code; use jobset or volcano" -}}
+{{- $why := get $restarts $values.engine }}
+{{- if and $why $values.restart.maxRestarts }}
+- {{ printf "restart.maxRestarts: %s" $why | toJson }}
+{{- end }}
+{{- if and $why (eq $values.restart.onEviction "restart") }}
+- {{ printf "restart.onEviction: restart: %s" $why | toJson }}
+{{- end }}
 {{- $alone := dict
   "scheduling.queue" (list (list "volcano" "trainjob" "mpijob" "acjob") $values.scheduling.queue)
   "scheduling.kueueQueue" (list (list "job" "jobset" "trainjob" "mpijob") $values.scheduling.kueueQueue)
   "scheduling.minAvailable" (list (list "volcano" "mpijob" "acjob") $values.scheduling.minAvailable)
   "lifecycle.cleanPodPolicy" (list (list "mpijob" "acjob") (ne $values.lifecycle.cleanPodPolicy "Running"))
-  "restart.maxRestarts" (list (list "volcano" "jobset" "trainjob" "acjob") $values.restart.maxRestarts)
-  "restart.onEviction" (list (list "volcano" "jobset" "trainjob" "acjob") (eq $values.restart.onEviction "restart"))
   "mpi.slots" (list (list "mpijob") $values.mpi.slots)
   "mpi.launcherAsWorker" (list (list "mpijob") (not $values.mpi.launcherAsWorker))
   "trainer.runtime" (list (list "trainjob") $values.trainer.runtime)
@@ -65,12 +81,18 @@
 {{- if hasPrefix "-" .Values.script }}
 - {{ printf "script: %s begins with a dash; ./%s is a file of that name" .Values.script .Values.script | toJson }}
 {{- end }}
+{{- if not .Values.image.repository }}
+- "image.repository: required"
+{{- end }}
 {{- if regexMatch "\\s|^-" .Values.image.repository }}
 - {{ printf "image.repository: %s is not the name of an image" .Values.image.repository | toJson }}
 {{- end }}
 {{- end -}}
 
 {{- define "ranklaunch.validate.devices" -}}
+{{- if and (ne .Values.device.kind "cpu") (not .Values.devicesPerNode) }}
+- {{ printf "devicesPerNode: 0: expected at least 1 with device.kind %s" .Values.device.kind | toJson }}
+{{- end }}
 {{- if and (eq .Values.device.kind "cpu") .Values.device.resourceName }}
 - "device.resourceName: with device.kind cpu there are no devices; put other resources into device.extra"
 {{- end }}
@@ -87,8 +109,14 @@
 {{- /* Under one name twice, the last would count alone. */}}
 {{- $made := dict "cpu" "resources.cpu" "memory" "resources.memory" $device "devicesPerNode" $rdma "network.rdma.count" -}}
 {{- range $name, $quantity := .Values.device.extra }}
-{{- with get $made $name }}
-- {{ printf "device.extra.%s: made from %s; set that" $name . | toJson }}
+{{- if get $made $name }}
+- {{ printf "device.extra.%s: made from %s; set that" $name (get $made $name) | toJson }}
+{{- else if hasPrefix "hugepages-" $name }}
+{{- if not (or $.Values.resources.cpu $.Values.resources.memory) }}
+- {{ printf "device.extra.%s: expected resources.cpu or resources.memory too, without which Kubernetes gives none" $name | toJson }}
+{{- end }}
+{{- else if not (or (contains "/" $name) (eq $name "ephemeral-storage")) }}
+- {{ printf "device.extra.%s: Kubernetes has no such resource; one of a device plugin has a slash, as vendor.example/%s" $name $name | toJson }}
 {{- end }}
 {{- $pattern := ternary "^[0-9]+$" "^[0-9]+([.][0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$" (contains "/" $name) -}}
 {{- if not (regexMatch $pattern $quantity) }}
@@ -101,8 +129,7 @@
 {{- define "ranklaunch.validate.env" -}}
 {{- $env := .Values.env -}}
 {{- /* Also where none is made: it would say something else than the values, which are judged. */}}
-{{- range list "JOB_NAME" "NODES" "SLOTS" "ACCELERATOR" "METHOD" "HOSTS" "MASTER_ADDR" "INTERFACE" "MASTER_PORT"
-  "MUSTER_PORT" "SSHD_PORT" "RANK_TABLE" "TASK" "RESTARTS" "LAUNCHER_AS_WORKER" "JOB_UID" }}
+{{- range include "ranklaunch.derived" . | splitList " " }}
 {{- if hasKey $env (printf "RANKLAUNCH_%s" .) }}
 - {{ printf "env.RANKLAUNCH_%s: it follows from other values; set those" . | toJson }}
 {{- end }}
@@ -141,7 +168,25 @@
 {{- if and (eq .Values.mode "ranktable") (eq .Values.rankTable.source "none") }}
 - "mode: ranktable: expected a rankTable.source"
 {{- end }}
-{{- if and (eq .Values.engine "job") (has .Values.mode (list "mpirun" "mpi" "horovod")) }}
+{{- $byMpi := list "mpirun" "mpi" "horovod" -}}
+{{- if and (eq .Values.engine "mpijob") (not (has .Values.mode (append $byMpi "auto"))) }}
+- {{ printf "mode: %s: expected mpirun with mpijob" .Values.mode | toJson }}
+{{- end }}
+{{- if eq .Values.engine "acjob" }}
+{{- if ne .Values.device.kind "npu" }}
+- {{ printf "device.kind: %s: expected npu with acjob" .Values.device.kind | toJson }}
+{{- end }}
+{{- if has .Values.mode $byMpi }}
+- {{ printf "mode: %s: an AscendJob's workers have no names by which MPI could reach them; use volcano or mpijob" .Values.mode | toJson }}
+{{- end }}
+{{- if eq .Values.mode "tensorflow" }}
+- "mode: tensorflow: an AscendJob's workers have no names by which they could reach each other; use volcano"
+{{- end }}
+{{- end }}
+{{- if and (eq .Values.device.kind "gpu") (has .Values.mode (list "ranktable" "msrun")) }}
+- {{ printf "mode: %s: expected device.kind npu%s" .Values.mode (ternary " or cpu" "" (eq .Values.mode "msrun")) | toJson }}
+{{- end }}
+{{- if and (eq .Values.engine "job") (has .Values.mode $byMpi) }}
 - {{ printf "mode: %s: expected a method without SSH for engine job; use jobset, volcano or mpijob" .Values.mode | toJson }}
 {{- end }}
 {{- if .Values.tf.ps }}
@@ -237,27 +282,47 @@
 {{- range .Values.volumes }}
 {{- $names = append $names (.name | toString) }}
 {{- if not (and (kindIs "string" .name) (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (.name | toString))) }}
-- {{ printf "volumes: name %v: expected small letters, digits and dashes" .name | toJson }}
-{{- else if has .name (list "shm" "rank-table") }}
+- {{ printf "volumes: name %v: expected small letters, digits and dashes, at most 63" .name | toJson }}
+{{- else if has .name (list "shm" "rank-table" "ranklaunch-tmp") }}
 - {{ printf "volumes: name %s: ranklaunch's own" .name | toJson }}
 {{- end }}
 {{- end }}
 {{- if ne (len $names) (len (uniq $names)) }}
 - "volumes: expected different names"
 {{- end }}
-{{- $paths := ternary (list "/dev/shm") list .Values.shm.enabled -}}
-{{- range .Values.volumeMounts }}
-{{- if not (has .name $names) }}
-- {{ printf "volumeMounts: name %v: no volume of this name in volumes" .name | toJson }}
+{{- $taken := ternary (list "/dev/shm") list .Values.shm.enabled -}}
+{{- if include "ranklaunch.rankTableMap" . }}{{ $taken = append $taken (include "ranklaunch.rankTablePath" .) }}{{ end -}}
+{{ include "ranklaunch.wrongMounts" (dict "path" "volumeMounts" "mounts" .Values.volumeMounts "volumes" $names "taken" $taken) }}
+{{- end -}}
+
+{{/* Variables of ranklaunch that follow from values, without what their names begin with. */}}
+{{- define "ranklaunch.derived" -}}
+JOB_NAME NODES SLOTS ACCELERATOR METHOD HOSTS MASTER_ADDR INTERFACE MASTER_PORT MUSTER_PORT SSHD_PORT RANK_TABLE TASK RESTARTS LAUNCHER_AS_WORKER JOB_UID
+{{- end -}}
+
+{{- define "ranklaunch.validate.containers" -}}
+{{- $volumes := list -}}
+{{- range include "ranklaunch.volumes" . | fromYamlArray }}{{ $volumes = append $volumes (.name | toString) }}{{ end -}}
+{{- include "ranklaunch.wrongContainers" (dict "values" .Values "main" (include "ranklaunch.container" .) "volumes" $volumes) }}
+{{- $refused := dict "RANKLAUNCH_GRACE_S" "made from lifecycle.gracePeriodSeconds; set that, or env.RANKLAUNCH_GRACE_S" }}
+{{- range include "ranklaunch.derived" . | splitList " " }}
+{{- $_ := set $refused (printf "RANKLAUNCH_%s" .) "it follows from other values; set those" }}
 {{- end }}
-{{- if not (hasPrefix "/" (.mountPath | toString)) }}
-- {{ printf "volumeMounts: mountPath %v: expected a path from the root" .mountPath | toJson }}
+{{- if .Values.muster.secretName }}
+{{- $_ := set $refused "RANKLAUNCH_SECRET" "that of muster.secretName; leave one of the two out" }}
 {{- end }}
-{{- $paths = append $paths (.mountPath | toString) }}
+{{- if eq .Values.engine "trainjob" }}
+{{- range list "PET_NNODES" "PET_NPROC_PER_NODE" "PET_NODE_RANK" "PET_MASTER_ADDR" "PET_MASTER_PORT" }}
+{{- $_ := set $refused . "Kubeflow Trainer's own" }}
 {{- end }}
-{{- if ne (len $paths) (len (uniq $paths)) }}
-- "volumeMounts: expected different mountPaths; shm.enabled takes /dev/shm"
 {{- end }}
+{{ include "ranklaunch.wrongEnv" (dict "values" .Values "refused" $refused) }}
+{{- end -}}
+
+{{- define "ranklaunch.validate.security" -}}
+{{ include "ranklaunch.wrongSecurity" .Values }}
+{{ include "ranklaunch.wrongOfHost" (dict "given" .Values.podTemplate "hostNetwork" .Values.network.hostNetwork) }}
+{{ include "ranklaunch.wrongTolerations" (dict "path" "scheduling.tolerations" "given" .Values.scheduling.tolerations) }}
 {{- end -}}
 
 {{- define "ranklaunch.labelPattern" -}}
@@ -265,7 +330,7 @@
 {{- end -}}
 
 {{- define "ranklaunch.validate.labels" -}}
-{{- $own := "^(app[.]kubernetes[.]io|kueue[.]x-k8s[.]io|batch[.]kubernetes[.]io)/|^ring-controller[.]" -}}
+{{- $own := "^(ranklaunch|app[.]kubernetes[.]io|kueue[.]x-k8s[.]io|batch[.]kubernetes[.]io)/|^ring-controller[.]" -}}
 {{- range $place := list "labels" "annotations" }}
 {{- range $name, $value := get $.Values $place }}
 {{- $read := and (eq $place "labels") (eq $.Values.engine "acjob") (has $name (list "framework" "fault-scheduling" "fault-retry-times")) }}
@@ -290,6 +355,19 @@
 {{- end }}
 {{- if and (eq .Values.engine "volcano") .Values.lifecycle.deadlineSeconds .Values.restart.maxRestarts }}
 - "lifecycle.deadlineSeconds: volcano would start a job anew that is ended by it; leave it or restart.maxRestarts out"
+{{- end }}
+{{- if eq .Values.engine "acjob" }}
+{{- range list "hostUsers" "schedulingGates" }}
+{{- if hasKey $.Values.podTemplate . }}
+- {{ printf "podTemplate.%s: an AscendJob's definition has none" . | toJson }}
+{{- end }}
+{{- end }}
+{{- $stays := .Values.extraContainers -}}
+{{- range .Values.initContainers }}{{ if .restartPolicy }}{{ $stays = append $stays . }}{{ end }}{{ end -}}
+{{- if $stays }}
+{{- $place := ternary "extraContainers" "initContainers: restartPolicy" (not (empty .Values.extraContainers)) }}
+- {{ printf "%s: an AscendJob's definition has no sidecars, and it would wait for them for ever; use volcano" $place | toJson }}
+{{- end }}
 {{- end }}
 {{- if and (eq .Values.engine "acjob") .Values.restart.maxRestarts }}
 {{- if eq .Values.restart.onEviction "fail" }}
@@ -331,7 +409,12 @@ restart.maxRestarts: {{ gt (int .restart.maxRestarts) 0 }}
 restart.noRetryExitCodes: {{ ne (toJson .restart.noRetryExitCodes) "[2,69,78]" }}
 restart.onEviction: {{ not (empty .restart.onEviction) }}
 security.runAsUser: {{ ne (int .security.runAsUser) 1000 }}
+security.runAsGroup: {{ ne (int .security.runAsGroup) 100 }}
 security.fsGroup: {{ ne (int .security.fsGroup) 100 }}
+security.readOnlyRootFilesystem: {{ .security.readOnlyRootFilesystem }}
+initContainers: {{ not (empty .initContainers) }}
+extraContainers: {{ not (empty .extraContainers) }}
+podTemplate: {{ not (empty .podTemplate) }}
 security.capabilities: {{ not (empty .security.capabilities) }}
 serviceAccountName: {{ not (empty .serviceAccountName) }}
 image.pullPolicy: {{ ne .image.pullPolicy "IfNotPresent" }}
@@ -343,9 +426,12 @@ network.rdma.count: {{ ne (int .network.rdma.count) 1 }}
 {{- end -}}
 {{- end -}}
 
-{{/* No program can be given one, and no variable holds one. */}}
+{{/* No program can be given one, and no variable holds one. Bytes of --set that are no text have become U+FFFD in Helm. */}}
 {{- define "ranklaunch.validate.nul" -}}
 {{- range $name, $value := .Values }}
+{{- if printf "%v" $value | contains "\uFFFD" }}
+- {{ printf "%s: expected text that UTF-8 can say, found U+FFFD, which stands for bytes that are none" $name | toJson }}
+{{- end }}
 {{- if regexMatch `(^|[^\\])(\\\\)*\\u0000` (toJson $value) }}
 - {{ printf "%s: expected text without NUL" $name | toJson }}
 {{- end }}

@@ -14,6 +14,10 @@
   configMap:
     name: {{ . | quote }}
 {{- end }}
+{{- if include "ranklaunch.needsTmp" . }}
+- name: ranklaunch-tmp
+  emptyDir: {}
+{{- end }}
 {{- range .Values.volumes }}
 - {{ include "ranklaunch.given" . | nindent 2 | trim }}
 {{- end }}
@@ -28,6 +32,10 @@
 {{- if include "ranklaunch.rankTableMap" . }}
 - name: rank-table
   mountPath: {{ include "ranklaunch.rankTablePath" . | quote }}
+{{- end }}
+{{- if include "ranklaunch.needsTmp" . }}
+- name: ranklaunch-tmp
+  mountPath: /tmp
 {{- end }}
 {{- range .Values.volumeMounts }}
 - {{ include "ranklaunch.given" . | nindent 2 | trim }}
@@ -47,3 +55,4 @@
 {{- $default := dict "none" "" "ascend-operator" "/user/serverid/devindex/config" "cce" "/user/config" "file" "" -}}
 {{- .Values.rankTable.mountPath | default (get $default .Values.rankTable.source) -}}
 {{- end -}}
+

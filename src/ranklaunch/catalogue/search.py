@@ -59,7 +59,7 @@ def _rank(error: KnownError) -> tuple[bool, bool, bool]:
 
 def _claims(lines: Lines) -> dict[int, KnownError]:
     """From a line's number to its entry."""
-    text = "\n".join(lines.bare)
+    text = "\n".join(lines.said)
     claims: dict[int, KnownError] = {}
     for error in ERRORS:
         if error is not python.UNCAUGHT and any(needed in text for needed in _needed(error.pattern)):

@@ -63,7 +63,9 @@ ERRORS: tuple[KnownError, ...] = (
     ),
     KnownError(
         "too-many-processes",
-        r"can't start new thread|pthread_create failed|Resource temporarily unavailable",
+        # Sockets and locks say that it is unavailable, too.
+        r"can't start new thread|pthread_create failed|(?:\bfork: |retry: |Thread creation failed: |what\(\):  |"
+        r"BlockingIOError: \[Errno 11\] )Resource temporarily unavailable",
         CAUSE,
         "No further process or thread could be started: a limit on their number is reached.",
         "Raise the limit on processes of the container, or use fewer threads (OMP_NUM_THREADS).",

@@ -23,6 +23,13 @@ class Lines:
         self.bare = _pattern(_PREFIX).sub("", plain).split("\n")
         self.tagged = _pattern(_TAGGED).search(plain) is not None
 
+    @property
+    def said(self) -> list[str]:
+        """bare, with nothing where a traceback quotes a line of the program: what is raised there is in the line that ends it."""
+        is_frame = _pattern(_FRAME).match
+        quoted = {number + 1 for number, line in enumerate(self.bare) if is_frame(line)}
+        return ["" if number in quoted and line[:1].isspace() else line for number, line in enumerate(self.bare)]
+
     def groups(self) -> Iterable[list[int]]:
         """The numbers of the lines of each process, as far as tags tell them apart."""
         if not self.tagged:

@@ -6,7 +6,7 @@ import errno
 import functools
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
@@ -109,8 +109,19 @@ def _hosts(plan: Plan) -> Iterator[Finding]:
         return
     waited = [name for wait in plan.waits if wait.kind == "hosts" for name in wait.what.split(",")]
     names = list(dict.fromkeys(name for name in (plan.job.master, *waited) if name))
-    with ThreadPoolExecutor(LOOKED_UP_AT_ONCE) as pool:
-        answers = pool.map(lambda name: lookup.resolve(name, 0), names)
-        unknown = {name: why for name, (found, why) in zip(names, answers) if not found}
+    unknown = {name: why for name, (found, why) in zip(names, _looked_up(names)) if not found}
     if unknown:
         yield Finding(f"run would wait for hosts: {some(unknown)}")
+
+
+def _looked_up(names: Sequence[str]) -> list[tuple[list[lookup.Address], str]]:
+    """What is found of each, or why nothing is."""
+    try:
+        with ThreadPoolExecutor(LOOKED_UP_AT_ONCE) as pool:
+            return list(pool.map(_look_up, names))
+    except RuntimeError:  # the system has no thread left
+        return list(map(_look_up, names))
+
+
+def _look_up(name: str) -> tuple[list[lookup.Address], str]:
+    return lookup.resolve(name, 0)

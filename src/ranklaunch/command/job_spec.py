@@ -10,7 +10,7 @@ from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.read.settings import TEMPLATES
 from ranklaunch.redact import shown
-from ranklaunch.specs import documents, keys, refuse
+from ranklaunch.specs import documents, familiar, keys, refuse
 from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.values import Problem, Values, parsed
@@ -72,7 +72,7 @@ def _values(kind: str, given: list[tuple[str, str]], program: list[str]) -> tupl
     for word in _every(SET, given):
         path, equals, text = word.partition("=")
         if not equals or path not in KEYS:
-            hint = nearest(path, KEYS) or ": docs/spec-values.md has them all"
+            hint = nearest(path, KEYS) or familiar.hint(path, keys.paths(JobSpec)) or ": docs/spec-values.md has them all"
             problems.append(Problem(f"option --set {word!r}: " + (f"unknown key{hint}" if equals else "expected KEY=VALUE"), True))
         else:
             pairs.append((f"option --set {path}", path, text))

@@ -10,6 +10,7 @@ from typing import TypeVar
 from ranklaunch import ranktable
 from ranklaunch.errors import ConfigError, UsageError
 from ranklaunch.ranktable import RankTable, make
+from ranklaunch.ranktable.check import MOST_RANKS
 from ranklaunch.read import parse
 from ranklaunch.supervise.record import write_file
 from ranklaunch.system.disk import DiskFiles
@@ -71,6 +72,9 @@ def _counted(hosts: Sequence[str], text: str | None, block: str | None) -> Devic
     counts = counts * len(hosts) if len(counts) == 1 else counts
     if len(counts) != len(hosts):
         msg = f"--devices has {len(counts)} numbers for {len(hosts)} hosts: expected one, or one for each"
+        raise UsageError(msg)
+    if sum(counts) > MOST_RANKS:
+        msg = f"--devices: {sum(counts)} devices of all hosts, more than the {MOST_RANKS} that a rank table may have"
         raise UsageError(msg)
     ips: Iterator[str] = make.addresses(block) if block else itertools.repeat("")
     devices = [[(str(d), ip) for d, ip in zip(range(n), ips)] for n in counts]

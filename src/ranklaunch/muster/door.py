@@ -95,7 +95,7 @@ class Door:
 
     def _tell_taken(self) -> None:
         """By whom is looked up once: there may be thousands of processes."""
-        if self.trouble:
+        if self._patience_s < FOREVER:
             return
         from ranklaunch.system.ports import holder
 

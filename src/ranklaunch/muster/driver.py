@@ -234,8 +234,8 @@ class MemberDriver(Driver):
         """The first that went wrong here; report() says the rest."""
         self.feed(events.Fail(suspect))
 
-    def done(self, finish: Finish) -> None:
-        self.feed(events.Done(finish))
+    def done(self, finish: Finish, unseen: int = 0) -> None:
+        self.feed(events.Done(finish, unseen))
 
     def report(self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[str]) -> None:
         """How this node has ended."""

@@ -172,7 +172,10 @@ class Fail(Event):
 
 
 class Done(Event):
+    """unseen: how many of its ranks nobody saw."""
+
     finish: Finish
+    unseen: int = 0
 
 
 class Report(Event):

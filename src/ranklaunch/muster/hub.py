@@ -242,7 +242,7 @@ class Hub(Machine):
         """Its ranks have succeeded; with the last of all, the job has."""
         self._succeed(node, message)
         if self._reports.done == len(self._roll.hosts) - self._muster.followers:
-            self._conclude(Judgement("succeeded", 0, self._success))
+            self._conclude(Judgement("succeeded", 0, self._reports.success(self._success)))
 
     def _file(self, node: Node, message: Message) -> None:
         """How it ended; judges, once all have said so."""

@@ -299,7 +299,7 @@ class Member(Machine):
 
     def _tell_done(self, event: events.Done) -> None:
         """Its ranks have succeeded."""
-        self._keep({"type": "done", "finish": blame.as_message(event.finish)})
+        self._keep({"type": "done", "finish": blame.as_message(event.finish), "unseen": event.unseen})
 
     def _tell_report(self, event: events.Report) -> None:
         """How it has ended."""

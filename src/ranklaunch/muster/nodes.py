@@ -25,6 +25,7 @@ BYE_S = 2.0  # for the nodes to take it
 HURRIED_S = 1.0  # for either, where whoever stops the job does not want to wait
 LATE_S = 5.0  # after an end before all have met: for those to hear of it who come later
 DONE_SAID_S = 2.0
+OWN_WORDS_S = 2.0  # after a failure elsewhere: for what outlasts the others, and was on its way out by itself
 PROGRESS_S = 30.0
 GUESSED = "its key is derived from the job's name, which others may guess"
 HANDED = ", and keys for ssh are handed over under it: whoever reaches its port and knows the name can have commands run on these nodes"
@@ -60,8 +61,10 @@ class Nodes:
         self._hear = hear
         self._hub: HubDriver | None = None
         self._member: MemberDriver | None = None
-        self._failed = self._released = self._hurry = False
+        self._failed = self._released = self._hurry = self._outlasts = False
+        self._told: tuple[Suspect, ...] = ()
         self._judgement: Judgement | None = None
+        self._order: Judgement | None = None
         self._lost: Suspect | None = None
         self._late_s = min(LATE_S, plan.limits.grace_s)
         self._ready_at = 0.0
@@ -129,24 +132,35 @@ class Nodes:
         """The first failure here, told at once."""
         if self._member and not self._failed:
             self._failed = True
-            self._member.fail(suspect())
+            self._told = (suspect(),)
+            self._member.fail(*self._told)
 
-    def done(self, finish: Finish, text: str) -> bool:
-        """This node's ranks have succeeded. False where nobody is to be waited for."""
+    def done(self, finish: Finish, text: str, unseen: int = 0) -> bool:
+        """This node's ranks have succeeded, those that were seen. False where nobody is to be waited for."""
         if not self._member or self._member.over:
             return False
         assert self._plan.muster
         self._finished = text
-        self._member.done(finish)
+        self._member.done(finish, unseen)
         patience = self._plan.muster.end_timeout_s
         ends = self._loop.clock() + patience
         self._timer = self._loop.after(min(DONE_SAID_S, patience), lambda: self._wait_for_others(ends))
         return True
 
-    def decided(self) -> None:
-        """How this node ends: its ranks' success waits for nobody's any more, however long what they left takes to end."""
+    def decided(self, *, outlasts: bool = False) -> None:
+        """How this node ends: its ranks' success waits for nobody's any more, however long what they left takes to end. outlasts: what it
+        runs is there for others until these have ended, so node 0, which knows when that is, has its word before."""
         if self._timer:
             self._timer.cancel()
+        if outlasts and self._member and not (self._hub or self._member.over):
+            self._outlasts = True
+            said = self._told[0].outcome if self._told else self._order.outcome if self._order else ""
+            self._loop.after(0 if said == "stopped" else OWN_WORDS_S, self._report_early)
+
+    def _report_early(self) -> None:
+        """Nothing of its own has failed: this node may only be ended last."""
+        if self._outlasts and self._member and not self._member.over:
+            self._member.report(self._told, (), ())
 
     @property
     def may_leave(self) -> bool:
@@ -155,8 +169,10 @@ class Nodes:
 
     @property
     def others_end(self) -> bool:
-        """Whether others, of which node 0 knows, are still ending."""
-        return bool(self._hub and self._hub.others_end)
+        """Whether others are still ending. The other nodes know that where node 0 waits for nothing of theirs: until it judges."""
+        if self._hub:
+            return self._hub.others_end
+        return bool(self._outlasts and not self._judgement and self._member and not self._member.over)
 
     def leave(self) -> None:
         """Before the others."""
@@ -185,6 +201,7 @@ class Nodes:
         if not member:
             return own
         if not self._judgement and not member.over:
+            self._outlasts = False
             told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
             # The first alone can decide, so the others' last lines are not needed.
             if not (self._hub or member.joined) and self._patience(ending):
@@ -195,6 +212,8 @@ class Nodes:
                 self._hub.hurry()
                 soon = self._loop.clock() + HURRIED_S
                 self._run(lambda: bool(self._judgement), lambda: soon)
+        if self._lost and self._order and not (self._judgement or suspects):
+            return self._order  # all were stopping by then
         if self._lost and not self._judgement:
             return blame.judge([*suspects, self._lost], finishes, seen)
         return self._judgement or own
@@ -253,7 +272,8 @@ class Nodes:
         self._hear.released(f"{text}; this node waited {self._loop.clock() - self._ready_at:.1f} s")
 
     def _on_stop(self, judgement: Judgement) -> None:
-        self._hear.stop(blame.heard(judgement))
+        self._order = blame.heard(judgement)
+        self._hear.stop(self._order)
 
     def _on_judged(self, judgement: Judgement) -> None:
         self._judgement = blame.heard(judgement)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ranklaunch import redact
-from ranklaunch.errors import WaitError
+from ranklaunch.errors import WaitError, counted
 from ranklaunch.muster import gone, wire
 from ranklaunch.muster.events import INSIDE, Now
 from ranklaunch.muster.roll import NAMED, Entry, Roll
@@ -18,6 +18,7 @@ from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
 REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
+MOST_RANKS = 10_000_000  # of which a node may speak
 ACK_S = 3.0  # within which a node that is there answers the order to stop
 
 
@@ -45,6 +46,7 @@ class Node:
         self.gone_why: OSError | None = None
         self.back_by = 0.0
         self.stopping = self.reported = self.done = self.told = False
+        self.unseen = 0
         self.suspects: list[Suspect] = []
         self.finishes: list[Finish] = []
         self.notes: list[str] = []
@@ -147,6 +149,8 @@ class Reports:
         node.suspects = [blame.clipped(blame.suspect(message["suspect"]))]
 
     def succeed(self, node: Node, message: Message) -> None:
+        unseen = message.get("unseen", 0)  # an older version says nothing of it
+        node.unseen = unseen if isinstance(unseen, int) and 0 < unseen < MOST_RANKS else 0
         node.finishes = [blame.finish(message["finish"])]
         self.done += not node.done
         node.done = True
@@ -185,6 +189,12 @@ class Reports:
         return gone.suspect(node.index, host, silent, at, since)
 
     # What follows
+
+    def success(self, text: str) -> str:
+        """What is said of the job's. text: where all ranks were seen."""
+        unseen = sum(node.unseen for node in self._nodes.values())
+        launchers = f"the launchers of {counted(self.done, 'node')} succeeded"
+        return f"{launchers}; {counted(unseen, 'rank')} were not seen, and whether they ran is not known" if unseen else text
 
     @property
     def all_filed(self) -> bool:

@@ -43,9 +43,11 @@ class Conduct(Value):
     """How a process behaves, as far as watching and stopping it depends on it. The defaults are those of a rank that ranklaunch starts
     itself; docs/launchers.md tells of the launchers that need the others."""
 
-    ranks_below: int = 0  # generations from it down to its ranks (1: its children); 0: it is a rank, or passes signals on by itself
+    # Generations from it down to its ranks (1: its children); 0: it is a rank, or passes signals on by itself. Of a service: from what came
+    # through it.
+    ranks_below: int = 0
     carriers: tuple[str, ...] = ()  # programs through which alone its ranks come; below a service: anywhere on this node
-    deaf: bool = False  # does not pass SIGTERM on well: its ranks get it directly, and it itself when they are gone
+    deaf: bool = False  # does not pass SIGTERM on well, or hear it: its ranks get it directly, and it itself when they are gone
     impatient: bool = False  # kills all its ranks as soon as one has ended: it is halted while they are being ended
     halt_stop_s: float = 0.0  # it kills its ranks too soon: seconds after it was told to end, when it is halted until they end; 0: never
     halt_failure_s: float = 0.0  # the same, from when it says that it ends them after a failure of one
@@ -53,6 +55,7 @@ class Conduct(Value):
     spawned: str = ""  # regular expression (group pid) of what it writes for each rank as it starts them, in their order
     alone_s: float = 0.0  # seconds that it may go on after the last of its ranks has ended; 0: for ever
     repeats: bool = False  # what it writes to its standard output is in the files of its ranks too, and goes nowhere
+    may_start_fewer: bool = False  # ranks than planned: then it succeeds all the same
     quiet: bool = False  # its lines go to its log only
     may_end: bool = False  # a service that may end with 0 before the processes do
     outlasts: bool = False  # a service that the ranks of other nodes need until they have ended
@@ -116,6 +119,11 @@ class RankOutputs(Value):
     def keys(self) -> Mapping[int, str]:
         """By rank."""
         return {log.rank: log.key for log in self.logs if log.rank is not None}
+
+    def key(self, rank: int | None) -> str:
+        """None: of what is no rank, of which there is one at most."""
+        others = (log.key for log in self.logs if log.rank is None)
+        return next(others, "") if rank is None else self.keys.get(rank, "")
 
 
 class Limits(Value):

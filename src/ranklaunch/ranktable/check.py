@@ -10,6 +10,7 @@ from ranklaunch.ranktable.document import SHOWN, Document
 from ranklaunch.ranktable.model import Server
 
 MOST_RANKS = 4_000_000
+MOST_DEVICES = 4096  # of one node, with a process for each
 
 
 def every_version(document: Document, servers: list[Server]) -> None:
@@ -24,6 +25,8 @@ def every_version(document: Document, servers: list[Server]) -> None:
     for server in servers:
         if not server.ranks and ranks:
             document.problem("", f"server '{server.server_id}' has no devices")
+        elif len(server.ranks) > MOST_DEVICES:
+            document.problem("", f"server '{server.server_id}' has {len(server.ranks)} devices, more than {MOST_DEVICES}")
 
 
 def once(document: Document, what: str, names: Iterable[str]) -> None:

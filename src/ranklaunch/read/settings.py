@@ -95,6 +95,9 @@ JOB_UID = Variable(
     "job_uid", ("RANKLAUNCH_JOB_UID",), parse.text, "", "id of this job that nobody guesses, the same on every node, from the platform: "
     "the key of the muster where no other is given", "platform",
 )  # fmt: skip
+FEWER_RANKS = Variable(
+    "fewer_ranks", ("RANKLAUNCH_FEWER_RANKS",), parse.flag, False, "a launcher that started fewer ranks than planned has succeeded",
+)  # fmt: skip
 CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann", "/usr/local/Ascend/nnae/latest")
 CANN_FOLDER = Variable(
     "cann_folder", ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH"), parse.text, "", "where CANN is installed", "image",
@@ -187,7 +190,7 @@ VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS, NODE_INDEX,
     MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
-    MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE, JOB_UID,
+    MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE, JOB_UID, FEWER_RANKS,
     NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
     *OF_TASKS,
 )  # fmt: skip

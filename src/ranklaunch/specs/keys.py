@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 TEXT, WHOLE, FLAG, TEXTS, WHOLES, PAIRS, OBJECT, OBJECTS = (
@@ -12,12 +12,43 @@ TEXT, WHOLE, FLAG, TEXTS, WHOLES, PAIRS, OBJECT, OBJECTS = (
 )  # fmt: skip
 LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 QUANTITY = r"[0-9]+(?:\.[0-9]+)?(?:m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?"
-RESOURCE = r"(?:[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+NAMES = rf"{LABEL}(?:\.{LABEL})*"
+RESOURCE = rf"(?:{NAMES}/)?[A-Za-z0-9](?:[-_.A-Za-z0-9]{{0,61}}[A-Za-z0-9])?"
 PATH = r"/[^\0]*"
+VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
+TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+DIGEST = r"sha256:[0-9a-f]{64}"
+INTERFACE = r"[A-Za-z0-9_.:-]{1,15}"
+CHIP = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+CAPABILITY = r"[A-Z_]+"
+MODULE = r"[A-Za-z_][A-Za-z0-9_.]*"
+OPTION = r"--[a-z][A-Za-z0-9-]*(?:=[!-~]*)?"
+# What a pattern asks for, in words: whoever reads a message is not to read patterns.
+FORMS: Mapping[str, str] = {
+    LABEL: "small letters, digits and dashes, at most 63",
+    NAMES: "small letters, digits, dashes and dots, as objects are called",
+    QUANTITY: "a quantity such as 4 or 16Gi",
+    RESOURCE: "letters, digits, dashes, dots and underscores, with at most one slash, as in vendor.example/name",
+    PATH: "a path from the root",
+    VARIABLE: "letters, digits, dots, dashes and underscores, not beginning with a digit",
+    TAG: "letters, digits, dots, dashes and underscores, at most 128",
+    DIGEST: "sha256: and 64 digits, which are 0 to 9 and a to f",
+    INTERFACE: "the name of a network interface, such as eth0",
+    CHIP: "letters, digits, dashes, dots and underscores, such as ascend-910b",
+    CAPABILITY: "the capability's name in capitals, without CAP_, such as IPC_LOCK",
+    MODULE: "the name of a module, such as team.train",
+    r"(?:obs:/)?/[^\0]*/": "a folder of OBS that ends with a slash, such as /bucket/code/",
+    r"/home/[^\0]+": "a folder below /home",
+    r"[A-Za-z0-9_.,+-]+": "letters, digits, commas, dots, dashes, pluses and underscores",
+    r"[A-Za-z0-9_.-]+": "letters, digits, dots, dashes and underscores",
+    r"[A-Za-z0-9_.,-]+": "letters, digits, commas, dots, dashes and underscores",
+    OPTION: "a long option without spaces, such as --exclusive or --comment=a",
+}
 
 
 class Key(NamedTuple):
-    """kind: of the value. legal: where only these are right. pattern: of a string that is not empty. low, high: of an integer."""
+    """kind: of the value. legal: where only these are right. pattern: of a string that is not empty, in words in FORMS. low, high: of an
+    integer. of: what an object is to Kubernetes (specs/kubernetes/fields.py)."""
 
     kind: str
     default: object
@@ -26,6 +57,12 @@ class Key(NamedTuple):
     pattern: str = ""
     low: int = 0
     high: int = 0
+    of: str = ""
+
+    @property
+    def form(self) -> str:
+        """The pattern in words."""
+        return FORMS.get(self.pattern, "another form: docs/spec-values.md has its meaning")
 
 
 def text(default: str, meaning: str, *legal: str, pattern: str = "") -> Any:
@@ -53,12 +90,12 @@ def pairs(meaning: str, pattern: str = "") -> Any:
     return dataclasses.field(default_factory=dict, metadata={"key": Key(PAIRS, {}, meaning, pattern=pattern)})
 
 
-def an_object(meaning: str) -> Any:
-    return dataclasses.field(default_factory=dict, metadata={"key": Key(OBJECT, {}, meaning)})
+def an_object(meaning: str, of: str = "") -> Any:
+    return dataclasses.field(default_factory=dict, metadata={"key": Key(OBJECT, {}, meaning, of=of)})
 
 
-def objects(meaning: str) -> Any:
-    return _field(Key(OBJECTS, (), meaning))
+def objects(meaning: str, of: str = "") -> Any:
+    return _field(Key(OBJECTS, (), meaning, of=of))
 
 
 def group(kind: type) -> Any:
@@ -85,6 +122,14 @@ def every(kind: type, place: str = "") -> Iterator[tuple[str, Key]]:
             yield from every(field.metadata["group"], f"{place}{name}.")
         else:
             yield f"{place}{name}", field.metadata["key"]
+
+
+def paths(kind: type, place: str = "") -> Iterator[str]:
+    """Of each value and each group."""
+    for name, field in fields(kind).items():
+        yield f"{place}{name}"
+        if "group" in field.metadata:
+            yield from paths(field.metadata["group"], f"{place}{name}.")
 
 
 def given(group: object, place: str = "") -> Iterator[tuple[str, object, Key]]:

@@ -17,10 +17,6 @@ METHODS = (
     "mpi", "horovod",
 )  # fmt: skip
 BY_NAMES = (*BY_MPI, "deepspeed", "tensorflow")  # nodes other than node 0 are reached by their names
-VARIABLE = r"[A-Za-z_][A-Za-z0-9_.-]*"
-CHIP = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-NAMES = rf"{keys.LABEL}(?:\.{keys.LABEL})*"
-OPTION = r"--[a-z][A-Za-z0-9-]*(?:=[!-~]*)?"
 DAY = 24 * 3600
 
 Objects = tuple[Mapping[str, object], ...]
@@ -49,10 +45,10 @@ class Image:
         "",
         "image without tag, such as registry.example.com/team/train; for slurm also a file; required, except for slurm without a container",
     )
-    tag: str = text("", "tag of the image", pattern=r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-    digest: str = text("", "digest of the image, before any tag", pattern=r"sha256:[0-9a-f]{64}")
+    tag: str = text("", "tag of the image", pattern=keys.TAG)
+    digest: str = text("", "digest of the image, before any tag", pattern=keys.DIGEST)
     pull_policy: str = text("IfNotPresent", "when the image is pulled", "IfNotPresent", "Always", "Never")
-    pull_secrets: tuple[str, ...] = texts("names of Secrets to pull with")
+    pull_secrets: tuple[str, ...] = texts("names of Secrets to pull with", pattern=keys.NAMES)
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ class Rdma:
 class Network:
     host_network: bool = flag(False, "use the hosts' network; their ports are then shared by all jobs")
     rdma: Rdma = group(Rdma)
-    interface: str = text("", "network interface between nodes, as RANKLAUNCH_INTERFACE", pattern=r"[A-Za-z0-9_.:-]{1,15}")
+    interface: str = text("", "network interface between nodes, as RANKLAUNCH_INTERFACE", pattern=keys.INTERFACE)
     master_port: int = whole(0, 0, 65535, "port of the rendezvous, as RANKLAUNCH_MASTER_PORT; 0: the method's own")
     muster_port: int = whole(0, 0, 65535, "port at which nodes meet, as RANKLAUNCH_MUSTER_PORT; 0: 18889")
     ssh_port: int = whole(0, 0, 65535, "port of sshd for MPI, as RANKLAUNCH_SSHD_PORT; 0: 36666")
@@ -81,16 +77,19 @@ class Network:
 class Muster:
     secret_name: str = text(
         "", "Secret of yours with the key of the muster, under the name secret; empty: the key is an id that the cluster gives the job",
-        pattern=NAMES,
+        pattern=keys.NAMES,
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RankTable:
-    source: str = text("none", "who writes the rank table of Ascend devices", "none", "ascend-operator", "cce", "file")
+    source: str = text(
+        "none", "who writes the rank table of Ascend devices; cce: the plugin configmap1980, which Huawei's own Volcano alone has, on CCE "
+        "and ModelArts Lite", "none", "ascend-operator", "cce", "file",
+    )  # fmt: skip
     config_map_name: str = text(
         "", "ConfigMap with the table; rings-config-NAME with ascend-operator, which is made; required with cce",
-        pattern=NAMES,
+        pattern=keys.NAMES,
     )  # fmt: skip
     mount_path: str = text(
         "", "folder of the table, or with source file the file itself, which a volume must bring; empty: "
@@ -99,7 +98,7 @@ class RankTable:
     label: str = text(
         "",
         "chip, for the label ring-controller.atlas or .cce; empty: ascend-910b, or ascend-1980 with cce",
-        pattern=r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?",
+        pattern=keys.CHIP,
     )
 
 
@@ -111,11 +110,11 @@ class Scheduling:
     queue: str = text(
         "", "queue of the engine's scheduler (volcano, acjob, mpijob, trainjob); empty: its own, for acjob default", pattern=keys.LABEL
     )
-    priority_class: str = text("", "PriorityClass of the pods", pattern=NAMES)
+    priority_class: str = text("", "PriorityClass of the pods", pattern=keys.NAMES)
     min_available: int = whole(0, 0, 1_000_000, "pods without which none starts (volcano, acjob, mpijob); 0: all of them")
     node_selector: Pairs = pairs("labels that a node must have", pattern=keys.RESOURCE)
-    tolerations: Objects = objects("tolerations, as Kubernetes has them")
-    affinity: Mapping[str, object] = keys.an_object("affinity, as Kubernetes has it")
+    tolerations: Objects = objects("tolerations, as Kubernetes has them", "Toleration")
+    affinity: Mapping[str, object] = keys.an_object("affinity, as Kubernetes has it", "Affinity")
     topology: str = text("", "label of nodes within one value of which all pods must stand", pattern=keys.RESOURCE)
     kueue_queue: str = text("", "Kueue's LocalQueue (job, jobset, trainjob, mpijob)", pattern=keys.LABEL)
 
@@ -146,8 +145,15 @@ class Lifecycle:
 @dataclass(frozen=True)
 class Security:
     run_as_user: int = whole(1000, 0, 2_147_483_647, "user id of the container; 0, which is root, drops runAsNonRoot")
-    fs_group: int = whole(100, 0, 2_147_483_647, "group of volumes")
-    capabilities: tuple[str, ...] = texts("capabilities to add; all others are dropped", pattern="[A-Z_]+")
+    run_as_group: int = whole(100, -1, 2_147_483_647, "group id of the container; -1: that of the user in the image")
+    fs_group: int = whole(
+        100, -1, 2_147_483_647, "group that volumes are given to, where their root belongs to another; -1: they stay as they are"
+    )
+    read_only_root_filesystem: bool = flag(
+        False,
+        "the image's files cannot be changed; /tmp is an emptyDir then, and env.RANKLAUNCH_LOG_DIR names a place for logs",
+    )
+    capabilities: tuple[str, ...] = texts("capabilities to add; all others are dropped", pattern=keys.CAPABILITY)
 
 
 @dataclass(frozen=True)
@@ -200,8 +206,8 @@ class Slurm:
     )
     output: str = text("", "file of the job's output, as sbatch --output has it (logs/%x-%j.out); its folder must be there")
     setup: tuple[str, ...] = texts("lines of the script before srun, as the shell takes them, such as module load cuda")
-    srun_options: tuple[str, ...] = texts("further options of srun, such as --mpi=none", pattern=OPTION)
-    directives: tuple[str, ...] = texts("further options of sbatch, such as --exclusive", pattern=OPTION)
+    srun_options: tuple[str, ...] = texts("further options of srun, such as --mpi=none", pattern=keys.OPTION)
+    directives: tuple[str, ...] = texts("further options of sbatch, such as --exclusive", pattern=keys.OPTION)
 
 
 @dataclass(frozen=True)
@@ -216,13 +222,24 @@ class JobSpec:
     resources: Resources = group(Resources)
     image: Image = group(Image)
     script: str = text("", "program: a .py or .sh file or an executable, as it is called in the container; this or module is required")
-    module: str = text("", "Python module in place of script, as by python -m", pattern=r"[A-Za-z_][A-Za-z0-9_.]*")
+    module: str = text("", "Python module in place of script, as by python -m", pattern=keys.MODULE)
     args: tuple[str, ...] = texts("arguments of the program")
-    env: Pairs = pairs("environment, name: string", pattern=VARIABLE)
-    env_from: Objects = objects("ConfigMaps and Secrets that become environment, as Kubernetes' envFrom")
+    env: Pairs = pairs("environment, name: string", pattern=keys.VARIABLE)
+    env_from: Objects = objects("ConfigMaps and Secrets that become environment, as Kubernetes' envFrom", "EnvFromSource")
+    extra_env: Objects = objects("further environment, as Kubernetes' env: with valueFrom, and with $(NAME) for another", "EnvVar")
     working_dir: str = text("", "folder that the program starts in; empty: the image's", pattern=keys.PATH)
-    volumes: Objects = objects("volumes of the pods, as Kubernetes has them")
-    volume_mounts: Objects = objects("where they are mounted, as Kubernetes has it")
+    volumes: Objects = objects("volumes of the pods, as Kubernetes has them", "Volume")
+    volume_mounts: Objects = objects("where they are mounted, as Kubernetes has it", "VolumeMount")
+    init_containers: Objects = objects("containers that end before the program starts, as Kubernetes has them", "Container")
+    extra_containers: Objects = objects(
+        "containers beside the program, as Kubernetes has them; as sidecars, which start before it and end after it (not acjob)",
+        "Container",
+    )
+    pod_template: Mapping[str, object] = keys.an_object(
+        "further fields of the pods' spec, as Kubernetes has them: dnsConfig, dnsPolicy, hostAliases, hostIPC, hostPID, hostUsers, "
+        "nodeName, preemptionPolicy, runtimeClassName, schedulingGates, securityContext, shareProcessNamespace, topologySpreadConstraints",
+        "PodTemplate",
+    )
     shm: Shm = group(Shm)
     network: Network = group(Network)
     muster: Muster = group(Muster)
@@ -234,8 +251,11 @@ class JobSpec:
     mpi: Mpi = group(Mpi)
     tf: Tf = group(Tf)
     trainer: Trainer = group(Trainer)
-    service_account_name: str = text("", "ServiceAccount of the pods; its token is never mounted", pattern=NAMES)
-    name_suffix: str = text("", "chart only. revision: the release's revision follows, so that an upgrade is a new run", "", "revision")
+    service_account_name: str = text("", "ServiceAccount of the pods; its token is never mounted", pattern=keys.NAMES)
+    name_suffix: str = text(
+        "", "chart only. values: a digest of the values follows the name, so that an upgrade with others is a new run; revision: the "
+        "release's revision, so that every upgrade is one", "", "values", "revision",
+    )  # fmt: skip
     labels: Pairs = pairs("further labels of all objects and pods", pattern=keys.RESOURCE)
     annotations: Pairs = pairs("further annotations of all objects and pods", pattern=keys.RESOURCE)
     modelarts: ModelArts = group(ModelArts)

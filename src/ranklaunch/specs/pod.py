@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,10 +11,12 @@ from ranklaunch.specs.model import BY_NAMES, OF_KUBERNETES, JobSpec, Lifecycle
 
 GRACE_LEFT_S = 5  # of a pod's grace period, for ranklaunch itself to end
 ASCEND_PORT = 2222  # of the rendezvous, where none is given: the Ascend Operator's
-OWN_VOLUMES = ("shm", "rank-table")
+OWN_VOLUMES = ("shm", "rank-table", "ranklaunch-tmp")
+CONTAINERS = {"acjob": "ascend", "trainjob": "node"}  # the operators of these two look for the container by its name; else train
 DEFAULT_RESOURCES = {"gpu": "nvidia.com/gpu", "npu": "huawei.com/Ascend910", "cpu": ""}
 TABLE_FOLDERS = {"ascend-operator": "/user/serverid/devindex/config", "cce": "/user/config", "file": "", "none": ""}
 OF_MODELARTS = r"\$\{MA_[A-Z0-9_]+\}"  # what its shell puts into the program and its arguments
+SECONDS_OF_HOUR = 3600
 POOL_FLAVORS = {1: "xlarge", 2: "2xlarge", 4: "4xlarge", 8: "8xlarge", 16: "16xlarge"}
 
 # Variables of ranklaunch that follow from a value of the specification.
@@ -192,6 +195,11 @@ def flavor(spec: JobSpec) -> str:
     return spec.modelarts.flavor or (f"modelarts.pool.visual.{size}" if spec.modelarts.pool_id and size else "")
 
 
+def hours_of_deadline(spec: JobSpec) -> int:
+    """As ModelArts counts it."""
+    return math.ceil(spec.lifecycle.deadline_seconds / SECONDS_OF_HOUR)
+
+
 def labels(spec: JobSpec) -> dict[str, str]:
     return {"app.kubernetes.io/name": "ranklaunch", "app.kubernetes.io/instance": spec.name, **dict(sorted(spec.labels.items()))}
 
@@ -203,6 +211,8 @@ def volumes(spec: JobSpec) -> list[Mapping[str, Any]]:
         found.append({"name": "shm", "emptyDir": {"medium": "Memory", **limit}})
     if config_map(spec):
         found.append({"name": "rank-table", "configMap": {"name": config_map(spec)}})
+    if needs_tmp(spec):
+        found.append({"name": "ranklaunch-tmp", "emptyDir": {}})
     return [*found, *spec.volumes]
 
 
@@ -210,13 +220,42 @@ def mounts(spec: JobSpec) -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}] if spec.shm.enabled else []
     if config_map(spec):  # the folder: a file of a ConfigMap that is mounted alone is never brought up to date
         found.append({"name": "rank-table", "mountPath": table_path(spec)})
+    if needs_tmp(spec):
+        found.append({"name": "ranklaunch-tmp", "mountPath": "/tmp"})
     return [*found, *spec.volume_mounts]
+
+
+def needs_tmp(spec: JobSpec) -> bool:
+    """Where the root cannot be written, and no volume of the user's is there."""
+    return spec.security.read_only_root_filesystem and "/tmp" not in [mount.get("mountPath") for mount in spec.volume_mounts]
 
 
 def config_map(spec: JobSpec) -> str:
     """With the rank table, to be mounted; "" where there is none."""
     made = f"rings-config-{spec.name}" if spec.rank_table.source == "ascend-operator" else ""
     return "" if spec.rank_table.source in ("none", "file") else spec.rank_table.config_map_name or made
+
+
+def pod_security(spec: JobSpec) -> dict[str, Any]:
+    """The user's own come over the kind of seccomp and when a volume's owner is changed."""
+    security = spec.security
+    group = {"runAsGroup": security.run_as_group} if security.run_as_group >= 0 else {}
+    # A volume of millions of files that has the group already is not gone through again.
+    volumes = {"fsGroup": security.fs_group, "fsGroupChangePolicy": "OnRootMismatch"} if security.fs_group >= 0 else {}
+    user = {"runAsNonRoot": security.run_as_user > 0, "runAsUser": security.run_as_user}
+    given: Any = spec.pod_template.get("securityContext") or {}
+    return {**user, **group, **volumes, "seccompProfile": {"type": "RuntimeDefault"}, **given}
+
+
+def container_security(spec: JobSpec) -> dict[str, Any]:
+    fixed = {"readOnlyRootFilesystem": True} if spec.security.read_only_root_filesystem else {}
+    return {"allowPrivilegeEscalation": False, "capabilities": capabilities(spec), **fixed}
+
+
+def before(spec: JobSpec) -> list[Mapping[str, Any]]:
+    """What starts before the program: containers that end, then those that stay beside it. An engine waits for the end of a pod, and a pod
+    does not wait for these."""
+    return [*spec.init_containers, *({**each, "restartPolicy": "Always"} for each in spec.extra_containers)]
 
 
 def capabilities(spec: JobSpec) -> dict[str, list[str]]:

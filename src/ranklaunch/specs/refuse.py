@@ -31,8 +31,24 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
     "mpijob": ("restart.maxRestarts", "trainer."),
     "acjob": ("scheduling.kueueQueue", "mpi.", "trainer."),
 }  # fmt: skip
+OF_PODS = ("extraEnv", "initContainers", "extraContainers", "podTemplate")  # what no other platform than those of Kubernetes has
 WHY: Mapping[str, str] = {
     "job restart.maxRestarts": "a Job starts single pods anew while the others wait for it; use jobset or volcano",
+    "modelarts resources.cpu": "the flavor has it; use modelarts.flavor",
+    "modelarts resources.memory": "the flavor has it; use modelarts.flavor",
+    "modelarts envFrom": "ModelArts has no Secrets and ConfigMaps for a job; use env",
+    "modelarts volumes": "ModelArts mounts nfs, pfs and obs alone; use modelarts.volumes",
+    "modelarts volumeMounts": "a volume of modelarts.volumes says itself where it is mounted",
+    "modelarts scheduling.queue": "use modelarts.poolId",
+    "modelarts scheduling.priorityClass": "use modelarts.priority",
+    "modelarts muster.secretName": "use env.RANKLAUNCH_SECRET_FILE, with a file that all nodes see",
+    "slurm envFrom": "use env, or a line of slurm.setup that sources a file",
+    "slurm scheduling.queue": "Slurm's queues are partitions; use slurm.partition",
+    "slurm scheduling.priorityClass": "use slurm.qos",
+    "slurm scheduling.nodeSelector": 'use slurm.directives, such as ["--constraint=a100"]',
+    "slurm scheduling.affinity": 'use slurm.directives, such as ["--exclude=node017"]',
+    "slurm muster.secretName": "use env.RANKLAUNCH_SECRET_FILE; without it the script makes a key of yours",
+    "slurm shm.sizeLimit": "/dev/shm is the node's own",
     "mpijob restart.maxRestarts": "an MPIJob starts the launcher alone anew, whatever its exit code; use jobset or volcano",
 }
 MOST_BYTES_OF_VARIABLE = 128 * 1024
@@ -46,8 +62,9 @@ def problems(spec: JobSpec) -> list[str]:
 
 
 def _foreign(spec: JobSpec) -> Iterator[str]:
+    foreign = FOREIGN[spec.engine] + (() if spec.engine in OF_KUBERNETES else OF_PODS)
     for path, value, key in keys.given(spec):
-        if any(path.startswith(start) for start in FOREIGN[spec.engine]) and value != key.default:
+        if path.startswith(foreign) and value != key.default:
             why = WHY.get(f"{spec.engine} {path}", f"{spec.engine} has no place for it; leave it out")
             yield f"{path}: {why}"
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from ranklaunch.read.settings import BY_MPI
 from ranklaunch.specs import keys
+from ranklaunch.specs.kubernetes import check, containers
 from ranklaunch.specs.model import JobSpec
-from ranklaunch.specs.pod import OWN_VOLUMES, device, launchers_alone, ports
+from ranklaunch.specs.pod import OWN_VOLUMES, device, launchers_alone, mounts, ports, volumes
 
 # The longest name that an engine makes from the job's, without it. Each must fit a DNS label.
 SUFFIXES: Mapping[str, str] = {
@@ -21,6 +22,7 @@ SUFFIXES: Mapping[str, str] = {
 }
 RESERVED_BY_TRAINER = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 OF_ASCEND_JOBS = ("framework", "fault-scheduling", "fault-retry-times")  # labels that the job's operator reads
+NOT_OF_ASCEND_JOBS = ("hostUsers", "schedulingGates")  # fields of newer pods than its definition knows
 LABEL_VALUE = r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?"
 
 
@@ -39,7 +41,9 @@ def _labels(spec: JobSpec) -> Iterator[str]:
             if place == "labels" and not re.fullmatch(LABEL_VALUE, value):
                 yield f"labels.{name}={value!r}: expected at most 63 letters, digits, dashes, dots and underscores"
             read = place == "labels" and spec.engine == "acjob" and name in OF_ASCEND_JOBS
-            if read or name.startswith(("app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")):
+            if read or name.startswith(
+                ("ranklaunch/", "app.kubernetes.io/", "kueue.x-k8s.io/", "ring-controller.", "batch.kubernetes.io/")
+            ):
                 yield f"{place}.{name}: the engine's or ranklaunch's own"
     for name, value in spec.scheduling.node_selector.items():
         if not re.fullmatch(LABEL_VALUE, value):
@@ -58,6 +62,10 @@ def _resources(spec: JobSpec) -> Iterator[str]:
     for name in spec.device.extra:
         if name in made:
             yield f"device.extra.{name}: made from {made[name]}; set that"
+        elif name.startswith("hugepages-") and not (spec.resources.cpu or spec.resources.memory):
+            yield f"device.extra.{name}: expected resources.cpu or resources.memory too, without which Kubernetes gives none"
+        elif "/" not in name and name != "ephemeral-storage" and not name.startswith("hugepages-"):
+            yield f"device.extra.{name}: Kubernetes has no such resource; one of a device plugin has a slash, as vendor.example/{name}"
 
 
 def _ports(spec: JobSpec) -> Iterator[str]:
@@ -72,28 +80,65 @@ def _ports(spec: JobSpec) -> Iterator[str]:
         yield "network.masterPort, network.musterPort, network.sshPort: expected different ports"
 
 
+def _shapes(spec: JobSpec) -> Iterator[str]:
+    """What the user gives as Kubernetes has it."""
+    for path, value, key in keys.given(spec):
+        if key.of:
+            yield from check.problems(path, key.of + "[]" * (key.kind == keys.OBJECTS), value)
+
+
 def _volumes(spec: JobSpec) -> Iterator[str]:
     names = [volume.get("name") for volume in spec.volumes]
+    own = [volume["name"] for volume in volumes(spec)[: -len(names) or None]]
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(keys.LABEL, name):
-            yield f"volumes: name {name!r}: expected small letters, digits and dashes"
+            yield f"volumes: name {name!r}: expected {keys.FORMS[keys.LABEL]}"
         elif name in OWN_VOLUMES:
             yield f"volumes: name {name!r}: ranklaunch's own"
     if len({str(name) for name in names}) < len(names):
         yield "volumes: expected different names"
-    yield from _mounts(spec, names)
+    taken = [mount["mountPath"] for mount in mounts(spec)[: -len(spec.volume_mounts) or None]]
+    yield from containers.mounts("volumeMounts", spec.volume_mounts, names, taken)
+    yield from containers.problems(spec, [*own, *names])
 
 
-def _mounts(spec: JobSpec, names: Sequence[object]) -> Iterator[str]:
-    for mount in spec.volume_mounts:
-        if mount.get("name") not in names:
-            yield f"volumeMounts: name {mount.get('name')!r}: no volume of this name in volumes"
-        if not str(mount.get("mountPath", "")).startswith("/"):
-            yield f"volumeMounts: mountPath {mount.get('mountPath')!r}: expected a path from the root"
-    paths = [str(mount.get("mountPath")) for mount in spec.volume_mounts]
-    own = ["/dev/shm"] if spec.shm.enabled else []
-    if len({*paths, *own}) < len(paths) + len(own):
-        yield "volumeMounts: expected different mountPaths" + (", of which shm.enabled takes /dev/shm" if own else "")
+def _pull_secrets(spec: JobSpec) -> Iterator[str]:
+    yield from containers.each_once("image.pullSecrets", spec.image.pull_secrets)
+
+
+def _security(spec: JobSpec) -> Iterator[str]:
+    for name in spec.security.capabilities:
+        if name.startswith("CAP_"):
+            yield f"security.capabilities: {name}: expected {name[4:]}, as Kubernetes calls it"
+    given = spec.pod_template.get("securityContext")
+    for name in ("runAsUser", "runAsGroup", "runAsNonRoot", "fsGroup"):
+        if isinstance(given, Mapping) and name in given:
+            made = "runAsUser" if name == "runAsNonRoot" else name
+            yield f"podTemplate.securityContext.{name}: made from security.{made}; set that"
+
+
+def _hosts_own(spec: JobSpec) -> Iterator[str]:
+    """What a pod cannot have of its host at the same time."""
+    given = {**spec.pod_template, "hostNetwork": spec.network.host_network}
+    shared = [name for name in ("hostNetwork", "hostPID", "hostIPC") if given.get(name)] if given.get("hostUsers") is False else []
+    for name in shared:
+        yield f"podTemplate.hostUsers=false: expected no {name}, for users of the host's are in it"
+    if given.get("hostPID") and given.get("shareProcessNamespace"):
+        yield "podTemplate.hostPID: expected no shareProcessNamespace with it"
+    config = given.get("dnsConfig")
+    if given.get("dnsPolicy") == "None" and not (isinstance(config, Mapping) and config.get("nameservers")):
+        yield "podTemplate.dnsPolicy=None: expected nameservers in podTemplate.dnsConfig"
+
+
+def _tolerations(spec: JobSpec) -> Iterator[str]:
+    for index, each in enumerate(spec.scheduling.tolerations):
+        path = f"scheduling.tolerations[{index}]"
+        if each.get("operator") == "Exists" and each.get("value"):
+            yield f"{path}.value: with operator Exists there is none"
+        if not each.get("key") and each.get("operator") != "Exists":
+            yield f"{path}.key: required, but with operator Exists"
+        if each.get("tolerationSeconds") is not None and each.get("effect") != "NoExecute":
+            yield f"{path}.tolerationSeconds: expected effect NoExecute"
 
 
 def _rank_table(spec: JobSpec) -> Iterator[str]:
@@ -135,7 +180,10 @@ def _affinity(spec: JobSpec) -> Iterator[str]:
             yield f"scheduling.affinity.{name}: expected an object, with lists of terms"
 
 
-OF_EACH = (_affinity, _name, _labels, _resources, _ports, _volumes, _rank_table, _pods, _code_limit)
+OF_EACH = (
+    _affinity, _name, _labels, _resources, _ports, _shapes, _volumes, _pull_secrets, _security, _hosts_own, _tolerations, _rank_table,
+    _pods, _code_limit,
+)  # fmt: skip
 
 
 # One engine each
@@ -158,8 +206,8 @@ def _job(spec: JobSpec) -> Iterator[str]:
 
 
 def _trainjob(spec: JobSpec) -> Iterator[str]:
-    for name in sorted(set(RESERVED_BY_TRAINER) & set(spec.env)):
-        yield f"env.{name}: Kubeflow Trainer's own"
+    for place, names in (("env.", spec.env), ("extraEnv: ", [each.get("name") for each in spec.extra_env])):
+        yield from (f"{place}{name}: Kubeflow Trainer's own" for name in RESERVED_BY_TRAINER if name in names)
     if spec.trainer.runtime:
         yield from (f"{path}: that of the runtime {spec.trainer.runtime!r} holds; leave one of the two out" for path in _of_pod(spec))
 
@@ -168,7 +216,8 @@ def _of_pod(spec: JobSpec) -> Iterator[str]:
     """Values given that are about the pod of a runtime, which is not made here then."""
     starts = (
         "envFrom", "workingDir", "volumes", "volumeMounts", "shm.", "network.hostNetwork", "network.rdma.", "scheduling.", "restart.",
-        "security.", "serviceAccountName", "image.pull", "lifecycle.ttlSeconds", "lifecycle.gracePeriodSeconds",
+        "security.", "serviceAccountName", "image.pull", "lifecycle.ttlSeconds", "lifecycle.gracePeriodSeconds", "initContainers",
+        "extraContainers", "podTemplate",
     )  # fmt: skip
     for path, value, key in keys.given(spec):
         if path.startswith(starts) and path != "scheduling.kueueQueue" and value != key.default:
@@ -192,6 +241,11 @@ def _acjob(spec: JobSpec) -> Iterator[str]:
     if len(set(ports(spec).values())) < len(ports(spec)):
         taken = " and ".join(f"{port} ({name})" for name, port in ports(spec).items())
         yield f"network.masterPort, network.musterPort: expected different ports, found {taken}"
+    yield from (f"podTemplate.{name}: an AscendJob's definition has none" for name in NOT_OF_ASCEND_JOBS if name in spec.pod_template)
+    stays = [*spec.extra_containers, *(each for each in spec.init_containers if each.get("restartPolicy"))]
+    if stays:
+        place = "extraContainers" if spec.extra_containers else "initContainers: restartPolicy"
+        yield f"{place}: an AscendJob's definition has no sidecars, and it would wait for them for ever; use volcano"
     late = [code for code in spec.restart.no_retry_exit_codes if code >= 128]
     if spec.restart.max_restarts and late:
         yield f"restart.noRetryExitCodes={late}: an AscendJob starts anew after every code from 128; expected codes below"

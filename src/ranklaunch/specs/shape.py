@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import posixpath
 import re
 import shlex
@@ -15,8 +14,6 @@ from ranklaunch.specs.model import JobSpec
 
 Shape = dict[str, Any]
 COMMAND = ["ranklaunch", "run", "--"]
-CONTAINERS = {"acjob": "ascend", "trainjob": "node"}
-SECONDS_OF_HOUR = 3600
 ASCEND_QUEUE = "default"  # the Ascend Operator takes no schedulingPolicy without one
 STOPPED = 143  # with which ranklaunch ends when it is told to, on all nodes
 
@@ -29,15 +26,17 @@ def pod(spec: JobSpec, task: str = "", **more: Any) -> Shape:
     return {
         "labels": {**common.labels(spec), **_ring_label(spec), **({"framework": "pytorch"} if spec.engine == "acjob" else {})},
         "annotations": _sorted(spec.annotations),
-        "fields": [(name, value) for name, value in _fields(spec) if value],
-        "container": CONTAINERS.get(spec.engine, "train"),
+        "fields": [*((name, value) for name, value in _fields(spec) if value), *_given_fields(spec)],
+        "container": common.CONTAINERS.get(spec.engine, "train"),
         "image": common.image(spec),
         "command": COMMAND,
         "args": [common.literal(word) for word in common.program(spec)],
-        "env": [_variable(each) for each in common.environment(spec, task)],
+        "env": [*(_variable(each) for each in common.environment(spec, task)), *spec.extra_env],
         "ports": [{"name": name, "containerPort": port} for name, port in common.ports(spec).items()],
         "resources": common.resources(spec),
-        "capabilities": common.capabilities(spec),
+        "pod_security": common.pod_security(spec),
+        "container_security": common.container_security(spec),
+        "before": common.before(spec),
         "mounts": common.mounts(spec),
         "volumes": common.volumes(spec),
         **more,
@@ -61,11 +60,19 @@ def _fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     yield "serviceAccountName", spec.service_account_name
     yield "imagePullSecrets", [{"name": name} for name in spec.image.pull_secrets]
     yield "hostNetwork", spec.network.host_network
-    yield "dnsPolicy", "ClusterFirstWithHostNet" if spec.network.host_network else ""
+    if not spec.pod_template.get("dnsPolicy"):
+        yield "dnsPolicy", "ClusterFirstWithHostNet" if spec.network.host_network else ""
     yield "activeDeadlineSeconds", spec.lifecycle.deadline_seconds if spec.engine == "volcano" else 0
     yield "nodeSelector", _sorted(scheduling.node_selector)
     yield "tolerations", list(scheduling.tolerations)
     yield "affinity", common.affinity(spec)
+
+
+def _given_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
+    """As the user has them, false too."""
+    for name, value in sorted(spec.pod_template.items()):
+        if value is not None and name != "securityContext":
+            yield name, value
 
 
 def _of_volcano(spec: JobSpec) -> bool:
@@ -114,7 +121,7 @@ def _job(spec: JobSpec) -> Shape:
 
 def _rules_of_pods(spec: JobSpec) -> list[Shape]:
     """A Job that one of these ends has the reason PodFailurePolicy, and a message that says which."""
-    container = CONTAINERS.get(spec.engine, "train")
+    container = common.CONTAINERS.get(spec.engine, "train")
     by_code = [
         {"action": "FailJob", "onExitCodes": {"containerName": container, "operator": "In", "values": codes}}
         for codes in (sorted(spec.restart.no_retry_exit_codes), _stopped_codes(spec))
@@ -250,7 +257,7 @@ def _channel(channel: Mapping[str, Any]) -> Shape:
 
 def _placed(spec: JobSpec) -> Shape:
     own = spec.modelarts
-    hours = math.ceil(spec.lifecycle.deadline_seconds / SECONDS_OF_HOUR)
+    hours = common.hours_of_deadline(spec)
     return {
         "resource": {"flavor_id": common.flavor(spec), "node_count": spec.nodes, **_given(pool_id=own.pool_id)},
         **_given(

@@ -182,7 +182,8 @@ def _container(spec: JobSpec) -> list[str]:
     if spec.slurm.container == "pyxis":
         mounts = ",".join(_mounted(mount) for mount in mounts_of(spec))
         options = {"image": _of_enroot(image), "mounts": mounts, "workdir": spec.working_dir}
-        return [f"--container-{name}={value}" for name, value in options.items() if value]
+        # srun puts in the path that a command has on this node, if there is one: env looks it up in the container.
+        return [*(f"--container-{name}={value}" for name, value in options.items() if value), "env"]
     if spec.slurm.container == "apptainer":
         binds = [word for mount in mounts_of(spec) for word in ("--bind", _mounted(mount))]
         folder = ["--pwd", spec.working_dir] if spec.working_dir else []
@@ -257,18 +258,25 @@ def _time_for_signal(spec: JobSpec, path: str, seconds: int) -> Iterator[str]:
 
 def _directives(spec: JobSpec) -> Iterator[str]:
     """sbatch takes the last of two without a word."""
-    own, given = names(_own(spec)), spec.slurm.directives
+    own, given = list(_own(spec)), spec.slurm.directives
     for index, directive in enumerate(given):
-        name, _, text = directive.partition("=")
-        value, group = next(((value, group) for value, group in ONE_OF if name in group), ("", (name,)))
-        if name == "--gres" and "--gres" not in own and not OF_GPUS.search(text):
-            continue  # another resource, beside the GPUs
-        ours = next((option for option in own if option in group), "")
-        before = next((option for option in names(given[:index]) if option in group), "")
+        said = _says(directive)
+        ours = next((option for option in own if _says(option) & said), "")
+        before = next((option for option in given[:index] if _says(option) & said), "")
         if ours:
-            yield f"slurm.directives: {directive!r}: the script has {ours} already, by {value or 'itself'}"
+            name = names([ours])[0]
+            value = next((value for value, group in ONE_OF if name in group), "itself")
+            yield f"slurm.directives: {directive!r}: the script has {name} already, by {value}"
         elif before:
-            yield f"slurm.directives: {directive!r}: {before} is given before; leave one out"
+            yield f"slurm.directives: {directive!r}: {names([before])[0]} is given before; leave one out"
+
+
+def _says(option: str) -> set[str]:
+    """Its name, and the value of which it says something; not of devices, where it is another resource beside the GPUs."""
+    name, _, text = option.partition("=")
+    if name == "--gres" and not OF_GPUS.search(text):
+        return {name}
+    return {name, *(value for value, group in ONE_OF if name in group)}
 
 
 def _options_of_srun(spec: JobSpec) -> Iterator[str]:
@@ -299,21 +307,37 @@ def _volumes(spec: JobSpec) -> Iterator[str]:
         for path in (path for path, given in (("volumes", spec.volumes), ("volumeMounts", spec.volume_mounts)) if given):
             yield f"{path}: without slurm.container the program sees the node's own folders; leave it out, or set slurm.container"
         return
-    known = set()
+    known = [volume.get("name") for volume in spec.volumes]
     for volume in spec.volumes:
-        source = volume.get("hostPath")
-        known.add(volume.get("name"))
-        if not isinstance(source, Mapping) or set(volume) != {"name", "hostPath"} or str(source.get("type", "")).endswith("OrCreate"):
-            yield f"volumes: {volume.get('name')!r}: expected a name and a hostPath that is there, which alone can be mounted with slurm"
-        elif not _is_plain_path(source.get("path")):
-            yield f"volumes: {volume.get('name')!r}: expected a hostPath.path from the root without commas, colons and spaces"
+        yield from (f"volumes: {volume.get('name')!r}: {why}" for why in _volume(volume))
+    for name in [name for index, name in enumerate(known) if name in known[:index]]:
+        yield f"volumes: {name!r}: expected different names"
     for mount in spec.volume_mounts:
         if mount.get("name") not in known:
             yield f"volumeMounts: name {mount.get('name')!r}: no volume of this name in volumes"
-        if not _is_plain_path(mount.get("mountPath")) or not _is_plain_path(f"/{mount.get('subPath', '')}"):
-            yield f"volumeMounts: {mount.get('name')!r}: expected a mountPath from the root without commas, colons and spaces"
-        for name in sorted(set(mount) - {"name", "mountPath", "readOnly", "subPath"}):
-            yield f"volumeMounts: {mount.get('name')!r}: {name}: nothing of this kind with slurm; leave it out"
+        yield from (f"volumeMounts: {mount.get('name')!r}: {why}" for why in _of_mount(mount))
+
+
+def _volume(volume: Mapping[str, object]) -> Iterator[str]:
+    source = volume.get("hostPath")
+    if not isinstance(volume.get("name"), str) or set(volume) != {"name", "hostPath"} or not isinstance(source, Mapping):
+        yield "expected a name and a hostPath, which alone can be mounted with slurm"
+    elif str(source.get("type", "")).endswith("OrCreate"):
+        yield "nobody would create it with slurm; expected a hostPath that is there, without its type"
+    elif not _is_plain_path(source.get("path")):
+        yield "expected a hostPath.path from the root without commas, colons and spaces"
+
+
+def _of_mount(mount: Mapping[str, object]) -> Iterator[str]:
+    if not _is_plain_path(mount.get("mountPath")):
+        yield "expected a mountPath from the root without commas, colons and spaces"
+    below = mount.get("subPath", "")
+    if not isinstance(below, str) or not _is_plain_path(f"/{below}") or below.startswith("/"):
+        yield "expected a relative subPath without commas, colons and spaces"
+    if not isinstance(mount.get("readOnly", False), bool):
+        yield "expected readOnly true or false"
+    for name in sorted(set(mount) - {"name", "mountPath", "readOnly", "subPath"}):
+        yield f"{name}: nothing of this kind with slurm; leave it out"
 
 
 def _is_plain_path(path: object) -> bool:

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 from ranklaunch.errors import nearest
 from ranklaunch.read.parse import flag
 from ranklaunch.redact import shown
-from ranklaunch.specs import documents, keys
+from ranklaunch.specs import documents, familiar, keys
 from ranklaunch.specs.keys import Key
 from ranklaunch.specs.model import JobSpec
 
 T = TypeVar("T")
+PATHS = tuple(keys.paths(JobSpec))
 
 
 class Problem(NamedTuple):
@@ -41,7 +42,7 @@ class Values:
         known = keys.fields(kind)
         for name in values:
             if name not in known:
-                hint = nearest(str(name), known) or f": expected one of {', '.join(known)}"
+                hint = familiar.hint(f"{place}{name}", PATHS, known) or f": expected one of {', '.join(known)}"
                 self.problems.append(Problem(f"{place}{name}: unknown key{hint}"))
         given: dict[str, Any] = {}
         for name, field in known.items():
@@ -102,8 +103,15 @@ def _text(key: Key, value: object) -> str:
     if key.legal and value not in key.legal:
         _refuse(f"expected one of {', '.join(word or repr(word) for word in key.legal)}{nearest(value, key.legal)}")
     if value and key.pattern and not re.fullmatch(key.pattern, value):
-        _refuse(f"expected text of the form {key.pattern}")
+        _refuse(f"expected {key.form}")
     return _plain(value)
+
+
+def _item(key: Key, value: object) -> str:
+    """Of a list, where nothing is no word."""
+    if key.pattern and isinstance(value, str) and not re.fullmatch(key.pattern, value):
+        _refuse(f"expected {key.form}, found {value[:60]!r}")
+    return _text(key, value)
 
 
 def _plain(value: str) -> str:
@@ -144,7 +152,7 @@ def _pairs(key: Key, value: object) -> dict[str, str]:
         _refuse("expected a map of strings")
     for name, text in value.items():
         if not isinstance(name, str) or (key.pattern and not re.fullmatch(key.pattern, name)):
-            _refuse(f"name {str(name)[:60]!r}: expected the form {key.pattern}")
+            _refuse(f"name {str(name)[:60]!r}: expected {key.form}")
         if not isinstance(text, str):
             _refuse(f"{name}: expected a string; a number or true needs quotes around it")
         _plain(name)
@@ -181,7 +189,7 @@ CHECKS: Mapping[str, Callable[[Key, Any], object]] = {
     keys.TEXT: _text,
     keys.WHOLE: _whole,
     keys.FLAG: _flag,
-    keys.TEXTS: _list(_text, "strings"),
+    keys.TEXTS: _list(_item, "strings"),
     keys.WHOLES: _list(_whole, "integers"),
     keys.PAIRS: _pairs,
     keys.OBJECT: _object,

@@ -6,30 +6,45 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from ranklaunch.errors import counted
 from ranklaunch.redact import argv, environment
 from ranklaunch.specs import slurm
 from ranklaunch.specs.model import JobSpec
-from ranklaunch.specs.pod import OF_MODELARTS, has_several_nodes, own_key
+from ranklaunch.specs.pod import OF_MODELARTS, SECONDS_OF_HOUR, grace, has_several_nodes, hours_of_deadline, own_key
 
 LIKE_VARIABLE = r"\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+"
 NOTHING = r"(?!)"
+USUAL_S = 30  # that Kubernetes gives a container to end
 
 
 def warnings(spec: JobSpec) -> Iterator[str]:
-    shown = environment(spec.env)
-    for name in sorted(name for name, value in spec.env.items() if shown[name] != value):
-        yield f"env.{name} stands in the specification for all to read; a Secret in envFrom does not"
+    further = {str(each["name"]): str(each["value"]) for each in spec.extra_env if each.get("value")}
+    for place, given in (("env.", spec.env), ("extraEnv: ", further)):
+        shown = environment(given)
+        for name in sorted(name for name, value in given.items() if shown[name] != value):
+            yield f"{place}{name} stands in the specification for all to read; a Secret in envFrom or extraEnv does not"
     hidden = argv(spec.args)
     if hidden != spec.args:
         yield f"args hold a secret for all to read ({shlex.join(hidden)}); a variable from a Secret in envFrom does not"
     yield from _literal(spec)
-    if spec.engine == "modelarts" and has_several_nodes(spec) and not own_key(spec):
+    if spec.engine == "modelarts":
+        yield from _on_modelarts(spec)
+    if spec.engine == "slurm":
+        yield from slurm.warnings(spec)
+
+
+def _on_modelarts(spec: JobSpec) -> Iterator[str]:
+    hours, seconds = hours_of_deadline(spec), spec.lifecycle.deadline_seconds
+    if hours * SECONDS_OF_HOUR != seconds:
+        yield f"lifecycle.deadlineSeconds={seconds}: ModelArts counts hours; the job is stopped after {counted(hours, 'hour')}"
+    period = spec.lifecycle.grace_period_seconds
+    if grace(spec) and period > USUAL_S:
+        yield f"lifecycle.gracePeriodSeconds={period}: the ranks' alone; ModelArts may kill a container {USUAL_S} s after SIGTERM"
+    if has_several_nodes(spec) and not own_key(spec):
         yield (
             "the key of the muster is derived from the job's name, which others may guess: put one into a file that all nodes see, and its "
             "path into env.RANKLAUNCH_SECRET_FILE"
         )
-    if spec.engine == "slurm":
-        yield from slurm.warnings(spec)
 
 
 def _literal(spec: JobSpec) -> Iterator[str]:

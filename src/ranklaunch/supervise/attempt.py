@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
-from ranklaunch.plan.model import Plan, everything
+from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.output.logs import Logs
 from ranklaunch.supervise.phases import Phases, Replan
-from ranklaunch.supervise.ranks.child import DECIDING, HELPER, LAUNCHER, LEADING, RANK, SERVICE, STEP, Child
+from ranklaunch.supervise.ranks.child import DECIDING, HELPER, LAUNCHER, LEADING, RANK, SERVICE, STEP, Child, Success
 from ranklaunch.supervise.ranks.children import Children, OfChildren
 from ranklaunch.supervise.ranks.launchers import Around, Launchers, Ranks
 from ranklaunch.supervise.ranks.start import lift_limit
@@ -84,7 +84,7 @@ class Attempt:
         self._finishes: list[Finish] = []
         self._left: Leftovers | None = None
         self._interrupted = False  # by SIGINT
-        self._finished = False  # this node's ranks have succeeded
+        self._success: Success | None = None  # of this node's ranks
         self._loop = Share(around.loop)
         self._logs = Logs(self._loop, start.record, around.terminal)
         hear = OfChildren(started=self._on_start, wrote=lambda child: self._launchers.read(child), ended=self._on_end)
@@ -97,7 +97,7 @@ class Attempt:
         self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services, others_end)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
-            tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say,
+            tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
 
@@ -171,8 +171,7 @@ class Attempt:
         self._loop.run_until(self._stopper.done)
         self._stopper.finish()
         for process in self._stopper.stuck:
-            text = f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device?)"
-            self._logs.say_at_end(text)
+            self._logs.say_at_end(f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device)")
         self._remove_sessions()
         self._logs.finish()
 
@@ -197,8 +196,7 @@ class Attempt:
 
     def _hear_of_stop(self) -> None:
         """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""
-        ends = [child.ended for child in self._children.ended]
-        if any(end.signal in STOPPING and end.signal not in end.told for end in ends):
+        if any(end.signal in STOPPING and end.signal not in end.told for end in (child.ended for child in self._children.ended)):
             self._loop.run_until(lambda: self._around.asked() is not None, self._loop.clock() + ASKED_S)
 
     # What the session hears
@@ -223,11 +221,13 @@ class Attempt:
         name, grace_s = name_of(number), self.plan.limits.grace_s
         self._record.event("signal", signal=name)
         self._around.terminal.hurry(grace_s)
-        if self.ending is None and self._finished and self._nodes.may_leave:
+        if self.ending is None and self._success and self._nodes.may_leave:
             self._nodes.leave()
-            self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded; {name} came while the other nodes were still running"))
+            self._end(Ending("succeeded", 0, f"{self._success.text}; {name} came while the other nodes were still running"))
         elif self.ending is None:
             self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
+            if self._logs.last_output:
+                self._say(f"last output: {self._logs.last_output}")
             self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
             self._stopper.begin(number)
         elif number == signal.SIGINT and not self._interrupted:  # whoever interrupts all nodes may come after another node's word
@@ -304,13 +304,15 @@ class Attempt:
 
     def _succeed(self) -> None:
         """This node has; the job has when all have."""
-        self._finished = True
+        success = self._success = self._launchers.success(self._children.ended)
         own = Finish(self.plan.job.node_index, None, self._nodes.wall(self._loop.clock()))
-        if self._nodes.done(own, f"{everything(self.plan)} succeeded"):
+        if success.fewer:
+            self._fail(Ending("failed", errors.ConfigError.exit_code, success.fewer))
+        elif self._nodes.done(own, success.text, success.unseen):
             self._finishes[:] = [own]
             self._record.event("done")
         else:
-            self._end(Ending("succeeded", 0, f"{everything(self.plan)} succeeded"))
+            self._end(Ending("succeeded", 0, success.text))
 
     def _leaders(self) -> list[Child]:
         return [child for child in self._children.running.values() if child.role in LEADING]
@@ -334,10 +336,12 @@ class Attempt:
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
             self.ending = ending = replace(ending, at=self._loop.clock())
-            self._nodes.decided()
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
+            self._nodes.decided(outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._services()))
             self._logs.let_go()
+            if not ending.child or ending.rank:  # what failed by itself says why
+                self._logs.hush()
             self._loop.after(OWN_WORDS_S, self._remember)
             by = ending.child.process.name if ending.child else errors.reason(ending.reason)
             self._record.event("ending", outcome=ending.outcome, by=by)
@@ -361,7 +365,7 @@ class Attempt:
         return judge.Evidence(
             memory=memory.look().since(self._memory_before),
             explain=self._explained,
-            end_of_rank=lambda child, rank: child.below.failure(rank) if child.below else None,
+            end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None,
             told=self._told,
             wall=self._nodes.wall,
             tail_of_rank=self._logs.tail_of,
@@ -377,9 +381,12 @@ class Attempt:
 
     def _report(self, verdict: Verdict) -> None:
         self._logs.end()
-        if verdict.culprit and verdict.culprit.last_lines:
-            lines = [line.encode(errors="backslashreplace") for line in verdict.culprit.last_lines]
-            self._say(f"last lines of {blame.name(verdict.culprit)}:", lines)
+        if verdict.culprit:
+            job = self.plan.job
+            here = len(job.nodes) == 1 or verdict.culprit.node == job.node_index
+            text, lines = blame.last_words(verdict.culprit, here)
+            if text:
+                self._say(text, [line.encode(errors="backslashreplace") for line in lines])
         for path in self.plan.shows if verdict.outcome == "succeeded" else ():
             made = made_since(path, self._began)
             if made is not None:
@@ -387,14 +394,7 @@ class Attempt:
         self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
         path = self._record.verdict(verdict)
         self._say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
-        for text in (*_advice(verdict), *verdict.notes):
+        for text in (*blame.advice(verdict.culprit), *verdict.notes):
             self._say(text)
         self._say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
         self._around.terminal.flush_own()
-
-
-def _advice(verdict: Verdict) -> Iterable[str]:
-    error = verdict.culprit.error if verdict.culprit else None
-    if error and error.meaning:
-        yield f"meaning: {error.meaning}"
-        yield f"remedy: {error.remedy} ({error.source})"

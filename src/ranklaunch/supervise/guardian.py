@@ -106,7 +106,9 @@ def _sweep() -> None:
 
 def _execute(inherited: int, status: int) -> None:
     """The supervisor was killed: what it can neither say nor clean up itself."""
-    reason = f"ranklaunch: its supervisor was killed by {name_of(signal_of(status))} (out of memory?); every rank was ended with it"
+    number = signal_of(status)
+    why = " (out of memory?)" if number == signal.SIGKILL else ""
+    reason = f"ranklaunch: its supervisor was killed by {name_of(number)}{why}; every rank was ended with it"
     try:
         os.write(sys.stderr.fileno(), f"{reason}\n".encode())
     except (OSError, ValueError):

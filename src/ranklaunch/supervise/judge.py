@@ -48,7 +48,7 @@ class Ending(Value):
 
 class Evidence(Value):
     """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
-    explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen and was not well.
+    explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen.
     told: what a process that is itself a ranklaunch has found. wall: monotonic seconds to those since 1970, by node 0's clock. stop: the
     signal of the first stop request, and when it came, in monotonic seconds."""
 
@@ -56,7 +56,7 @@ class Evidence(Value):
     explain: Explain
     told: Told
     end_of_rank: Callable[[Child, int], Failure | None]
-    tail_of_rank: Callable[[int], bytes]
+    tail_of_rank: Callable[[int | None], bytes]
     wall: Callable[[float], float]
     stop: tuple[int, float] | None = None
 
@@ -115,7 +115,7 @@ def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evide
     for child in ended:
         if child.failure_code and child.role != HELPER:
             found += _of_child(plan, child, evidence)
-    found = _with_memory(found, evidence.memory)
+    found = _with_memory(found, evidence.memory, plan.job.node_index)
     if not found and not plan.processes and evidence.memory.kills:
         found.append(_unseen(plan, evidence.memory, evidence.wall(ending.at)))
     return _without_stopped(plan, found, evidence) if evidence.stop else found
@@ -200,9 +200,10 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
     at = evidence.wall(child.ended.at if failure.at is None else failure.at)
     of_rank = evidence.tail_of_rank(failure.rank) if failure.rank is not None else b""
-    # What a launcher writes when it ends its ranks is not what the rank died of.
+    # What a launcher writes when it ends its ranks is not what the rank died of, nor a rank's own words.
     error = known(of_rank if told else tail)
-    lines = last_lines(of_rank or output.tail)
+    apart = told and plan.outputs and failure.rank in plan.outputs.keys
+    lines = last_lines(of_rank if apart else of_rank or output.tail)
     if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
         reason = "" if told else _reported(culprit, _text(tail))
@@ -220,7 +221,7 @@ def _reported(culprit: Culprit, text: str) -> str:
     from ranklaunch import catalogue
 
     said = catalogue.reported(text) or next((error.line[: blame.SEEN] for known in catalogue.REPORTS if known.name == error.name), "")
-    return f"{blame.sentence(replace(culprit, error=None))}: {said}" if said else ""
+    return f"{blame.sentence(replace(culprit, error=None, last_lines=()))}: {said}" if said else ""
 
 
 def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
@@ -238,7 +239,8 @@ def _of_rank(
     plan: Plan, child: Child, rank: Watched, lines: tuple[str, ...], error: KnownError | None, wall: Callable[[float], float]
 ) -> Suspect:
     at = wall(rank.ended_at)
-    culprit = _culprit(plan, child, Failure(rank.rank, rank.code or 0, rank.signal, rank.pid), lines, error, at)
+    failure = Failure(rank.rank, rank.code or 0, rank.signal, rank.pid, name=rank.name)
+    culprit = _culprit(plan, child, failure, lines, error, at)
     return Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
 
@@ -254,11 +256,12 @@ def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], ev
     """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause."""
     at = evidence.wall(child.ended.at) + AFTER
     for rank in plan.outputs.keys if plan.outputs else ():
-        tail = evidence.tail_of_rank(rank) if rank not in seen else b""
-        error = known(tail)
+        end = evidence.end_of_rank(child, rank)
+        well = end and not end.exit_code
+        error = known(evidence.tail_of_rank(rank) if rank not in seen and not well else b"")
         if error and error.kind != blame.CONSEQUENCE:
-            told = evidence.end_of_rank(child, rank) or Failure(rank, code if code < 128 else 1)
-            culprit = _culprit(plan, child, told, last_lines(tail), error, at)
+            told = end or Failure(rank, code if code < 128 else 1)
+            culprit = _culprit(plan, child, told, last_lines(evidence.tail_of_rank(rank)), error, at)
             yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
 
@@ -299,7 +302,7 @@ def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...],
         signal=name_of(failure.signal) if failure.signal else None,
         out_of_memory=False,
         last_lines=errors.quoted(lines),
-        name=child.process.name,
+        name=failure.name or child.process.name,
         host=plan.job.nodes[node].host if len(plan.job.nodes) > max(1, node) else "",
         time=blame.iso(at),
         error=error and replace(error, line=redact.printable(errors.quoted((error.line,))[0])),
@@ -317,7 +320,7 @@ def _node(plan: Plan, child: Child, failure: Failure) -> int:
     return next((node.index for node in job.nodes if failure.rank in node.ranks), job.node_index)
 
 
-def _with_memory(found: list[Suspect], memory: Memory) -> list[Suspect]:
+def _with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect]:
     """As many of those that were killed as the kernel says that it has killed for memory, the first of them first; or, where none of
     them was, the one that says that a process of its own was."""
     left = memory.kills
@@ -328,8 +331,15 @@ def _with_memory(found: list[Suspect], memory: Memory) -> list[Suspect]:
             left -= 1
             culprit = replace(culprit, out_of_memory=True)
             suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{memory.described}")
+        elif not suspect.reason and culprit and culprit.node == here and _looks_killed(culprit) and memory.counted and not memory.kills:
+            suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; the kernel killed nothing here for memory")
         result.append(suspect)
     return result
+
+
+def _looks_killed(culprit: Culprit) -> bool:
+    """By SIGKILL, it or what it was the shell of, and nothing says why."""
+    return culprit.exit_code == 128 + signal.SIGKILL and not culprit.error
 
 
 def _lost_a_worker(culprit: Culprit) -> bool:
@@ -346,9 +356,10 @@ def _is(culprit: Culprit | None, child: Child, plan: Plan) -> bool:
 
 
 def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[Victim]:
-    for rank, number in sorted(_ended_by_launchers(ending, ended, evidence)):
-        yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     culprit = common.culprit
+    for rank, number in sorted(set(_ended_by_launchers(ending, ended, evidence))):
+        if not (culprit and (culprit.node, culprit.rank) == (plan.job.node_index, rank)):
+            yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     told = [
         child
         for child in ended
@@ -362,8 +373,18 @@ def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Chil
 def _ended_by_launchers(ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[tuple[int, int]]:
     """(rank, signal): as they were seen, or as the launcher tells."""
     for child in ended:
+        seen = child.announced or child.below
+        ranks = [(each.rank, each.signal) for each in seen.ended if each.rank is not None and not each.by_itself] if seen else []
         if child.announced:
-            yield from ((rank.rank, rank.signal) for rank in child.announced.ended if rank.signal and not rank.by_itself)
-        elif child is ending.child and child.ended.code and child.reader:
+            yield from ((rank, number) for rank, number in ranks if number)
+            continue
+        found = {rank: number or _first_told(child) for rank, number in ranks}
+        if child is ending.child and child.ended.code and child.reader:
             failure = evidence.explain(child, _text(child.reader.output.tail))
-            yield from failure.victims if failure else ()
+            found.update(failure.victims if failure else ())
+        yield from found.items()
+
+
+def _first_told(child: Child) -> int:
+    """What a launcher was told, and then its ranks."""
+    return child.ended.told[0] if child.ended.told else signal.SIGTERM

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.system.signals import ALARMS
 
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
 REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
@@ -162,6 +163,7 @@ class Stopper:
         self._needed = needed
         self._say = say
         self._killing_since: float | None = None
+        self._killed: list[tree.Identity] = []
         self._told_all = False
         self._resting = False  # some have been told, and the rest is not yet
         self._carrying = False
@@ -172,10 +174,11 @@ class Stopper:
         self._timers: list[Timer] = []
 
     def begin(self, number: int) -> None:
-        """number: the signal for the leaders. A later call changes nothing."""
+        """number: the signal for the leaders, in whose place SIGTERM comes where none would catch it. A later call changes nothing."""
         if self.begun:
             return
         self.begun = True
+        number = signal.SIGTERM if number in ALARMS else number
         self._due = self._loop.clock() + self._grace_s
         for child in self._leaders():
             self._signal(child, number)
@@ -199,7 +202,7 @@ class Stopper:
 
     def _kill_lasting(self) -> None:
         """Those that all ranks have outlived, and that hear nothing."""
-        for child in self._lasting():
+        for child in (child for child in self._lasting() if child.process.conduct.deaf):
             self._say(f"{child.process.name} does not end without ranks: SIGKILL")
             child.told.append(signal.SIGKILL)
             tree.send(child.identity, signal.SIGKILL)
@@ -229,8 +232,9 @@ class Stopper:
                 self._say(f"{len(left)} processes left{late}: SIGKILL")
         if now - self._killing_since > GIVE_UP_S:
             self._gave_up = True
-            self.stuck = tuple(left)
+            self.stuck = tuple(process for process in left if process in self._killed)  # others have only just been forked
             return
+        self._killed = left
         for child in (*self._leaders(), *self._services()):
             child.told.append(signal.SIGKILL)
         for process in left:
@@ -250,10 +254,10 @@ class Stopper:
             self._teller.tell(child.ranks(), number)
         elif conduct.ranks_below:
             os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
-            if conduct.halt_stop_s:
-                self._timers.append(self._loop.after(conduct.halt_stop_s, lambda: halt_with_ranks(child)))
         else:
             self._teller.tell([child.identity], number)
+        if conduct.halt_stop_s:
+            self._timers.append(self._loop.after(conduct.halt_stop_s, lambda: halt_with_ranks(child)))
 
     def _look(self) -> None:
         """At what has become of those that were told, as long as that matters."""
@@ -289,9 +293,12 @@ class Stopper:
 
     def carried(self) -> list[tree.Identity]:
         """Ranks that came here through a service: another node's mpirun has started them."""
-        carriers = [name for child in self._services() for name in child.process.conduct.carriers]
+        through = [child.process.conduct for child in self._services() if child.process.conduct.carriers]
+        carriers = [name for conduct in through for name in conduct.carriers]
+        generations = max((conduct.ranks_below for conduct in through), default=0)
         leaders = {child.identity for child in self._leaders()}
-        return [each for each in tree.carried(os.getpid(), carriers) if each not in leaders] if carriers else []
+        found = [each for each in tree.carried(os.getpid(), carriers) if each not in leaders] if carriers else []
+        return [rank for each in found for rank in tree.generation(each.pid, generations)] if generations else found
 
     def _serving(self) -> bool:
         """Whether something that came here through a service is left, a rank or the daemon that will tell of its end; or ranks elsewhere

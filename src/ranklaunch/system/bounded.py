@@ -17,14 +17,12 @@ from typing import Any
 
 from ranklaunch.errors import ConfigError, refused
 from ranklaunch.system import tree
-from ranklaunch.system.signals import PASSED_ON, STOPPING
+from ranklaunch.system.signals import OURS
 
 CPU_S = 2
 MEMORY = 256 * 1024**2  # bytes beyond what this process has
 MOST_TOLD = 16 * 1024**2  # bytes
 WALL_S = 20.0  # for what takes no time of a CPU, such as a FIFO among templates; and for a machine that has little
-
-_HANDLED = (*STOPPING, *PASSED_ON, signal.SIGCHLD)
 
 
 def call(work: Callable[[], Any], what: str) -> Any:
@@ -46,7 +44,7 @@ def call(work: Callable[[], Any], what: str) -> Any:
 def _start(work: Callable[[], Any]) -> tuple[int, int]:
     """The child's pid, and where it tells what it has. Raises OSError."""
     readable, writable = os.pipe2(os.O_CLOEXEC)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # the child has our handlers, which would tell us of its signals
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)  # the child has our handlers, which would tell us of its signals
     try:
         child = os.fork()
         if child == 0:

@@ -21,11 +21,13 @@ GIB = 1 << 30
 
 
 class Memory(NamedTuple):
-    """kills: processes of this container that the kernel has killed for memory. peak, limit: bytes; 0 where it does not say."""
+    """kills: processes of this container that the kernel has killed for memory. peak, limit: bytes; 0 where it does not say. counted:
+    whether it says how many it has killed."""
 
     kills: int = 0
     peak: int = 0
     limit: int = 0
+    counted: bool = True
 
     @property
     def described(self) -> str:
@@ -40,6 +42,9 @@ class Memory(NamedTuple):
         return self._replace(kills=max(0, self.kills - before.kills))
 
 
+UNKNOWN = Memory(counted=False)
+
+
 def look(proc: str = "/proc/self/cgroup", root: str = "") -> Memory:
     """The state of this container's own group. root: folder below which the hierarchies are, for tests."""
     groups = _read(proc)
@@ -51,7 +56,7 @@ def look(proc: str = "/proc/self/cgroup", root: str = "") -> Memory:
             count = re.search(r"^oom_kill ([0-9]+)$", _read(f"{place}/{events}"), re.MULTILINE)
             if count:
                 return Memory(int(count[1]), _number(f"{place}/{peak}"), _number(f"{place}/{limit}"))
-    return Memory()
+    return UNKNOWN
 
 
 def _number(path: str) -> int:

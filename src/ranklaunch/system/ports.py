@@ -57,13 +57,17 @@ def _sockets(port: int) -> Iterator[tuple[str, int, str]]:
 
 def _owner(inode: str) -> int:
     wanted = f"socket:[{inode}]"
-    for pid in (name for name in os.listdir("/proc") if name.isdigit()):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
-            for fd in os.listdir(f"/proc/{pid}/fd"):
-                with contextlib.suppress(OSError):
-                    if os.readlink(f"/proc/{pid}/fd/{fd}") == wanted:
-                        return int(pid)
+    with contextlib.suppress(OSError):  # no descriptor is left to look with
+        return next((pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if wanted in _open(pid)), 0)
     return 0
+
+
+def _open(pid: int) -> Iterator[str]:
+    """What its descriptors are; nothing where it has ended, or is another user's."""
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                yield os.readlink(f"/proc/{pid}/fd/{fd}")
 
 
 def _command(pid: int) -> tuple[str, ...]:

@@ -7,16 +7,19 @@ import os
 import signal
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+# They are stop requests too, of whoever has set an alarm before he started ranklaunch, or takes it for a machine's init. No program saves
+# its work on these.
+ALARMS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
-_OURS = (*STOPPING, *PASSED_ON, signal.SIGCHLD)
-_KEPT_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)  # nohup and a shell's `&` ask for it
+OURS = (*STOPPING, *ALARMS, *PASSED_ON, signal.SIGCHLD)
+_KEPT_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, *ALARMS)  # nohup and a shell's `&` ask for it
 
 
 class Signals:
     """The signals that ranklaunch acts on. fd is readable when one is pending."""
 
     def __init__(self) -> None:
-        self.handled = tuple(s for s in _OURS if not _stays_ignored(s))
+        self.handled = tuple(s for s in OURS if not _stays_ignored(s))
         self.fd, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for number in self.handled:
@@ -46,7 +49,7 @@ class Signals:
 
 def block() -> None:
     """Those that have handlers."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, OURS)
 
 
 def unblock() -> None:

@@ -140,11 +140,13 @@ def apart(root: int, own: Collection[int], carriers: Collection[str]) -> Apart:
 
 
 def _living(pid: int, found: Entry, below: dict[int, list[tuple[int, Entry]]]) -> Iterator[Identity]:
-    """A process and all that are below it."""
-    if found.state not in "ZX":
-        yield Identity(pid, found.start)
-    for child, entry in below.get(pid, ()):
-        yield from _living(child, entry, below)
+    """A process and all that are below it, however deep."""
+    left = [(pid, found)]
+    while left:
+        pid, found = left.pop()
+        if found.state not in "ZX":
+            yield Identity(pid, found.start)
+        left += below.get(pid, ())
 
 
 def command(pid: int) -> list[str]:

@@ -112,10 +112,28 @@ def sentence(culprit: Culprit) -> str:
         return f"{who} {how}: out of memory, by the kernel's own count"
     error = culprit.error
     if not error:
-        return f"{who} {how}"
+        last = redact.printable(culprit.last_lines[-1])[:SEEN].strip() if culprit.last_lines else ""
+        return f"{who} {how}; its last line: {last}" if last else f"{who} {how}"
     if error.kind == CONSEQUENCE:
         return f"{who} {how}, which looks like the consequence of another failure that left no trace: {error.line[:SEEN]}"
     return f"{who} {how}: {error.line[:SEEN]}"
+
+
+def last_words(culprit: Culprit, here: bool) -> tuple[str, tuple[str, ...]]:
+    """A line for the console, and what stands below it: what it wrote last, where it is of this node; the others have it in their
+    verdicts."""
+    if not culprit.last_lines:
+        return f"{name(culprit)} wrote nothing" if here and culprit.rank is not None else "", ()
+    if here:
+        return f"last lines of {name(culprit)}:", culprit.last_lines
+    return f"the last lines of {name(culprit)} are on the console of {place(culprit.node, culprit.host)}, and in verdict.json", ()
+
+
+def advice(culprit: Culprit | None) -> Iterable[str]:
+    error = culprit.error if culprit else None
+    if error and error.meaning:
+        yield f"meaning: {error.meaning}"
+        yield f"remedy: {error.remedy} ({error.source})"
 
 
 def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:

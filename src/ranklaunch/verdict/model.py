@@ -67,7 +67,7 @@ class Failure(Value):
     """What a launcher's own output says of the rank that failed first.
 
     exit_code: 128+N when signal N killed it. node: None for the node that ran it. victims: (rank, signal) of those that the
-    launcher ended. at: monotonic seconds, where it is known when the rank ended.
+    launcher ended. at: monotonic seconds, where it is known when the rank ended. name: of what is no rank, and not the launcher itself.
     """
 
     rank: int | None
@@ -77,6 +77,7 @@ class Failure(Value):
     node: int | None = None
     victims: tuple[tuple[int, int], ...] = ()
     at: float | None = None
+    name: str = ""
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:

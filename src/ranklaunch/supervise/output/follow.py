@@ -185,6 +185,8 @@ class Follower:
             self._offsets[path] = self._offsets.get(path, 0) + whole
             take(output, data[:whole])
             self._spend(whole)
+        if output and data[whole:]:
+            output.draws(data[whole:])
 
     def _block(self, path: str) -> bytes:
         try:

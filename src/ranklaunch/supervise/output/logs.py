@@ -6,10 +6,12 @@ job has begun.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ranklaunch.errors import counted
 from ranklaunch.plan.model import Process, RankLog, RankOutputs
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.output.demux import Demux
     from ranklaunch.supervise.output.follow import Follower
 
+MOST_AGES = 16  # of ranks' last outputs that are said
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 
 
@@ -38,6 +41,8 @@ class Logs:
         self._follower: Follower | None = None
         self._demux: Demux | None = None
         self._said: dict[int, bytes] = {}
+        self._launchers: list[tuple[Process, Output]] = []  # whose ranks write into files
+        self._by_rank: dict[int, Output] = {}
         self._trouble: list[str] = []
         self._letting_go = False
         self._unshown = 0  # lines
@@ -51,7 +56,9 @@ class Logs:
     def sink(self, process: Process, outputs: RankOutputs | None) -> Sink:
         """For the output of a process. outputs: of the ranks that it starts."""
         show = _nowhere if process.conduct.quiet else self._show
-        own = self._output((process.log, *process.copies), process.tag, process.name, show)
+        own = self._output((process.log, *process.copies), process.tag, process.name, show, process.rank)
+        if outputs and outputs.folder and not process.conduct.quiet:
+            self._launchers.append((process, own))
         if not outputs or outputs.folder:
             return own
         from ranklaunch.supervise.output.demux import Demux
@@ -74,28 +81,45 @@ class Logs:
         self._outputs = outputs
         self._follower = Follower(outputs.folder, outputs.pattern, own, self._loop, on_file, self._on_trouble)
 
-    def tail_of(self, rank: int) -> bytes:
-        """The last of what a rank has written that a launcher started, as far as it counts."""
+    def tail_of(self, rank: int | None) -> bytes:
+        """The last of what a rank has written that a launcher started, as far as it counts; None: what is no rank."""
         if rank in self._said:
             return self._said[rank]
-        key = self._outputs.keys.get(rank, "") if self._outputs else ""
+        key = self._outputs.key(rank) if self._outputs else ""
         if self._demux:
             return self._demux.tail_of(key)
         return self._follower.tail_of(key) if self._follower else b""
 
-    def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[..., None]) -> Output:
+    def hush(self) -> None:
+        """What a launcher whose ranks have failed, or that is told to end, writes about that is in its log."""
+        for _, output in self._launchers:
+            output.hush()
+
+    @property
+    def last_output(self) -> str:
+        """When each rank has written last, for people; "" where there is none."""
+        now = self._loop.clock()
+        ages = [(rank, _age(self._by_rank[rank].written_at, now)) for rank in sorted(self._by_rank)]
+        alike = [(age, [rank for rank, _ in group]) for age, group in itertools.groupby(ages, key=lambda each: each[1])]
+        more = f" and {len(alike) - MOST_AGES} more" if len(alike) > MOST_AGES else ""
+        return ", ".join(f"{_ranks(ranks)} {age}" for age, ranks in alike[:MOST_AGES]) + more
+
+    def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[..., None], rank: int | None) -> Output:
         for path in paths:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         first = lambda: self._record.event("first output", name=name)  # noqa: E731
-        return Output(paths, tag, show, self._loop.clock, self._on_trouble, first)
+        output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after)
+        if rank is not None:
+            self._by_rank[rank] = output
+        return output
 
     def _output_of(self, log: RankLog) -> Output:
         name = log.key if log.rank is None else f"rank {log.rank}"
         try:
-            return self._output((log.log,), log.tag, name, self._show)
+            return self._output((log.log,), log.tag, name, self._show, log.rank)
         except OSError as error:  # no descriptor left, for one of very many ranks
             self._on_trouble(f"cannot write {log.log}: {error.strerror}; its lines go to the console only")
-            return self._output((), log.tag, name, self._show)
+            return self._output((), log.tag, name, self._show, log.rank)
 
     def _on_trouble(self, text: str) -> None:
         self.say_at_end(text)
@@ -145,8 +169,21 @@ class Logs:
         self._unshown += self._terminal.flush_out()
         if self._unshown:
             self._terminal.say(f"the console was too slow for the last {self._unshown} lines; the logs have them")
+        for process, output in self._launchers:
+            if output.unshown:
+                self._terminal.say(f"{counted(output.unshown, 'more line')} of {process.name}, about the end of its ranks: {process.log}")
         for text in self._trouble:
             self._terminal.say(text)
+
+
+def _age(at: float | None, now: float) -> str:
+    return "none yet" if at is None else f"{now - at:.0f} s ago"
+
+
+def _ranks(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {ranks[0]} to {ranks[-1]}" if ranks[-1] - ranks[0] == len(ranks) - 1 else f"ranks {', '.join(map(str, ranks))}"
 
 
 def _nowhere(*lines: bytes | memoryview) -> None:

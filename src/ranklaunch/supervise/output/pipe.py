@@ -20,12 +20,13 @@ F_SETPIPE_SZ = 1031
 TAIL = 32 * 1024  # bytes kept for the verdict
 LAST_LINES = 20
 LONGEST_LINE = 8 * 1024 * 1024  # a line beyond this is shown in pieces: memory is bounded, and its rank is not the only one
-BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown this often, and when it is done
+BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown so often, so long after it stops, and when it is done
 
 
 class Output:
     """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last line without its newline.
-    show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it."""
+    show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it. after: calls back so
+    many seconds later. written_at: when the last came. unshown: lines since hush()."""
 
     def __init__(
         self,
@@ -35,7 +36,11 @@ class Output:
         clock: Callable[[], float],
         on_trouble: Callable[[str], None],
         on_first: Callable[[], None] = lambda: None,
+        after: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
+        self.written_at: float | None = None
+        self.unshown = 0
+        self._after = after
         self.tag = tag.encode(errors="surrogateescape")
         self.tail = b""
         self._show_lines = show
@@ -44,13 +49,30 @@ class Output:
         self._on_first: Callable[[], None] | None = on_first
         self._line = bytearray()  # begun, not ended
         self._bar_shown = -BAR_S
+        self._bar = False  # whether the line that has begun redraws itself
+        self._ahead = b""  # what of it has not been fed yet
+        self._drawn_at = 0.0
+        self._looks = False
+        self._stood = b""  # its state that was shown because it had stopped
         self._files = [(path, disk.append(path)) for path in paths]
 
     def feed(self, data: bytes) -> None:
         self.store(data)
+        self._ahead = b""
         self._show(data)
 
+    def draws(self, ahead: bytes) -> None:
+        """What of a progress bar is there, and may become something else before it is fed."""
+        if self._bar and ahead != self._ahead:
+            self._ahead = ahead
+            self._look_later()
+
+    def hush(self) -> None:
+        """From here on its lines go to its files alone."""
+        self._show_lines = self._count
+
     def store(self, data: bytes) -> None:
+        self.written_at = self._clock()
         if self._on_first:
             self._on_first()
             self._on_first = None
@@ -60,9 +82,10 @@ class Output:
 
     def end_line(self) -> None:
         """What comes next is no part of the line that has begun."""
-        if self._line:
+        if self._line and _last_drawn(self._line) != self._stood:
             self._show_lines(self.tag + _last_drawn(self._line) + b"\n")
-            self._line.clear()
+        self._line.clear()
+        self._bar, self._stood = False, b""
 
     def finish(self) -> None:
         self.end_line()
@@ -84,7 +107,7 @@ class Output:
     def _show(self, data: bytes) -> None:
         if len(self._line) + len(data) > LONGEST_LINE:
             data = self._cut_long_line(data)
-        if b"\r" in data or self._line.endswith(b"\r"):
+        if b"\r" in data or self._bar:
             self._show_bars(data)
             return
         ended = data.rfind(b"\n") + 1
@@ -101,13 +124,40 @@ class Output:
         """A line that redraws itself: shown as it stands when it ends and, of the states that it drew over, one now and then."""
         *ended, line = (bytes(self._line) + data).replace(b"\r\n", b"\n").split(b"\n")
         if ended:
-            self._show_lines(b"".join([self.tag + _last_drawn(whole) + b"\n" for whole in ended]))
+            first = 1 if self._stood and _last_drawn(ended[0]) == self._stood else 0  # it has been shown as it is
+            if ended[first:]:
+                self._show_lines(b"".join([self.tag + _last_drawn(whole) + b"\n" for whole in ended[first:]]))
+            self._bar, self._stood = False, b""
         drawn = [state for state in line.split(b"\r") if state]
         now = self._clock()
-        if len(drawn) > 1 and now - self._bar_shown >= BAR_S:
+        if len(drawn) > 1 and now - self._bar_shown >= BAR_S and drawn[-2] != self._stood:
             self._bar_shown = now
             self._show_lines(self.tag + drawn[-2] + b"\n")
         self._line = bytearray((drawn[-1] if drawn else b"") + (b"\r" if line.endswith(b"\r") else b""))
+        self._bar |= b"\r" in line
+        if self._bar:
+            self._look_later()
+
+    def _look_later(self) -> None:
+        self._drawn_at = self._clock()
+        if self._after and not self._looks:
+            self._looks = True
+            self._after(BAR_S, self._look)
+
+    def _look(self) -> None:
+        """Whether a progress bar has stopped."""
+        self._looks = False
+        left = self._drawn_at + BAR_S - self._clock()
+        state = bytes(_last_drawn(self._ahead or self._line)) if self._bar else b""
+        if self._bar and left > 0 and self._after:
+            self._looks = True
+            self._after(left, self._look)
+        elif state and state != self._stood:
+            self._stood, self._bar_shown = state, self._clock()
+            self._show_lines(self.tag + state + b"\n")
+
+    def _count(self, *lines: bytes | memoryview) -> None:
+        self.unshown += b"".join(lines).count(b"\n")
 
     def _cut_long_line(self, data: bytes) -> bytes:
         """Shows as much of the line that has begun as is too long; what is left of data. So a line is cut by its length alone, and not by
@@ -127,7 +177,12 @@ def last_lines(tail: bytes) -> tuple[str, ...]:
     begun, _, rest = tail.partition(b"\n") if len(tail) >= TAIL else (b"", b"", tail)
     lines = (rest if rest.strip() else begun).decode(errors="replace").replace("\r\n", "\n").split("\n")
     drawn = [line.rstrip("\r").rpartition("\r")[2] for line in lines]
-    return tuple(line for line in drawn if line.strip())[-LAST_LINES:]
+    written = [line for line in drawn if line.strip()]
+    try:
+        from ranklaunch.supervise.output import excerpt  # only failures need it
+    except OSError:  # no descriptor left
+        return tuple(written[-LAST_LINES:])
+    return excerpt.of(written, LAST_LINES)
 
 
 def _last_drawn(line: bytes | bytearray) -> bytes | bytearray:

@@ -52,7 +52,7 @@ class Below(Ranks):
                 self._found[process] = rank = self._keys[key]
                 if rank is not None:
                     self._on_start(rank, process.pid)
-                    self._watch(rank, process)
+                self._watch(rank, process, key if rank is None else "")
 
     def ranks(self) -> list[tree.Identity] | None:
         """Those that live; None where none was ever found."""
@@ -79,9 +79,9 @@ class Below(Ranks):
         ranks = [rank for process, rank in self._found.items() if process.pid == failure.pid]
         return replace(failure, rank=ranks[0]) if ranks and failure.rank is None else failure
 
-    def failure(self, rank: int) -> Failure | None:
-        """How a rank ended, where it was not well."""
-        return next((_told(end, None) for end in self.ended if end.rank == rank and end.code), None)
+    def end_of(self, rank: int) -> Failure | None:
+        """How a rank ended, as far as that is known; with 0 it is no failure."""
+        return next((_told(end, None) for end in self.ended if end.rank == rank and end.code is not None), None)
 
     def _key(self, pid: int) -> str:
         try:
@@ -94,5 +94,5 @@ class Below(Ranks):
 
 
 def _told(end: Watched, failure: Failure | None) -> Failure:
-    told = Failure(end.rank, end.code or 0, end.signal, end.pid, at=end.ended_at)
+    told = Failure(end.rank, end.code or 0, end.signal, end.pid, at=end.ended_at, name=end.name)
     return replace(told, victims=failure.victims) if failure and failure.pid == end.pid else told

@@ -44,9 +44,19 @@ class End(Value):
         return signal_of(self.status)
 
 
+class Success(Value):
+    """Of a node's launchers and ranks, all of which ended with 0. text: what is said of it. unseen: ranks that are not known to have run.
+    fewer: why it is none after all, "" where it is one."""
+
+    text: str
+    unseen: int = 0
+    fewer: str = ""
+
+
 class Child:
     """end: None while it lives. told: the signals that it was sent. said: the last of its output when what it writes stopped to count.
-    below, announced: the ranks that it has started, where they are watched. ends_ranks: it has said that it does."""
+    below, announced: the ranks that it has started, where they are watched. ends_ranks: it has said that it does. most_ranks: that it was
+    seen to have at one time."""
 
     def __init__(self, process: Process, identity: tree.Identity, role: str) -> None:
         self.process, self.identity, self.role = process, identity, role
@@ -58,6 +68,7 @@ class Child:
         self.below: Below | None = None
         self.announced: Announced | None = None
         self.ends_ranks = False
+        self.most_ranks = 0
         self.halted = False
 
     @property
@@ -89,14 +100,23 @@ class Child:
         return self.below.beside() if self.below else []
 
     def halt(self) -> None:
-        """Until go_on(): it does nothing by itself."""
+        """Until go_on(): it does nothing by itself, nor does who stands between it and its ranks."""
         self.halted = True
-        os.kill(self.identity.pid, signal.SIGSTOP)  # our own child, not reaped yet: the pid is its own
+        self._send_down(signal.SIGSTOP)
 
     def go_on(self) -> None:
         if self.halted and self.alive:
             self.halted = False
-            os.kill(self.identity.pid, signal.SIGCONT)
+            self._send_down(signal.SIGCONT)
+
+    def between(self) -> list[tree.Identity]:
+        """Of a launcher: who stands between it and its ranks."""
+        return [each for i in range(1, self.process.conduct.ranks_below) for each in tree.generation(self.identity.pid, i)]
+
+    def _send_down(self, number: int) -> None:
+        os.kill(self.identity.pid, number)  # our own child, not reaped yet: the pid is its own
+        for process in self.between():
+            tree.send(process, number)
 
     @property
     def failure_code(self) -> int:

@@ -6,15 +6,15 @@ What launchers do that calls for this is told in docs/launchers.md; which of it 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ranklaunch.errors import WaitError
 from ranklaunch.muster.nodes import Nodes
-from ranklaunch.plan.model import Plan
+from ranklaunch.plan.model import Plan, everything
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, LOOK_FOR_RANKS_S, Child
+from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Success
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import LEADERS_SHARE, Lone, halt_with_ranks
 from ranklaunch.system import tree
@@ -39,7 +39,8 @@ Ranks = list[tuple[str, tree.Identity]]
 class Around(Value):
     """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided,
     None until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. tell: SIGTERM for
-    ranks. fail: the first failure. finish: a rank that has ended with 0. say: a line for people."""
+    ranks. fail: the first failure. finish: a rank that has ended with 0. say: a line for people. hush: what launchers write from here on is
+    about the end of their ranks."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -49,6 +50,7 @@ class Around(Value):
     fail: Callable[[Ending], None]
     finish: Callable[[Finish], None]
     say: Callable[[str], None]
+    hush: Callable[[], None]
 
 
 class Launchers:
@@ -130,9 +132,18 @@ class Launchers:
 
     def leave(self, child: Child) -> None:
         if child.below:
+            child.below.look()
             child.below.close()
         if child.announced:
             child.announced.look()
+
+    def success(self, ended: Sequence[Child]) -> Success:
+        """What is said of this node's, once all of these have ended with 0."""
+        if not any(child.process.conduct.ranks_below for child in ended):
+            return Success(f"{everything(self._around.plan())} succeeded")
+        from ranklaunch.supervise.ranks import counted
+
+        return counted.success(self._around.plan(), ended)
 
     # Signals for ranks
 
@@ -162,8 +173,9 @@ class Launchers:
             yield from (("the ranks here", rank) for rank in self._not_catching(hearing, self._around.carried()))
 
     def _not_catching(self, hearing: tree.Hearing, ranks: list[tree.Identity]) -> list[tree.Identity]:
-        """All of them, unless all catch it themselves."""
-        return [] if all(hearing.of(rank) == [rank] for rank in ranks) else ranks
+        """All of them, unless all catch it themselves, and what carries them passes it on."""
+        passed_on = not any(child.role == SERVICE and child.process.conduct.ranks_below for child in self._children.values())
+        return [] if passed_on and all(hearing.of(rank) == [rank] for rank in ranks) else ranks
 
     # What happens to ranks
 
@@ -183,11 +195,20 @@ class Launchers:
         """Seen here before its launcher says so, or where that is told to say nothing."""
         if not child.process.conduct.impatient:
             if rank.code and child.process.conduct.failing:
+                self._around.hush()
                 self._loop.after(SAYS_S, lambda: self._says_nothing(child))
+            return
+        if rank.rank is None:
+            self._on_end_beside(child, rank)
             return
         self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
         if rank.code and not self._around.ending():
             self._fails(child, f"a rank of {child.process.name} has failed")
+
+    def _on_end_beside(self, child: Child, other: Watched) -> None:
+        """What ranks need. Their launcher looks after it when they have ended, which may be in half a minute, or never."""
+        if other.failed and not self._around.ending() and child.identity.pid not in self._failing:
+            self._around.fail(Ending("failed", other.code or 0, "", child, other))
 
     def _says_nothing(self, child: Child) -> None:
         """A launcher that ends its ranks after a failure and was told to keep silent."""
@@ -195,7 +216,7 @@ class Launchers:
             child.ends_ranks = True
             self._fails(child, f"a rank of {child.process.name} has failed")
 
-    def _note_end(self, rank: int, pid: int, code: int | None, number: int, at: float) -> None:
+    def _note_end(self, rank: int | None, pid: int, code: int | None, number: int, at: float) -> None:
         killed = name_of(number) if number else None
         self._record.event("exit", name=f"rank {rank}", rank=rank, pid=pid, exit_code=code, signal=killed, max_rss_kb=None)
         if code == 0:
@@ -208,6 +229,7 @@ class Launchers:
         if not child.alive or self._around.ending() or child.identity.pid in self._failing:
             return
         self._failing.add(child.identity.pid)
+        self._around.hush()
         self._record.event("failing", name=child.process.name)
         plan = self._around.plan()
         self._nodes.fail(lambda: judge.first_word(plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
@@ -250,7 +272,7 @@ class Launchers:
     def _kill_ranks(self, child: Child) -> None:
         """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
         if child.alive:
-            between = {each for i in range(1, child.process.conduct.ranks_below) for each in tree.generation(child.identity.pid, i)}
+            between = child.between()
             for target in tree.descendants(child.identity.pid):
                 if target not in between:
                     tree.send(target, signal.SIGKILL)
@@ -262,7 +284,9 @@ class Launchers:
         if not child.alive or self._around.ending() or child.identity.pid in self._failing:
             return
         now = self._loop.clock()
-        if tree.generation(child.identity.pid, child.process.conduct.ranks_below):
+        ranks = len(tree.generation(child.identity.pid, child.process.conduct.ranks_below))
+        child.most_ranks = max(child.most_ranks, ranks)
+        if ranks:
             looks, alone_since = looks + 1, None
         elif looks > 1:
             alone_since = alone_since or now

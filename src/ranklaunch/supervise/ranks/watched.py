@@ -17,10 +17,11 @@ from ranklaunch.system.signals import code_of, signal_of
 
 
 class Watched:
-    """status: its wait status, None as long as it lives, and where its parent was faster than we. by_itself: nobody had told it to."""
+    """rank: None for what its launcher has started beside its ranks, which has a name. status: its wait status, None as long as it lives,
+    and where its parent was faster than we. by_itself: nobody had told it to."""
 
-    def __init__(self, rank: int, identity: tree.Identity) -> None:
-        self.rank, self.identity = rank, identity
+    def __init__(self, rank: int | None, identity: tree.Identity, name: str = "") -> None:
+        self.rank, self.identity, self.name = rank, identity, name
         self.pidfd = -1
         self.status: int | None = None
         self.ended = False
@@ -81,9 +82,9 @@ class Ranks:
         for rank in self.alive:
             self._forget(rank)
 
-    def _watch(self, number: int, identity: tree.Identity) -> bool:
+    def _watch(self, number: int | None, identity: tree.Identity, name: str = "") -> bool:
         """False where this system has no way to."""
-        rank = Watched(number, identity)
+        rank = Watched(number, identity, name)
         try:
             rank.pidfd = os.pidfd_open(identity.pid)
         except ProcessLookupError:

@@ -34,6 +34,6 @@ if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; t
 fi
 
 # One task on each node, with all CPUs that the job has there; each node's ranklaunch ends with the job's exit code, and in its own time.
-srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none '--container-image=registry.example.com#team/train:1.4' ranklaunch run -- train.py
+srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none '--container-image=registry.example.com#team/train:1.4' env ranklaunch run -- train.py
 code=$?
 exit "$code"

@@ -1,0 +1,178 @@
+{{/*
+What both charts do with what users give of a pod as Kubernetes has it. charts/ranklaunch-runtimes has a copy of this file, which
+tools/chart_values.py makes.
+*/}}
+
+{{/* What the user gives of a pod's spec. */}}
+{{- define "ranklaunch-runtimes.givenFields" -}}
+{{- range $name, $value := omit .Values.podTemplate "securityContext" }}
+{{- if not (kindIs "invalid" $value) }}
+{{ $name }}: {{ include "ranklaunch-runtimes.json" $value }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/*
+What starts before the program: containers that end, then those that stay beside it. An engine waits for the end of a pod, and a pod does
+not wait for these.
+*/}}
+{{- define "ranklaunch-runtimes.before" -}}
+{{- range .Values.initContainers }}
+- {{ include "ranklaunch-runtimes.json" . }}
+{{- end }}
+{{- range .Values.extraContainers }}
+- {{ include "ranklaunch-runtimes.json" (set (deepCopy .) "restartPolicy" "Always") }}
+{{- end }}
+{{- end -}}
+
+{{/* The user's own come over the kind of seccomp and when a volume's owner is changed. */}}
+{{- define "ranklaunch-runtimes.podSecurity" -}}
+{{- $security := .Values.security -}}
+{{- $made := dict "runAsNonRoot" (gt (int $security.runAsUser) 0) "runAsUser" (int64 $security.runAsUser) -}}
+{{- if ge (int $security.runAsGroup) 0 }}{{ $_ := set $made "runAsGroup" (int64 $security.runAsGroup) }}{{ end -}}
+{{- /* A volume of millions of files that has the group already is not gone through again. */ -}}
+{{- if ge (int $security.fsGroup) 0 }}
+{{- $_ := set $made "fsGroup" (int64 $security.fsGroup) }}
+{{- $_ := set $made "fsGroupChangePolicy" "OnRootMismatch" }}
+{{- end -}}
+{{- $_ := set $made "seccompProfile" (dict "type" "RuntimeDefault") -}}
+{{- range $name, $value := .Values.podTemplate.securityContext | default dict }}{{ $_ := set $made $name $value }}{{ end -}}
+{{- include "ranklaunch-runtimes.given" $made -}}
+{{- end -}}
+
+{{/* Where the root cannot be written, and no volume of the user's is there. */}}
+{{- define "ranklaunch-runtimes.needsTmp" -}}
+{{- $paths := list -}}
+{{- range .Values.volumeMounts }}{{ $paths = append $paths .mountPath }}{{ end -}}
+{{- if and .Values.security.readOnlyRootFilesystem (not (has "/tmp" $paths)) }}true{{ end -}}
+{{- end -}}
+
+{{/* Called with a dict: path, mounts, volumes (names), taken (paths that others are mounted at). */}}
+{{- define "ranklaunch-runtimes.wrongMounts" -}}
+{{- $paths := .taken -}}
+{{- if kindIs "slice" .mounts }}
+{{- range .mounts }}
+{{- if kindIs "map" . }}
+{{- if not (has .name $.volumes) }}
+- {{ printf "%s: name %v: no volume of this name in volumes" $.path .name | toJson }}
+{{- end }}
+{{- if not (hasPrefix "/" (.mountPath | toString)) }}
+- {{ printf "%s: mountPath %v: expected a path from the root" $.path .mountPath | toJson }}
+{{- end }}
+{{- if regexMatch "^/|(^|/)[.][.](/|$)" (.subPath | default "" | toString) }}
+- {{ printf "%s: subPath %v: expected a path within the volume" $.path .subPath | toJson }}
+{{- end }}
+{{- $paths = append $paths (.mountPath | toString) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if ne (len $paths) (len (uniq $paths)) }}
+- {{ printf "%s: expected different mountPaths%s" .path (ternary "" (printf "; ranklaunch's own: %s" (join ", " .taken)) (empty .taken)) | toJson }}
+{{- end }}
+{{- end -}}
+
+{{/* Called with a dict: values, main (the program's container), volumes (names of all). */}}
+{{- define "ranklaunch-runtimes.wrongContainers" -}}
+{{- $names := list .main -}}
+{{- range $place := list "initContainers" "extraContainers" }}
+{{- range $index, $container := get $.values $place }}
+{{- $path := printf "%s[%d]" $place $index }}
+{{- with $container.name }}
+{{- if has . $names }}
+- {{ printf "%s.name: %v: another container has it" $path . | toJson }}
+{{- end }}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" (toString .)) }}
+- {{ printf "%s.name: %v: expected small letters, digits and dashes, at most 63" $path . | toJson }}
+{{- end }}
+{{- $names = append $names . }}
+{{- end }}
+{{- if and (eq $place "initContainers") (not $container.restartPolicy) }}
+{{- range list "lifecycle" "livenessProbe" "readinessProbe" "startupProbe" }}
+{{- if hasKey $container . }}
+- {{ printf "%s.%s: this one ends before the program starts; use extraContainers" $path . | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{ include "ranklaunch-runtimes.wrongMounts" (dict "path" (printf "%s.volumeMounts" $path) "mounts" $container.volumeMounts "volumes" $.volumes "taken" list) }}
+{{- $variables := list }}
+{{- if kindIs "slice" $container.env }}{{ range $container.env }}{{ if kindIs "map" . }}{{ $variables = append $variables .name }}{{ end }}{{ end }}{{ end }}
+{{- if ne (len $variables) (len (uniq $variables)) }}
+- {{ printf "%s.env: expected each name once" $path | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Of extraEnv. Called with a dict: values, refused (names of variables that are refused, with the reason). */}}
+{{- define "ranklaunch-runtimes.wrongEnv" -}}
+{{- $names := list -}}
+{{- range .values.extraEnv }}
+{{- $name := .name | toString }}
+{{- if has $name $names }}
+- {{ printf "extraEnv: given twice: %s" $name | toJson }}
+{{- else if not (regexMatch "^[A-Za-z_][A-Za-z0-9_.-]*$" $name) }}
+- {{ printf "extraEnv: name %q: expected letters, digits, dots, dashes and underscores, not beginning with a digit" $name | toJson }}
+{{- else if hasKey $.refused $name }}
+- {{ printf "extraEnv: %s: %s" $name (get $.refused $name) | toJson }}
+{{- else if hasKey $.values.env $name }}
+- {{ printf "extraEnv: %s: env has it too; leave one of the two out" $name | toJson }}
+{{- end }}
+{{- $names = append $names $name }}
+{{- end }}
+{{- end -}}
+
+{{/* Called with the values. */}}
+{{- define "ranklaunch-runtimes.wrongSecurity" -}}
+{{- $names := .image.pullSecrets -}}
+{{- if ne (len $names) (len (uniq $names)) }}
+- {{ printf "image.pullSecrets: expected each name once, found %s" (join ", " $names) | toJson }}
+{{- end }}
+{{- range .security.capabilities }}
+{{- if hasPrefix "CAP_" . }}
+- {{ printf "security.capabilities: %s: expected %s, as Kubernetes calls it" . (trimPrefix "CAP_" .) | toJson }}
+{{- end }}
+{{- end }}
+{{- $given := .podTemplate.securityContext -}}
+{{- if kindIs "map" $given }}
+{{- range list "runAsUser" "runAsGroup" "runAsNonRoot" "fsGroup" }}
+{{- if hasKey $given . }}
+- {{ printf "podTemplate.securityContext.%s: made from security.%s; set that" . (ternary "runAsUser" . (eq . "runAsNonRoot")) | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* What a pod cannot have of its host at the same time. Called with a dict: given (podTemplate), hostNetwork. */}}
+{{- define "ranklaunch-runtimes.wrongOfHost" -}}
+{{- $given := .given -}}
+{{- if and (hasKey $given "hostUsers") (eq (toString $given.hostUsers) "false") }}
+{{- range $name, $shared := dict "hostNetwork" .hostNetwork "hostPID" $given.hostPID "hostIPC" $given.hostIPC }}
+{{- if $shared }}
+- {{ printf "podTemplate.hostUsers: false: expected no %s, for users of the host's are in it" $name | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and $given.hostPID $given.shareProcessNamespace }}
+- "podTemplate.hostPID: expected no shareProcessNamespace with it"
+{{- end }}
+{{- $config := ternary $given.dnsConfig dict (kindIs "map" $given.dnsConfig) }}
+{{- if and (eq (toString $given.dnsPolicy) "None") (not $config.nameservers) }}
+- "podTemplate.dnsPolicy: None: expected nameservers in podTemplate.dnsConfig"
+{{- end }}
+{{- end -}}
+
+{{/* Called with a dict: path, given. */}}
+{{- define "ranklaunch-runtimes.wrongTolerations" -}}
+{{- range $index, $each := .given }}
+{{- $path := printf "%s[%d]" $.path $index }}
+{{- if and (eq (toString $each.operator) "Exists") $each.value }}
+- {{ printf "%s.value: with operator Exists there is none" $path | toJson }}
+{{- end }}
+{{- if not (or $each.key (eq (toString $each.operator) "Exists")) }}
+- {{ printf "%s.key: required, but with operator Exists" $path | toJson }}
+{{- end }}
+{{- if and (not (kindIs "invalid" $each.tolerationSeconds)) (ne (toString $each.effect) "NoExecute") }}
+- {{ printf "%s.tolerationSeconds: expected effect NoExecute" $path | toJson }}
+{{- end }}
+{{- end }}
+{{- end -}}

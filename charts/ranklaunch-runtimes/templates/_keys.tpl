@@ -1,0 +1,165 @@
+{{/* Keys that there are not, texts of a wrong form, and objects of Kubernetes: by keys.json, which tools/chart_values.py makes. */}}
+
+{{- define "ranklaunch-runtimes.validate.keys" -}}
+{{- include "ranklaunch-runtimes.keys" (dict "values" .Values "place" "" "table" (.Files.Get "keys.json" | fromJson)) -}}
+{{- end -}}
+
+{{/* Called with a dict: values (of a group), place (what comes before their names), table. */}}
+{{- define "ranklaunch-runtimes.keys" -}}
+{{- range $name, $value := .values }}
+{{- $path := printf "%s%s" $.place $name }}
+{{- if has $path $.table.groups }}
+{{ include "ranklaunch-runtimes.keys" (dict "values" $value "place" (printf "%s." $path) "table" $.table) }}
+{{- else if has $path $.table.keys }}
+{{- with get $.table.forms $path }}
+{{ include "ranklaunch-runtimes.form" (dict "path" $path "value" $value "form" .) }}
+{{- end }}
+{{- with get $.table.objects $path }}
+{{ include "ranklaunch-runtimes.object" (dict "path" $path "value" $value "kind" . "table" $.table) }}
+{{- end }}
+{{- else if ne $path "global" }}
+- {{ printf "%s: unknown key%s" $path (include "ranklaunch-runtimes.meant" (dict "path" $path "table" $.table)) | toJson }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* As others call it, as it is called in another group, or as it is nearly spelt. */}}
+{{- define "ranklaunch-runtimes.meant" -}}
+{{- $familiar := .table.familiar -}}
+{{- $path := .path | replace "-" "" | replace "_" "" | lower -}}
+{{- $name := splitList "." $path | last -}}
+{{- $exact := get $familiar $path | default (get $familiar $name) -}}
+{{- $near := include "ranklaunch-runtimes.near" (dict "word" $name "names" (keys $familiar | sortAlpha)) -}}
+{{- if $exact -}}
+; here it is {{ $exact }}
+{{- else if $near -}}
+{{- $meant := get $familiar $near -}}
+{{- if or (has $meant .table.keys) (has $meant .table.groups) }}, did you mean '{{ $meant }}'?{{ else }}; here it is {{ $meant }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The name that has most pairs of letters in common with the word, where these are seven of ten; else empty. */}}
+{{- define "ranklaunch-runtimes.near" -}}
+{{- $word := lower .word -}}
+{{- $pairs := sub (len $word) 1 | max 0 | int -}}
+{{- $best := "" -}}
+{{- $most := 69 -}}
+{{- range $name := .names -}}
+{{- $common := 0 -}}
+{{- range $i := until $pairs }}{{ if contains (substr $i (add $i 2 | int) $word) (lower $name) }}{{ $common = add1 $common }}{{ end }}{{ end -}}
+{{- $score := div (mul 200 $common) (add $pairs (len $name) -1 | max 1) | int -}}
+{{- if gt $score $most }}{{ $most = $score }}{{ $best = $name }}{{ end -}}
+{{- end -}}
+{{- $best -}}
+{{- end -}}
+
+{{- define "ranklaunch-runtimes.form" -}}
+{{- $form := .form -}}
+{{- if eq $form.of "names" }}
+{{- range $name, $value := .value }}
+{{- if not (regexMatch $form.pattern $name) }}
+- {{ printf "%s: name %q: expected %s" $.path $name $form.form | toJson }}
+{{- end }}
+{{- end }}
+{{- else if eq $form.of "items" }}
+{{- range .value }}
+{{- if not (regexMatch $form.pattern .) }}
+- {{ printf "%s: %q: expected %s" $.path . $form.form | toJson }}
+{{- end }}
+{{- end }}
+{{- else if and .value (not (regexMatch $form.pattern .value)) }}
+- {{ printf "%s: %q: expected %s" .path .value $form.form | toJson }}
+{{- end }}
+{{- end -}}
+
+{{/*
+What is wrong with what is given as Kubernetes has it. Called with a dict: path, value, kind (a type's name, a list of it, or a map of it),
+table.
+*/}}
+{{- define "ranklaunch-runtimes.object" -}}
+{{- $path := .path -}}
+{{- $table := .table -}}
+{{- $kind := trimSuffix "!" .kind -}}
+{{- if hasSuffix "[]" $kind }}
+{{- if not (kindIs "slice" .value) }}
+- {{ printf "%s: expected a list" $path | toJson }}
+{{- else }}
+{{- range $index, $each := .value }}
+{{ include "ranklaunch-runtimes.object" (dict "path" (printf "%s[%d]" $path $index) "value" $each "kind" (trimSuffix "[]" $kind) "table" $table) }}
+{{- end }}
+{{- end }}
+{{- else if hasSuffix "{}" $kind }}
+{{- if not (kindIs "map" .value) }}
+- {{ printf "%s: expected a map" $path | toJson }}
+{{- else }}
+{{- range $name, $each := .value }}
+{{ include "ranklaunch-runtimes.object" (dict "path" (printf "%s.%s" $path $name) "value" $each "kind" (trimSuffix "{}" $kind) "table" $table) }}
+{{- end }}
+{{- end }}
+{{- else if hasKey $table.types $kind }}
+{{ include "ranklaunch-runtimes.fields" (dict "path" $path "value" .value "kind" $kind "table" $table) }}
+{{- else if hasKey $table.scalars $kind }}
+{{- if ne (include "ranklaunch-runtimes.fits" (dict "value" .value "kind" $kind "table" $table)) "true" }}
+- {{ printf "%s: expected %s, found %v" $path (get $table.scalars $kind) .value | toJson }}
+{{- end }}
+{{- else if and (ne $kind "anything") (not (has (toString .value) (splitList "|" $kind))) }}
+- {{ printf "%s: %v: expected one of %s" $path .value (splitList "|" $kind | join ", ") | toJson }}
+{{- end }}
+{{- end -}}
+
+{{- define "ranklaunch-runtimes.fits" -}}
+{{- $text := kindIs "string" .value -}}
+{{- $number := has (kindOf .value) (list "int" "int64" "float64") -}}
+{{- $whole := false -}}
+{{- if $number }}{{ $whole = eq (float64 .value) (floor .value) }}{{ end -}}
+{{- if eq .kind "string" }}{{ $text }}
+{{- else if eq .kind "boolean" }}{{ kindIs "bool" .value }}
+{{- else if eq .kind "integer" }}{{ $whole }}
+{{- else if eq .kind "word" }}{{ or $text $whole }}
+{{- else if $text }}{{ regexMatch (get .table.patterns .kind) .value }}
+{{- else }}{{ and $number (eq .kind "quantity") }}
+{{- end -}}
+{{- end -}}
+
+{{/* Of an object. What is null is nothing to Kubernetes too. */}}
+{{- define "ranklaunch-runtimes.fields" -}}
+{{- $path := .path -}}
+{{- $table := .table -}}
+{{- $fields := get $table.types .kind -}}
+{{- if not (kindIs "map" .value) }}
+- {{ printf "%s: expected an object with one of %s" $path (keys $fields | sortAlpha | join ", ") | toJson }}
+{{- else }}
+{{- $given := list }}
+{{- range $name, $each := .value }}
+{{- if not (kindIs "invalid" $each) }}{{ $given = append $given $name }}
+{{- if hasKey $fields $name }}
+{{ include "ranklaunch-runtimes.object" (dict "path" (printf "%s.%s" $path $name) "value" $each "kind" (get $fields $name) "table" $table) }}
+{{- else if and (eq $.kind "PodTemplate") (hasKey $table.madeFrom $name) }}
+- {{ printf "%s.%s: made from %s; set that" $path $name (get $table.madeFrom $name) | toJson }}
+{{- else }}
+{{- $near := include "ranklaunch-runtimes.near" (dict "word" $name "names" (keys $fields | sortAlpha)) }}
+{{- $hint := ternary (printf ", did you mean '%s'?" $near) (printf ": expected one of %s" (keys $fields | sortAlpha | join ", ")) (ne $near "") }}
+- {{ printf "%s.%s: unknown key%s" $path $name $hint | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $name, $holds := $fields }}
+{{- if and (hasSuffix "!" $holds) (not (has $name $given)) }}
+- {{ printf "%s.%s: required" $path $name | toJson }}
+{{- end }}
+{{- end }}
+{{- if and (eq .kind "EnvVar") (has "value" $given) (has "valueFrom" $given) }}
+- {{ printf "%s: expected one of value and valueFrom" $path | toJson }}
+{{- end }}
+{{- if hasKey $table.oneOf .kind }}
+{{- $legal := without (keys $fields | sortAlpha) (get $table.oneOf .kind | join "") }}
+{{- $found := list }}
+{{- $known := true }}
+{{- range $given }}{{ if has . $legal }}{{ $found = append $found . }}{{ end }}{{ if not (hasKey $fields .) }}{{ $known = false }}{{ end }}{{ end }}
+{{- if and $known (ne (len $found) 1) }}
+{{- $what := ternary "one source" "one of them" (eq .kind "Volume") }}
+- {{ printf "%s: expected %s, %s, found %s" $path $what (get $table.common .kind | default ($legal | join ", ")) ($found | join ", " | default "none") | toJson }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}

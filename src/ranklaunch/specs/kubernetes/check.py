@@ -1,0 +1,144 @@
+"""What is wrong with an object that a user gives as Kubernetes has it: what an API server refuses, or drops without a word where an
+engine's definition does not look into pods."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from ranklaunch.errors import nearest
+from ranklaunch.redact import shown
+from ranklaunch.specs import keys
+from ranklaunch.specs.kubernetes.fields import FIELDS
+
+# Of these exactly one field is there, besides those named.
+ONE_OF: Mapping[str, tuple[str, ...]] = {
+    "EnvFromSource": ("prefix",), "EnvVarSource": (), "Volume": ("name",), "VolumeProjection": (),
+}  # fmt: skip
+# Fields of a pod's spec that other values say, or that no job can do without.
+MADE_FROM: Mapping[str, str] = {
+    "activeDeadlineSeconds": "lifecycle.deadlineSeconds", "affinity": "scheduling.affinity", "containers": "script, image and the like",
+    "hostNetwork": "network.hostNetwork", "imagePullSecrets": "image.pullSecrets", "initContainers": "initContainers",
+    "nodeSelector": "scheduling.nodeSelector", "priorityClassName": "scheduling.priorityClass", "schedulerName": "scheduling.schedulerName",
+    "serviceAccountName": "serviceAccountName", "terminationGracePeriodSeconds": "lifecycle.gracePeriodSeconds",
+    "tolerations": "scheduling.tolerations", "volumes": "volumes", "restartPolicy": "restart.maxRestarts",
+}  # fmt: skip
+COMMON = {"Volume": "such as persistentVolumeClaim, hostPath, nfs or emptyDir"}
+SHOWN = 60  # characters of a value
+QUANTITY = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?"
+
+
+@functools.lru_cache(maxsize=1)
+def types() -> Mapping[str, Mapping[str, str]]:
+    """Each type's fields with what they hold; what must be there ends with !."""
+    lines = re.sub(r"\n +", " ", FIELDS).splitlines()
+    named = (line.partition(": ") for line in lines)
+    return {name: dict(_field(word) for word in words.split()) for name, _, words in named}
+
+
+def _field(word: str) -> tuple[str, str]:
+    name, _, kind = word.partition("=")
+    return (name[:-1], f"{kind}!") if name.endswith("!") else (name, kind)
+
+
+def problems(path: str, kind: str, value: object) -> Iterator[str]:
+    """Each with the place of what is wrong. kind: a type's name, a list of it ([]), or a map of it ({})."""
+    kind = kind.rstrip("!")
+    if kind.endswith("[]"):
+        yield from _in_list(path, kind[:-2], value)
+    elif kind.endswith("{}"):
+        yield from _in_map(path, kind[:-2], value)
+    elif kind in types():
+        yield from _in_object(path, kind, value)
+    elif kind in SCALARS:
+        fits, expected = SCALARS[kind]
+        if not fits(value):
+            found = repr(value) if kind == "name" else _shown(path, value)  # of a Secret, which is none itself
+            yield f"{path}: expected {expected}, found {found}"
+    elif kind != "anything" and value not in kind.split("|"):
+        yield f"{path}={_shown(path, value)}: expected {_either(kind.split('|'))}"
+
+
+def _in_list(path: str, kind: str, value: object) -> Iterator[str]:
+    if not isinstance(value, (list, tuple)):
+        yield f"{path}={_shown(path, value)}: expected a list"
+        return
+    for index, each in enumerate(value):
+        yield from problems(f"{path}[{index}]", kind, each)
+
+
+def _in_map(path: str, kind: str, value: object) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{path}={_shown(path, value)}: expected a map"
+        return
+    for name, each in value.items():
+        yield from problems(f"{path}.{name}", kind, each)
+
+
+def _in_object(path: str, kind: str, value: object) -> Iterator[str]:
+    fields = types()[kind]
+    if not isinstance(value, Mapping):
+        yield f"{path}={_shown(path, value)}: expected an object with {_either(list(fields))}"
+        return
+    given = {name: each for name, each in value.items() if each is not None}  # null is nothing to Kubernetes too
+    for name, each in given.items():
+        if name in fields:
+            yield from problems(f"{path}.{name}", fields[name], each)
+        elif kind == "PodTemplate" and name in MADE_FROM:
+            yield f"{path}.{name}: made from {MADE_FROM[name]}; set that"
+        else:
+            yield f"{path}.{name}: unknown key{nearest(str(name), fields) or f': expected {_either(list(fields))}'}"
+    for name, holds in fields.items():
+        if holds.endswith("!") and name not in given:
+            yield f"{path}.{name}: required"
+    if given.keys() <= fields.keys():  # else one may be meant by a name that there is not
+        yield from _one(path, kind, list(given))
+
+
+def _one(path: str, kind: str, given: list[str]) -> Iterator[str]:
+    if kind == "EnvVar" and {"value", "valueFrom"} <= set(given):
+        yield f"{path}: expected one of value and valueFrom"
+    if kind not in ONE_OF:
+        return
+    legal = [name for name in types()[kind] if name not in ONE_OF[kind]]
+    found = [name for name in given if name in legal]
+    if len(found) != 1:
+        told = ", ".join(found) or "none"
+        what = "one source" if kind == "Volume" else "one of them"
+        yield f"{path}: expected {what}, {COMMON.get(kind, ', '.join(legal))}, found {told}"
+
+
+def _either(words: list[str]) -> str:
+    return f"one of {', '.join(words)}" if len(words) > 1 else words[0]
+
+
+def _shown(path: str, value: object) -> str:
+    text = shown(path, value) if isinstance(value, str) else str(value)
+    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == int(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_quantity(value: object) -> bool:
+    return _is_number(value) or (isinstance(value, str) and bool(re.fullmatch(QUANTITY, value)))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch(keys.NAMES, value))
+
+
+SCALARS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "string": (lambda value: isinstance(value, str), "a string; a number or true needs quotes around it"),
+    "integer": (_is_whole, "an integer"),
+    "boolean": (lambda value: isinstance(value, bool), "true or false"),
+    "quantity": (_is_quantity, "a quantity such as 4 or 16Gi"),
+    "word": (lambda value: isinstance(value, str) or _is_whole(value), "a string or an integer"),
+    "name": (_is_name, f"the name of an object: {keys.FORMS[keys.NAMES]}"),
+}

@@ -1,0 +1,46 @@
+"""How many of its ranks a launcher has started, once it has ended with 0: one that was told another number than the plan's does that too.
+
+By the files that it makes for its ranks before it starts them, or by processes where its ranks are, whatever they are called.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from ranklaunch.errors import counted
+from ranklaunch.plan.model import Plan, RankOutputs, everything
+from ranklaunch.supervise.ranks.child import LAUNCHER, Child, Success
+from ranklaunch.verdict import blame
+
+
+def success(plan: Plan, ended: Sequence[Child]) -> Success:
+    launcher = next((child for child in ended if child.role == LAUNCHER and child.process.conduct.ranks_below), None)
+    planned = plan.job.node.slots
+    by_files = len(_files(plan.outputs)) if launcher else planned
+    seen = max(by_files, launcher.most_ranks) if launcher else planned
+    if not launcher or seen >= planned:
+        return Success(f"{everything(plan)} succeeded")
+    name, conduct = launcher.process.name, launcher.process.conduct
+    told = f"{seen} of {counted(planned, 'rank')} were seen"
+    text = f"{name} succeeded; {told}, and whether the others ran is not known"
+    if not by_files or conduct.may_start_fewer:  # it may write elsewhere
+        return Success(text, planned - seen)
+    job = plan.job
+    where = blame.place(job.node_index, job.node.host if len(job.nodes) > 1 else "")
+    fewer = (
+        f"{told} on {where}, although {name} ended with 0: an option, a template or a configuration of yours has told it another number "
+        "than the plan's; RANKLAUNCH_FEWER_RANKS=true lets such a job succeed"
+    )
+    return Success(text, planned - seen, fewer)
+
+
+def _files(outputs: RankOutputs | None) -> set[str]:
+    """Keys of the ranks that have some."""
+    if not outputs or not outputs.folder:
+        return set()
+    pattern = re.compile(outputs.pattern)
+    paths = (os.path.join(parent, name) for parent, _, names in os.walk(outputs.folder) for name in names)
+    found = (pattern.fullmatch(path[len(outputs.folder) + 1 :]) for path in paths)
+    return {match[match.lastindex or 0] for match in found if match}.intersection(outputs.keys.values())

@@ -1,0 +1,77 @@
+"""What is said of a node whose launcher ended with 0: all of its ranks ran, fewer did, or nobody knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import helpers
+import pytest
+
+from ranklaunch.plan.model import Plan
+from ranklaunch.supervise.ranks import counted
+from ranklaunch.supervise.ranks.child import LAUNCHER, RANK, Child, Success
+from ranklaunch.system.tree import Identity
+
+FILES = {
+    "torchrun": "run/attempt_0/{local}/stdout.log",
+    "accelerate": "run/attempt_0/{local}/stderr.log",
+    "deepspeed": "20261122_rank{rank}.log",
+    "msrun": "worker_{rank}.log",
+}
+
+
+def plan(folder: Path, method: str, nodes: int = 1, node: int = 0, **env: str) -> Plan:
+    return helpers.plan({**helpers.local(nodes, "2", node), **env}, method=method, log_dir=str(folder))
+
+
+def said(found: Plan, files: int, most_ranks: int = 0) -> Success:
+    """Of its launcher, which has made so many files, and has been seen to have so many ranks."""
+    folder = Path(found.outputs.folder if found.outputs else "/nowhere")
+    ranks = [*found.job.node.ranks, 97, 98][:files]
+    for local, rank in enumerate(ranks):
+        path = folder / FILES[found.method].format(local=local, rank=rank)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    child = Child(found.processes[0], Identity(1, 1), LAUNCHER)
+    child.most_ranks = most_ranks
+    return counted.success(found, [child])
+
+
+@pytest.mark.parametrize("method", FILES)
+def test_each_rank_has_a_file(tmp_path: Path, method: str) -> None:
+    assert said(plan(tmp_path, method), files=2) == Success("all 2 ranks succeeded")
+    assert said(plan(tmp_path, method), files=3) == Success("all 2 ranks succeeded")
+
+
+@pytest.mark.parametrize("method", FILES)
+def test_fewer_ranks_than_planned_are_no_success(tmp_path: Path, method: str) -> None:
+    found = said(plan(tmp_path, method, nodes=2, node=1), files=1)
+    told = f"1 of 2 ranks were seen on node 1 (n1), although {method} ended with 0"
+    assert found.fewer.startswith(told)
+    assert "RANKLAUNCH_FEWER_RANKS=true" in found.fewer
+
+
+def test_fewer_may_be_meant(tmp_path: Path) -> None:
+    found = said(plan(tmp_path, "torchrun", RANKLAUNCH_FEWER_RANKS="true"), files=1)
+    assert found == Success("torchrun succeeded; 1 of 2 ranks were seen, and whether the others ran is not known", 1)
+
+
+@pytest.mark.parametrize("extra", ["", "--tee 3"])
+def test_without_files_nothing_is_known(tmp_path: Path, extra: str) -> None:
+    """A template of the user's may have its launcher write elsewhere, or on another machine."""
+    found = said(plan(tmp_path, "torchrun", RANKLAUNCH_EXTRA_TORCHRUN_PARAMS=extra), files=0)
+    assert found == Success("torchrun succeeded; 0 of 2 ranks were seen, and whether the others ran is not known", 2)
+
+
+def test_processes_count_too(tmp_path: Path) -> None:
+    assert said(plan(tmp_path, "torchrun"), files=1, most_ranks=2) == Success("all 2 ranks succeeded")
+    assert said(plan(tmp_path, "torchrun"), files=0, most_ranks=1).unseen == 1
+
+
+@pytest.mark.parametrize(("method", "text"), [("spawn", "all 2 ranks"), ("mpirun", "all 2 ranks"), ("pytorch", "the program")])
+def test_what_starts_no_ranks_below_or_exactly_as_many_as_it_is_told(tmp_path: Path, method: str, text: str) -> None:
+    found = plan(tmp_path, method)
+    children: Any = [SimpleNamespace(process=process, role=RANK, most_ranks=0) for process in found.processes]
+    assert counted.success(found, children) == Success(f"{text} succeeded")

@@ -1,0 +1,146 @@
+"""Writes src/ranklaunch/specs/kubernetes/fields.py: what the objects that a pod is made of may have, from Kubernetes' own schemas.
+
+.venv/bin/python tools/pod_fields.py            write it
+.venv/bin/python tools/pod_fields.py --check    write nothing; say whether it is stale, and exit with 1
+
+The schemas come with kubernetes-validate (the extra charts). They do not have the words that are legal in a field: those are here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+VERSION = "1.35"
+PAGE = Path(__file__).resolve().parent.parent / "src" / "ranklaunch" / "specs" / "kubernetes" / "fields.py"
+# What users give, and what that is made of.
+ROOTS = (
+    "Affinity", "Container", "EnvFromSource", "EnvVar", "PodTemplate", "Toleration", "Volume", "VolumeMount",
+)  # fmt: skip
+# Of a pod's spec: what is given by no other value, and does not undo what a job needs.
+POD_TEMPLATE = (
+    "dnsConfig", "dnsPolicy", "hostAliases", "hostIPC", "hostPID", "hostUsers", "nodeName", "preemptionPolicy", "runtimeClassName",
+    "schedulingGates", "securityContext", "shareProcessNamespace", "topologySpreadConstraints",
+)  # fmt: skip
+SCALARS = {"Quantity": "quantity", "IntOrString": "word", "Time": "string"}
+# What the API server asks for besides: objects are named, and by names that objects can have.
+NAMES = (
+    "ConfigMapEnvSource.name", "ConfigMapKeySelector.name", "ConfigMapProjection.name", "ConfigMapVolumeSource.name",
+    "PersistentVolumeClaimVolumeSource.claimName", "SecretEnvSource.name", "SecretKeySelector.name", "SecretProjection.name",
+    "SecretVolumeSource.secretName",
+)  # fmt: skip
+ASKED_FOR = (*NAMES, "Container.image")
+ANYTHING = ("ObjectMeta",)  # of templates within, which nobody writes here
+LEGAL = {
+    "Container.imagePullPolicy": "Always IfNotPresent Never",
+    "Container.restartPolicy": "Always",
+    "Container.terminationMessagePolicy": "File FallbackToLogsOnError",
+    "ContainerPort.protocol": "TCP UDP SCTP",
+    "HTTPGetAction.scheme": "HTTP HTTPS",
+    "LabelSelectorRequirement.operator": "In NotIn Exists DoesNotExist",
+    "NodeSelectorRequirement.operator": "In NotIn Exists DoesNotExist Gt Lt",
+    "PodTemplate.dnsPolicy": "ClusterFirst ClusterFirstWithHostNet Default None",
+    "PodTemplate.preemptionPolicy": "Never PreemptLowerPriority",
+    "PodSecurityContext.supplementalGroupsPolicy": "Merge Strict",
+    "SeccompProfile.type": "Localhost RuntimeDefault Unconfined",
+    "Toleration.effect": "NoSchedule PreferNoSchedule NoExecute",
+    "Toleration.operator": "Exists Equal",
+    "TopologySpreadConstraint.nodeAffinityPolicy": "Honor Ignore",
+    "TopologySpreadConstraint.nodeTaintsPolicy": "Honor Ignore",
+    "TopologySpreadConstraint.whenUnsatisfiable": "DoNotSchedule ScheduleAnyway",
+    "VolumeMount.mountPropagation": "None HostToContainer Bidirectional",
+}
+HEAD = f'''\
+"""What the objects that a pod is made of may have. Made by tools/pod_fields.py from the schemas of Kubernetes {VERSION}; do not edit.
+
+A line has a type and its fields, each with what it holds: a type, a list of it ([]), a map of it ({{}}), one of some words (a|b). ! is what
+must be there. A quantity is text or a number, a word text or an integer, a name that of an object.
+"""
+
+from __future__ import annotations
+
+FIELDS = """\\
+'''
+
+
+class Types:
+    """The types that others are made of, once each."""
+
+    def __init__(self, definitions: dict[str, Any]) -> None:
+        self._definitions = {
+            name.rpartition(".")[2]: each for name, each in definitions.items() if ".core.v1." in name or "meta.v1" in name
+        }
+        fields = self._definitions["PodSpec"]["properties"]
+        self._definitions["PodTemplate"] = {"properties": {name: fields[name] for name in POD_TEMPLATE}}
+        self.found: dict[str, list[str]] = {}
+
+    def add(self, name: str) -> None:
+        if name in self.found:
+            return
+        self.found[name] = []
+        schema = self._definitions[name]
+        for field, each in sorted(schema["properties"].items()):
+            place = f"{name}.{field}"
+            kind = "name" if place in NAMES else "|".join(LEGAL[place].split()) if place in LEGAL else self._kind(each)
+            needed = field in schema.get("required", ()) or place in ASKED_FOR
+            self.found[name].append(f"{field}{'!' if needed else ''}={kind}")
+
+    def _kind(self, schema: Any) -> str:
+        if "$ref" in schema:
+            return self._of(schema["$ref"].rpartition("/")[2].rpartition(".")[2])
+        kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        (kind,) = (each for each in kinds if each != "null")
+        if kind == "array":
+            return f"{self._kind(schema['items'])}[]"
+        return f"{self._kind(schema['additionalProperties'])}{{}}" if kind == "object" else str(kind)
+
+    def _of(self, name: str) -> str:
+        if name in ANYTHING:
+            return "anything"
+        if name not in SCALARS:
+            self.add(name)
+        return SCALARS.get(name, name)
+
+
+def definitions() -> dict[str, Any]:
+    spec = importlib.util.find_spec("kubernetes_validate")
+    if not spec or not spec.origin:
+        sys.exit("pod_fields.py: kubernetes-validate is not installed: pip install 'ranklaunch[charts]'")
+    folder = Path(spec.origin).parent / "kubernetes-json-schema" / f"v{VERSION}.0-local-strict"
+    found: dict[str, Any] = json.loads((folder / "_definitions.json").read_text(encoding="utf-8"))["$defs"]
+    return found
+
+
+def lines() -> Iterator[str]:
+    types = Types(definitions())
+    for root in ROOTS:
+        types.add(root)
+    for name, fields in sorted(types.found.items()):
+        yield from textwrap.wrap(f"{name}: {' '.join(fields)}", 138, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def made() -> str:
+    return HEAD + "\n".join(lines()) + '\n"""\n'
+
+
+def main(words: list[str]) -> int:
+    stale = not PAGE.exists() or PAGE.read_text(encoding="utf-8") != made()
+    if words == ["--check"]:
+        if stale:
+            print(f"{PAGE.name} is stale: run tools/pod_fields.py", file=sys.stderr)
+        return int(stale)
+    if words:
+        print(re.sub(r"\n\n.*", "", __doc__ or "", count=1), file=sys.stderr)
+        return 2
+    PAGE.write_text(made(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
