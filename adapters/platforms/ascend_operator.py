@@ -121,7 +121,6 @@ def read(reader: Reader, program: Program) -> Job:
         platform=NAME,
         name=kubernetes.name(reader, found["job"] if found else reader.env.get(SIGNS.names[0], ""), _source_of_name(found), NAME),
         attempt=attempt(reader),
-        shared_logs=True,
         hosts=kubernetes.hosts(reader, nodes, (), "", "the Ascend Operator has set no address", master),
         slots=kubernetes.slots(reader, slots, nodes),
         node_index=_index_beside_scheduler(reader, nodes) if alone else _index(reader, names, nodes),

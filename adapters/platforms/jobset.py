@@ -37,7 +37,6 @@ def read(reader: Reader, program: Program) -> Job:
         platform=NAME,
         name=kubernetes.name(reader, pod.set if pod else "", HOSTNAME.names[0], NAME),
         attempt=attempt(reader),
-        shared_logs=True,
         hosts=kubernetes.hosts(reader, nodes, made, "HOSTNAME, /etc/hosts", remedy),
         slots=kubernetes.slots(reader, SLOTS, nodes),
         node_index=kubernetes.index(reader, POD_INDEX, nodes, kubernetes.index_by_name(reader)),

@@ -95,7 +95,6 @@ def read(reader: Reader, program: Program) -> Job:
         platform=NAME,
         name=kubernetes.name(reader, found, by, NAME),
         attempt=attempt(reader),
-        shared_logs=True,
         hosts=kubernetes.hosts(reader, nodes, made, source, "the runtime has no mlPolicy torch", MASTER_ADDR),
         slots=_slots(reader, nodes),
         node_index=kubernetes.index(reader, NODE_INDEX, nodes, kubernetes.index_by_name(reader)),

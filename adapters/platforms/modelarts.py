@@ -106,6 +106,7 @@ def read(reader: Reader, program: Program) -> Job:
         instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
         host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
         host_ip=reader.get(HOST_IP),
+        own_logs=True,
     )
 
 

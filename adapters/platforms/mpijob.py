@@ -62,7 +62,6 @@ def read(reader: Reader, program: Program) -> Job:
         platform=NAME,
         name=kubernetes.name(reader, job_name, said, NAME),
         attempt=attempt(reader),
-        shared_logs=True,
         hosts=_hosts(reader, nodes, job_name, [host for host, _ in listed]),
         slots=_slots(reader, nodes, [n for _, n in listed]),
         node_index=kubernetes.index(reader, NODE_INDEX, nodes, _places(reader, role, pod)),

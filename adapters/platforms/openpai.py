@@ -42,15 +42,16 @@ def detect(reader: Reader) -> bool:
 def read(reader: Reader, program: Program) -> Job:
     role = reader.get(ROLE)
     hosts = _hosts(reader, role)
+    own = base.index(reader, len(hosts), NODE_INDEX)
     return make_job(
         reader,
         program,
         platform=NAME,
         name=reader.get(JOB_NAME) or NAME,
-        attempt=attempt(reader),
+        attempt=attempt(reader, len(hosts), own),
         hosts=hosts,
         slots=_slots(reader, role, len(hosts)),
-        node_index=base.index(reader, len(hosts), NODE_INDEX),
+        node_index=own,
         accelerator=("gpu", _RESOURCES.format(role)),
     )
 

@@ -47,15 +47,16 @@ def _named(reader: Reader) -> re.Match[str] | None:
 def read(reader: Reader, program: Program) -> Job:
     nodes = reader.get(NODES)
     slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
+    own = base.index(reader, nodes, NODE_INDEX)
     return make_job(
         reader,
         program,
         platform=NAME,
         name=_name(reader),
-        attempt=attempt(reader),
+        attempt=attempt(reader, nodes, own),
         hosts=_hosts(reader, nodes),
         slots=spread(reader, SLOTS, slots, nodes),
-        node_index=base.index(reader, nodes, NODE_INDEX),
+        node_index=own,
         accelerator=("gpu", SLOTS.names[-1]),
     )
 

@@ -98,6 +98,7 @@ def read(reader: Reader, program: Program) -> Job:
             )
         ),
         folder=code,
+        own_logs=True,
     )
 
 

@@ -43,16 +43,17 @@ def detect(reader: Reader) -> bool:
 def read(reader: Reader, program: Program) -> Job:
     pools, kind, number = _parsed(reader)
     hosts = _hosts(reader, pools)
+    own = _index(reader, pools, kind, number, len(hosts))
     slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
     return make_job(
         reader,
         program,
         platform=NAME,
         name=reader.get(JOB_NAME) or NAME,
-        attempt=attempt(reader),
+        attempt=attempt(reader, len(hosts), own),
         hosts=hosts,
         slots=spread(reader, SLOTS, slots, len(hosts)),
-        node_index=_index(reader, pools, kind, number, len(hosts)),
+        node_index=own,
     )
 
 

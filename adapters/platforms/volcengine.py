@@ -42,15 +42,16 @@ def read(reader: Reader, program: Program) -> Job:
     nodes = reader.get(NODES)
     hosts = _hosts(reader, nodes)
     _refuse_other_role(reader)
+    own = base.index(reader, nodes, NODE_INDEX)
     return make_job(
         reader,
         program,
         platform=NAME,
         name=reader.get(JOB_NAME) or NAME,
-        attempt=attempt(reader),
+        attempt=attempt(reader, nodes, own),
         hosts=hosts,
         slots=spread(reader, SLOTS, reader.get(SLOTS), nodes),
-        node_index=base.index(reader, nodes, NODE_INDEX),
+        node_index=own,
         accelerator=("gpu", SLOTS.names[-1]),
     )
 

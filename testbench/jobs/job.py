@@ -27,6 +27,11 @@ WITHOUT_STDIN = ("sh", "-c", 'exec "$@" <&-', "sh")
 WITHOUT_ANY = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
 
 
+def attempts(log_dir: Path) -> list[Path]:
+    """Folders of attempts: in the log folder, or in those that the nodes have in it."""
+    return sorted([*log_dir.glob("attempt_*"), *log_dir.glob("node_*/attempt_*")])
+
+
 @functools.cache
 def pid_1_prefix() -> tuple[str, ...]:
     """Words that make a command PID 1 of a namespace of its own; none where this machine does not allow it."""
@@ -101,7 +106,7 @@ class Job:
     @property
     def attempt(self) -> Path:
         """The one attempt's folder."""
-        folders = sorted(self.log_dir.glob("attempt_*"))
+        folders = attempts(self.log_dir)
         assert len(folders) == 1, f"{folders}; {self.err.text if self._err else ''}"
         return folders[0]
 
@@ -118,7 +123,8 @@ class Job:
 
     def wait_for_event(self, name: str, count: int = 1, timeout: float = DEADLINE_S) -> None:
         def has_come() -> bool:
-            texts = [file.read_text() for file in self.log_dir.glob("attempt_*/events.jsonl")]
+            files = [folder / "events.jsonl" for folder in attempts(self.log_dir)]
+            texts = [file.read_text() for file in files if file.exists()]
             return sum(text.count(f'"event": "{name}"') for text in texts) >= count
 
         sleep_until(has_come, f"event {name} in {self.log_dir}", timeout)

@@ -98,6 +98,36 @@ def test_attempts_go_on_after_those_that_are_there(names: list[str], attempt: in
     assert job(files=files, RANKLAUNCH_LOG_DIR="/logs", RANKLAUNCH_ATTEMPT="7").attempt == 7
 
 
+@pytest.mark.parametrize(
+    ("there", "attempts"),
+    [
+        ((), (1, 1, 1)),
+        (("node_0/attempt_1/plan.json",), (2, 1, 1)),  # the others come later, to what has begun
+        (("node_0/attempt_1/plan.json", "node_0/attempt_1/verdict.json"), (2, 2, 2)),  # they did not come in time
+        (("node_0/attempt_1/plan.json", "node_1/attempt_1/plan.json", "node_2/attempt_1/plan.json"), (2, 2, 2)),  # all lost their power
+        (("node_0/attempt_2/plan.json", "node_1/attempt_1/verdict.json", "node_2/attempt_1/verdict.json"), (3, 2, 2)),
+        (("node_1/attempt_2/verdict.json", "node_2/attempt_3/plan.json"), (3, 3, 4)),  # node 0 is new
+        (("attempt_4/verdict.json",), (1, 1, 1)),  # of a job of one node
+    ],
+)
+def test_nodes_of_one_folder_have_one_attempt(there: tuple[str, ...], attempts: tuple[int, ...]) -> None:
+    files = {f"/logs/{path}": "" for path in there}
+    nodes = {"RANKLAUNCH_NODES": "3", "RANKLAUNCH_MASTER_ADDR": "h0", "RANKLAUNCH_LOG_DIR": "/logs"}
+    found = [job(files=files, RANKLAUNCH_NODE=str(node), **nodes) for node in range(3)]
+    assert tuple(each.attempt for each in found) == attempts
+    assert [each.log_dir for each in found] == ["/logs/node_0", "/logs/node_1", "/logs/node_2"]
+
+
+def test_of_many_nodes_few_are_looked_at() -> None:
+    files = {
+        "/logs/node_15/attempt_1/verdict.json": "",
+        "/logs/node_16/attempt_7/verdict.json": "",
+        "/logs/node_99/attempt_1/plan.json": "",
+    }
+    nodes = {"RANKLAUNCH_NODES": "100", "RANKLAUNCH_MASTER_ADDR": "h0", "RANKLAUNCH_LOG_DIR": "/logs"}
+    assert [job(files=files, RANKLAUNCH_NODE=node, **nodes).attempt for node in ("0", "16", "99")] == [2, 8, 2]
+
+
 def test_a_wrong_number_of_hosts_is_one_problem() -> None:
     with pytest.raises(ConfigError) as caught:
         job(RANKLAUNCH_HOSTS="a,b", RANKLAUNCH_NODES="3", RANKLAUNCH_NODE="0")

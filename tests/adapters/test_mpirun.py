@@ -163,7 +163,12 @@ def test_uneven_slots() -> None:
     found = helpers.plan(helpers.local(3, "2,1,1"), method="mpirun", log_dir="/logs")
     assert file(found, "hostfile") == "n0 slots=2\nn1 slots=1\nn2 slots=1\n"
     assert found.outputs
-    assert [(log.key, log.rank, log.log, log.tag) for log in found.outputs.logs][-1] == ("3", 3, "/logs/attempt_1/rank_3.log", "[rank 3] ")
+    assert [(log.key, log.rank, log.log, log.tag) for log in found.outputs.logs][-1] == (
+        "3",
+        3,
+        "/logs/node_0/attempt_1/rank_3.log",
+        "[rank 3] ",
+    )
 
 
 # What the ranks are given

@@ -47,7 +47,7 @@ class Node:
         self.host = host
         self.out = out
         self.ended_at = 0.0
-        self._verdict = log_dir / "attempt_1" / "verdict.json"
+        self._logs = log_dir
 
     @property
     def said(self) -> str:
@@ -72,6 +72,12 @@ class Node:
     @property
     def verdict(self) -> dict[str, Any]:
         return checked_verdict(self._verdict)
+
+    @property
+    def _verdict(self) -> Path:
+        """In the node's own folder, where it came to know which node it is."""
+        own = self._logs / f"node_{self.host.index}"
+        return (own if own.exists() else self._logs) / "attempt_1" / "verdict.json"
 
     @property
     def has_verdict(self) -> bool:
@@ -198,7 +204,7 @@ class Steps:
         sleep_until(lambda: text in node.said, lambda: f"{text!r} in {self.words()}")
 
     def event(self, index: str, name: str) -> None:
-        events = self._folder / f"logs{index}" / "attempt_1" / "events.jsonl"
+        events = self._folder / f"logs{index}" / f"node_{index}" / "attempt_1" / "events.jsonl"
         sleep_until(lambda: f'"event": "{name}"' in events.read_text(), lambda: f"event {name}; {self.words()}")
 
     def end(self, *indices: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from testbench.hosts import Entered, Host, Hosts
 from testbench.jobs.ends import checked_verdict
-from testbench.jobs.job import RANKLAUNCH
+from testbench.jobs.job import RANKLAUNCH, attempts
 from testbench.jobs.processes import command_of
 from testbench.places import EXAMPLES, child
 from testbench.waiting import sleep_until
@@ -46,8 +46,13 @@ class Node:
         return self.text.splitlines()
 
     @property
+    def attempt(self) -> Path:
+        (found,) = attempts(self.log_dir)
+        return found
+
+    @property
     def verdict(self) -> dict[str, Any]:
-        return checked_verdict(self.log_dir / "attempt_1" / "verdict.json")
+        return checked_verdict(self.attempt / "verdict.json")
 
 
 class Job:
@@ -105,7 +110,7 @@ def test_digits_are_learned(job: Job, tmp_path: Path) -> None:
         losses = {rank: [line.split()[5] for line in node.lines if line.startswith(f"[rank {rank}] epoch")] for rank in ranks}
         assert all(len(found) == 2 and float(found[1]) < float(found[0]) for found in losses.values()), losses
         for rank in ranks:
-            assert "epoch 2/2" in (node.log_dir / "attempt_1" / f"rank_{rank}.log").read_text()
+            assert "epoch 2/2" in (node.attempt / f"rank_{rank}.log").read_text()
     # Every rank has saved its own part of the optimizer's state.
     assert len(list((tmp_path / "digits" / "epoch_2").glob("zero_pp_rank_*"))) == 2 * SLOTS
 
@@ -117,7 +122,7 @@ def test_a_host_without_a_name_takes_part(job: Job, tmp_path: Path) -> None:
     job.start(EXAMPLES / "deepspeed_digits.py", "--epochs", 1, "--checkpoint", tmp_path / "digits", **unnamed)
     assert job.end() == [0, 0], job.words()
     for node in job.nodes:
-        assert (node.log_dir / "attempt_1" / "hostfile").read_text() == "h0 slots=2\nunnamed-1 slots=2\n"
+        assert (node.attempt / "hostfile").read_text() == "h0 slots=2\nunnamed-1 slots=2\n"
         ranks = [rank for rank in range(4) if any(line.startswith(f"[rank {rank}] epoch 1/1") for line in node.lines)]
         assert ranks == [2 * node.host.index, 2 * node.host.index + 1]
 
@@ -221,7 +226,7 @@ def test_what_a_rank_is_told(job: Job) -> None:
     assert job.end() == [0, 0], job.words()
     for rank in range(2 * SLOTS):
         node = job.nodes[rank // SLOTS]
-        told = json.loads((node.log_dir / "attempt_1" / f"rank_{rank}.log").read_text())
+        told = json.loads((node.attempt / f"rank_{rank}.log").read_text())
         place = {"RANK": str(rank), "LOCAL_RANK": str(rank % SLOTS), "WORLD_SIZE": "4", "MASTER_ADDR": "h0", "MASTER_PORT": "29500"}
         assert {name: told["env"][name] for name in place} == place
         assert told["argv"] == [f"--local_rank={rank % SLOTS}", *hostile]
@@ -242,5 +247,5 @@ def test_devices_of_one_node_are_those_that_were_chosen(alone: Job) -> None:
     alone.start(child("environment.py"), "--env", "LOCAL_RANK,CUDA_VISIBLE_DEVICES", **chosen)
     assert alone.end() == [0]
     for rank in range(SLOTS):
-        found = json.loads((alone.nodes[0].log_dir / "attempt_1" / f"rank_{rank}.log").read_text().splitlines()[0])
+        found = json.loads((alone.nodes[0].attempt / f"rank_{rank}.log").read_text().splitlines()[0])
         assert found["env"] == {"LOCAL_RANK": str(rank), "CUDA_VISIBLE_DEVICES": "4,5"}

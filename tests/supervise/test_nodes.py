@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ import pytest
 from ranklaunch.muster import gone
 from ranklaunch.values import NOTHING
 from testbench.jobs.ends import checked_verdict
-from testbench.jobs.job import Job, Starter
+from testbench.jobs.job import Job, Starter, attempts
 from testbench.places import child
 from testbench.waiting import DEADLINE_S, free_port, sleep_until
 
@@ -60,7 +61,7 @@ class Nodes:
 
 
 def verdict(job: Job) -> dict[str, Any]:
-    return checked_verdict(max(job.log_dir.glob("attempt_*")) / "verdict.json")
+    return checked_verdict(attempts(job.log_dir)[-1] / "verdict.json")
 
 
 def code_of(job: Job) -> int:
@@ -105,7 +106,7 @@ def test_one_log_folder_for_all_nodes(as_process: Starter) -> None:
     """As where MA_LOG_DIR is a disk of all: torchrun names the files of its ranks by their local ranks."""
     program = as_process.folder / "train.py"
     program.write_text("import os\nfor i in range(200): print('line', i, 'of', os.environ['RANK'], flush=True)\n")
-    nodes = Nodes(as_process, 2, attempt=1, master_port=free_port())
+    nodes = Nodes(as_process, 2, platform="modelarts", nodes=2, job_name="j", attempt=1, master_port=free_port())
     jobs = [nodes.start(node, program, slots=2, method="torchrun", log_dir=as_process.folder / "logs") for node in range(2)]
     assert codes(jobs) == [0, 0], jobs[0].err.text
     for node, job in enumerate(jobs):
@@ -113,6 +114,20 @@ def test_one_log_folder_for_all_nodes(as_process: Starter) -> None:
         assert sorted(lines) == sorted(f"[rank {r}] line {i} of {r}" for r in (2 * node, 2 * node + 1) for i in range(200))
     for rank in range(4):
         assert jobs[0].log(rank).count(b"\n") == 200
+
+
+def test_nodes_with_one_log_folder_have_one_attempt(as_process: Starter) -> None:
+    """Of two, the second comes when the first has made its folder: once for the first time, and once more."""
+    logs, nodes = as_process.folder / "logs", Nodes(as_process, 2)
+    for number in (1, 2):
+        first = nodes.start(0, child("environment.py"), log_dir=logs)
+        first.wait_for_event("read", number)
+        assert codes([first, nodes.start(1, child("environment.py"), log_dir=logs)]) == [0, 0], first.err.text
+        found = [str(path.relative_to(logs)) for path in logs.glob("node_*/attempt_*/verdict.json")]
+        assert sorted(found) == [f"node_{node}/attempt_{i}/verdict.json" for node in (0, 1) for i in range(1, number + 1)]
+        for node in (0, 1):
+            told = json.loads((logs / f"node_{node}" / f"attempt_{number}" / f"rank_{node}.log").read_text())
+            assert told["env"]["RANKLAUNCH_ATTEMPT"] == str(number)
 
 
 def test_one_never_comes(as_process: Starter) -> None:

@@ -26,14 +26,28 @@ def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "node
     return min(own, nodes - 1)
 
 
-def attempt(reader: Reader) -> int:
-    """One after the attempts whose folders are there, so that no earlier log is lost."""
+# Whose folders are looked at, beside a node's own: each of a thousand that start at once would read a thousand.
+FIRST_NODES = 16
+
+
+def attempt(reader: Reader, nodes: int = 1, index: int = 0) -> int:
+    """One after the attempts whose folders are there, so that no earlier log is lost. Of several nodes with one folder it is the same."""
     if reader.given(ATTEMPT):
         return reader.get(ATTEMPT)
     logs = reader.get(LOG_DIR)
-    done = folders.newest(reader.files.names(logs))
-    reader.ledger.note(ATTEMPT.value, str(done + 1), join(logs, folders.ATTEMPTS) if done else "default")
-    return done + 1
+    places = [folders.node(logs, node) for node in {index, *range(min(nodes, FIRST_NODES))}] if nodes > 1 else [logs]
+    newest = {place: folders.newest(reader.files.names(place)) for place in places}
+    last = max(newest.values())
+    begun = last and newest.get(folders.node(logs, index), last) < last and not _ended(reader, newest, last)
+    number = last if begun else last + 1
+    reader.ledger.note(ATTEMPT.value, str(number), join(logs, folders.ATTEMPTS if nodes == 1 else folders.OF_NODES) if last else "default")
+    return number
+
+
+def _ended(reader: Reader, newest: dict[str, int], last: int) -> bool:
+    """Whether a node has ended this attempt: one that starts now is of the next."""
+    paths = (folders.attempt(place, last) for place, number in newest.items() if number == last)
+    return any(reader.files.exists(join(path, folders.VERDICT)) for path in paths)
 
 
 def no_program(reader: Reader, words: Sequence[str]) -> Program | None:

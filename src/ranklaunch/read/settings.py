@@ -215,13 +215,13 @@ def make_job(
     only_launches: bool = False,
     env: tuple[tuple[str, str], ...] = (),
     folder: str = "",
-    shared_logs: bool = False,
+    own_logs: bool = False,
 ) -> Job:
     """Puts a platform's facts and the user's own variables together. Slots 0 (a CPU flavour) mean one process.
 
     accelerator: kind and source to assume where nothing in the container tells. tasks: of the hosts, where they differ.
     only_launches: node 0 starts the ranks of the others and has none of its own. folder: where the platform runs the program, if it says.
-    shared_logs: the log folder may be one volume of all nodes, so that each has a folder of its own in it.
+    own_logs: the platform says that the log folder is each node's own. Else each of several has a folder of its own in it.
     """
     rank_table = _rank_table(reader)
     master = reader.get(MASTER_ADDR)
@@ -241,7 +241,7 @@ def make_job(
         accelerator=kind,
         program=program,
         python=_python(reader, folder),
-        log_dir=log_dir(reader, node_index if shared_logs and len(hosts) > 1 else None),
+        log_dir=log_dir(reader, None if own_logs or len(hosts) == 1 else node_index),
         rank_table=rank_table,
         instance_name=instance_name,
         host_ips=host_ips,

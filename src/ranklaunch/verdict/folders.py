@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from ranklaunch.files import join
 
 PLAN, EVENTS, VERDICT = "plan.json", "events.jsonl", "verdict.json"
-ATTEMPTS = "attempt_*"  # for people
+ATTEMPTS, OF_NODES = "attempt_*", "node_*/attempt_*"  # for people
 
 _ATTEMPT = re.compile("attempt_([0-9]{1,6})")
 
