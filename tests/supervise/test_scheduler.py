@@ -40,6 +40,8 @@ if name == "scheduler" and os.environ["HOW"] == "killed":
 if name == "scheduler":
     sys.exit("no such port")
 if os.environ["HOW"] == "late":
+    while not os.path.exists(end + ".ranks"):
+        time.sleep(0.02)
     print("[WARNING] CUDA out of memory. Tried to allocate 2 GiB: trying again with less", flush=True)
     sys.exit(0)
 time.sleep(600)
@@ -59,6 +61,8 @@ def job(starter: Starter, tmp_path: Path, how: str) -> Job:
     for rank in range(2):
         made.out.wait_for(f"[rank {rank}] ready")
     if how == "late":
+        made.wait_for_event("spawn", 3)  # a rank that is too short to be seen has no event of its end
+        (tmp_path / "end.ranks").touch()
         made.wait_for_event("exit", 2)
     (tmp_path / "end").touch()
     return made
@@ -69,13 +73,13 @@ def test_a_scheduler_that_is_killed_ends_the_job_at_once(as_process: Starter, tm
     made = job(as_process, tmp_path, "killed")
     culprit = {"name": "scheduler", "rank": None, "signal": "SIGKILL", "exit_code": 137}
     verdict = check_end(made, "failed", 137, culprit=culprit)
-    assert verdict["reason"] == "scheduler on node 0 was killed by SIGKILL"
+    assert verdict["reason"].startswith("scheduler on node 0 was killed by SIGKILL; its last line: ready")
     assert [made.log(rank).split() for rank in range(2)] == [[b"ready", b"saved"]] * 2
 
 
 def test_a_scheduler_that_fails_after_its_ranks(as_process: Starter, tmp_path: Path) -> None:
     """Ranks that have ended with 0 have not failed, whatever they wrote."""
     verdict = check_end(job(as_process, tmp_path, "late"), "failed", 1, culprit={"name": "scheduler", "rank": None})
-    assert verdict["reason"] == "scheduler on node 0 exited with code 1"
+    assert verdict["reason"] == "scheduler on node 0 exited with code 1; its last line: no such port"
     assert "no such port" in verdict["culprit"]["last_lines"]
     assert verdict["failures"] == []
