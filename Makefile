@@ -91,7 +91,7 @@ lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Py
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
 	$(VENV)/mypy
-	shellcheck .ci/run $(shell find . -path './.?*' -prune -o -path ./tests/golden -prune -o -name '*.sh' -print)
+	shellcheck --exclude=SC1091 .ci/run $(shell find . -path './.?*' -prune -o -path ./tests/golden -prune -o -name '*.sh' -print)
 	$(VENV)/actionlint .github/workflows/*.yml
 	@[ -x $(VENV)/zizmor ] || { echo "zizmor needs a .venv of Python 3.11 or newer: workflows were not looked at for holes" >&2; exit 1; }
 	$(VENV)/zizmor --offline --no-progress .github
