@@ -26,9 +26,9 @@ def checked(values: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def environment(container: Object) -> dict[str, str]:
-    """As kubelet makes it, with the launchers of this machine."""
+    """As kubelet makes it, with the launchers of this machine, but for what it would take from a Secret or the pod."""
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-    told = {each["name"]: each["value"].replace("$$", "$") for each in container["env"]}
+    told = {each["name"]: each["value"].replace("$$", "$") for each in container["env"] if "value" in each}
     return {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": "/tmp", **kept, **told}
 
 
