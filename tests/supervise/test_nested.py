@@ -28,7 +28,7 @@ def script(folder: Path, *words: object) -> Path:
     return program
 
 
-@pytest.mark.parametrize("method", ["plain", "spawn", "torchrun"])
+@pytest.mark.parametrize("method", ["plain", "spawn", pytest.param("torchrun", marks=pytest.mark.training)])
 def test_one_log_folder(as_process: Starter, method: str) -> None:
     """Where the inner one would write into the files that the outer one reads."""
     inner = (*RANKLAUNCH, "run", "--log-dir", as_process.folder / "logs", "--python", sys.executable, PRINTS)
