@@ -29,12 +29,9 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Npu:
+class Npu(Gpu):
     enabled: bool = flag(True, "make the three runtimes for Ascend NPUs")
     resource_name: str = text("huawei.com/Ascend910", "resource that a node's NPUs are asked for by", pattern=PLUGGED)
-    devices_per_node: int = whole(8, 1, 1024, "how many of them a node has; a TrainJob's resourcesPerNode says another number")
-    node_selector: Pairs = pairs("labels that a node must have", pattern=keys.RESOURCE)
-    tolerations: Objects = objects("tolerations, as Kubernetes has them", "Toleration")
 
 
 @dataclass(frozen=True)

@@ -160,3 +160,9 @@ def test_a_run_of_the_same_job_is_refused(line: str, method: str) -> None:
 )
 def test_a_run_of_another_job_runs_once(line: str) -> None:
     assert plan(line).method == "plain"
+
+
+@pytest.mark.parametrize("name", [*own_launcher.SHELLS, *own_launcher.KINDS])
+def test_what_may_be_a_launcher_is_looked_at(name: str) -> None:
+    """By its name alone, before the module that knows them all is imported."""
+    assert base._MAY_START_RANKS.match(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from testbench.judges.charts import CASES, HELMS, RUN, Object, every_helm, helm, load, parse, rendered
+from testbench.serving import serving
 
 FIRST = {load(path)["engine"]: path for path in reversed(CASES)}
 CORE = [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": True, "verbs": ["get"]} for kind in ("ConfigMap", "Pod", "Service")]
@@ -61,13 +61,8 @@ class Cluster(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[HTTPServer]:
     Cluster.live, Cluster.asked = {}, []
-    server = HTTPServer(("127.0.0.1", 0), Cluster)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join(60)
-    server.server_close()
+    with serving(Cluster) as server:
+        yield server
 
 
 def upgraded(major: str, values: Path, server: HTTPServer, *changes: str) -> subprocess.CompletedProcess[str]:

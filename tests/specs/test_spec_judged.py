@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import warnings
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,6 +15,7 @@ import spec_cases
 from ranklaunch.specs.model import OF_KUBERNETES
 from testbench.judges.charts import Object
 from testbench.judges.schemas import broken_rules, folder, is_core, misfits, misfits_of_core, misfits_of_custom, pod_templates, schemas_of
+from testbench.serving import serving
 
 pytestmark = pytest.mark.specs
 
@@ -90,13 +90,8 @@ class Service(BaseHTTPRequestHandler):
 @pytest.fixture
 def service() -> Iterator[HTTPServer]:
     Service.seen = []
-    server = HTTPServer(("127.0.0.1", 0), Service)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join(60)
-    server.server_close()
+    with serving(Service) as server:
+        yield server
 
 
 def in_classes(body: Object) -> Any:

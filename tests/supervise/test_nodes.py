@@ -355,16 +355,22 @@ def test_an_interrupt_of_all_nodes_is_each_ones_first(as_process: Starter, tmp_p
     assert all("saved" in job.out.text for job in jobs)
 
 
-def test_node_0_interrupted_twice_tells_the_others_before_it_leaves(as_process: Starter, tmp_path: Path) -> None:
-    """They go on saving."""
-    program, may_end = tmp_path / "program.py", tmp_path / "may_end"
+def saving(starter: Starter, folder: Path, number: int) -> tuple[list[Job], Path]:
+    """Two nodes whose ranks save, since node 0 was stopped, until the file is there."""
+    program, may_end = folder / "program.py", folder / "may_end"
     program.write_text(SAVES)
-    jobs = Nodes(as_process, 2).start_all(program, may_end)
+    jobs = Nodes(starter, 2).start_all(program, may_end)
     for job in jobs:
         job.out.wait_for("ready")
-    jobs[0].send(signal.SIGINT)
+    jobs[0].send(number)
     for job in jobs:
         job.out.wait_for("saving")
+    return jobs, may_end
+
+
+def test_node_0_interrupted_twice_tells_the_others_before_it_leaves(as_process: Starter, tmp_path: Path) -> None:
+    """They go on saving."""
+    jobs, may_end = saving(as_process, tmp_path, signal.SIGINT)
     jobs[0].send(signal.SIGINT)
     assert code_of(jobs[0]) == 130
     time.sleep(2 * gone.RETURN_S)  # a node 0 that has said nothing is given up then
@@ -374,14 +380,7 @@ def test_node_0_interrupted_twice_tells_the_others_before_it_leaves(as_process: 
 
 
 def test_a_node_0_that_is_lost_while_all_stop_is_not_why(as_process: Starter, tmp_path: Path) -> None:
-    program, may_end = tmp_path / "program.py", tmp_path / "may_end"
-    program.write_text(SAVES)
-    jobs = Nodes(as_process, 2).start_all(program, may_end)
-    for job in jobs:
-        job.out.wait_for("ready")
-    jobs[0].send(signal.SIGTERM)
-    for job in jobs:
-        job.out.wait_for("saving")
+    jobs, may_end = saving(as_process, tmp_path, signal.SIGTERM)
     os.kill(jobs[0].supervisor, signal.SIGKILL)
     os.kill(jobs[0].pid, signal.SIGKILL)
     jobs[0].end_killed()
