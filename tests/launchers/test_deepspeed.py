@@ -186,9 +186,29 @@ def test_from_node_0_by_pdsh(job: Job, tmp_path: Path) -> None:
     assert all(each["env"]["COST"] == value and each["env"]["WORLD_SIZE"] == "4" for each in told)
 
 
+KILLED = """
+import os, signal, time
+if os.environ["RANK"] == "2":
+    open(f"{os.path.dirname(__file__)}/killed", "w").close()
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(600)
+"""
+LATE = """
+import os, sys, time
+if "deepspeed.launcher.launch" in sys.orig_argv and "--node_rank=0" in sys.orig_argv:
+    while not os.path.exists(f"{os.path.dirname(__file__)}/killed"):
+        time.sleep(0.05)
+    time.sleep(3)
+"""
+
+
 @pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
 def test_from_node_0_a_ranks_end_is_the_jobs(job: Job, tmp_path: Path) -> None:
-    job.start(child("killed.py"), "--rank", 2, **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path))
+    """Although another node starts its ranks only after that."""
+    program = tmp_path / "program.py"
+    program.write_text(KILLED)
+    (tmp_path / "sitecustomize.py").write_text(LATE)
+    job.start(program, **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path), PYTHONPATH=str(tmp_path))
     assert job.end() == [137, 137], job.words()
     for node in job.nodes:
         found = node.verdict["culprit"]
