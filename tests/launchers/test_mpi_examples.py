@@ -42,6 +42,7 @@ def test_digits_are_learned(tmp_path: Path) -> None:
     assert float(accuracy) > 85
 
 
+@pytest.mark.table  # ranklaunch starts it in test_mpirun.py
 def test_horovod_counts_the_images_of_all_ranks(tmp_path: Path) -> None:
     lines = mpirun(2, "hvd_synthetic.py", "--num-iters", 2, "--num-batches", 2, "--checkpoint", "x", cwd=tmp_path)
     text = "\n".join(lines)
