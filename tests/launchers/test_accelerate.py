@@ -34,15 +34,15 @@ def job(hosts: Callable[..., Hosts], tmp_path: Path) -> MakeJob:
 
 
 def test_digits_are_learned_and_learning_goes_on(job: MakeJob, tmp_path: Path) -> None:
-    trained = job()
+    trained = job(slots=1)
     trained.start(EXAMPLES / "accelerate_digits.py", "--epochs", 2, "--checkpoint", tmp_path / "digits.pt")
-    assert trained.end(0)["reason"] == "all 4 ranks on 2 nodes succeeded"
+    assert trained.end(0)["reason"] == "all 2 ranks on 2 nodes succeeded"
     lines = [line for node in trained.nodes for line in node.out.splitlines()]
-    assert "[rank 0] 4 ranks, mixed precision no; ignored arguments: []" in lines
-    assert sorted(line.partition(" epoch")[0] for line in lines if "epoch 2/2" in line) == [f"[rank {rank}]" for rank in range(4)]
+    assert "[rank 0] 2 ranks, mixed precision no; ignored arguments: []" in lines
+    assert sorted(line.partition(" epoch")[0] for line in lines if "epoch 2/2" in line) == ["[rank 0]", "[rank 1]"]
     accuracy = next(float(line.split()[-1].rstrip("%")) for line in lines if "epoch 2/2" in line and "accuracy" in line)
     assert accuracy > 80
-    assert "epoch 2/2" in trained.nodes[1].log("rank_3.log")
+    assert "epoch 2/2" in trained.nodes[1].log("rank_1.log")
     assert (tmp_path / "digits.pt").stat().st_size > 0
 
 
