@@ -99,14 +99,14 @@ def test_ranks_meet_on_uneven_hosts(job: MakeJob) -> None:
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("horovod"), reason="Horovod is not installed")
-def test_horovod_on_three_hosts(job: MakeJob) -> None:
-    started = job(3)
+def test_horovod_on_two_hosts(job: MakeJob) -> None:
+    started = job(2)
     started.start(EXAMPLES / "hvd_synthetic.py", "--num-iters", 2, "--num-batches", 2, env=own(started))
     started.end(0)
     out = started.nodes[0].out
-    assert "[rank 0] 3 ranks, 1 on this node" in out
-    assert re.search(r"^\[rank 0\] total of 3 ranks: [1-9][0-9.]* img/sec$", out, re.MULTILINE)
-    assert sorted(re.findall(r"^\[rank (\d)\] rank \1: [0-9.]+ img/sec$", out, re.MULTILINE)) == ["0", "1", "2"]
+    assert "[rank 0] 2 ranks, 1 on this node" in out
+    assert re.search(r"^\[rank 0\] total of 2 ranks: [1-9][0-9.]* img/sec$", out, re.MULTILINE)
+    assert sorted(re.findall(r"^\[rank (\d)\] rank \1: [0-9.]+ img/sec$", out, re.MULTILINE)) == ["0", "1"]
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

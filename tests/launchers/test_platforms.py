@@ -141,7 +141,7 @@ def beside_a_scheduler(job: Pods, **env: str) -> None:
 
 
 @needs_msrun
-@pytest.mark.parametrize("muster", ["on", "off"])
+@pytest.mark.parametrize("muster", [pytest.param("on", marks=pytest.mark.table), "off"])  # the next test has one
 def test_ascend_operator_with_a_scheduler_without_npus(pods: MakePods, muster: str) -> None:
     job = pods("a-scheduler-0.x", "a-worker-0.x", "a-worker-1.x", "service")
     beside_a_scheduler(job, RANKLAUNCH_MUSTER=muster)
