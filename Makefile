@@ -49,7 +49,7 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help venv run test test-adapters test-launchers bench test-charts lint golden mutations generate hosts pythons test-pythons
+.PHONY: help venv run test test-adapters test-launchers tables bench test-charts lint golden mutations generate hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -75,10 +75,13 @@ test-adapters: .venv/.installed-test ## run the tests that an added launcher or 
 	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
 ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/core/test_render.py tests/test_docs.py tests/test_golden.py
 
-test-launchers: WORKERS = 3
-test-launchers: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
+test-launchers tables: WORKERS = 3
+test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
-	$(PYTEST) -m "chaos or launchers or guide"
+	$(PYTEST) -m "(chaos or launchers or guide) and not table"
+
+tables: ## run the whole tables of failures and launchers, of which test-launchers runs a case of each kind; half an hour
+	$(PYTEST) -m "chaos or launchers"
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections

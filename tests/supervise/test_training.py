@@ -50,7 +50,7 @@ OTHERS = [pytest.param(method, marks=pytest.mark.launchers) for method in ("pyto
 
 @pytest.mark.parametrize("method", ["torchrun", *OTHERS])
 def test_digits_are_learned(as_process: Starter, method: str) -> None:
-    job = trained(as_process, method, "1" if method == "torchrun" else "2")
+    job = trained(as_process, method, "2" if method == "pytorch" else "1")
     assert (as_process.folder / "digits.pt").is_file()
     for node in range(2):
         assert checked_verdict(job.log_dir / f"node_{node}" / "attempt_1" / "verdict.json")["outcome"] == "succeeded"
@@ -58,9 +58,9 @@ def test_digits_are_learned(as_process: Starter, method: str) -> None:
 
 @pytest.mark.launchers
 def test_a_second_start_goes_on_where_the_first_one_ended(as_process: Starter) -> None:
-    """On nodes with different slots, too."""
+    """On nodes with different slots, and with fewer the second time."""
     trained(as_process, "spawn", "1,2")
-    again = trained(as_process, "spawn", "1,2", epochs=4)
+    again = trained(as_process, "spawn", "1", epochs=4)
     assert any("resumed" in line and "epoch 2" in line for line in again.out.lines)
     for attempt in (1, 2):
         assert checked_verdict(again.log_dir / "node_1" / f"attempt_{attempt}" / "verdict.json")["outcome"] == "succeeded"
@@ -150,17 +150,17 @@ def test_a_ranks_two_streams_do_not_meet_within_a_line(as_process: Starter) -> N
 
 @pytest.mark.launchers
 def test_the_plan_as_shell_starts_the_same(as_process: Starter) -> None:
-    """Pasted into a shell, it trains."""
+    """Pasted into a shell, its ranks meet."""
     options = ("--method", "spawn", "--slots", 2, "--python", sys.executable, "--log-dir", as_process.folder / "logs", "--format", "sh")
     options = (*options, "--master-port", free_port())
-    plan = as_process.command("plan", *options, "--", *program("spawn", as_process.folder, 2))
+    plan = as_process.command("plan", *options, "--", child("sums.py"))
     assert plan.end(LONG_S) == 0
     script = as_process.folder / "plan.sh"
     script.write_text(plan.out.text, encoding="utf-8")
-    shell = as_process.run(script, options=("--method", "plain"), env={"GLOO_SOCKET_IFNAME": "lo"})
+    shell = as_process.run(script, options=("--method", "plain"))
     assert shell.end(LONG_S) == 0, shell.out.text
     assert json.loads((shell.attempt / "verdict.json").read_text())["outcome"] == "succeeded"
-    assert sum("epoch 2/2" in line for line in shell.out.lines) == 2
+    assert sorted(line[line.index("place") :] for line in shell.out.lines if "place" in line) == ["place 0 sum 2", "place 1 sum 2"]
 
 
 @pytest.mark.parametrize("allowed", [False, pytest.param(True, marks=pytest.mark.launchers)])
@@ -179,17 +179,16 @@ def test_a_torchrun_that_starts_fewer_ranks_than_planned_has_failed(as_process: 
     assert "1 of 2 ranks were seen" in job.verdict["reason"]
 
 
-MEETS = """
-import os, torch.distributed as dist
-dist.init_process_group("gloo")
-os.write(1, f"rank {dist.get_rank()} of {dist.get_world_size()}\\n".encode())
+TELLS = """
+import os
+os.write(1, f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}\\n".encode())
 """
 
 
 @pytest.mark.launchers
 def test_a_torchrun_that_is_the_program_starts_the_ranks_once(as_process: Starter) -> None:
     program = as_process.folder / "train.py"
-    program.write_text(MEETS)
+    program.write_text(TELLS)
     options = ("--slots", 2, "--python", sys.executable)
     job = as_process.run("env", "OMP_NUM_THREADS=1", "torchrun", "--nproc_per_node", 2, program, options=options)
     check_end(job, "succeeded", 0, timeout=LONG_S)
