@@ -148,7 +148,8 @@ def test_a_member_may_be_slow(bench: Callable[..., Bench]) -> None:
     b.fails([other, slow])
 
 
-def test_one_that_never_reads_is_dropped(bench: Callable[..., Bench]) -> None:
+def test_one_that_never_reads_is_dropped(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MOST_QUEUED", 64 * 1024)
     b = bench(2)
     greedy = b.member(1, "greedy", facts=None)
     b.run(lambda: greedy.of("welcome"), "the welcome")
