@@ -155,12 +155,14 @@ def test_one_that_never_reads_is_dropped(bench: Callable[..., Bench], monkeypatc
     b.run(lambda: greedy.of("welcome"), "the welcome")
     greedy.stop_reading()
     peer = next(iter(b.door._peers.values()))
+    for sock, kind in ((greedy.sock, socket.SO_RCVBUF), (peer.stream._sock, socket.SO_SNDBUF)):
+        sock.setsockopt(socket.SOL_SOCKET, kind, 16 * 1024)  # the kernel's own queues are soon full
     most = 0
 
     def more() -> bool:
         nonlocal most
         if not greedy.queue:
-            for _ in range(5000):
+            for _ in range(500):
                 greedy.send(type="ping", sent=1.5)
         most = max(most, peer.stream.pending)
         return peer.stream.closed
