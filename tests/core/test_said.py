@@ -237,13 +237,13 @@ PIECES = [
 def test_hostile_text_takes_no_long_time(piece: str) -> None:
     text = (piece * (32768 // len(piece) + 1))[:32768]
     said.text(text[:10])
-    assert min(_seconds(text) for _ in range(3)) < 0.1, piece
+    assert any(_seconds(text) < 0.1 for _ in range(3)), piece
 
 
 @pytest.mark.parametrize("show", [said.text, redact.text])
 def test_a_line_of_a_megabyte_takes_no_long_time(show: Callable[[str], str]) -> None:
     """Whatever follows what in it: time grows with its length, not with the square of it."""
-    for number in range(4):
+    for number in range(2):
         some = random.Random(number).sample(PIECES, 3)
         text = ("".join(some) * MEGABYTE)[:MEGABYTE]
         began = time.thread_time()
