@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ranklaunch.command import launch
+from ranklaunch.plan import planning
+from ranklaunch.plan.model import Plan
 from testbench.jobs.ends import check_end, checked_verdict
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.streams import tagged
@@ -197,3 +200,25 @@ def test_an_earlier_attempt_is_kept(as_process: Starter) -> None:
     assert job.log(0) == b"ready\nrank 0 exits with 1\nready\nrank 0 exits with 2\n"
     assert [event["event"] for event in job.events].count("read") == 2
     assert checked_verdict(job.attempt / "verdict.json")["exit_code"] == 2
+
+
+def test_starts_that_count_the_same_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a loop over settings, all in the background: each has a folder of its own. A number that is told is none to count."""
+    make_plan, others = planning.make_plan, [["--method=spawn"], ["--attempt=7"], ["--attempt=7"]]
+
+    def late(request: planning.Request) -> Plan:
+        plan = make_plan(request)
+        if others:  # between the look at the folders and the first file
+            start(others.pop(0))
+        return plan
+
+    def start(options: list[str]) -> str:
+        started, _ = launch.begin([f"--log-dir={tmp_path}", *options, "--", "true"], {"PATH": os.defpath})
+        started.record.close()
+        folders.append(os.path.basename(started.record.folder))
+        return folders[-1]
+
+    folders: list[str] = []
+    monkeypatch.setattr(planning, "make_plan", late)
+    assert start(["--method=spawn"]) == "attempt_8"
+    assert folders == ["attempt_7", "attempt_7", "attempt_1", "attempt_8"]

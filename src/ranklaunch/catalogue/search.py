@@ -44,10 +44,12 @@ def find(text: str) -> Finding | None:
 
 
 def reported(text: str) -> str:
-    """What a launcher that the program itself has started says of its first failure: which of its processes it was, and how that ended."""
-    found = re.search(_REPORTED, text)
-    if not found:
+    """What a launcher that the program itself has started says of its failure, with restarts of the last one: which of its processes it
+    was, and how that ended."""
+    matches = [*re.finditer(_REPORTED, text)]
+    if not matches:
         return ""
+    found = matches[-1]
     code = int(found["code"])
     how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
     return f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {how}"

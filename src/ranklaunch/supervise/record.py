@@ -39,6 +39,18 @@ class Record:
         self._events = -1
         self._spare = -1
 
+    def make(self) -> bool:
+        """Makes the folder; False where it is there already: of two starts that count the same number, one makes it. What else is wrong
+        with it, open() tells."""
+        try:
+            os.makedirs(os.path.dirname(self.folder), exist_ok=True)
+            os.mkdir(self.folder)
+        except FileExistsError:
+            return False
+        except (OSError, ValueError):
+            return True
+        return True
+
     def open(self) -> None:
         """Raises ConfigError where the folder cannot be written, or something else than a file stands where one of ours belongs. Raises
         WaitError where no descriptor or disk is left."""
