@@ -66,7 +66,7 @@ def _json(text: str, path: str) -> Json:
     except ValueError as error:  # a half-written file looks like this; only the deadline tells it from a damaged one
         first = text.lstrip()[0]
         if first not in "{\0":  # of zeros is what a network's file system shows of a text that is under way
-            msg = f"rank table {path}: expected a JSON object, found text that begins with {ascii(first)}"
+            msg = f"rank table {path}: expected a JSON object, found text that begins with {first!a}"
             raise ConfigError(msg) from None
         msg = f"not JSON (half-written?): {error}"
         raise NotReadyError(msg) from None
