@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ranklaunch.command.launch import begin
+from ranklaunch.plan import planning
+from ranklaunch.plan.model import Plan
 from testbench.jobs.ends import check_end, checked_verdict
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.streams import tagged
@@ -187,6 +190,24 @@ def test_plan_is_what_runs(ranklaunch: Starter) -> None:
     assert [Path(process["log"]).read_bytes() for process in plan["processes"]] == [job.log(0), job.log(1)]
     assert "hunter2" not in text
     assert "hf_secret" not in text
+
+
+@pytest.mark.parametrize(("told", "attempt"), [((), 2), (("--attempt", "1"), 1)], ids=["counted", "told"])
+def test_runs_that_begin_at_the_same_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: tuple[str, ...], attempt: int) -> None:
+    """As of a loop in a shell over learning rates: where each counts the attempts that are there, none gets the folder of another."""
+    plan_of = planning.make_plan
+
+    def overtaken(request: planning.Request) -> Plan:
+        plan = plan_of(request)
+        (tmp_path / "attempt_1").mkdir(exist_ok=True)  # another one has counted the same
+        return plan
+
+    monkeypatch.setattr(planning, "make_plan", overtaken)
+    start, _ = begin(["--method", "spawn", "--slots", "1", "--log-dir", str(tmp_path), *told, "true"], {})
+    start.record.close()
+    assert start.plan.job.attempt == attempt
+    assert [path.name for path in tmp_path.glob("*/events.jsonl")] == ["events.jsonl"]
+    assert (tmp_path / f"attempt_{attempt}" / "events.jsonl").exists()
 
 
 def test_an_earlier_attempt_is_kept(ranklaunch: Starter) -> None:

@@ -39,11 +39,12 @@ class Record:
         self._events = -1
         self._spare = -1
 
-    def open(self) -> None:
-        """Raises ConfigError where the folder cannot be written, or something else than a file stands where one of ours belongs. Raises
-        WaitError where no descriptor or disk is left."""
+    def open(self, new: bool = False) -> bool:
+        """False where the folder was to be new and is there. Raises ConfigError where it cannot be written, or something else than a file
+        stands where one of ours belongs. Raises WaitError where no descriptor or disk is left."""
         try:
-            disk.make_folder(self.folder)
+            if not disk.make_folder(self.folder) and new:
+                return False
             path = os.path.join(self.folder, folders.EVENTS)
             self._events = disk.append(path)
             self._reserve()
@@ -51,6 +52,7 @@ class Record:
                 disk.require(os.path.join(self.folder, name))
             self._spare = os.dup(self._events)
             self._bequeath()
+            return True
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 raise refused(error) from None

@@ -55,12 +55,17 @@ def read(fd: int, most: int) -> bytes:
         return file.read(most) or b""  # None where a read that does not wait gets nothing
 
 
-def make_folder(path: str) -> None:
-    """With the folders above it. Raises OSError and ValueError."""
+def make_folder(path: str) -> bool:
+    """With the folders above it; False where it is there, which of all who make it one alone is not told. Raises OSError and ValueError."""
     try:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path)
+    except OSError:  # of a folder that is there a system that cannot be written may say something else
+        if not os.path.isdir(path):
+            raise
+        return False
     except RecursionError:  # it calls itself for each of them
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)) from None
+    return True
 
 
 def require(path: str) -> None:
