@@ -134,7 +134,11 @@ def _fail(message: str, exit_code: int) -> int:
     from ranklaunch.errors import reason
 
     said = "".join(f"ranklaunch: {line}\n" for line in reason(message).splitlines())
-    sys.stderr.write(said.encode(errors="backslashreplace").decode())
+    try:
+        sys.stderr.write(said.encode(errors="backslashreplace").decode())
+        sys.stderr.flush()
+    except OSError:  # nobody reads it, or its disk is full: the code still says it
+        pass
     return exit_code
 
 

@@ -13,6 +13,7 @@ import pytest
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.errors import ConfigError
 from ranklaunch.read.job import Job, Program, make_nodes
+from ranklaunch.render import templates
 from ranklaunch.render.templates import SHIPPED, Templates
 
 
@@ -324,3 +325,10 @@ def test_shown_commands_split_back_into_their_words() -> None:
     """plan shows commands with shlex.quote: what is shown can be pasted."""
     for value in helpers.HOSTILE.values():
         assert shlex.split(shlex.quote(value)) == [value]
+
+
+def test_without_its_own_templates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a zipapp, out of which nothing opens them as files."""
+    monkeypatch.setattr(templates, "SHIPPED", str(tmp_path / "ranklaunch.pyz" / "templates"))
+    with pytest.raises(ConfigError, match="it seems to run from an archive"):
+        templates.Templates().command("plain/command.j2")

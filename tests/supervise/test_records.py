@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ranklaunch.command import launch
+from ranklaunch.command.launch import begin
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
 from testbench.jobs.ends import check_end, checked_verdict
@@ -192,6 +192,24 @@ def test_plan_is_what_runs(as_process: Starter) -> None:
     assert "hf_secret" not in text
 
 
+@pytest.mark.parametrize(("told", "attempt"), [((), 2), (("--attempt", "1"), 1)], ids=["counted", "told"])
+def test_runs_that_begin_at_the_same_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: tuple[str, ...], attempt: int) -> None:
+    """As of a loop in a shell over learning rates: where each counts the attempts that are there, none gets the folder of another."""
+    plan_of = planning.make_plan
+
+    def overtaken(request: planning.Request) -> Plan:
+        plan = plan_of(request)
+        (tmp_path / "attempt_1").mkdir(exist_ok=True)  # another one has counted the same
+        return plan
+
+    monkeypatch.setattr(planning, "make_plan", overtaken)
+    start, _ = begin(["--method", "spawn", "--slots", "1", "--log-dir", str(tmp_path), *told, "true"], {})
+    start.record.close()
+    assert start.plan.job.attempt == attempt
+    assert [path.name for path in tmp_path.glob("*/events.jsonl")] == ["events.jsonl"]
+    assert (tmp_path / f"attempt_{attempt}" / "events.jsonl").exists()
+
+
 def test_an_earlier_attempt_is_kept(as_process: Starter) -> None:
     """The same attempt again, as a platform may say: its logs and events are added to, not replaced."""
     for number in (1, 2):
@@ -200,25 +218,3 @@ def test_an_earlier_attempt_is_kept(as_process: Starter) -> None:
     assert job.log(0) == b"ready\nrank 0 exits with 1\nready\nrank 0 exits with 2\n"
     assert [event["event"] for event in job.events].count("read") == 2
     assert checked_verdict(job.attempt / "verdict.json")["exit_code"] == 2
-
-
-def test_starts_that_count_the_same_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a loop over settings, all in the background: each has a folder of its own. A number that is told is none to count."""
-    make_plan, others = planning.make_plan, [["--method=spawn"], ["--attempt=7"], ["--attempt=7"]]
-
-    def late(request: planning.Request) -> Plan:
-        plan = make_plan(request)
-        if others:  # between the look at the folders and the first file
-            start(others.pop(0))
-        return plan
-
-    def start(options: list[str]) -> str:
-        started, _ = launch.begin([f"--log-dir={tmp_path}", *options, "--", "true"], {"PATH": os.defpath})
-        started.record.close()
-        folders.append(os.path.basename(started.record.folder))
-        return folders[-1]
-
-    folders: list[str] = []
-    monkeypatch.setattr(planning, "make_plan", late)
-    assert start(["--method=spawn"]) == "attempt_8"
-    assert folders == ["attempt_7", "attempt_7", "attempt_1", "attempt_8"]

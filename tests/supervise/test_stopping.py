@@ -34,13 +34,15 @@ def test_while_running(ranklaunch: Starter, name: str, code: int) -> None:
     assert [event["signal"] for event in job.events if event["event"] == "exit"] == [name, name]
 
 
-@pytest.mark.parametrize("name", ["SIGALRM", "SIGPWR"])
-def test_by_a_signal_that_no_rank_would_catch(ranklaunch: Starter, name: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGALRM, "SIGALRM"), (signal.SIGXCPU, "SIGXCPU"), (signal.SIGRTMIN + 3, "SIGRTMIN+3")], ids=str
+)
+def test_by_a_signal_that_no_rank_would_catch(ranklaunch: Starter, number: int, name: str) -> None:
     """Such as an alarm that was set before ranklaunch was started: the ranks have their time to save."""
     job = ranklaunch.spawn(2, child("sleeper.py"))
     job.out.wait_for("ready", 2)
-    job.send(signal.Signals[name])
-    verdict = check_end(job, "stopped", 128 + signal.Signals[name], victims={0: "SIGTERM", 1: "SIGTERM"})
+    job.send(number)
+    verdict = check_end(job, "stopped", 128 + number, victims={0: "SIGTERM", 1: "SIGTERM"})
     assert verdict["reason"] == f"stopped by {name}"
 
 
@@ -55,17 +57,17 @@ def test_ranks_that_save_and_succeed(as_process: Starter) -> None:
 
 
 def test_user_signals_reach_the_ranks_and_stop_nothing(ranklaunch: Starter) -> None:
-    """SIGUSR1 and SIGUSR2 are passed on. SIGTERM comes to each rank once and, when most of the grace is spent, a second time."""
+    """These, and real-time signals, are passed on. SIGTERM comes to each rank once and, when most of the grace is spent, a second time."""
     job = ranklaunch.spawn(2, child("signals.py"), grace_s=2)
     job.out.wait_for("ready", 2)
-    for name in ("SIGUSR1", "SIGUSR2"):
+    for name in ("SIGUSR1", "SIGUSR2", "SIGRTMIN"):
         job.send(signal.Signals[name])
         job.out.wait_for(name, 2)
     assert job.popen.poll() is None
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143)
     for rank in range(2):
-        assert job.log(rank).split() == [b"ready", b"SIGUSR1", b"SIGUSR2", b"SIGTERM", b"SIGTERM"]
+        assert job.log(rank).split() == [b"ready", b"SIGUSR1", b"SIGUSR2", b"SIGRTMIN", b"SIGTERM", b"SIGTERM"]
 
 
 def test_from_the_terminal(ranklaunch: Starter) -> None:

@@ -56,8 +56,7 @@ def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, 
     given = replace(given, request=replace(given.request, account=options.own_account()))
     outer = _outer(env)
     with _recorded(given.request, outer):
-        plan, record = _planned(given.request, outer)
-        record.open()
+        plan, record = _opened(given.request, outer)
     record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
     again = replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
@@ -71,18 +70,19 @@ def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, 
     return start, marked(given.request.env, plan.job.name, plan.job.log_dir, record.folder)
 
 
-def _planned(request: planning.Request, outer: Outer | None) -> tuple[Plan, Record]:
-    """With the folder of its attempt. Where another start has just made that, whose number was counted as this one's, it counts again; a
-    number that is told stays the same, and so does its folder."""
-    folder = ""
+def _opened(request: planning.Request, outer: Outer | None) -> tuple[Plan, Record]:
+    """The plan and its folder, which is new: of runs that count the attempts there at the same time, each gets a number of its own. One
+    that is told its number may find the folder there."""
+    before = ""
     while True:
         plan = planning.make_plan(request)
+        folder = attempt_dir(plan.job)
         if outer:
             outer.require_other(plan.job.name, plan.job.log_dir)
-        record = _record(request, attempt_dir(plan.job))
-        if record.make() or record.folder == folder:
+        record = _record(request, folder)
+        if record.open(new=folder != before):
             return plan, record
-        folder = record.folder
+        before = folder
 
 
 def _outer(env: Mapping[str, str]) -> Outer | None:

@@ -128,6 +128,12 @@ class Templates:
 
     @functools.cached_property
     def _jinja(self) -> Jinja:
+        if not os.path.isdir(self._folders[-1]):
+            msg = (
+                f"ranklaunch's own templates are no files in {self._folders[-1]}: it seems to run from an archive (a zipapp): "
+                "unpack that into a folder, or install ranklaunch with pip"
+            )
+            raise ConfigError(msg)
         from ranklaunch.render.jinja import Jinja  # large
 
         return Jinja(self._folders, self._mark, _word)

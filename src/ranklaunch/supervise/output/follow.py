@@ -35,7 +35,7 @@ class Follower:
         on_file: Callable[[], None] = lambda: None,
         on_trouble: Callable[[str], None] = lambda text: None,
     ) -> None:
-        os.makedirs(folder, exist_ok=True)
+        disk.make_folder(folder)
         self._pattern = re.compile(pattern)
         self._outputs = outputs
         self._on_file = on_file
