@@ -68,8 +68,10 @@ run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second
 # Most tests wait most of the time, so WORKERS of them run at once on two cores.
 PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
+# Folders that have none of these tests are not even read: each worker would read them anew.
 test: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules ## run the tests, a few minutes
-	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs"
+	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs" $(WITHOUT)
+WITHOUT := $(patsubst %,--ignore=tests/%,charts launchers test_guide.py test_benchmark_sections.py)
 
 test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
 	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
@@ -164,9 +166,14 @@ pythons: ## list the other Pythons found on this machine
 test-pythons: ## run the tests on each of them
 	@set -e; for version in $(OTHERS); do $(MAKE) --no-print-directory test-$$version; done
 
+# Not tests of what no other Python can change, for it is the same text or runs on one only: pages, workflows and Dockerfiles; the test
+# bench, its rules and benchmarks; what a shell makes of a script that is as stored, which is tested.
+ON_ONE_PYTHON := $(patsubst %,--ignore=tests/%,cluster containers test_benchmarks.py test_conftest.py test_docs.py \
+  test_workflows.py) $(patsubst %,--deselect=tests/test_golden.py::%,test_every_plan_as_shell_is_clean test_shell_starts_what_the_plan_says)
+
 .PRECIOUS: .venv-3.%/.installed
 test-3.%: .venv-3.%/.installed ## run the tests on one of them
-	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal \
+	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal $(WITHOUT) $(ON_ONE_PYTHON) \
 	  -m "not training and not chaos and not launchers and not guide and not charts and not specs"
 
 .venv-3.%/.installed: pyproject.toml

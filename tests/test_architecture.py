@@ -156,7 +156,7 @@ MODULES = {name_of(path): path for path in EVERYTHING}
 
 def imported_modules(path: Path) -> set[str]:
     """Modules of ours that one imports when it runs, also inside functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING":
             node.body = []

@@ -204,9 +204,9 @@ def test_after_success_the_success_stands(ranklaunch: Starter) -> None:
 
 
 @pytest.mark.parametrize("why", ["stopped", "failed"])
-def test_ranks_that_ignore_sigterm(ranklaunch: Starter, why: str) -> None:
+def test_ranks_that_ignore_sigterm(as_process: Starter, why: str) -> None:
     """One grace for all 8 together, then SIGKILL; the code is what decided, not what it took."""
-    job = ranklaunch.spawn(8, child("ignores_term.py"), "--code", 42, "--rank", 3, grace_s=2)
+    job = as_process.spawn(8, child("ignores_term.py"), "--code", 42, "--rank", 3, grace_s=2)
     job.out.wait_for("ready", 8)
     began = time.monotonic()
     job.send(signal.SIGTERM if why == "stopped" else signal.SIGUSR1)
