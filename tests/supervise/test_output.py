@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -136,6 +137,19 @@ def test_what_is_hushed_is_counted(tmp_path: Path) -> None:
     output.finish()
     assert (b"".join(shown), output.unshown) == (b"> one\n", 2)
     assert (tmp_path / "log").read_bytes() == b"one\ntwo\nthree\n"
+
+
+def test_what_is_hushed_and_has_no_file_is_shown() -> None:
+    """/dev/full stands for a log on a full disk."""
+    shown: list[bytes] = []
+    full = os.open("/dev/full", os.O_WRONLY)
+    output = Output((), "> ", lambda *lines: shown.extend(lines), lambda: 0.0, shown.append)  # type: ignore[arg-type]
+    output._files = [("log", full)]
+    output.hush()
+    output.feed(b"one\n")
+    output.feed(b"two\n")
+    output.finish()
+    assert (b"".join(shown[1:]), output.unshown) == (b"> one\n> two\n", 0)
 
 
 def test_what_both_streams_say(ranklaunch: Starter) -> None:

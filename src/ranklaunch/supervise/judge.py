@@ -207,15 +207,23 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     at = evidence.wall(child.ended.at if failure.at is None else failure.at)
     of_rank = evidence.tail_of_rank(failure.rank) if failure.rank is not None else b""
     # What a launcher writes when it ends its ranks is not what the rank died of, nor a rank's own words.
-    error = known(of_rank if told else tail)
     apart = told and plan.outputs and failure.rank in plan.outputs.keys
-    lines = last_lines(of_rank if apart else of_rank or output.tail)
+    own = of_rank or (_shared(tail) if told and not apart and not child.ended.told else b"")
+    error = known(own if told else tail)
+    lines = last_lines(own if apart else own or output.tail)
     if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
         reason = "" if told else _reported(culprit, decoded(tail))
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     if plan.outputs and child.role in DECIDING:
         yield from _below(plan, child, failure.exit_code, {failure.rank}, evidence)
+
+
+def _shared(tail: bytes) -> bytes:
+    """What ranks wrote into their launcher's output."""
+    from ranklaunch import catalogue
+
+    return catalogue.before_report(_text(tail)).encode()
 
 
 def _reported(culprit: Culprit, text: str) -> str:
