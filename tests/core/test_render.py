@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -332,3 +333,13 @@ def test_without_its_own_templates(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(templates, "SHIPPED", str(tmp_path / "ranklaunch.pyz" / "templates"))
     with pytest.raises(ConfigError, match="it seems to run from an archive"):
         templates.Templates().command("plain/command.j2")
+
+
+@helpers.for_each({"a folder": Path.mkdir, "a link to nothing": lambda path: path.symlink_to("gone")})
+def test_what_is_no_file_is_not_passed_over(make: Callable[[Path], None]) -> None:
+    """The shipped template in its place would start something else than what was meant."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "plain").mkdir()
+        make(Path(folder, "plain/command.j2"))
+        with pytest.raises(ConfigError, match=r"plain/command.j2: expected a file, or a link to one"):
+            Templates([folder]).command("plain/command.j2", job=job())
