@@ -223,7 +223,7 @@ def _shared(tail: bytes) -> bytes:
     """What ranks wrote into their launcher's output."""
     from ranklaunch import catalogue
 
-    return catalogue.before_report(_text(tail)).encode()
+    return catalogue.before_report(decoded(tail)).encode()
 
 
 def _reported(culprit: Culprit, text: str) -> str:
