@@ -84,18 +84,14 @@ def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
     """Where the program has refused its command line, it may be for an option that was meant for ranklaunch."""
     culprits = [suspect.culprit for suspect in found if suspect.culprit]
     options = {word.partition("=")[0] for word in plan.job.program.args if word.startswith("--")}
-    if options and any(c.exit_code == errors.USAGE or _names(c, options) for c in culprits):
+    named = {word for culprit in culprits for line in culprit.last_lines for word in re.findall(r"--[\w-]+", line)}
+    if options & named or (options and any(culprit.exit_code == errors.USAGE for culprit in culprits)):
         try:
             from ranklaunch.plan import behind  # it knows all adapters
 
             yield from filter(None, [behind.hint(plan.job.program)])
         except (OSError, ImportError):  # no descriptor left
             pass
-
-
-def _names(culprit: Culprit, options: Collection[str]) -> bool:
-    words = {word for line in culprit.last_lines for word in re.findall(r"--[\w-]+", line)}
-    return not words.isdisjoint(options)
 
 
 def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence, started: str) -> Verdict:
