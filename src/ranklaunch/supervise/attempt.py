@@ -325,13 +325,13 @@ class Attempt:
     def _fail(self, ending: Ending) -> None:
         """The end of all that runs here."""
         self._end(ending)
-        self._stopper.begin(signal.SIGTERM)
+        self._stopper.begin(signal.SIGTERM, self._launchers.failing_since)
 
     def _end_by(self, judgement: Judgement) -> None:
         """Another node's word."""
         self._end(Ending(judgement.outcome, judgement.exit_code, judgement.reason, from_elsewhere=True))
         if judgement.outcome != "succeeded":
-            self._stopper.begin(signal.SIGTERM)
+            self._stopper.begin(signal.SIGTERM, self._launchers.failing_since)
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:

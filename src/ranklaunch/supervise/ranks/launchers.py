@@ -64,6 +64,7 @@ class Launchers:
         self._loop = loop
         self._record = record
         self._nodes = nodes
+        self.failing_since: float | None = None  # the first of those below
         self._failing: set[int] = set()
         self._told: set[tree.Identity] = set()
         self._holders: list[Holders] = []
@@ -239,6 +240,7 @@ class Launchers:
         if not child.alive or self._around.ending() or child.identity.pid in self._failing:
             return
         self._failing.add(child.identity.pid)
+        self.failing_since = self.failing_since or self._loop.clock()
         self._around.hush()
         self._record.event("failing", name=child.process.name)
         plan = self._around.plan()
