@@ -7,6 +7,7 @@ import pty
 import re
 import signal
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -71,8 +72,11 @@ def test_user_signals_reach_the_ranks_and_stop_nothing(ranklaunch: Starter) -> N
 
 
 def test_from_the_terminal(ranklaunch: Starter) -> None:
-    """^C reaches ranklaunch, and through it each rank exactly once."""
+    """^C reaches ranklaunch, and through it each rank exactly once. What it says comes too where who is in the background may not write."""
     ours, theirs = pty.openpty()
+    settings = termios.tcgetattr(theirs)
+    settings[3] |= termios.TOSTOP
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
     on_terminal = (sys.executable, child("on_terminal.py"))
     job = ranklaunch.spawn(2, child("signals.py"), grace_s=2, stdout=theirs, stderr=theirs, outside=(*on_terminal, os.ttyname(theirs)))
     os.close(theirs)

@@ -28,7 +28,10 @@ class Signals:
         unblock()  # whoever started us may have blocked what must reach us
 
     def after_fork(self) -> None:
-        """In a child that goes on as ranklaunch: a pipe of its own. Call with signals blocked."""
+        """In a child that goes on as ranklaunch, and will be in a group of its own: a pipe of its own. Call with signals blocked."""
+        if signal.getsignal(signal.SIGTTOU) is signal.SIG_DFL:
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else a terminal with `stty tostop` stops it at its first line
+            self.handled = (*self.handled, signal.SIGTTOU)
         os.close(self.fd)
         os.close(self._write)
         self.fd, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
