@@ -56,8 +56,8 @@ class Node:
 
 
 class Job:
-    def __init__(self, hosts: Hosts, folder: Path) -> None:
-        self.hosts, self._folder = hosts, folder
+    def __init__(self, hosts: Hosts, folder: Path, slots: int = SLOTS) -> None:
+        self.hosts, self._folder, self._slots = hosts, folder, slots
         self.nodes: list[Node] = []
 
     def start(self, program: object, *args: object, **env: str) -> None:
@@ -65,7 +65,7 @@ class Job:
 
     def _start(self, host: Host, words: tuple[object, ...], more: dict[str, str]) -> Node:
         out, log_dir = self._folder / f"node{host.index}.out", self._folder / f"logs{host.index}"
-        options = ("--method", "deepspeed", "--slots", SLOTS, "--grace-s", 10, "--log-dir", log_dir)
+        options = ("--method", "deepspeed", "--slots", self._slots, "--grace-s", 10, "--log-dir", log_dir)
         with open(out, "wb") as written:
             popen = host.popen(
                 [*RANKLAUNCH, "run", "--python", sys.executable, *options, "--", *words],
@@ -91,6 +91,16 @@ class Job:
 
     def words(self) -> str:
         return "\n".join(f"{node.host.name}:\n{node.text}" for node in self.nodes)
+
+
+@pytest.fixture
+def chosen(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Job]:
+    """Of three nodes with four slots, of which some are chosen."""
+    made = Job(hosts(3), tmp_path, slots=4)
+    yield made
+    for node in made.nodes:
+        node.popen.kill()
+        node.popen.wait(LONG_S)
 
 
 @pytest.fixture
@@ -137,6 +147,42 @@ def test_a_ranks_end_is_the_jobs(job: Job, words: tuple[Any, ...], code: int, na
         assert (found["node"], found["rank"], found["exit_code"], found["signal"]) == (1, 2, code, name), node.verdict
         assert found["last_lines"][0] == "ready"
     assert {"node": 1, "rank": 3, "signal": "SIGTERM", "name": "rank 3"} in job.nodes[1].verdict["victims"]
+
+
+ALL_ARE_THERE = """
+import json, os, socket, sys, time
+world, rank, told = int(os.environ["WORLD_SIZE"]), os.environ["RANK"], sys.argv[-1]
+names = ("LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "CUDA_VISIBLE_DEVICES", "FOO", "BAR")
+seen = {"host": socket.gethostname(), **{name: os.environ.get(name) for name in names}}
+with open(f"{told}/{rank}.part", "w") as file:
+    json.dump(seen, file)
+os.rename(f"{told}/{rank}.part", f"{told}/{rank}.json")
+while len([name for name in os.listdir(told) if name.endswith(".json")]) < world:
+    time.sleep(0.05)
+time.sleep(0 if rank == str(world - 1) else 600)
+sys.exit(42)
+"""
+
+
+def told_by(folder: Path) -> list[dict[str, str]]:
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(len(list(folder.glob("*.json"))))]
+
+
+def test_only_what_was_chosen_starts(chosen: Job, tmp_path: Path) -> None:
+    """DeepSpeed's accelerator for CPUs calls its devices as that for GPUs does. The third node has the failure's code of the others."""
+    told, program = tmp_path / "told", tmp_path / "program.py"
+    told.mkdir()
+    program.write_text(ALL_ARE_THERE)
+    chosen.start(program, told, RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS="-i h0@h1:0,2")
+    assert chosen.end() == [42, 42, 42], chosen.words()
+    found = told_by(told)
+    assert [each["host"] for each in found] == ["h0"] * 4 + ["h1"] * 2
+    assert [each["LOCAL_RANK"] for each in found] == ["0", "1", "2", "3", "0", "1"]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in found] == ["0,1,2,3"] * 4 + ["0,2"] * 2
+    for node in chosen.nodes:
+        culprit = node.verdict["culprit"]
+        assert (culprit["node"], culprit["rank"], culprit["host"]) == (1, 5, "h1")
+    assert "[rank" not in chosen.nodes[2].text
 
 
 def test_a_stop_request_reaches_the_ranks(job: Job) -> None:

@@ -200,11 +200,13 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
 
 def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
     """The plan with the nodes' meeting: it takes the place of waiting for node 0's name, which it waits for itself. job: the
-    platform's, known before any rank table is."""
-    if len(job.nodes) == 1:
+    platform's, known before any rank table is. Nodes that take no part meet the others, whose order they change, all the same."""
+    job = plan.job if plan.job.idle else job
+    if len(job.everyone) == 1:
         return plan
+    followers = plan.followers + len(job.idle)
     if not reader.get(settings.MUSTER):
-        if plan.followers:
+        if followers:
             told = f"{reader.told(settings.MUSTER)}: with method {plan.method} some nodes end when others have"
             reader.problem(f"{told}, which the muster tells them")
         return plan
@@ -217,7 +219,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
 
     muster = Muster(
         node=job.node_index,
-        hosts=hosts_of(job.nodes),
+        hosts=hosts_of(job.everyone),
         port=port,
         timeout_s=timeout_s,
         lost_after_s=reader.get(settings.LOST_AFTER_S),
@@ -239,10 +241,10 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
             **agreement.of_ranks(plan, reader.env),
         },
         allowed=reader.get(settings.MUSTER_ALLOW),
-        followers=plan.followers,
+        followers=followers,
     )
     _refuse_allowed(reader, [name for name in muster.allowed if name in facts.FIXED])
-    meeting = Wait("muster", f"{len(job.nodes)} nodes at {base.address(job.master)}:{port}", timeout_s)
+    meeting = Wait("muster", f"{len(job.everyone)} nodes at {base.address(job.master)}:{port}", timeout_s)
     return replace(plan, muster=muster, waits=tuple(_around(meeting, plan, job)))
 
 
