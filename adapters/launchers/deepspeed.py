@@ -23,7 +23,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_tag,
     with_hosts,
 )
-from ranklaunch.adapters.launchers.shared.deepspeed import filters, options
+from ranklaunch.adapters.launchers.shared.deepspeed import env_file, filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.files import absolute, join
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs
@@ -42,14 +42,15 @@ EXTRA: Variable[tuple[str, ...]] = Variable(
     "further options of deepspeed; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, *ssh.VARIABLES)
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, env_file.NAME, *ssh.VARIABLES)
 
 # What launch.py writes, at its levels INFO and ERROR.
 FAILING = ("Killing subprocess ", "exits with return code = ")
 SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
 _CODE = re.compile(r"^(?P<host>\S+: )?.*exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
 
-_EVERYWHERE = ("--hostfile", "--master_addr", "--master_port", "--no_ssh")
+HOSTFILE = "--hostfile"
+_EVERYWHERE = ("--master_addr", "--master_port", "--no_ssh")
 _ELASTIC = ("--elastic_training", "--min_elastic_nodes", "--max_elastic_nodes")
 _MOST_CONFIG = 1024 * 1024
 HALTED_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
@@ -59,7 +60,8 @@ _RANK_LOGS = "--enable_each_rank_log"
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     by, given = reader.get(remote.BY), options.parsed(reader.get(EXTRA))
     job = filters.narrowed(job, reader, given, EXTRA.names[0])
-    extra = options.without(given, filters.OPTIONS)
+    _refuse_hostfile(reader, given)
+    extra = options.without(given, (*filters.OPTIONS, HOSTFILE))
     if not job.is_idle:
         return _plan(job, reader, templates, by, extra)
     # As of node 0, so that it says what the others say, of itself and of what is wrong.
@@ -129,7 +131,8 @@ def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, 
     conduct = Conduct(ranks_below=2, deaf=True, halt_stop_s=halt_s, halt_failure_s=halt_s, failing=FAILING, spawned=watch)
     if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
         conduct = Conduct(ranks_below=3, failing=FAILING)
-    process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader)
+    env = env_file.expanded(env_file.read(job, reader), reader.env)
+    process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, env, conduct=conduct), reader)
     if not _chosen(job, reader):
         return process
     # The runner counts the devices that it sees, and looks for those that it is told among them.
@@ -209,6 +212,15 @@ def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
         )
 
 
+def _refuse_hostfile(reader: Reader, given: tuple[options.Option, ...]) -> None:
+    """DeepSpeed's nodes would be others than those that meet. The same one for both is no harm."""
+    reading = reader.ledger.reading("hostfile")
+    for path in options.values(given, HOSTFILE):
+        if not reading or absolute(reading.value, reader.cwd) != absolute(path, reader.cwd):
+            remedy = "give it as --hostfile (RANKLAUNCH_HOSTFILE), which counts where no platform says which nodes there are"
+            reader.problem(f"{EXTRA.names[0]} has --hostfile {clipped(path)}: DeepSpeed is given the nodes of this job; {remedy}")
+
+
 def _counts(job: Job, by: str) -> Iterator[contradictions.Count]:
     if by == remote.OWN_NODE:
         yield contradictions.Count("--node_rank", job.node_index, contradictions.INDEX)
@@ -226,7 +238,7 @@ def _told_of(node: Node, job: Job) -> str:
 def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     given, source = _options(extra), reader.source(EXTRA)
     several = len(job.nodes) > 1
-    for name in _EVERYWHERE if several else ("--hostfile", "--no_ssh"):
+    for name in _EVERYWHERE if several else ("--no_ssh",):
         if name in given:
             reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
     for name in ("--launcher", "--force_multi"):

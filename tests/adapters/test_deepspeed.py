@@ -77,8 +77,7 @@ def test_module() -> None:
     [
         ("", 2, []),
         ("--bind_cores_to_rank --bind_core_list 0-3", 2, []),
-        ("--hostfile=/x", 1, ["its own --hostfile"]),
-        ("-H /x --node_rank=1 --master_addr x", 2, ["its own --hostfile", "its own --master_addr"]),
+        ("--node_rank=1 --master_addr x", 2, ["its own --master_addr"]),
         ("--master_port=1", 2, ["its own --master_port"]),
         ("--master_port=1", 1, []),
         ("--num_nodes=2 --num_gpus 2", 2, []),
@@ -280,6 +279,13 @@ def test_every_ssh_is_the_jobs_own() -> None:
     assert file.text.startswith("#!/bin/sh\nexec /usr/bin/ssh -F /run/job/")
     assert found.processes[0].env["PATH"].split(":")[0] == file.path.rpartition("/")[0]
     assert [wait.kind for wait in found.waits if wait.kind in ("hosts", "port")] == ["hosts", "port"]
+
+
+@helpers.for_each([("-H /x", 2), ("--hostf=/x", 1)])
+def test_a_hostfile_of_deepspeeds_own_is_refused(extra: str, nodes: int) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(extra, nodes, 0)
+    assert "PARAMS has --hostfile /x: DeepSpeed is given the nodes of this job; give it as --hostfile" in str(caught.value)
 
 
 def forwarded(found: Plan) -> dict[str, str]:

@@ -233,6 +233,24 @@ def test_from_node_0_by_pdsh(job: Job, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
+def test_from_the_first_node_that_takes_part(chosen: Job, tmp_path: Path) -> None:
+    """Each finds its line of the hostfile. What is in .deepspeed_env reaches the ranks of the other nodes."""
+    told, program = tmp_path / "told", tmp_path / "program.py"
+    told.mkdir()
+    program.write_text(ALL_ARE_THERE)
+    (tmp_path / "hosts").write_text("# the cluster\nh0 slots=2\nh1 slots=2\nh2 slots=2\n")
+    (tmp_path / ".deepspeed_env").write_text("FOO=from the file\nBAR=$NONE-$FOO.\n")
+    found = {"RANKLAUNCH_HOSTS": "", "RANKLAUNCH_NODE": "", "RANKLAUNCH_HOSTFILE": str(tmp_path / "hosts")}
+    chosen.start(program, told, **PDSH, **found, RANKLAUNCH_EXCLUDE="h0@h2:0,2,3", RANKLAUNCH_RUN_DIR=str(tmp_path))
+    assert chosen.end() == [42, 42, 42], chosen.words()
+    seen = told_by(told)
+    assert [each["host"] for each in seen] == ["h1"] * 4 + ["h2"]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in seen] == ["0,1,2,3"] * 4 + ["1"]
+    assert {(each["MASTER_ADDR"], each["FOO"], each["BAR"]) for each in seen} == {("h1", "from the file", "-from the file.")}
+    assert [node.verdict["culprit"]["node"] for node in chosen.nodes] == [1, 1, 1]
+
+
+@pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
 def test_from_node_0_a_ranks_end_is_the_jobs(job: Job, tmp_path: Path) -> None:
     job.start(child("killed.py"), "--rank", 2, **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path))
     assert job.end() == [137, 137], job.words()

@@ -303,8 +303,17 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
         others = {v.value: v for module in launchers.LAUNCHERS.values() for v in module.VARIABLES if v.value not in known}
         for other in others.values():
             _warn_of_no_effect(other, plan, reader)
+        _warn_of_other_platforms(plan, reader)
         for text in _unknown(reader):
             reader.warn(text)
+
+
+def _warn_of_other_platforms(plan: Plan, reader: Reader) -> None:
+    known = {v.value for v in (*_OF_EVERY_METHOD, *platforms.PLATFORMS[plan.job.platform].VARIABLES)}
+    others = {v.value: v for module in platforms.PLATFORMS.values() for v in module.VARIABLES if v.value not in known}
+    for other in others.values():
+        if reader.by_user(other):
+            reader.warn(f"{reader.candidates(other)[0].quoted} has no effect on platform {plan.job.platform}")
 
 
 def _unknown(reader: Reader) -> tuple[str, ...]:
