@@ -127,6 +127,7 @@ WHEEL = {
     "ranklaunch/plan/__init__.py",
     "ranklaunch/plan/agreement.py",
     "ranklaunch/plan/behind.py",
+    "ranklaunch/plan/ds_config.py",
     "ranklaunch/plan/facts.py",
     "ranklaunch/plan/fold.py",
     "ranklaunch/plan/megatron.py",

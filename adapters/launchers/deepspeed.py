@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from ranklaunch.adapters.launchers.shared.base import (
 from ranklaunch.adapters.launchers.shared.deepspeed import env_file, filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.files import absolute, join
+from ranklaunch.plan import ds_config
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
@@ -52,7 +52,6 @@ _CODE = re.compile(r"^(?P<host>\S+: )?.*exits with return code = (?P<code>-?[0-9
 HOSTFILE = "--hostfile"
 _EVERYWHERE = ("--master_addr", "--master_port", "--no_ssh")
 _ELASTIC = ("--elastic_training", "--min_elastic_nodes", "--max_elastic_nodes")
-_MOST_CONFIG = 1024 * 1024
 HALTED_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
 _RANK_LOGS = "--enable_each_rank_log"
 
@@ -171,15 +170,14 @@ def _outputs(job: Job, reader: Reader, templates: Templates) -> RankOutputs:
 
 def _results(job: Job, reader: Reader) -> tuple[str, ...]:
     """What autotuning has found, in the folder that the program's DeepSpeed configuration names, else in DeepSpeed's default."""
-    args = job.program.args
-    path = words.first(args, "--deepspeed_config") or words.first(args, "--deepspeed")
+    path = ds_config.path_of(job.program.args)
     folder = _results_dir(reader, absolute(path, reader.cwd)) if path else ""
     return tuple(absolute(join(folder or "autotuning_results", name), reader.cwd) for name in ("summary.txt", "ds_config_optimal.json"))
 
 
 def _results_dir(reader: Reader, path: str) -> str:
     try:
-        found = json.loads(reader.files.text(path, _MOST_CONFIG) or "{}")["autotuning"]["results_dir"]
+        found = ds_config.loads(reader.files.text(path, ds_config.MOST_BYTES) or "{}")["autotuning"]["results_dir"]
     except (ValueError, LookupError, TypeError):
         return ""
     return found if isinstance(found, str) else ""

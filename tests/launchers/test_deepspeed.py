@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from ranklaunch.plan import ds_config
 from testbench.hosts import Entered, Host, Hosts
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH, attempts
@@ -110,6 +112,28 @@ def job(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Job]:
     for node in made.nodes:  # of a test that failed
         node.popen.kill()
         node.popen.wait(LONG_S)
+
+
+def deepspeed_takes(numbers: dict[str, int], ranks: int) -> bool:
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    config: Any = DeepSpeedConfig.__new__(DeepSpeedConfig)
+    config.world_size = ranks
+    for name in (ds_config.TRAIN, ds_config.MICRO, ds_config.STEPS):
+        setattr(config, name, numbers.get(name))
+    try:
+        config._configure_train_batch_size()
+    except AssertionError:
+        return False
+    return True
+
+
+def test_batch_sizes_are_judged_as_by_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # which it sets itself
+    choices = itertools.product(range(1, 25), (None, 1, 2, 3, 5), (None, 1, 2, 3), range(1, 7))
+    for *given, ranks in choices:
+        numbers = {name: n for name, n in zip((ds_config.TRAIN, ds_config.MICRO, ds_config.STEPS), given) if n is not None}
+        assert ds_config.fits(numbers, ranks) == deepspeed_takes(numbers, ranks), (numbers, ranks)
 
 
 def test_digits_are_learned(job: Job, tmp_path: Path) -> None:

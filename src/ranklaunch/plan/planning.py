@@ -12,7 +12,7 @@ from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
-from ranklaunch.plan.model import Muster, Plan, Process, Wait
+from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program, hosts_of
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
@@ -70,6 +70,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
         reader.check()
         raise
     _say_unused(plan, reader)
+    _judge_ds_config(plan, reader)
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
     plan = _mustered(_in_folder(plan), job, reader)
     reader.check()
@@ -306,6 +307,20 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
         _warn_of_other_platforms(plan, reader)
         for text in _unknown(reader):
             reader.warn(text)
+
+
+def _judge_ds_config(plan: Plan, reader: Reader) -> None:
+    """Of a program that is told of one, whichever method starts its ranks; autotuning tries numbers of its own."""
+    tuned = any("--autotuning" in word for process in plan.processes for word in process.argv)
+    if tuned or plan.runs != RANKS or not any(word.startswith("--deepspeed") for word in plan.job.program.args):
+        return
+    from ranklaunch.plan import ds_config  # most have none
+
+    found = ds_config.judged(plan.job, reader.files, reader.cwd) if reader.get(settings.CHECK_BATCH) else None
+    if found and found.certain:
+        reader.problem(f"{found.text}; {settings.CHECK_BATCH.names[0]}=off where the program changes the numbers by itself")
+    elif found:
+        reader.warn(found.text)
 
 
 def _warn_of_other_platforms(plan: Plan, reader: Reader) -> None:
