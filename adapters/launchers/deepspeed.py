@@ -22,7 +22,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_tag,
     with_hosts,
 )
-from ranklaunch.adapters.launchers.shared.deepspeed import env_file, filters, options
+from ranklaunch.adapters.launchers.shared.deepspeed import elastic, env_file, filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.files import absolute, join
 from ranklaunch.plan import ds_config
@@ -51,7 +51,6 @@ _CODE = re.compile(r"^(?P<host>\S+: )?.*exits with return code = (?P<code>-?[0-9
 
 HOSTFILE = "--hostfile"
 _EVERYWHERE = ("--master_addr", "--master_port", "--no_ssh")
-_ELASTIC = ("--elastic_training", "--min_elastic_nodes", "--max_elastic_nodes")
 HALTED_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
 _RANK_LOGS = "--enable_each_rank_log"
 
@@ -70,7 +69,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 
 def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[str, ...]) -> Plan:
     _refuse(job, reader, by, extra)
-    _lint(job, reader, extra)
+    _lint(job, reader, by, extra)
     contradictions.refuse(reader, EXTRA, extra, _counts(job, by), options.spelled)
     if by == remote.OWN_NODE or len(job.nodes) == 1:
         return _on_each_node(job, reader, templates, extra)
@@ -111,6 +110,7 @@ def _command(
         hostfile=hostfile.path,
         master_port=reader.get(MASTER_PORT),
         include=_included(job, reader, by),
+        elastic=elastic.ON in _options(extra),
         rank_logs=rank_logs,
         dashes=_dashes(job, by),
         extra=extra,
@@ -154,7 +154,7 @@ def explain(tail: str) -> Failure | None:
 
 def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
     """Not where the user has an own way with output, has other ranks in time, or tries one configuration after the other."""
-    own = (_RANK_LOGS, "--autotuning", *_ELASTIC)
+    own = (_RANK_LOGS, "--autotuning", elastic.ON)
     return not _options(extra).intersection(own)
 
 
@@ -233,7 +233,7 @@ def _told_of(node: Node, job: Job) -> str:
     )
 
 
-def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
+def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
     given, source = _options(extra), reader.source(EXTRA)
     several = len(job.nodes) > 1
     for name in _EVERYWHERE if several else ("--no_ssh",):
@@ -242,8 +242,8 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     for name in ("--launcher", "--force_multi"):
         if name in given:
             reader.warn(f"{source} has {name}: DeepSpeed then reaches the nodes by itself, with what the image has for it")
-    if given.intersection(_ELASTIC):
-        reader.warn(f"{source} has {_ELASTIC[0]}: DeepSpeed restarts this node's ranks without the other nodes")
+    hands_on = not several or by in (remote.OWN_NODE, remote.PDSH)
+    elastic.judge(job, reader, options.parsed(extra), source, hands_on=hands_on)
     if "--save_pid" in given:
         reader.warn(f"{source} has --save_pid: DeepSpeed leaves /tmp/PID.deepspeed, and refuses to start again under the same pid")
     if "--quiet" in given or words.first(extra, "--log_level") in ("warning", "error", "critical"):

@@ -84,7 +84,8 @@ def test_module() -> None:
         ("-i localhost", 1, []),
         ("--launcher=slurm", 2, ["has --launcher"]),
         ("--force_multi", 1, ["has --force_multi"]),
-        ("--elastic_training --min_elastic_nodes 1", 2, ["without the other nodes"]),
+        ("--elastic_training --min_elastic_nodes 1", 2, ["has --elastic_training"]),
+        ("--max_elastic_nodes=3", 2, ["has --max_elastic_nodes, which has no effect without --elastic_training"]),
         ("--save_pid", 2, ["--save_pid"]),
         ("-q", 2, ["keeps DeepSpeed from saying"]),
         ("--log_level=error", 2, ["keeps DeepSpeed from saying"]),
@@ -245,6 +246,48 @@ def test_what_autotuning_has_found_is_shown(text: str, folder: str, args: tuple[
     assert found.shows == (f"{folder}/summary.txt", f"{folder}/ds_config_optimal.json")
     assert found.outputs is None
     assert (found.processes[0].conduct.ranks_below, found.processes[0].conduct.deaf) == (3, False)
+
+
+# Elastic training
+
+
+def test_elastic_training_on_one_node_has_the_address_that_it_asserts() -> None:
+    words = " ".join(argv(plan("--elastic_training", 1, 0)))
+    assert "--hostfile /dev/null --num_accelerators 2 --master_addr 127.0.0.1 --master_port 29500 --elastic_training train.py" in words
+    words = " ".join(argv(plan("--elastic_training", 1, 0, program="train.sh")))
+    assert words.endswith("--no_python bash train.sh")  # it refuses --no_local_rank, and gives none
+
+
+def test_elastic_training_on_several_nodes_waits_for_all_of_them_and_says_so() -> None:
+    found = plan("--elastic_t --min_e 1 --max_elastic_nodes=4", 3, 0)
+    assert "--elastic_t --min_e 1 --max_elastic_nodes=4 train.py" in " ".join(argv(found))
+    assert "it could do with fewer nodes, but the muster waits for all 3, and a lost node ends the job" in found.warnings[0]
+    assert not plan("--elastic_training", 1, 0).warnings[0].count("muster")
+    assert [wait.what for wait in found.waits if wait.kind == "muster"] == [f"3 nodes at {H0}:18889"]
+
+
+@helpers.for_each(
+    [
+        ("--elastic_training --min_elastic_nodes 3", "--min_elastic_nodes 3: expected at most 2"),
+        ("--elastic_training --max_elastic_nodes 1", "--max_elastic_nodes 1: expected at least 2"),
+        ("--elastic_training --no_local_rank", "refuses it beside --no_local_rank"),
+    ]
+)
+def test_elastic_training_that_could_not_start_is_refused(extra: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(extra)
+    assert f"PARAMS has --elastic_training: {said}" in str(caught.value).replace("DeepSpeed refuses", "refuses")
+
+
+def test_elastic_training_by_what_is_installed() -> None:
+    """DeepSpeed 0.19 has none any more, and its parser would refuse the options."""
+    env = {**helpers.modelarts(1, 2, 0), "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--elastic_training", "RANKLAUNCH_PYTHON": "/venv/bin/python"}
+    runner = "/venv/lib/python3.11/site-packages/deepspeed/launcher/runner.py"
+    assert helpers.plan(env, files={runner: 'parser.add_argument("--elastic_training"'}, method="deepspeed")
+    with pytest.raises(ConfigError, match="the DeepSpeed that is installed has no elastic training any more"):
+        helpers.plan(env, files={runner: "parser"}, method="deepspeed")
+    with pytest.raises(ConfigError, match="DeepSpeed hands it on by pdsh alone"):
+        remotely("openmpi", extra="--elastic_training")
 
 
 def test_nothing_is_tuned_on_several_nodes_each_for_itself() -> None:
