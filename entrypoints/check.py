@@ -25,7 +25,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         found = [*(Finding(problem, error.exit_code) for problem in error.problems), *map(Finding, error.hints)]
     else:
         ranks = counted(plan.job.node.slots, "rank")
-        _show(f"{plan.method} ({plan.why}): node {plan.job.node_index} of {len(plan.job.nodes)}, {ranks} here")
+        place = "a node that takes no part" if plan.job.is_idle else f"node {plan.job.node_index} of {len(plan.job.nodes)}"
+        _show(f"{plan.method} ({plan.why}): {place}, {ranks} here")
         found = list(findings(plan, given.request.env, given.own.get(ROOT)))
     for finding in found:
         _show(f"{'wrong' if finding.code else 'note'}: {finding.text}")

@@ -82,9 +82,10 @@ def _plans(request: Request, all_nodes: bool) -> Iterator[Plan]:
         yield make_plan(request)
         return
     request = replace(request, files=Unchanged(request.files))
-    nodes = make_plan(for_node(request, 0)).job.nodes
-    for seen in for_nodes(request, ((node.task_index if node.task else node.index, node.task) for node in nodes)):
-        yield make_plan(seen)
+    job = make_plan(for_node(request, 0)).job
+    seen = for_nodes(request, ((node.task_index if node.task else node.index, node.task) for node in job.everyone))
+    # Those that take no part come last, wherever the platform has them.
+    yield from sorted(map(make_plan, seen), key=lambda plan: plan.job.node_index) if job.idle else map(make_plan, seen)
 
 
 def _index(request: Request) -> int:

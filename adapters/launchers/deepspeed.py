@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -23,14 +22,14 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_tag,
     with_hosts,
 )
+from ranklaunch.adapters.launchers.shared.deepspeed import elastic, env_file, filters, options
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
-from ranklaunch.errors import counted
 from ranklaunch.files import absolute, join
+from ranklaunch.plan import ds_config
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import SLOTS
 from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
@@ -43,34 +42,40 @@ EXTRA: Variable[tuple[str, ...]] = Variable(
     "further options of deepspeed; the last of two equal options wins, so they add to or override ranklaunch's",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, remote.BY, *ssh.VARIABLES)
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, remote.BY, *filters.VARIABLES, env_file.NAME, *ssh.VARIABLES)
 
 # What launch.py writes, at its levels INFO and ERROR.
 FAILING = ("Killing subprocess ", "exits with return code = ")
 SPAWNED = r"\bprocess (?P<pid>[0-9]+) spawned with command: "
 _CODE = re.compile(r"^(?P<host>\S+: )?.*exits with return code = (?P<code>-?[0-9]+)\s*$", re.MULTILINE)
 
-_EVERYWHERE = ("--hostfile", "--master_addr", "--master_port", "--no_ssh")
-_CHOSEN = ("--include", "--exclude")
-_NUMBERS = ("--num_nodes", "--num_gpus", "--num_accelerators")
-_ELASTIC = ("--elastic_training", "--min_elastic_nodes", "--max_elastic_nodes")
-_SHORT = {"-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
-_MOST_CONFIG = 1024 * 1024
+HOSTFILE = "--hostfile"
+_EVERYWHERE = ("--master_addr", "--master_port", "--no_ssh")
 HALTED_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
 _RANK_LOGS = "--enable_each_rank_log"
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
-    by, extra = reader.get(remote.BY), reader.get(EXTRA)
+    by, given = reader.get(remote.BY), options.parsed(reader.get(EXTRA))
+    job = filters.narrowed(job, reader, given, EXTRA.names[0])
+    _refuse_hostfile(reader, given)
+    extra = options.without(given, (*filters.OPTIONS, HOSTFILE))
+    if not job.is_idle:
+        return _plan(job, reader, templates, by, extra)
+    # As of node 0, so that it says what the others say, of itself and of what is wrong.
+    others = _plan(replace(job, node_index=0), reader, templates, by, extra)
+    return Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), followers=others.followers)
+
+
+def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[str, ...]) -> Plan:
     _refuse(job, reader, by, extra)
-    _lint(job, reader, extra)
-    contradictions.refuse(reader, EXTRA, extra, _counts(job, by), _spelled)
-    _refuse_devices(job, reader, extra)
+    _lint(job, reader, by, extra)
+    contradictions.refuse(reader, EXTRA, extra, _counts(job, by), options.spelled)
     if by == remote.OWN_NODE or len(job.nodes) == 1:
         return _on_each_node(job, reader, templates, extra)
     job = need_hosts(job, reader, f"{NAME} with {reader.told(remote.BY)}")
     hostfile = _hostfile(job, reader, templates)
-    argv = _command(job, reader, templates, by, hostfile, "")
+    argv = _command(job, reader, templates, by, hostfile, extra)
     conduct = Conduct(carriers=(*remote.CARRIERS, *ssh.CARRIERS), deaf=True, failing=FAILING)
     process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader)
     shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
@@ -81,7 +86,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
 def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[str, ...]) -> Plan:
     outputs = _outputs(job, reader, templates) if _knows_its_ranks(extra) else None
     hostfile = _hostfile(job, reader, templates)
-    argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, outputs.folder if outputs else "")
+    argv = _command(job, reader, templates, remote.OWN_NODE, hostfile, extra, outputs.folder if outputs else "")
     return Plan(
         job=job,
         method=NAME,
@@ -95,20 +100,27 @@ def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[s
     )
 
 
-def _command(job: Job, reader: Reader, templates: Templates, by: str, hostfile: File, rank_logs: str) -> tuple[str, ...]:
-    extra = reader.get(EXTRA)
+def _command(
+    job: Job, reader: Reader, templates: Templates, by: str, hostfile: File, extra: tuple[str, ...], rank_logs: str = ""
+) -> tuple[str, ...]:
     return templates.command(
         "deepspeed/command.j2",
         job=job,
         launcher=by,
         hostfile=hostfile.path,
         master_port=reader.get(MASTER_PORT),
-        picks_devices=bool(_options(extra).intersection(("--include", "--exclude"))),
-        devices=_chosen(job, reader, _options(extra)),
+        include=_included(job, reader, by),
+        elastic=elastic.ON in _options(extra),
         rank_logs=rank_logs,
         dashes=_dashes(job, by),
         extra=extra,
     )
+
+
+def _included(job: Job, reader: Reader, by: str) -> str:
+    """The devices of a choice, or those of one node that a variable chooses. srun takes any of Slurm's nodes where it is not told which."""
+    devices = ",".join(_chosen(job, reader))
+    return f"{filters.LOCALHOST}:{devices}" if devices else filters.words(job, by_hosts=bool(job.idle) and by == remote.SLURM)
 
 
 def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, ...], watched: bool) -> Process:
@@ -118,11 +130,12 @@ def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, 
     conduct = Conduct(ranks_below=2, deaf=True, halt_stop_s=halt_s, halt_failure_s=halt_s, failing=FAILING, spawned=watch)
     if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
         conduct = Conduct(ranks_below=3, failing=FAILING)
-    process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader)
-    if not _chosen(job, reader, _options(extra)):
+    env = env_file.expanded(env_file.read(job, reader), reader.env)
+    process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, env, conduct=conduct), reader)
+    if not _chosen(job, reader):
         return process
     # The runner counts the devices that it sees, and looks for those that it is told among them.
-    return replace(process, unset=tuple(sorted({*process.unset, _visible(job, reader, _options(extra))[0]})))
+    return replace(process, unset=tuple(sorted({*process.unset, _visible(job, reader)[0]})))
 
 
 def explain(tail: str) -> Failure | None:
@@ -140,8 +153,8 @@ def explain(tail: str) -> Failure | None:
 
 
 def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
-    """Not where the user has an own way with output, has other ranks than the plan, or tries one configuration after the other."""
-    own = (_RANK_LOGS, "--autotuning", *_CHOSEN, *_NUMBERS, *_ELASTIC)
+    """Not where the user has an own way with output, has other ranks in time, or tries one configuration after the other."""
+    own = (_RANK_LOGS, "--autotuning", elastic.ON)
     return not _options(extra).intersection(own)
 
 
@@ -157,15 +170,14 @@ def _outputs(job: Job, reader: Reader, templates: Templates) -> RankOutputs:
 
 def _results(job: Job, reader: Reader) -> tuple[str, ...]:
     """What autotuning has found, in the folder that the program's DeepSpeed configuration names, else in DeepSpeed's default."""
-    args = job.program.args
-    path = words.first(args, "--deepspeed_config") or words.first(args, "--deepspeed")
+    path = ds_config.path_of(job.program.args)
     folder = _results_dir(reader, absolute(path, reader.cwd)) if path else ""
     return tuple(absolute(join(folder or "autotuning_results", name), reader.cwd) for name in ("summary.txt", "ds_config_optimal.json"))
 
 
 def _results_dir(reader: Reader, path: str) -> str:
     try:
-        found = json.loads(reader.files.text(path, _MOST_CONFIG) or "{}")["autotuning"]["results_dir"]
+        found = ds_config.loads(reader.files.text(path, ds_config.MOST_BYTES) or "{}")["autotuning"]["results_dir"]
     except (ValueError, LookupError, TypeError):
         return ""
     return found if isinstance(found, str) else ""
@@ -175,7 +187,8 @@ def _hostfile(job: Job, reader: Reader, templates: Templates) -> File:
     """Where each node has its own launcher, that only looks up its slots there, by the node's place."""
     check_before_much(job, reader)
     job = with_hosts(job)
-    hosts = [(node.host, node.slots) for node in job.nodes]  # whose parts a template has in a fifth of the time that a node's take
+    # Whose parts a template has in a fifth of the time that a node's take.
+    hosts = [(node.host, filters.capacity(node)) for node in job.nodes]
     return File(join(attempt_dir(job), "hostfile"), templates.text("deepspeed/hostfile.j2", job=job, hosts=hosts))
 
 
@@ -197,36 +210,18 @@ def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
         )
 
 
+def _refuse_hostfile(reader: Reader, given: tuple[options.Option, ...]) -> None:
+    """DeepSpeed's nodes would be others than those that meet. The same one for both is no harm."""
+    reading = reader.ledger.reading("hostfile")
+    for path in options.values(given, HOSTFILE):
+        if not reading or absolute(reading.value, reader.cwd) != absolute(path, reader.cwd):
+            remedy = "give it as --hostfile (RANKLAUNCH_HOSTFILE), which counts where no platform says which nodes there are"
+            reader.problem(f"{EXTRA.names[0]} has --hostfile {clipped(path)}: DeepSpeed is given the nodes of this job; {remedy}")
+
+
 def _counts(job: Job, by: str) -> Iterator[contradictions.Count]:
-    yield contradictions.Count("--num_nodes", len(job.nodes), contradictions.NODES)
-    if not job.slots_differ:
-        for name in ("--num_gpus", "--num_accelerators"):
-            yield contradictions.Count(name, job.node.slots, contradictions.RANKS_HERE)
     if by == remote.OWN_NODE:
         yield contradictions.Count("--node_rank", job.node_index, contradictions.INDEX)
-
-
-def _refuse_devices(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
-    """Where other ranks than the plan's would follow."""
-    source = reader.source(EXTRA)
-    for text in words.values(extra, "--include", _spelled):
-        chosen = _slots_of(text, job)
-        if chosen not in (None, job.world_size):
-            makes = f"{source} has --include {clipped(text)}, which makes {counted(chosen or 0, 'rank')}"
-            reader.problem(contradictions.contradiction(makes, contradictions.Count("--include", job.world_size, contradictions.RANKS)))
-    if len(job.nodes) > 1 and "--exclude" in _options(extra):
-        reader.problem(f"{source} has --exclude, which leaves fewer ranks than the {job.world_size} that are planned: set {SLOTS.names[0]}")
-
-
-def _slots_of(included: str, job: Job) -> int | None:
-    """How many devices are chosen by HOST[:SLOT,SLOT]@HOST...; of a host alone all of its slots, which on one node nobody knows here."""
-    slots = {node.host: node.slots for node in with_hosts(job).nodes} if len(job.nodes) > 1 else {}
-    chosen = 0
-    for host, _, numbers in (spec.partition(":") for spec in included.split("@")):
-        if not numbers and host not in slots:
-            return None
-        chosen += len({*numbers.split(",")}) if numbers else slots[host]
-    return chosen
 
 
 def _told_of(node: Node, job: Job) -> str:
@@ -238,49 +233,47 @@ def _told_of(node: Node, job: Job) -> str:
     )
 
 
-def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
-    options, source = _options(extra), reader.source(EXTRA)
+def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
+    given, source = _options(extra), reader.source(EXTRA)
     several = len(job.nodes) > 1
-    for name in _EVERYWHERE if several else ("--hostfile", "--no_ssh"):
-        if name in options:
+    for name in _EVERYWHERE if several else ("--no_ssh",):
+        if name in given:
             reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
-    for name in _CHOSEN:
-        if name in options:
-            reader.warn(f"{source} has its own {name}: DeepSpeed then has other ranks than the plan, and all share one output")
     for name in ("--launcher", "--force_multi"):
-        if name in options:
+        if name in given:
             reader.warn(f"{source} has {name}: DeepSpeed then reaches the nodes by itself, with what the image has for it")
-    if options.intersection(_ELASTIC):
-        reader.warn(f"{source} has {_ELASTIC[0]}: DeepSpeed restarts this node's ranks without the other nodes")
-    if "--save_pid" in options:
+    hands_on = not several or by in (remote.OWN_NODE, remote.PDSH)
+    elastic.judge(job, reader, options.parsed(extra), source, hands_on=hands_on)
+    if "--save_pid" in given:
         reader.warn(f"{source} has --save_pid: DeepSpeed leaves /tmp/PID.deepspeed, and refuses to start again under the same pid")
-    if "--quiet" in options or words.first(extra, "--log_level") in ("warning", "error", "critical"):
+    if "--quiet" in given or words.first(extra, "--log_level") in ("warning", "error", "critical"):
         reader.warn(f"{source} keeps DeepSpeed from saying what its ranks do: a failure is then known later, and not by its rank")
     if job.rank_table:
         reader.warn(f"method deepspeed does not use the rank table {job.rank_table}")
-    _lint_devices(job, reader, options)
+    _lint_devices(job, reader)
 
 
-def _visible(job: Job, reader: Reader, options: set[str]) -> tuple[str, str]:
-    """A variable that chooses other devices than the slots from 0, to which launch.py would set it anew, and its value."""
+def _visible(job: Job, reader: Reader) -> tuple[str, str]:
+    """A variable that chooses other devices than the slots from 0, to which launch.py would set it anew, and its value. DeepSpeed does not
+    look at it where it is told devices, or a number of them."""
     name = "ASCEND_RT_VISIBLE_DEVICES" if job.accelerator == "npu" else "CUDA_VISIBLE_DEVICES"
     given, own = reader.env.get(name, "").strip(), ",".join(map(str, range(job.node.slots)))
-    return name, "" if job.accelerator == "cpu" or given == own or options.intersection((*_CHOSEN, *_NUMBERS)) else given
+    return name, "" if job.accelerator == "cpu" or given == own or any(map(reader.given, filters.VARIABLES)) else given
 
 
-def _chosen(job: Job, reader: Reader, options: set[str]) -> tuple[str, ...]:
+def _chosen(job: Job, reader: Reader) -> tuple[str, ...]:
     """One node's devices by number, of those that a variable chooses: DeepSpeed is told them. It knows no other names of devices."""
-    _, given = _visible(job, reader, options)
+    _, given = _visible(job, reader)
     devices = tuple(word.strip() for word in given.split(","))[: job.node.slots]
     numbered = all(re.fullmatch("0|[1-9][0-9]{0,3}", device) for device in devices)
     return devices if len(job.nodes) == 1 and numbered and len(set(devices)) == job.node.slots else ()
 
 
-def _lint_devices(job: Job, reader: Reader, options: set[str]) -> None:
-    name, given = _visible(job, reader, options)
-    if given and not _chosen(job, reader, options):
+def _lint_devices(job: Job, reader: Reader) -> None:
+    name, given = _visible(job, reader)
+    if given and not _chosen(job, reader):
         own = ",".join(map(str, range(job.node.slots)))
-        reader.warn(f"{name}={redact.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by --include in {EXTRA.names[0]}")
+        reader.warn(f"{name}={redact.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by {filters.INCLUDE.both}")
 
 
 def _dashes(job: Job, by: str) -> tuple[str, ...]:
@@ -291,8 +284,4 @@ def _dashes(job: Job, by: str) -> tuple[str, ...]:
 
 
 def _options(extra: tuple[str, ...]) -> set[str]:
-    return words.options(extra, _spelled)
-
-
-def _spelled(name: str) -> str:
-    return _SHORT.get(name if name.startswith("--") else name[:2], name)
+    return words.options(extra, options.spelled)

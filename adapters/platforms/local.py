@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ranklaunch import redact
 from ranklaunch.adapters.platforms.shared import base, unrecognised
 from ranklaunch.read import tasks
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, devices, make_job, spread
+from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, PLATFORM, SLOTS, devices, make_job, spread
 from ranklaunch.read.tasks import Tasks
 from ranklaunch.values import replace
 
+if TYPE_CHECKING:
+    from ranklaunch.adapters.platforms.shared.hostfile import Listed
+
 NAME = "local"
 
-VARIABLES: tuple[Variable[object], ...] = unrecognised.VARIABLES
+VARIABLES: tuple[Variable[object], ...] = (base.HOSTFILE, *unrecognised.VARIABLES)
 
 attempt = base.attempt
 program = base.no_program
@@ -29,16 +35,19 @@ def read(reader: Reader, program: Program) -> Job:
     found = _tasks(reader)
     if found:
         return _job_with_tasks(reader, program, found)
-    unrecognised.refuse(reader)
-    hosts = reader.get(HOSTS)
+    listed = _listed(reader)
+    if not listed and not reader.given(base.HOSTFILE):
+        unrecognised.refuse(reader)
+    hosts = listed.hosts if listed else reader.get(HOSTS)
     nodes = reader.get(NODES) if reader.given(NODES) else max(1, len(hosts))
     if hosts and len(hosts) != nodes:
-        reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
+        source = listed.path if listed else reader.source(HOSTS)
+        reader.problem(f"{source} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
         hosts = hosts[:1] * nodes
     if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
         reader.problem(f"{nodes} nodes, but neither {HOSTS.both} nor {MASTER_ADDR.both} says where node 0 is")
-    own = base.index(reader, nodes, NODE_INDEX)
-    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
+    own = base.index(reader, nodes, NODE_INDEX) if not listed or listed.node_index is None else listed.node_index
+    slots = _slots(reader, listed)
     return make_job(
         reader,
         program,
@@ -49,6 +58,24 @@ def read(reader: Reader, program: Program) -> Job:
         slots=spread(reader, SLOTS, slots, nodes),
         node_index=own,
     )
+
+
+def _listed(reader: Reader) -> Listed | None:
+    """A hostfile that nobody has asked for counts only where nothing else tells of the nodes."""
+    usual = reader.files.exists(base.USUAL_HOSTFILE) and not any(map(reader.given, (HOSTS, NODES, MASTER_ADDR, PLATFORM)))
+    if not usual and not reader.given(base.HOSTFILE):
+        return None
+    from ranklaunch.adapters.platforms.shared import hostfile  # most have none
+
+    return hostfile.read(reader)
+
+
+def _slots(reader: Reader, listed: Listed | None) -> tuple[int, ...]:
+    if reader.given(SLOTS):
+        return reader.get(SLOTS)
+    if listed:
+        reader.ledger.note(SLOTS.value, redact.show(listed.slots), listed.path)
+    return listed.slots if listed else (devices(reader),)
 
 
 def _tasks(reader: Reader) -> Tasks | None:

@@ -50,11 +50,6 @@ def test_on_one_node_no_hostfile_of_an_image_counts(kind: str, option: str) -> N
     assert found.files == ()
 
 
-@pytest.mark.parametrize("extra", ["--include localhost:0,3", "-i localhost:0,3", "--exclude=localhost:1", "-e localhost:1"])
-def test_a_choice_of_devices_stands_for_their_number(extra: str) -> None:
-    assert not {"--num_gpus", "--num_accelerators"}.intersection(argv(plan(extra, 1, 0)))
-
-
 @pytest.mark.parametrize(
     ("program", "args", "words"),
     [
@@ -82,16 +77,15 @@ def test_module() -> None:
     [
         ("", 2, []),
         ("--bind_cores_to_rank --bind_core_list 0-3", 2, []),
-        ("--hostfile=/x", 1, ["its own --hostfile"]),
-        ("-H /x --node_rank=1 --master_addr x", 2, ["its own --hostfile", "its own --master_addr"]),
+        ("--node_rank=1 --master_addr x", 2, ["its own --master_addr"]),
         ("--master_port=1", 2, ["its own --master_port"]),
         ("--master_port=1", 1, []),
         ("--num_nodes=2 --num_gpus 2", 2, []),
-        ("-e localhost:3", 1, ["its own --exclude"]),
-        ("-i localhost", 1, ["its own --include"]),
+        ("-i localhost", 1, []),
         ("--launcher=slurm", 2, ["has --launcher"]),
         ("--force_multi", 1, ["has --force_multi"]),
-        ("--elastic_training --min_elastic_nodes 1", 2, ["without the other nodes"]),
+        ("--elastic_training --min_elastic_nodes 1", 2, ["has --elastic_training"]),
+        ("--max_elastic_nodes=3", 2, ["has --max_elastic_nodes, which has no effect without --elastic_training"]),
         ("--save_pid", 2, ["--save_pid"]),
         ("-q", 2, ["keeps DeepSpeed from saying"]),
         ("--log_level=error", 2, ["keeps DeepSpeed from saying"]),
@@ -108,13 +102,8 @@ def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str
 @pytest.mark.parametrize(
     ("extra", "nodes", "words"),
     [
-        ("--num_nodes=1", 2, ["--num_nodes 1: expected 2"]),
-        ("--num_gpus 1", 1, ["--num_gpus 1: expected 2", "RANKLAUNCH_SLOTS"]),
-        ("--num_acc=4", 2, ["--num_accelerators 4: expected 2"]),
         ("--node_rank 0", 2, ["--node_rank 0: expected 1"]),
-        ("-i localhost:0", 1, ["--include localhost:0, which makes 1 rank: expected 2"]),
-        (f"--include={helpers.hosts(2)[0]}", 2, ["which makes 2 ranks: expected 4"]),
-        (f"-e {helpers.hosts(2)[0]}:1", 2, ["--exclude", "fewer ranks than the 4"]),
+        ("--node_r=2", 2, ["--node_rank 2: expected 1"]),
     ],
 )
 def test_options_that_contradict_the_plan_are_refused(extra: str, nodes: int, words: list[str]) -> None:
@@ -185,7 +174,7 @@ def test_ranks_write_files_of_their_own() -> None:
     assert (process.rank, process.conduct.ranks_below, process.conduct.deaf) == (None, 2, True)
 
 
-@pytest.mark.parametrize("extra", ["--enable_each_rank_log=/x", "--num_gpus=2", "--elastic_training"])
+@pytest.mark.parametrize("extra", ["--enable_each_rank_log=/x", "--elastic_training"])
 def test_where_the_ranks_of_the_plan_are_not_known_they_share_one_output(extra: str) -> None:
     found = plan(extra)
     assert found.outputs is None
@@ -259,6 +248,48 @@ def test_what_autotuning_has_found_is_shown(text: str, folder: str, args: tuple[
     assert (found.processes[0].conduct.ranks_below, found.processes[0].conduct.deaf) == (3, False)
 
 
+# Elastic training
+
+
+def test_elastic_training_on_one_node_has_the_address_that_it_asserts() -> None:
+    words = " ".join(argv(plan("--elastic_training", 1, 0)))
+    assert "--hostfile /dev/null --num_accelerators 2 --master_addr 127.0.0.1 --master_port 29500 --elastic_training train.py" in words
+    words = " ".join(argv(plan("--elastic_training", 1, 0, program="train.sh")))
+    assert words.endswith("--no_python bash train.sh")  # it refuses --no_local_rank, and gives none
+
+
+def test_elastic_training_on_several_nodes_waits_for_all_of_them_and_says_so() -> None:
+    found = plan("--elastic_t --min_e 1 --max_elastic_nodes=4", 3, 0)
+    assert "--elastic_t --min_e 1 --max_elastic_nodes=4 train.py" in " ".join(argv(found))
+    assert "it could do with fewer nodes, but the muster waits for all 3, and a lost node ends the job" in found.warnings[0]
+    assert not plan("--elastic_training", 1, 0).warnings[0].count("muster")
+    assert [wait.what for wait in found.waits if wait.kind == "muster"] == [f"3 nodes at {H0}:18889"]
+
+
+@helpers.for_each(
+    [
+        ("--elastic_training --min_elastic_nodes 3", "--min_elastic_nodes 3: expected at most 2"),
+        ("--elastic_training --max_elastic_nodes 1", "--max_elastic_nodes 1: expected at least 2"),
+        ("--elastic_training --no_local_rank", "refuses it beside --no_local_rank"),
+    ]
+)
+def test_elastic_training_that_could_not_start_is_refused(extra: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(extra)
+    assert f"PARAMS has --elastic_training: {said}" in str(caught.value).replace("DeepSpeed refuses", "refuses")
+
+
+def test_elastic_training_by_what_is_installed() -> None:
+    """DeepSpeed 0.19 has none any more, and its parser would refuse the options."""
+    env = {**helpers.modelarts(1, 2, 0), "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--elastic_training", "RANKLAUNCH_PYTHON": "/venv/bin/python"}
+    runner = "/venv/lib/python3.11/site-packages/deepspeed/launcher/runner.py"
+    assert helpers.plan(env, files={runner: 'parser.add_argument("--elastic_training"'}, method="deepspeed")
+    with pytest.raises(ConfigError, match="the DeepSpeed that is installed has no elastic training any more"):
+        helpers.plan(env, files={runner: "parser"}, method="deepspeed")
+    with pytest.raises(ConfigError, match="DeepSpeed hands it on by pdsh alone"):
+        remotely("openmpi", extra="--elastic_training")
+
+
 def test_nothing_is_tuned_on_several_nodes_each_for_itself() -> None:
     with pytest.raises(ConfigError, match="--autotuning: one DeepSpeed on each of 2 nodes would tune for itself"):
         plan("--autotuning tune")
@@ -291,6 +322,13 @@ def test_every_ssh_is_the_jobs_own() -> None:
     assert file.text.startswith("#!/bin/sh\nexec /usr/bin/ssh -F /run/job/")
     assert found.processes[0].env["PATH"].split(":")[0] == file.path.rpartition("/")[0]
     assert [wait.kind for wait in found.waits if wait.kind in ("hosts", "port")] == ["hosts", "port"]
+
+
+@helpers.for_each([("-H /x", 2), ("--hostf=/x", 1)])
+def test_a_hostfile_of_deepspeeds_own_is_refused(extra: str, nodes: int) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(extra, nodes, 0)
+    assert "PARAMS has --hostfile /x: DeepSpeed is given the nodes of this job; give it as --hostfile" in str(caught.value)
 
 
 def forwarded(found: Plan) -> dict[str, str]:

@@ -66,7 +66,7 @@ GIVEN: dict[str, Any] = {
     "hostfile": "/hostfile", "ssh": "/config", "port": 1, "forwarded": ("A",), "btl": "^openib", "added": {"B": "b"}, "last": (),
     "log_dir": "/logs/msrun", "cluster_time_out": 600, "rank_table_file": "", "interpreter": (),
     "main_process_ip": "h0", "main_process_port": 1, "config_file": "c", "mixed_precision": "no",
-    "launcher": "no_ssh", "picks_devices": False, "devices": (), "rank_logs": "", "dashes": (),
+    "launcher": "no_ssh", "include": "", "elastic": False, "rank_logs": "", "dashes": (),
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from ranklaunch.plan import ds_config
 from testbench.hosts import Entered, Host, Hosts
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH, attempts
@@ -56,9 +58,8 @@ class Node:
 
 
 class Job:
-    def __init__(self, hosts: Hosts, folder: Path) -> None:
-        self.hosts, self._folder = hosts, folder
-        self.slots = SLOTS
+    def __init__(self, hosts: Hosts, folder: Path, slots: int = SLOTS) -> None:
+        self.hosts, self._folder, self.slots = hosts, folder, slots
         self.nodes: list[Node] = []
 
     def start(self, program: object, *args: object, **env: str) -> None:
@@ -95,12 +96,44 @@ class Job:
 
 
 @pytest.fixture
+def chosen(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Job]:
+    """Of three nodes with four slots, of which some are chosen."""
+    made = Job(hosts(3), tmp_path, slots=4)
+    yield made
+    for node in made.nodes:
+        node.popen.kill()
+        node.popen.wait(LONG_S)
+
+
+@pytest.fixture
 def job(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Job]:
     made = Job(hosts(2), tmp_path)
     yield made
     for node in made.nodes:  # of a test that failed
         node.popen.kill()
         node.popen.wait(LONG_S)
+
+
+def deepspeed_takes(numbers: dict[str, int], ranks: int) -> bool:
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    config: Any = DeepSpeedConfig.__new__(DeepSpeedConfig)
+    config.world_size = ranks
+    for name in (ds_config.TRAIN, ds_config.MICRO, ds_config.STEPS):
+        setattr(config, name, numbers.get(name))
+    try:
+        config._configure_train_batch_size()
+    except AssertionError:
+        return False
+    return True
+
+
+def test_batch_sizes_are_judged_as_by_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # which it sets itself
+    choices = itertools.product(range(1, 25), (None, 1, 2, 3, 5), (None, 1, 2, 3), range(1, 7))
+    for *given, ranks in choices:
+        numbers = {name: n for name, n in zip((ds_config.TRAIN, ds_config.MICRO, ds_config.STEPS), given) if n is not None}
+        assert ds_config.fits(numbers, ranks) == deepspeed_takes(numbers, ranks), (numbers, ranks)
 
 
 def test_digits_are_learned(job: Job, tmp_path: Path) -> None:
@@ -143,6 +176,42 @@ def test_a_ranks_end_is_the_jobs(job: Job, words: tuple[Any, ...], code: int, na
         assert (found["node"], found["rank"], found["exit_code"], found["signal"]) == (1, 2, code, name), node.verdict
         assert found["last_lines"][0] == "ready"
     assert {"node": 1, "rank": 3, "signal": "SIGTERM", "name": "rank 3"} in job.nodes[1].verdict["victims"]
+
+
+ALL_ARE_THERE = """
+import json, os, socket, sys, time
+world, rank, told = int(os.environ["WORLD_SIZE"]), os.environ["RANK"], sys.argv[-1]
+names = ("LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "CUDA_VISIBLE_DEVICES", "FOO", "BAR")
+seen = {"host": socket.gethostname(), **{name: os.environ.get(name) for name in names}}
+with open(f"{told}/{rank}.part", "w") as file:
+    json.dump(seen, file)
+os.rename(f"{told}/{rank}.part", f"{told}/{rank}.json")
+while len([name for name in os.listdir(told) if name.endswith(".json")]) < world:
+    time.sleep(0.05)
+time.sleep(0 if rank == str(world - 1) else 600)
+sys.exit(42)
+"""
+
+
+def told_by(folder: Path) -> list[dict[str, str]]:
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(len(list(folder.glob("*.json"))))]
+
+
+def test_only_what_was_chosen_starts(chosen: Job, tmp_path: Path) -> None:
+    """DeepSpeed's accelerator for CPUs calls its devices as that for GPUs does. The third node has the failure's code of the others."""
+    told, program = tmp_path / "told", tmp_path / "program.py"
+    told.mkdir()
+    program.write_text(ALL_ARE_THERE)
+    chosen.start(program, told, RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS="-i h0@h1:0,2")
+    assert chosen.end() == [42, 42, 42], chosen.words()
+    found = told_by(told)
+    assert [each["host"] for each in found] == ["h0"] * 4 + ["h1"] * 2
+    assert [each["LOCAL_RANK"] for each in found] == ["0", "1", "2", "3", "0", "1"]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in found] == ["0,1,2,3"] * 4 + ["0,2"] * 2
+    for node in chosen.nodes:
+        culprit = node.verdict["culprit"]
+        assert (culprit["node"], culprit["rank"], culprit["host"]) == (1, 5, "h1")
+    assert "[rank" not in chosen.nodes[2].text
 
 
 def test_a_stop_request_reaches_the_ranks(job: Job) -> None:
@@ -206,6 +275,24 @@ if "deepspeed.launcher.launch" in sys.orig_argv and "--node_rank=0" in sys.orig_
         time.sleep(0.05)
     time.sleep(3)
 """
+
+
+@pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
+def test_from_the_first_node_that_takes_part(chosen: Job, tmp_path: Path) -> None:
+    """Each finds its line of the hostfile. What is in .deepspeed_env reaches the ranks of the other nodes."""
+    told, program = tmp_path / "told", tmp_path / "program.py"
+    told.mkdir()
+    program.write_text(ALL_ARE_THERE)
+    (tmp_path / "hosts").write_text("# the cluster\nh0 slots=2\nh1 slots=2\nh2 slots=2\n")
+    (tmp_path / ".deepspeed_env").write_text("FOO=from the file\nBAR=$NONE-$FOO.\n")
+    found = {"RANKLAUNCH_HOSTS": "", "RANKLAUNCH_NODE": "", "RANKLAUNCH_HOSTFILE": str(tmp_path / "hosts")}
+    chosen.start(program, told, **PDSH, **found, RANKLAUNCH_EXCLUDE="h0@h2:0,2,3", RANKLAUNCH_RUN_DIR=str(tmp_path))
+    assert chosen.end() == [42, 42, 42], chosen.words()
+    seen = told_by(told)
+    assert [each["host"] for each in seen] == ["h1"] * 4 + ["h2"]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in seen] == ["0,1,2,3"] * 4 + ["1"]
+    assert {(each["MASTER_ADDR"], each["FOO"], each["BAR"]) for each in seen} == {("h1", "from the file", "-from the file.")}
+    assert [node.verdict["culprit"]["node"] for node in chosen.nodes] == [1, 1, 1]
 
 
 @pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")

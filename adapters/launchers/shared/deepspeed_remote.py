@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 
 from ranklaunch import redact
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh
 from ranklaunch.adapters.launchers.shared.base import attempt_dir
+from ranklaunch.adapters.launchers.shared.deepspeed import env_file
 from ranklaunch.files import join, which
 from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.read import parse
@@ -54,9 +56,11 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     if job.node_index:
         return own
     hosts = Wait("hosts", ",".join(node.host for node in job.nodes), reader.get(WAIT_S))
-    if not server:
+    user = env_file.read(job, reader)
+    if not server:  # srun hands on whatever the runner has
+        process = replace(process, env={**process.env, **env_file.expanded(user, reader.env)})
         return replace(own, processes=(process,), files=(hostfile,), waits=(hosts,))
-    forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(reader, by, process))
+    forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(reader, by, process, user))
     return replace(
         own,
         processes=(replace(process, env={**process.env, **_ways(reader, process, server), "DS_ENV_FILE": forwarded.path}),),
@@ -71,6 +75,8 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
         reader.problem(f"{told}: DeepSpeed needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn")
     if by == SLURM and (job.program.module or not job.program.is_python):
         reader.problem(f"{told}: DeepSpeed starts nothing but Python files by it")
+    if by != PDSH and any(node.devices for node in job.nodes):
+        reader.problem(f"{told}: DeepSpeed cannot choose devices by it, only the first of each node; use no_ssh or pdsh")
     words = (job.program.path, *job.program.args, job.folder or reader.cwd)
     harmed = next((word for word in words if not _TYPED.fullmatch(word)), None)
     if by == PDSH and harmed is not None:
@@ -89,10 +95,11 @@ def _ways(reader: Reader, process: Process, server: ssh.Server) -> dict[str, str
     return {"PATH": f"{server.private}:{path}", **{name: value for name, value in made.items() if name not in reader.env}}
 
 
-def _forwarded(reader: Reader, by: str, process: Process) -> str:
-    """DeepSpeed itself forwards little (PYTHON*, NCCL*, ...), and shows all that it forwards, so secrets are not among it."""
-    values = {**reader.env, **process.env}
-    names = [name for name in from_node_0.forwarded(reader, values) if name != "HOME"]
+def _forwarded(reader: Reader, by: str, process: Process, user: Mapping[str, str]) -> str:
+    """DeepSpeed itself forwards little (PYTHON*, NCCL*, ...), and shows all that it forwards, so secrets are not among it. user: what is in
+    files for DeepSpeed, which comes last, and as it is written there."""
+    values = {**reader.env, **process.env, **user}
+    names = sorted({*(name for name in from_node_0.forwarded(reader, values) if name != "HOME"), *user})
     secret = [name for name in names if redact.is_secret(name) or redact.text(values[name]) != values[name]]
     lost = [name for name in names if name not in secret and not _arrives(values[name], by)]
     if secret:
@@ -100,7 +107,8 @@ def _forwarded(reader: Reader, by: str, process: Process) -> str:
     if lost:
         reader.warn(f"{reader.told(BY)}: the ranks do not get {', '.join(lost)}: DeepSpeed would damage the value on the way")
     kept = [name for name in names if name not in secret and name not in lost]
-    return "".join(f"{name}={_escaped(values[name]) if by == PDSH else values[name]}\n" for name in kept)
+    lines = [f"{name}={_escaped(values[name]) if by == PDSH else values[name]}\n" for name in kept if name not in user]
+    return "".join((*lines, *(f"{name}={value}\n" for name, value in user.items() if name in kept)))
 
 
 def _arrives(value: str, by: str) -> bool:

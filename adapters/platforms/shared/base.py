@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ranklaunch.files import join
-from ranklaunch.read import settings
+from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT, LOG_DIR
 from ranklaunch.verdict import folders
+
+USUAL_HOSTFILE = "/job/hostfile"  # where DeepSpeed looks
+HOSTFILE = Variable(
+    "hostfile", ("RANKLAUNCH_HOSTFILE",), parse.text, "", "file with a line `HOST slots=N` for each node, in node order",
+    option="--hostfile", default_text=f"{USUAL_HOSTFILE}, where it exists and nothing else says which nodes there are",
+)  # fmt: skip
 
 
 def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:

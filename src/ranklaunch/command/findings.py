@@ -88,7 +88,7 @@ def _ports(plan: Plan) -> Iterator[Finding]:
     if not plan.job.node_index:
         ports |= {values.get(MASTER_PORT.value, ""): "of the rendezvous", str(plan.muster.port) if plan.muster else "": "of the muster"}
     for port, what in ports.items():
-        if port.isdigit() and len(plan.job.nodes) > 1 and _taken(int(port)):
+        if port.isdigit() and len(plan.job.everyone) > 1 and _taken(int(port)):
             found = holder(int(port))
             yield Finding(f"port {port} {what} is taken on this node{f' by {found.text}' if found else ''}", WaitError.exit_code)
 
@@ -105,7 +105,7 @@ def _taken(port: int) -> bool:
 
 def _hosts(plan: Plan) -> Iterator[Finding]:
     """Names that nobody knows, of those that this node needs. Not wrong: run waits for them, since they may be published later."""
-    if len(plan.job.nodes) == 1:
+    if len(plan.job.everyone) == 1:
         return
     waited = [name for wait in plan.waits if wait.kind == "hosts" for name in wait.what.split(",")]
     names = list(dict.fromkeys(name for name in (plan.job.master, *waited) if name))

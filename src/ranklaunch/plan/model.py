@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ranklaunch import redact
+from ranklaunch.errors import counted
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.provenance import Candidate, Reading
 from ranklaunch.values import NOTHING, Value, as_dict
@@ -203,6 +204,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
             "node_index": job.node_index,
             "accelerator": job.accelerator,
             "nodes": [_node(node) for node in job.nodes],
+            **({"idle": [_node(node) for node in job.idle]} if job.idle else {}),
         },
         "files": [as_dict(file) for file in plan.files],
         "private": plan.private,
@@ -221,9 +223,10 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 
 def _node(node: Node) -> dict[str, Any]:
-    """What tells tasks apart only where there are any: a job may have 10,000 nodes."""
+    """What tells tasks and devices apart only where there are any: a job may have 10,000 nodes."""
     values = node._asdict()
-    return values if node.task else {name: values[name] for name in ("index", "host", "slots", "first_rank")}
+    names = ("index", "host", "slots", "first_rank", *(("task", "task_index", "port") if node.task else ()))
+    return {name: values[name] for name in (*names, *(("devices",) if node.devices else ()))}
 
 
 def _layout(layout: Layout) -> dict[str, Any]:
@@ -280,7 +283,9 @@ def everything(plan: Plan, *, of_job: bool = False) -> str:
     if of_job and plan.runs == PROGRAM:
         return f"the program on all {len(job.nodes)} nodes"
     if of_job:
-        return f"all {job.world_size} ranks on {len(job.nodes)} nodes"
+        return f"all {job.world_size} ranks on {counted(len(job.nodes), 'node')}"
+    if job.is_idle:
+        return "this node, which takes no part,"
     if job.node.slots == 1 or plan.runs == PROGRAM:
         return "the program"
     return f"all {job.node.slots} ranks" if len(job.nodes) == 1 else f"all {job.node.slots} ranks of node {job.node_index}"

@@ -12,7 +12,7 @@ from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
-from ranklaunch.plan.model import Muster, Plan, Process, Wait
+from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program, hosts_of
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
@@ -70,6 +70,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
         reader.check()
         raise
     _say_unused(plan, reader)
+    _judge_ds_config(plan, reader)
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
     plan = _mustered(_in_folder(plan), job, reader)
     reader.check()
@@ -200,11 +201,13 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
 
 def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
     """The plan with the nodes' meeting: it takes the place of waiting for node 0's name, which it waits for itself. job: the
-    platform's, known before any rank table is."""
-    if len(job.nodes) == 1:
+    platform's, known before any rank table is. Nodes that take no part meet the others, whose order they change, all the same."""
+    job = plan.job if plan.job.idle else job
+    if len(job.everyone) == 1:
         return plan
+    followers = plan.followers + len(job.idle)
     if not reader.get(settings.MUSTER):
-        if plan.followers:
+        if followers:
             told = f"{reader.told(settings.MUSTER)}: with method {plan.method} some nodes end when others have"
             reader.problem(f"{told}, which the muster tells them")
         return plan
@@ -217,7 +220,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
 
     muster = Muster(
         node=job.node_index,
-        hosts=hosts_of(job.nodes),
+        hosts=hosts_of(job.everyone),
         port=port,
         timeout_s=timeout_s,
         lost_after_s=reader.get(settings.LOST_AFTER_S),
@@ -239,10 +242,10 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
             **agreement.of_ranks(plan, reader.env),
         },
         allowed=reader.get(settings.MUSTER_ALLOW),
-        followers=plan.followers,
+        followers=followers,
     )
     _refuse_allowed(reader, [name for name in muster.allowed if name in facts.FIXED])
-    meeting = Wait("muster", f"{len(job.nodes)} nodes at {base.address(job.master)}:{port}", timeout_s)
+    meeting = Wait("muster", f"{len(job.everyone)} nodes at {base.address(job.master)}:{port}", timeout_s)
     return replace(plan, muster=muster, waits=tuple(_around(meeting, plan, job)))
 
 
@@ -301,8 +304,31 @@ def _say_unused(plan: Plan, reader: Reader) -> None:
         others = {v.value: v for module in launchers.LAUNCHERS.values() for v in module.VARIABLES if v.value not in known}
         for other in others.values():
             _warn_of_no_effect(other, plan, reader)
+        _warn_of_other_platforms(plan, reader)
         for text in _unknown(reader):
             reader.warn(text)
+
+
+def _judge_ds_config(plan: Plan, reader: Reader) -> None:
+    """Of a program that is told of one, whichever method starts its ranks; autotuning tries numbers of its own."""
+    tuned = any("--autotuning" in word for process in plan.processes for word in process.argv)
+    if tuned or plan.runs != RANKS or not any(word.startswith("--deepspeed") for word in plan.job.program.args):
+        return
+    from ranklaunch.plan import ds_config  # most have none
+
+    found = ds_config.judged(plan.job, reader.files, reader.cwd) if reader.get(settings.CHECK_BATCH) else None
+    if found and found.certain:
+        reader.problem(f"{found.text}; {settings.CHECK_BATCH.names[0]}=off where the program changes the numbers by itself")
+    elif found:
+        reader.warn(found.text)
+
+
+def _warn_of_other_platforms(plan: Plan, reader: Reader) -> None:
+    known = {v.value for v in (*_OF_EVERY_METHOD, *platforms.PLATFORMS[plan.job.platform].VARIABLES)}
+    others = {v.value: v for module in platforms.PLATFORMS.values() for v in module.VARIABLES if v.value not in known}
+    for other in others.values():
+        if reader.by_user(other):
+            reader.warn(f"{reader.candidates(other)[0].quoted} has no effect on platform {plan.job.platform}")
 
 
 def _unknown(reader: Reader) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from ranklaunch.files import folder_of
 from ranklaunch.plan import behind, fold
 from ranklaunch.plan.megatron import Layout
 from ranklaunch.plan.model import File, Plan, Process
+from ranklaunch.read.job import Node
 
 FOLDED = " \\\n  "  # how a shell command goes on in the next line
 FOLD = 100  # columns after which a shown command goes on in the next line
@@ -46,9 +47,18 @@ def _head_of(plan: Plan) -> Iterator[str]:
     yield f"job       {job.name}, attempt {job.attempt}, platform {job.platform}"
     yield f"method    {plan.method}: {plan.why}"
     yield f"world     {counted(job.world_size, 'rank')} on {counted(len(job.nodes), 'node')}, {job.accelerator}"
-    yield f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {task}{ranks}"
+    if job.is_idle:
+        yield f"this node takes no part, {node.host or '(no name)'}, and ends when the others have"
+    else:
+        yield f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {task}{ranks}{_devices(node)}"
+    if job.idle:
+        yield f"idle      {redact.clipped(', '.join(each.host or '(no name)' for each in job.idle))}"
     if plan.layout:
         yield f"layout    {_sizes(plan.layout)}"
+
+
+def _devices(node: Node) -> str:
+    return f" on devices {','.join(map(str, node.devices))}" if node.devices else ""
 
 
 def _values(plan: Plan, verbose: bool) -> Iterator[str]:

@@ -19,7 +19,8 @@ class Node(NamedTuple):
     """One container of the job. slots: processes on it (at least 1; 0 where it only serves the others); first_rank: rank of its slot 0.
 
     task: what it does where the containers of a job differ ("ps" or "worker"), else ""; task_index: its index among those of its task.
-    port: the one at which it is told to listen, 0 where the platform tells none.
+    port: the one at which it is told to listen, 0 where the platform tells none. devices: numbers of those that its ranks use, () where
+    these are the first.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs of a node
@@ -29,6 +30,7 @@ class Node(NamedTuple):
     task: str = ""
     task_index: int = 0
     port: int = 0
+    devices: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -62,7 +64,8 @@ class Program(Value):
 
 
 class Job(Value):
-    """The whole job, seen from one of its nodes. nodes are in the platform's order; slots may differ from node to node."""
+    """The whole job, seen from one of its nodes. nodes are in the platform's order; slots may differ from node to node. idle: nodes of the
+    platform's that were asked to take no part: they have no ranks, come after the others, and end when these have."""
 
     name: str
     platform: str
@@ -89,10 +92,20 @@ class Job(Value):
     env: tuple[tuple[str, str], ...] = ()
     # Where the platform runs a program that it has named itself; "" for the folder that ranklaunch is started in.
     folder: str = ""
+    idle: tuple[Node, ...] = ()
 
     @property
     def node(self) -> Node:
-        return self.nodes[self.node_index]
+        return self.everyone[self.node_index]
+
+    @property
+    def everyone(self) -> tuple[Node, ...]:
+        """Who meets at the muster."""
+        return (*self.nodes, *self.idle) if self.idle else self.nodes
+
+    @property
+    def is_idle(self) -> bool:
+        return self.node_index >= len(self.nodes)
 
     @property
     def world_size(self) -> int:

@@ -376,7 +376,7 @@ class Attempt:
         self._logs.end()
         if verdict.culprit:
             job = self.plan.job
-            here = len(job.nodes) == 1 or verdict.culprit.node == job.node_index
+            here = len(job.everyone) == 1 or verdict.culprit.node == job.node_index
             text, lines = blame.last_words(verdict.culprit, here)
             if text:
                 self._say(text, [line.encode(errors="backslashreplace") for line in lines])

@@ -185,7 +185,7 @@ def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:
 def _placed(plan: Plan, text: str) -> str:
     """A text with the node that it is about, where there are several."""
     job = plan.job
-    return f"{blame.place(job.node_index, job.node.host)}: {text}" if len(job.nodes) > 1 else text
+    return f"{blame.place(job.node_index, job.node.host)}: {text}" if len(job.everyone) > 1 else text
 
 
 def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
@@ -313,7 +313,7 @@ def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...],
         out_of_memory=False,
         last_lines=errors.quoted(lines),
         name=failure.name or child.process.name,
-        host=plan.job.nodes[node].host if len(plan.job.nodes) > max(1, node) else "",
+        host=plan.job.everyone[node].host if len(plan.job.everyone) > max(1, node) else "",
         time=blame.iso(at),
         error=error and replace(error, line=redact.printable(errors.quoted((error.line,))[0])),
     )

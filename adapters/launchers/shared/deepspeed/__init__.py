@@ -1,0 +1,1 @@
+"""What DeepSpeed's own launcher understands: its options, its choice of nodes and devices, its files."""
