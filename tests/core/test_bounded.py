@@ -91,7 +91,7 @@ def test_a_value_that_is_put_in_often(tmp_path: Path) -> None:
 def test_a_fifo_among_templates(tmp_path: Path) -> None:
     """It would be waited for without end."""
     os.mkfifo(tmp_path / "own.j2")
-    with pytest.raises(ConfigError, match="own.j2: expected a file, or a link to one"):
+    with pytest.raises(ConfigError, match=r"own\.j2: expected a file, or a link to one"):
         Templates([str(tmp_path)], bounded.call).command("own.j2")
 
 
