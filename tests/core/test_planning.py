@@ -10,7 +10,8 @@ from helpers import for_each
 
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
-from ranklaunch.plan import behind, planning
+from ranklaunch.plan import planning
+from ranklaunch.plan.hints import behind
 from ranklaunch.plan.planning import Request
 from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.values import replace

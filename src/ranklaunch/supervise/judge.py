@@ -87,7 +87,7 @@ def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
     named = {word for culprit in culprits for line in culprit.last_lines for word in re.findall(r"--[\w-]+", line)}
     if options & named or (options and any(culprit.exit_code == errors.USAGE for culprit in culprits)):
         try:
-            from ranklaunch.plan import behind  # it knows all adapters
+            from ranklaunch.plan.hints import behind  # it knows all adapters
 
             yield from filter(None, [behind.hint(plan.job.program)])
         except (OSError, ImportError):  # no descriptor left
