@@ -5,12 +5,27 @@ As ModelArts starts the boot file of its PyTorch GPU engine: rank and world_size
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
-from ranklaunch.adapters.launchers.shared.base import address, launcher_process, limits, master_waits, meeting_host, nothing_to_explain
+from ranklaunch.adapters.launchers.shared.base import (
+    address,
+    attempt_dir,
+    common_env,
+    launcher_process,
+    limits,
+    master_waits,
+    meeting_host,
+    nothing_to_explain,
+)
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
-from ranklaunch.plan.model import PROGRAM, Plan
+from ranklaunch.files import join
+from ranklaunch.plan.model import PROGRAM, Plan, Process
+from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import MUSTER
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
@@ -19,7 +34,12 @@ NAME = "pytorch"
 # The platform does not document its port; its older variables named hosts as HOST:6666.
 MASTER_PORT = replace(ANY_MASTER_PORT, default=6666)
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT,)
+INIT_METHOD = Variable(
+    "init_method", ("RANKLAUNCH_INIT_METHOD",), parse.init_method, "tcp",
+    "how the processes meet: tcp, or file:// and a folder that all nodes share, in which each attempt has a file of its own",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, INIT_METHOD)
 
 explain = nothing_to_explain
 
@@ -32,14 +52,39 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         why="",
         processes=(without_slurm_tasks(launcher_process(job, reader, NAME, argv, _uneven(job, reader)), reader),),
         limits=limits(reader),
-        waits=master_waits(job, reader),
+        waits=() if _file(job, reader) else master_waits(job, reader),
+        prepare=tuple(_fresh(job, reader)),
         runs=PROGRAM,
     )
 
 
+def _file(job: Job, reader: Reader) -> str:
+    """Of this attempt, which the nodes compare; "" where the processes meet by TCP. PyTorch leaves it where a process is
+    killed, and the next run waits by what it finds there."""
+    way = reader.get(INIT_METHOD)
+    if way == "tcp":
+        return ""
+    name = re.sub(r"[^\w.-]", "_", f"{job.name}.{job.attempt}.rendezvous")
+    file = join(way[len("file://") :], name)
+    reader.ledger.note(INIT_METHOD.value, f"file://{file}", reader.source(INIT_METHOD))
+    return file
+
+
+def _fresh(job: Job, reader: Reader) -> Iterator[Process]:
+    """Node 0 removes the file before the nodes have met, so before anybody uses it."""
+    path = _file(job, reader)
+    if path and len(job.nodes) > 1 and not reader.get(MUSTER):
+        reader.problem(f"{reader.told(INIT_METHOD)}: without the muster a node may meet in what an earlier run has left")
+    if path and not job.node_index:
+        argv = ("sh", "-c", 'mkdir -p -- "${1%/*}/" && rm -f -- "$1"', "sh", path)
+        log = join(attempt_dir(job), "rendezvous.log")
+        yield Process("rendezvous file", argv, log=log, env=common_env(job, reader), tag="[rendezvous file] ")
+
+
 def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
     """The rendezvous as arguments, less those that the user already gives: older guides had people pass rank and world_size."""
-    told = {"--init_method": f"tcp://{address(meeting_host(job, reader))}:{reader.get(MASTER_PORT)}"}
+    file = _file(job, reader)
+    told = {"--init_method": f"file://{file}" if file else f"tcp://{address(meeting_host(job, reader))}:{reader.get(MASTER_PORT)}"}
     if len(job.nodes) > 1:
         told.update({"--rank": str(job.node_index), "--world_size": str(len(job.nodes))})
     own = {word.partition("=")[0] for word in job.program.args}

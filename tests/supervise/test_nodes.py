@@ -301,6 +301,16 @@ def test_a_preparation_that_fails_on_one_node(as_process: Starter, tmp_path: Pat
     assert found["culprit"]["node"] == 1
 
 
+def test_what_node_0_does_once_is_there_for_all(as_process: Starter, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    program = tmp_path / "train.sh"
+    program.write_text(f"test -e {made} && echo trained\n")
+    jobs = Nodes(as_process, 2, once=f"sleep 0.5; mkdir {made}", same=program).start_all(program)
+    check_same(jobs, 0)
+    for job in jobs:
+        assert job.out.text.count("[same]") == 1
+
+
 def test_one_is_asked_to_stop(ranklaunch: Starter) -> None:
     jobs = Nodes(ranklaunch, 3).start_all(child("sleeper.py"))
     for job in jobs:

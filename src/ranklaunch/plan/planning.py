@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from ranklaunch import __version__, redact
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
-from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
 from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
@@ -22,9 +21,6 @@ from ranklaunch.values import Value, replace
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
-# Both spellings are in the platform's documentation.
-PRE_START_SCRIPTS = ("ma-pre-start.sh", "ma_pre_start.sh")
-REQUIREMENTS = "pip-requirements.txt"
 # An id of Kubernetes, which makes them at random, or the private key of an MPIJob.
 UNGUESSABLE = r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|PRIVATE KEY-"
 
@@ -184,19 +180,21 @@ def _folders(reader: Reader) -> list[str]:
 
 
 def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
-    """The steps that ModelArts runs before the boot file in its own images, offered in every image. The script comes first: it may
-    set up what pip needs."""
-    if job.program.module or not reader.get(settings.PRE_START):
-        return ()
     folder = folder_of(job.program.path)
-    steps = []
-    script = next((name for name in PRE_START_SCRIPTS if reader.files.exists(_beside(folder, name))), "")
-    if script:
-        steps.append(_step(job, reader, script, ("bash", _beside(folder, script))))
-    if reader.files.exists(_beside(folder, REQUIREMENTS)):
-        argv = (job.python, "-m", "pip", "install", "-r", _beside(folder, REQUIREMENTS))
-        steps.append(_step(job, reader, REQUIREMENTS, argv))
-    return tuple(steps)
+    beside = (join(folder, name) for name in (*settings.PRE_START_SCRIPTS, settings.REQUIREMENTS))
+    if not (reader.given(settings.ONCE) or reader.given(settings.SAME) or any(map(reader.files.exists, beside))):
+        return ()
+    from ranklaunch.plan import before  # most have none
+
+    return before.steps(job, reader)
+
+
+def _measured(job: Job, reader: Reader) -> dict[str, str]:
+    if not reader.given(settings.SAME):
+        return {}
+    from ranklaunch.plan import before
+
+    return before.measured(job, reader)
 
 
 def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
@@ -238,6 +236,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
                 reader.cwd,
                 reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
             ),
+            **_measured(plan.job, reader),
             "ranklaunch": __version__,
             **agreement.of_ranks(plan, reader.env),
         },
@@ -278,15 +277,6 @@ def _secret(reader: Reader) -> str:
         reader.warn(f"{reader.source(settings.JOB_UID)}: it holds neither a UUID nor a private key, so it is no key for the muster")
     reader.ledger.note(settings.SECRET.value, "derived from the job's name", "default")
     return ""
-
-
-def _beside(folder: str, name: str) -> str:
-    return join(folder, name) if folder else name
-
-
-def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process:
-    log = join(base.attempt_dir(job), f"{name}.log")
-    return Process(name=name, argv=argv, log=log, env=base.common_env(job, reader), unset=misleading(reader.env), tag=f"[{name}] ")
 
 
 def _say_unused(plan: Plan, reader: Reader) -> None:

@@ -69,6 +69,19 @@ def names(value: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text(value).split(",") if name.strip())
 
 
+def paths(value: str) -> tuple[str, ...]:
+    """With colons between them, as in PATH."""
+    return tuple(path for path in text(value).split(":") if path)
+
+
+def init_method(value: str) -> str:
+    """tcp, or file:// and an absolute folder."""
+    if value != "tcp" and not re.fullmatch("file:///[^\0]*", value):
+        msg = "expected tcp, or file:// and the absolute path of a folder that all nodes share, such as file:///share/rendezvous"
+        raise ValueError(msg)
+    return value
+
+
 def flag(value: str) -> bool:
     words = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
     word = value.strip().lower()

@@ -48,6 +48,19 @@ PRE_START = Variable(
     "run ma-pre-start.sh and install pip-requirements.txt found beside the program, once per node, before launch",
     option="--pre-start",
 )  # fmt: skip
+# Beside the program. Both spellings of the script are in the platform's documentation.
+PRE_START_SCRIPTS = ("ma-pre-start.sh", "ma_pre_start.sh")
+REQUIREMENTS = "pip-requirements.txt"
+ONCE = Variable(
+    "once", ("RANKLAUNCH_ONCE",), parse.text, "",
+    "a command that a shell of node 0 runs once per attempt before launch; the other nodes wait for it",
+    option="--once",
+)  # fmt: skip
+SAME: Variable[tuple[str, ...]] = Variable(
+    "same", ("RANKLAUNCH_SAME",), parse.paths, (),
+    "files and folders with colons between them that must be the same on every node, by the number, size and names of their files",
+    option="--same",
+)  # fmt: skip
 WAIT_S = Variable(
     "wait_s",
     ("RANKLAUNCH_WAIT_S",),
@@ -192,8 +205,8 @@ SET_FOR_RANKS = (OUTER_RUN,)  # which may start a ranklaunch themselves
 PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,
-    METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS, NODE_INDEX,
-    MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
+    METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, ONCE, SAME, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS,
+    NODE_INDEX, MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
     MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE, JOB_UID, FEWER_RANKS,
     CHECK_BATCH, NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
     *OF_TASKS,

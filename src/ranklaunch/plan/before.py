@@ -1,0 +1,79 @@
+"""What runs on a node before the nodes meet: the platform's steps, the user's own, and a look at what must be the same everywhere."""
+
+from __future__ import annotations
+
+import json
+import os.path
+from collections.abc import Iterator
+
+import ranklaunch
+from ranklaunch import redact
+from ranklaunch.adapters.launchers.shared import base
+from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.files import absolute, folder_of, join
+from ranklaunch.plan.model import Process
+from ranklaunch.read import settings
+from ranklaunch.read.job import Job
+from ranklaunch.read.reader import Reader
+
+MEASURE = os.path.join(os.path.dirname(ranklaunch.__file__), "programs", "measure.py")
+MEASURED = "same.json"
+MOST_MEASURED = 1024 * 1024  # bytes
+
+
+def steps(job: Job, reader: Reader) -> tuple[Process, ...]:
+    """In their order. What is the same on all nodes is looked at last."""
+    return (*_platforms(job, reader), *_once(job, reader), *_same(job, reader))
+
+
+def measured(job: Job, reader: Reader) -> dict[str, str]:
+    """What was found, for the nodes to compare; nothing before it was looked at."""
+    try:
+        found = json.loads(reader.files.text(_result(job), MOST_MEASURED) or "{}")
+    except ValueError:  # of a file that is half written or large
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    texts = {path: found.get(absolute(path, reader.cwd)) for path in reader.get(settings.SAME)}  # by the name that all nodes know it by
+    return {f"same {redact.clipped(path)}": str(text) for path, text in texts.items() if text}
+
+
+def _platforms(job: Job, reader: Reader) -> Iterator[Process]:
+    """The steps that ModelArts runs before the boot file in its own images, offered in every image. The script comes first: it may
+    set up what pip needs."""
+    if job.program.module or not reader.get(settings.PRE_START):
+        return
+    folder = folder_of(job.program.path)
+    script = next((name for name in settings.PRE_START_SCRIPTS if reader.files.exists(join(folder, name))), "")
+    if script:
+        yield _step(job, reader, script, ("bash", join(folder, script)))
+    if reader.files.exists(join(folder, settings.REQUIREMENTS)):
+        argv = (job.python, "-m", "pip", "install", "-r", join(folder, settings.REQUIREMENTS))
+        yield _step(job, reader, settings.REQUIREMENTS, argv)
+
+
+def _once(job: Job, reader: Reader) -> Iterator[Process]:
+    """On node 0, for which the others wait where they meet."""
+    command = reader.get(settings.ONCE) if reader.given(settings.ONCE) else ""
+    if command and len(job.everyone) > 1 and not reader.get(settings.MUSTER):
+        reader.problem(f"{reader.told(settings.ONCE)}: the other nodes would not wait for it with {reader.told(settings.MUSTER)}")
+    if command and not job.node_index:
+        yield _step(job, reader, "once", ("sh", "-c", command))
+
+
+def _same(job: Job, reader: Reader) -> Iterator[Process]:
+    paths = [absolute(path, reader.cwd) for path in reader.get(settings.SAME)] if reader.given(settings.SAME) else []
+    if paths and len(job.everyone) > 1 and reader.get(settings.MUSTER):
+        yield _step(job, reader, "same", (job.python, MEASURE, _result(job), *paths))
+    elif paths:
+        why = "one node has nothing to compare" if len(job.everyone) == 1 else f"nodes compare nothing with {reader.told(settings.MUSTER)}"
+        reader.warn(f"{reader.told(settings.SAME)} has no effect: {why}")
+
+
+def _result(job: Job) -> str:
+    return join(base.attempt_dir(job), MEASURED)
+
+
+def _step(job: Job, reader: Reader, name: str, argv: tuple[str, ...]) -> Process:
+    log = join(base.attempt_dir(job), f"{name}.log")
+    return Process(name=name, argv=argv, log=log, env=base.common_env(job, reader), unset=misleading(reader.env), tag=f"[{name}] ")

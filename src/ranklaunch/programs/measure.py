@@ -1,0 +1,62 @@
+"""Measures files and folders, so that nodes can tell whether they have the same. A program, not a module: the user's interpreter runs it,
+so it imports nothing of ranklaunch and stays with Python 3.7.
+
+Arguments: file for the outcome, paths. The outcome is JSON: for each path how many files there are below it, their bytes in sum, and a
+digest of their names below it, whatever their order. Contents are not read. Ends with 78 where a path is not there or cannot be read.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from typing import Iterator, List, Tuple  # noqa: UP035 - Python 3.7
+
+
+def main(argv: List[str]) -> int:  # noqa: UP006 - Python 3.7
+    outcome, paths = argv[0], argv[1:]
+    found, wrong = {}, 0
+    for path in paths:
+        try:
+            found[path] = measure(path)
+            print(f"{path}: {found[path]}", flush=True)
+        except OSError as error:
+            where = str(error.filename).rstrip("/")
+            print(f"{path}: {error.strerror}{'' if where == path else f': {where}'}", file=sys.stderr, flush=True)
+            wrong = 78
+    if not wrong:
+        save(outcome, found)
+    return wrong
+
+
+def measure(path: str) -> str:
+    count = size = names = 0
+    for name, bytes_ in [("", os.path.getsize(path))] if os.path.isfile(path) else below(path):
+        count += 1
+        size += bytes_
+        names = (names + int.from_bytes(hashlib.sha256(os.fsencode(name)).digest()[:16], "big")) % (1 << 128)
+    return f"{count} {'file' if count == 1 else 'files'}, {size} bytes, names {names:032x}"
+
+
+def below(root: str) -> Iterator[Tuple[str, int]]:  # noqa: UP006 - Python 3.7
+    """(path below root, size) of each file; links are followed to files only, so that no folder is entered twice."""
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        with os.scandir(os.path.join(root, folder)) as entries:
+            for entry in entries:
+                name = os.path.join(folder, entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(name)
+                else:
+                    yield name, entry.stat().st_size
+
+
+def save(path: str, found: object) -> None:
+    temporary = f"{path}.{os.urandom(8).hex()}.tmp"
+    with open(temporary, "x") as file:
+        json.dump(found, file)
+    os.replace(temporary, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
