@@ -138,6 +138,7 @@ WHEEL = {
     "ranklaunch/plan/show.py",
     "ranklaunch/plan/unknown.py",
     "ranklaunch/programs/ask_route_plan.py",
+    "ranklaunch/programs/end_as_rank.py",
     "ranklaunch/py.typed",
     "ranklaunch/ranktable/__init__.py",
     "ranklaunch/ranktable/check.py",
