@@ -186,7 +186,7 @@ def _folders(reader: Reader) -> list[str]:
 def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     """The steps that ModelArts runs before the boot file in its own images, offered in every image. The script comes first: it may
     set up what pip needs."""
-    if job.program.module or not reader.get(settings.PRE_START):
+    if job.program.module or job.is_idle or not reader.get(settings.PRE_START):
         return ()
     folder = folder_of(job.program.path)
     steps = []
