@@ -49,7 +49,7 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help venv run test test-adapters test-launchers bench test-charts lint golden mutations generate hosts pythons test-pythons
+.PHONY: help venv run test test-adapters test-launchers tables bench test-charts lint golden mutations generate hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -68,17 +68,22 @@ run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second
 # Most tests wait most of the time, so WORKERS of them run at once on two cores.
 PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
+# Folders that have none of these tests are not even read: each worker would read them anew.
 test: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules ## run the tests, a few minutes
-	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs"
+	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs" $(WITHOUT)
+WITHOUT := $(patsubst %,--ignore=tests/%,charts launchers test_guide.py test_benchmark_sections.py)
 
 test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
 	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
 ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/core/test_render.py tests/test_docs.py tests/test_golden.py
 
-test-launchers: WORKERS = 3
-test-launchers: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
+test-launchers tables: WORKERS = 3
+test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
-	$(PYTEST) -m "chaos or launchers or guide"
+	$(PYTEST) -m "(chaos or launchers or guide) and not table"
+
+tables: ## run the whole tables of failures and launchers, of which test-launchers runs a case of each kind; half an hour
+	$(PYTEST) -m "chaos or launchers"
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
@@ -161,9 +166,14 @@ pythons: ## list the other Pythons found on this machine
 test-pythons: ## run the tests on each of them
 	@set -e; for version in $(OTHERS); do $(MAKE) --no-print-directory test-$$version; done
 
+# Not tests of what no other Python can change, for it is the same text or runs on one only: pages, workflows and Dockerfiles; the test
+# bench, its rules and benchmarks; what a shell makes of a script that is as stored, which is tested.
+ON_ONE_PYTHON := $(patsubst %,--ignore=tests/%,cluster containers test_benchmarks.py test_conftest.py test_docs.py \
+  test_workflows.py) $(patsubst %,--deselect=tests/test_golden.py::%,test_every_plan_as_shell_is_clean test_shell_starts_what_the_plan_says)
+
 .PRECIOUS: .venv-3.%/.installed
 test-3.%: .venv-3.%/.installed ## run the tests on one of them
-	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal \
+	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal $(WITHOUT) $(ON_ONE_PYTHON) \
 	  -m "not training and not chaos and not launchers and not guide and not charts and not specs"
 
 .venv-3.%/.installed: pyproject.toml

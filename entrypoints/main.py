@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("simulate", "a whole job on this machine, one run per node on 127.0.0.x"),
     "spec": ("spec", "a platform's job spec that runs this program"),
     "template": ("template", "print a template that ranklaunch ships, or list them"),
+    "layout": ("layout", "which ranks Megatron puts together, on which node each is, and which layers it has"),
     "ranktable": ("ranktable", "show, validate, convert, make and compare rank tables"),
 }
 
@@ -133,7 +134,11 @@ def _fail(message: str, exit_code: int) -> int:
     from ranklaunch.errors import reason
 
     said = "".join(f"ranklaunch: {line}\n" for line in reason(message).splitlines())
-    sys.stderr.write(said.encode(errors="backslashreplace").decode())
+    try:
+        sys.stderr.write(said.encode(errors="backslashreplace").decode())
+        sys.stderr.flush()
+    except OSError:  # nobody reads it, or its disk is full: the code still says it
+        pass
     return exit_code
 
 

@@ -1,6 +1,9 @@
 """The chaos table, as data: what goes wrong in a job of three nodes, and what must come of it, whatever launches the ranks.
 
 A launcher more is a line in LAUNCHERS, a failure more is one in CASES. Where a cell cannot hold, `without` says why.
+
+`make tables` runs all of it, `make test-launchers` one cell of each kind: every case with the first launcher, whose ranks start at once,
+and with the others those in which they have a part of their own (`BY_LAUNCHERS`).
 """
 
 from __future__ import annotations
@@ -326,6 +329,25 @@ EARLY = Case(
     notes=("node 1 had ended with 0, ", "which is what the failure looks like a consequence of"),
     without={"torchrun": "torchrun waits for those of the other nodes before it ends with 0", "mpirun": "only node 0 knows of ends"},
 )
+
+# What becomes of a launcher when the kernel takes one of its ranks, when its ranklaunch is killed where it has its rendezvous, its
+# scheduler or its one mpirun, and when a host is gone. What comes before the launch, or nodes tell each other, is ranklaunch's own.
+BY_LAUNCHERS = ("rank out of memory", "ranklaunch of node 0 SIGKILLed", "host cut off")
+# With those that take seconds to start, tests/launchers has ranks that exit with a code, and stops.
+BY_QUICK_LAUNCHERS = (
+    *BY_LAUNCHERS,
+    "rank exits 42",
+    "ranklaunch SIGTERMed",
+    "ranklaunch SIGKILLed",
+    "two causes, 0.3 s apart",
+    "a SIGKILL that left no trace, beside a rank that takes a second to end",
+)
+
+
+def typical(case: Case, launcher: Launcher) -> bool:
+    """Whether this cell stands for others."""
+    return launcher is LAUNCHERS[0] or case.name in (BY_LAUNCHERS if launcher.slow else BY_QUICK_LAUNCHERS)
+
 
 EVENTS = (
     APART,

@@ -12,6 +12,8 @@ import hypothesis
 import pytest
 
 HERE = Path(__file__).resolve().parent
+# Folders of files, each of which would be looked through by each worker.
+collect_ignore = ["children", "golden"]
 # Tests of these folders start processes by their nature.
 WITH_PROCESSES = ("supervise", "cluster", "launchers", "charts")
 # Of these, the folder is the name of a marker too: what they need is installed only where they are asked for.
@@ -40,8 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folders = {path: path.relative_to(HERE).parts[0] for path in {item.path for item in items} if HERE in path.parents}
     for item in items:
-        folder = item.path.relative_to(HERE).parts[0] if HERE in item.path.parents else ""
+        folder = folders.get(item.path, "")
         if folder in WITH_PROCESSES:
             item.add_marker("processes")
         if folder in MARKED:

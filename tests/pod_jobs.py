@@ -41,8 +41,7 @@ class Pods(LauncherJob):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def launch(self, envs: Sequence[Mapping[str, str]], *words: object, log_dir: Path | None = None) -> None:
-        """log_dir: a volume that all pods have."""
+    def launch(self, envs: Sequence[Mapping[str, str]], *words: object) -> None:
         (self.folder / "run").mkdir(exist_ok=True)
         for host, name, env in zip(self.hosts, self.names, envs):
             logs = self.folder / host.name
@@ -59,7 +58,7 @@ class Pods(LauncherJob):
                 "--grace-s",
                 self.grace_s,
                 "--log-dir",
-                log_dir or logs,
+                logs,
             )
             with open(logs / "out", "wb") as out, open(logs / "err", "wb") as err:
                 popen = host.popen(
@@ -70,7 +69,7 @@ class Pods(LauncherJob):
                     stdout=out,
                     stderr=err,
                 )
-            self.nodes.append(Node(host, popen, logs, log_dir))
+            self.nodes.append(Node(host, popen, logs))
 
     def places(self) -> list[str]:
         """What all ranks have said, in the order of the ranks."""

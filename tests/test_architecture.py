@@ -46,9 +46,9 @@ PURE = [path for path in EVERYTHING if not within(path, WITH_EFFECTS)]
 # Modules that can do nothing but compute. typing_extensions: for type checkers alone. signal: for the numbers of signals. gzip: for
 # decompress; its open is a call of TOUCH.
 MAY_IMPORT = {
-    "__future__", "base64", "binascii", "collections", "dataclasses", "datetime", "difflib", "errno", "functools", "gzip", "hashlib",
-    "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath",
-    "ranklaunch", "re", "shlex", "signal", "types", "typing", "typing_extensions", "zlib",
+    "__future__", "base64", "binascii", "bisect", "collections", "dataclasses", "datetime", "difflib", "errno", "functools", "gzip",
+    "hashlib", "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath",
+    "ranklaunch", "re", "shlex", "signal", "types", "typing", "typing_extensions", "xml.etree", "zlib",
 }  # fmt: skip
 # Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.
 TOUCH = {
@@ -123,11 +123,12 @@ MAY_KNOW: dict[str, set[str]] = {
     "verdict": set(),
     "specs": {"read", "render"},
     "plan": {"adapters", "ranktable", "read", "render"},
+    "layout": {"plan"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
     "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "verdict"},
-    "entrypoints": {"command", "plan", "ranktable", "read", "render", "specs", "supervise", "system"},
+    "entrypoints": {"command", "layout", "plan", "ranktable", "read", "render", "specs", "supervise", "system"},
 }  # fmt: skip
 ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
 
@@ -155,7 +156,7 @@ MODULES = {name_of(path): path for path in EVERYTHING}
 
 def imported_modules(path: Path) -> set[str]:
     """Modules of ours that one imports when it runs, also inside functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING":
             node.body = []

@@ -19,6 +19,7 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.command import options
+from ranklaunch.entrypoints import layout
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan import megatron
@@ -295,7 +296,7 @@ def test_commands_exist(page: Path) -> None:
 def test_command_lines_parse(page: Path) -> None:
     for line in code(page):
         match = re.match(r"(?:\s*|\$ )ranklaunch ([a-z]+) (.+)$", line)
-        if match and match[1] != "ranktable" and "..." not in line:  # its lines are run as they are, below
+        if match and match[1] not in ("ranktable", "layout") and "..." not in line:  # their lines are run as they are, below
             parser = parser_of(match[1])
             _, program = parser.split(shlex.split(match[2], comments=True))
             assert program or line in spans(page), f"{page_id(page)} has no program: {line}"  # prose may name options alone
@@ -310,6 +311,12 @@ def parser_of(command: str) -> options.JobParser:
 
 def blocks(page: Path) -> list[str]:
     return [block[2] for block in FENCE.finditer(TEXTS[page])]
+
+
+def test_the_layout_on_its_page_is_what_comes_out(capsys: pytest.CaptureFixture[str]) -> None:
+    command, *expected = block_with(ROOT / "docs/layouts.md", "$ ranklaunch layout").splitlines()
+    assert layout.main(shlex.split(command)[3:], {}) == 0
+    assert capsys.readouterr().out.splitlines()[: len(expected) - 1] == expected[:-1]
 
 
 def block_with(page: Path, start: str) -> str:

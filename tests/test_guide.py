@@ -18,8 +18,9 @@ import pytest
 pytestmark = [pytest.mark.processes, pytest.mark.guide]
 
 (MEET,) = re.findall(r"^ADAPTERS_MEET := (.*)$", (helpers.ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-# Of the plans that are stored, those of others are left out, which take their time: but what is refused may list all methods.
-OPTIONS = ("-m", "not processes", "-k", "not plan_is_as_stored or toy")
+# Of the plans that are stored, those of others are left out, which take their time: but what is refused may list all methods. So are
+# the two tests that try hundreds of values on every adapter, whichever these are.
+OPTIONS = ("-m", "not processes", "-k", "toy or not (plan_is_as_stored or detection_never_raises or test_arguments_arrive_as_they_are)")
 STARTING = (
     "tests/test_wheel.py::test_wheel_holds_exactly_these_files[tree]",
     "tests/test_docs.py::test_make_run_trains_with_every_method[toy]",

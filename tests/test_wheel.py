@@ -102,6 +102,7 @@ WHEEL = {
     "ranklaunch/command/usage.py",
     "ranklaunch/entrypoints/__init__.py",
     "ranklaunch/entrypoints/check.py",
+    "ranklaunch/entrypoints/layout.py",
     "ranklaunch/entrypoints/main.py",
     "ranklaunch/entrypoints/plan.py",
     "ranklaunch/entrypoints/ranktable.py",
@@ -111,6 +112,10 @@ WHEEL = {
     "ranklaunch/entrypoints/template.py",
     "ranklaunch/errors.py",
     "ranklaunch/files.py",
+    "ranklaunch/layout/__init__.py",
+    "ranklaunch/layout/model.py",
+    "ranklaunch/layout/svg.py",
+    "ranklaunch/layout/text.py",
     "ranklaunch/modules.py",
     "ranklaunch/muster/__init__.py",
     "ranklaunch/muster/dialler.py",
@@ -127,16 +132,18 @@ WHEEL = {
     "ranklaunch/muster/wire.py",
     "ranklaunch/plan/__init__.py",
     "ranklaunch/plan/agreement.py",
-    "ranklaunch/plan/behind.py",
     "ranklaunch/plan/ds_config.py",
     "ranklaunch/plan/facts.py",
     "ranklaunch/plan/fold.py",
+    "ranklaunch/plan/hints/__init__.py",
+    "ranklaunch/plan/hints/behind.py",
+    "ranklaunch/plan/hints/own_templates.py",
+    "ranklaunch/plan/hints/unknown.py",
     "ranklaunch/plan/megatron.py",
+    "ranklaunch/plan/megatron_args.py",
     "ranklaunch/plan/model.py",
-    "ranklaunch/plan/own_templates.py",
     "ranklaunch/plan/planning.py",
     "ranklaunch/plan/show.py",
-    "ranklaunch/plan/unknown.py",
     "ranklaunch/programs/ask_route_plan.py",
     "ranklaunch/programs/end_as_rank.py",
     "ranklaunch/py.typed",
@@ -364,8 +371,8 @@ def test_wheel_runs_where_nothing_else_of_ours_is(wheel: Path, tmp_path: Path) -
 THIEVES = ("jinja2", "ranklaunch", "queue", "selectors", "socket", "markupsafe")
 
 
-@pytest.mark.parametrize("command", [["bin/ranklaunch"], ["bin/python", "-m", "ranklaunch"]], ids=["script", "module"])
-def test_modules_of_the_program_do_not_take_the_place_of_ours(wheel: Path, command: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("wheel", ["tree"], indirect=True)
+def test_modules_of_the_program_do_not_take_the_place_of_ours(wheel: Path, tmp_path: Path) -> None:
     """As pip installs it, into an environment that others share: PYTHONPATH is for the ranks, which get it as it is."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=120)
     site = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
@@ -391,13 +398,15 @@ def test_modules_of_the_program_do_not_take_the_place_of_ours(wheel: Path, comma
         source = Path(str(package.__file__)).parent
         shutil.copytree(source, site / source.name)
     (tmp_path / "code").mkdir()
-    names = THIEVES if command[0] == "bin/ranklaunch" else [name for name in THIEVES if name != "ranklaunch"]
-    for name in names:
+    for name in THIEVES:
         (tmp_path / "code" / f"{name}.py").write_text(f"raise SystemExit('{name} of PYTHONPATH')\n")
     (tmp_path / "code" / "model.py").write_text("NAME = 'a model'\n")
     (tmp_path / "train.py").write_text("import model, os; print(model.NAME, os.environ['PYTHONPATH'])\n")
     options = ("--method", "spawn", "--slots", "2", "--log-tag", "{{ rank }}> ")
-    words = [str(tmp_path / "venv" / command[0]), *command[1:], "run", *options, "train.py"]
     env = {"PYTHONPATH": f"{tmp_path}/code", "PATH": os.environ["PATH"], "RANKLAUNCH_PYTHON": sys.executable}
-    ran = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert (ran.returncode, sorted(ran.stdout.splitlines())) == (0, [f"{rank}> a model {tmp_path}/code" for rank in range(2)]), ran.stderr
+    for command in (["bin/ranklaunch"], ["bin/python", "-m", "ranklaunch"]):
+        words = [str(tmp_path / "venv" / command[0]), *command[1:], "run", *options, "train.py"]
+        ran = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert ran.returncode == 0, ran.stderr
+        assert sorted(ran.stdout.splitlines()) == [f"{rank}> a model {tmp_path}/code" for rank in range(2)]
+        (tmp_path / "code" / "ranklaunch.py").unlink(missing_ok=True)  # which -m would take

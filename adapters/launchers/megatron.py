@@ -5,6 +5,7 @@ from __future__ import annotations
 from ranklaunch import redact
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.plan import megatron_args
 from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
 from ranklaunch.plan.model import Plan
 from ranklaunch.read import parse
@@ -96,8 +97,11 @@ def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
 
 def _check(job: Job, layout: Layout, reader: Reader) -> None:
     told = ", ".join(map(reader.told, FLAGS))
-    for problem in layout.problems():
+    problems = tuple(layout.problems())
+    for problem in problems:
         reader.problem(f"{problem}: change {told}, or the number of ranks")
+    for problem in () if problems else megatron_args.problems(_options(job), layout):
+        reader.problem(f"the program's {problem}")
     # Tensor parallelism counts fastest in both orders: its groups are neighbours, from 0 on.
     split = next((node for node in job.nodes if node.first_rank % layout.tp), None)
     if split:

@@ -189,9 +189,10 @@ def explain(tail: str) -> Failure | None:
 
 
 def _first_word(tail: str) -> Failure | None:
-    """Where torchrun was ended before its summary: what it wrote when the rank had failed. It names no global rank."""
-    found = _FIRST_WORD.search(tail)
-    return failed_with(int(found["code"]), pid=int(found["pid"])) if found else None
+    """Where torchrun was ended before its summary: what it wrote when the rank had failed, with restarts the last time. It names no global
+    rank."""
+    found = [*_FIRST_WORD.finditer(tail)]
+    return failed_with(int(found[-1]["code"]), pid=int(found[-1]["pid"])) if found else None
 
 
 def _placed(job: Job, reader: Reader, node_rank: int, master_index: int) -> Job:

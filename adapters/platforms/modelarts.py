@@ -196,7 +196,7 @@ def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
     source = (reader.candidates(variable) or [Candidate("", "")])[0].source
     if not hosts:
         hosts, source = _host_file(reader, task, HOSTS)
-    if nodes == 1 and len(hosts) != 1:
+    if nodes == 1 != len(hosts) and (reader.given(NODES) or not hosts):  # of more without a count each would train alone
         reader.ledger.note(HOSTS.value, "localhost", "default")
         return ("localhost",)
     hosts = hosts or _made_hosts(reader, task, nodes, variable)
@@ -206,7 +206,8 @@ def _hosts(reader: Reader, nodes: int, task: str) -> tuple[str, ...]:
 def _counted(reader: Reader, hosts: tuple[str, ...], source: str, nodes: int) -> tuple[str, ...]:
     if len(hosts) == nodes:
         return hosts
-    reader.problem(f"{source} names {len(hosts)} hosts, but {_count_source(reader)} is {nodes}: expected as many names as nodes")
+    told = f"{_count_source(reader)} is {nodes}" if reader.given(NODES) else f"{NODES.names[1]} is not set"
+    reader.problem(f"{source} names {len(hosts)} hosts, but {told}: expected as many names as nodes")
     return (hosts[0],) * nodes
 
 

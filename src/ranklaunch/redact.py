@@ -91,9 +91,21 @@ _OPTIONS_OF = {
     "redis-cli": ("-a", "-a", ""),
     "curl": ("-[uUb]", "-[uUb]|--user|--proxy-user|--cookie", ""),
     "wandb": ("", "login", r"[A-Za-z0-9_-]{20,}"),
+    **dict.fromkeys((f"{tool} login" for tool in ("docker", "podman", "nerdctl", "buildah", "skopeo", "registry")), ("", "-p", "")),
+    "obsutil": ("", "-[ikt]", ""),
 }
-_PROGRAM = rf"(?<![\w.-])(?:{'|'.join(_OPTIONS_OF)})(?=[\s'\"])"
 _BETWEEN = r"['\"]?,?[\s=]\s{0,8}['\"]?"
+_PROGRAM = rf"(?<![\w.-])(?:{'|'.join(name.replace(' ', _BETWEEN) for name in _OPTIONS_OF)})(?=[\s'\"])"
+_PROGRAM_NAMES = tuple({name.split()[0] for name in _OPTIONS_OF})
+_SETTERS = ("set", "--set", "setenv", "export", "config", "configure")
+# aws configure set NAME VALUE; of a word that others use too, the value must look like one
+_SET = (
+    rf"(?i)((?<![\w.-])(?:(?:aws|conda|git|npm|pip3?|poetry|yarn){_BETWEEN}config(?:ure)?(?:{_BETWEEN}(?:set|--?[a-z-]{{1,32}})){{0,4}}"
+    rf"|(set|--set|setenv|export)){_BETWEEN})([A-Za-z][\w.-]{{0,63}})({_BETWEEN})"
+)
+_GUESSED = r"(?=.{0,64}\d).{6,}"
+_ELEMENT = r"(<((?:[\w.-]{1,64}:)?[\w.-]{1,64})(?:\s[^<>]{0,200})?>)(?:<!\[CDATA\[)?[^<]+(?=</\2)"
+_PROPERTY = r"(<name>\s{0,8}([\w.-]{1,128})\s{0,8}</name>\s{0,64}<value>)[^<]+(?=</value>)"  # as Hadoop's settings
 _UNIT = "\x1f"  # blank, for what is between words
 _THOUGHT_UP = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)(?=.*[!@#$%^&*])[^\s/{}]{8,128}"
 
@@ -125,7 +137,10 @@ def _query(found: re.Match[str]) -> str:
 
 
 def headers(text: str) -> str:
-    """Text with what stands behind Authorization:, Cookie: and Bearer hidden."""
+    """Text with what stands behind Authorization:, Cookie: and Bearer hidden, and in elements of XML that are called like secrets."""
+    if "</" in text:
+        for pattern in (_ELEMENT, _PROPERTY):
+            text = re.sub(pattern, lambda found: f"{found[1]}{HIDDEN}" if is_secret(found[2]) else found[0], text)
     lower = text.lower()
     if "cookie" in lower:
         text = re.sub(_COOKIE, rf"\1{HIDDEN}", text)
@@ -135,8 +150,10 @@ def headers(text: str) -> str:
 
 
 def programs(text: str, ends: str = r"\s'\",;)}\]") -> str:
-    """Text with the secrets hidden that programs in it take by options of theirs: mysql -pX, curl -u user:X. ends: what no value holds."""
-    if not any(name in text for name in _OPTIONS_OF):
+    """Text with the secrets hidden that programs in it take in ways of theirs: mysql -pX, aws configure set token X. ends: what no value
+    holds."""
+    text = re.sub(rf"{_SET}((?<=')[^']+|(?<=\")[^\"]+|[^{ends}]+)", _set, text)
+    if not any(name in text for name in _PROGRAM_NAMES):
         return text
     starts = [0, *(found.start() for found in re.finditer(_PROGRAM, text))]
     return "".join(_of_program(text[start:end], ends) for start, end in zip(starts, [*starts[1:], len(text)]))
@@ -146,10 +163,16 @@ def _of_program(text: str, ends: str) -> str:
     name = re.match(_PROGRAM, text)
     if not name:
         return text
-    joined, before, value = _OPTIONS_OF[name[0]]
+    joined, before, value = _OPTIONS_OF[" ".join(re.findall(r"[\w-]+", name[0]))]
     behind = rf"(?:{before}){_BETWEEN}(?:--?[a-z-]{{1,32}}{_BETWEEN}){{0,4}}"
     option = "|".join([behind] * bool(before) + [joined] * bool(joined))
     return re.sub(rf"(?<=[\s'\"])({option})(?![-\s]){value or f'[^{ends}]+'}", rf"\1{HIDDEN}", text)
+
+
+def _set(found: re.Match[str]) -> str:
+    before, guessed, name, between, value = found.groups()
+    secret = is_value_secret(name, value) and (not guessed or re.fullmatch(_GUESSED, value, re.DOTALL))
+    return f"{before}{name}{between}{HIDDEN}" if secret else found[0]
 
 
 def argv(words: Iterable[str]) -> tuple[str, ...]:
@@ -179,7 +202,7 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
 
 def _of_programs(words: Iterable[str]) -> list[str]:
     words = list(words)
-    if not any(word.endswith(tuple(_OPTIONS_OF)) for word in words):
+    if not any(word.endswith(_PROGRAM_NAMES) or word in _SETTERS for word in words):
         return words
     hidden = programs(_UNIT.join(words), _UNIT).split(_UNIT)
     return hidden if len(hidden) == len(words) else words  # one of them has such a character itself

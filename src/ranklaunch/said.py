@@ -30,8 +30,9 @@ _NAME = re.compile(
     rf"(?:(-{{1,2}}[\w.-]{{1,64}})(?:{_IS}|\s{{1,8}}|['\"], ?(?=['\"]))|([\w.-]{{1,64}})"
     rf"(?::\s?[\w.]{{1,32}}\s?=\s?(?=['\"])|['\"]?{_IS}|['\"]\]\s?=(?!=)\s?|(['\"],\s?)(?=['\"])))"
 )
-_PROSE = re.compile(  # the token is X, of a word that looks like one
-    r"(?i)(?<![\w.-])((?:password|passwd|passphrase|secret|token|api[ _-]?key)\s{1,4}(?:is|was)\s{0,4}:?\s{1,4}['\"]?)"
+_PROSE = re.compile(  # the token is X, API key provided: X, of a word that looks like one
+    r"(?i)(?<![\w.-])((?:(?:password|passwd|passphrase|secret|token|api[ _-]?key)\s{1,4}(?:is|was)\s{0,4}:?"
+    r"|(?:password|passwd|passphrase|api[ _-]?key)(?:\s{1,4}(?:provided|given|used))?:?)\s{1,4}['\"]?)"
     r"(?=[^\s'\"]{0,64}\d)(?=[^\s'\"]{0,64}[a-z])[^\s'\",;)}\]]{6,}"
 )
 _PAIR = re.compile(r"(?<![\w.\])])\(['\"]")  # what begins one, and no call

@@ -21,8 +21,8 @@ COMMON = ("outcome", "exit_code", "reason", "culprit")
 class Node:
     """A started ranklaunch."""
 
-    def __init__(self, host: Host, popen: Entered, folder: Path, log_dir: Path | None = None) -> None:
-        self.host, self.popen, self._folder, self._log_dir = host, popen, folder, log_dir or folder
+    def __init__(self, host: Host, popen: Entered, folder: Path) -> None:
+        self.host, self.popen, self._folder = host, popen, folder
 
     @property
     def out(self) -> str:
@@ -42,8 +42,8 @@ class Node:
     @property
     def _attempt(self) -> Path:
         """In the log folder, or in the node's own below it where the platform's volumes may be shared."""
-        own = self._log_dir / f"node_{self.host.index}"
-        return (own if own.exists() else self._log_dir) / "attempt_1"
+        own = self._folder / f"node_{self.host.index}"
+        return (own if own.exists() else self._folder) / "attempt_1"
 
 
 class LauncherJob:

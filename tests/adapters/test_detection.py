@@ -82,7 +82,7 @@ texts = st.one_of(
 )
 
 
-@settings(max_examples=300, derandomize=True, database=None, deadline=None)
+@settings(max_examples=150, derandomize=True, database=None, deadline=None)
 @given(
     env=st.dictionaries(st.sampled_from(NAMES), texts, max_size=6),
     files=st.dictionaries(st.sampled_from(PATHS), st.one_of(texts, st.just(ValueError("not UTF-8"))), max_size=3),

@@ -104,6 +104,57 @@ def test_a_layout_that_cannot_be_is_refused(args: list[str], env: dict[str, str]
 
 
 @pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ("--num-layers 30", "--num-layers 30: 30 layers cannot be divided by pp 4"),
+        ("--num-layers 32", ""),
+        ("--num-layers 30 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", ""),
+        ("--num-layers 30 --decoder-first-pipeline-num-layers 6", ""),
+        ("--num-layers 30 --pipeline-model-parallel-layout Et*7|t*8|t*8|t*7L", ""),
+        ("--num-layers 32 --num-layers-per-virtual-pipeline-stage 4", ""),
+        (
+            "--num-layers 32 --num-layers-per-virtual-pipeline-stage 3",
+            "cannot be divided by pp 4 x --num-layers-per-virtual-pipeline-stage 3",
+        ),
+        ("--num-attention-heads 7", "--num-attention-heads 7 cannot be divided by tp 2"),
+        ("--num-query-groups 3 --group-query-attention", "--num-query-groups 3 and tp 2"),
+        ("--num-query-groups 1 --group-query-attention", ""),
+        ("--num-query-groups 3", ""),
+        (
+            "--micro-batch-size 4 --global-batch-size 12",
+            "--global-batch-size 12 cannot be divided by --micro-batch-size 4 x dp 2 = 8; 8 or 16 can",
+        ),
+        ("--micro-batch-size 4 --global-batch-size 4", "= 8; 8 can"),
+        ("--micro-batch-size 4 --global-batch-size 12 --rampup-batch-size 4 4 100", ""),
+        ("--micro-batch-size 4 --global-batch-size 12 --global-batch-size=16", ""),
+        ("--seq-length 4095 --sequence-parallel", "--seq-length 4095 cannot be divided by tp 2"),
+        ("--seq-length 4095", ""),
+        ("--num-experts 8", "--num-experts with tp 2 needs --sequence-parallel"),
+        ("--num-experts 8 --sequence-parallel", ""),
+        ("--num-layers $LAYERS", ""),
+        ("-- --num-layers 30", ""),
+    ],
+)
+def test_a_model_that_does_not_fit_its_layout_is_refused(args: str, words: str) -> None:
+    """Which Megatron does too: once all nodes are there, and PyTorch is loaded."""
+    if not words:
+        assert plan(*args.split(), RANKLAUNCH_TP="2", RANKLAUNCH_PP="4")
+        return
+    with pytest.raises(ConfigError) as caught:
+        plan(*args.split(), RANKLAUNCH_TP="2", RANKLAUNCH_PP="4")
+    assert words in str(caught.value)
+
+
+def test_a_sequence_or_experts_that_cannot_be_divided_are_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan("--seq-length", "4098", "--num-experts", "6", RANKLAUNCH_CP="4", RANKLAUNCH_EP="4")
+    assert [str(problem).partition("the program's ")[2] for problem in caught.value.problems] == [
+        "--seq-length 4098 cannot be divided by 2 x cp 4",
+        "--num-experts 6: 6 experts cannot be divided by ep 4",
+    ]
+
+
+@pytest.mark.parametrize(
     ("tp", "slots", "words"),
     [
         ("4", "8,8", []),

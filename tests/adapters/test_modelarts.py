@@ -305,3 +305,9 @@ def test_every_problem_of_every_setting_is_told_at_once() -> None:
 
 def test_an_attempt_that_nobody_counts_is_a_default() -> None:
     assert source(plan(VC_TASK_INDEX="0"), "attempt") == "default"
+
+
+def test_hosts_without_their_count() -> None:
+    """Each of them would train alone."""
+    found = refused("MA_NUM_HOSTS", "VC_WORKER_NUM", VC_TASK_INDEX="1")
+    assert "VC_WORKER_HOSTS names 4 hosts, but MA_NUM_HOSTS is not set: expected as many names as nodes" in found

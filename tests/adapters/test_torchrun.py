@@ -204,7 +204,8 @@ def test_its_last_words_cut_anywhere() -> None:
 def test_a_summary_that_never_came(code: str, expected: tuple[int, int]) -> None:
     """Older torchruns wait for those of the other nodes before they write it, and are ended meanwhile."""
     tail = f"E1121 09:00:00.000000 77 multiprocessing/api.py:984] failed (exitcode: {code}) local_rank: 1 (pid: 4711) of binary: python\n"
-    found = torchrun.explain(tail)
+    of_an_earlier_round = tail.replace(code, "5").replace("4711", "12")
+    found = torchrun.explain(of_an_earlier_round + tail)
     assert found
     assert (found.rank, found.exit_code, found.signal, found.pid) == (None, *expected, 4711)
 

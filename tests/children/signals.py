@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-SHOWN = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+SHOWN = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGRTMIN}
 
 # Blocked and waited for, not handled: each is printed whole, one after the other.
 signal.pthread_sigmask(signal.SIG_BLOCK, SHOWN)

@@ -16,7 +16,7 @@ from typing import Any
 
 import helpers
 import pytest
-from chaos_cases import CASES, EVENTS, GRACE_S, LAUNCHERS, NODES, SLOTS, SLOWLY_STOPPED_S, STOPPED_S, Case, Culprit, Launcher
+from chaos_cases import CASES, EVENTS, GRACE_S, LAUNCHERS, NODES, SLOTS, SLOWLY_STOPPED_S, STOPPED_S, Case, Culprit, Launcher, typical
 
 from testbench.hosts import Entered, Host, Hosts
 from testbench.jobs.ends import checked_verdict
@@ -290,6 +290,8 @@ def cells() -> Iterator[Any]:
             marks = [pytest.mark.training] if launcher.training else [pytest.mark.launchers] if launcher.launchers else []
             if launcher.slow and (not case.launched or case in EVENTS):
                 continue
+            if not typical(case, launcher):
+                marks.append(pytest.mark.table)
             if launcher.method not in case.without:
                 yield pytest.param(case, launcher, id=f"{launcher.method}-{case.name.replace(' ', '-')}", marks=marks)
 

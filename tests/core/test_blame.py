@@ -212,12 +212,13 @@ def sent(value: Any) -> Any:
     return json.loads(json.dumps(blame.as_message(value)))
 
 
+@settings(max_examples=40)
 @given(SUSPECT)
 def test_a_suspect_arrives_as_it_was_cut(value: Suspect) -> None:
     assert blame.suspect(sent(value)) == blame.clipped(value) == blame.clipped(blame.clipped(value))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(JUDGEMENT)
 def test_a_judgement_arrives_as_it_was_cut(value: Judgement) -> None:
     assert blame.judgement(sent(value)) == blame.clipped(value) == blame.clipped(blame.clipped(value))
@@ -249,7 +250,7 @@ READERS = {"suspect": (blame.suspect, SUSPECT), "finish": (blame.finish, FINISH)
 
 
 @pytest.mark.parametrize("kind", READERS)
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.data())
 def test_damaged_messages_are_value_errors(kind: str, data: st.DataObject) -> None:
     read, strategy = READERS[kind]

@@ -25,15 +25,12 @@ GREEDY = {
     "power of a constant": "{% if 7**(10**8) %}{% endif %}",
     "center": "{{ 'x' | center(10**9) }}",
     "indent": "{{ 'x\\nx' | indent(10**9) }}",
-    "wordwrap": "{{ ('x' * 10**7) | wordwrap(1) }}",
     "percent": "{{ '%1000000000d' % rank }}",
     "format": "{{ '{:1000000000}'.format(rank) }}",
     "format filter": "{{ '%1000000000d' | format(rank) }}",
     "join": "{{ (['x' * 10**6] * 10**6) | join }}",
     "replace": "{{ ('x' * 10**5).replace('x', 'y' * 10**5) }}",
-    "loops": f"{{% {LONG} %}}{{% {LONG} %}}x{{% endfor %}}{{% endfor %}}",
     "loops without text": f"{{% {LONG} %}}{{% {LONG} %}}{{% endfor %}}{{% endfor %}}",
-    "filter loop": f"{{% {LONG} %}}{{{{ range(99999) | sum }}}}{{% endfor %}}",
     "names": "{% set ns = namespace(a='x') %}{% for i in range(60) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}{{ ns.a }}",
     "too much text": "{{ 'x' * (32 * 1024 * 1024) }}",
 }
@@ -68,19 +65,18 @@ def test_a_line(templates: Templates, source: str) -> None:
 
 @pytest.mark.processes
 def test_a_command_and_a_file(tmp_path: Path) -> None:
-    (tmp_path / "own.j2").write_text(GREEDY["loops"])
+    (tmp_path / "own.j2").write_text(f"{{% {LONG} %}}{{% {LONG} %}}x{{% endfor %}}{{% endfor %}}")
     templates = Templates([str(tmp_path)], bounded.call)
     refused(lambda: templates.command("own.j2", rank=3), "own.j2")
     refused(lambda: templates.text("own.j2", rank=3), "own.j2")
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("last", ["", "{{ rank }}"])
-def test_templates_that_include_each_other(tmp_path: Path, last: str) -> None:
+def test_templates_that_include_each_other(tmp_path: Path) -> None:
     """Each of them is simple."""
     for i in range(20):
         (tmp_path / f"t{i}.j2").write_text(f'{{% include "t{i + 1}.j2" %}}' * 50)
-    (tmp_path / "t20.j2").write_text(last)
+    (tmp_path / "t20.j2").write_text("{{ rank }}")
     refused(lambda: Templates([str(tmp_path)], bounded.call).command("t0.j2", rank=3), "t0.j2")
 
 
@@ -95,7 +91,7 @@ def test_a_value_that_is_put_in_often(tmp_path: Path) -> None:
 def test_a_fifo_among_templates(tmp_path: Path) -> None:
     """It would be waited for without end."""
     os.mkfifo(tmp_path / "own.j2")
-    with pytest.raises(ConfigError, match=r"^template own\.j2: not found"):
+    with pytest.raises(ConfigError, match=r"own\.j2: expected a file, or a link to one"):
         Templates([str(tmp_path)], bounded.call).command("own.j2")
 
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.catalogue import CAUSE, CONSEQUENCE, ERRORS, FAMILIES, KnownError, find, reported
+from ranklaunch.catalogue import CAUSE, CONSEQUENCE, ERRORS, FAMILIES, KnownError, before_report, find, reported
 from ranklaunch.catalogue.families import LAST, REPORTS
 from ranklaunch.catalogue.search import _needed
 from testbench import places
@@ -357,8 +357,18 @@ def test_a_launcher_that_ends_its_ranks_says_less_than_what_it_says_of_the_first
 def test_what_a_launcher_reports_of_its_first_failure() -> None:
     line = "E1122 08:18:54.2 5314 torch/elastic/multiprocessing/api.py:984] failed (exitcode: %d) local_rank: 1 (pid: 7) of x\n"
     assert reported(f"{FRAMES}{LOST}\n{line % 3}") == "its torchrun says that local rank 1 (pid 7) exited with code 3"
+    assert reported(f"{line % 3}\n{line % 4}\n").endswith("exited with code 4")
     assert reported(line % -9) == "its torchrun says that local rank 1 (pid 7) was killed by signal 9"
     assert reported(f"{FRAMES}{LOST}\n") == ""
+
+
+def test_what_ranks_wrote_before_a_launcher_reports_of_them() -> None:
+    ends = "W1122 08:18:54.1 5314 torch/elastic/multiprocessing/api.py:1010] Sending process 3 closing signal SIGTERM\n"
+    failed = "E1122 08:18:54.2 5314 torch/elastic/multiprocessing/api.py:984] failed (exitcode: 3) local_rank: 1 (pid: 7) of x\n"
+    report = f"{failed}{FRAMES}torch.ChildFailedError:\n===\n"
+    assert before_report(f"step 1\n{LOST}\n{ends}terminated\n{report}") == f"step 1\n{LOST}\n"
+    assert before_report(f"step 1\n{ends}{failed}step 2\n{report}").endswith("\nstep 2\n")
+    assert before_report(f"step 1\n{ends}") == ""
 
 
 def test_line_belongs_to_its_most_specific_entry() -> None:

@@ -9,7 +9,7 @@ import helpers
 import pytest
 
 from ranklaunch.files import NoFiles, absolute, folder_of, join, which
-from ranklaunch.system.disk import DiskFiles
+from ranklaunch.system.disk import DiskFiles, make_folder
 
 
 @pytest.mark.parametrize(
@@ -107,3 +107,8 @@ def test_a_folder_in_place_of_a_file(disk: DiskFiles) -> None:
 def test_without_a_root(root: str, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("y", encoding="utf-8")
     assert DiskFiles(root).text(str(tmp_path / "x"), 9) == "y"
+
+
+def test_a_folder_below_more_than_python_goes_down(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="File name too long"):
+        make_folder(f"{tmp_path}/{'a/' * 3000}")

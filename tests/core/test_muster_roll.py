@@ -255,7 +255,7 @@ def walked(steps: list[tuple[str, int, int, int]], seen: Callable[[Roll], None],
         seen(roll)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(STEPS)
 def test_complete_is_every_node_ready_exactly_once(steps: list[tuple[str, int, int, int]]) -> None:
     def seen(roll: Roll) -> None:
@@ -271,13 +271,13 @@ def doubt(roll: Roll) -> None:
     assert roll.doubtful is bool(roll.problems())
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(STEPS)
 def test_doubtful_is_having_a_problem(steps: list[tuple[str, int, int, int]]) -> None:
     walked(steps, doubt, in_order=True)
 
 
-@settings(max_examples=300, database=None)
+@settings(max_examples=100, database=None)
 @example([("add", 0, 0, 0), ("add", 1, 0, 0), ("ready", 1, 0, 0), ("ready", 0, 0, 1)])
 @given(STEPS)
 def test_doubtful_is_having_a_problem_in_any_order(steps: list[tuple[str, int, int, int]]) -> None:

@@ -30,7 +30,7 @@ def pair(key: bytes = KEY, other: bytes = KEY, nonces: tuple[bytes, bytes] = NON
     return Codec(key, *nonces, hub=True, **more), Codec(other, *nonces, hub=False)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.lists(MESSAGES, max_size=6), st.data())
 def test_messages_arrive_however_the_bytes_are_cut(messages: list[dict[str, Any]], data: st.DataObject) -> None:
     for sender, receiver in (pair(), pair()[::-1]):
@@ -46,6 +46,7 @@ def test_half_characters_of_broken_names_do_not_stop_a_message(text: str) -> Non
     assert [list(m) for m in member.feed(hub.frame({"text": text}))] == [["text"]]
 
 
+@settings(max_examples=30)
 @given(MESSAGES, st.binary(min_size=1, max_size=32))
 def test_another_key_is_a_wrong_key(message: dict[str, Any], secret: bytes) -> None:
     hub, member = pair(other=wire.job_key(b"not " + secret, "job"))
@@ -66,7 +67,7 @@ def test_frames_that_are_turned_round_are_refused() -> None:
         member.feed(member.frame({"type": "stop"}))
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.lists(MESSAGES, min_size=2, max_size=5), st.data())
 def test_frames_that_are_repeated_swapped_or_dropped_are_refused(messages: list[dict[str, Any]], data: st.DataObject) -> None:
     hub, member = pair()
@@ -93,6 +94,7 @@ def test_frames_of_another_connection_are_refused(nonces: tuple[bytes, bytes]) -
         hub.feed(recorded.frame({"type": "hello"}))
 
 
+@settings(max_examples=30)
 @given(MESSAGES, st.data())
 def test_one_changed_bit_is_noticed(message: dict[str, Any], data: st.DataObject) -> None:
     hub, member = pair()
@@ -168,7 +170,7 @@ def test_signed_bytes_are_a_message_or_a_wire_error(body: bytes) -> None:
     assert isinstance(message, dict)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(st.binary(max_size=100), max_size=10), st.booleans(), st.integers(0, 300))
 def test_bytes_raise_nothing_but_wire_errors(pieces: list[bytes], hub: bool, length: int) -> None:
     codec = Codec(KEY, *NONCES, hub=hub)

@@ -58,7 +58,7 @@ def group_tables(draw: st.DrawFn) -> dict[str, Any]:
     return {"status": "completed", "group_count": "1", "group_list": [{**group, "instance_list": pods}]}
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(derandomize=True, max_examples=50, deadline=None)
 @given(group_tables())
 def test_every_rank_keeps_its_device_in_version_1(data: dict[str, Any]) -> None:
     table = parse(data)
@@ -69,7 +69,7 @@ def test_every_rank_keeps_its_device_in_version_1(data: dict[str, Any]) -> None:
     check(again)
 
 
-@settings(derandomize=True, max_examples=50, deadline=None)
+@settings(derandomize=True, max_examples=25, deadline=None)
 @given(group_tables())
 def test_keys_that_are_not_known_are_kept(data: dict[str, Any]) -> None:
     written = json.loads(ranktable.for_hccl(parse(data)))

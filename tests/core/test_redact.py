@@ -157,6 +157,13 @@ def test_short_secret_names(name: str) -> None:
         (["curl", "-u", "a:hunter2", "-b", "c=hunter2", "--user=a:b"], ["curl", "-u", "***", "-b", "***", "--user=***"]),
         (["curl", "-H", "Cookie: a=hunter2"], ["curl", "-H", "Cookie: ***"]),
         (["redis-cli", "-a", "hunter2", "-p", "6379"], ["redis-cli", "-a", "***", "-p", "6379"]),
+        (["docker", "login", "-u", "me", "-p", "hunter2", "x"], ["docker", "login", "-u", "me", "-p", "***", "x"]),
+        (["docker", "run", "-p", "8080:80", "login"], ["docker", "run", "-p", "8080:80", "login"]),
+        (["/bin/obsutil", "config", "-i=hunter2", "-k=hunter2"], ["/bin/obsutil", "config", "-i=***", "-k=***"]),
+        (["aws", "configure", "set", "aws_secret_access_key", "hunter2"], ["aws", "configure", "set", "aws_secret_access_key", "***"]),
+        (["export", "TOKEN", "hunter2", "x"], ["export", "TOKEN", "***", "x"]),
+        (["--xml", "<a><password>hunter2</password></a>"], ["--xml", "<a><password>***</password></a>"]),
+        (["set", "lr", "0.1", "--set", "token", "to"], ["set", "lr", "0.1", "--set", "token", "to"]),
         (["python", "-u", "x.py", "curl"], ["python", "-u", "x.py", "curl"]),
     ],
 )
@@ -174,6 +181,10 @@ def test_secrets_in_the_commands_of_a_shell(option: str) -> None:
         ("cd /x\nexport HF_TOKEN=hunter2\npython train.py\n", "cd /x\nexport HF_TOKEN=***\npython train.py\n"),
         ('exec "$0"  "$@"', 'exec "$0"  "$@"'),
         ("mysql -phunter2 <x; curl -u a:hunter2 x", "mysql -p*** <x; curl -u *** x"),
+        (
+            "docker login -p hunter2 x && aws configure set aws_secret_access_key hunter2",
+            "docker login -p *** x && aws configure set aws_secret_access_key ***",
+        ),
         ("python train.py --tokenizer bpe  --pad-token x", "python train.py --tokenizer bpe  --pad-token x"),
     ):
         assert redact.argv(["bash", option, command, "x"]) == ("bash", option, shown, "x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.errors import ConfigError
 from ranklaunch.read.job import Job, Program, make_nodes
+from ranklaunch.render import templates
 from ranklaunch.render.templates import SHIPPED, Templates
 
 
@@ -324,3 +326,20 @@ def test_shown_commands_split_back_into_their_words() -> None:
     """plan shows commands with shlex.quote: what is shown can be pasted."""
     for value in helpers.HOSTILE.values():
         assert shlex.split(shlex.quote(value)) == [value]
+
+
+def test_without_its_own_templates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a zipapp, out of which nothing opens them as files."""
+    monkeypatch.setattr(templates, "SHIPPED", str(tmp_path / "ranklaunch.pyz" / "templates"))
+    with pytest.raises(ConfigError, match="it seems to run from an archive"):
+        templates.Templates().command("plain/command.j2")
+
+
+@helpers.for_each({"a folder": Path.mkdir, "a link to nothing": lambda path: path.symlink_to("gone")})
+def test_what_is_no_file_is_not_passed_over(make: Callable[[Path], None]) -> None:
+    """The shipped template in its place would start something else than what was meant."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "plain").mkdir()
+        make(Path(folder, "plain/command.j2"))
+        with pytest.raises(ConfigError, match=r"plain/command.j2: expected a file, or a link to one"):
+            Templates([folder]).command("plain/command.j2", job=job())

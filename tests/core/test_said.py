@@ -79,6 +79,21 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
         ("the password is hunter2, no: 'hunter2'", "the password is ***, no: 'hunter2'"),
         ("Your API key is: 'hunter2'", "Your API key is: '***'"),
         ("token := hunter2 secret => hunter2", "token := *** secret => ***"),
+        ("docker login -u me -p hunter2 registry.example", "docker login -u me -p *** registry.example"),
+        ("['helm', 'registry', 'login', '-p', 'hunter2', 'x']", "['helm', 'registry', 'login', '-p', '***', 'x']"),
+        ("obsutil config -i=hunter2 -k=hunter2 -e=obs.example", "obsutil config -i=*** -k=*** -e=obs.example"),
+        ("aws configure set aws_secret_access_key hunter2 --profile x", "aws configure set aws_secret_access_key *** --profile x"),
+        (
+            "git config --global user.password 'hunter2'; setenv HF_TOKEN hunter2",
+            "git config --global user.password '***'; setenv HF_TOKEN ***",
+        ),
+        ("export TOKEN hunter2", "export TOKEN ***"),
+        ("<server><password>hunter2</password></server>", "<server><password>***</password></server>"),
+        ("<a:Token x='1'> hunter2 &amp; 2 </a:Token>", "<a:Token x='1'>***</a:Token>"),
+        ("<name>fs.s3a.secret.key</name> <value>hunter2</value>", "<name>fs.s3a.secret.key</name> <value>***</value>"),
+        ("api_key hunter2 invalid", "api_key *** invalid"),
+        ("Incorrect API key provided: hunter2.", "Incorrect API key provided: ***"),
+        ("password 'hunter2' rejected", "password '***' rejected"),
         (f"'token': '{'hunter2 ' * 100}', 1", "'token': '***', 1"),
         (f"'token': '{'hunter2 ' * 1000}, 1", "'token': '***'"),
     ],
@@ -112,6 +127,10 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
         "Enter the password:\nTraceback (most recent call last):",
         "token:\n  secretKeyRef:\n    name: x",
         "['--tokenizer',\n 'bpe']",
+        "docker run -p 8080:80 -u 1000 image; docker login registry.example; please login -p",
+        "set token to none; export PASSWORD and exit; config set lr 0.1",
+        "<tokenizer>bpe</tokenizer> <name>lr</name><value>0.1</value> <password></password> a<token>b",
+        "password must have 8 characters, token 2 of 7, api key missing, no API key provided: log in",
     ],
 )
 def test_other_lines_are_as_they_were(line: str) -> None:
@@ -237,13 +256,13 @@ PIECES = [
 def test_hostile_text_takes_no_long_time(piece: str) -> None:
     text = (piece * (32768 // len(piece) + 1))[:32768]
     said.text(text[:10])
-    assert min(_seconds(text) for _ in range(3)) < 0.1, piece
+    assert any(_seconds(text) < 0.1 for _ in range(3)), piece
 
 
 @pytest.mark.parametrize("show", [said.text, redact.text])
 def test_a_line_of_a_megabyte_takes_no_long_time(show: Callable[[str], str]) -> None:
     """Whatever follows what in it: time grows with its length, not with the square of it."""
-    for number in range(4):
+    for number in range(2):
         some = random.Random(number).sample(PIECES, 3)
         text = ("".join(some) * MEGABYTE)[:MEGABYTE]
         began = time.thread_time()

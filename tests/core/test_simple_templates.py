@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TEMPLATES)
 @example("{% if rank %}\n  {% if not rank %}\n a\n  {% else %}\n  {# c #}\n b{% endif %}\n{% endif %}\n\n")
 @example("  {# a #}  {# b #}\n x")

@@ -193,8 +193,19 @@ def test_more_ranks_than_devices(tmp_path: Path) -> None:
     assert "note: MA_NUM_GPUS=8: 8 ranks on this node, which has 2 NPUs" in found.out
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize("command", ["check", "run"])
+def with_launchers(folder: Path, method: str, package: str, train: Path) -> tuple[str, ...]:
+    """What is said to ranklaunch where this is the launchers' package."""
+    (folder / "venv" / "lib" / "python3.9" / "site-packages" / f"{package}.dist-info").mkdir(parents=True)
+    (folder / "venv" / "bin").mkdir()
+    for name in ("torchrun", "msrun"):
+        program = folder / "venv" / "bin" / name
+        program.write_text("#!/bin/sh\nexit 0\n")
+        program.chmod(0o755)
+    (folder / "venv" / "bin" / "python").symlink_to(sys.executable)
+    python, logs = str(folder / "venv/bin/python"), str(folder / "logs")
+    return ("--method", method, "--slots", "2", "--python", python, "--log-dir", logs, "--", str(train))
+
+
 @pytest.mark.parametrize(
     ("method", "package", "code"),
     [
@@ -208,19 +219,22 @@ def test_more_ranks_than_devices(tmp_path: Path) -> None:
         ("msrun", "nothing-1.0", 0),
     ],
 )
-def test_launchers_that_are_too_old(command: str, method: str, package: str, code: int, train: Path, tmp_path: Path) -> None:
+def test_launchers_that_are_too_old(method: str, package: str, code: int, train: Path, tmp_path: Path) -> None:
     """By what pip has left beside the launcher, of which nothing is imported."""
-    (tmp_path / "venv" / "lib" / "python3.9" / "site-packages" / f"{package}.dist-info").mkdir(parents=True)
-    (tmp_path / "venv" / "bin").mkdir()
-    for name in ("torchrun", "msrun"):
-        program = tmp_path / "venv" / "bin" / name
-        program.write_text("#!/bin/sh\nexit 0\n")
-        program.chmod(0o755)
-    (tmp_path / "venv" / "bin" / "python").symlink_to(sys.executable)
-    words = ("--method", method, "--slots", "2", "--python", tmp_path / "venv/bin/python", "--log-dir", tmp_path / "logs", "--", train)
-    ours = [sys.executable, "-m", "ranklaunch", command, *map(str, words)]
+    found = helpers.call("check", *with_launchers(tmp_path, method, package, train), env={"PATH": os.environ["PATH"]})
+    check_too_old(found.code, found.out + found.err, code, package, tmp_path)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("package", "code"), [("torch-1.10.2+cpu", 69), ("torch-1.11.0", 0)])
+def test_a_launcher_that_is_too_old_is_not_started(package: str, code: int, train: Path, tmp_path: Path) -> None:
+    ours = [sys.executable, "-m", "ranklaunch", "run", *with_launchers(tmp_path, "torchrun", package, train)]
     found = subprocess.run(ours, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False)
-    assert found.returncode == code, found.stdout + found.stderr
+    check_too_old(found.returncode, found.stdout + found.stderr, code, package, tmp_path)
+
+
+def check_too_old(found: int, said: str, code: int, package: str, folder: Path) -> None:
+    assert found == code, said
     if code:
-        assert f"{package.partition('-')[2]}, to which {tmp_path}/venv/bin/" in found.stdout + found.stderr
-        assert "is too old: " in found.stdout + found.stderr
+        assert f"{package.partition('-')[2]}, to which {folder}/venv/bin/" in said
+        assert "is too old: " in said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import re
 import subprocess
 import sys
@@ -232,6 +234,20 @@ def test_a_plan_that_a_full_disk_does_not_take_is_no_success(nodes: str) -> None
         found = subprocess.run([sys.executable, "-m", "ranklaunch", *words], stdout=full, stderr=subprocess.PIPE, check=False)
     assert found.returncode == WaitError.exit_code
     assert found.stderr == b"ranklaunch: the system refuses, trying again may help: [Errno 28] No space left on device\n"
+
+
+class Full(io.StringIO):
+    """What nobody reads, or what is written to a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "")
+
+
+@pytest.mark.parametrize(("argv", "code"), [(["plan", "--method", "spawn", "--slots", "x", "x.py"], 2), (["check", "--method", "x"], 78)])
+def test_an_error_that_cannot_be_said_keeps_its_code(argv: list[str], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """75, with which a full disk ends a command, would be tried again in vain."""
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert entrypoint.main(argv, {}) == code
 
 
 @pytest.mark.processes

@@ -46,7 +46,10 @@ print("rank", trainer.global_rank, "of", trainer.world_size, "on node", trainer.
 """
 
 
-@pytest.mark.parametrize(("method", "slots"), [("spawn", 1), ("spawn", 2), ("torchrun", 2)])
+@pytest.mark.parametrize(
+    ("method", "slots"),
+    [pytest.param("spawn", 1, marks=pytest.mark.table), ("spawn", 2), pytest.param("torchrun", 2, marks=pytest.mark.table)],
+)
 def test_two_nodes_of_slurm(slurm: Slurm, method: str, slots: int) -> None:
     program = slurm.folder / "train.py"
     program.write_text(PROGRAM)

@@ -42,7 +42,10 @@ def difference(one: Path, other: Path) -> float:
     return float(done.stdout)
 
 
-@pytest.mark.parametrize(("options", "args", "sizes"), [(("--tp", 2), (), (2, 2)), ((), ("--tensor-model-parallel-size", "4"), (4, 1))])
+@pytest.mark.parametrize(
+    ("options", "args", "sizes"),
+    [(("--tp", 2), (), (2, 2)), pytest.param((), ("--tensor-model-parallel-size", "4"), (4, 1), marks=pytest.mark.table)],
+)
 def test_what_is_learned_does_not_depend_on_the_layout(
     job: MakeJob, tmp_path: Path, options: tuple[object, ...], args: tuple[str, ...], sizes: tuple[int, int]
 ) -> None:
@@ -68,6 +71,7 @@ def test_a_rank_that_fails_is_named_on_all_nodes(job: MakeJob) -> None:
     assert "rank 2 on node 1 (h1) exited with code 42" in verdict["reason"]
 
 
+@pytest.mark.table  # torchrun's own, as in every job of its
 def test_a_stop_request_stops_all(job: MakeJob) -> None:
     stopped = job()
     stopped.start(PROGRAM, "--epochs", 1000, options=("--tp", 2))

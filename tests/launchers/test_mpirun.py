@@ -37,6 +37,8 @@ pytestmark = [
 TELL = f'{sys.executable} {child("environment.py")} --env "X_*,RANKLAUNCH_*,MA_*,VC_*" "$@" > "$FOLDER/$OMPI_COMM_WORLD_RANK.json"'
 WHERE = 'echo "$(cat /proc/sys/kernel/hostname)" > "$FOLDER/$OMPI_COMM_WORLD_RANK"'
 
+BY_MPI = 'from mpi4py import MPI; print("sum", MPI.COMM_WORLD.allreduce(1), flush=True)'
+
 MakeJob = Callable[..., LauncherJob]
 
 
@@ -84,31 +86,27 @@ def test_values_reach_another_host_unchanged(job: MakeJob) -> None:
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("mpi4py"), reason="mpi4py is not installed")
-def test_digits_are_learned_on_uneven_hosts(job: MakeJob) -> None:
+def test_ranks_meet_on_uneven_hosts(job: MakeJob) -> None:
     started = job(3, "2,1,1")
-    words = ("sh", "-c", f'{WHERE}; exec "$@"', "sh", sys.executable, EXAMPLES / "mpi_digits.py", "--epochs", 2)
-    started.start(*words, env=own(started))
+    started.start("sh", "-c", f'{WHERE}; exec "$@"', "sh", sys.executable, "-c", BY_MPI, env=own(started))
     verdict = started.end(0)
     assert verdict["outcome"] == "succeeded"
     where = [(started.folder / "told" / str(rank)).read_text().strip() for rank in range(4)]
     assert where == ["h0", "h0", "h1", "h2"]
     first = started.nodes[0]
-    assert "[rank 0] 4 ranks; ignored arguments: []" in first.out
-    losses = [re.findall(rf"^\[rank (\d)\] epoch {epoch}/2  loss ([0-9.]+)", first.out, re.MULTILINE) for epoch in (1, 2)]
-    assert [sorted(rank for rank, _ in found) for found in losses] == [["0", "1", "2", "3"]] * 2
-    assert max(float(loss) for _, loss in losses[1]) < min(float(loss) for _, loss in losses[0])
-    assert "epoch 2/2  loss" in first.log("rank_3.log")
+    assert sorted(re.findall(r"^\[rank (\d)\] sum 4$", first.out, re.MULTILINE)) == ["0", "1", "2", "3"]
+    assert first.log("rank_3.log") == "sum 4\n"
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("horovod"), reason="Horovod is not installed")
-def test_horovod_on_three_hosts(job: MakeJob) -> None:
-    started = job(3)
+def test_horovod_on_two_hosts(job: MakeJob) -> None:
+    started = job(2)
     started.start(EXAMPLES / "hvd_synthetic.py", "--num-iters", 2, "--num-batches", 2, env=own(started))
     started.end(0)
     out = started.nodes[0].out
-    assert "[rank 0] 3 ranks, 1 on this node" in out
-    assert re.search(r"^\[rank 0\] total of 3 ranks: [1-9][0-9.]* img/sec$", out, re.MULTILINE)
-    assert sorted(re.findall(r"^\[rank (\d)\] rank \1: [0-9.]+ img/sec$", out, re.MULTILINE)) == ["0", "1", "2"]
+    assert "[rank 0] 2 ranks, 1 on this node" in out
+    assert re.search(r"^\[rank 0\] total of 2 ranks: [1-9][0-9.]* img/sec$", out, re.MULTILINE)
+    assert sorted(re.findall(r"^\[rank (\d)\] rank \1: [0-9.]+ img/sec$", out, re.MULTILINE)) == ["0", "1"]
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

@@ -98,18 +98,28 @@ def start(hosts: Callable[..., Hosts], tmp_path: Path) -> Start:
     return run
 
 
-def test_training_and_its_second_attempt(start: Start, tmp_path: Path) -> None:
-    words = (EXAMPLES / "msrun_digits.py", "--epochs", "2", "--checkpoint", tmp_path / "digits.ckpt")
-    first = start(*words)
-    assert [node.end() for node in first] == [0, 0], first[0].words()
-    losses = check_training(first, "")
-    log = (first[0].attempt / "rank_0.log").read_bytes()
+def trained(start: Start, folder: Path, said: str = "", attempt: int = 1) -> tuple[list[Node], list[float]]:
+    nodes = start(EXAMPLES / "msrun_digits.py", "--epochs", "2", "--checkpoint", folder / "digits.ckpt", attempt=attempt)
+    assert [node.end() for node in nodes] == [0, 0], nodes[0].words()
+    return nodes, check_training(nodes, said)
 
-    second = start(*words, attempt=2)
+
+def test_training_whose_logs_a_second_attempt_leaves_alone(start: Start, tmp_path: Path) -> None:
+    first, _ = trained(start, tmp_path)
+    log = (first[0].attempt / "rank_0.log").read_bytes()
+    assert b"epoch 2/2" in log
+    second = start(child("arguments.py"), attempt=2)
     assert [node.end() for node in second] == [0, 0], second[0].words()
-    assert check_training(second, "resumed from")[-1] < losses[0]
     assert (first[0].attempt / "rank_0.log").read_bytes() == log
     assert (first[0].attempt / "msrun" / "worker_0.log").read_bytes() == log
+    assert json.loads((second[1].attempt / "rank_1.log").read_text())["rank"] == "1"
+
+
+@pytest.mark.table
+def test_a_second_start_goes_on_where_the_first_one_ended(start: Start, tmp_path: Path) -> None:
+    _, losses = trained(start, tmp_path)
+    second, more = trained(start, tmp_path, "resumed from", attempt=2)
+    assert more[-1] < losses[0]
     assert "epoch 4/4" in (second[1].attempt / "rank_1.log").read_text()
 
 
@@ -147,7 +157,17 @@ def test_a_rank_of_the_schedulers_node_that_fails(start: Start) -> None:
     assert "is timed out" not in (nodes[0].attempt / "scheduler.log").read_text()
 
 
-def test_a_stop_request_on_one_node_stops_both(start: Start, tmp_path: Path) -> None:
+def test_a_stop_request_on_one_node_stops_both(start: Start) -> None:
+    nodes = start(child("saves_on_term.py"))
+    for rank, node in enumerate(nodes):
+        node.wait_for(f"[rank {rank}] ready")
+    nodes[1].popen.send_signal(signal.SIGTERM)
+    assert [node.end() for node in nodes] == [143, 143], nodes[0].words()
+    assert [f"[rank {rank}] saved\n" in node.printed for rank, node in enumerate(nodes)] == [True, True], nodes[0].words()
+
+
+@pytest.mark.table
+def test_the_example_saves_on_a_stop_request(start: Start, tmp_path: Path) -> None:
     nodes = start(EXAMPLES / "msrun_digits.py", "--epochs", "1000", "--checkpoint", tmp_path / "digits.ckpt")
     for rank, node in enumerate(nodes):
         node.wait_for(f"[rank {rank}] epoch 1/1000")

@@ -10,17 +10,12 @@ import subprocess
 import pytest
 from pod_jobs import PYTHON, MakePods, Pods, needs_mpi
 
+from testbench.places import child
+
 pytestmark = pytest.mark.launchers
 
 PLACE = 'echo "place $RANK of $WORLD_SIZE, node $GROUP_RANK, at $MASTER_ADDR:$MASTER_PORT"'
-SUM = """
-import os, torch, torch.distributed as dist
-dist.init_process_group("gloo")
-one = torch.ones(1)
-dist.all_reduce(one)
-print("place", os.environ["RANK"], "sum", int(one), "at", os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"], flush=True)
-dist.destroy_process_group()
-"""
+SUM = (child("sums.py"), "MASTER_ADDR", "MASTER_PORT")
 
 
 def spawned(at: str) -> list[str]:
@@ -69,11 +64,9 @@ def test_volcano_with_a_rank_table_in_the_operators_own_order(pods: MakePods) ->
 
 def test_pytorchjob(pods: MakePods) -> None:
     job = pods("x-master-0", "x-worker-0")
-    program = job.folder / "train.py"
-    program.write_text(SUM)
     master = {"PET_MASTER_ADDR": "x-master-0", "MASTER_ADDR": "x-master-0", "PET_MASTER_PORT": "23456", "MASTER_PORT": "23456"}
     counts = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "WORLD_SIZE": "2"}
-    job.launch([{**master, **counts, "PET_NODE_RANK": str(i), "RANK": str(i)} for i in (0, 1)], program)
+    job.launch([{**master, **counts, "PET_NODE_RANK": str(i), "RANK": str(i)} for i in (0, 1)], *SUM)
     job.end(0)
     assert job.places() == [f"{rank} sum 2 at x-master-0 23456" for rank in (0, 1)]
 
@@ -93,26 +86,10 @@ def test_indexed_job_fails_as_its_first_failing_rank_does(pods: MakePods) -> Non
     assert (culprit["node"], culprit["rank"]) == (1, 2)
 
 
-def test_pods_with_one_volume_for_their_logs(pods: MakePods) -> None:
-    """torchrun's own files are told apart by their paths, which two nodes have alike."""
-    job = pods("train-0.svc", "train-1.svc")
-    program = job.folder / "train.py"
-    program.write_text(SUM)
-    envs = [{"RANKLAUNCH_METHOD": "torchrun", "JOB_COMPLETION_INDEX": str(i), "RANKLAUNCH_NODES": "2"} for i in (0, 1)]
-    job.launch([{**env, "RANKLAUNCH_SLOTS": "2"} for env in envs], program, log_dir=job.folder / "logs")
-    job.end(0)
-    assert [place.split()[0] for place in job.places()] == ["0", "1", "2", "3"]
-    for node in job.nodes:
-        ranks = [2 * node.host.index, 2 * node.host.index + 1]
-        assert [f"[rank {rank}] place {rank} " in node.out for rank in range(4)] == [rank in ranks for rank in range(4)]
-
-
 def test_trainer_with_torch_policy(pods: MakePods) -> None:
     job = pods("t-node-0-0.t", "t-node-0-1.t")
-    program = job.folder / "train.py"
-    program.write_text(SUM)
     pet = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "t-node-0-0.t", "PET_MASTER_PORT": "29511"}
-    job.launch([{**pet, "PET_NODE_RANK": str(i), "JOB_COMPLETION_INDEX": str(i)} for i in (0, 1)], program)
+    job.launch([{**pet, "PET_NODE_RANK": str(i), "JOB_COMPLETION_INDEX": str(i)} for i in (0, 1)], *SUM)
     job.end(0)
     assert job.places() == [f"{rank} sum 2 at t-node-0-0.t 29511" for rank in (0, 1)]
 
@@ -120,12 +97,10 @@ def test_trainer_with_torch_policy(pods: MakePods) -> None:
 def test_ascend_operator_with_torchrun_at_an_address(pods: MakePods) -> None:
     """The address is node 0's own here: of a Service there is none."""
     job = pods("a-master-0.x", "a-worker-0.x")
-    program = job.folder / "train.py"
-    program.write_text(SUM)
     address = job.hosts[0].address
     world = {"MINDX_TASK_ID": "6f1f0c52", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "0,1"}
     common = {**world, "MASTER_ADDR": address, "MASTER_PORT": "2222", "RANKLAUNCH_ACCELERATOR": "cpu"}
-    job.launch([{**common, "RANK": str(i)} for i in (0, 1)], program)
+    job.launch([{**common, "RANK": str(i)} for i in (0, 1)], *SUM)
     job.end(0)
     assert job.places() == [f"{rank} sum 4 at {address} 2222" for rank in range(4)]
 
@@ -166,7 +141,7 @@ def beside_a_scheduler(job: Pods, **env: str) -> None:
 
 
 @needs_msrun
-@pytest.mark.parametrize("muster", ["on", "off"])
+@pytest.mark.parametrize("muster", [pytest.param("on", marks=pytest.mark.table), "off"])  # the next test has one
 def test_ascend_operator_with_a_scheduler_without_npus(pods: MakePods, muster: str) -> None:
     job = pods("a-scheduler-0.x", "a-worker-0.x", "a-worker-1.x", "service")
     beside_a_scheduler(job, RANKLAUNCH_MUSTER=muster)

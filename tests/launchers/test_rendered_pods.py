@@ -1,9 +1,10 @@
 """What `ranklaunch spec` writes, for real: each pod's container with what its engine adds, as ranklaunch on a host, and what the engine
-would do after its end."""
+would do after its end. One of the engines trains with PyTorch; of others is seen that their ranks meet."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 import signal
@@ -19,7 +20,7 @@ from pod_jobs import MakePods, Pods, needs_mpi
 
 from testbench import engine_pods
 from testbench.engine_pods import Asked, Object
-from testbench.places import EXAMPLES
+from testbench.places import child
 
 pytestmark = pytest.mark.launchers
 
@@ -64,14 +65,14 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "trainjob-torch": (*CPU, "--set", "trainer.runtime=torch-distributed"), "mpijob": CPU,
     "mpijob-alone": (*CPU, "--set", "mpi.launcherAsWorker=false"), "acjob": ("--device-kind", "npu", *RETRIES),
 }  # fmt: skip
-METHODS = {"volcano": "torchrun", "jobset": "torchrun", "job": "spawn", "trainjob": "spawn", "trainjob-torch": "auto", "acjob": "msrun"}
+METHODS = {"volcano": "torchrun", "trainjob-torch": "auto", "mpijob": "mpirun", "mpijob-alone": "mpirun", "acjob": "msrun"}
+PROGRAMS = {"trainjob-torch": BY_TORCH, "mpijob": BY_MPI, "mpijob-alone": BY_MPI, "acjob": BY_MINDSPORE}
 # Whether the whole job starts anew after an exit code, as docs/specs.md has it.
 AGAIN = {
     "volcano": {5: True, 78: False, 143: True}, "jobset": {5: True, 78: False, 143: True}, "job": {5: False, 78: False, 143: False},
     "trainjob": {5: True, 78: False, 143: True}, "mpijob": {5: False, 78: False, 143: False}, "acjob": {5: False, 78: False, 143: True},
 }  # fmt: skip
 needs_msrun = pytest.mark.skipif(not shutil.which("msrun", path=str(Path(sys.executable).parent)), reason="needs MindSpore")
-needs_tensorflow = pytest.mark.skipif(not importlib.util.find_spec("tensorflow"), reason="TensorFlow is not installed")
 MARKS = {"mpijob": [needs_mpi], "mpijob-alone": [needs_mpi], "acjob": [needs_msrun]}
 every_kind = pytest.mark.parametrize("kind", [pytest.param(kind, marks=MARKS.get(kind, [])) for kind in OPTIONS])
 
@@ -109,18 +110,16 @@ def started(make: MakePods, kind: str, objects: list[Object]) -> Pods:
 @every_kind
 def test_pods_train_together(pods: MakePods, tmp_path: Path, kind: str) -> None:
     program = tmp_path / "train.py"
-    program.write_text({"mpijob": BY_MPI, "mpijob-alone": BY_MPI, "acjob": BY_MINDSPORE}.get(kind, BY_TORCH))
-    job = started(pods, kind, rendered(kind, METHODS.get(kind, "mpirun"), program))
+    program.write_text(PROGRAMS.get(kind) or Path(child("sums.py")).read_text())
+    job = started(pods, kind, rendered(kind, METHODS.get(kind, "spawn"), program))
     job.end(0)
     assert job.places() == [f"{rank} sum 4" for rank in range(4)]
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="DeepSpeed is not installed")
-def test_ascend_pods_train_by_deepspeed(pods: MakePods, tmp_path: Path) -> None:
+def test_ascend_pods_meet_by_deepspeed(pods: MakePods) -> None:
     """An AscendJob's workers are known to nobody, which only a launcher on one node that starts the others needs."""
-    program = tmp_path / "train.py"
-    program.write_text(BY_TORCH)
-    job = started(pods, "acjob", rendered("acjob", "deepspeed", program))
+    job = started(pods, "acjob", rendered("acjob", "deepspeed", child("sums.py")))
     job.end(0)
     assert job.places() == [f"{rank} sum 4" for rank in range(4)]
 
@@ -137,17 +136,20 @@ def test_pods_end_as_the_first_failing_rank_does(pods: MakePods, tmp_path: Path,
     assert (culprit["node"], culprit["rank"]) == (job.culprit_of_mpirun(*place) if method == "mpirun" else place)
 
 
-@needs_tensorflow
-def test_workers_and_ps_train_together(pods: MakePods) -> None:
-    objects = rendered("volcano", "tensorflow", EXAMPLES / "tf_ps_digits.py", "--epochs", 2, set_=["tf.ps=1", "devicesPerNode=0"])
+def test_workers_and_ps_are_told_of_each_other(pods: MakePods) -> None:
+    words = (child("task.py"), "--do", "worker0=exit:0", "--do", "worker1=exit:0")
+    objects = rendered("volcano", "tensorflow", *words, set_=["tf.ps=1", "devicesPerNode=0"])
     job_asked = Asked("volcano", "llm", 2, 0, ps=1)
     tasks = {task["name"]: task["template"]["spec"]["containers"][0] for task in objects[-1]["spec"]["tasks"]}
     members = [("worker", 0), ("worker", 1), ("ps", 0)]
     job = pods(*(engine_pods.known_as(job_asked, index, task) for task, index in members))
     job.launch([engine_pods.environment(tasks[task], job_asked, index, task) for task, index in members], *tasks["worker"]["args"])
     assert job.end(0)["reason"] == "all 2 ranks on 3 nodes succeeded"
-    assert all(f"[rank {rank}] epoch 2/2" in job.nodes[rank].out for rank in (0, 1))
-    assert "[ps 0] ps 0 serves" in job.nodes[2].out
+    told = [json.loads(node.out[node.out.index("{") :].splitlines()[0]) for node in job.nodes]
+    assert [each["place"] for each in told] == ["worker0", "worker1", "ps0"]
+    known = {task: [known.partition(":")[0] for known in listed] for task, listed in told[0]["config"]["cluster"].items()}
+    assert known == {"worker": job.names[:2], "ps": job.names[2:]}
+    assert all(each["config"]["cluster"] == told[0]["config"]["cluster"] for each in told)
 
 
 def test_pods_of_which_one_is_taken_away(pods: MakePods, tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_the_same_program_with_the_same_words(toolkit: Path, sagemaker: MakeSage
     assert {name: our_told["env"].get(name) for name in given} == given
 
 
-@pytest.mark.parametrize("code", [0, 7])
+@pytest.mark.parametrize("code", [pytest.param(0, marks=pytest.mark.table), 7])
 def test_torchrun_on_two_hosts(toolkit: Path, sagemaker: MakeSagemaker, code: int) -> None:
     theirs = sagemaker("theirs", 2, SUM, code=code, sagemaker_mpi_num_of_processes_per_host=2)
     (theirs.folder / "framework.py").write_text(FRAMEWORK)

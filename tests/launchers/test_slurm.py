@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slurm_jobs import ALL_REDUCE, LONG_S, WAITS
+from slurm_jobs import LONG_S, WAITS
 
 from ranklaunch.adapters.platforms import slurm as slurm_platform
 from testbench.hosts import wait_until
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH
+from testbench.places import child
 from testbench.slurm import SEARCH, Slurm
 
 pytestmark = pytest.mark.launchers
@@ -61,11 +62,12 @@ def ends_as(slurm: Slurm, state: str) -> None:
 
 
 def test_slots_are_the_gpus_that_slurm_gives(slurm: Slurm) -> None:
-    done = srun(slurm, "--method", "torchrun", program(slurm, ALL_REDUCE), options=(*ONE_EACH, "--gpus-per-node=2"))
+    words = ("--method", "torchrun", child("sums.py"), "SLURMD_NODENAME")
+    done = srun(slurm, *words, options=(*ONE_EACH, "--gpus-per-node=2"))
 
     assert done.returncode == 0, done.stdout + done.stderr
-    said = sorted(line.partition("sum ")[2] for line in done.stdout.splitlines() if "sum " in line)
-    assert said == ["6 of 4 on h0"] * 2 + ["6 of 4 on h1"] * 2
+    said = sorted(line.partition("place ")[2] for line in done.stdout.splitlines() if "place " in line)
+    assert said == ["0 sum 4 at h0", "1 sum 4 at h0", "2 sum 4 at h1", "3 sum 4 at h1"]
     ends_as(slurm, "COMPLETED")
     assert [verdict["outcome"] for verdict in verdicts(slurm)] == ["succeeded"] * 2
     plan = json.loads((slurm.folder / "ranklaunch-logs/job_1.0/node_1/attempt_1/plan.json").read_text())

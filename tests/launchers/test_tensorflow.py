@@ -130,8 +130,24 @@ def losses(text: str) -> list[float]:
 
 
 def test_digits_are_learned(job: MakeJob) -> None:
-    """The variables are on both ps, both workers learn, every container ends with 0, and a second start goes on from there."""
+    """The variables are on both ps, both workers learn, and every container ends with 0."""
+    trained(job(2))
+
+
+@pytest.mark.table
+def test_a_second_start_goes_on_where_the_first_one_ended(job: MakeJob) -> None:
     found = job(2)
+    trained(found)
+    chief = found.containers["worker0"].text
+    found.start(EXAMPLES / "tf_ps_digits.py", "--epochs", 1, "--checkpoint", "model", attempt=2)
+    found.end(0)
+    again = found.containers["worker0"].text
+    assert "resumed from model at epoch 3" in again
+    assert "epoch 4/4" in again
+    assert losses(again)[0] < losses(chief)[0]
+
+
+def trained(found: Job) -> None:
     found.start(EXAMPLES / "tf_ps_digits.py", "--epochs", 3, "--checkpoint", "model")
     found.end(0)
     chief, other = found.containers["worker0"].text, found.containers["worker1"].text
@@ -143,12 +159,6 @@ def test_digits_are_learned(job: MakeJob) -> None:
         assert losses(text)[-1] < losses(text)[0]
     assert "[rank 1] epoch 3/3" in other
     assert found.verdict["reason"] == "all 2 ranks on 4 nodes succeeded"
-    found.start(EXAMPLES / "tf_ps_digits.py", "--epochs", 1, "--checkpoint", "model", attempt=2)
-    found.end(0)
-    again = found.containers["worker0"].text
-    assert "resumed from model at epoch 3" in again
-    assert "epoch 4/4" in again
-    assert losses(again)[0] < losses(chief)[0]
 
 
 def leaves(job: MakeJob, folder: Path, who: str, code: int) -> Job:
@@ -167,6 +177,7 @@ def leaves(job: MakeJob, folder: Path, who: str, code: int) -> Job:
     return found
 
 
+@pytest.mark.table
 def test_a_worker_that_fails_decides_for_all(job: MakeJob, tmp_path: Path) -> None:
     found = leaves(job, tmp_path, "worker1", 42)
     found.end(42)

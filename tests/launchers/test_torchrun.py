@@ -102,3 +102,32 @@ def test_ranks_have_the_grace_and_not_torchruns_thirty_seconds(hosts: Callable[[
         (tmp_path / "fail").touch()
         assert job.end(42)["culprit"]["rank"] == 1
     assert job.nodes[0].out.count("saved") == (2 if why == "stopped" else 1), job.words()
+
+
+RESTARTED = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1":
+    raise KeyError("the first round")
+time.sleep(600 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" else 2)
+print("ready", flush=True)
+while not (os.environ["RANK"] == "0" and os.path.exists("fail")):
+    time.sleep(0.1)
+sys.exit(42)
+"""
+
+
+@pytest.mark.parametrize("why", ["stopped", "failed"])
+def test_a_failure_that_torchrun_has_outlived_is_not_what_the_job_ends_by(hosts: Callable[[int], Hosts], tmp_path: Path, why: str) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(RESTARTED)
+    job = LauncherJob(hosts(1), tmp_path, "torchrun")
+    job.start(program, env={"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--max_restarts=1"})
+    job.said(0, "ready", times=2)
+    if why == "stopped":
+        job.nodes[0].popen.send_signal(signal.SIGTERM)
+        assert job.end(143)["outcome"] == "stopped"
+    else:
+        (tmp_path / "fail").touch()
+        culprit = job.end(42)["culprit"]
+        assert (culprit["rank"], culprit["last_lines"], culprit["error"]) == (0, ["ready"], None)

@@ -12,7 +12,7 @@ from muster_network import LIMITS, Net, Node
 STARTS_S, RUNS_S = 8.0, 12.0
 # A node that starts last waits for the others, for node 0 to say so, for its end and the others', for a host that is lost; and again.
 BOUND_S = STARTS_S + LIMITS["timeout_s"] + 15 + RUNS_S + LIMITS["end_timeout_s"] + 2 * (LIMITS["lost_after_s"] + 10) + 30
-EXAMPLES = int(os.environ.get("MUSTER_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("MUSTER_EXAMPLES", "40"))
 SECONDS = st.floats(0, 1).map(lambda part: round(part * part, 3))
 FAULTS = st.sampled_from(["kill", "cut", "reset", "late reset", "fail", "again", "stop"])
 

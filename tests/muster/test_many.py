@@ -16,7 +16,7 @@ from ranklaunch.muster.hub import RUNNING
 
 
 def test_thousands_of_members(bench: Callable[..., Bench], record_property: Callable[[str, object], None]) -> None:
-    wanted = 4096
+    wanted = 2048
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     spare = door.UNKNOWN_MOST + door.SPARE_FDS + 500
     nodes = wanted if hard == resource.RLIM_INFINITY else min(wanted, (hard - spare) // 2)

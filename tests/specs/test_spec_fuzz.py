@@ -134,7 +134,7 @@ JSON = st.recursive(
 PATHS = [path for path, _ in keys.every(JobSpec)]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(given_values=st.dictionaries(st.sampled_from(PATHS), JSON, max_size=6), kind=st.sampled_from(KINDS))
 def test_nothing_that_can_be_written_is_a_defect(given_values: dict[str, Any], kind: str) -> None:
     nested: dict[str, Any] = {"name": "a", "script": "x", "image": {"repository": "r"}}

@@ -90,9 +90,9 @@ def most_memory(pids: set[int]) -> int:
     return max(memory_of(pid, "VmHWM") for pid in pids)
 
 
-def test_a_slow_reader(ranklaunch: Starter, pipe: Pipe) -> None:
+def test_a_slow_reader(as_process: Starter, pipe: Pipe) -> None:
     """It gets every line, as late as it wants them."""
-    job = started_on(pipe, ranklaunch, 4, PRINTS, "--lines", 20_000, "--size", 99)
+    job = started_on(pipe, as_process, 4, PRINTS, "--lines", 20_000, "--size", 99)
     while pipe.read(65536):
         time.sleep(0.002)  # its slowness, not a wait
     check_end(job, "succeeded", 0)
@@ -130,9 +130,9 @@ def test_memory_is_bounded_with_short_lines(as_process: Starter, pipe: Pipe) -> 
 
 
 @pytest.mark.parametrize("why", ["stopped", "failed"])
-def test_a_console_that_nobody_reads(ranklaunch: Starter, pipe: Pipe, why: str) -> None:
+def test_a_console_that_nobody_reads(as_process: Starter, pipe: Pipe, why: str) -> None:
     """A stop request and a failure are acted on within seconds, although ranks and ranklaunch have lines that they cannot get rid of."""
-    job = started_on(pipe, ranklaunch, 3, child("floods.py"), "--rank", 1, "--code", 42, grace_s=2)
+    job = started_on(pipe, as_process, 3, child("floods.py"), "--rank", 1, "--code", 42, grace_s=2)
     wait_until_blocked(job, 3)
     job.send(signal.SIGTERM if why == "stopped" else signal.SIGUSR1)
     began = time.monotonic()
@@ -144,9 +144,9 @@ def test_a_console_that_nobody_reads(ranklaunch: Starter, pipe: Pipe, why: str) 
     assert "the console was too slow for" in job.err.text
 
 
-def test_last_words_after_a_request_to_stop(ranklaunch: Starter, pipe: Pipe) -> None:
+def test_last_words_after_a_request_to_stop(as_process: Starter, pipe: Pipe) -> None:
     """A reader that is only slow gets what ranks say while they stop: where a checkpoint was saved, a traceback."""
-    job = started_on(pipe, ranklaunch, 2, child("saves_on_term.py"), "--says", 300_000)
+    job = started_on(pipe, as_process, 2, child("saves_on_term.py"), "--says", 300_000)
     while pipe.data.count(b"ready") < 2:
         pipe.read(100)
     job.send(signal.SIGTERM)
@@ -170,11 +170,11 @@ def test_neither_stream_is_read(ranklaunch: Starter, pipe: Pipe) -> None:
     assert job.verdict["outcome"] == "stopped"
 
 
-def test_nobody_changes_how_others_see_the_pipe(ranklaunch: Starter, pipe: Pipe) -> None:
+def test_nobody_changes_how_others_see_the_pipe(as_process: Starter, pipe: Pipe) -> None:
     """Non-blocking is a property that everybody who shares a pipe would get: a shell's next command would lose lines."""
     keep = os.dup(pipe.writing)
     try:
-        job = started_on(pipe, ranklaunch, 1, child("sleeper.py"))
+        job = started_on(pipe, as_process, 1, child("sleeper.py"))
         while b"ready" not in pipe.data:
             pipe.read(100)
         assert not fcntl.fcntl(keep, fcntl.F_GETFL) & os.O_NONBLOCK
@@ -185,29 +185,29 @@ def test_nobody_changes_how_others_see_the_pipe(ranklaunch: Starter, pipe: Pipe)
         os.close(keep)
 
 
-def test_a_reader_that_goes_away(ranklaunch: Starter, pipe: Pipe) -> None:
+def test_a_reader_that_goes_away(as_process: Starter, pipe: Pipe) -> None:
     """The job ends as it would have; the files have everything."""
-    job = started_on(pipe, ranklaunch, 2, PRINTS, "--lines", 20_000, "--size", 99)
+    job = started_on(pipe, as_process, 2, PRINTS, "--lines", 20_000, "--size", 99)
     pipe.read(10)
     pipe.close()
     check_end(job, "succeeded", 0)
     assert [written(job, rank) for rank in range(2)] == [20_000 * 100] * 2
 
 
-def test_a_reader_that_was_never_there(ranklaunch: Starter, pipe: Pipe) -> None:
+def test_a_reader_that_was_never_there(as_process: Starter, pipe: Pipe) -> None:
     os.close(pipe.reading)
     pipe.reading = -1
-    job = started_on(pipe, ranklaunch, 2, child("exits.py"), 42, "--rank", 0)
+    job = started_on(pipe, as_process, 2, child("exits.py"), 42, "--rank", 0)
     check_end(job, "failed", 42, culprit={"rank": 0})
 
 
-def test_a_file(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_file(as_process: Starter, tmp_path: Path) -> None:
     """Both streams into one file, behind what it holds."""
     path = tmp_path / "console"
     with open(path, "wb") as file:
         file.write(b"before\n")
         file.flush()
-        job = ranklaunch.spawn(2, PRINTS, "--lines", 1000, "--size", 50, stdout=file.fileno(), stderr=file.fileno())
+        job = as_process.spawn(2, PRINTS, "--lines", 1000, "--size", 50, stdout=file.fileno(), stderr=file.fileno())
         check_end(job, "succeeded", 0)
     text = path.read_bytes()
     assert text.startswith(b"before\n")
@@ -217,9 +217,9 @@ def test_a_file(ranklaunch: Starter, tmp_path: Path) -> None:
     assert text.splitlines()[-2].startswith(b"ranklaunch: succeeded with exit code 0")
 
 
-def test_a_terminal(ranklaunch: Starter) -> None:
+def test_a_terminal(as_process: Starter) -> None:
     ours, theirs = pty.openpty()
-    job = ranklaunch.spawn(2, PRINTS, "--lines", 1000, "--size", 50, stdout=theirs, stderr=theirs)
+    job = as_process.spawn(2, PRINTS, "--lines", 1000, "--size", 50, stdout=theirs, stderr=theirs)
     os.close(theirs)
     screen = Stream(ours)
     check_end(job, "succeeded", 0)
@@ -229,18 +229,18 @@ def test_a_terminal(ranklaunch: Starter) -> None:
 
 
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/full"])
-def test_a_device(ranklaunch: Starter, device: str) -> None:
+def test_a_device(as_process: Starter, device: str) -> None:
     with open(device, "wb") as file:
-        job = ranklaunch.spawn(2, PRINTS, "--lines", 10, stdout=file.fileno(), stderr=file.fileno())
+        job = as_process.spawn(2, PRINTS, "--lines", 10, stdout=file.fileno(), stderr=file.fileno())
         check_end(job, "succeeded", 0)
     assert job.log(1).count(b"\n") == 10
 
 
-def test_a_socket(ranklaunch: Starter) -> None:
+def test_a_socket(as_process: Starter) -> None:
     """As some container runtimes give."""
     ours, theirs = socket.socketpair()
     with theirs:
-        job = ranklaunch.spawn(2, PRINTS, "--lines", 5000, "--size", 99, stdout=theirs.fileno())
+        job = as_process.spawn(2, PRINTS, "--lines", 5000, "--size", 99, stdout=theirs.fileno())
     console = Stream(ours.detach())
     check_end(job, "succeeded", 0)
     console.wait_for_end()

@@ -56,7 +56,7 @@ def test_what_is_ignored_at_the_start_stays_ignored(as_process: Starter) -> None
     assert masks(job.log(0))["SigIgn"] == 1 << (signal.SIGHUP - 1)
 
 
-def test_variables(ranklaunch: Starter) -> None:
+def test_variables(as_process: Starter) -> None:
     """Inherited ones that would mislead are gone, the others are as they were, and ours are there."""
     misleading = {
         "RANK": "9",
@@ -68,7 +68,7 @@ def test_variables(ranklaunch: Starter) -> None:
     }
     kept = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "ODD": "a b\n$HOME\t'\"é", "EMPTY": "", "MS_ENABLE_TFT": "1"}
     env = {**misleading, **kept, "RANKLAUNCH_JOB_NAME": "mine"}
-    job = ranklaunch.spawn(2, child("environment.py"), "--env", "*", env=env, options=("--platform", "local", "--accelerator", "gpu"))
+    job = as_process.spawn(2, child("environment.py"), "--env", "*", env=env, options=("--platform", "local", "--accelerator", "gpu"))
     check_end(job, "succeeded", 0)
     for rank in range(2):
         seen = json.loads(tagged(job.out, f"[rank {rank}] "))["env"]
@@ -77,40 +77,40 @@ def test_variables(ranklaunch: Starter) -> None:
         assert {name: seen[name] for name in own} == own
         assert {name: seen.get(name) for name in kept} == kept
         assert not {"PET_NNODES", "TORCHELASTIC_RUN_ID", "MS_ROLE", "RANK_TABLE_FILE"} & seen.keys()
-        given = {**ranklaunch.environment, **env}
+        given = {**as_process.environment, **env}
         added = seen.keys() - given.keys() - own.keys()
         assert added <= {"MASTER_ADDR", "MASTER_PORT", MARK, "LC_CTYPE"}  # the last is made by the rank's own Python
         assert json.loads(seen[MARK])[2:] == ["mine", str(job.log_dir), str(job.attempt)]
 
 
-def test_the_locale_is_not_touched(ranklaunch: Starter) -> None:
+def test_the_locale_is_not_touched(as_process: Starter) -> None:
     """Python sets LC_CTYPE in its own environment when LANG is C; a rank in another language must not see that."""
-    job = ranklaunch.spawn(1, "env", "-0", env={"LANG": "C"})
+    job = as_process.spawn(1, "env", "-0", env={"LANG": "C"})
     check_end(job, "succeeded", 0)
     names = {pair.partition(b"=")[0] for pair in job.log(0).split(b"\0")}
     assert b"LC_CTYPE" not in names
     assert {b"LANG", b"RANK", b"RANKLAUNCH_ATTEMPT"} <= names
 
 
-def test_a_given_locale_is_kept(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(1, "env", env={"LANG": "C", "LC_CTYPE": "C.UTF-8"})
+def test_a_given_locale_is_kept(as_process: Starter) -> None:
+    job = as_process.spawn(1, "env", env={"LANG": "C", "LC_CTYPE": "C.UTF-8"})
     check_end(job, "succeeded", 0)
     assert b"LC_CTYPE=C.UTF-8" in job.log(0).splitlines()
 
 
-def test_the_users_interpreter_is_first_on_the_path(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_the_users_interpreter_is_first_on_the_path(as_process: Starter, tmp_path: Path) -> None:
     """So that `python` in a script, and launchers installed beside it, are its own."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "python").symlink_to(sys.executable)
-    job = ranklaunch.spawn(1, "sh", "-c", "command -v python", options=("--python", folder / "python"))
+    job = as_process.spawn(1, "sh", "-c", "command -v python", options=("--python", folder / "python"))
     check_end(job, "succeeded", 0)
     assert job.log(0).decode() == f"{folder}/python\n"
 
 
-def test_the_folder_is_kept(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_the_folder_is_kept(as_process: Starter, tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     folder.mkdir()
-    job = ranklaunch.spawn(1, child("environment.py"), cwd=folder)
+    job = as_process.spawn(1, child("environment.py"), cwd=folder)
     check_end(job, "succeeded", 0)
     assert json.loads(job.log(0))["cwd"] == str(folder)

@@ -28,18 +28,18 @@ def test_all_succeed(ranklaunch: Starter) -> None:
     assert [event["event"] for event in job.events].count("first output") == 3
 
 
-def test_success_waits_for_the_last_rank(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(3, child("told.py"), "--code", 0, "--rank", 1, "--others", "--after", 0.3)
+def test_success_waits_for_the_last_rank(as_process: Starter) -> None:
+    job = as_process.spawn(3, child("told.py"), "--code", 0, "--rank", 1, "--others", "--after", 0.3)
     job.out.wait_for("ready", 3)
     job.send(signal.SIGUSR1)  # rank 1 exits with 0 at once, the others a while later
     check_end(job, "succeeded", 0)
     assert next(event["rank"] for event in job.events if event["event"] == "exit") == 1
 
 
-@pytest.mark.parametrize("code", [1, 2, 42, 64, 127, 254, 255])
-def test_a_rank_exits_with_a_code(ranklaunch: Starter, code: int) -> None:
+@pytest.mark.parametrize("code", [1, 127, 255])
+def test_a_rank_exits_with_a_code(as_process: Starter, code: int) -> None:
     """Its code is the job's; the others are told by SIGTERM and are its victims."""
-    job = ranklaunch.spawn(3, child("told.py"), "--code", code, "--rank", 1)
+    job = as_process.spawn(3, child("told.py"), "--code", code, "--rank", 1)
     job.out.wait_for("ready", 3)
     job.send(signal.SIGUSR1)
     culprit = {
@@ -63,18 +63,18 @@ def test_a_rank_is_killed(ranklaunch: Starter, name: str, code: int) -> None:
 
 
 @pytest.mark.parametrize(("first", "gap"), [(0, 0.02), (1, 0.02), (0, 0), (1, 0)])
-def test_the_first_to_fail_is_the_culprit(ranklaunch: Starter, tmp_path: Path, first: int, gap: float) -> None:
+def test_the_first_to_fail_is_the_culprit(as_process: Starter, tmp_path: Path, first: int, gap: float) -> None:
     """Of two ranks that die shortly after each other, the second by its own fault too, it is always the first."""
-    for number in range(5):
+    for number in range(3):
         meeting = tmp_path / f"meeting_{number}"
         meeting.mkdir()
         words = (child("dies_in_order.py"), meeting, "--first", first, "--gap", gap)
-        job = ranklaunch.spawn(2, *words, log_dir=tmp_path / f"logs_{number}")
+        job = as_process.spawn(2, *words, log_dir=tmp_path / f"logs_{number}")
         check_end(job, "failed", 41, culprit={"rank": first, "exit_code": 41}, victims={1 - first: "SIGTERM"})
 
 
-def test_plain_has_no_tag(ranklaunch: Starter) -> None:
-    job = ranklaunch.run(child("exits.py"), 7, options=("--method", "plain"))
+def test_plain_has_no_tag(as_process: Starter) -> None:
+    job = as_process.run(child("exits.py"), 7, options=("--method", "plain"))
     check_end(job, "failed", 7, culprit={"rank": 0, "exit_code": 7})
     assert job.out.text == "ready\nrank None exits with 7\n"
 
@@ -82,38 +82,38 @@ def test_plain_has_no_tag(ranklaunch: Starter) -> None:
 # What cannot be executed
 
 
-def check_not_started(ranklaunch: Starter, words: tuple[object, ...], options: tuple[object, ...], *named: str) -> None:
-    job = ranklaunch.spawn(2, *words, options=options)
+def check_not_started(as_process: Starter, words: tuple[object, ...], options: tuple[object, ...], *named: str) -> None:
+    job = as_process.spawn(2, *words, options=options)
     check_end(job, "failed", 69)
     for text in named:
         assert text in job.verdict["reason"]
     assert not [event for event in job.events if event["event"] == "spawn"]
 
 
-def test_no_interpreter(ranklaunch: Starter) -> None:
-    check_not_started(ranklaunch, (child("exits.py"), 0), ("--python", "/no/such/python3"), "/no/such/python3", "not found")
+def test_no_interpreter(as_process: Starter) -> None:
+    check_not_started(as_process, (child("exits.py"), 0), ("--python", "/no/such/python3"), "/no/such/python3", "not found")
 
 
-def test_no_program_file(ranklaunch: Starter) -> None:
-    check_not_started(ranklaunch, ("no_such_file.py",), (), "no_such_file.py", "no such file")
+def test_no_program_file(as_process: Starter) -> None:
+    check_not_started(as_process, ("no_such_file.py",), (), "no_such_file.py", "no such file")
 
 
-def test_no_such_command(ranklaunch: Starter) -> None:
-    check_not_started(ranklaunch, ("no-such-command",), (), "no-such-command", "PATH=")
+def test_no_such_command(as_process: Starter) -> None:
+    check_not_started(as_process, ("no-such-command",), (), "no-such-command", "PATH=")
 
 
-def test_not_executable(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_not_executable(as_process: Starter, tmp_path: Path) -> None:
     program = tmp_path / "train"
     program.write_text("#!/bin/sh\n")
-    check_not_started(ranklaunch, (program,), (), str(program), "not executable", "chmod +x")
+    check_not_started(as_process, (program,), (), str(program), "not executable", "chmod +x")
 
 
-def test_too_much_for_the_kernel(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_too_much_for_the_kernel(as_process: Starter, tmp_path: Path) -> None:
     """One text of an environment may have 128 kB: execve fails, which is known in the started process only."""
     env_file = tmp_path / "env"
-    env = {**ranklaunch.environment, "LARGE": "x" * 200_000}
+    env = {**as_process.environment, "LARGE": "x" * 200_000}
     env_file.write_text("".join(f"{name}={value}\n" for name, value in env.items()))
-    job = ranklaunch.spawn(2, child("exits.py"), 0, options=("--env-file", env_file))
+    job = as_process.spawn(2, child("exits.py"), 0, options=("--env-file", env_file))
     assert job.end() == 126
     assert f"cannot execute {sys.executable}" in job.out.text
     assert "Argument list too long" in job.out.text
@@ -121,11 +121,11 @@ def test_too_much_for_the_kernel(ranklaunch: Starter, tmp_path: Path) -> None:
     assert "Argument list too long" in job.verdict["reason"]
 
 
-def test_not_a_program_of_this_machine(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_not_a_program_of_this_machine(as_process: Starter, tmp_path: Path) -> None:
     program = tmp_path / "train"
     program.write_bytes(b"\x7fELF for another machine")
     program.chmod(0o755)
-    job = ranklaunch.spawn(2, program)
+    job = as_process.spawn(2, program)
     assert job.end() == 126
     assert "Exec format error" in job.err.text
     assert job.verdict["culprit"]["error"]["name"] == "exec-format-error"

@@ -172,3 +172,15 @@ def test_files_that_copy_themselves(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert last_lines(bench.follower.tail_of("0"))[-1] == "Error: the cause"
     bench.end()
     assert len(bench.trouble) == 1
+
+
+def test_what_ranks_of_an_earlier_round_wrote_is_not_why_they_ended(bench: Bench, folder: Path) -> None:
+    """torchrun --max_restarts. The log has all of it."""
+    (folder / "run" / "0" / "stdout.log").write_bytes(b"first\n")
+    bench.run(lambda: bench.log("0") == b"first\n")
+    (folder / "next" / "0").mkdir(parents=True)
+    for name in ("stdout", "stderr"):
+        (folder / "next" / "0" / f"{name}.log").write_bytes(b"%s\n" % name.encode())
+    bench.run(lambda: bench.log("0").count(b"\n") == 3)
+    assert sorted(bench.follower.tail_of("0").split()) == [b"stderr", b"stdout"]
+    bench.end()

@@ -23,12 +23,12 @@ NAME_SERVER = f"127.0.53.{int(os.environ.get('PYTEST_XDIST_WORKER', 'gw0')[2:]) 
 BLOCKED = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()); os.execvp(sys.argv[1], sys.argv[1:])"
 
 
-def test_no_descriptor_left(ranklaunch: Starter) -> None:
+def test_no_descriptor_left(as_process: Starter) -> None:
     """The ranks that could be started are ended, and trying again may help. A rank takes some three descriptors: wherever it is that
     they run out, ranklaunch itself can still do what the end needs."""
-    for limit in (38, 39, 40, 41):
+    for limit in (38, 39, 40):
         limited = ("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh")
-        job = ranklaunch.spawn(30, child("sleeper.py"), prefix=limited, log_dir=ranklaunch.folder / f"logs_{limit}")
+        job = as_process.spawn(30, child("sleeper.py"), prefix=limited, log_dir=as_process.folder / f"logs_{limit}")
         verdict = check_end(job, "failed", 75)
         assert "Too many open files" in verdict["reason"]
         assert len(verdict["victims"]) > 1
@@ -75,10 +75,10 @@ def test_a_port_that_may_not_be_bound(as_process: Starter) -> None:
 
 
 @needs_root
-def test_no_process_left(ranklaunch: Starter) -> None:
+def test_no_process_left(as_process: Starter) -> None:
     """A limit on processes, which a pod has too; here it is a user's."""
-    open_to_all(ranklaunch.folder)
-    job = ranklaunch.spawn(20, "sleep", 600, prefix=(*as_user(54321), "prlimit", "--nproc=8"))
+    open_to_all(as_process.folder)
+    job = as_process.spawn(20, "sleep", 600, prefix=(*as_user(54321), "prlimit", "--nproc=8"))
     verdict = check_end(job, "failed", 75)
     assert "Resource temporarily unavailable" in verdict["reason"]
 
@@ -99,7 +99,7 @@ def silent_name_server(tmp_path: Path) -> Iterator[Path]:
 @needs_root
 @pytest.mark.parametrize("muster", ["on", "off"])
 @pytest.mark.parametrize("how", ["stopped", "deadline"])
-def test_a_name_server_that_never_answers(ranklaunch: Starter, silent_name_server: Path, how: str, muster: str) -> None:
+def test_a_name_server_that_never_answers(as_process: Starter, silent_name_server: Path, how: str, muster: str) -> None:
     """The system's resolver cannot be interrupted; neither a stop request nor the deadline waits for it."""
     mounted = ("unshare", "--mount", "sh", "-c", f"mount --bind '{silent_name_server}' /etc/resolv.conf && exec \"$@\"", "sh")
     deadline = "600" if how == "stopped" else "3"
@@ -107,7 +107,7 @@ def test_a_name_server_that_never_answers(ranklaunch: Starter, silent_name_serve
         "RANKLAUNCH_HOSTS": "node0.example,127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_WAIT_S": deadline, "RANKLAUNCH_MUSTER": muster,
         "RANKLAUNCH_MUSTER_TIMEOUT_S": deadline,
     }  # fmt: skip
-    job = ranklaunch.spawn(1, child("sleeper.py"), env=env, outside=mounted)
+    job = as_process.spawn(1, child("sleeper.py"), env=env, outside=mounted)
     job.wait_for_event("wait")
     if how == "stopped":
         job.send(signal.SIGTERM)
@@ -132,9 +132,9 @@ def test_ranks_do_not_inherit_a_mask(ranklaunch: Starter) -> None:
     assert int(job.log(0).split()[1], 16) == 0
 
 
-def test_a_log_directory_that_goes_away(ranklaunch: Starter) -> None:
+def test_a_log_directory_that_goes_away(as_process: Starter) -> None:
     """Somebody cleans up: the job goes on, and its verdict is there at the end."""
-    job = ranklaunch.spawn(2, child("told.py"), "--code", 42, "--rank", 1)
+    job = as_process.spawn(2, child("told.py"), "--code", 42, "--rank", 1)
     job.out.wait_for("ready", 2)
     shutil.rmtree(job.log_dir)
     job.send(signal.SIGUSR1)
@@ -143,14 +143,14 @@ def test_a_log_directory_that_goes_away(ranklaunch: Starter) -> None:
     assert job.verdict["culprit"]["rank"] == 1
 
 
-def test_words_that_are_not_text(ranklaunch: Starter) -> None:
+def test_words_that_are_not_text(as_process: Starter) -> None:
     """Arguments, variables and folders arrive byte for byte."""
-    folder = Path(os.fsdecode(os.fsencode(ranklaunch.folder) + b"/caf\xe9 it's $HOME\n"))
+    folder = Path(os.fsdecode(os.fsencode(as_process.folder) + b"/caf\xe9 it's $HOME\n"))
     folder.mkdir()
     shutil.copy(child("bytes.py"), folder / "train.py")
     value = os.fsdecode(b"\xff\xfe a  b\t'\"\\ $(id) \n")
     words = ("", " ", value, "--", "-m", "{{ job }}", "*")
-    job = ranklaunch.spawn(2, folder / "train.py", *words, env={"ODD": value})
+    job = as_process.spawn(2, folder / "train.py", *words, env={"ODD": value})
     check_end(job, "succeeded", 0)
     seen = json.loads(job.log(0))
     assert [bytes.fromhex(word) for word in seen["argv"]] == [os.fsencode(str(folder / "train.py")), *map(os.fsencode, words)]
@@ -158,8 +158,8 @@ def test_words_that_are_not_text(ranklaunch: Starter) -> None:
     json.loads((job.attempt / "plan.json").read_text())
 
 
-def test_no_grace_at_all(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(2, child("ignores_term.py"), grace_s=0)
+def test_no_grace_at_all(as_process: Starter) -> None:
+    job = as_process.spawn(2, child("ignores_term.py"), grace_s=0)
     job.out.wait_for("ready", 2)
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143, victims={0: "SIGKILL", 1: "SIGKILL"}, timeout=20)

@@ -10,6 +10,7 @@ import helpers
 from helpers import for_each
 
 from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.catalogue import CONSEQUENCE
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending, Evidence
@@ -111,6 +112,20 @@ def test_a_launchers_words_are_not_those_of_a_rank_that_wrote_nothing() -> None:
     said = judged(Memory(), b"step 3\n").culprit
     assert said
     assert said.last_lines == ("step 3",)
+
+
+def test_what_ranks_wrote_into_their_launchers_output() -> None:
+    """torchrun with c10d on several nodes, or --tee: the rank that failed is known, and no output is its own."""
+    plan = helpers.plan(helpers.local(2, RANKLAUNCH_EXTRA_TORCHRUN_PARAMS="--rdzv_backend=c10d"), method="torchrun")
+    lost = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:7"
+    said = f"step 1\n{lost}\nE1122 api.py:984] failed (exitcode: 1) local_rank: 1 (pid: 7) of x\n"
+    child = of_torchrun(plan, 1 << 8, tail=f"{said}{TABLE}".encode())
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], evidence())
+    assert found.culprit
+    assert found.culprit.error
+    assert (found.culprit.error.kind, found.culprit.last_lines[0]) == (CONSEQUENCE, "step 1")
+    stopped = of_torchrun(plan, 1 << 8, signal.SIGTERM, tail=f"ValueError: x\n{said}{TABLE}".encode())
+    assert judge.suspects(plan, Ending("stopped", 143, ""), [stopped], evidence())[0].outcome == "stopped"
 
 
 @for_each(

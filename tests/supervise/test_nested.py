@@ -28,12 +28,12 @@ def script(folder: Path, *words: object) -> Path:
     return program
 
 
-@pytest.mark.parametrize("method", ["plain", "spawn", pytest.param("torchrun", marks=pytest.mark.training)])
+@pytest.mark.parametrize("method", ["plain", "spawn"])
 def test_one_log_folder(as_process: Starter, method: str) -> None:
     """Where the inner one would write into the files that the outer one reads."""
     inner = (*RANKLAUNCH, "run", "--log-dir", as_process.folder / "logs", "--python", sys.executable, PRINTS)
     job = as_process.run(script(as_process.folder, *inner), options=("--method", method, "--slots", "2" if method != "plain" else "1"))
-    assert job.end(240) == 78  # importing torch on two busy cores
+    assert job.end() == 78
     told = "".join(path.read_text(errors="replace") for path in job.attempt.glob("*.log"))
     assert "this ranklaunch run is below another one of the same job: pid" in told
     assert f"logs in {job.attempt}" in told

@@ -166,11 +166,11 @@ def test_node_0_that_comes_after_a_stop_hears_of_it(as_process: Starter) -> None
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_node_that_is_stopped_before_it_has_read_anything_tells_the_others(ranklaunch: Starter, tmp_path: Path, first: int) -> None:
+def test_a_node_that_is_stopped_before_it_has_read_anything_tells_the_others(as_process: Starter, tmp_path: Path, first: int) -> None:
     (tmp_path / "sitecustomize.py").write_text(Path(child("stops_on_import.py")).read_text())
-    search = ":".join(filter(None, (str(tmp_path), ranklaunch.environment.get("PYTHONPATH"))))
+    search = ":".join(filter(None, (str(tmp_path), as_process.environment.get("PYTHONPATH"))))
     stopped = {"PYTHONPATH": search, "STOP_ON_IMPORT": "planning", "STOP_WHOM": "itself"}
-    nodes = Nodes(ranklaunch, 2, muster_timeout_s=60)
+    nodes = Nodes(as_process, 2, muster_timeout_s=60)
     jobs = [nodes.start(node, child("environment.py"), inherits=stopped if node == first else NOTHING) for node in range(2)]
     assert check_same(jobs, 143)["reason"] == f"node {first} (127.0.0.{first + 1}): stopped by SIGTERM"
 
@@ -211,32 +211,19 @@ def test_they_disagree(as_process: Starter, tmp_path: Path) -> None:
     assert all(job.out.text == "" for job in jobs)
 
 
-def test_arguments_that_differ(as_process: Starter) -> None:
+def test_arguments_and_communication_that_differ(as_process: Starter) -> None:
     """Also what only the ranks would notice, late: one node with another batch size or another algorithm."""
+    env: list[dict[str, str]] = [{"NCCL_ALGO": "Ring", "NCCL_DEBUG": "INFO"}, {"NCCL_ALGO": "Tree"}]
     nodes = Nodes(as_process, 2)
     program = child("environment.py")
-    jobs = [nodes.start(0, program, "--node", "0", "--batch_size", "16"), nodes.start(1, program, "--node", "1", "--batch_size", "32")]
+    jobs = [nodes.start(node, program, "--node", node, "--batch_size", 16 * (node + 1), inherits=env[node]) for node in range(2)]
     found = check_same(jobs, 78)
     assert "arguments differ: --batch_size 16 on node 0" in found["reason"]
     assert "--batch_size 32 on node 1" in found["reason"]
     assert "--node" not in found["reason"]
-    assert "RANKLAUNCH_MUSTER_ALLOW=arguments on node 0" in found["reason"]
-
-
-def test_communication_that_differs(as_process: Starter) -> None:
-    nodes = Nodes(as_process, 2)
-    env: list[dict[str, str]] = [{"NCCL_ALGO": "Ring", "NCCL_DEBUG": "INFO"}, {"NCCL_ALGO": "Tree"}]
-    jobs = [nodes.start(node, child("environment.py"), inherits=env[node]) for node in range(2)]
-    found = check_same(jobs, 78)
+    assert "RANKLAUNCH_MUSTER_ALLOW=arguments" in found["reason"]
     assert "NCCL_ALGO differs: Ring on node 0" in found["reason"]
     assert "NCCL_DEBUG" not in found["reason"]
-
-
-def test_what_is_allowed_to_differ(as_process: Starter, tmp_path: Path) -> None:
-    program = tmp_path / "other.py"
-    program.write_text("print('another program')\n")
-    nodes = Nodes(as_process, 2, muster_allow="program,torch")
-    check_same([nodes.start(0, child("environment.py")), nodes.start(1, program)], 0)
 
 
 def test_two_say_that_they_are_the_same(as_process: Starter) -> None:
@@ -272,12 +259,13 @@ def test_another_key(as_process: Starter) -> None:
         assert not any(secret in path.read_text() for path in job.attempt.iterdir() for secret in ('"one"', '"two"'))
 
 
-def test_a_key_in_a_file(as_process: Starter, tmp_path: Path) -> None:
+def test_a_key_in_a_file_and_what_is_allowed_to_differ(as_process: Starter, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("a key\n")
     (tmp_path / "same").write_text("a key")
-    nodes = Nodes(as_process, 2)
-    files = (tmp_path / "key", tmp_path / "same")
-    jobs = [nodes.start(node, child("environment.py"), secret_file=file) for node, file in enumerate(files)]
+    other = tmp_path / "other.py"
+    other.write_text("print('another program')\n")
+    nodes = Nodes(as_process, 2, muster_allow="program,torch")
+    jobs = [nodes.start(0, child("environment.py"), secret_file=tmp_path / "key"), nodes.start(1, other, secret_file=tmp_path / "same")]
     check_same(jobs, 0)
     assert "derived from the job's name" not in jobs[0].err.text
 
@@ -313,15 +301,14 @@ def test_a_preparation_that_fails_on_one_node(as_process: Starter, tmp_path: Pat
     assert found["culprit"]["node"] == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_one_is_asked_to_stop(ranklaunch: Starter, number: int) -> None:
+def test_one_is_asked_to_stop(ranklaunch: Starter) -> None:
     jobs = Nodes(ranklaunch, 3).start_all(child("sleeper.py"))
     for job in jobs:
         job.out.wait_for("ready")
-    jobs[1].send(number)
-    found = check_same(jobs, 128 + number)
+    jobs[1].send(signal.SIGTERM)
+    found = check_same(jobs, 143)
     assert found["outcome"] == "stopped"
-    assert found["reason"] == f"node 1 (127.0.0.2): stopped by {signal.Signals(number).name}"
+    assert found["reason"] == "node 1 (127.0.0.2): stopped by SIGTERM"
 
 
 SAVES = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +23,8 @@ def lines(number: int, size: int) -> bytes:
     return b"".join(f"line {index} ".ljust(size, "x").encode() + b"\n" for index in range(number))
 
 
-def test_many_lines_of_many_ranks(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(8, PRINTS, "--lines", 5000, "--size", 113)
+def test_many_lines_of_many_ranks(as_process: Starter) -> None:
+    job = as_process.spawn(8, PRINTS, "--lines", 5000, "--size", 113)
     check_end(job, "succeeded", 0)
     expected = lines(5000, 113)
     for rank in range(8):
@@ -32,9 +33,9 @@ def test_many_lines_of_many_ranks(ranklaunch: Starter) -> None:
     assert len(job.out.data) == 8 * (len(expected) + 5000 * len("[rank 0] "))
 
 
-def test_lines_that_end_late(ranklaunch: Starter) -> None:
+def test_lines_that_end_late(as_process: Starter) -> None:
     """A progress bar, a character in two writes, 3 MB without a line end, no line end at all: nothing lost, no line torn."""
-    job = ranklaunch.spawn(2, PRINTS, "--lines", 2, "--cr", "--split-utf8", "--long", 3_000_000, "--no-newline")
+    job = as_process.spawn(2, PRINTS, "--lines", 2, "--cr", "--split-utf8", "--long", 3_000_000, "--no-newline")
     check_end(job, "succeeded", 0)
     states = [b"%3d%% |%-10s|" % (percent, b"#" * (percent // 10)) for percent in range(0, 101, 10)]
     head, bar, middle, end = lines(2, 0), b"".join(b"\r" + state for state in states) + b"\n", "é\n".encode(), b"no newline"
@@ -50,10 +51,10 @@ def test_lines_that_end_late(ranklaunch: Starter) -> None:
 
 
 @pytest.mark.parametrize("end", ["", "\\n"], ids=["no line end", "line end"])
-def test_a_long_last_line_is_whole(ranklaunch: Starter, end: str) -> None:
+def test_a_long_last_line_is_whole(as_process: Starter, end: str) -> None:
     """However the pipe cuts it."""
     size = (1 << 20) + 11
-    job = ranklaunch.spawn(2, "sh", "-c", f"echo first; head -c {size} /dev/zero | tr '\\0' y; printf '{end}'")
+    job = as_process.spawn(2, "sh", "-c", f"echo first; head -c {size} /dev/zero | tr '\\0' y; printf '{end}'")
     check_end(job, "succeeded", 0)
     for rank in range(2):
         assert tagged(job.out, f"[rank {rank}] ") == b"first\n" + b"y" * size + b"\n"
@@ -138,6 +139,19 @@ def test_what_is_hushed_is_counted(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_bytes() == b"one\ntwo\nthree\n"
 
 
+def test_what_is_hushed_and_has_no_file_is_shown() -> None:
+    """/dev/full stands for a log on a full disk."""
+    shown: list[bytes] = []
+    full = os.open("/dev/full", os.O_WRONLY)
+    output = Output((), "> ", lambda *lines: shown.extend(lines), lambda: 0.0, shown.append)  # type: ignore[arg-type]
+    output._files = [("log", full)]
+    output.hush()
+    output.feed(b"one\n")
+    output.feed(b"two\n")
+    output.finish()
+    assert (b"".join(shown[1:]), output.unshown) == (b"> one\n> two\n", 0)
+
+
 def test_what_both_streams_say(ranklaunch: Starter) -> None:
     """Standard output and standard error in the order in which they were written."""
     job = ranklaunch.spawn(1, "sh", "-c", "for i in 1 2 3; do echo out $i; echo err $i >&2; done")
@@ -146,36 +160,36 @@ def test_what_both_streams_say(ranklaunch: Starter) -> None:
     assert tagged(job.out, "[rank 0] ") == job.log(0)
 
 
-def test_bytes_that_are_no_text(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(1, "sh", "-c", r"printf '\377\000\376\n\n\033[1m\n'; exit 3")
+def test_bytes_that_are_no_text(as_process: Starter) -> None:
+    job = as_process.spawn(1, "sh", "-c", r"printf '\377\000\376\n\n\033[1m\n'; exit 3")
     check_end(job, "failed", 3, culprit={"last_lines": ["\ufffd\0\ufffd", "\x1b[1m"]})
     assert job.log(0) == b"\xff\0\xfe\n\n\x1b[1m\n"
     assert tagged(job.out, "[rank 0] ") == job.log(0)
 
 
-def test_a_rank_that_closes_its_output_lives_on(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(2, PRINTS, "--lines", 1, "--close-stdout", "--then", 600)
+def test_a_rank_that_closes_its_output_lives_on(as_process: Starter) -> None:
+    job = as_process.spawn(2, PRINTS, "--lines", 1, "--close-stdout", "--then", 600)
     job.out.wait_for("line 0", 2)
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143, victims={0: "SIGTERM", 1: "SIGTERM"})
 
 
-def test_a_tag_of_ones_own(ranklaunch: Starter) -> None:
+def test_a_tag_of_ones_own(as_process: Starter) -> None:
     options = ("--log-tag", "<{{ node }}/{{ local_rank }} of {{ host }}> ")
-    job = ranklaunch.spawn(1, PRINTS, "--lines", 2, options=options)
+    job = as_process.spawn(1, PRINTS, "--lines", 2, options=options)
     check_end(job, "succeeded", 0)
     assert job.out.text == "<0/0 of localhost> line 0 \n<0/0 of localhost> line 1 \n"
 
 
-def test_a_tag_that_is_computed(ranklaunch: Starter) -> None:
+def test_a_tag_that_is_computed(as_process: Starter) -> None:
     """By a process of its own, which is gone and was no rank."""
-    job = ranklaunch.spawn(3, child("prints.py"), "--lines", 2, "--size", 10, options=("--log-tag", "{{ '%03d' | format(rank) }}| "))
+    job = as_process.spawn(3, child("prints.py"), "--lines", 2, "--size", 10, options=("--log-tag", "{{ '%03d' | format(rank) }}| "))
     check_end(job, "succeeded", 0)
     assert sorted(line[:5] for line in job.out.text.splitlines()) == sorted(f"{rank:03}| " for rank in range(3) for _ in range(2))
 
 
-def test_a_tag_without_end(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(2, child("prints.py"), options=("--log-tag", "{{ 'x' * 10**9 }}"))
+def test_a_tag_without_end(as_process: Starter) -> None:
+    job = as_process.spawn(2, child("prints.py"), options=("--log-tag", "{{ 'x' * 10**9 }}"))
     assert job.end() == 78
     assert "template RANKLAUNCH_LOG_TAG: it takes more than 2 s of CPU time, 256 MiB of memory" in job.err.text
     assert "template RANKLAUNCH_LOG_TAG" in job.verdict["reason"]
@@ -197,7 +211,7 @@ def test_standard_descriptors_that_are_closed(ranklaunch: Starter, closed: str) 
 
 
 @pytest.mark.parametrize("closed", CLOSED)
-def test_a_failure_with_closed_descriptors(ranklaunch: Starter, closed: str) -> None:
-    job = ranklaunch.spawn(2, child("exits.py"), 42, "--rank", 1, prefix=CLOSED[closed])
+def test_a_failure_with_closed_descriptors(as_process: Starter, closed: str) -> None:
+    job = as_process.spawn(2, child("exits.py"), 42, "--rank", 1, prefix=CLOSED[closed])
     assert job.end() == 42
     assert job.verdict["culprit"]["rank"] == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -23,29 +22,29 @@ def beside(tmp_path: Path) -> Path:
     return folder
 
 
-def test_once_before_the_ranks(ranklaunch: Starter, beside: Path) -> None:
+def test_once_before_the_ranks(as_process: Starter, beside: Path) -> None:
     (beside / PRE_START).write_text("sleep 0.2; echo hello; echo once >> prepared\n")
-    job = ranklaunch.spawn(2, beside / "train.py")
+    job = as_process.spawn(2, beside / "train.py")
     check_end(job, "succeeded", 0)
     assert sorted(job.out.lines) == ["[ma-pre-start.sh] hello", "[rank 0] rank 0 True", "[rank 1] rank 1 True"]
-    assert (ranklaunch.folder / "prepared").read_text() == "once\n"
+    assert (as_process.folder / "prepared").read_text() == "once\n"
     assert (job.attempt / "ma-pre-start.sh.log").read_text() == "hello\n"
 
 
-def test_failing(ranklaunch: Starter, beside: Path) -> None:
+def test_failing(as_process: Starter, beside: Path) -> None:
     """Its code is the job's, and no rank is started."""
     (beside / PRE_START).write_text("echo no such mirror >&2; exit 23\n")
-    job = ranklaunch.spawn(2, beside / "train.py")
+    job = as_process.spawn(2, beside / "train.py")
     culprit = {"name": PRE_START, "rank": None, "exit_code": 23, "signal": None, "last_lines": ["no such mirror"]}
     verdict = check_end(job, "failed", 23, culprit=culprit, victims={})
     assert PRE_START in verdict["reason"]
     assert [event["name"] for event in job.events if event["event"] == "spawn"] == [PRE_START]
 
 
-def test_skipped_on_request(ranklaunch: Starter, beside: Path) -> None:
+def test_skipped_on_request(as_process: Starter, beside: Path) -> None:
     (beside / PRE_START).write_text("exit 23\n")
     (beside / "pip-requirements.txt").write_text("a-package-that-does-not-exist\n")
-    job = ranklaunch.spawn(2, beside / "train.py", env={"RANKLAUNCH_PRE_START": "off"})
+    job = as_process.spawn(2, beside / "train.py", env={"RANKLAUNCH_PRE_START": "off"})
     check_end(job, "succeeded", 0)
     assert sorted(job.out.lines) == ["[rank 0] rank 0 False", "[rank 1] rank 1 False"]
 
@@ -58,7 +57,7 @@ def test_a_service_that_it_starts_lives_as_long_as_the_job(ranklaunch: Starter, 
     assert "the service is there" in job.out.text
 
 
-def test_requirements_are_installed_by_the_users_interpreter(ranklaunch: Starter, beside: Path, tmp_path: Path) -> None:
+def test_requirements_are_installed_by_the_users_interpreter(as_process: Starter, beside: Path, tmp_path: Path) -> None:
     """After ma-pre-start.sh, which may set up what pip needs."""
     interpreter = tmp_path / "bin" / "python"
     interpreter.parent.mkdir()
@@ -67,29 +66,21 @@ def test_requirements_are_installed_by_the_users_interpreter(ranklaunch: Starter
     requirements = beside / "pip-requirements.txt"
     requirements.write_text("# nothing\n")
     (beside / PRE_START).write_text(f'echo pre-start >> "{tmp_path}/calls"\n')
-    job = ranklaunch.spawn(1, beside / "train.py", options=("--python", interpreter))
+    job = as_process.spawn(1, beside / "train.py", options=("--python", interpreter))
     check_end(job, "succeeded", 0)
     calls = (tmp_path / "calls").read_text().splitlines()
     assert calls == ["pre-start", f"-m pip install -r {requirements}", f"-u {beside / 'train.py'}"]
 
 
-def test_requirements_with_pip_itself(as_process: Starter, beside: Path) -> None:
-    (beside / "pip-requirements.txt").write_text("# nothing to install\n")
-    job = as_process.spawn(1, beside / "train.py")
-    check_end(job, "succeeded", 0)
-    plan = json.loads((job.attempt / "plan.json").read_text())
-    assert plan["prepare"][0]["argv"][:3] == [sys.executable, "-m", "pip"]
-
-
-def test_a_signal_that_ends_it(ranklaunch: Starter, beside: Path) -> None:
+def test_a_signal_that_ends_it(as_process: Starter, beside: Path) -> None:
     (beside / PRE_START).write_text("kill -KILL $$\n")
-    job = ranklaunch.spawn(1, beside / "train.py")
+    job = as_process.spawn(1, beside / "train.py")
     check_end(job, "failed", 137, culprit={"name": PRE_START, "signal": "SIGKILL", "rank": None})
 
 
-def test_it_runs_before_anything_is_bound(ranklaunch: Starter, beside: Path) -> None:
+def test_it_runs_before_anything_is_bound(as_process: Starter, beside: Path) -> None:
     """A program that only the pre-start script brings is not missed too early."""
     (beside / PRE_START).write_text('printf "#!/bin/sh\\necho made\\n" > "$(dirname "$0")/made"; chmod +x "$(dirname "$0")/made"\n')
-    job = ranklaunch.spawn(1, beside / "made")
+    job = as_process.spawn(1, beside / "made")
     check_end(job, "succeeded", 0)
     assert job.log(0) == b"made\n"

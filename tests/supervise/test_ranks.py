@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from ranklaunch.plan.model import Conduct, Process
+from ranklaunch.adapters.launchers import torchrun
+from ranklaunch.plan.model import Conduct, Process, RankLog, RankOutputs
+from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER as IS_LAUNCHER
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.supervise.ranks.launchers import TELL_S, Launchers
@@ -172,3 +175,33 @@ def test_a_launcher_that_was_faster_has_a_moment_to_tell(scene: Scene) -> None:
     for rank in scene.ranks.unknown:
         rank.ended_at -= TELL_S
     assert launchers.silent_s() == 0
+
+
+def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> None:
+    """torchrun --max_restarts: rank 1 fails, and all of its ranks are started anew, in another folder."""
+    loop, started = Loop(), []
+    outputs = RankOutputs(str(tmp_path), torchrun.OWN_LOGS, tuple(RankLog(str(i), i, "", "") for i in range(2)))
+    below = Below(tree.identify(os.getpid()), 1, outputs, loop, lambda rank, pid: None, lambda rank: None, lambda: False)
+
+    def start_all(attempt: int) -> None:
+        for local in "01":
+            (tmp_path / f"run/attempt_{attempt}" / local).mkdir(parents=True)
+            with open(tmp_path / f"run/attempt_{attempt}" / local / "stdout.log", "wb") as out:
+                started.append(subprocess.Popen(["sleep", "600"], stdout=out))
+        below.find()
+
+    try:
+        start_all(0)
+        started[1].kill()
+        loop.run_until(lambda: bool(below.ended))
+        started[0].kill()
+        start_all(1)
+        assert (below.ended, below.end_of(1), below.complete(None)) == ([], None, None)
+        started[2].kill()
+        loop.run_until(lambda: bool(below.ended))
+        assert [(end.rank, end.pid, end.failed) for end in below.ended] == [(0, started[2].pid, True)]
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+        below.close()

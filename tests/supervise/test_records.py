@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ranklaunch.command.launch import begin
+from ranklaunch.plan import planning
+from ranklaunch.plan.model import Plan
 from testbench.jobs.ends import check_end, checked_verdict
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.streams import tagged
@@ -21,10 +24,10 @@ USER = 1000
 
 
 @needs_root
-def test_an_ordinary_user(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_an_ordinary_user(as_process: Starter, tmp_path: Path) -> None:
     """Whose console is another user's pipe, which he cannot open anew."""
     open_to_all(tmp_path)
-    job = ranklaunch.spawn(2, "sh", "-c", "i=0; while [ $i -lt 9000 ]; do echo line $i; i=$((i + 1)); done", prefix=as_user(USER))
+    job = as_process.spawn(2, "sh", "-c", "i=0; while [ $i -lt 9000 ]; do echo line $i; i=$((i + 1)); done", prefix=as_user(USER))
     check_end(job, "succeeded", 0)
     assert os.stat(job.attempt).st_uid == USER
     for rank in range(2):
@@ -33,18 +36,18 @@ def test_an_ordinary_user(ranklaunch: Starter, tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_folder_of_another_user(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_folder_of_another_user(as_process: Starter, tmp_path: Path) -> None:
     open_to_all(tmp_path)
     folder = tmp_path / "logs"
     folder.mkdir(mode=0o755)
-    job = ranklaunch.spawn(2, child("exits.py"), 0, prefix=as_user(USER))
+    job = as_process.spawn(2, child("exits.py"), 0, prefix=as_user(USER))
     check_refused(job, 78, str(folder), f"uid {USER}", "Permission denied", "--log-dir")
     assert list(folder.iterdir()) == []
 
 
-def test_a_file_in_place_of_the_folder(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder(as_process: Starter, tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("")
-    job = ranklaunch.spawn(2, child("exits.py"), 0)
+    job = as_process.spawn(2, child("exits.py"), 0)
     check_refused(job, 78, str(tmp_path / "logs"), f"uid {os.getuid()}", "--log-dir")
 
 
@@ -59,12 +62,12 @@ def check_refused(job: Job, code: int, *named: str) -> None:
 
 
 @needs_root
-def test_a_full_disk(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_full_disk(as_process: Starter, tmp_path: Path) -> None:
     """The job goes on, the console has everything, and what could not be stored is said."""
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = ("unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=256k none '{folder}' && exec \"$@\"", "sh")
-    job = ranklaunch.spawn(2, child("prints.py"), "--lines", 5000, "--size", 99, outside=mounted, log_dir=folder / "logs")
+    job = as_process.spawn(2, child("prints.py"), "--lines", 5000, "--size", 99, outside=mounted, log_dir=folder / "logs")
     assert job.end() == 0
     for rank in range(2):
         assert tagged(job.out, f"[rank {rank}] ").count(b"\n") == 5000
@@ -73,13 +76,13 @@ def test_a_full_disk(ranklaunch: Starter, tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_disk_that_is_full_from_the_start(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_from_the_start(as_process: Starter, tmp_path: Path) -> None:
     """Not even a file can be made: the ranks still tell what happened to them."""
     folder = tmp_path / "small"
     folder.mkdir()
     fill = f"mount -t tmpfs -o size=64k none '{folder}' && mkdir -p '{folder}/logs' && cat /dev/zero > '{folder}/zeros' 2>/dev/null"
     mounted = ("unshare", "--mount", "sh", "-c", f'{fill}; exec "$@"', "sh")
-    job = ranklaunch.spawn(2, child("exits.py"), 42, "--rank", 1, outside=mounted, log_dir=folder / "logs")
+    job = as_process.spawn(2, child("exits.py"), 42, "--rank", 1, outside=mounted, log_dir=folder / "logs")
     assert job.end() == 42
     assert "rank 1 exits with 42" in job.out.text
 
@@ -95,35 +98,35 @@ def test_the_termination_log(ranklaunch: Starter, tmp_path: Path) -> None:
     assert path.read_text() == verdict["reason"] + "\n"
 
 
-def test_the_termination_log_of_a_success(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_the_termination_log_of_a_success(as_process: Starter, tmp_path: Path) -> None:
     path = tmp_path / "termination-log"
     path.write_text("of an earlier start\n")
-    job = ranklaunch.spawn(1, child("exits.py"), 0, env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
+    job = as_process.spawn(1, child("exits.py"), 0, env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
     check_end(job, "succeeded", 0)
     assert path.read_text() == ""
 
 
-def test_the_termination_log_is_never_made(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_the_termination_log_is_never_made(as_process: Starter, tmp_path: Path) -> None:
     path = tmp_path / "termination-log"
-    job = ranklaunch.spawn(1, child("exits.py"), 3, env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
+    job = as_process.spawn(1, child("exits.py"), 3, env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
     check_end(job, "failed", 3, culprit={"rank": 0})
     assert not path.exists()
 
 
-def test_the_termination_log_of_a_wrong_configuration(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_the_termination_log_of_a_wrong_configuration(as_process: Starter, tmp_path: Path) -> None:
     path = tmp_path / "termination-log"
     path.write_text("")
     env = {"RANKLAUNCH_TERMINATION_LOG": str(path), "RANKLAUNCH_METHOD": "torchrunn"}
-    job = ranklaunch.run(child("exits.py"), 0, env=env)
+    job = as_process.run(child("exits.py"), 0, env=env)
     assert job.end() == 78
     assert "torchrunn" in path.read_text()
     assert len(path.read_bytes()) <= 4096
 
 
-def test_secrets_stay_in_the_raw_log(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_secrets_stay_in_the_raw_log(as_process: Starter, tmp_path: Path) -> None:
     path = tmp_path / "termination-log"
     path.write_text("")
-    job = ranklaunch.spawn(1, child("tells.py"), env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
+    job = as_process.spawn(1, child("tells.py"), env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
     assert job.end() == 1
     verdict = checked_verdict(job.attempt / "verdict.json")
     log = job.log(0).decode()
@@ -152,10 +155,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_configuration(ranklaunch: Starter, case: str) -> None:
+def test_a_wrong_configuration(as_process: Starter, case: str) -> None:
     """The message is on the console and in the verdict; nothing was started."""
     code, options, env, named = WRONG[case]
-    job = ranklaunch.run(child("exits.py"), 0, options=options, env=env)
+    job = as_process.run(child("exits.py"), 0, options=options, env=env)
     check_refused(job, code, *named)
     verdict = job.verdict
     assert (verdict["outcome"], verdict["exit_code"], verdict["culprit"], verdict["victims"]) == ("failed", code, None, [])
@@ -176,9 +179,9 @@ def test_every_problem_at_once(ranklaunch: Starter) -> None:
     check_refused(job, 78, *env)
 
 
-def test_plan_is_what_runs(ranklaunch: Starter) -> None:
+def test_plan_is_what_runs(as_process: Starter) -> None:
     """The plan that is stored names each rank's command, files and environment, with secrets hidden."""
-    job = ranklaunch.spawn(2, child("exits.py"), 0, "--password", "hunter2", env={"HF_TOKEN": "hf_secret"})
+    job = as_process.spawn(2, child("exits.py"), 0, "--password", "hunter2", env={"HF_TOKEN": "hf_secret"})
     check_end(job, "succeeded", 0)
     text = (job.attempt / "plan.json").read_text()
     plan = json.loads(text)
@@ -189,10 +192,28 @@ def test_plan_is_what_runs(ranklaunch: Starter) -> None:
     assert "hf_secret" not in text
 
 
-def test_an_earlier_attempt_is_kept(ranklaunch: Starter) -> None:
+@pytest.mark.parametrize(("told", "attempt"), [((), 2), (("--attempt", "1"), 1)], ids=["counted", "told"])
+def test_runs_that_begin_at_the_same_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: tuple[str, ...], attempt: int) -> None:
+    """As of a loop in a shell over learning rates: where each counts the attempts that are there, none gets the folder of another."""
+    plan_of = planning.make_plan
+
+    def overtaken(request: planning.Request) -> Plan:
+        plan = plan_of(request)
+        (tmp_path / "attempt_1").mkdir(exist_ok=True)  # another one has counted the same
+        return plan
+
+    monkeypatch.setattr(planning, "make_plan", overtaken)
+    start, _ = begin(["--method", "spawn", "--slots", "1", "--log-dir", str(tmp_path), *told, "true"], {})
+    start.record.close()
+    assert start.plan.job.attempt == attempt
+    assert [path.name for path in tmp_path.glob("*/events.jsonl")] == ["events.jsonl"]
+    assert (tmp_path / f"attempt_{attempt}" / "events.jsonl").exists()
+
+
+def test_an_earlier_attempt_is_kept(as_process: Starter) -> None:
     """The same attempt again, as a platform may say: its logs and events are added to, not replaced."""
     for number in (1, 2):
-        job = ranklaunch.spawn(1, child("exits.py"), number, env={"RANKLAUNCH_ATTEMPT": "1"})
+        job = as_process.spawn(1, child("exits.py"), number, env={"RANKLAUNCH_ATTEMPT": "1"})
         assert job.end() == number
     assert job.log(0) == b"ready\nrank 0 exits with 1\nready\nrank 0 exits with 2\n"
     assert [event["event"] for event in job.events].count("read") == 2

@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ranklaunch.command import options, simulation
 from ranklaunch.plan.planning import every_variable
 from testbench.jobs.ends import checked_verdict
@@ -44,9 +42,9 @@ def environments(job: Job) -> dict[tuple[int, int], dict[str, str]]:
     return {(int(match[1]), int(match[2])): json.loads(match[3])["env"] for match in found if match}
 
 
-@pytest.mark.parametrize(("slots", "counts"), [("2", [2, 2]), ("2,3", [2, 3])])
-def test_every_rank_knows_its_place(as_process: Starter, slots: str, counts: list[int]) -> None:
-    job = simulate(as_process, 2, slots, child("environment.py"))
+def test_every_rank_knows_its_place(as_process: Starter) -> None:
+    counts = [2, 3]
+    job = simulate(as_process, 2, "2,3", child("environment.py"))
     assert job.end() == 0, job.err.text
     assert verdict(job)["outcome"] == "succeeded"
     seen = environments(job)
@@ -104,26 +102,28 @@ def test_one_rank_is_killed(as_process: Starter) -> None:
 
 
 def test_it_is_asked_to_stop(ranklaunch: Starter) -> None:
-    job = simulate(ranklaunch, 3, 2, child("saves_on_term.py"))
-    job.out.wait_for("ready", 6)
+    job = simulate(ranklaunch, 2, 2, child("saves_on_term.py"))
+    job.out.wait_for("ready", 4)
     job.send(signal.SIGTERM)
     assert job.end() == 143, job.err.text
     assert verdict(job)["outcome"] == "stopped"
-    assert job.out.text.count("saved") == 6
-    for node in range(3):
+    assert job.out.text.count("saved") == 4
+    for node in range(2):
         assert node_verdict(job, node)["exit_code"] == 143
 
 
-@pytest.mark.parametrize("who", ["all of it", "its supervisor"])
-def test_it_is_killed(ranklaunch: Starter, who: str) -> None:
+def test_it_is_killed(ranklaunch: Starter) -> None:
     job = simulate(ranklaunch, 2, 2, child("family.py"), "--stubborn")
     job.out.wait_for("ready", 4)
-    if who == "all of it" or ranklaunch.as_pid_1:
-        job.send(signal.SIGKILL)
-        job.end_killed()
-    else:
-        os.kill(job.supervisor, signal.SIGKILL)
-        assert job.end(DEADLINE_S) == 137
+    job.send(signal.SIGKILL)
+    job.end_killed()
+
+
+def test_its_supervisor_is_killed(as_process: Starter) -> None:
+    job = simulate(as_process, 2, 2, child("family.py"), "--stubborn")
+    job.out.wait_for("ready", 4)
+    os.kill(job.supervisor, signal.SIGKILL)
+    assert job.end(DEADLINE_S) == 137
 
 
 def test_a_node_is_killed(as_process: Starter) -> None:

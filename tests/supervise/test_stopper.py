@@ -54,6 +54,16 @@ def test_sigterm_then_sigkill_when_the_grace_is_spent(monkeypatch: pytest.Monkey
     assert world.said == ["1 processes left after the grace of 10 s: SIGKILL"]
 
 
+@pytest.mark.parametrize(("began", "killed"), [(6.0, GRACE_S), (GRACE_S + 2, GRACE_S + 3)])
+def test_ranks_that_their_launcher_ends_have_the_same_grace(monkeypatch: pytest.MonkeyPatch, began: float, killed: float) -> None:
+    """From 0 on, when it has begun to: the other nodes wait for no more than one grace."""
+    world = World(monkeypatch, [[CHILD], [CHILD], []])
+    world.now = began
+    world.stopper.begin(15, since=0.0)
+    world.pass_time(3 * GRACE_S)
+    assert [(round(at), number) for at, _, number in world.sent] == [(began, 15), (killed, 9)]
+
+
 def test_what_forks_faster_than_it_is_killed_is_not_said_to_be_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, [[tree.Identity(pid, pid)] for pid in range(10, 1000)])
     world.stopper.begin(15)

@@ -7,6 +7,7 @@ import pty
 import re
 import signal
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -34,19 +35,21 @@ def test_while_running(ranklaunch: Starter, name: str, code: int) -> None:
     assert [event["signal"] for event in job.events if event["event"] == "exit"] == [name, name]
 
 
-@pytest.mark.parametrize("name", ["SIGALRM", "SIGPWR"])
-def test_by_a_signal_that_no_rank_would_catch(ranklaunch: Starter, name: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGALRM, "SIGALRM"), (signal.SIGXCPU, "SIGXCPU"), (signal.SIGRTMIN + 3, "SIGRTMIN+3")], ids=str
+)
+def test_by_a_signal_that_no_rank_would_catch(ranklaunch: Starter, number: int, name: str) -> None:
     """Such as an alarm that was set before ranklaunch was started: the ranks have their time to save."""
     job = ranklaunch.spawn(2, child("sleeper.py"))
     job.out.wait_for("ready", 2)
-    job.send(signal.Signals[name])
-    verdict = check_end(job, "stopped", 128 + signal.Signals[name], victims={0: "SIGTERM", 1: "SIGTERM"})
+    job.send(number)
+    verdict = check_end(job, "stopped", 128 + number, victims={0: "SIGTERM", 1: "SIGTERM"})
     assert verdict["reason"] == f"stopped by {name}"
 
 
-def test_ranks_that_save_and_succeed(ranklaunch: Starter) -> None:
+def test_ranks_that_save_and_succeed(as_process: Starter) -> None:
     """A job that was stopped is not a success, whatever its ranks say."""
-    job = ranklaunch.spawn(3, child("saves_on_term.py"), "--takes", 0.5)
+    job = as_process.spawn(3, child("saves_on_term.py"), "--takes", 0.5)
     job.out.wait_for("ready", 3)
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143)
@@ -55,22 +58,25 @@ def test_ranks_that_save_and_succeed(ranklaunch: Starter) -> None:
 
 
 def test_user_signals_reach_the_ranks_and_stop_nothing(ranklaunch: Starter) -> None:
-    """SIGUSR1 and SIGUSR2 are passed on. SIGTERM comes to each rank once and, when most of the grace is spent, a second time."""
+    """These, and real-time signals, are passed on. SIGTERM comes to each rank once and, when most of the grace is spent, a second time."""
     job = ranklaunch.spawn(2, child("signals.py"), grace_s=2)
     job.out.wait_for("ready", 2)
-    for name in ("SIGUSR1", "SIGUSR2"):
+    for name in ("SIGUSR1", "SIGUSR2", "SIGRTMIN"):
         job.send(signal.Signals[name])
         job.out.wait_for(name, 2)
     assert job.popen.poll() is None
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143)
     for rank in range(2):
-        assert job.log(rank).split() == [b"ready", b"SIGUSR1", b"SIGUSR2", b"SIGTERM", b"SIGTERM"]
+        assert job.log(rank).split() == [b"ready", b"SIGUSR1", b"SIGUSR2", b"SIGRTMIN", b"SIGTERM", b"SIGTERM"]
 
 
 def test_from_the_terminal(ranklaunch: Starter) -> None:
-    """^C reaches ranklaunch, and through it each rank exactly once."""
+    """^C reaches ranklaunch, and through it each rank exactly once. What it says comes too where who is in the background may not write."""
     ours, theirs = pty.openpty()
+    settings = termios.tcgetattr(theirs)
+    settings[3] |= termios.TOSTOP
+    termios.tcsetattr(theirs, termios.TCSANOW, settings)
     on_terminal = (sys.executable, child("on_terminal.py"))
     job = ranklaunch.spawn(2, child("signals.py"), grace_s=2, stdout=theirs, stderr=theirs, outside=(*on_terminal, os.ttyname(theirs)))
     os.close(theirs)
@@ -120,11 +126,11 @@ def test_before_the_supervisor_has_read_anything(as_process: Starter) -> None:
     check_end(stopped_on_import(as_process, "planning", "outer"), "stopped", 143)
 
 
-def test_while_waiting_for_a_rank_table(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_while_waiting_for_a_rank_table(as_process: Starter, tmp_path: Path) -> None:
     table = tmp_path / "jobstart_hccl.json"
     table.write_text('{"status": "initializing"}')
     env = {"RANK_TABLE_FILE": str(table), "MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "2"}
-    job = ranklaunch.run(child("sleeper.py"), options=("--method", "ranktable"), env=env)
+    job = as_process.run(child("sleeper.py"), options=("--method", "ranktable"), env=env)
     job.wait_for_event("wait")
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143, victims={})
@@ -141,10 +147,10 @@ def test_while_waiting_for_a_host(ranklaunch: Starter, muster: str) -> None:
     check_end(job, "stopped", 143, victims={}, timeout=20)
 
 
-def test_while_preparing(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_while_preparing(as_process: Starter, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('started')\n")
     (tmp_path / "ma-pre-start.sh").write_text("echo ready\nsleep 600\n")
-    job = ranklaunch.spawn(2, "train.py")
+    job = as_process.spawn(2, "train.py")
     job.out.wait_for("[ma-pre-start.sh] ready")
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143)
@@ -157,8 +163,8 @@ def test_while_starting(ranklaunch: Starter) -> None:
     check_end(job, "stopped", 143)
 
 
-def test_twice_is_as_once(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(2, child("saves_on_term.py"), "--takes", 1)
+def test_twice_is_as_once(as_process: Starter) -> None:
+    job = as_process.spawn(2, child("saves_on_term.py"), "--takes", 1)
     job.out.wait_for("ready", 2)
     job.send(signal.SIGTERM)
     job.err.wait_for("SIGTERM: stopping")
@@ -168,9 +174,9 @@ def test_twice_is_as_once(ranklaunch: Starter) -> None:
     assert job.out.text.count("saved") == 2
 
 
-def test_after_a_failure_the_failure_stands(ranklaunch: Starter) -> None:
+def test_after_a_failure_the_failure_stands(as_process: Starter) -> None:
     """A platform that stops the pod while the other ranks are being ended must not hide who failed."""
-    job = ranklaunch.spawn(2, child("ignores_term.py"), "--code", 42, "--rank", 1, grace_s=2)
+    job = as_process.spawn(2, child("ignores_term.py"), "--code", 42, "--rank", 1, grace_s=2)
     job.out.wait_for("ready", 2)
     job.send(signal.SIGUSR1)
     job.wait_for_event("ending")
@@ -202,9 +208,9 @@ def test_after_success_the_success_stands(ranklaunch: Starter) -> None:
 
 
 @pytest.mark.parametrize("why", ["stopped", "failed"])
-def test_ranks_that_ignore_sigterm(ranklaunch: Starter, why: str) -> None:
+def test_ranks_that_ignore_sigterm(as_process: Starter, why: str) -> None:
     """One grace for all 8 together, then SIGKILL; the code is what decided, not what it took."""
-    job = ranklaunch.spawn(8, child("ignores_term.py"), "--code", 42, "--rank", 3, grace_s=2)
+    job = as_process.spawn(8, child("ignores_term.py"), "--code", 42, "--rank", 3, grace_s=2)
     job.out.wait_for("ready", 8)
     began = time.monotonic()
     job.send(signal.SIGTERM if why == "stopped" else signal.SIGUSR1)
@@ -231,9 +237,9 @@ def test_stopped_ranks_are_ended_too(ranklaunch: Starter) -> None:
 # Leaders first
 
 
-def test_workers_live_while_their_leader_saves(ranklaunch: Starter) -> None:
+def test_workers_live_while_their_leader_saves(as_process: Starter) -> None:
     """A rank that saves a checkpoint on SIGTERM still has its data loading workers, also after another rank has ended."""
-    job = ranklaunch.spawn(2, child("data_loader.py"), "--takes", 1, "--rank", 1)
+    job = as_process.spawn(2, child("data_loader.py"), "--takes", 1, "--rank", 1)
     job.out.wait_for("ready", 2)
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143)
@@ -241,17 +247,17 @@ def test_workers_live_while_their_leader_saves(ranklaunch: Starter) -> None:
         assert tagged(job.out, f"[rank {rank}] ").split(b"\n") == [b"ready", b"worker alive", b"worker still alive", b"saved", b""]
 
 
-def test_workers_live_while_another_rank_has_failed(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(2, child("data_loader.py"), "--takes", 0.5, "--rank", 1, "--fail", 0)
+def test_workers_live_while_another_rank_has_failed(as_process: Starter) -> None:
+    job = as_process.spawn(2, child("data_loader.py"), "--takes", 0.5, "--rank", 1, "--fail", 0)
     job.out.wait_for("ready", 2)
     job.send(signal.SIGUSR1)
     check_end(job, "failed", 42, culprit={"rank": 0})
     assert tagged(job.out, "[rank 1] ").split(b"\n") == [b"ready", b"worker alive", b"worker still alive", b"saved", b""]
 
 
-def test_workers_of_a_leader_that_takes_too_long(ranklaunch: Starter) -> None:
+def test_workers_of_a_leader_that_takes_too_long(as_process: Starter) -> None:
     """When most of the grace is spent the workers are told as well: they too may have something to end."""
-    job = ranklaunch.spawn(1, child("data_loader.py"), "--takes", 600, "--rank", 0, grace_s=2)
+    job = as_process.spawn(1, child("data_loader.py"), "--takes", 600, "--rank", 0, grace_s=2)
     job.out.wait_for("ready")
     job.send(signal.SIGTERM)
     job.out.wait_for("worker alive")

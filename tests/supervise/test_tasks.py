@@ -94,37 +94,22 @@ def test_a_ps_is_there_until_the_workers_have_saved(as_process: Starter, why: st
         assert f"[ps {index}] saved after {workers}" in job.out.text, job.out.text
 
 
-def test_a_ps_may_end_by_itself(as_process: Starter) -> None:
-    job = simulate(as_process, *DONE, "--do", "ps0=exit:0")
+def test_a_ps_may_end_by_itself_or_not_obey(as_process: Starter) -> None:
+    """One that does not is killed when the grace is over, and the job has succeeded all the same."""
+    job = simulate(as_process, *DONE, "--do", "ps0=exit:0", "--do", "ps1=hold", grace_s=1)
     job.out.wait_for('"place": "ps0"')
     let_go(job, as_process, 3)
     assert job.end() == 0, job.out.text
     check_all(job, 0)
 
 
-def test_a_ps_that_does_not_obey(as_process: Starter) -> None:
-    """It is killed when the grace is over, and the job has succeeded all the same."""
-    job = simulate(as_process, *DONE, "--do", "ps1=hold", grace_s=1)
-    let_go(job, as_process)
-    assert job.end() == 0, job.out.text
-    check_all(job, 0)
-
-
-@pytest.mark.parametrize(("place", "rank"), [("worker1", 1), ("ps1", None), ("worker0", 0)])
+@pytest.mark.parametrize(("place", "rank"), [("ps1", None), ("worker0", 0)])
 def test_whoever_fails_decides_for_all(as_process: Starter, place: str, rank: int | None) -> None:
     job = simulate(as_process, "--do", f"{place}=exit:42")
     assert job.end() == 42, job.out.text
     culprit = check_all(job, 42)["culprit"]
     name = f"rank {rank}" if rank is not None else f"{place[:-1]} {place[-1]}"
     assert (culprit["node"], culprit["rank"], culprit["name"]) == (NODES[f"{place[:-1]} {place[-1]}"], rank, name)
-
-
-def test_a_stop(ranklaunch: Starter) -> None:
-    job = simulate(ranklaunch)
-    job.out.wait_for("ready", 4)
-    job.send(signal.SIGTERM)
-    assert job.end() == 143, job.out.text
-    check_all(job, 143)
 
 
 def test_a_worker_that_never_ends(as_process: Starter) -> None:

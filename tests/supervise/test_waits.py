@@ -28,11 +28,11 @@ def places(text: bytes) -> list[dict[str, Any]]:
     return [json.loads(line)["env"] for line in text.splitlines()]
 
 
-def test_a_rank_table_that_comes_late(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_rank_table_that_comes_late(as_process: Starter, tmp_path: Path) -> None:
     """No file, a half-written one, one that is not completed: each is waited out; then the ranks run with the table in version 1.0."""
     path = tmp_path / "jobstart_hccl.json"
     env = {**ONE_NODE, "RANK_TABLE_FILE": str(path)}
-    job = ranklaunch.run(child("environment.py"), options=("--method", "ranktable"), env=env)
+    job = as_process.run(child("environment.py"), options=("--method", "ranktable"), env=env)
     job.err.wait_for("no such file")
     path.write_text(table("completed")[:100])
     path.write_text(table("initializing"))
@@ -58,12 +58,12 @@ def test_a_rank_table_that_comes_late(ranklaunch: Starter, tmp_path: Path) -> No
     assert [copy.read_bytes() for copy in copies] == [job.log(0), job.log(1)]
 
 
-def test_a_rank_table_that_is_never_completed(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_rank_table_that_is_never_completed(as_process: Starter, tmp_path: Path) -> None:
     path = tmp_path / "jobstart_hccl.json"
     path.write_text(table("initializing"))
     env = {**ONE_NODE, "RANK_TABLE_FILE": str(path), "RANKLAUNCH_WAIT_S": "3"}
     began = time.monotonic()
-    job = ranklaunch.run(child("environment.py"), options=("--method", "ranktable"), env=env)
+    job = as_process.run(child("environment.py"), options=("--method", "ranktable"), env=env)
     verdict = check_end(job, "failed", 75, victims={})
     assert 3 <= time.monotonic() - began < 20
     for text in ("rank table", str(path), '"initializing"', "RANKLAUNCH_WAIT_S"):
@@ -72,21 +72,21 @@ def test_a_rank_table_that_is_never_completed(ranklaunch: Starter, tmp_path: Pat
     assert job.out.text == ""
 
 
-def test_a_rank_table_that_is_wrong_is_not_waited_for(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_rank_table_that_is_wrong_is_not_waited_for(as_process: Starter, tmp_path: Path) -> None:
     path = tmp_path / "jobstart_hccl.json"
     path.write_text(table("initializing"))
     env = {**ONE_NODE, "RANK_TABLE_FILE": str(path)}
-    job = ranklaunch.run(child("environment.py"), options=("--method", "ranktable"), env=env)
+    job = as_process.run(child("environment.py"), options=("--method", "ranktable"), env=env)
     job.wait_for_event("wait")
     path.write_text(table("completed").replace('"device_count"', '"other"').replace('"instance_count": "1"', '"instance_count": "7"'))
     verdict = check_end(job, "failed", 78, victims={})
     assert "instance_count" in verdict["reason"]
 
 
-def test_a_host_that_never_resolves(ranklaunch: Starter) -> None:
+def test_a_host_that_never_resolves(as_process: Starter) -> None:
     env = {"RANKLAUNCH_HOSTS": f"{NOWHERE},127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_WAIT_S": "3", "RANKLAUNCH_MUSTER": "off"}
     began = time.monotonic()
-    job = ranklaunch.spawn(1, child("environment.py"), env=env)
+    job = as_process.spawn(1, child("environment.py"), env=env)
     verdict = check_end(job, "failed", 75, victims={})
     assert 3 <= time.monotonic() - began < 20
     for text in ("waited 3 s in vain for hosts", f"{NOWHERE} (", "RANKLAUNCH_WAIT_S"):
@@ -94,9 +94,9 @@ def test_a_host_that_never_resolves(ranklaunch: Starter) -> None:
     assert any("waiting for hosts" in line and f"{NOWHERE} (" in line for line in job.err.lines)
 
 
-def test_a_muster_at_a_host_that_never_resolves(ranklaunch: Starter) -> None:
+def test_a_muster_at_a_host_that_never_resolves(as_process: Starter) -> None:
     env = {"RANKLAUNCH_HOSTS": f"{NOWHERE},127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_MUSTER_TIMEOUT_S": "3"}
-    job = ranklaunch.spawn(1, child("environment.py"), env=env)
+    job = as_process.spawn(1, child("environment.py"), env=env)
     verdict = check_end(job, "failed", 75, victims={})
     for text in ("waited 3 s in vain for", f"node 0 ({NOWHERE}): its name does not resolve", "RANKLAUNCH_MUSTER_TIMEOUT_S"):
         assert text in verdict["reason"]
@@ -112,8 +112,8 @@ def test_a_host_that_resolves(ranklaunch: Starter) -> None:
     assert json.loads((job.attempt / "plan.json").read_text())["job"]["attempt"] == 1
 
 
-def test_a_second_start_is_a_second_attempt(ranklaunch: Starter) -> None:
+def test_a_second_start_is_a_second_attempt(as_process: Starter) -> None:
     for attempt in (1, 2):
-        job = ranklaunch.spawn(1, child("exits.py"), 0)
+        job = as_process.spawn(1, child("exits.py"), 0)
         assert job.end() == 0
         assert sorted(path.name for path in job.log_dir.iterdir()) == [f"attempt_{i + 1}" for i in range(attempt)]

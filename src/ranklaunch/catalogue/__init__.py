@@ -8,6 +8,8 @@ from __future__ import annotations
 from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, KnownError
 from ranklaunch.catalogue.families import ERRORS, FAMILIES, REPORTS
 from ranklaunch.catalogue.python import UNCAUGHT
-from ranklaunch.catalogue.search import Finding, find, reported
+from ranklaunch.catalogue.search import Finding, before_report, find, reported
 
-__all__ = ["CAUSE", "CONSEQUENCE", "ERRORS", "FAMILIES", "REPORTS", "UNCAUGHT", "Finding", "KnownError", "find", "reported"]
+__all__ = [
+    "CAUSE", "CONSEQUENCE", "ERRORS", "FAMILIES", "REPORTS", "UNCAUGHT", "Finding", "KnownError", "before_report", "find", "reported",
+]  # fmt: skip

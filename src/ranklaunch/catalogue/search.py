@@ -19,6 +19,7 @@ from ranklaunch.catalogue.families import AFTERMATH, ERRORS, LAST, REPORTS, SURV
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
+_ENDS_RANKS = "closing signal SIGTERM"
 _LONGEST_TEXT = 65536  # characters, of the end
 _MOST_LINES = 400  # that one entry can have: more than real lines fit into what is searched
 _LONGEST_LINE = 500  # characters of a finding, for people
@@ -44,13 +45,25 @@ def find(text: str) -> Finding | None:
 
 
 def reported(text: str) -> str:
-    """What a launcher that the program itself has started says of its first failure: which of its processes it was, and how that ended."""
-    found = re.search(_REPORTED, text)
-    if not found:
+    """What a launcher that the program itself has started says of its failure, with restarts of the last one: which of its processes it
+    was, and how that ended."""
+    matches = [*re.finditer(_REPORTED, text)]
+    if not matches:
         return ""
+    found = matches[-1]
     code = int(found["code"])
     how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
     return f"its torchrun says that local rank {found['rank']} (pid {found['pid']}) {how}"
+
+
+def before_report(text: str) -> str:
+    """What had been written when a launcher whose ranks share its output said which of them failed, with restarts since it said so before;
+    "" where it did not."""
+    reports = [*re.finditer(_REPORTED, text)]
+    if not reports:
+        return ""
+    said = text[reports[-2].end() if len(reports) > 1 else 0 : reports[-1].start()].partition(_ENDS_RANKS)[0]
+    return said[: said.rfind("\n") + 1]
 
 
 def _rank(error: KnownError) -> tuple[bool, bool, bool]:

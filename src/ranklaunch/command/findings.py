@@ -14,7 +14,7 @@ from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
 from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
 from ranklaunch.muster.nodes import secret
-from ranklaunch.plan import behind
+from ranklaunch.plan.hints import behind
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.ranks import start

@@ -14,6 +14,7 @@ from ranklaunch.adapters.launchers.shared.base import attempt_dir
 from ranklaunch.command import options
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
+from ranklaunch.plan.model import Plan
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
 from ranklaunch.supervise.attempt import Start
@@ -55,12 +56,7 @@ def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, 
     given = replace(given, request=replace(given.request, account=options.own_account()))
     outer = _outer(env)
     with _recorded(given.request, outer):
-        plan = planning.make_plan(given.request)
-        folder = attempt_dir(plan.job)
-        if outer:
-            outer.require_other(plan.job.name, plan.job.log_dir)
-        record = _record(given.request, folder)
-        record.open()
+        plan, record = _opened(given.request, outer)
     record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
     again = replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
@@ -71,7 +67,22 @@ def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, 
         replan=lambda arrived: planning.make_plan(replace(again, arrived=arrived)),
         explain=lambda child, tail: LAUNCHERS[plan.method].explain(tail),
     )
-    return start, marked(given.request.env, plan.job.name, plan.job.log_dir, folder)
+    return start, marked(given.request.env, plan.job.name, plan.job.log_dir, record.folder)
+
+
+def _opened(request: planning.Request, outer: Outer | None) -> tuple[Plan, Record]:
+    """The plan and its folder, which is new: of runs that count the attempts there at the same time, each gets a number of its own. One
+    that is told its number may find the folder there."""
+    before = ""
+    while True:
+        plan = planning.make_plan(request)
+        folder = attempt_dir(plan.job)
+        if outer:
+            outer.require_other(plan.job.name, plan.job.log_dir)
+        record = _record(request, folder)
+        if record.open(new=folder != before):
+            return plan, record
+        before = folder
 
 
 def _outer(env: Mapping[str, str]) -> Outer | None:

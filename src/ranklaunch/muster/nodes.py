@@ -135,6 +135,13 @@ class Nodes:
             self._told = (suspect(),)
             self._member.fail(*self._told)
 
+    def tell_more(self, suspect: Callable[[], Suspect | None]) -> None:
+        """Of the failure that was told, before this node's own end, which may come too late for the job's verdict."""
+        more = suspect() if self._member and self._failed else None
+        if self._member and more:
+            self._told = (more,)
+            self._member.fail(more)
+
     def done(self, finish: Finish, text: str, unseen: int = 0) -> bool:
         """This node's ranks have succeeded, those that were seen. False where nobody is to be waited for."""
         if not self._member or self._member.over:

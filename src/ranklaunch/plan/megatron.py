@@ -17,6 +17,7 @@ ORDER = "tp-cp-ep-dp-pp"
 ORDER_DP_LAST = "tp-cp-ep-pp-dp"  # with --use-tp-pp-dp-mapping
 
 Groups = list[list[int]]
+_SEVERAL = {"mp": ("tp", "pp"), "dp_cp": ("dp", "cp")}
 
 
 class Layout(Value):
@@ -62,12 +63,30 @@ class Layout(Value):
             yield f"with the order {self.order}, experts would have other pipelines than the rest"
 
     def groups(self, kind: str) -> Groups:
-        """kind: tp, pp, cp or dp; of experts: ep, expert_tp or expert_dp. Groups and ranks ascend, as in Megatron."""
+        """kind: tp, pp, cp or dp; of experts: ep, expert_tp or expert_dp. Groups and ranks ascend, as in Megatron. Of several digits:
+        mp, model parallelism, the ranks of one whole model; dp_cp, those that have the same weights. embedding: the first and the last
+        stage of a pipeline, which share the weights of the word embedding."""
+        if kind == "embedding":
+            return [group[:1] + group[1:][-1:] for group in self.groups("pp")]
+        if kind in _SEVERAL:
+            return self._of_several(_SEVERAL[kind])
         digit = kind.rpartition("_")[2]
         sizes = self._expert_sizes() if digit == "ep" or kind != digit else self._sizes()
         size, stride = sizes[digit], self._stride(digit, sizes)
         firsts = (rank for rank in range(self.world_size) if rank // stride % size == 0)
         return [list(range(first, first + size * stride, stride)) for first in firsts]
+
+    def place(self, digit: str, rank: int) -> int:
+        """Which of its group of that kind a rank is: tp, pp, cp or dp."""
+        sizes = self._sizes()
+        return rank // self._stride(digit, sizes) % sizes[digit]
+
+    def _of_several(self, digits: tuple[str, ...]) -> Groups:
+        found: dict[tuple[int, ...], list[int]] = {}
+        others = [digit for digit in ("tp", "cp", "dp", "pp") if digit not in digits]
+        for rank in range(self.world_size):
+            found.setdefault(tuple(self.place(digit, rank) for digit in others), []).append(rank)
+        return list(found.values())
 
     def _stride(self, digit: str, sizes: Mapping[str, int]) -> int:
         """How far apart two ranks are that differ by one in this digit."""
@@ -79,6 +98,45 @@ class Layout(Value):
 
     def _expert_sizes(self) -> dict[str, int]:
         return {"tp": self.expert_tp, "cp": 1, "ep": self.ep, "dp": self.expert_dp, "pp": self.pp}
+
+
+class Stages(Value):
+    """Which layers each stage of a pipeline has. chunks: virtual stages of each rank, through which a batch comes in turn. first, last:
+    layers of the first and of the last stage, where these are not as many as the others have."""
+
+    layers: int
+    pp: int
+    chunks: int = 1
+    first: int | None = None
+    last: int | None = None
+
+    def problems(self) -> Iterator[str]:
+        """Why Megatron would refuse it, in words."""
+        given = [count for count in (self.first, self.last) if count is not None]
+        rest, stages = self.layers - sum(given), self.pp - len(given)
+        if stages < 0 or rest < 0 or (not stages and rest):
+            yield f"{counted(self.layers, 'layer')} cannot be divided: {sum(given)} of them are for the first and last of {self.pp} stages"
+        elif stages and (rest % (stages * self.chunks) or not rest):
+            of = f"{stages} stages" if given else f"pp {self.pp}"
+            chunks = f" x {self.chunks} virtual stages" if self.chunks > 1 else ""
+            yield f"{counted(rest, 'layer')} cannot be divided by {of}{chunks}"
+        elif any(count % self.chunks for count in given):
+            yield f"the first and the last stage must have a multiple of {self.chunks} layers, one part for each virtual stage"
+        if self.chunks > 1 and self.pp == 1:
+            yield f"{self.chunks} virtual stages need a pipeline of more than one stage"
+
+    def of(self, stage: int) -> list[range]:
+        """Its layers, from 0 on: one range for each virtual stage."""
+        sizes = [count // self.chunks for count in self._sizes()]
+        before = sum(sizes[:stage])
+        starts = (chunk * sum(sizes) + before for chunk in range(self.chunks))
+        return [range(start, start + sizes[stage]) for start in starts]
+
+    def _sizes(self) -> list[int]:
+        ends = {0: self.first, self.pp - 1: self.last}
+        given = {stage: count for stage, count in ends.items() if count is not None}
+        others = (self.layers - sum(given.values())) // max(1, self.pp - len(given))
+        return [given.get(stage, others) for stage in range(self.pp)]
 
 
 def product(sizes: Mapping[str, int]) -> str:

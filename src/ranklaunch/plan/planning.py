@@ -163,7 +163,7 @@ def every_variable() -> tuple[Variable[object], ...]:
 
 def _warn_of_unused_templates(reader: Reader, templates: Templates) -> None:
     if reader.given(settings.TEMPLATES):
-        from ranklaunch.plan import own_templates  # most have none
+        from ranklaunch.plan.hints import own_templates  # most have none
 
         for text in own_templates.unused(_named_folders(reader), reader.files, templates.shipped):
             reader.warn(text)
@@ -336,7 +336,7 @@ def _unknown(reader: Reader) -> tuple[str, ...]:
     own = [name for name in reader.env if name.startswith(PREFIX) and name not in settings.SET_FOR_RANKS]
     if not own:
         return ()
-    from ranklaunch.plan import unknown
+    from ranklaunch.plan.hints import unknown
 
     return unknown.said([name for name in own if name not in _own_names()], reader.env, _own_names())
 

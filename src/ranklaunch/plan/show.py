@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from ranklaunch import redact
 from ranklaunch.errors import counted
 from ranklaunch.files import folder_of
-from ranklaunch.plan import behind, fold
+from ranklaunch.plan import fold
+from ranklaunch.plan.hints import behind
 from ranklaunch.plan.megatron import Layout
 from ranklaunch.plan.model import File, Plan, Process
 from ranklaunch.read.job import Node

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ranklaunch.errors import ConfigError
+from ranklaunch.errors import ConfigError, reason
 from ranklaunch.ranktable.model import RankTable, Server, SuperPod
 
+LOOKED_AT = 1000  # characters of a value, of which 60 are shown
 SHOWN = 20  # problems of one kind that are listed one by one
 
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -145,4 +146,4 @@ def shown(value: object) -> str:
         text = json.dumps(value, default=str)
     except RecursionError:
         text = f"a deeply nested {type(value).__name__}"
-    return text if len(text) <= 60 else f"{text[:60]}..."
+    return reason(text) if len(text) <= 60 else f"{reason(text[:LOOKED_AT])[:60]}..."

@@ -41,6 +41,9 @@ def parse(text: str, path: str) -> RankTable:
     """Raises NotReadyError while waiting may help, ConfigError (every defect at once) when it cannot."""
     data = _json(text, path)
     status = data.get("status")
+    if status is not None and not isinstance(status, str):
+        msg = f"rank table {path}: status is {shown(status)}, expected a text"
+        raise ConfigError(msg)
     if status != "completed":
         msg = f"status is {shown(status)}, not 'completed'{group_list.progress(data)}"
         raise NotReadyError(msg)
@@ -61,6 +64,10 @@ def _json(text: str, path: str) -> Json:
         msg = f"rank table {path}: nested too deeply to be a rank table"
         raise ConfigError(msg) from None
     except ValueError as error:  # a half-written file looks like this; only the deadline tells it from a damaged one
+        first = text.lstrip()[0]
+        if first not in "{\0":  # of zeros is what a network's file system shows of a text that is under way
+            msg = f"rank table {path}: expected a JSON object, found text that begins with {first!a}"
+            raise ConfigError(msg) from None
         msg = f"not JSON (half-written?): {error}"
         raise NotReadyError(msg) from None
     if not isinstance(data, dict):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import os.path
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
+from ranklaunch.errors import ConfigError
 from ranklaunch.values import Value
 
 OURS = "shipped/"  # before a name that is looked for in the last folder alone, whatever the others have of it
@@ -104,12 +105,33 @@ class Simple:
             self._parsed[name] = None
             ours = name.startswith(OURS)
             folders, within = (self._folders[-1:], name[len(OURS) :]) if ours else (self._folders, name)
-            path = next((path for folder in folders if os.path.isfile(path := os.path.join(folder, within))), "")
+            path = _first(os.path.join(folder, within) for folder in folders)
             self._parsed[name] = (parse(_source(path)), path)
         found = self._parsed[name]
         if not found:
             raise NotSimple
         return found
+
+
+def require_files(shipped: str) -> None:
+    """Raises ConfigError where ranklaunch's own templates are none."""
+    if not os.path.isfile(os.path.join(shipped, "program.j2")):
+        msg = (
+            f"ranklaunch's own templates are no files in {shipped}: it seems to run from an archive (a zipapp): unpack that into a folder, "
+            "or install ranklaunch with pip"
+        )
+        raise ConfigError(msg)
+
+
+def _first(paths: Iterable[str]) -> str:
+    """That is there. Raises ConfigError where one is no file: another template in its place would not be the one that somebody meant."""
+    for path in paths:
+        if os.path.isfile(path):
+            return path
+        if os.path.lexists(path):
+            msg = f"template {path}: expected a file, or a link to one"
+            raise ConfigError(msg)
+    return ""
 
 
 def _source(path: str) -> str:

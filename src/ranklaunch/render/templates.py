@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ranklaunch.errors import ConfigError
-from ranklaunch.render.simple import NotSimple, Simple
+from ranklaunch.render.simple import NotSimple, Simple, require_files
 
 if TYPE_CHECKING:
     from ranklaunch.render.jinja import Jinja
@@ -128,6 +128,7 @@ class Templates:
 
     @functools.cached_property
     def _jinja(self) -> Jinja:
+        require_files(self._folders[-1])
         from ranklaunch.render.jinja import Jinja  # large
 
         return Jinja(self._folders, self._mark, _word)

@@ -33,7 +33,7 @@ from ranklaunch.system.signals import STOPPING, Signals, name_of
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
-from ranklaunch.verdict.model import Failure, Verdict
+from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Leftovers
@@ -73,7 +73,6 @@ class Attempt:
     def __init__(self, start: Start, around: Surroundings) -> None:
         self.ending: Ending | None = None
         self._around = around
-        self._explain = start.explain
         self._told = start.told
         self._record = start.record
         self._nodes = around.nodes
@@ -98,6 +97,7 @@ class Attempt:
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
             tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
+            explain=start.explain,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
 
@@ -325,13 +325,13 @@ class Attempt:
     def _fail(self, ending: Ending) -> None:
         """The end of all that runs here."""
         self._end(ending)
-        self._stopper.begin(signal.SIGTERM)
+        self._stopper.begin(signal.SIGTERM, self._launchers.failing_since)
 
     def _end_by(self, judgement: Judgement) -> None:
         """Another node's word."""
         self._end(Ending(judgement.outcome, judgement.exit_code, judgement.reason, from_elsewhere=True))
         if judgement.outcome != "succeeded":
-            self._stopper.begin(signal.SIGTERM)
+            self._stopper.begin(signal.SIGTERM, self._launchers.failing_since)
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
@@ -364,20 +364,13 @@ class Attempt:
     def _evidence(self) -> judge.Evidence:
         return judge.Evidence(
             memory=memory.look().since(self._memory_before),
-            explain=self._explained,
+            explain=self._launchers.explained,
             end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None,
             told=self._told,
             wall=self._nodes.wall,
             tail_of_rank=self._logs.tail_of,
             stop=self._around.asked(),
         )
-
-    def _explained(self, child: Child, tail: str) -> Failure | None:
-        """Which rank of a launcher failed first: by its own words, and by what was seen of its ranks."""
-        if child.role not in DECIDING:
-            return None
-        failure = self._explain(child, tail)
-        return child.below.complete(failure) if child.below and not child.told else failure
 
     def _report(self, verdict: Verdict) -> None:
         self._logs.end()

@@ -84,18 +84,14 @@ def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
     """Where the program has refused its command line, it may be for an option that was meant for ranklaunch."""
     culprits = [suspect.culprit for suspect in found if suspect.culprit]
     options = {word.partition("=")[0] for word in plan.job.program.args if word.startswith("--")}
-    if options and any(c.exit_code == errors.USAGE or _names(c, options) for c in culprits):
+    named = {word for culprit in culprits for line in culprit.last_lines for word in re.findall(r"--[\w-]+", line)}
+    if options & named or (options and any(culprit.exit_code == errors.USAGE for culprit in culprits)):
         try:
-            from ranklaunch.plan import behind  # it knows all adapters
+            from ranklaunch.plan.hints import behind  # it knows all adapters
 
             yield from filter(None, [behind.hint(plan.job.program)])
         except (OSError, ImportError):  # no descriptor left
             pass
-
-
-def _names(culprit: Culprit, options: Collection[str]) -> bool:
-    words = {word for line in culprit.last_lines for word in re.findall(r"--[\w-]+", line)}
-    return not words.isdisjoint(options)
 
 
 def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence, started: str) -> Verdict:
@@ -152,6 +148,12 @@ def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Su
     return Suspect(culprit.node, wall(child.ended.at), ending.outcome, ending.exit_code, "", culprit)
 
 
+def of_launcher(plan: Plan, child: Child, failure: Failure, at: float) -> Suspect:
+    """What one has told of a rank before it has ended itself."""
+    culprit = _culprit(plan, child, failure, (), None, at)
+    return Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
+
+
 def stopped_by(number: int) -> str:
     return f"stopped by {name_of(number)}"
 
@@ -196,20 +198,28 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
         if child.below:
             yield from _below(plan, child, seen[0].exit_code, {suspect.culprit.rank for suspect in seen if suspect.culprit}, evidence)
         return
-    told = _placed_by(child, evidence.explain(child, _text(tail)))
+    told = _placed_by(child, evidence.explain(child, decoded(tail)))
     failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
     at = evidence.wall(child.ended.at if failure.at is None else failure.at)
     of_rank = evidence.tail_of_rank(failure.rank) if failure.rank is not None else b""
     # What a launcher writes when it ends its ranks is not what the rank died of, nor a rank's own words.
-    error = known(of_rank if told else tail)
     apart = told and plan.outputs and failure.rank in plan.outputs.keys
-    lines = last_lines(of_rank if apart else of_rank or output.tail)
+    own = of_rank or (_shared(tail) if told and not apart and not child.ended.told else b"")
+    error = known(own if told else tail)
+    lines = last_lines(own if apart else own or output.tail)
     if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
-        reason = "" if told else _reported(culprit, _text(tail))
+        reason = "" if told else _reported(culprit, decoded(tail))
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     if plan.outputs and child.role in DECIDING:
         yield from _below(plan, child, failure.exit_code, {failure.rank}, evidence)
+
+
+def _shared(tail: bytes) -> bytes:
+    """What ranks wrote into their launcher's output."""
+    from ranklaunch import catalogue
+
+    return catalogue.before_report(decoded(tail)).encode()
 
 
 def _reported(culprit: Culprit, text: str) -> str:
@@ -279,7 +289,7 @@ def known(tail: bytes) -> KnownError | None:
     """What the catalogue of known errors says of the last of an output."""
     from ranklaunch import catalogue  # large, and only failures need it
 
-    finding = catalogue.find(_text(tail))
+    finding = catalogue.find(decoded(tail))
     if not finding:
         return None
     error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
@@ -288,7 +298,7 @@ def known(tail: bytes) -> KnownError | None:
     return KnownError(error.name, error.kind, line, error.meaning, error.remedy, error.source)
 
 
-def _text(tail: bytes) -> str:
+def decoded(tail: bytes) -> str:
     return tail.decode(errors="replace")
 
 
@@ -380,7 +390,7 @@ def _ended_by_launchers(ending: Ending, ended: Sequence[Child], evidence: Eviden
             continue
         found = {rank: number or _first_told(child) for rank, number in ranks}
         if child is ending.child and child.ended.code and child.reader:
-            failure = evidence.explain(child, _text(child.reader.output.tail))
+            failure = evidence.explain(child, decoded(child.reader.output.tail))
             found.update(failure.victims if failure else ())
         yield from found.items()
 

@@ -39,11 +39,12 @@ class Record:
         self._events = -1
         self._spare = -1
 
-    def open(self) -> None:
-        """Raises ConfigError where the folder cannot be written, or something else than a file stands where one of ours belongs. Raises
-        WaitError where no descriptor or disk is left."""
+    def open(self, new: bool = False) -> bool:
+        """False where the folder was to be new and is there. Raises ConfigError where it cannot be written, or something else than a file
+        stands where one of ours belongs. Raises WaitError where no descriptor or disk is left."""
         try:
-            os.makedirs(self.folder, exist_ok=True)
+            if not disk.make_folder(self.folder) and new:
+                return False
             path = os.path.join(self.folder, folders.EVENTS)
             self._events = disk.append(path)
             self._reserve()
@@ -51,6 +52,7 @@ class Record:
                 disk.require(os.path.join(self.folder, name))
             self._spare = os.dup(self._events)
             self._bequeath()
+            return True
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 raise refused(error) from None
@@ -135,7 +137,7 @@ class Record:
     def _fail(self, text: str) -> None:
         """For the platform that takes the reason from a file. What the program itself wrote there stays: it knows more."""
         try:
-            os.makedirs(os.path.dirname(self._failure_file), exist_ok=True)
+            disk.make_folder(os.path.dirname(self._failure_file))
             with open(self._failure_file, "x", encoding="utf-8", errors="replace") as file:
                 file.write(text)
         except (OSError, ValueError):
@@ -154,7 +156,7 @@ def make_private(path: str) -> None:
     """An empty folder that nobody else can enter. Raises ConfigError where it cannot be made."""
     parent = os.path.dirname(path)
     try:
-        os.makedirs(parent, exist_ok=True)
+        disk.make_folder(parent)
     except OSError as error:
         raise _no_place(parent, error) from None
     if os.path.lexists(path):

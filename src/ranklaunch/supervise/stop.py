@@ -21,6 +21,7 @@ LEADERS_SHARE = 0.8  # of the budget, before the others are told too
 REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
 KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more than one round
 LOOK_S = 0.25  # between looks at what has become of launchers' ranks, and of programs in shells
+LEAST_S = 1.0  # for what is left when ranks have spent the budget before the stop has begun
 LONE_S = 2.5  # for a launcher without ranks to end, before it is killed
 SHELL_S = 1.0  # for a shell to end after the programs in it, before it gets the signal itself
 GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the kernel
@@ -173,19 +174,23 @@ class Stopper:
         self._lone = Lone(loop.clock, grace_s)
         self._timers: list[Timer] = []
 
-    def begin(self, number: int) -> None:
-        """number: the signal for the leaders, in whose place SIGTERM comes where none would catch it. A later call changes nothing."""
+    def begin(self, number: int, since: float | None = None) -> None:
+        """number: the signal for the leaders, in whose place SIGTERM comes where none would catch it. since: when a launcher has begun to
+        end its ranks; their budget is this one. A later call changes nothing."""
         if self.begun:
             return
         self.begun = True
         number = signal.SIGTERM if number in ALARMS else number
-        self._due = self._loop.clock() + self._grace_s
+        now = self._loop.clock()
+        spent_s = now - since if since is not None else 0.0
+        left_s = max(self._grace_s - spent_s, min(LEAST_S, self._grace_s))
+        self._due = now + left_s
         for child in self._leaders():
             self._signal(child, number)
         self._teller.tell(self.carried(), number)
         self._look()
-        self._timers.append(self._loop.after(self._grace_s * LEADERS_SHARE, self.tell_all))
-        self._timers.append(self._loop.after(self._grace_s, self.kill_all))
+        self._timers.append(self._loop.after(max(0.0, self._grace_s * LEADERS_SHARE - spent_s), self.tell_all))
+        self._timers.append(self._loop.after(left_s, self.kill_all))
 
     def _tell_rest(self) -> None:
         """When the leaders are gone: those that catch SIGTERM may have something to save, and need the others for it, such as the tee that

@@ -7,6 +7,7 @@ nothing is written through it.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -54,6 +55,19 @@ def read(fd: int, most: int) -> bytes:
         return file.read(most) or b""  # None where a read that does not wait gets nothing
 
 
+def make_folder(path: str) -> bool:
+    """With the folders above it; False where it is there, which of all who make it one alone is not told. Raises OSError and ValueError."""
+    try:
+        os.makedirs(path)
+    except OSError:  # of a folder that is there a system that cannot be written may say something else
+        if not os.path.isdir(path):
+            raise
+        return False
+    except RecursionError:  # it calls itself for each of them
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)) from None
+    return True
+
+
 def require(path: str) -> None:
     """Raises NotRegularError where a file of ours cannot be put."""
     kind = _other(path, links=False)
@@ -63,7 +77,7 @@ def require(path: str) -> None:
 
 def write(path: str, data: bytes, mode: int) -> None:
     """Whole or not at all: a reader never sees half a file. Raises NotRegularError and OSError."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    make_folder(os.path.dirname(path) or ".")
     require(path)
     temporary = f"{path}.{os.urandom(8).hex()}.tmp"  # a name that nobody can have taken before
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)

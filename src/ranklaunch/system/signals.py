@@ -7,10 +7,11 @@ import os
 import signal
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-# They are stop requests too, of whoever has set an alarm before he started ranklaunch, or takes it for a machine's init. No program saves
-# its work on these.
-ALARMS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR)
-PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+# They are stop requests too, of whoever has set an alarm or a limit before he started ranklaunch, or takes it for a machine's init: images
+# that are made from one of systemd have SIGRTMIN+3 as their signal to stop. No program saves its work on these.
+HALT = signal.SIGRTMIN + 3
+ALARMS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR, signal.SIGXCPU, HALT)
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, *(n for n in range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if n != HALT))
 OURS = (*STOPPING, *ALARMS, *PASSED_ON, signal.SIGCHLD)
 _KEPT_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, *ALARMS)  # nohup and a shell's `&` ask for it
 
@@ -27,7 +28,10 @@ class Signals:
         unblock()  # whoever started us may have blocked what must reach us
 
     def after_fork(self) -> None:
-        """In a child that goes on as ranklaunch: a pipe of its own. Call with signals blocked."""
+        """In a child that goes on as ranklaunch, and will be in a group of its own: a pipe of its own. Call with signals blocked."""
+        if signal.getsignal(signal.SIGTTOU) is signal.SIG_DFL:
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else a terminal with `stty tostop` stops it at its first line
+            self.handled = (*self.handled, signal.SIGTTOU)
         os.close(self.fd)
         os.close(self._write)
         self.fd, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -70,10 +74,10 @@ def name_of(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
-        return f"signal {number}"
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}" if signal.SIGRTMIN < number < signal.SIGRTMAX else f"signal {number}"
 
 
-def _stays_ignored(number: signal.Signals) -> bool:
+def _stays_ignored(number: int) -> bool:
     return number in _KEPT_IGNORED and signal.getsignal(number) is signal.SIG_IGN
 
 

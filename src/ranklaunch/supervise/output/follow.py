@@ -35,12 +35,13 @@ class Follower:
         on_file: Callable[[], None] = lambda: None,
         on_trouble: Callable[[str], None] = lambda text: None,
     ) -> None:
-        os.makedirs(folder, exist_ok=True)
+        disk.make_folder(folder)
         self._pattern = re.compile(pattern)
         self._outputs = outputs
         self._on_file = on_file
         self._on_trouble = on_trouble
         self._seen: set[str] = set()
+        self._rounds: dict[str, str] = {}  # by key: where its rank writes now
         self._refused: set[str] = set()  # paths that are no files
         self._loop = loop
         self._offsets: dict[str, int] = _sizes(folder)  # what an earlier start left is not shown again
@@ -67,7 +68,7 @@ class Follower:
         """The last of what a rank has written."""
         output = self._outputs.get(key)
         if output and self._spent:
-            self._take_end(output)
+            self._take_end(key)
         return output.tail if output else b""
 
     def pause(self, paused: bool) -> None:
@@ -152,12 +153,22 @@ class Follower:
             return
         if path not in self._seen:
             self._seen.add(path)
+            self._enter(path)
             self._on_file()
         self._grown[path] = None
 
+    def _enter(self, path: str) -> None:
+        """A launcher that starts its ranks anew lets them write in another place: they do not end by what the earlier ones had written."""
+        key, place = self._placed(path)
+        if self._rounds.get(key, place) != place:
+            self._outputs[key].tail = b""
+        self._rounds[key] = place
+
     def _output_of(self, path: str) -> Output | None:
-        match = self._pattern.fullmatch(path[len(self._folder) + 1 :])
-        return self._outputs.get(match[match.lastindex or 0]) if match else None
+        return self._outputs.get(self._placed(path)[0])
+
+    def _placed(self, path: str) -> tuple[str, str]:
+        return key_and_round(self._pattern, path[len(self._folder) + 1 :])
 
     # What is read
 
@@ -221,10 +232,17 @@ class Follower:
             self._grown.clear()
             self._on_trouble(f"so much is in the files below {self._folder} that no more of it is copied or shown: they have the rest")
 
-    def _take_end(self, output: Output) -> None:
+    def _take_end(self, key: str) -> None:
         """The last that is in the files of one output, which tells why its rank ended."""
-        ends = [_end_of(path) for path in sorted(self._seen) if self._output_of(path) is output]
-        output.tail = b"".join(ends)[-TAIL:]
+        newest = key, self._rounds.get(key, "")
+        ends = [_end_of(path) for path in sorted(self._seen) if self._placed(path) == newest]
+        self._outputs[key].tail = b"".join(ends)[-TAIL:]
+
+
+def key_and_round(pattern: re.Pattern[str], path: str) -> tuple[str, str]:
+    """The key that stands in the path of a file that a rank writes, and the folder before it; "" where it does not match."""
+    match = pattern.fullmatch(path)
+    return (match[match.lastindex or 0], os.path.dirname(path[: match.start(match.lastindex or 0)])) if match else ("", "")
 
 
 def _end_of(path: str) -> bytes:

@@ -16,6 +16,7 @@ from ranklaunch.plan.model import Process, RankLog, RankOutputs
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
 from ranklaunch.supervise.record import Record
+from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Logs:
 
     def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[..., None], rank: int | None) -> Output:
         for path in paths:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            disk.make_folder(os.path.dirname(path))
         first = lambda: self._record.event("first output", name=name)  # noqa: E731
         output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after)
         if rank is not None:

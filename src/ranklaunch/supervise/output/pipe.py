@@ -43,7 +43,7 @@ class Output:
         self._after = after
         self.tag = tag.encode(errors="surrogateescape")
         self.tail = b""
-        self._show_lines = show
+        self._show_aloud = self._show_lines = show
         self._clock = clock
         self._on_trouble = on_trouble
         self._on_first: Callable[[], None] | None = on_first
@@ -68,7 +68,7 @@ class Output:
             self._look_later()
 
     def hush(self) -> None:
-        """From here on its lines go to its files alone."""
+        """From here on its lines go to its files alone, while there are any."""
         self._show_lines = self._count
 
     def store(self, data: bytes) -> None:
@@ -157,6 +157,9 @@ class Output:
             self._show_lines(self.tag + state + b"\n")
 
     def _count(self, *lines: bytes | memoryview) -> None:
+        if not self._files:  # a full disk: nobody else would have them
+            self._show_aloud(*lines)
+            return
         self.unshown += b"".join(lines).count(b"\n")
 
     def _cut_long_line(self, data: bytes) -> bytes:

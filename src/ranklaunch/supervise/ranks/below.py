@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from ranklaunch.plan.model import RankOutputs
+from ranklaunch.supervise.output.follow import key_and_round
 from ranklaunch.supervise.ranks.watched import Ranks, Watched
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
@@ -40,6 +41,7 @@ class Below(Ranks):
         self._keys = {log.key: log.rank for log in outputs.logs}
         self._on_start = on_start
         self._found: dict[tree.Identity, int | None] = {}
+        self._round = ""  # the folder that they write below
 
     def expect(self) -> None:
         """One more rank is about to write."""
@@ -48,7 +50,11 @@ class Below(Ranks):
 
     def find(self) -> None:
         for process in tree.generation(self._launcher.pid, self._generations):
-            if process not in self._found and (key := self._key(process.pid)) in self._keys:
+            if process in self._found:
+                continue
+            key, place = self._place(process.pid)
+            if key in self._keys:
+                self._enter(place)
                 self._found[process] = rank = self._keys[key]
                 if rank is not None:
                     self._on_start(rank, process.pid)
@@ -83,14 +89,21 @@ class Below(Ranks):
         """How a rank ended, as far as that is known; with 0 it is no failure."""
         return next((_told(end, None) for end in self.ended if end.rank == rank and end.code is not None), None)
 
-    def _key(self, pid: int) -> str:
+    def _enter(self, place: str) -> None:
+        """A launcher that starts its ranks anew has outlived what had become of the earlier ones: the job does not die of that."""
+        if self._round not in ("", place):
+            self.look()
+            self.ended.clear()
+        self._round = place
+
+    def _place(self, pid: int) -> tuple[str, str]:
+        """The key of the rank whose output a process writes, and the folder of its round; "" where it is none."""
         try:
             path = os.readlink(f"/proc/{pid}/fd/1")
         except OSError:
-            return ""
+            return "", ""
         inside = path.startswith(f"{self._folder}/")
-        match = self._pattern.fullmatch(path[len(self._folder) + 1 :]) if inside else None
-        return match[match.lastindex or 0] if match else ""
+        return key_and_round(self._pattern, path[len(self._folder) + 1 :]) if inside else ("", "")
 
 
 def _told(end: Watched, failure: Failure | None) -> Failure:

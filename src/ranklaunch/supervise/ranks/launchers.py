@@ -14,14 +14,15 @@ from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan, everything
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.ranks.child import LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Success
+from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Success
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.stop import LEADERS_SHARE, Lone, halt_with_ranks
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
 from ranklaunch.values import Value
-from ranklaunch.verdict.blame import Finish
+from ranklaunch.verdict.blame import Finish, Suspect
+from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Holders
@@ -40,7 +41,7 @@ class Around(Value):
     """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided,
     None until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. tell: SIGTERM for
     ranks. fail: the first failure. finish: a rank that has ended with 0. say: a line for people. hush: what launchers write from here on is
-    about the end of their ranks."""
+    about the end of their ranks. explain: which rank failed, by what a launcher has written."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -51,6 +52,7 @@ class Around(Value):
     finish: Callable[[Finish], None]
     say: Callable[[str], None]
     hush: Callable[[], None]
+    explain: judge.Explain
 
 
 class Launchers:
@@ -62,7 +64,9 @@ class Launchers:
         self._loop = loop
         self._record = record
         self._nodes = nodes
+        self.failing_since: float | None = None  # the first of those below
         self._failing: set[int] = set()
+        self._told: set[tree.Identity] = set()
         self._holders: list[Holders] = []
         self._lone = Lone(loop.clock, around.plan().limits.grace_s)
 
@@ -129,6 +133,13 @@ class Launchers:
         """How long a launcher has from now on to tell of a rank that it knows to have ended, and nobody else how; 0: there is none."""
         ended = [rank.ended_at for child in self._children.values() if child.below for rank in child.below.unknown]
         return max(0.0, max(ended) + TELL_S - self._loop.clock()) if ended else 0.0
+
+    def explained(self, child: Child, tail: str) -> Failure | None:
+        """Which rank of a launcher failed first: by its own words, and by what was seen of its ranks."""
+        if child.role not in DECIDING:
+            return None
+        failure = self._around.explain(child, tail)
+        return child.below.complete(failure) if child.below and not child.told else failure
 
     def leave(self, child: Child) -> None:
         if child.below:
@@ -229,13 +240,14 @@ class Launchers:
         if not child.alive or self._around.ending() or child.identity.pid in self._failing:
             return
         self._failing.add(child.identity.pid)
+        self.failing_since = self.failing_since or self._loop.clock()
         self._around.hush()
         self._record.event("failing", name=child.process.name)
         plan = self._around.plan()
         self._nodes.fail(lambda: judge.first_word(plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
         # The other nodes wait for what it tells then, until the grace is over.
-        share = LEADERS_SHARE if plan.muster else 1
-        self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child))
+        share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
+        self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child, at))
         self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child, None))
         if child.process.conduct.halt_failure_s:
             self._loop.after(child.process.conduct.halt_failure_s, lambda: self._halt(child))
@@ -267,15 +279,24 @@ class Launchers:
         if child.alive and not self._around.ending():
             conduct = child.process.conduct
             ranks = self._around.carried() if conduct.carriers else tree.generation(child.identity.pid, conduct.ranks_below)
-            self._around.tell(ranks)
+            self._around.tell(rank for rank in ranks if rank not in self._told)
+            self._told.update(ranks)
+            if conduct.carriers:  # a node that is slow starts its ranks after that
+                self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._tell_ranks(child))
 
-    def _kill_ranks(self, child: Child) -> None:
-        """What is left of a launcher's ranks; the launcher itself then tells which was the first."""
+    def _kill_ranks(self, child: Child, at: float) -> None:
+        """What is left of a launcher's ranks; the launcher itself then tells which was the first. It may be slow to end: the others have
+        before what it has told by now."""
         if child.alive:
+            self._nodes.tell_more(lambda: self._said(child, at))
             between = child.between()
             for target in tree.descendants(child.identity.pid):
                 if target not in between:
                     tree.send(target, signal.SIGKILL)
+
+    def _said(self, child: Child, at: float) -> Suspect | None:
+        failure = self.explained(child, judge.decoded(child.reader.output.tail)) if child.reader else None
+        return judge.of_launcher(self._around.plan(), child, failure, self._nodes.wall(at)) if failure else None
 
     # Without a failure
 

@@ -1,0 +1,129 @@
+"""ranklaunch layout: which ranks Megatron puts together, on which node each is, and which layers it has; starts nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import NoReturn
+
+from ranklaunch.command import options
+from ranklaunch.command.options import Option
+from ranklaunch.errors import ConfigError, UsageError, nearest
+from ranklaunch.layout.model import Picture, document
+from ranklaunch.plan.megatron import ORDER, Layout, Stages
+from ranklaunch.read import parse
+
+USAGE = "ranklaunch layout --world-size N [--tp T] [--pp P] [OPTIONS]"
+FORMATS = ("text", "json", "svg")
+OPTIONS = (
+    Option("--world-size", "world_size", "ranks of the job"),
+    Option("--tp", "tp", "tensor parallelism: ranks that share each layer (default: 1)"),
+    Option("--pp", "pp", "pipeline parallelism: ranks that divide the layers (default: 1)"),
+    Option("--cp", "cp", "context parallelism: ranks that share each sequence (default: 1)"),
+    Option("--ep", "ep", "expert parallelism: ranks that divide the experts (default: 1)"),
+    Option("--expert-tp", "expert_tp", "tensor parallelism of experts (default: that of the rest)"),
+    Option("--order", "order", f"which counts fastest from rank to rank, first to last (default: {ORDER})"),
+    Option("--slots", "slots", "ranks of each node: one number, or one for each node (default: 8, or all where there are fewer)"),
+    Option("--num-layers", "layers", "layers of the model, to be divided between the stages of a pipeline"),
+    Option("--virtual-stages", "chunks", "virtual stages of each rank (default: 1)"),
+    Option("--first-stage-layers", "first", "layers of the first stage, where it has not as many as the others"),
+    Option("--last-stage-layers", "last", "layers of the last stage, where it has not as many as the others"),
+    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)"),
+)
+DIGITS = frozenset(ORDER.split("-"))
+MOST_RANKS = 1_048_576
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
+    given, words = options.Parser("layout", __doc__ or "", USAGE, OPTIONS).split(argv)
+    values = dict(given)
+    if words:
+        _refuse(f"{words[0]!r}: expected options alone")
+    form = values.get("format", "text")
+    if form not in FORMATS:
+        _refuse(f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}")
+    sys.stdout.write(_shown(_picture(values), form))
+    return 0
+
+
+def _picture(values: Mapping[str, str]) -> Picture:
+    if "world_size" not in values:
+        _refuse("no --world-size given")
+    world = _number(values, "world_size", 0)
+    sizes = {name: _number(values, name, 1) for name in ("tp", "pp", "cp", "ep")}
+    layout = Layout(world, **sizes, etp=_number(values, "expert_tp", 0), order=_order(values.get("order", ORDER)))
+    stages = _stages(values, layout.pp)
+    slots = _slots(values.get("slots", ""), world)
+    problems = [*layout.problems(), *(stages.problems() if stages else ())]
+    if sum(slots) != world:
+        problems.append(f"--slots {values['slots']}: nodes of so many make {sum(slots)} ranks, not {world}")
+    if problems:
+        raise ConfigError(problems)
+    return Picture(layout, slots, stages)
+
+
+def _stages(values: Mapping[str, str], pp: int) -> Stages | None:
+    parts = [name for name in ("chunks", "first", "last") if name in values]
+    if "layers" not in values:
+        if parts:
+            _refuse(f"{_name(parts[0])} says how layers are divided: give --num-layers too")
+        return None
+    first, last = (_number(values, name, 0) if name in values else None for name in ("first", "last"))
+    return Stages(_number(values, "layers", 0), pp, _number(values, "chunks", 1), first, last)
+
+
+def _slots(text: str, world: int) -> tuple[int, ...]:
+    """One number for each node; of one alone, as many nodes as it takes."""
+    try:
+        numbers = [parse.positive(word) for word in (text or str(min(8, world))).split(",")]
+    except ValueError as error:
+        _refuse(f"--slots {text}: {error}")
+    if len(numbers) > 1 or not text:
+        return tuple(numbers) if len(numbers) > 1 else _even(world, numbers[0])
+    if world % numbers[0]:
+        msg = f"--slots {text}: {world} ranks are not whole nodes of so many; give one number for each node, such as 8,8,4"
+        raise ConfigError(msg)
+    return _even(world, numbers[0])
+
+
+def _even(world: int, slots: int) -> tuple[int, ...]:
+    """The last node has what is left."""
+    whole, rest = divmod(world, slots)
+    return (*[slots] * whole, *([rest] if rest else []))
+
+
+def _order(text: str) -> str:
+    if frozenset(text.split("-")) != DIGITS or len(text.split("-")) != len(DIGITS):
+        _refuse(f"--order {text}: expected {', '.join(sorted(DIGITS))} in the order wanted, such as {ORDER}")
+    return text
+
+
+def _number(values: Mapping[str, str], name: str, default: int) -> int:
+    if name not in values:
+        return default
+    try:
+        return parse.whole(values[name], 1, MOST_RANKS)
+    except ValueError as error:
+        return _refuse(f"{_name(name)} {values[name]}: {error}")
+
+
+def _name(value: str) -> str:
+    return next(option.name for option in OPTIONS if option.value == value)
+
+
+def _refuse(text: str) -> NoReturn:
+    msg = f"{text}\nusage: {USAGE}"
+    raise UsageError(msg)
+
+
+def _shown(picture: Picture, form: str) -> str:
+    if form == "json":
+        return f"{json.dumps(document(picture), indent=1)}\n"
+    if form == "svg":
+        from ranklaunch.layout.svg import drawn
+
+        return drawn(picture)
+    from ranklaunch.layout.text import lines
+
+    return "".join(f"{line}\n" for line in lines(picture))

@@ -1,0 +1,150 @@
+"""A layout as a picture: nodes in rows, a field for each rank, its colour the stage of the pipeline, a frame round those of one tp group.
+
+Each rank has its number in it as long as that can be read. Of more ranks, neighbours of one stage are one field, and what it stands for
+is said where it is pointed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.etree import ElementTree as ET
+
+from ranklaunch.layout import text
+from ranklaunch.layout.model import Picture
+
+MOST_NUMBERED = 256  # ranks that have their numbers
+MOST_STAGES = 64  # that a legend lists
+FIELD, NODE = 56, 70  # pixels: a rank's field, and the name of its node before it
+SMALL, SMALL_NODES = 9, 170  # where there are more; the names of a line's nodes before it
+MARGIN, LINE, GAP = 16, 20, 14
+KEY, KEYS_BESIDE = 320, 4  # width of an entry of the legend, and how many are in a line
+WIDTH = 1400
+STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #1a1a1a }
+.title { font-weight: 600; font-size: 16px }
+.small { font-size: 11px }
+.ground { fill: #ffffff }
+.node { fill: #eeeeee }
+.group { fill: none; stroke: #1a1a1a; stroke-width: 1.5 }
+@media (prefers-color-scheme: dark) {
+  text { fill: #eeeeee }
+  .ground { fill: #16181c }
+  .node { fill: #2a2d33 }
+  .group { stroke: #eeeeee }
+}
+text.on { fill: #101010 }
+"""
+
+
+def drawn(picture: Picture) -> str:
+    numbered = picture.layout.world_size <= MOST_NUMBERED
+    head = list(_head(picture, numbered))
+    root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria-label": head[0]})
+    ET.SubElement(root, "style").text = STYLE
+    ground = _box(root, 0, 0, 0, 0, kind="ground")
+    for number, line in enumerate(head):
+        _text(root, MARGIN, MARGIN + LINE * (number + 1), line, "" if number else "title")
+    width, height = (_numbered if numbered else _small)(root, picture, MARGIN + LINE * (len(head) + 1))
+    for element in (root, ground):
+        element.attrib.update(width=str(width), height=str(height))
+    root.set("viewBox", f"0 0 {width} {height}")
+    return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _head(picture: Picture, numbered: bool) -> Iterator[str]:
+    yield next(text.lines(picture))
+    yield from (f"warning: {warning}" for warning in picture.warnings())
+    frames = "a row is a node, a frame holds the ranks that share each layer (tp)"
+    yield f"A colour is a stage of the pipeline; {frames if numbered else 'what hangs together is one node'}."
+
+
+def _numbered(root: ET.Element, picture: Picture, top: int) -> tuple[int, int]:
+    left, step = MARGIN + NODE, FIELD + GAP
+    for node, (first, slots) in enumerate(zip(picture.firsts, picture.slots)):
+        y = top + node * step
+        _text(root, MARGIN, y + FIELD // 2 + 4, f"node {node}")
+        _box(root, left - 4, y - 4, slots * FIELD + 8, FIELD + 8, kind="node")
+        for local in range(slots):
+            _field(root, picture, first + local, left + local * FIELD, y)
+        for start, end in _neighbours(picture, first, first + slots):
+            _box(root, left + (start - first) * FIELD, y, (end - start) * FIELD, FIELD, kind="group")
+    legend = left + max(picture.slots) * FIELD + 2 * MARGIN
+    stages = min(picture.layout.pp, MOST_STAGES)
+    for stage in range(stages):
+        _key(root, picture, stage, legend, top + stage * LINE)
+    return legend + KEY, top + max(len(picture.slots) * step, stages * LINE) + MARGIN
+
+
+def _field(root: ET.Element, picture: Picture, rank: int, x: int, y: int) -> None:
+    layout = picture.layout
+    group = ET.SubElement(root, "g")
+    ET.SubElement(group, "title").text = f"rank {rank}: " + ", ".join(
+        f"{digit} {layout.place(digit, rank)}" for digit in ("tp", "cp", "dp", "pp")
+    )
+    _box(group, x + 2, y + 2, FIELD - 4, FIELD - 4, fill=colour(layout.place("pp", rank), layout.pp))
+    _text(group, x + FIELD // 2, y + 25, f"g{rank}", "on", "middle")
+    _text(group, x + FIELD // 2, y + 42, f"dp {layout.place('dp', rank)}", "on small", "middle")
+
+
+def _neighbours(picture: Picture, first: int, end: int) -> Iterator[tuple[int, int]]:
+    """(first, end) of those of each tp group that are on one node, where they are next to each other, as in every usual order."""
+    at, tp = first, picture.layout.tp if picture.layout.order.startswith("tp") else 1
+    while tp > 1 and at < end:
+        until = min((at // tp + 1) * tp, end)
+        yield at, until
+        at = until
+
+
+def _small(root: ET.Element, picture: Picture, top: int) -> tuple[int, int]:
+    """Several nodes in a line, which says which they are."""
+    stages = picture.layout.pp if picture.layout.pp <= MOST_STAGES else 0
+    for stage in range(stages):
+        line, column = divmod(stage, KEYS_BESIDE)
+        _key(root, picture, stage, MARGIN + column * KEY, top + line * LINE)
+    top += (stages + KEYS_BESIDE - 1) // KEYS_BESIDE * LINE + GAP
+    one = max(picture.slots) * SMALL + GAP
+    beside = 1 << max(0, ((WIDTH - SMALL_NODES - 2 * MARGIN) // one).bit_length() - 1)  # so that lines begin with round numbers
+    for node, (first, slots) in enumerate(zip(picture.firsts, picture.slots)):
+        line, column = divmod(node, beside)
+        y = top + line * (SMALL + GAP)
+        if not column:
+            last = min(node + beside, len(picture.slots)) - 1
+            _text(root, MARGIN, y + SMALL, f"nodes {node} to {last}, from g{first}", "small")
+        for start, end, stage in _runs(picture, first, first + slots):
+            x = SMALL_NODES + MARGIN + column * one + (start - first) * SMALL
+            box = _box(root, x, y, (end - start) * SMALL - 1, SMALL + 2, fill=colour(stage, picture.layout.pp))
+            ET.SubElement(box, "title").text = f"node {node}, ranks {text.runs(range(start, end))}: stage {stage}"
+    lines = (len(picture.slots) + beside - 1) // beside
+    return WIDTH, top + lines * (SMALL + GAP) + MARGIN
+
+
+def _runs(picture: Picture, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """(first, end, stage) of neighbours of one stage."""
+    at = first
+    while at < end:
+        stage, until = picture.layout.place("pp", at), at + 1
+        while until < end and picture.layout.place("pp", until) == stage:
+            until += 1
+        yield at, until, stage
+        at = until
+
+
+def _key(root: ET.Element, picture: Picture, stage: int, x: int, y: int) -> None:
+    layers = text.layers(picture.stages, stage)
+    _box(root, x, y, 14, 14, fill=colour(stage, picture.layout.pp))
+    _text(root, x + 20, y + 12, f"stage {stage}{': layers ' if layers else ''}{layers}", "small")
+
+
+def _box(root: ET.Element, x: int, y: int, width: int, height: int, fill: str = "", kind: str = "") -> ET.Element:
+    look = {"fill": fill} if fill else {"class": kind}
+    return ET.SubElement(root, "rect", {"x": str(x), "y": str(y), "width": str(width), "height": str(height), "rx": "3", **look})
+
+
+def _text(root: ET.Element, x: int, y: int, words: str, kind: str = "", anchor: str = "start") -> None:
+    look = {"class": kind} if kind else {}
+    ET.SubElement(root, "text", {"x": str(x), "y": str(y), "text-anchor": anchor, **look}).text = words
+
+
+def colour(stage: int, stages: int) -> str:
+    """Light, so that black text can be read on it; neighbours in a long pipeline differ in lightness too."""
+    return f"hsl({(round(stage * 360 / stages) + 200) % 360} 70% {(70, 82)[stage % 2]}%)"

@@ -1,0 +1,89 @@
+"""A layout as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ranklaunch.errors import counted
+from ranklaunch.layout.model import KINDS, Picture
+from ranklaunch.plan.megatron import Stages, product
+
+MOST_RANKS = 64  # of which each has a line
+MOST_GROUPS, ENDS = 16, 4  # that are listed; the first of more
+MOST_MEMBERS = 16
+
+
+def lines(picture: Picture) -> Iterator[str]:
+    layout = picture.layout
+    sizes = {name: getattr(layout, name) for name in ("tp", "pp", "cp", "dp")}
+    experts = f", experts: ep {layout.ep} x tp {layout.expert_tp} x dp {layout.expert_dp}" if layout.has_experts else ""
+    yield f"world size {layout.world_size}: {product(sizes)}{experts}; {_nodes(picture.slots)}"
+    yield f"order {layout.order}: the first counts fastest from rank to rank"
+    for warning in picture.warnings():
+        yield f"warning: {warning}"
+    yield ""
+    for kind in picture.kinds:
+        groups = layout.groups(kind)
+        yield f"{kind:<9}  {counted(len(groups), 'group')} of {len(groups[0])}, which {KINDS[kind]}: {_groups(groups)}"
+    yield ""
+    yield from _ranks(picture) if layout.world_size <= MOST_RANKS else _stages(picture)
+
+
+def _nodes(slots: Sequence[int]) -> str:
+    even = len(set(slots)) == 1
+    return (
+        f"{counted(len(slots), 'node')} of {slots[0]} slots"
+        if even
+        else f"{counted(len(slots), 'node')} of {', '.join(map(str, slots))} slots"
+    )
+
+
+def _groups(groups: Sequence[Sequence[int]]) -> str:
+    shown = groups if len(groups) <= MOST_GROUPS else groups[:ENDS]
+    left = [] if shown is groups else ["...", _group(groups[-1])]
+    return ", ".join([*map(_group, shown), *left])
+
+
+def _group(ranks: Sequence[int]) -> str:
+    shown = ranks if len(ranks) <= MOST_MEMBERS else ranks[:ENDS]
+    left = [] if shown is ranks else ["...", f"g{ranks[-1]}"]
+    return f"[{', '.join([*(f'g{rank}' for rank in shown), *left])}]"
+
+
+def _ranks(picture: Picture) -> Iterator[str]:
+    """One line each."""
+    layout = picture.layout
+    digits = ["tp", *(["cp"] if layout.cp > 1 else []), "dp", "pp"]
+    yield ("".join(f"{name:<7}" for name in ("rank", "node", "local", *digits)) + ("layers" if picture.stages else "")).rstrip()
+    for node, (first, slots) in enumerate(zip(picture.firsts, picture.slots)):
+        for local in range(slots):
+            places = [layout.place(digit, first + local) for digit in digits]
+            row = [f"g{first + local}", str(node), str(local), *map(str, places)]
+            yield ("".join(f"{word:<7}" for word in row) + layers(picture.stages, places[-1])).rstrip()
+
+
+def _stages(picture: Picture) -> Iterator[str]:
+    """One line for each stage."""
+    layout = picture.layout
+    for stage in range(layout.pp):
+        ranks = [rank for rank in range(layout.world_size) if layout.place("pp", rank) == stage]
+        told = f"layers {layers(picture.stages, stage)}; " if picture.stages else ""
+        yield f"stage {stage}: {told}ranks {runs(ranks)}"
+
+
+def runs(ranks: Sequence[int]) -> str:
+    """0-7, 32-39: the first few where there are many."""
+    found: list[list[int]] = []
+    for rank in ranks:
+        if found and found[-1][1] == rank - 1:
+            found[-1][1] = rank
+        else:
+            found.append([rank, rank])
+    shown = found if len(found) <= MOST_GROUPS else found[:ENDS]
+    texts = [f"{first}-{last}" if last > first else str(first) for first, last in shown]
+    return ", ".join(texts if shown is found else [*texts, "...", f"{found[-1][0]}-{found[-1][1]}"])
+
+
+def layers(stages: Stages | None, stage: int) -> str:
+    """0-3, 16-19: of each virtual stage."""
+    return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in stages.of(stage) if part) if stages else ""
