@@ -146,6 +146,7 @@ WHEEL = {
     "ranklaunch/plan/planning.py",
     "ranklaunch/plan/show.py",
     "ranklaunch/programs/ask_route_plan.py",
+    "ranklaunch/programs/end_as_rank.py",
     "ranklaunch/programs/measure.py",
     "ranklaunch/py.typed",
     "ranklaunch/ranktable/__init__.py",

@@ -103,16 +103,17 @@ def _on_each_node(job: Job, reader: Reader, templates: Templates, extra: tuple[s
 def _command(
     job: Job, reader: Reader, templates: Templates, by: str, hostfile: File, extra: tuple[str, ...], rank_logs: str = ""
 ) -> tuple[str, ...]:
+    shown = remote.told_of_ends(job) if by == remote.MPICH else job
     return templates.command(
         "deepspeed/command.j2",
-        job=job,
+        job=shown,
         launcher=by,
         hostfile=hostfile.path,
         master_port=reader.get(MASTER_PORT),
         include=_included(job, reader, by),
         elastic=elastic.ON in _options(extra),
         rank_logs=rank_logs,
-        dashes=_dashes(job, by),
+        dashes=_dashes(shown, by),
         extra=extra,
     )
 
@@ -143,13 +144,14 @@ def explain(tail: str) -> Failure | None:
     pdsh each line has its host, of which another line says which node it is."""
     found = _CODE.search(tail)
     if not found:
-        return None
+        return remote.told_by_srun(tail)
     node = (
         re.search(rf"^{re.escape(found['host'])}.*\bnum_local_procs=[0-9]+, node_rank=([0-9]+)", tail, re.MULTILINE)
         if found["host"]
         else None
     )
-    return failed_with(int(found["code"]), node=int(node[1]) if node else None)
+    rank = re.search(r"\brank ([0-9]+) exits", found[0])  # of our own words, where its helper has none
+    return failed_with(int(found["code"]), rank=int(rank[1]) if rank else None, node=int(node[1]) if node else None)
 
 
 def _knows_its_ranks(extra: tuple[str, ...]) -> bool:
@@ -280,7 +282,7 @@ def _dashes(job: Job, by: str) -> tuple[str, ...]:
     """A `--` right behind the program is taken for its own by runner.py, and by launch.py or what is in its place; the next one arrives."""
     if job.program.args[:1] != ("--",) or job.program.is_shell:
         return ()
-    return ("--", "--") if by in (remote.OWN_NODE, remote.PDSH, "mpich") else ("--",)
+    return ("--", "--") if by in (remote.OWN_NODE, remote.PDSH, remote.MPICH) else ("--",)
 
 
 def _options(extra: tuple[str, ...]) -> set[str]:

@@ -306,13 +306,55 @@ def remotely(by: str, node: int = 0, *args: str, nodes: int = 3, program: str = 
 def test_from_node_0(by: str) -> None:
     found = remotely(by, 0, "-x")
     where = ("--hostfile", "/logs/attempt_1/hostfile", "--launcher", by, "--no_ssh_check", "--master_addr", H0, "--master_port", "29500")
-    assert argv(found) == ("deepspeed", *where, "train.py", "-x")
+    assert argv(found)[: len(where) + 1] == ("deepspeed", *where)
+    assert argv(found)[-2:] == ("train.py", "-x")
     others = [remotely(by, node, "-x") for node in (1, 2)]
     assert all(not other.processes and other.followers == 2 for other in (*others,))
     assert [bool(each.services) for each in (found, *others)] == [by != "slurm"] * 3
     assert found.outputs is None
     assert found.processes[0].conduct.deaf
     assert found.processes[0].conduct.spawned == ""
+
+
+def test_by_mpich_each_rank_says_how_it_ends() -> None:
+    """DeepSpeed's helper ends with 0 in any case."""
+
+    def words(program: str, *args: str) -> tuple[str, ...]:
+        given = argv(remotely("mpich", 0, *args, program=program))
+        at = next(i for i, word in enumerate(given) if word.endswith("/programs/end_as_rank.py"))
+        assert given[at - 1] == "29500"  # a Python program to DeepSpeed, whatever it runs
+        return given[at + 1 :]
+
+    assert words("train.py", "--", "-x") == ("--python", "train.py", "--", "-x")
+    assert words("train.sh", "-x") == ("bash", "train.sh", "-x")
+    assert words("./train", "-x") == ("./train", "-x")
+    assert deepspeed.explain("some words\nrank 3 exits with return code = 42\nothers\n") == Failure(3, 42)
+    assert deepspeed.explain("rank 3 exits with return code = -9\n") == Failure(3, 137, 9)
+
+
+def test_by_slurm_its_srun_goes_beside_the_one_that_has_started_this() -> None:
+    started = {"SLURM_CPU_BIND": "quiet,mask_cpu:0x1", "SLURM_CPU_BIND_LIST": "0x1", "SLURM_NNODES": "3", "SLURM_NTASKS_PER_NODE": "1"}
+    process = remotely("slurm", **started).processes[0]
+    told = {name: value for name, value in process.env.items() if name.startswith("SLURM_")}
+    assert told == {
+        "SLURM_NNODES": "3", "SLURM_NTASKS_PER_NODE": "2", "SLURM_OVERLAP": "1", "SLURM_OVERCOMMIT": "1", "SLURM_KILL_BAD_EXIT": "1",
+    }  # fmt: skip
+    assert {"SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST"} <= {*process.unset}
+    assert not {"SLURM_NTASKS_PER_NODE", "SLURM_NNODES"} & {*process.unset}
+    assert "SLURM_KILL_BAD_EXIT" not in remotely("slurm", **started, SLURM_KILL_BAD_EXIT="0").processes[0].env
+
+
+@helpers.for_each(
+    [
+        ("h2: task 3: Exited with exit code 42\nsrun: error: h0: tasks 0-1: Terminated", Failure(3, 42)),
+        ("h2: tasks 2-3: Killed", Failure(2, 137, 9)),
+        ("h0: task 0: Segmentation fault (core dumped)", Failure(0, 139, 11)),
+        ("h0: task 0: unknown", None),
+        ("Unable to create step for job 1: More processors requested than permitted", None),
+    ]
+)
+def test_what_srun_says_of_a_task(said: str, failure: Failure | None) -> None:
+    assert deepspeed.explain(f"some words\nsrun: error: {said}\nsrun: Force Terminated StepId=1.1\n") == failure
 
 
 def test_every_ssh_is_the_jobs_own() -> None:

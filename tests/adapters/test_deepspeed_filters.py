@@ -8,9 +8,10 @@ import helpers
 import pytest
 
 from ranklaunch.adapters.launchers.shared.deepspeed import options
-from ranklaunch.errors import ConfigError
+from ranklaunch.errors import ConfigError, MissingProgramError
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.job import Node
+from ranklaunch.supervise.ranks import start
 
 EXTRA = "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS"
 PDSH = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"}
@@ -143,6 +144,17 @@ def test_options_of_our_own() -> None:
 )
 def test_filters_that_are_refused(extra: str, said: str) -> None:
     assert said in refusal(extra)
+
+
+def test_a_node_that_takes_no_part_needs_nothing() -> None:
+    """Neither the program, which is nowhere here, nor what it needs installed."""
+    plans = [
+        helpers.plan(helpers.local(2, "2", node), files={"pip-requirements.txt": ""}, method="deepspeed", exclude="n1") for node in (0, 1)
+    ]
+    assert [len(each.prepare) for each in plans] == [1, 0]
+    start.require_program(plans[1])
+    with pytest.raises(MissingProgramError):
+        start.require_program(plans[0])
 
 
 def test_without_a_muster_nobody_would_tell_the_others() -> None:

@@ -9,25 +9,29 @@ import re
 import shlex
 from collections.abc import Mapping
 
+import ranklaunch
 from ranklaunch import redact
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh
-from ranklaunch.adapters.launchers.shared.base import attempt_dir
+from ranklaunch.adapters.launchers.shared.base import attempt_dir, failed_with
 from ranklaunch.adapters.launchers.shared.deepspeed import env_file
-from ranklaunch.files import join, which
+from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.read import parse
-from ranklaunch.read.job import Job
+from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import WAIT_S
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
+from ranklaunch.verdict.model import Failure
+
+ENDS = join(folder_of(ranklaunch.__file__), "programs/end_as_rank.py")
 
 OWN_NODE = "no_ssh"
-PDSH, SLURM = "pdsh", "slurm"
+PDSH, MPICH, SLURM = "pdsh", "mpich", "slurm"
 BY = Variable(
     "deepspeed_launcher",
     ("RANKLAUNCH_DEEPSPEED_LAUNCHER",),
-    parse.one_of(OWN_NODE, PDSH, "openmpi", "mpich", "impi", "mvapich", SLURM),
+    parse.one_of(OWN_NODE, PDSH, "openmpi", MPICH, "impi", "mvapich", SLURM),
     OWN_NODE,
     "how DeepSpeed starts the ranks of several nodes: its launcher on each node, or one on node 0 that reaches the others so",
 )
@@ -36,7 +40,12 @@ BY = Variable(
 _BY_MPI = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "mpiexec.hydra", "hydra_pmi_proxy")
 CARRIERS = ("deepspeed", "pdsh", "pdsh.bin", "ssh", *_BY_MPI, "srun")  # Debian's pdsh is a script, which becomes pdsh.bin
 LAUNCH_PY = 1  # generation between what pdsh starts on a node, launch.py, and the ranks, which it would tell one after the other
-_EVEN = ("mpich", "impi", "mvapich", SLURM)
+_EVEN = (MPICH, "impi", "mvapich", SLURM)
+_BY_SRUN = re.compile(
+    r"^srun: error: \S+: tasks? (?P<task>[0-9]+)[^:\n]*: (?:Exited with exit code (?P<code>[0-9]+)|(?P<end>[A-Z][a-z ]+))", re.MULTILINE
+)
+_SIGNALS = {"Illegal instruction": 4, "Aborted": 6, "Bus error": 7, "Killed": 9, "Segmentation fault": 11, "Terminated": 15}
+_OF_SRUN = {"SLURM_OVERLAP": "1", "SLURM_OVERCOMMIT": "1", "SLURM_KILL_BAD_EXIT": "1"}  # options of srun that it is not told of
 _PLAIN = re.compile(r"[\w@%+=:,./-]*")  # what DeepSpeed puts between no quotes
 _TYPED = re.compile(r"[\w@+=:,./ -]+")  # arguments that pdsh and the shells behind it leave as they are
 
@@ -58,7 +67,7 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     hosts = Wait("hosts", ",".join(node.host for node in job.nodes), reader.get(WAIT_S))
     user = env_file.read(job, reader)
     if not server:  # srun hands on whatever the runner has
-        process = replace(process, env={**process.env, **env_file.expanded(user, reader.env)})
+        process = _below_srun(replace(process, env={**process.env, **env_file.expanded(user, reader.env)}), job, reader)
         return replace(own, processes=(process,), files=(hostfile,), waits=(hosts,))
     forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(reader, by, process, user))
     return replace(
@@ -67,6 +76,31 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
         files=(*own.files, hostfile, forwarded, _ssh_program(reader, server)),
         waits=(hosts, ssh.answers(job, reader)),
     )
+
+
+def told_of_ends(job: Job) -> Job:
+    """The job with a program that runs the rank's own, and says how that ends: DeepSpeed's helper for MPICH ends with 0 in any case."""
+    program = job.program
+    first = ("--python",) if program.is_python else ("bash",) if program.is_shell else ()
+    return replace(job, program=Program(ENDS, (*first, *program.words)))
+
+
+def _below_srun(process: Process, job: Job, reader: Reader) -> Process:
+    """The runner's srun, where another one has started this: it is given the tasks of each node, shares with that one what it has for
+    itself, ends all tasks when one has failed, and does not bind them as that one's were bound."""
+    given = {name: value for name, value in _OF_SRUN.items() if name not in reader.env}
+    env = {**given, "SLURM_NNODES": str(len(job.nodes)), "SLURM_NTASKS_PER_NODE": str(job.node.slots)}
+    unset = {*process.unset, *(name for name in reader.env if name.startswith("SLURM_CPU_BIND"))} - env.keys()
+    return replace(process, env={**process.env, **env}, unset=tuple(sorted(unset)))
+
+
+def told_by_srun(tail: str) -> Failure | None:
+    """The first task that srun has seen fail: afterwards it ends the others, and itself with the largest code."""
+    found = _BY_SRUN.search(tail)
+    number = _SIGNALS.get(found["end"].strip(), 0) if found and found["end"] else 0
+    if not found or not (found["code"] or number):
+        return None
+    return failed_with(-number or int(found["code"]), rank=int(found["task"]))
 
 
 def _refuse(job: Job, reader: Reader, by: str) -> None:

@@ -182,7 +182,7 @@ def _folders(reader: Reader) -> list[str]:
 def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     folder = folder_of(job.program.path)
     beside = (join(folder, name) for name in (*settings.PRE_START_SCRIPTS, settings.REQUIREMENTS))
-    if not (reader.given(settings.ONCE) or reader.given(settings.SAME) or any(map(reader.files.exists, beside))):
+    if job.is_idle or not (reader.given(settings.ONCE) or reader.given(settings.SAME) or any(map(reader.files.exists, beside))):
         return ()
     from ranklaunch.plan import before  # most have none
 

@@ -80,6 +80,8 @@ def lift_limit(files: int) -> None:
 def require_program(plan: Plan, root: str = "") -> None:
     """Raises MissingProgramError where the user's program is not there. root: a folder below which the container's files are."""
     program = plan.job.program
+    if plan.job.is_idle:
+        return
     path = absolute(program.path, os.getcwd())
     is_file = program.is_python or program.is_shell
     if not program.module and is_file and not os.path.exists(f"{root}{path}" if root else program.path):
