@@ -26,6 +26,7 @@ EXAMPLE_mpirun     := examples/mpi_digits.py
 EXAMPLE_msrun      := examples/msrun_digits.py
 EXAMPLE_tensorflow := examples/tf_ps_digits.py
 
+CHECKPOINT_accelerate := digits
 CHECKPOINT_deepspeed  := digits
 CHECKPOINT_mpirun     := digits.npz
 CHECKPOINT_msrun      := digits.ckpt

@@ -1,15 +1,19 @@
 """Hugging Face Accelerate: method accelerate.
 
-    ranklaunch simulate --nodes 2 --slots 2 --method accelerate -- examples/accelerate_digits.py --checkpoint digits.pt
+    ranklaunch simulate --nodes 2 --slots 2 --method accelerate -- examples/accelerate_digits.py --checkpoint digits
 
-The Accelerator finds out who it is from what `accelerate launch` tells it, and puts the process group, the share of the data and the
-gradients' averaging around ordinary code. Alone, `python examples/accelerate_digits.py` is the whole job.
+The Accelerator finds out who it is from what `accelerate launch` tells it, and puts the process group, the devices, the share of the data
+and the gradients' averaging around ordinary code. Alone, `python examples/accelerate_digits.py` is the whole job.
+
+It goes on where it was stopped, in the middle of an epoch too. All ranks read the checkpoint, so its folder is on a disk that the nodes
+share.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 from pathlib import Path
 from types import FrameType
@@ -17,7 +21,7 @@ from types import FrameType
 import digits
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import DataLoaderConfiguration, set_seed
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -25,53 +29,106 @@ from torch.utils.data import DataLoader
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train on digits with Accelerate.", allow_abbrev=False)
     digits.add_options(parser)
+    parser.set_defaults(checkpoint=Path("digits"))
+    parser.add_argument("--accumulate", type=int, default=1, help="batches whose gradients make one step")
     options, unknown = parser.parse_known_args()  # platforms add arguments of their own
-    accelerator = Accelerator()
+    accelerator = Accelerator(
+        gradient_accumulation_steps=options.accumulate,
+        # The order of an epoch follows from its number, so that one that was begun can be gone on with.
+        dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True),
+    )
     say(accelerator, f"{accelerator.num_processes} ranks, mixed precision {accelerator.mixed_precision}; ignored arguments: {unknown}")
-    train(options, accelerator)
+    Training(options, accelerator).run()
     # Without it, process groups are left to the interpreter's end, where one rank may still wait for another.
     accelerator.end_training()
 
 
-def train(options: argparse.Namespace, accelerator: Accelerator) -> None:
-    torch.set_num_threads(1)  # several ranks share this machine's cores
-    torch.manual_seed(0)
-    stop = StopRequest()
-    train_set, test_set = digits.load_data()
-    model = digits.make_model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
-    done = resume(options.checkpoint, model, optimizer, accelerator)
-    batches = DataLoader(train_set, batch_size=options.batch_size, shuffle=True)
-    model, optimizer, batches = accelerator.prepare(model, optimizer, batches)
-    for epoch in range(done + 1, done + options.epochs + 1):
-        batches.set_epoch(epoch)  # another shuffle in each epoch, the same one on all ranks
-        loss = train_epoch(model, optimizer, batches, stop, accelerator)
-        if loss is None:
-            save(options.checkpoint, model, optimizer, epoch - 1, accelerator)
-            say(accelerator, f"stopped in epoch {epoch}: the next start repeats it")
+class Progress:
+    """epoch: how many are done. batch: how many of the next one. The Accelerator saves it with the rest."""
+
+    def __init__(self) -> None:
+        self.epoch = self.batch = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"epoch": self.epoch, "batch": self.batch}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.epoch, self.batch = state["epoch"], state["batch"]
+
+
+class Training:
+    def __init__(self, options: argparse.Namespace, accelerator: Accelerator) -> None:
+        torch.set_num_threads(1)  # several ranks share this machine's cores
+        set_seed(0)
+        self.options, self.accelerator = options, accelerator
+        self.stop, self.progress = StopRequest(), Progress()
+        train_set, self.test_set = digits.load_data()
+        model = digits.make_model()
+        optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=100, gamma=0.95)
+        batches = DataLoader(train_set, batch_size=options.batch_size, shuffle=True)
+        self.model, self.optimizer, self.scheduler, self.batches = accelerator.prepare(model, optimizer, scheduler, batches)
+        accelerator.register_for_checkpointing(self.progress)
+
+    def run(self) -> None:
+        self.resume()
+        last = self.progress.epoch + self.options.epochs
+        while self.progress.epoch < last:
+            loss = self.train_epoch()
+            if loss is None:
+                self.save()
+                say(
+                    self.accelerator,
+                    f"stopped in epoch {self.progress.epoch + 1} after batch {self.progress.batch}: the next start goes on there",
+                )
+                return
+            self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
+            line = f"epoch {self.progress.epoch}/{last}  loss {loss:.4f}"
+            if self.accelerator.is_main_process:
+                line += f"  test accuracy {digits.accuracy(self.accelerator.unwrap_model(self.model), self.test_set):.1%}"
+            digits.tell(line)
+            self.save()
+
+    def train_epoch(self) -> float | None:
+        """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
+        self.model.train()
+        losses = []
+        self.batches.set_epoch(self.progress.epoch)  # another shuffle in each epoch, the same one on all ranks
+        for images, labels in self.accelerator.skip_first_batches(self.batches, self.progress.batch):
+            if self.progress.batch % self.options.accumulate == 0 and self.stop.on_any_rank(self.accelerator):
+                return None
+            with self.accelerator.accumulate(self.model):
+                loss = nn.functional.cross_entropy(self.model(images), labels)
+                self.accelerator.backward(loss)
+                self.optimizer.step()
+                self.scheduler.step()
+                self.optimizer.zero_grad()
+            self.progress.batch += 1
+            losses.append(loss.item())
+            if self.options.save_steps and self.progress.batch % (self.options.save_steps * self.options.accumulate) == 0:
+                self.save()
+        return sum(losses) / max(1, len(losses))
+
+    def resume(self) -> None:
+        found = sorted(self.options.checkpoint.glob("saved-*"))
+        if found:
+            self.accelerator.load_state(str(found[-1]))
+            batch = f", batch {self.progress.batch}" if self.progress.batch else ""
+            say(self.accelerator, f"resumed from {found[-1]} at epoch {self.progress.epoch}{batch}")
+
+    def save(self) -> None:
+        finished = self.options.checkpoint / f"saved-{self.progress.epoch:06}-{self.progress.batch:06}"
+        if finished.exists():
             return
-        line = f"epoch {epoch}/{done + options.epochs}  loss {loss:.4f}"
-        if accelerator.is_main_process:
-            line += f"  test accuracy {digits.accuracy(accelerator.unwrap_model(model), test_set):.1%}"
-        digits.tell(line)
-        save(options.checkpoint, model, optimizer, epoch, accelerator)
-
-
-def train_epoch(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batches: DataLoader, stop: StopRequest, accelerator: Accelerator
-) -> float | None:
-    """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
-    model.train()
-    total = 0.0
-    for images, labels in batches:
-        if stop.on_any_rank(accelerator):
-            return None
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images), labels)
-        accelerator.backward(loss)
-        optimizer.step()
-        total += loss.item()
-    return total / len(batches)
+        unfinished = self.options.checkpoint / "unfinished"
+        self.accelerator.save_state(str(unfinished))
+        self.accelerator.wait_for_everyone()  # each rank writes its own random numbers
+        if self.accelerator.is_main_process:
+            # Whenever this rank is killed, the newest folder of that name is a whole one.
+            os.replace(unfinished, finished)
+            for older in sorted(self.options.checkpoint.glob("saved-*"))[:-2]:
+                shutil.rmtree(older)
+        self.accelerator.wait_for_everyone()
 
 
 class StopRequest:
@@ -87,29 +144,6 @@ class StopRequest:
     def on_any_rank(self, accelerator: Accelerator) -> bool:
         asked = torch.tensor([int(self.received)], device=accelerator.device)
         return bool(accelerator.gather(asked).max().item())
-
-
-def resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, accelerator: Accelerator) -> int:
-    """How many epochs are done: those of the checkpoint, or 0 without one."""
-    # Rank 0 alone reads the file: it needs to be on no other node, and all ranks start from the same state.
-    found = [torch.load(path, weights_only=True) if accelerator.is_main_process and path.exists() else None]
-    checkpoint = broadcast_object_list(found)[0]
-    if checkpoint is None:
-        return 0
-    model.load_state_dict(checkpoint["model"])
-    optimizer.load_state_dict(checkpoint["optimizer"])
-    say(accelerator, f"resumed from {path} at epoch {checkpoint['epoch']}")
-    return int(checkpoint["epoch"])
-
-
-def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, accelerator: Accelerator) -> None:
-    if not accelerator.is_main_process:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    state = {"model": accelerator.unwrap_model(model).state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}
-    torch.save(state, unfinished)
-    os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
 
 
 def say(accelerator: Accelerator, text: str) -> None:

@@ -29,7 +29,7 @@ def main() -> None:
     options, unknown = parser.parse_known_args()  # platforms add arguments of their own
     join_process_group(os.environ, options.port)
     digits.say(f"{dist.get_world_size()} ranks; ignored arguments: {unknown}")
-    digits.train(options)
+    digits.train(options, int(os.environ.get("LOCAL_RANK") or os.environ.get("ASCEND_DEVICE_ID") or 0))
     dist.barrier()  # so that no rank takes its connections away while another still uses them
     dist.destroy_process_group()
 
@@ -38,11 +38,11 @@ def join_process_group(env: Mapping[str, str], port: int) -> None:
     if "RANK_ID" in env:
         place = place_in_rank_table(env)
         url = f"tcp://{place.master}:{port}"
-        dist.init_process_group("gloo", init_method=url, rank=place.rank, world_size=place.world_size)
+        dist.init_process_group(digits.backend(), init_method=url, rank=place.rank, world_size=place.world_size)
     elif "RANK" in env:
-        dist.init_process_group("gloo", init_method="env://")
+        dist.init_process_group(digits.backend(), init_method="env://")
     else:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group(digits.backend(), store=dist.HashStore(), rank=0, world_size=1)
 
 
 class Place(NamedTuple):
@@ -54,7 +54,7 @@ class Place(NamedTuple):
 def place_in_rank_table(env: Mapping[str, str]) -> Place:
     """This rank's place in the job, once environment and table agree about it.
 
-    On Ascend NPUs, HCCL reads the table too, for the addresses of the devices. Gloo only needs the host of rank 0.
+    On Ascend NPUs, HCCL reads the table too, for the addresses of the devices. To meet, the ranks only need the host of rank 0.
     """
     table = read_table(env["RANK_TABLE_FILE"])
     seats = {device["rank_id"]: (server, device) for server in table["server_list"] for device in server["device"]}

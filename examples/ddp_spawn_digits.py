@@ -43,8 +43,8 @@ def run_rank(local_rank: int, options: argparse.Namespace) -> None:
     # ranklaunch tells these two where nodes have different slots; else they follow from the number of nodes.
     rank = int(os.environ.get("RANKLAUNCH_FIRST_RANK") or options.rank * options.procs_per_node) + local_rank
     world_size = int(os.environ.get("RANKLAUNCH_WORLD_SIZE") or options.world_size * options.procs_per_node)
-    dist.init_process_group("gloo", init_method=options.init_method, rank=rank, world_size=world_size)
-    digits.train(options)
+    dist.init_process_group(digits.backend(), init_method=options.init_method, rank=rank, world_size=world_size)
+    digits.train(options, local_rank)
     dist.destroy_process_group()
 
 

@@ -1,20 +1,23 @@
 """A small CNN learns scikit-learn's handwritten digits on every rank of a process group.
 
-This is the training itself: data, model, checkpoint, loop. The scripts beside it, ddp_digits.py and
-ddp_spawn_digits.py, differ in how a rank finds out who it is; each joins the process group and then calls train().
+This is the training itself: data, model, checkpoint, loop. The scripts beside it, ddp_digits.py and ddp_spawn_digits.py, differ in how a
+rank finds out who it is; each joins the process group with backend() and then calls train().
 
-It runs on CPUs with the gloo backend, so it can be tried anywhere. On GPUs, join with "nccl" (on Ascend NPUs, with
-"hccl"), and move the model and each batch to the device of the local rank.
+It takes the devices that are there: GPUs with nccl, Ascend NPUs with hccl, CPUs with gloo. It goes on where it was stopped, in the middle
+of an epoch too: a checkpoint has the model, the optimizer, the scheduler, the place in the data and each rank's random numbers.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -32,51 +35,144 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch_size", type=int, default=16, help="images per step and rank")
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--checkpoint", type=Path, default=Path("digits.pt"), help="read at the start if it is there")
+    parser.add_argument("--save_steps", type=int, default=0, help="save after so many steps too, and not at the ends of epochs alone")
 
 
-def train(options: argparse.Namespace) -> None:
+def backend() -> str:
+    return "nccl" if torch.cuda.is_available() else "hccl" if has_npus() else "gloo"
+
+
+def device_of(local_rank: int) -> torch.device:
+    """The one of this rank, which is then this process's own."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local_rank)
+        return torch.device("cuda", local_rank)
+    if has_npus():
+        torch.npu.set_device(local_rank)
+        return torch.device("npu", local_rank)
+    return torch.device("cpu")
+
+
+def has_npus() -> bool:
+    if not importlib.util.find_spec("torch_npu"):
+        return False
+    import torch_npu  # noqa: F401 - PyTorch knows NPUs from then on
+
+    return bool(torch.npu.is_available())
+
+
+def train(options: argparse.Namespace, local_rank: int = 0) -> None:
     torch.set_num_threads(1)  # several ranks share this machine's cores
     torch.manual_seed(0)
-    stop = StopRequest()
-    train_set, test_set = load_data()
-    model = make_model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
-    done = resume(options.checkpoint, model, optimizer)
-    sampler = DistributedSampler(train_set)
-    batches = DataLoader(train_set, batch_size=options.batch_size, sampler=sampler)
-    parallel_model = DistributedDataParallel(model)
-    for epoch in range(done + 1, done + options.epochs + 1):
-        sampler.set_epoch(epoch)  # another shuffle in each epoch, the same one on all ranks
-        started = time.monotonic()
-        loss = train_epoch(parallel_model, optimizer, batches, stop)
-        if loss is None:
-            save(options.checkpoint, model, optimizer, epoch - 1)
-            say(f"stopped in epoch {epoch}: the next start repeats it")
+    Training(options, device_of(local_rank)).run()
+
+
+class Training:
+    """epoch: how many are done. step: how many of the next one."""
+
+    def __init__(self, options: argparse.Namespace, device: torch.device) -> None:
+        self.options, self.device = options, device
+        self.stop = StopRequest(device)
+        train_set, self.test_set = load_data()
+        self.model = make_model().to(device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options.lr)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=1, gamma=0.95)
+        self.sampler = Share(train_set)
+        self.batches = DataLoader(train_set, batch_size=options.batch_size, sampler=self.sampler)
+        self.epoch = self.step = 0
+
+    def run(self) -> None:
+        self.resume()
+        model = DistributedDataParallel(self.model)
+        last = self.epoch + self.options.epochs
+        while self.epoch < last:
+            started = time.monotonic()
+            loss = self.train_epoch(model)
+            if loss is None:
+                self.save()
+                say(f"stopped in epoch {self.epoch + 1} after step {self.step}: the next start goes on there")
+                return
+            self.epoch, self.step = self.epoch + 1, 0
+            self.scheduler.step()
+            report(self.epoch, last, loss, time.monotonic() - started, self.model, self.test_set)
+            self.save()
+
+    def train_epoch(self, model: nn.Module) -> float | None:
+        """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
+        model.train()
+        losses = []
+        self.sampler.set_epoch(self.epoch + 1)  # another shuffle in each epoch, the same one on all ranks
+        self.sampler.done = self.step * self.options.batch_size
+        for images, labels in self.batches:
+            if self.stop.on_any_rank():
+                return None
+            self.optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(images.to(self.device)), labels.to(self.device))
+            loss.backward()
+            self.optimizer.step()
+            self.step += 1
+            losses.append(loss.item())
+            if self.options.save_steps and self.step % self.options.save_steps == 0:
+                self.save()
+        return sum(losses) / max(1, len(losses))
+
+    def resume(self) -> None:
+        # Rank 0 alone reads the file: it needs to be on no other node, and all ranks start from the same state. It was written on the
+        # device of rank 0, and is read where each rank can have it.
+        path = self.options.checkpoint
+        found = [torch.load(path, map_location="cpu", weights_only=True) if dist.get_rank() == 0 and path.exists() else None]
+        dist.broadcast_object_list(found, src=0)
+        if found[0] is None:
             return
-        report(epoch, done + options.epochs, loss, time.monotonic() - started, model, test_set)
-        save(options.checkpoint, model, optimizer, epoch)
+        state: dict[str, Any] = found[0]
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scheduler.load_state_dict(state["scheduler"])
+        self.epoch, self.step = state["epoch"], state["images"] // (self.options.batch_size * dist.get_world_size())
+        if len(state["random"]) == dist.get_world_size():
+            torch.set_rng_state(state["random"][dist.get_rank()])
+        else:
+            say(f"the checkpoint is of {len(state['random'])} ranks, and these are {dist.get_world_size()}: each gets another share")
+        say(f"resumed from {path} at epoch {self.epoch}{f', step {self.step}' if self.step else ''}")
+
+    def save(self) -> None:
+        random: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(random, torch.get_rng_state())
+        if dist.get_rank() != 0:
+            return
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+            "epoch": self.epoch,
+            "images": self.step * self.options.batch_size * dist.get_world_size(),  # of the next epoch, on all ranks
+            "random": random,
+        }
+        path = self.options.checkpoint
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(path.name + ".tmp")
+        torch.save(state, unfinished)
+        os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
 
 
-def train_epoch(model: nn.Module, optimizer: torch.optim.Optimizer, batches: DataLoader, stop: StopRequest) -> float | None:
-    """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
-    model.train()
-    total = 0.0
-    for images, labels in batches:
-        if stop.on_any_rank():
-            return None
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        total += loss.item()
-    return total / len(batches)
+class Share(DistributedSampler):
+    """This rank's share of the images, less those that are done."""
+
+    done = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(super().__iter__())[self.done :])
+
+    def __len__(self) -> int:
+        return super().__len__() - self.done
 
 
 class StopRequest:
     """SIGTERM, noted when it arrives and obeyed before the next step."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | None = None) -> None:
         self.received = False
+        self._device = device
         signal.signal(signal.SIGTERM, self.note)
 
     def note(self, signum: int, frame: FrameType | None) -> None:
@@ -85,7 +181,7 @@ class StopRequest:
     def on_any_rank(self) -> bool:
         # The signal reaches the ranks between different steps. A rank that left on its own would leave the others
         # waiting for its gradients, so all ask each other and all stop before the same step.
-        asked = torch.tensor(int(self.received))
+        asked = torch.tensor(int(self.received), device=self._device)
         dist.all_reduce(asked, op=dist.ReduceOp.MAX)
         return bool(asked.item())
 
@@ -113,30 +209,6 @@ def make_model() -> nn.Module:
     )
 
 
-def resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """How many epochs are done: those of the checkpoint, or 0 without one."""
-    # Rank 0 alone reads the file: it needs to be on no other node, and all ranks start from the same state.
-    found = [torch.load(path, weights_only=True) if dist.get_rank() == 0 and path.exists() else None]
-    dist.broadcast_object_list(found, src=0)
-    checkpoint = found[0]
-    if checkpoint is None:
-        return 0
-    model.load_state_dict(checkpoint["model"])
-    optimizer.load_state_dict(checkpoint["optimizer"])
-    epoch = int(checkpoint["epoch"])
-    say(f"resumed from {path} at epoch {epoch}")
-    return epoch
-
-
-def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int) -> None:
-    if dist.get_rank() != 0:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".tmp")
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, unfinished)
-    os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
-
-
 def report(epoch: int, last: int, loss: float, seconds: float, model: nn.Module, test_set: TensorDataset) -> None:
     line = f"epoch {epoch}/{last}  loss {loss:.4f}  {seconds:.1f} s"
     if dist.get_rank() == 0:
@@ -147,7 +219,8 @@ def report(epoch: int, last: int, loss: float, seconds: float, model: nn.Module,
 @torch.no_grad()
 def accuracy(model: nn.Module, test_set: TensorDataset) -> float:
     model.eval()
-    images, labels = test_set.tensors
+    device = next(model.parameters()).device
+    images, labels = (tensor.to(device) for tensor in test_set.tensors)
     return (model(images).argmax(dim=1) == labels).float().mean().item()
 
 

@@ -3,7 +3,7 @@
     ranklaunch simulate --nodes 2 --slots 2 --method mpirun -- examples/hvd_synthetic.py --num-iters 3
 
 Horovod learns from MPI which rank this is, gives all ranks the parameters of rank 0, and averages their gradients behind PyTorch's
-optimizer. It runs on CPUs; on GPUs, choose the device of hvd.local_rank() and move the model and the images there.
+optimizer. Each rank takes the GPU of its place on the node, or a CPU where there are none.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ def main() -> None:
     parser.add_argument("--num-batches", type=int, default=10, help="batches of each measurement")
     parser.add_argument("--batch-size", type=int, default=32, help="images per step and rank")
     parser.add_argument("--size", type=int, default=16, help="pixels of an image's side")
+    parser.add_argument("--fp16-allreduce", action="store_true", help="send gradients with half the bits")
+    parser.add_argument("--use-adasum", action="store_true", help="combine gradients by Adasum in place of their mean")
     options, unknown = parser.parse_known_args()  # platforms add arguments of their own
     hvd.init()
     say(f"{hvd.size()} ranks, {hvd.local_size()} on this node; ignored arguments: {unknown}")
@@ -35,10 +37,11 @@ def main() -> None:
 def measure(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)  # several ranks share this machine's cores
     torch.manual_seed(hvd.rank())  # each rank has its own images, and parameters until it gets those of rank 0
-    model = make_model()
-    optimizer = make_optimizer(model)
-    images = torch.randn(options.batch_size, 3, options.size, options.size)
-    labels = torch.randint(CLASSES, (options.batch_size,))
+    device = own_device()
+    model = make_model().to(device)
+    optimizer = make_optimizer(model, options)
+    images = torch.randn(options.batch_size, 3, options.size, options.size, device=device)
+    labels = torch.randint(CLASSES, (options.batch_size,), device=device)
     run(model, optimizer, images, labels, options.num_batches)  # the first ones are slower, and not counted
     speeds = []
     for i in range(options.num_iters):
@@ -72,12 +75,27 @@ def make_model() -> nn.Module:
     )
 
 
-def make_optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    # More ranks, larger steps: their batches are one batch.
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01 * hvd.size())
+def own_device() -> torch.device:
+    """A GPU for each rank of a node, by its place there; without GPUs the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    torch.cuda.set_device(hvd.local_rank())
+    return torch.device("cuda", hvd.local_rank())
+
+
+def make_optimizer(model: nn.Module, options: argparse.Namespace) -> torch.optim.Optimizer:
+    # More ranks, larger steps: their batches are one batch. Adasum finds the size of a step by itself; among GPUs that NCCL adds up within
+    # a node, by those of one node.
+    steps = (hvd.local_size() if hvd.nccl_built() else 1) if options.use_adasum else hvd.size()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01 * steps)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    return hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    return hvd.DistributedOptimizer(
+        optimizer,
+        named_parameters=model.named_parameters(),
+        compression=hvd.Compression.fp16 if options.fp16_allreduce else hvd.Compression.none,
+        op=hvd.Adasum if options.use_adasum else hvd.Average,
+    )
 
 
 def report(speeds: list[float]) -> None:

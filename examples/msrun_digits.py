@@ -1,9 +1,11 @@
-"""Data-parallel training with MindSpore on CPUs: method msrun.
+"""Data-parallel training with MindSpore: method msrun, and on Ascend NPUs method ranktable too.
 
     ranklaunch run --slots 2 --method msrun -- examples/msrun_digits.py --checkpoint digits.ckpt
+    ranklaunch run --method ranktable -- examples/msrun_digits.py --checkpoint digits.ckpt
 
 A small network learns scikit-learn's handwritten digits. Each rank has its own share of the images, and all ranks average their
-gradients with ops.AllReduce. On Ascend NPUs, leave device_target and the name of the CPUs' communication library ("mccl") out.
+gradients with ops.AllReduce. With a rank table (RANK_TABLE_FILE, RANK_ID) the ranks are on NPUs and meet by HCCL, which reads it; else they
+are where MindSpore was made for. It was run on CPUs; nobody has run it on NPUs.
 
 msrun also runs this script once as the scheduler, on the node of rank 0. That run stays inside init() until the ranks have ended, so
 whatever only ranks should do must come after init().
@@ -34,12 +36,26 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--checkpoint", type=Path, default=Path("digits.ckpt"), help="read at the start if it is there")
     options, unknown = parser.parse_known_args()  # platforms add arguments of their own
-    ms.set_device("CPU")
     ms.set_context(mode=ms.PYNATIVE_MODE)
-    init("mccl")
+    join()
     say(f"{get_group_size()} ranks; ignored arguments: {unknown}")
     Training(options).run()
     release()
+
+
+def join() -> None:
+    """The process group, on the device of this rank."""
+    if has_npus():
+        ms.set_device("Ascend", int(os.environ.get("ASCEND_DEVICE_ID", "0")))
+        init("hccl")
+    else:
+        ms.set_device("CPU")
+        init("mccl")
+
+
+def has_npus() -> bool:
+    """By a rank table, or by CANN's runtime that MindSpore has found."""
+    return bool(os.environ.get("RANK_TABLE_FILE")) or ms.hal.is_available("Ascend")
 
 
 class Training:
