@@ -41,6 +41,14 @@ ERRORS: tuple[KnownError, ...] = (
         "https://docs.python.org/3/library/argparse.html",
     ),
     KnownError(
+        "python-debugger-without-input",
+        r"^(?:bdb\.)?BdbQuit\b",
+        CAUSE,
+        "A debugger, such as that of breakpoint(), found nothing to read: the standard input of ranks is empty.",
+        "Remove the breakpoint, or run one rank by the script that ranklaunch plan --slots 1 --method spawn --format sh prints.",
+        "https://docs.python.org/3/library/pdb.html",
+    ),
+    KnownError(
         "python-file-not-found",
         r"^FileNotFoundError: ",
         CAUSE,
