@@ -89,6 +89,7 @@ SAMPLES = {
     "mpi-program-missing": "bash: orted: command not found",
     "mpi-run-as-root": "mpirun has detected an attempt to run as root.",
     "python-debugger-without-input": "bdb.BdbQuit",
+    "python-rank-not-set": "KeyError: 'LOCAL_RANK'",
     "torch-backend-missing": "RuntimeError: Distributed package doesn't have NCCL built in",
     "torch-checkpoint-mismatch": "RuntimeError: Error(s) in loading state_dict for Net:",
     "torch-dataloader-worker-killed": "RuntimeError: DataLoader worker (pid 3216) is killed by signal: Killed.",
