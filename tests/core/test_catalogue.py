@@ -88,6 +88,8 @@ SAMPLES = {
     "mpi-abort": "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD",
     "mpi-program-missing": "bash: orted: command not found",
     "mpi-run-as-root": "mpirun has detected an attempt to run as root.",
+    "python-debugger-without-input": "bdb.BdbQuit",
+    "python-rank-not-set": "KeyError: 'LOCAL_RANK'",
     "torch-backend-missing": "RuntimeError: Distributed package doesn't have NCCL built in",
     "torch-checkpoint-mismatch": "RuntimeError: Error(s) in loading state_dict for Net:",
     "torch-dataloader-worker-killed": "RuntimeError: DataLoader worker (pid 3216) is killed by signal: Killed.",

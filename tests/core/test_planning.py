@@ -327,3 +327,18 @@ def test_the_interface_of_all_is_mpis_too() -> None:
     assert not [word for word in process.argv if word.startswith("NCCL_SOCKET_IFNAME=")]
     (own,) = helpers.plan({**env, "RANKLAUNCH_MPI_INTERFACES": "ib0"}, method="mpirun").processes
     assert own.env["OMPI_MCA_btl_tcp_if_include"] == "ib0"
+
+
+@pytest.mark.parametrize(
+    ("env", "timeout_s", "source"),
+    [
+        ({"RANKLAUNCH_WAIT_S": "5"}, 5, "RANKLAUNCH_WAIT_S"),
+        ({"RANKLAUNCH_WAIT_S": "5", "RANKLAUNCH_MUSTER_TIMEOUT_S": "7"}, 7, "RANKLAUNCH_MUSTER_TIMEOUT_S"),
+        ({}, 600, "default"),
+    ],
+)
+def test_nodes_wait_for_each_other_as_long_as_for_all_else(env: dict[str, str], timeout_s: float, source: str) -> None:
+    found = helpers.plan({**helpers.modelarts(2, 2, 0), **env}, method="spawn")
+    assert found.muster
+    reading = next(value for value in found.values if value.name == "muster_timeout_s")
+    assert (found.muster.timeout_s, reading.value, reading.source) == (timeout_s, str(timeout_s), source)

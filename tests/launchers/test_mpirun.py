@@ -337,7 +337,7 @@ def test_a_port_that_another_has_taken_is_named(hosts: Callable[..., Hosts], tmp
     assert taken.stdout
     assert taken.stdout.readline() == "ready\n"
     started = LauncherJob(made, tmp_path, "mpirun", 1)
-    started.start("sh", "-c", WHERE, env=own(started, RANKLAUNCH_WAIT_S="5"))
+    started.start("sh", "-c", WHERE, env=own(started, RANKLAUNCH_WAIT_S="5", RANKLAUNCH_MUSTER_TIMEOUT_S="600"))
     codes = [node.popen.wait(ATTEMPT_S) for node in started.nodes]
     taken.kill()
     taken.communicate(timeout=60)

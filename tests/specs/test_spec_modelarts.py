@@ -63,6 +63,12 @@ def test_what_looks_like_a_variable_and_stays_is_said(kind: str) -> None:
     assert said == ["script: ${HOME}", "args: $SCRATCH", *own, "env.DATA: ${MA_JOB_DIR}"]
 
 
+@pytest.mark.parametrize(("program", "said"), [(("/bin/bash", "-ec", 'x "$SEED"'), False), (("bash", "x.sh", "$SEED"), True)])
+def test_a_shell_of_the_program_s_own_replaces_variables(program: tuple[str, ...], said: bool) -> None:
+    found = helpers.call("spec", "slurm", "--name", "llm", "--cpu", "1", "--", *program)
+    assert (found.code, "args: $SEED stays as it is written" in found.err) == (0, said)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

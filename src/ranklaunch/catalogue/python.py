@@ -41,6 +41,22 @@ ERRORS: tuple[KnownError, ...] = (
         "https://docs.python.org/3/library/argparse.html",
     ),
     KnownError(
+        "python-rank-not-set",
+        r"^KeyError: '(?:(?:LOCAL_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT))'",
+        CAUSE,
+        "The program was started without what a launcher sets for each rank.",
+        "Say the number of ranks with --slots, and choose a method that sets this for each, such as torchrun or spawn; plain sets nothing.",
+        "https://docs.pytorch.org/docs/stable/elastic/run.html",
+    ),
+    KnownError(
+        "python-debugger-without-input",
+        r"^(?:bdb\.)?BdbQuit\b",
+        CAUSE,
+        "A debugger, such as that of breakpoint(), found nothing to read: the standard input of ranks is empty.",
+        "Remove the breakpoint, or run one rank by the script that ranklaunch plan --slots 1 --method spawn --format sh prints.",
+        "https://docs.python.org/3/library/pdb.html",
+    ),
+    KnownError(
         "python-file-not-found",
         r"^FileNotFoundError: ",
         CAUSE,

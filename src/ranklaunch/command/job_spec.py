@@ -50,6 +50,18 @@ OPTIONS = (
 )  # fmt: skip
 
 
+class Parser(options.Parser):
+    """A value that has no option of its own, and names that launchers and engines have, are known."""
+
+    def _hint(self, name: str) -> str:
+        word = familiar.plain(name)
+        meant = familiar.FAMILIAR.get(word) or familiar.index(KEYS).get(word, "")
+        if meant in ("", "engine"):  # that is said by KIND
+            return super()._hint(name)
+        of_own = next((option for option, path in PATHS.items() if path == meant), "")
+        return f"; here it is {of_own or (f'--set {meant}=...' if meant in KEYS else meant)}"
+
+
 def read(kind: str, given: list[tuple[str, str]], program: list[str]) -> JobSpec:
     """kind: the engine. given: the options with their texts, in order. Raises UsageError or ConfigError with every problem found."""
     values, sources, problems = _values(kind, given, program)

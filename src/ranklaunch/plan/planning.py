@@ -15,6 +15,7 @@ from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program, hosts_of
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
+from ranklaunch.redact import show
 from ranklaunch.render.templates import Bounded, Templates, unbounded
 from ranklaunch.values import Value, replace
 
@@ -197,6 +198,14 @@ def _measured(job: Job, reader: Reader) -> dict[str, str]:
     return before.measured(job, reader)
 
 
+def _muster_timeout_s(plan: Plan, reader: Reader) -> float:
+    """That of each wait, where only that is said."""
+    if reader.given(settings.MUSTER_TIMEOUT_S) or not reader.given(settings.WAIT_S):
+        return reader.get(settings.MUSTER_TIMEOUT_S)
+    reader.ledger.note(settings.MUSTER_TIMEOUT_S.value, show(plan.limits.wait_s), reader.source(settings.WAIT_S))
+    return plan.limits.wait_s
+
+
 def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
     """The plan with the nodes' meeting: it takes the place of waiting for node 0's name, which it waits for itself. job: the
     platform's, known before any rank table is. Nodes that take no part meet the others, whose order they change, all the same."""
@@ -209,7 +218,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
             told = f"{reader.told(settings.MUSTER)}: with method {plan.method} some nodes end when others have"
             reader.problem(f"{told}, which the muster tells them")
         return plan
-    port, timeout_s = reader.get(settings.MUSTER_PORT), reader.get(settings.MUSTER_TIMEOUT_S)
+    port, timeout_s = reader.get(settings.MUSTER_PORT), _muster_timeout_s(plan, reader)
     settings_of = launchers.LAUNCHERS[plan.method].VARIABLES
     said = [reader.ledger.reading(v.value) for v in settings_of if not v.per_node]
     if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):

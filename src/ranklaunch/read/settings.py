@@ -66,7 +66,7 @@ WAIT_S = Variable(
     ("RANKLAUNCH_WAIT_S",),
     parse.seconds,
     600.0,
-    "seconds: deadline of each wait before launch",
+    "seconds: deadline of each wait before launch, also that for the other nodes unless that has its own",
     option="--wait-s",
 )
 GRACE_S = Variable(
@@ -83,6 +83,7 @@ MUSTER_PORT = Variable(
 MUSTER_TIMEOUT_S = Variable(
     "muster_timeout_s", ("RANKLAUNCH_MUSTER_TIMEOUT_S",), parse.seconds, 600.0,
     "seconds that the nodes wait for each other before launch, from when the first is ready", option="--muster-timeout-s",
+    default_text="as --wait-s",
 )  # fmt: skip
 MUSTER_ALLOW: Variable[tuple[str, ...]] = Variable(
     "muster_allow", ("RANKLAUNCH_MUSTER_ALLOW",), parse.names, (),

@@ -20,7 +20,7 @@ FAMILIAR: Mapping[str, str] = {
     "shm.size": "shm.sizeLimit",
     **dict.fromkeys(
         ("accelerators", "devices", "gpu", "gpucount", "gpus", "gpuspernode", "nproc", "nprocpernode", "npu", "npus", "npuspernode",
-         "numgpus", "numprocpernode", "processespernode", "rankspernode", "slotsperworker", "taskspernode"),
+         "numgpus", "numprocpernode", "processespernode", "rankspernode", "slots", "slotsperworker", "taskspernode"),
         "devicesPerNode",
     ),
     **dict.fromkeys(

@@ -13,6 +13,7 @@ from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.pod import OF_MODELARTS, SECONDS_OF_HOUR, grace, has_several_nodes, hours_of_deadline, own_key
 
 LIKE_VARIABLE = r"\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+"
+SHELLS = ("sh", "bash", "dash", "zsh")
 NOTHING = r"(?!)"
 USUAL_S = 30  # that Kubernetes gives a container to end
 
@@ -47,11 +48,17 @@ def _on_modelarts(spec: JobSpec) -> Iterator[str]:
         )
 
 
+def _is_text_of_shell(spec: JobSpec) -> bool:
+    """bash -c TEXT: that shell replaces them."""
+    return spec.script.rpartition("/")[2] in SHELLS and bool(re.fullmatch(r"-[a-z]*c", (*spec.args, "")[0]))
+
+
 def _literal(spec: JobSpec) -> Iterator[str]:
     """What looks like a variable, as of a shell, where none is put in."""
     replaced = OF_MODELARTS if spec.engine == "modelarts" else NOTHING
     only = "; with modelarts, ${MA_...} in script and args alone is" if spec.engine == "modelarts" else ""
-    program = [("script", spec.script), *(("args", word) for word in argv(spec.args))]
+    args = () if _is_text_of_shell(spec) else argv(spec.args)
+    program = [("script", spec.script), *(("args", word) for word in args)]
     others = [("workingDir", spec.working_dir), *((f"env.{name}", text) for name, text in sorted(environment(spec.env).items()))]
     for path, text in (*((path, re.sub(replaced, "", text)) for path, text in program), *others):
         for found in dict.fromkeys(re.findall(LIKE_VARIABLE, text)):
