@@ -63,7 +63,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
     try:
-        plan = launcher.plan(job, reader, templates)
+        plan = _launched(launcher, job, reader, templates)
     except ConfigError as error:
         for problem in error.problems:
             reader.problem(problem)
@@ -77,6 +77,15 @@ def _planned(request: Request, reader: Reader) -> Plan:
     plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
+
+
+def _launched(launcher: base.Launcher, job: Job, reader: Reader, templates: Templates) -> Plan:
+    if not any(map(reader.given, settings.PLACING)):
+        return launcher.plan(job, reader, templates)
+    from ranklaunch.place import rank  # nothing stands before most ranks
+
+    placed = rank.placed(job, reader, templates, launcher.NAME, launcher.NAME in launchers.ONCE)
+    return rank.told(launcher.plan(placed, reader, templates), job) if placed.place else launcher.plan(job, reader, templates)
 
 
 def _templates(folders: tuple[str, ...], bounded: Bounded) -> Templates:
