@@ -74,10 +74,11 @@ ROOT_ACCOUNT = Account("root", "/root", True)
 
 class Arrived(Value):
     """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
-    offered, by node and name."""
+    offered, by node and name. missed: paths of files that this node has waited for in vain and can do without."""
 
     addresses: Mapping[str, str] = NOTHING
     shared: Mapping[int, Mapping[str, str]] = NOTHING
+    missed: tuple[str, ...] = ()
 
 
 class Reader:
