@@ -10,14 +10,16 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbench.hosts import Hosts
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH
+from testbench.jobs.on_hosts import LauncherJob
 from testbench.places import child
 from testbench.waiting import sleep_until
 
@@ -57,7 +59,7 @@ def run(folder: Path, method: str, *options: object, **env: str) -> tuple[int, l
     """The exit code, what the ranks told in their order, and all that was written."""
     command = [*RANKLAUNCH, "run", *words(folder, method, *options)]
     done = subprocess.run(command, env={**os.environ, **env}, cwd=folder, capture_output=True, text=True, timeout=LONG_S, check=False)
-    told = [json.loads(text) for text in re.findall(r"placed (\{.*\})", done.stdout)]
+    told = [json.loads(text) for text in re.findall(r"placed (\{[^{}]*\})", done.stdout)]
     return done.returncode, sorted(told, key=lambda each: str(each["rank"])), done.stdout + done.stderr
 
 
@@ -164,3 +166,18 @@ def test_a_debugger_attaches_to_each_rank(debugged: tuple[subprocess.Popen[bytes
     assert job.wait(LONG_S) == 0, (tmp_path / "out").read_text()
     (verdict,) = (tmp_path / "logs").glob("attempt_1/verdict.json")
     assert checked_verdict(verdict)["outcome"] == "succeeded"
+
+
+@two_cores
+@pytest.mark.parametrize("way", ["mpirun", "pdsh", "openmpi"])
+def test_where_node_0_starts_the_ranks_of_all_nodes(way: str, hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """Its variables reach those of the other node unharmed, and the command before each knows which rank of the job it is."""
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    job = LauncherJob(hosts(2), tmp_path, "mpirun" if way == "mpirun" else "deepspeed")
+    prefix = "env OMP_NUM_THREADS={{ 10 * node + rank }}"
+    env = {} if way == "mpirun" else {"RANKLAUNCH_DEEPSPEED_LAUNCHER": way}
+    job.start(PROGRAM, "a", options=("--bind-cores", f"{first},{second}", "--rank-prefix", prefix), env=env)
+    job.end(0)
+    told = [json.loads(text) for text in re.findall(r"placed (\{[^{}]*\})", job.nodes[0].out)]
+    found = sorted((int(each["threads"]), each["cores"], each["left"]) for each in told)
+    assert found == [(0, [first], []), (1, [second], []), (12, [first], []), (13, [second], [])]
