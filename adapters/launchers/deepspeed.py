@@ -251,7 +251,7 @@ def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
             reader.warn(f"{source} has {name}: DeepSpeed then reaches the nodes by itself, with what the image has for it")
     hands_on = not several or by in (remote.OWN_NODE, remote.PDSH)
     elastic.judge(job, reader, options.parsed(extra), source, hands_on=hands_on)
-    if _BOUND in given and job.place and "RANKLAUNCH_PLACE_CORES" in job.place(job):
+    if _BOUND in given and job.place and any(name.endswith("_CORES") for name in job.place(job)):
         reader.problem(f"{source} has {_BOUND}, and {reader.told(BIND)} binds ranks too: leave one of them out")
     if "--save_pid" in given:
         reader.warn(f"{source} has --save_pid: DeepSpeed leaves /tmp/PID.deepspeed, and refuses to start again under the same pid")
