@@ -145,6 +145,13 @@ def test_debuggers_are_for_python() -> None:
         helpers.plan(helpers.local(RANKLAUNCH_DEBUGPY="on"), program="train.sh", method="spawn")
 
 
+@helpers.for_each({"missing": ({}, 1), "there": ({"/opt/py/lib/python3.11/site-packages/debugpy/__init__.py": "import sys"}, 0)})
+def test_a_debugger_that_is_not_seen_is_warned_of(more: dict[str, str], warned: int) -> None:
+    files = {"/opt/py/bin/python": "", "/opt/py/lib/python3.11/site-packages/x.py": "", **more}
+    plan = helpers.plan(helpers.local(RANKLAUNCH_DEBUGPY="on"), files=files, method="spawn", python="/opt/py/bin/python")
+    assert sum("debugpy is not among the packages of /opt/py/bin/python" in text for text in plan.warnings) == warned
+
+
 def test_nothing_stands_before_a_rank_that_nobody_asked_for() -> None:
     for env in ({}, {"RANKLAUNCH_BIND": "none"}, {"RANKLAUNCH_DEBUGPY": "off"}):
         plan = helpers.plan(helpers.local(**env), method="spawn")

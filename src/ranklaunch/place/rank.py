@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import ranklaunch
 from ranklaunch.adapters.launchers.shared import deepspeed_remote
 from ranklaunch.place.cores import Divided, divided
+from ranklaunch.plan import facts
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node, Program
@@ -100,10 +101,18 @@ def _debugger(job: Job, reader: Reader, ranks: int, once: bool) -> dict[str, str
     port, host = reader.get(DEBUGPY), _host(job, reader)
     if port + ranks - 1 > 65535:
         reader.problem(f"{reader.told(DEBUGPY)}: {ranks} ranks need the ports from it on, and the last is 65535")
+    _warn_without_debugpy(job, reader)
     reader.ledger.note("debuggers", ",".join(f"{host}:{port + i}" for i in range(ranks)), DEBUGPY.value)
     wait = reader.given(DEBUGPY_WAIT) and reader.get(DEBUGPY_WAIT)
     # What a rank starts are workers that load data; what a program starts that is started once are its ranks.
     return {"DEBUGPY": f"{host}:{port}", **({"WAIT": "true"} if wait else {}), **({"CHILDREN": "true"} if once else {})}
+
+
+def _warn_without_debugpy(job: Job, reader: Reader) -> None:
+    """Where the interpreter's packages are seen. It may be elsewhere on its path, so each rank looks again."""
+    seen = (job, reader.files, reader.env.get("PATH", ""), reader.cwd)
+    if "Python" in facts.of_versions(*seen, "") and not facts.source("debugpy/__init__.py", *seen):
+        reader.warn(f"{reader.told(DEBUGPY)}: debugpy is not among the packages of {job.python}: pip install debugpy there")
 
 
 def _host(job: Job, reader: Reader) -> str:
