@@ -70,6 +70,11 @@ def _pieces(request: Request, form: str, all_nodes: bool, as_text: Callable[[Pla
             yield ("[\n" if i == 0 else ",\n") + json.dumps(as_json(plan), indent=1)
         yield "\n]\n"
         return
+    if form == "vscode":
+        from ranklaunch.place import vscode
+
+        yield vscode.as_launch(plans, request.cwd)
+        return
     show_plan = as_text if form == "text" else show.as_shell
     for i, plan in enumerate(plans):
         yield ("\n" if i else "") + show_plan(plan)

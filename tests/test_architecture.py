@@ -122,13 +122,14 @@ MAY_KNOW: dict[str, set[str]] = {
     "read": {"ranktable", "verdict"},
     "verdict": set(),
     "specs": {"read", "render"},
-    "plan": {"adapters", "ranktable", "read", "render"},
+    "plan": {"adapters", "place", "ranktable", "read", "render"},
     "layout": {"plan"},
+    "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
     "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "verdict"},
-    "entrypoints": {"command", "layout", "plan", "ranktable", "read", "render", "specs", "supervise", "system"},
+    "entrypoints": {"command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system"},
 }  # fmt: skip
 ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
 

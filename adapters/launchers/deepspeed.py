@@ -30,6 +30,7 @@ from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOut
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import BIND, NUMACTL
 from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
@@ -53,6 +54,7 @@ HOSTFILE = "--hostfile"
 _EVERYWHERE = ("--master_addr", "--master_port", "--no_ssh")
 HALTED_AFTER_S = 28  # where the grace is longer: launch.py kills ranks 30 s after it has told them to end
 _RANK_LOGS = "--enable_each_rank_log"
+_BOUND = "--bind_cores_to_rank"
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -77,7 +79,7 @@ def _plan(job: Job, reader: Reader, templates: Templates, by: str, extra: tuple[
     hostfile = _hostfile(job, reader, templates)
     argv = _command(job, reader, templates, by, hostfile, extra)
     conduct = Conduct(carriers=(*remote.CARRIERS, *ssh.CARRIERS), deaf=True, failing=FAILING)
-    process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader)
+    process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, conduct=conduct), reader), extra)
     shows = _results(job, reader) if "--autotuning" in _options(extra) and not job.node_index else ()
     own = Plan(job=job, method=NAME, why="", processes=(), limits=limits(reader), shows=shows)
     return remote.plan(job, reader, templates, own, process, hostfile)
@@ -132,11 +134,16 @@ def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, 
     if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
         conduct = Conduct(ranks_below=3, failing=FAILING)
     env = env_file.expanded(env_file.read(job, reader), reader.env)
-    process = without_slurm_tasks(launcher_process(job, reader, NAME, argv, env, conduct=conduct), reader)
+    process = _with_numactl(without_slurm_tasks(launcher_process(job, reader, NAME, argv, env, conduct=conduct), reader), extra)
     if not _chosen(job, reader):
         return process
     # The runner counts the devices that it sees, and looks for those that it is told among them.
     return replace(process, unset=tuple(sorted({*process.unset, _visible(job, reader)[0]})))
+
+
+def _with_numactl(process: Process, extra: tuple[str, ...]) -> Process:
+    """DeepSpeed says that it is missing, and then fails as it starts the first rank."""
+    return replace(process, needs=(NUMACTL,)) if _BOUND in _options(extra) else process
 
 
 def explain(tail: str) -> Failure | None:
@@ -246,6 +253,8 @@ def _lint(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
             reader.warn(f"{source} has {name}: DeepSpeed then reaches the nodes by itself, with what the image has for it")
     hands_on = not several or by in (remote.OWN_NODE, remote.PDSH)
     elastic.judge(job, reader, options.parsed(extra), source, hands_on=hands_on)
+    if _BOUND in given and job.place and any(name.endswith("_CORES") for name in job.place(job)):
+        reader.problem(f"{source} has {_BOUND}, and {reader.told(BIND)} binds ranks too: leave one of them out")
     if "--save_pid" in given:
         reader.warn(f"{source} has --save_pid: DeepSpeed leaves /tmp/PID.deepspeed, and refuses to start again under the same pid")
     if "--quiet" in given or words.first(extra, "--log_level") in ("warning", "error", "critical"):

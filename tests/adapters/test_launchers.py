@@ -10,6 +10,9 @@ import pytest
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
+from ranklaunch.plan.planning import Request, make_plan
+from ranklaunch.read.job import Program
+from ranklaunch.read.reader import Arrived
 
 TABLE = "/user/config/jobstart_hccl.json"
 TWO_PODS = helpers.group_table([("j-worker-0", "192.0.2.1", "01"), ("j-worker-1", "192.0.2.2", "01")])
@@ -232,3 +235,30 @@ def test_pytorch_with_even_slots_tells_no_ranks() -> None:
     found = helpers.plan(helpers.modelarts(3, 2, 0), method="pytorch")
     assert "RANKLAUNCH_FIRST_RANK" not in found.processes[0].env
     assert not found.warnings
+
+
+# Without a topology
+
+
+def route_without_topology(node: int, **env: str) -> Plan:
+    pods = [(f"{helpers.JOB}-worker-{i}", f"192.0.2.{i + 1}", "01") for i in range(3)]
+    files = {"/table.json": helpers.group_table(pods)}
+    told = helpers.modelarts(3, 2, node, RANK_TABLE_FILE="/table.json", ROUTE_PLAN="true", ROUTE_TOPO_WAIT_TIME="60", **env)
+    missed = Arrived(missed=("/user/config/ranktable_tor.json",))
+    return make_plan(Request(Program("train.py"), told, helpers.MemoryFiles(files), {}, helpers.CWD, missed))
+
+
+def test_without_a_topology_a_node_keeps_the_order_and_tells_the_others_so() -> None:
+    plan = route_without_topology(1)
+    assert [process.rank for process in plan.processes] == [2, 3]
+    assert (plan.gather, [wait.kind for wait in plan.waits]) == ((), ["muster"])
+    assert plan.muster
+    assert plan.muster.facts["route_plan"] == "true, but without a topology"
+    (warning,) = [text for text in plan.warnings if "topology" in text]
+    for part in ("after 60 s", "where no node has one", "ROUTE_TOPO_WAIT_TIME", "cabinet plugin", "ROUTE_PLAN=false"):
+        assert part in warning
+
+
+def test_that_nodes_may_differ_in_it_cannot_be_allowed() -> None:
+    with pytest.raises(ConfigError, match="ranks cannot meet where the nodes differ in route_plan"):
+        route_without_topology(1, RANKLAUNCH_MUSTER_ALLOW="route_plan")

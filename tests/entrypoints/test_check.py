@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -90,6 +91,23 @@ def test_programs_that_are_missing(tmp_path: Path) -> None:
     assert "wrong: program 'gone.py': no such file" in found.out
     assert "program 'python-not-there' not found on PATH" in found.out
     assert "2 things" in found.out
+
+
+@helpers.for_each(
+    {
+        "DeepSpeed's own binding": ("deepspeed", {"RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--bind_cores"}, "numactl"),  # an abbreviation
+        "a command before ranks": ("spawn", {"RANKLAUNCH_RANK_PREFIX": "not-there"}, "not-there"),
+    }
+)
+def test_what_stands_before_ranks_must_be_there(method: str, env: dict[str, str], missing: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("deepspeed", "train.py"):
+            Path(folder, name).write_text("")
+            Path(folder, name).chmod(0o755)
+        words = ("--python", sys.executable, "--method", method, "--slots", "2", "--log-dir", folder, "--", f"{folder}/train.py")
+        found = helpers.call("check", *words, env={"PATH": folder, **env})
+    assert found.code == 69
+    assert f"it starts '{missing}', which is not found on PATH=" in found.out
 
 
 @pytest.mark.parametrize("folder", ["file/logs", "file"])

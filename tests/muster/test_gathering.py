@@ -188,7 +188,16 @@ def test_what_can_be_meant_beside_what_cannot() -> None:
     assert "set RANKLAUNCH_MUSTER_ALLOW=torch on node 0" in refused(first, second)
 
 
-@pytest.mark.parametrize("name", ["method", "nodes", "world_size", "slots", "tasks", "master_port"])
+def test_a_topology_on_some_nodes_only_is_refused() -> None:
+    """Whose ranks would have two orders."""
+    text = refused({"route_plan": "true"}, {"route_plan": "true, but without a topology"})
+    assert "route_plan differs: true on node 0" in text
+    assert "true, but without a topology on node 1" in text
+    assert "ROUTE_PLAN=false keeps the given order on all, ROUTE_TOPO_WAIT_TIME sets how long" in text
+    assert "RANKLAUNCH_MUSTER_ALLOW" not in text
+
+
+@pytest.mark.parametrize("name", ["method", "nodes", "world_size", "slots", "tasks", "master_port", "route_plan"])
 def test_what_cannot_differ_is_exempt_from_nothing(name: str) -> None:
     reason = refused({name: "1"}, {name: "2"}, allowed=("all", name))
     assert f"{name} differs" in reason

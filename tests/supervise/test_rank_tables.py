@@ -166,19 +166,20 @@ class RoutePlan:
 THREE = [(f"j-worker-{i}", f"192.0.2.{i + 1}", "01") for i in range(3)]
 
 
-def route_planned(starter: Starter, folder: Path, how: str, fake: bool = True) -> Job:
+def route_planned(starter: Starter, folder: Path, how: str, fake: bool = True, **more: str) -> Job:
     """A run of node 0 of three. The library is a fake: the platform's is closed and cannot be had, so what is tested is how it is called
     (as the platform's published launcher calls it) and what becomes of each of its answers."""
     (folder / "library").mkdir()
     if fake:
         (folder / "library" / "route_plan.py").write_text(FAKE)
     (folder / "table.json").write_text(helpers.group_table(THREE))
-    (folder / "topology.json").write_text(json.dumps({"status": "completed", "how": how}))
+    if how != "none":
+        (folder / "topology.json").write_text(json.dumps({"status": "completed", "how": how}))
     env = helpers.modelarts(3, 2, 0, MA_CURRENT_INSTANCE_NAME="j-worker-0", RANK_TABLE_FILE=str(folder / "table.json"), ROUTE_PLAN="true")
     del env["PATH"]
     env["RANKLAUNCH_MUSTER"] = "off"  # the other nodes of the table are not there
     own = {"TOPO_FILE_PATH": str(folder / "topology.json"), "RANKLAUNCH_ROUTE_LIBRARY": str(folder / "library")}
-    return starter.run(child("environment.py"), env={**env, **own})
+    return starter.run(child("environment.py"), env={**env, **own, **more})
 
 
 def test_ranks_follow_the_planned_table(ranklaunch: Starter, tmp_path: Path) -> None:
@@ -189,6 +190,13 @@ def test_ranks_follow_the_planned_table(ranklaunch: Starter, tmp_path: Path) -> 
     assert [server["server_id"] for server in table_of(job, 4)["server_list"]] == ["192.0.2.3", "192.0.2.2", "192.0.2.1"]
     assert "[route plan] planning for 192.0.2.1" in job.out.lines
     assert (job.attempt / "route_plan.log").read_text() == "planning for 192.0.2.1\n"
+
+
+def test_without_a_topology_a_node_that_meets_no_others_does_not_choose_an_order(as_process: Starter, tmp_path: Path) -> None:
+    job = route_planned(as_process, tmp_path, "none", ROUTE_TOPO_WAIT_TIME="0.5")
+    verdict = check_end(job, "failed", 78, victims={})
+    for part in ("no topology in", "after 0.5 s", "ROUTE_TOPO_WAIT_TIME", "cabinet plugin", "ROUTE_PLAN=false", "RANKLAUNCH_MUSTER=off"):
+        assert part in verdict["reason"]
 
 
 def test_without_the_library_ranks_keep_their_order(as_process: Starter, tmp_path: Path) -> None:

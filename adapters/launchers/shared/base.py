@@ -12,7 +12,7 @@ from ranklaunch.plan.model import Conduct, Limits, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import FEWER_RANKS, GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
+from ranklaunch.read.settings import DEBUG, DEBUG_SWITCHES, FEWER_RANKS, GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
 from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
@@ -80,6 +80,7 @@ _MAY_START_RANKS = re.compile(
 
 def own_launcher(program: Program) -> Found | None:
     """The launcher that the program is, if it is one; most are none, and are not looked at for long."""
+    program = program.stands_for or program
     if not program.module and not _MAY_START_RANKS.match(program.path.rpartition("/")[2]):
         return None
     from ranklaunch.adapters.launchers.shared import own_launcher as known
@@ -198,7 +199,9 @@ def _known_by_tag(node: Node, local_rank: int, rank: int) -> dict[str, object]:
 def common_env(job: Job, reader: Reader) -> dict[str, str]:
     """Output at once rather than by the block, the attempt for scripts that resume, and the user's interpreter first on PATH,
     so that launchers installed beside it (torchrun, msrun) and the `python` that they start are its own."""
-    env = {**dict(job.env), "RANKLAUNCH_ATTEMPT": str(job.attempt)}
+    env = {**dict(job.env), "RANKLAUNCH_ATTEMPT": str(job.attempt), **(job.place(job) if job.place else {})}
+    if reader.given(DEBUG) and reader.get(DEBUG):
+        env.update({name: value for name, value in DEBUG_SWITCHES.items() if not reader.env.get(name)})
     if not reader.env.get("PYTHONUNBUFFERED"):
         env["PYTHONUNBUFFERED"] = "1"
     folder = folder_of(job.python) and absolute(folder_of(job.python), reader.cwd)

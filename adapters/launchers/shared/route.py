@@ -23,7 +23,7 @@ from ranklaunch.ranktable import RankTable
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import METHOD
+from ranklaunch.read.settings import METHOD, MUSTER
 from ranklaunch.values import Value
 
 TOPOLOGY = Variable(
@@ -58,7 +58,8 @@ def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
     """The planned table once the library has made it; the given one where planning does not apply, which is then said.
 
     The library's failure is an error, not a reason to go on with the given table: other nodes may have succeeded, and two orders in
-    one job give two nodes the same rank. A library that is not there is not there on any node, so all keep the given order.
+    one job give two nodes the same rank. Without a library, or without a topology, a node keeps the given order; that all do the same
+    is seen at the muster.
     """
     if not reader.get(ROUTE_PLAN):
         return Route(table, index)
@@ -71,7 +72,11 @@ def plan_table(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
         return _ask(job, reader, table, index)
     status, why = outcome
     if status == "unavailable":
-        reader.warn(f"ROUTE_PLAN=true, but the image has no route_plan library ({why}): ranks keep the order of the rank table")
+        reader.warn(
+            f"ROUTE_PLAN=true, but the image has no route_plan library for its Python ({why}; there is one for 3.7 to 3.10): ranks "
+            "keep the order of the rank table"
+        )
+        reader.ledger.note(ROUTE_PLAN.value, "true, but without the library", ROUTE_PLAN.names[0])
         return Route(table, index)
     if status != "planned":
         raise _failed(why)
@@ -117,6 +122,8 @@ def _ask(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
     try:
         topology = File(_path(job, "ranktable_tor.json"), topology_text(path, reader))
     except ranktable.NotReadyError as seen:
+        if path in reader.arrived.missed:
+            return _without_topology(reader, Route(table, index), f"no topology in {path} after {reader.get(TOPOLOGY_WAIT_S):g} s ({seen})")
         return Route(table, index, waits=(Wait("topology", path, reader.get(TOPOLOGY_WAIT_S), seen=str(seen)),))
     given = File(_path(job, "ranktable.json"), ranktable.for_hccl(table))
     server = table.servers[index].server_id
@@ -126,6 +133,20 @@ def _ask(job: Job, reader: Reader, table: RankTable, index: int) -> Route:
     )  # fmt: skip
     step = Process("route plan", argv, log=_path(job, "route_plan.log"), env=common_env(job, reader), tag="[route plan] ")
     return Route(table, index, gather=(step,), files=(topology, given))
+
+
+def _without_topology(reader: Reader, given: Route, why: str) -> Route:
+    """Where no node has one, all keep the given order; by what is noted here, the muster refuses where some have one."""
+    remedy = (
+        f"{TOPOLOGY_WAIT_S.names[0]} sets how long it is waited for; it comes where the cluster's cabinet plugin is on, which the "
+        "platform's support knows; ROUTE_PLAN=false keeps the order of the rank table without it"
+    )
+    if not reader.get(MUSTER):
+        msg = f"ROUTE_PLAN=true: {why}, and with {reader.told(MUSTER)} nobody knows whether other nodes have one; {remedy}"
+        raise ConfigError(msg)
+    reader.warn(f"ROUTE_PLAN=true: {why}: where no node has one, ranks keep the order of the rank table; {remedy}")
+    reader.ledger.note(ROUTE_PLAN.value, "true, but without a topology", ROUTE_PLAN.names[0])
+    return given
 
 
 def topology_text(path: str, reader: Reader) -> str:

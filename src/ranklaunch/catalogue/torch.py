@@ -18,6 +18,8 @@ WORKER_GONE = r"^(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|
 WORKER_FRAMES = ("torch/utils/data/", ", in rebuild_storage_fd")
 WORKER_NAMED = "DataLoader worker (pid"
 
+_TOLD = "With --debug (RANKLAUNCH_DEBUG=on) PyTorch tells how ranks meet."
+
 ERRORS: tuple[KnownError, ...] = (
     KnownError(
         "torch-store-port-forbidden",
@@ -48,7 +50,7 @@ ERRORS: tuple[KnownError, ...] = (
         r"client socket has (?:failed to connect|timed out)|connect\(\) timed out\. Original timeout",
         CONSEQUENCE,
         "The first rank's store did not answer: that rank has died, is late, or its address or port is wrong.",
-        "Look at the first rank's output; then compare MASTER_ADDR and MASTER_PORT on all nodes.",
+        f"Look at the first rank's output; then compare MASTER_ADDR and MASTER_PORT on all nodes. {_TOLD}",
         "https://github.com/pytorch/pytorch/issues/107021",
     ),
     KnownError(
@@ -61,7 +63,7 @@ ERRORS: tuple[KnownError, ...] = (
         ),
         CONSEQUENCE,
         "The first rank's store is gone: that rank has ended.",
-        "Look at the first rank's output, and at the rank that failed first.",
+        f"Look at the first rank's output, and at the rank that failed first. {_TOLD}",
         "https://github.com/qibin0506/Cortex/issues/17",
     ),
     KnownError(
@@ -83,7 +85,7 @@ ERRORS: tuple[KnownError, ...] = (
         ),
         CONSEQUENCE,
         "Not all ranks joined in time; the missing ones have died, are late or were never started.",
-        "Look at the rank that failed first; compare the number of ranks that started with WORLD_SIZE.",
+        f"Look at the rank that failed first; compare the number of ranks that started with WORLD_SIZE. {_TOLD}",
         "https://github.com/facebookresearch/metaseq/issues/52",
     ),
     KnownError(

@@ -28,18 +28,20 @@ _NAME = re.compile(r"[A-Za-z_][^=\s]*")  # shells export functions as BASH_FUNC_
 
 
 class Option(Value):
-    """value: the name of what it gives. takes: what help calls the text after it; "" for a switch, which takes none and gives "true"."""
+    """value: the name of what it gives. takes: what help calls the text after it; "" for a switch, which takes none and gives
+    "true". may_take: what help calls a number that may follow a switch, and is its text then."""
 
     name: str
     value: str
     meaning: str
     takes: str = "X"
+    may_take: str = ""
 
 
 def of_variable(variable: Variable[object], default: str = "") -> Option:
     """default: as help shows it."""
     meaning = f"{variable.meaning}{f' (default: {default})' if default else ''} [{', '.join(variable.names)}]"
-    return Option(variable.option, variable.value, meaning, "" if variable.is_switch else "X")
+    return Option(variable.option, variable.value, meaning, "" if variable.is_switch else "X", variable.may_take)
 
 
 class Parser:
@@ -69,9 +71,12 @@ class Parser:
             name, equals, text = argv[at].partition("=")
             at += 1
             option = self._option(name, argv[at - 1])
-            if not option.takes:
+            if option.may_take and not equals and re.fullmatch("[0-9]+", "".join(argv[at : at + 1])):
+                text = argv[at]
+                at += 1
+            elif not option.takes and not (option.may_take and equals):
                 text = self._switched(name, equals, text)
-            elif not equals:
+            elif option.takes and not equals:
                 text = self._next(name, argv[at : at + 1])
                 at += 1
             given.append((option.value, text))

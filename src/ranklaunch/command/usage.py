@@ -18,6 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "files": ("--log-dir", "--log-tag", "--templates", "--env-file", "--root"),
     "times": ("--wait-s", "--grace-s", "--end-timeout-s", "--lost-after-s"),
     "before the launch": ("--pre-start", "--once", "--same", "--muster", "--muster-port", "--muster-timeout-s", "--muster-allow"),
+    "before a rank": ("--bind", "--bind-cores", "--rank-prefix", "--debugpy", "--debugpy-host", "--debugpy-wait", "--debug"),
 }  # fmt: skip
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": (
@@ -44,6 +45,8 @@ class Option(Protocol):
     def meaning(self) -> str: ...
     @property
     def takes(self) -> str: ...
+    @property
+    def may_take(self) -> str: ...
 
 
 def text(command: str, description: str, usage: str, options: Iterable[Option], of_command: Sequence[str], of_job: bool) -> str:
@@ -56,7 +59,8 @@ def text(command: str, description: str, usage: str, options: Iterable[Option], 
     for title, found in groups.items():
         group: Any = made.add_argument_group(title) if title else made
         for option in found:
-            how: dict[str, Any] = {"metavar": option.takes} if option.takes else {"action": "store_true"}
+            takes = option.takes or option.may_take
+            how: dict[str, Any] = {"metavar": takes} if takes else {"action": "store_true"}
             group.add_argument(option.name, help=option.meaning.replace("%", "%%"), **how)
     return made.format_help().rstrip()
 

@@ -112,6 +112,8 @@ class Gathering:
         may = ",".join(name for name in names if name not in FIXED)
         slots = self._roll.own_slots() if "slots" in names else ""
         hint = f"; if each has the slots that it says, set RANKLAUNCH_SLOTS={slots} on every node" if slots else ""
+        if "route_plan" in names:
+            hint += "; ROUTE_PLAN=false keeps the given order on all, ROUTE_TOPO_WAIT_TIME sets how long a node waits for its topology"
         return hint + (f"; if that is meant, set RANKLAUNCH_MUSTER_ALLOW={may} on node 0" if may else "")
 
     def _in_vain(self) -> Judgement:

@@ -21,7 +21,7 @@ PACKAGES = (
     "tf_nightly", "deepspeed", "accelerate", "horovod", "mpi4py",
 )  # fmt: skip
 # Without agreement on these, two ranks have one number, or none meets the others: nobody can want that.
-FIXED = ("method", "nodes", "world_size", "slots", "tasks", "master_port")
+FIXED = ("method", "nodes", "world_size", "slots", "tasks", "master_port", "route_plan")
 MOST_PROGRAM_BYTES = 16 * 1024 * 1024
 MOST_VERSION_BYTES = 64 * 1024
 LONGEST = 200  # characters of a fact; a longer one is compared by its digest

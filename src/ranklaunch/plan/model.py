@@ -76,7 +76,8 @@ class Process(Value):
     env: values added to the inherited environment; unset: inherited names removed from it. cwd: None for the inherited folder.
     log: file that receives its output; copies: further files that do. tag: what stands before each of its lines on the console.
     node: index of the node that it plays, where that is not this one. comes_with: where its program comes from, for when that is missing.
-    least: a package that it comes with, and the oldest version of that which will do.
+    least: a package that it comes with, and the oldest version of that which will do. needs: further programs, which it starts itself,
+    each with where it comes from.
     conduct: how it is watched and stopped. template: which one its argv comes from, if any: the shipped one's name, or a user's path.
     """
 
@@ -95,6 +96,7 @@ class Process(Value):
     least: tuple[str, str] | None = None
     conduct: Conduct = Conduct()
     template: str = ""
+    needs: tuple[tuple[str, str], ...] = ()
 
 
 class RankLog(NamedTuple):

@@ -60,7 +60,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     job = platforms.choose(reader).read(reader, request.program)
     launcher, why = launchers.choose(job, reader)
     try:
-        plan = launcher.plan(job, reader, templates)
+        plan = _launched(launcher, job, reader, templates)
     except ConfigError as error:
         for problem in error.problems:
             reader.problem(problem)
@@ -74,6 +74,15 @@ def _planned(request: Request, reader: Reader) -> Plan:
     plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
+
+
+def _launched(launcher: base.Launcher, job: Job, reader: Reader, templates: Templates) -> Plan:
+    if not any(map(reader.given, settings.PLACING)):
+        return launcher.plan(job, reader, templates)
+    from ranklaunch.place import rank  # nothing stands before most ranks
+
+    placed = rank.placed(job, reader, templates, launcher.NAME, launcher.NAME in launchers.ONCE)
+    return rank.told(launcher.plan(placed, reader, templates), job) if placed.place else launcher.plan(job, reader, templates)
 
 
 def _templates(folders: tuple[str, ...], bounded: Bounded) -> Templates:
@@ -183,7 +192,8 @@ def _folders(reader: Reader) -> list[str]:
 def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     folder = folder_of(job.program.path)
     beside = (join(folder, name) for name in (*settings.PRE_START_SCRIPTS, settings.REQUIREMENTS))
-    if job.is_idle or not (reader.given(settings.ONCE) or reader.given(settings.SAME) or any(map(reader.files.exists, beside))):
+    of_platform = not (job.program.module or job.is_idle) and reader.get(settings.PRE_START) and any(map(reader.files.exists, beside))
+    if job.is_idle or not (of_platform or reader.given(settings.ONCE) or reader.given(settings.SAME)):
         return ()
     from ranklaunch.plan import before  # most have none
 

@@ -7,7 +7,7 @@ Arguments: the program's own words; --python before them stands for the interpre
 
 import os
 import signal
-import subprocess  # noqa: TID251 - run by the user's interpreter
+import subprocess
 import sys
 from typing import List  # noqa: UP035 - Python 3.7
 
@@ -21,7 +21,7 @@ def main(words: List[str]) -> int:  # noqa: UP006 - Python 3.7
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
         code = 127 if isinstance(error, FileNotFoundError) else 126
     if code:
-        rank = os.environ.get("RANK", "")  # noqa: TID251 - as above
+        rank = os.environ.get("RANK", "")
         print(f"rank {rank} exits with return code = {code}", file=sys.stderr, flush=True)
     if code and os.getppid() == helper:
         os.kill(helper, signal.SIGKILL)

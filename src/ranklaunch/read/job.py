@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ranklaunch.values import Value
@@ -43,11 +43,13 @@ class Node(NamedTuple):
 
 
 class Program(Value):
-    """The user's program as given: `path` of a file, or a module name when `module` is true; args are never looked into."""
+    """The user's program as given: `path` of a file, or a module name when `module` is true; args are never looked into. stands_for: the
+    one that it starts in the end, where it is a program of ours."""
 
     path: str
     args: tuple[str, ...] = ()
     module: bool = False
+    stands_for: Program | None = None
 
     @property
     def is_python(self) -> bool:
@@ -93,6 +95,8 @@ class Job(Value):
     # Where the platform runs a program that it has named itself; "" for the folder that ranklaunch is started in.
     folder: str = ""
     idle: tuple[Node, ...] = ()
+    # What a program that stands in for the user's is told, in variables; None where none does.
+    place: Callable[[Job], Mapping[str, str]] | None = None
 
     @property
     def node(self) -> Node:

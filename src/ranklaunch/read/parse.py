@@ -13,6 +13,8 @@ from ranklaunch.errors import nearest
 
 MOST_NODES = 1_000_000
 MOST_SLOTS = 4096  # processes of one node
+MOST_CORES = 65535  # their highest number
+DEBUG_PORT = 5678  # where debugpy listens by default
 
 
 def text(value: str) -> str:
@@ -80,6 +82,30 @@ def init_method(value: str) -> str:
         msg = "expected tcp, or file:// and the absolute path of a folder that all nodes share, such as file:///share/rendezvous"
         raise ValueError(msg)
     return value
+
+
+def cores(value: str) -> tuple[int, ...]:
+    """Numbers and ranges with commas, as the system and DeepSpeed write them: each number once, in ascending order."""
+    found: list[int] = []
+    for part in value.strip().split(","):
+        first, dash, last = part.partition("-")
+        try:
+            low, high = whole(first, 0, MOST_CORES), whole(last if dash else first, 0, MOST_CORES)
+        except ValueError:
+            low, high = 0, -1
+        if low > high or (found and low <= found[-1]):
+            msg = "expected core numbers in ascending order, such as 0-7,16-23"
+            raise ValueError(msg)
+        found.extend(range(low, high + 1))
+    return tuple(found)
+
+
+def debug_port(value: str) -> int:
+    """A port, or on for the usual one; 0: off."""
+    try:
+        return DEBUG_PORT if flag(value) else 0
+    except ValueError:
+        return port(value)
 
 
 def flag(value: str) -> bool:

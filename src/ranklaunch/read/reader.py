@@ -27,6 +27,7 @@ class Variable(Value, Generic[T_co]):
     before all of them. parse: text to value, as the functions of ranklaunch.read.parse; raises ValueError with what was expected. agree:
     variables that are set must say the same (RANKLAUNCH_ ones are exempt: they are meant to override). per_node: differs from node to
     node of one job; ends_with_index: by nothing but the node's index at its end. is_switch: its option takes no value, and means true.
+    may_take: what help calls a number that may follow a switch all the same.
     """
 
     value: str
@@ -41,6 +42,7 @@ class Variable(Value, Generic[T_co]):
     ends_with_index: bool = False
     default_text: str = ""
     is_switch: bool = False
+    may_take: str = ""
 
     def also(self, *names: str, set_by: str = "platform", agree: bool = False) -> Variable[T_co]:
         """The same value with a platform's own variables after RANKLAUNCH_'s."""
@@ -72,10 +74,11 @@ ROOT_ACCOUNT = Account("root", "/root", True)
 
 class Arrived(Value):
     """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
-    offered, by node and name."""
+    offered, by node and name. missed: paths of files that this node has waited for in vain and can do without."""
 
     addresses: Mapping[str, str] = NOTHING
     shared: Mapping[int, Mapping[str, str]] = NOTHING
+    missed: tuple[str, ...] = ()
 
 
 class Reader:

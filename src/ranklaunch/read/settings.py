@@ -62,13 +62,9 @@ SAME: Variable[tuple[str, ...]] = Variable(
     option="--same",
 )  # fmt: skip
 WAIT_S = Variable(
-    "wait_s",
-    ("RANKLAUNCH_WAIT_S",),
-    parse.seconds,
-    600.0,
-    "seconds: deadline of each wait before launch, also that for the other nodes unless that has its own",
-    option="--wait-s",
-)
+    "wait_s", ("RANKLAUNCH_WAIT_S",), parse.seconds, 600.0,
+    "seconds: deadline of each wait before launch, also that for the other nodes unless that has its own", option="--wait-s",
+)  # fmt: skip
 GRACE_S = Variable(
     "grace_s", ("RANKLAUNCH_GRACE_S",), parse.seconds, 25.0, "seconds from the first signal to SIGKILL, for all ranks together",
     option="--grace-s",
@@ -139,21 +135,11 @@ HOSTS: Variable[tuple[str, ...]] = Variable(
 )  # fmt: skip
 NODE_INDEX = Variable("node_index", ("RANKLAUNCH_NODE",), parse.count, 0, "index of this node, from 0", option="--node", per_node=True)
 ATTEMPT = Variable(
-    "attempt",
-    ("RANKLAUNCH_ATTEMPT",),
-    parse.positive,
-    1,
-    "which start of this job on this node it is, from 1",
-    option="--attempt",
-)
+    "attempt", ("RANKLAUNCH_ATTEMPT",), parse.positive, 1, "which start of this job on this node it is, from 1", option="--attempt",
+)  # fmt: skip
 JOB_NAME = Variable(
-    "job_name",
-    ("RANKLAUNCH_JOB_NAME",),
-    parse.text,
-    "",
-    "name of the job, the same on every node",
-    option="--job-name",
-)
+    "job_name", ("RANKLAUNCH_JOB_NAME",), parse.text, "", "name of the job, the same on every node", option="--job-name",
+)  # fmt: skip
 
 RANK_TABLE = Variable(
     "rank_table", ("RANKLAUNCH_RANK_TABLE", "RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"), parse.text, "",
@@ -188,10 +174,10 @@ ENV_FILE = Variable(
     "environment to read in place of the process's own: KEY=VALUE lines, JSON, or /proc/PID/environ", option="--env-file",
 )  # fmt: skip
 ROOT = Variable("root", ("RANKLAUNCH_ROOT",), parse.text, "", "folder below which absolute paths are looked up", option="--root")
-FORMATS = ("text", "json", "sh")
+FORMATS = ("text", "json", "sh", "vscode")
 FORMAT = Variable(
     "format", ("RANKLAUNCH_FORMAT",), parse.one_of(*FORMATS), "text",
-    "how plan shows: text for people, json for tools, sh to paste into a shell", option="--format",
+    "how plan shows: text for people, json for tools, sh to paste into a shell, vscode to attach debuggers", option="--format",
 )  # fmt: skip
 ALL_NODES = Variable(
     "all_nodes", ("RANKLAUNCH_ALL_NODES",), parse.flag, False, "plan every node, in node order", option="--all-nodes", is_switch=True,
@@ -199,6 +185,39 @@ ALL_NODES = Variable(
 VERBOSE = Variable(
     "verbose", ("RANKLAUNCH_VERBOSE",), parse.flag, False, "plan shows every value and every rank", option="--verbose", is_switch=True,
 )  # fmt: skip
+
+BIND = Variable(
+    "bind", ("RANKLAUNCH_BIND",), parse.one_of("none", "cores"), "none", "cores: each rank has cores of its own", option="--bind",
+)  # fmt: skip
+BIND_CORES: Variable[tuple[int, ...]] = Variable(
+    "bind_cores", ("RANKLAUNCH_BIND_CORES",), parse.cores, (), "which cores ranks have, such as 0-7,16-23; they are bound then",
+    option="--bind-cores", default_text="one thread of each core that the container may use",
+)  # fmt: skip
+BIND_MEMORY = Variable(
+    "bind_memory", ("RANKLAUNCH_BIND_MEMORY",), parse.flag, False, "bind a rank's memory to the NUMA node of its cores too, by numactl",
+)  # fmt: skip
+RANK_PREFIX = Variable(
+    "rank_prefix", ("RANKLAUNCH_RANK_PREFIX",), parse.text, "", "template of a command before each rank, a profiler's for example; knows "
+    "rank, local_rank, node and host", option="--rank-prefix", default_text="none",
+)  # fmt: skip
+DEBUGPY = Variable(
+    "debugpy", ("RANKLAUNCH_DEBUGPY",), parse.debug_port, 0, f"on, or a port from which on debugpy listens, one for each rank of a node "
+    f"({parse.DEBUG_PORT})", option="--debugpy", default_text="off", is_switch=True, may_take="[PORT]",
+)  # fmt: skip
+DEBUGPY_HOST = Variable(
+    "debugpy_host", ("RANKLAUNCH_DEBUGPY_HOST",), parse.host, "127.0.0.1", "address at which debugpy listens", option="--debugpy-host",
+)  # fmt: skip
+DEBUGPY_WAIT = Variable(
+    "debugpy_wait", ("RANKLAUNCH_DEBUGPY_WAIT",), parse.flag, False, "a rank begins when a debugger has attached to it",
+    option="--debugpy-wait", is_switch=True,
+)  # fmt: skip
+DEBUG = Variable(
+    "debug", ("RANKLAUNCH_DEBUG",), parse.flag, False, "let PyTorch tell how ranks meet, for time-outs of sockets", option="--debug",
+    is_switch=True,
+)  # fmt: skip
+DEBUG_SWITCHES = {"LOGLEVEL": "INFO", "TORCH_CPP_LOG_LEVEL": "INFO", "TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+NUMACTL = ("numactl", "it is a package of its own (numactl on Debian and Ubuntu)")
+PLACING = (BIND, BIND_CORES, BIND_MEMORY, RANK_PREFIX, DEBUGPY)  # by any of which something may stand before a rank
 
 OUTER_RUN = "RANKLAUNCH_OUTER_RUN"
 SET_FOR_RANKS = (OUTER_RUN,)  # which may start a ranklaunch themselves
@@ -209,7 +228,7 @@ VARIABLES: tuple[Variable[object], ...] = (
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, ONCE, SAME, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS,
     NODE_INDEX, MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
     MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE, JOB_UID, FEWER_RANKS,
-    CHECK_BATCH, NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
+    CHECK_BATCH, *PLACING, DEBUGPY_HOST, DEBUGPY_WAIT, DEBUG, NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
     *OF_TASKS,
 )  # fmt: skip
 

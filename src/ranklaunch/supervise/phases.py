@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ranklaunch.errors import ConfigError, MissingProgramError
+from ranklaunch.errors import ConfigError, MissingProgramError, WaitError
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import File, Plan, Process, Wait, as_json
@@ -115,7 +115,14 @@ class Phases:
         from ranklaunch.supervise.waits.waiting import Planned
 
         planned = Planned(wait, self._files, self._loop, self._anew)
-        self.wait_for(wait, planned)
+        try:
+            self.wait_for(wait, planned)
+        except WaitError:
+            if wait.kind != "topology":
+                raise
+            self._known = replace(self._known, missed=(*self._known.missed, wait.what))
+            self.plan = self._anew()
+            return
         self.plan = planned.plan or self.plan
 
     def _anew(self) -> Plan:

@@ -45,6 +45,7 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
         if os.path.isfile(path):
             if os.access(path, os.X_OK):
                 _refuse_older(process, path)
+                _require_others(process, env)
                 return path
             denied = path
     if denied:
@@ -54,6 +55,16 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
     hint = f"; {process.comes_with}" if process.comes_with else ""
     msg = f"{process.name}: program {name!r} not found {where}{hint}"
     raise MissingProgramError(msg)
+
+
+def _require_others(process: Process, env: Mapping[str, str]) -> None:
+    """What it starts itself, by its name or its path."""
+    for name, comes_with in process.needs:
+        search = env.get("PATH", os.defpath)
+        paths = [os.path.join(process.cwd or "", folder, name) for folder in ([""] if "/" in name else search.split(":"))]
+        if not any(os.path.isfile(path) and os.access(path, os.X_OK) for path in paths):
+            msg = f"{process.name}: it starts {name!r}, which is not found on PATH={clipped(search)!r}; {comes_with}"
+            raise MissingProgramError(msg)
 
 
 def _refuse_older(process: Process, path: str) -> None:
