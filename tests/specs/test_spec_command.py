@@ -172,6 +172,14 @@ def test_secrets_anywhere_are_warned_of(options: tuple[str, ...], args: tuple[st
     assert "hunter2" not in found.err
 
 
+@helpers.for_each([("modelarts", "modelarts.volumes"), ("slurm", "slurm.setup"), ("job", "a Secret in envFrom")])
+def test_a_secret_is_told_a_place_that_the_kind_has(kind: str, place: str) -> None:
+    own = {"modelarts": (*JOB[1:], "--flavor", "f"), "slurm": JOB[1:3], "job": JOB[1:]}[kind]
+    found = helpers.call("spec", kind, *own, "--env", "HF_TOKEN=hunter2", "--", "x", "--token", "hunter2")
+    told = [line for line in found.err.splitlines() if "for all to read" in line]
+    assert [place in line for line in told] == [True, True], told
+
+
 def test_nothing_is_warned_of_where_there_is_no_secret() -> None:
     found = helpers.call("spec", *JOB, "--env", "LR=0.1", "--", "x", "--max_tokens", "7", "-p", "29500")
     assert (found.code, found.err) == (0, "")

@@ -77,6 +77,19 @@ def test_what_the_platform_does_otherwise_is_said(options: tuple[str, ...], said
     assert (said in found.err) if said else found.err == ""
 
 
+@helpers.for_each(
+    {
+        "asked for": (("--method", "ranktable"), "/user/config"),
+        "in another place": (("--method", "ranktable", "--env", "RANK_TABLE_FILE=/mnt/x"), "/mnt/x"),
+        "one of the user's own": (("--method", "ranktable", "--env", "RANK_TABLE_FILE_V_1_0=/mnt/x.json"), None),
+        "not needed": (("--method", "torchrun"), None),
+    }
+)
+def test_the_platform_makes_a_rank_table_where_one_is_needed(options: tuple[str, ...], folder: str | None) -> None:
+    found = helpers.call("spec", *JOB, "--device-kind", "npu", *options, "--", "train.py")
+    assert json.loads(found.out)["algorithm"]["environments"].get("RANK_TABLE_FILE") == folder
+
+
 def test_the_page_shows_what_comes_out() -> None:
     page = (helpers.ROOT / "docs" / "modelarts.md").read_text(encoding="utf-8")
     assert f"\n       {command(*CODE, '--', 'train.py', '--epochs', '3')}\n" in page

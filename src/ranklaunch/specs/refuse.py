@@ -36,7 +36,7 @@ WHY: Mapping[str, str] = {
     "job restart.maxRestarts": "a Job starts single pods anew while the others wait for it; use jobset or volcano",
     "modelarts resources.cpu": "the flavor has it; use modelarts.flavor",
     "modelarts resources.memory": "the flavor has it; use modelarts.flavor",
-    "modelarts envFrom": "ModelArts has no Secrets and ConfigMaps for a job; use env",
+    "modelarts envFrom": "ModelArts has no Secrets and ConfigMaps; use env, and for what is secret a file on a volume of modelarts.volumes",
     "modelarts volumes": "ModelArts mounts nfs, pfs and obs alone; use modelarts.volumes",
     "modelarts volumeMounts": "a volume of modelarts.volumes says itself where it is mounted",
     "modelarts scheduling.queue": "use modelarts.poolId",
