@@ -172,6 +172,23 @@ def test_secrets_anywhere_are_warned_of(options: tuple[str, ...], args: tuple[st
     assert "hunter2" not in found.err
 
 
+@helpers.for_each(
+    [
+        ("a.b:5000/c/train:1.4", "it has a tag, and image.tag is 1"),
+        ("https://a.b/train", "expected no https://"),
+        ("a.b/Team/train", "expected small letters"),
+        ("Train", "expected small letters"),
+        ("A.b:5000/c_d/e--f", ""),
+        ("localhost/train", ""),
+    ]
+)
+def test_what_is_no_name_of_an_image_is_refused(name: str, said: str) -> None:
+    """The cluster takes it, and no pod comes up."""
+    found = helpers.call("spec", "job", "--name", "llm", "--set", f"image.repository={name}", "--set", "image.tag=1", "--", "x")
+    assert (found.code == 0) == (not said), found.err
+    assert said in found.err
+
+
 @helpers.for_each([("modelarts", "modelarts.volumes"), ("slurm", "slurm.setup"), ("job", "a Secret in envFrom")])
 def test_a_secret_is_told_a_place_that_the_kind_has(kind: str, place: str) -> None:
     own = {"modelarts": (*JOB[1:], "--flavor", "f"), "slurm": JOB[1:3], "job": JOB[1:]}[kind]

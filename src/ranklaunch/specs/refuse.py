@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ranklaunch.specs import keys, refuse_kubernetes, slurm
+from ranklaunch.specs.image import what_is_wrong
 from ranklaunch.specs.model import OF_KUBERNETES, JobSpec
 from ranklaunch.specs.pod import DERIVED, POOL_FLAVORS, environment, flavor
 
@@ -83,6 +84,14 @@ def _program(spec: JobSpec) -> Iterator[str]:
         yield "nameSuffix: the Helm chart's alone; put what should follow into name"
 
 
+def _image(spec: JobSpec) -> Iterator[str]:
+    given = spec.image
+    beside = f"image.tag is {given.tag}" if given.tag else "image.digest is given" if given.digest else ""
+    wrong = what_is_wrong(given.repository, beside) if spec.engine != "slurm" else ""  # whose programs name images in ways of their own
+    if wrong:
+        yield f"image.repository={given.repository!r}: {wrong}"
+
+
 def _devices(spec: JobSpec) -> Iterator[str]:
     if spec.device.kind != "cpu" and not spec.devices_per_node:
         yield f"devicesPerNode=0: expected at least 1 with device.kind {spec.device.kind}"
@@ -136,7 +145,7 @@ def _restart(spec: JobSpec) -> Iterator[str]:
         yield f"restart.onEviction=restart: {why}"
 
 
-COMMON = (_foreign, _program, _devices, _environment, _size, _method, _restart)
+COMMON = (_foreign, _program, _image, _devices, _environment, _size, _method, _restart)
 
 
 # Others than those of Kubernetes
