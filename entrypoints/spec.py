@@ -20,7 +20,7 @@ USAGE = "ranklaunch spec KIND [OPTIONS] [--] [PROGRAM [ARGS...]]"
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    parser = options.Parser("spec", f"{__doc__} KIND: {', '.join(KINDS)}.", USAGE, job_spec.OPTIONS)
+    parser = job_spec.Parser("spec", f"{__doc__} KIND: {', '.join(KINDS)}.", USAGE, job_spec.OPTIONS)
     if argv[:1] in (["-h"], ["--help"]):
         print(parser.help())
         return 0

@@ -50,6 +50,16 @@ OPTIONS = (
 )  # fmt: skip
 
 
+class Parser(options.Parser):
+    """Knows what other tools call the values."""
+
+    def _hint(self, name: str) -> str:
+        paths = tuple(keys.paths(JobSpec))
+        key = familiar.meant(name, paths)
+        option = next((option for option, path in PATHS.items() if path == key), f"--set {key}=..." if key in paths else key)
+        return f"; here it is {option}" if key else super()._hint(name)
+
+
 def read(kind: str, given: list[tuple[str, str]], program: list[str]) -> JobSpec:
     """kind: the engine. given: the options with their texts, in order. Raises UsageError or ConfigError with every problem found."""
     values, sources, problems = _values(kind, given, program)

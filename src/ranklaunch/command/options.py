@@ -81,7 +81,11 @@ class Parser:
         if name in ("-h", "--help"):
             print(self.help())
             raise SystemExit(0)
-        return self.find(name) or self._refuse(f"unknown option {word!r}{nearest(name, (*self.options, '--help'))}")
+        return self.find(name) or self._refuse(f"unknown option {word!r}{self._hint(name)}")
+
+    def _hint(self, name: str) -> str:
+        """What may be meant by an option that there is not."""
+        return nearest(name, (*self.options, "--help"))
 
     def _next(self, name: str, words: list[str]) -> str:
         if not words or words[0].startswith("--") or words[0] == "-m":
