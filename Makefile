@@ -102,13 +102,13 @@ lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Py
 	@[ -x $(VENV)/zizmor ] || { echo "zizmor needs a .venv of Python 3.11 or newer: workflows were not looked at for holes" >&2; exit 1; }
 	$(VENV)/zizmor --offline --no-progress .github
 
-golden: .venv/.installed-examples .venv/.installed-test ## write the golden files anew: read their diff before you commit it
+golden: .venv/.installed-test ## write the golden files anew: read their diff before you commit it
 	$(VENV)/pytest --update-golden tests/test_golden.py tests/specs/test_spec_golden.py
 
 mutations: .venv/.installed-test ## break launchers, platforms and templates line by line in a copy, and see that a test notices
 	$(VENV)/python tools/mutations.py
 
-generate: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules .venv/.installed-charts
+generate: .venv/.installed-test .venv/.installed-rules .venv/.installed-charts
 generate: ## write anew what is made from tables: pages, the chart's values, examples for platforms, patterns of secrets
 	$(VENV)/python docs/make_reference.py
 	$(VENV)/python tools/pod_fields.py

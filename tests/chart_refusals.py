@@ -88,6 +88,7 @@ BY_TEMPLATE = [
     Bad("script", {"module": "trainer.main"}),
     set_to("-c", "script"),
     set_to("-x", "image.repository"),
+    *(Bad("image.repository", {"image": {"repository": name, "tag": "1"}}) for name in ("a/b:1.4", "https://a.b/c", "a.b/C", "Train")),
     set_to({"vendor.example/nic": "half"}, "device.extra"),
     set_to("nvidia.com/gpu", "device.resourceName", CPU),
     set_to("memory", "device.resourceName"),

@@ -77,7 +77,7 @@ def refusals(text: str) -> list[Refusal]:
 
 def _refusal(block: str) -> Refusal:
     lines = block.split("\n")
-    asked = lines[: next(i for i, line in enumerate(lines) if line.startswith("exit "))]
+    asked = lines[: next((i for i, line in enumerate(lines) if line.startswith("exit ")), len(lines))]  # a new one has no exit yet
     like = GOLDEN / asked[0].partition(": like ")[2]
     env, argv, files, path = env_of(like), argv_of(like), {}, ""
     for line in asked[1:]:

@@ -33,6 +33,8 @@ BAD: list[tuple[str, Object]] = [
     ("capabilities", {"security": {"capabilities": ["all"]}}),
     ("repository", {"image": {"repository": "-x"}}),
     ("repository", {"image": {"repository": "a b"}}),
+    ("repository", {"image": {"repository": "a/b:1.4", "tag": "1"}}),
+    ("repository", {"image": {"repository": "https://a.b/c"}}),
     ("PET_NNODES", {"env": {"PET_NNODES": "2"}}),
     ("RANKLAUNCH_RESTARTS", {"env": {"RANKLAUNCH_RESTARTS": "2"}}),
     ("RANKLAUNCH_JOB_UID", {"env": {"RANKLAUNCH_JOB_UID": "2"}}),

@@ -27,21 +27,10 @@ example.main()
 
 
 def ran(folder: Path, method: str, *program: object) -> str:
-    command = [
-        *RANKLAUNCH,
-        "simulate",
-        "--nodes",
-        1,
-        "--slots",
-        2,
-        "--method",
-        method,
-        "--python",
-        sys.executable,
-        "--log-dir",
-        folder / "logs",
-    ]
-    ended = subprocess.run([*map(str, command), "--", *map(str, program)], capture_output=True, text=True, check=False, timeout=300)
+    options = ("--nodes", 1, "--slots", 2, "--method", method, "--python", sys.executable, "--log-dir", folder / "logs")
+    command = [str(word) for word in (*RANKLAUNCH, "simulate", *options, "--", *program)]
+    env = {**os.environ, "PYTHONPATH": str(EXAMPLES)}
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
 

@@ -97,6 +97,10 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
     ("argv", "code", "text"),
     [
         ([], 2, "no KIND given: expected one of modelarts, volcano"),
+        ([*JOB, "--gpus", "8", "--", "x"], 2, "unknown option '--gpus'; here it is --devices"),
+        ([*JOB, "--node-selector", "a=b", "--", "x"], 2, "unknown option '--node-selector'; here it is --set scheduling.nodeSelector=..."),
+        ([*JOB, "--dns-policy", "None", "--", "x"], 2, "unknown option '--dns-policy'; here it is podTemplate, which"),
+        ([*JOB, "--nods", "2", "--", "x"], 2, "unknown option '--nods', did you mean '--nodes'?"),
         (["vulcano"], 2, "unknown kind 'vulcano': expected one of modelarts, volcano, jobset, job, trainjob, mpijob, acjob, slurm, did"),
         ([*JOB, "--nodes", "0", "--", "x"], 2, "option --nodes='0': expected an integer from 1"),
         ([*JOB, "--nodez", "1", "--", "x"], 2, "unknown option '--nodez', did you mean '--nodes'?"),
@@ -173,6 +177,31 @@ def test_secrets_anywhere_are_warned_of(options: tuple[str, ...], args: tuple[st
     assert found.code == 0, found.err
     assert told in found.err
     assert "hunter2" not in found.err
+
+
+@helpers.for_each(
+    [
+        ("a.b:5000/c/train:1.4", "it has a tag, and image.tag is 1"),
+        ("https://a.b/train", "expected no https://"),
+        ("a.b/Team/train", "expected small letters"),
+        ("Train", "expected small letters"),
+        ("A.b:5000/c_d/e--f", ""),
+        ("localhost/train", ""),
+    ]
+)
+def test_what_is_no_name_of_an_image_is_refused(name: str, said: str) -> None:
+    """The cluster takes it, and no pod comes up."""
+    found = helpers.call("spec", "job", "--name", "llm", "--set", f"image.repository={name}", "--set", "image.tag=1", "--", "x")
+    assert (found.code == 0) == (not said), found.err
+    assert said in found.err
+
+
+@helpers.for_each([("modelarts", "modelarts.volumes"), ("slurm", "slurm.setup"), ("job", "a Secret in envFrom")])
+def test_a_secret_is_told_a_place_that_the_kind_has(kind: str, place: str) -> None:
+    own = {"modelarts": (*JOB[1:], "--flavor", "f"), "slurm": JOB[1:3], "job": JOB[1:]}[kind]
+    found = helpers.call("spec", kind, *own, "--env", "HF_TOKEN=hunter2", "--", "x", "--token", "hunter2")
+    told = [line for line in found.err.splitlines() if "for all to read" in line]
+    assert [place in line for line in told] == [True, True], told
 
 
 def test_nothing_is_warned_of_where_there_is_no_secret() -> None:

@@ -127,6 +127,16 @@ not wait for these.
 {{- if ne (len $names) (len (uniq $names)) }}
 - {{ printf "image.pullSecrets: expected each name once, found %s" (join ", " $names) | toJson }}
 {{- end }}
+{{- $image := .image -}}
+{{- $beside := "" -}}
+{{- if $image.tag }}{{ $beside = printf "image.tag is %s" $image.tag }}{{ else if $image.digest }}{{ $beside = "image.digest is given" }}{{ end }}
+{{- if contains "://" $image.repository }}
+- {{ printf "image.repository: %s: expected no %s://" $image.repository (splitList "://" $image.repository | first) | toJson }}
+{{- else if and $beside (contains ":" (splitList "/" $image.repository | last)) }}
+- {{ printf "image.repository: %s: it has a tag, and %s: leave one of the two out" $image.repository $beside | toJson }}
+{{- else if regexMatch "[A-Z]" (regexReplaceAll "^(?:localhost|[^/]*[.:][^/]*)/" $image.repository "") }}
+- {{ printf "image.repository: %s: expected small letters behind the registry's name" $image.repository | toJson }}
+{{- end }}
 {{- range .security.capabilities }}
 {{- if hasPrefix "CAP_" . }}
 - {{ printf "security.capabilities: %s: expected %s, as Kubernetes calls it" . (trimPrefix "CAP_" .) | toJson }}

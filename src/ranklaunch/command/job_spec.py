@@ -51,15 +51,13 @@ OPTIONS = (
 
 
 class Parser(options.Parser):
-    """A value that has no option of its own, and names that launchers and engines have, are known."""
+    """Knows what other tools call the values."""
 
     def _hint(self, name: str) -> str:
-        word = familiar.plain(name)
-        meant = familiar.FAMILIAR.get(word) or familiar.index(KEYS).get(word, "")
-        if meant in ("", "engine"):  # that is said by KIND
-            return super()._hint(name)
-        of_own = next((option for option, path in PATHS.items() if path == meant), "")
-        return f"; here it is {of_own or (f'--set {meant}=...' if meant in KEYS else meant)}"
+        paths = tuple(keys.paths(JobSpec))
+        key = familiar.meant(name, paths)
+        option = next((option for option, path in PATHS.items() if path == key), f"--set {key}=..." if key in paths else key)
+        return f"; here it is {option}" if key else super()._hint(name)
 
 
 def read(kind: str, given: list[tuple[str, str]], program: list[str]) -> JobSpec:

@@ -89,6 +89,7 @@ class Parser:
         return self.find(name) or self._refuse(f"unknown option {word!r}{self._hint(name)}")
 
     def _hint(self, name: str) -> str:
+        """What may be meant by an option that there is not."""
         return nearest(name, (*self.options, "--help"))
 
     def _next(self, name: str, words: list[str]) -> str:

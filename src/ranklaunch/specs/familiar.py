@@ -79,6 +79,11 @@ def hint(path: str, known: Iterable[str], legal: Iterable[str] = ()) -> str:
     return f"; here it is {FAMILIAR[near[0]]}" if near else nearest(name, legal)
 
 
+def meant(name: str, known: Iterable[str]) -> str:
+    """The key that others call so; "" where there is none."""
+    return FAMILIAR.get(plain(name)) or index(known).get(plain(name), "")
+
+
 def index(known: Iterable[str]) -> dict[str, str]:
     """The path that a name stands for, where one alone can be meant: of two, the one that is less deep."""
     places: dict[str, str] = {}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+OF_A_REGISTRY = re.compile(r"^(?:localhost|[^/]*[.:][^/]*)/")
+
 
 def parts_of_image(reference: str) -> dict[str, str]:
     """repository, and tag or digest where the reference has them: a colon after the last slash begins the tag. A file has neither."""
@@ -16,3 +20,14 @@ def parts_of_image(reference: str) -> dict[str, str]:
 def is_file(reference: str) -> bool:
     """Whether it is a file or a folder with an image, and not a name in a registry."""
     return reference.startswith(("/", "./", "../")) or (reference.endswith((".sif", ".sqsh")) and "://" not in reference)
+
+
+def what_is_wrong(repository: str, tag: str) -> str:
+    """What a cluster takes in an object and no node can pull; "" where nothing is. tag: a tag or digest that is given beside it."""
+    if "://" in repository:
+        return f"expected no {repository.partition('://')[0]}://"
+    if tag and ":" in repository.rpartition("/")[2]:
+        return f"it has a tag, and {tag}: leave one of the two out"
+    if re.search("[A-Z]", OF_A_REGISTRY.sub("", repository)):
+        return "expected small letters behind the registry's name"
+    return ""

@@ -110,6 +110,7 @@ def _made(spec: JobSpec, task: str) -> Iterator[tuple[str, str]]:
     yield "RANKLAUNCH_MUSTER_PORT", str(spec.network.muster_port or "")
     yield "RANKLAUNCH_SSHD_PORT", str(spec.network.ssh_port or "")
     yield "RANKLAUNCH_RANK_TABLE", table_path(spec)
+    yield "RANK_TABLE_FILE", _table_of_modelarts(spec)
     yield "RANKLAUNCH_TASK", task
     yield "RANKLAUNCH_LAUNCHER_AS_WORKER", str(spec.mpi.launcher_as_worker).lower() if spec.engine == "mpijob" else ""
 
@@ -154,6 +155,12 @@ def ports(spec: JobSpec) -> dict[str, int]:
 
 def table_path(spec: JobSpec) -> str:
     return spec.rank_table.mount_path or TABLE_FOLDERS[spec.rank_table.source]
+
+
+def _table_of_modelarts(spec: JobSpec) -> str:
+    """ModelArts makes a table for jobs alone that name its folder."""
+    given = {"RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"} & set(spec.env)
+    return TABLE_FOLDERS["cce"] if spec.engine == "modelarts" and spec.mode == "ranktable" and not given else ""
 
 
 def image(spec: JobSpec) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ranklaunch.specs import keys, refuse_kubernetes, slurm
+from ranklaunch.specs.image import what_is_wrong
 from ranklaunch.specs.model import OF_KUBERNETES, JobSpec
 from ranklaunch.specs.pod import DERIVED, POOL_FLAVORS, environment, flavor
 
@@ -36,7 +37,7 @@ WHY: Mapping[str, str] = {
     "job restart.maxRestarts": "a Job starts single pods anew while the others wait for it; use jobset or volcano",
     "modelarts resources.cpu": "the flavor has it; use modelarts.flavor",
     "modelarts resources.memory": "the flavor has it; use modelarts.flavor",
-    "modelarts envFrom": "ModelArts has no Secrets and ConfigMaps for a job; use env",
+    "modelarts envFrom": "ModelArts has no Secrets and ConfigMaps; use env, and for what is secret a file on a volume of modelarts.volumes",
     "modelarts volumes": "ModelArts mounts nfs, pfs and obs alone; use modelarts.volumes",
     "modelarts volumeMounts": "a volume of modelarts.volumes says itself where it is mounted",
     "modelarts scheduling.queue": "use modelarts.poolId",
@@ -81,6 +82,14 @@ def _program(spec: JobSpec) -> Iterator[str]:
         yield f"image.repository={spec.image.repository!r}: expected the name of an image"
     if spec.name_suffix:
         yield "nameSuffix: the Helm chart's alone; put what should follow into name"
+
+
+def _image(spec: JobSpec) -> Iterator[str]:
+    given = spec.image
+    beside = f"image.tag is {given.tag}" if given.tag else "image.digest is given" if given.digest else ""
+    wrong = what_is_wrong(given.repository, beside) if spec.engine != "slurm" else ""  # whose programs name images in ways of their own
+    if wrong:
+        yield f"image.repository={given.repository!r}: {wrong}"
 
 
 def _devices(spec: JobSpec) -> Iterator[str]:
@@ -136,7 +145,7 @@ def _restart(spec: JobSpec) -> Iterator[str]:
         yield f"restart.onEviction=restart: {why}"
 
 
-COMMON = (_foreign, _program, _devices, _environment, _size, _method, _restart)
+COMMON = (_foreign, _program, _image, _devices, _environment, _size, _method, _restart)
 
 
 # Others than those of Kubernetes

@@ -15,18 +15,24 @@ from ranklaunch.specs.pod import OF_MODELARTS, SECONDS_OF_HOUR, grace, has_sever
 LIKE_VARIABLE = r"\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+"
 SHELLS = ("sh", "bash", "dash", "zsh")
 NOTHING = r"(?!)"
+# Where a secret is safe, of kinds that have no Secrets of Kubernetes.
+SAFE = {
+    "modelarts": "a file on a volume (modelarts.volumes) that the program reads",
+    "slurm": "a line of slurm.setup that reads a file of yours",
+}
 USUAL_S = 30  # that Kubernetes gives a container to end
 
 
 def warnings(spec: JobSpec) -> Iterator[str]:
+    safe = SAFE.get(spec.engine, "a Secret in envFrom or extraEnv")
     further = {str(each["name"]): str(each["value"]) for each in spec.extra_env if each.get("value")}
     for place, given in (("env.", spec.env), ("extraEnv: ", further)):
         shown = environment(given)
         for name in sorted(name for name, value in given.items() if shown[name] != value):
-            yield f"{place}{name} stands in the specification for all to read; a Secret in envFrom or extraEnv does not"
+            yield f"{place}{name} stands in the specification for all to read; {safe} does not"
     hidden = argv(spec.args)
     if hidden != spec.args:
-        yield f"args hold a secret for all to read ({shlex.join(hidden)}); a variable from a Secret in envFrom does not"
+        yield f"args hold a secret for all to read ({shlex.join(hidden)}); {safe} does not"
     yield from _literal(spec)
     if spec.engine == "modelarts":
         yield from _on_modelarts(spec)

@@ -97,7 +97,8 @@ def require_program(plan: Plan, root: str = "") -> None:
     is_file = program.is_python or program.is_shell
     if not program.module and is_file and not os.path.exists(f"{root}{path}" if root else program.path):
         below = f", below {root}" if root else ""
-        msg = f"program {program.path!r}: no such file (looked for from {os.getcwd()}{below})"
+        told = "; it has a space in it: no quotes stand around a whole command, and in values its arguments are args"
+        msg = f"program {program.path!r}: no such file (looked for from {os.getcwd()}{below}){told if ' ' in program.path else ''}"
         raise MissingProgramError(msg)
 
 
