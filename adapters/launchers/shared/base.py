@@ -77,6 +77,8 @@ _MAY_START_RANKS = re.compile(
     "stdbuf$|taskset$|numactl$|time(out)?$|chrt$|sudo$|gosu$|tini$|dumb-init$|(micro)?mamba$|conda$|poetry$|uv$|pipenv$|nsys$|ncu$|strace$"
 )
 
+_SHELL = re.compile("(^|/)(ba|da|z|k)?sh$")
+
 
 def own_launcher(program: Program) -> Found | None:
     """The launcher that the program is, if it is one; most are none, and are not looked at for long."""
@@ -85,6 +87,11 @@ def own_launcher(program: Program) -> Found | None:
     from ranklaunch.adapters.launchers.shared import own_launcher as known
 
     return known.find(program)
+
+
+def is_script(program: Program) -> bool:
+    """Whether it is a shell's, which may start ranks itself: ranklaunch.adapters.launchers.shared.scripts.own knows."""
+    return program.is_shell or (not program.module and bool(_SHELL.search(program.path)))
 
 
 def attempt_dir(job: Job) -> str:
