@@ -33,3 +33,38 @@ def test_a_script_with_torchrun_in_it_runs_once_on_each_node(hosts: Callable[[in
     told = [json.loads(line)["env"] for node in job.nodes for line in node.out.splitlines() if '"env"' in line]
     assert sorted((env["RANK"], env["WORLD_SIZE"]) for env in told) == [(str(rank), "4") for rank in range(4)]
     assert "started once on each node" in job.nodes[0].err
+
+
+PROGRAM = """
+import argparse, os
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def one(local_rank, args):
+    rank = args.node_rank * args.nproc_per_node + local_rank
+    meet = f"tcp://{args.master_addr}:{args.master_port}"
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=args.nnodes * args.nproc_per_node)
+    total = torch.tensor([rank])
+    dist.all_reduce(total)
+    os.write(1, b"rank %d of %d has %d\\n" % (rank, dist.get_world_size(), total))
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--master_addr", default="127.0.0.1")
+    parser.add_argument("--master_port", default="5003")
+    for name in ("nproc_per_node", "node_rank", "nnodes"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    args = parser.parse_args()
+    mp.spawn(one, nprocs=args.nproc_per_node, args=(args,))
+"""
+PLACE = "--nnodes {{ nodes }} --node_rank {{ node_index }} --nproc_per_node {{ slots }} "
+MEETING = "--master_addr {{ master_addr }} --master_port {{ master_port }}"
+
+
+def test_a_program_that_spawns_its_ranks_is_told_by_its_arguments_where_it_is(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    job = LauncherJob(hosts(2), tmp_path, "plain")
+    job.start("train.py", options=(f"--pass={PLACE}{MEETING}",))
+    assert job.end(0)["outcome"] == "succeeded"
+    said = sorted(line for node in job.nodes for line in node.out.splitlines() if line.startswith("rank "))
+    assert said == [f"rank {rank} of 4 has 6" for rank in range(4)]
