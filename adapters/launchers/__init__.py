@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ranklaunch.adapters.launchers.shared.base import Launcher, is_script, own_launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher, own_launcher, own_script
 from ranklaunch.errors import nearest
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job
@@ -83,12 +83,12 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
         if not job.nodes[0].slots and given not in WITHOUT_RANKS:
             _refuse_without_ranks(reader)
             return LAUNCHERS["plain"], "a method was asked for that node 0 cannot have"
-        script = _own_script(job, reader) if given not in ONCE else None
+        script = own_script(job, reader) if given not in ONCE else None
         if script:
             return _once(job, reader, script, given)
         _refuse_twice(job, reader, given)
         return LAUNCHERS[given], f"{reader.source(METHOD)}={given}".replace("option --method=", "option --method ")
-    script = _own_script(job, reader)
+    script = own_script(job, reader)
     if script:
         reader.ledger.note(METHOD.value, "plain", "default")
         return _once(job, reader, script, "")
@@ -115,14 +115,6 @@ def _refuse_twice(job: Job, reader: Reader, method: str) -> None:
             f"the program is {own.name}, which starts ranks itself, and {reader.told(METHOD)} would start it for each rank: write "
             f"{own.instead}, or choose method plain, which starts it once on each node"
         )
-
-
-def _own_script(job: Job, reader: Reader) -> Script | None:
-    if not is_script(job.program):
-        return None
-    from ranklaunch.adapters.launchers.shared.scripts import own  # most programs are none
-
-    return own.find(job, reader)
 
 
 def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[Launcher, str]:

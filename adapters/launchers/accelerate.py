@@ -43,8 +43,9 @@ CONFIG = Variable(
 )  # fmt: skip
 HF_HOME = Variable("hf_home", ("HF_HOME",), parse.text, "", "Hugging Face's cache", "image", default_text="huggingface in XDG_CACHE_HOME")
 CACHE = Variable("xdg_cache_home", ("XDG_CACHE_HOME",), parse.text, "", "caches of the user's programs", "image", default_text="~/.cache")
+HOME = Variable("home", ("HOME",), parse.text, "", "the user's folder", "image", default_text="the account's")
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, MIXED_PRECISION, torchrun.SHUTDOWN, CONFIG, HF_HOME, CACHE)
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, MIXED_PRECISION, torchrun.SHUTDOWN, CONFIG, HF_HOME, CACHE, HOME)
 
 explain = torchrun.explain
 
@@ -110,7 +111,7 @@ def _usual(reader: Reader) -> str:
     """The file that accelerate takes by itself, "" where there is none."""
     cache = next((found.value for found in reader.candidates(HF_HOME)), "")
     cache = cache or join(next((found.value for found in reader.candidates(CACHE)), "~/.cache"), "huggingface")
-    home = reader.env.get("HOME") or reader.account.home
+    home = next((found.value for found in reader.candidates(HOME)), reader.account.home)
     folder = join(absolute(f"{home}{cache[1:]}" if re.match("~(/|$)", cache) else cache, reader.cwd), "accelerate")
     names = (join(folder, name) for name in ("default_config.yaml", "default_config.json"))
     return next((name for name in names if reader.files.exists(name)), "")

@@ -4,8 +4,9 @@ told what a person would write into it: how many nodes there are, which one this
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from ranklaunch.adapters.launchers.shared import base, own_launcher
+from ranklaunch.adapters.launchers.shared import own_launcher
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
 from ranklaunch.adapters.launchers.shared.own_launcher import Found
 from ranklaunch.adapters.launchers.shared.scripts import said
@@ -15,8 +16,6 @@ from ranklaunch.read.reader import Reader
 from ranklaunch.values import Value
 
 MOST_BYTES = 1024 * 1024
-NNODES, NODE_RANK, NPROC, GPUS = "NNODES", "NODE_RANK", "NPROC_PER_NODE", "GPUS_PER_NODE"
-MASTER_ADDR, MASTER_PORT = "MASTER_ADDR", "MASTER_PORT"
 
 
 class Script(Value):
@@ -40,8 +39,8 @@ class Script(Value):
         return why[0] if known and all(why) else ""
 
 
-def find(job: Job, reader: Reader) -> Script | None:
-    """job: with the slots that the platform has."""
+def find(job: Job, reader: Reader, told: Callable[[], dict[str, str]]) -> Script | None:
+    """job: with the slots that the platform has. told: what such a script is told."""
     path, args = file_of(job.program)
     try:
         text = reader.files.text(absolute(path, job.folder or reader.cwd), MOST_BYTES) if path else None
@@ -49,7 +48,7 @@ def find(job: Job, reader: Reader) -> Script | None:
         return None
     if not text or not own_launcher.MENTIONS.search(text):
         return None
-    env = _told(job, reader)
+    env = told()
     secret = only_secrets(reader.env)
     unset = tuple(name for name in misleading(reader.env) if name in secret or not (name in env or _names(name, text)))
     inherited = {name: value for name, value in reader.env.items() if name not in unset}
@@ -69,17 +68,6 @@ def file_of(program: Program) -> tuple[str, tuple[str, ...]]:
     if any(re.fullmatch("-[a-z]*[cs]", word) for word in program.args[:at]):  # its text is not in a file
         return "", ()
     return "".join(program.args[at : at + 1]), program.args[at + 1 :]
-
-
-def _told(job: Job, reader: Reader) -> dict[str, str]:
-    return {
-        NNODES: str(len(job.nodes)),
-        NODE_RANK: str(job.node_index),
-        NPROC: str(job.node.slots),
-        GPUS: str(job.node.slots),
-        MASTER_ADDR: base.meeting_host(job, reader),
-        MASTER_PORT: str(reader.get(base.MASTER_PORT)),
-    }
 
 
 def _names(name: str, text: str) -> bool:
