@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ranklaunch.adapters.launchers.shared.base import Launcher, own_launcher
+from ranklaunch.adapters.launchers.shared.base import Launcher, own_launcher, own_script
 from ranklaunch.errors import nearest
-from ranklaunch.files import absolute
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
@@ -34,6 +33,7 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         torchrun,
     )
     from ranklaunch.adapters.launchers.shared.own_launcher import Found
+    from ranklaunch.adapters.launchers.shared.scripts.own import Script
 
     CHECKED: dict[str, Launcher] = {
         "ranktable": ranktable,
@@ -68,7 +68,6 @@ COMES_WITH = {
 WITH_TASKS = ("tensorflow", "plain")
 # They do with a node 0 that has none.
 WITHOUT_RANKS = ("mpirun", "msrun")
-_MOST_SCRIPT = 1024 * 1024
 # They start the program once on each node.
 ONCE = ("plain", "pytorch", "tensorflow")
 
@@ -84,11 +83,16 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
         if not job.nodes[0].slots and given not in WITHOUT_RANKS:
             _refuse_without_ranks(reader)
             return LAUNCHERS["plain"], "a method was asked for that node 0 cannot have"
+        script = own_script(job, reader) if given not in ONCE else None
+        if script:
+            return _once(job, reader, script, given)
         _refuse_twice(job, reader, given)
-        _warn_of_script(job, reader, given)
         return LAUNCHERS[given], f"{reader.source(METHOD)}={given}".replace("option --method=", "option --method ")
+    script = own_script(job, reader)
+    if script:
+        reader.ledger.note(METHOD.value, "plain", "default")
+        return _once(job, reader, script, "")
     name, why = _fitting(job, reader)
-    _warn_of_script(job, reader, name)
     reader.ledger.note(METHOD.value, name, "default")
     return LAUNCHERS[name], why
 
@@ -113,21 +117,20 @@ def _refuse_twice(job: Job, reader: Reader, method: str) -> None:
         )
 
 
-def _warn_of_script(job: Job, reader: Reader, method: str) -> None:
-    """Where a script would be started for each rank."""
-    if not job.program.is_shell or method in ONCE or job.node.slots < 2:
-        return
-    from ranklaunch.adapters.launchers.shared import own_launcher as known
-
-    try:
-        own = known.in_script(reader.files.text(absolute(job.program.path, job.folder or reader.cwd), _MOST_SCRIPT) or "")
-    except ValueError:  # it is no text
-        return
-    if own:
-        reader.warn(
-            f"{job.program.path} has a line with {own.name}, which starts ranks itself, and method {method} starts the script for each of "
-            f"{job.node.slots} ranks: choose method plain, which starts it once on each node"
+def _once(job: Job, reader: Reader, script: Script, asked: str) -> tuple[Launcher, str]:
+    """Of a script that starts ranks: it runs once on each node, whatever was asked for."""
+    why = f"{script.path} starts ranks itself ({script.name})"
+    name = "megatron" if asked == "megatron" else "plain"
+    alone = script.alone(len(job.nodes)) if len(job.nodes) > 1 else ""
+    if alone:
+        reader.problem(
+            f"{len(job.nodes)} nodes, and {script.path} starts {script.name}, {alone}: give it what the script finds in NNODES, NODE_RANK, "
+            f"NPROC_PER_NODE, MASTER_ADDR and MASTER_PORT; or write {script.starts[0].instead}, which starts the ranks of all nodes; or "
+            "choose method plain, which starts the script as it is on each node"
         )
+    elif asked and name != asked:
+        reader.warn(f"{why}, so it is started once on each node, by method {name}, and not by {reader.told(METHOD)}")
+    return LAUNCHERS[name], why
 
 
 def _refuse_again(reader: Reader, own: Found) -> None:

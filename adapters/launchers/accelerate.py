@@ -37,17 +37,20 @@ MIXED_PRECISION = Variable(
     default_text="what the program says, else no",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, MIXED_PRECISION, torchrun.SHUTDOWN)
+CONFIG = Variable(
+    "accelerate_config", ("ACCELERATE_CONFIG_FILE",), parse.text, "", "configuration file of accelerate's, YAML or JSON",
+    default_text="accelerate/default_config.yaml in its cache, where it is there",
+)  # fmt: skip
+HF_HOME = Variable("hf_home", ("HF_HOME",), parse.text, "", "Hugging Face's cache", "image", default_text="huggingface in XDG_CACHE_HOME")
+CACHE = Variable("xdg_cache_home", ("XDG_CACHE_HOME",), parse.text, "", "caches of the user's programs", "image", default_text="~/.cache")
+HOME = Variable("home", ("HOME",), parse.text, "", "the user's folder", "image", default_text="the account's")
+
+VARIABLES: tuple[Variable[object], ...] = (MASTER_PORT, EXTRA, MIXED_PRECISION, torchrun.SHUTDOWN, CONFIG, HF_HOME, CACHE, HOME)
 
 explain = torchrun.explain
 
 _MEETING = ("--main_process_ip", "--main_process_port")
-# With one of these, the type in a configuration is not looked at.
-_WAYS = ("--multi_gpu", "--tpu", "--tpu_cluster", "--use_deepspeed", "--use_fsdp", "--use_megatron_lm")
-_ONE_PROCESS = ("NO", "MULTI_CPU")
-# The one way by which DeepSpeed's ranks are those of the node; one that its hostfile has too is for those who know it.
-_OWN_NODE = re.compile(r"""deepspeed_multinode_launcher["']?[ \t]*:[ \t]*["']?(?:standard|nossh)\b""")
-_MOST_CONFIG = 1024 * 1024
+_FILE = "--config_file"
 _DEEPSPEED_LAUNCHER = "--deepspeed_multinode_launcher"
 
 
@@ -56,10 +59,10 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     options = words.options(extra, words.with_underscores)
     _lint(job, reader, options)
     contradictions.refuse(reader, EXTRA, extra, _counts(job), words.with_underscores)
-    for path in words.values(extra, "--config_file", words.with_underscores):
-        _refuse_config(job, reader, path, options)
     host, port = address(meeting_host(job, reader)), reader.get(MASTER_PORT)
-    config = File(join(attempt_dir(job), "accelerate.json"), _config(job, options, host, port))
+    values = _merged(job, reader, extra, _config(job, options, host, port))
+    config = File(join(attempt_dir(job), "accelerate.json"), json.dumps(values, indent=1) + "\n")
+    extra = _without_file(extra)
     outputs = torchrun.rank_outputs(job, reader, templates, NAME) if torchrun.knows_its_ranks(job, extra) else None
     argv = templates.command(
         "accelerate/command.j2",
@@ -89,8 +92,45 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     return torchrun.with_grace(found, reader, options)
 
 
-def _config(job: Job, options: set[str], host: str, port: int) -> str:
-    """Its configuration: without a file of ours, accelerate takes the one that someone has left in the home folder.
+def _merged(job: Job, reader: Reader, extra: tuple[str, ...], ours: dict[str, object]) -> dict[str, object]:
+    """With what the user's own file says, where there is one."""
+    named = words.values(extra, _FILE, words.with_underscores)[-1:]
+    given = reader.get(CONFIG) if reader.given(CONFIG) and not named else "".join(named)
+    usual = "" if given or "--cpu" in words.options(extra, words.with_underscores) else _usual(reader)
+    if not (given or usual):
+        return ours
+    from ranklaunch.adapters.launchers.shared.accelerate import merge  # most have none
+
+    where = f"{reader.source(EXTRA)}: {_FILE} {redact.clipped(given)}" if named else f"{CONFIG.names[0]}={redact.clipped(given)}"
+    file = merge.Own(absolute(given or usual, reader.cwd), where if given else usual)
+    reader.ledger.note(CONFIG.value, file.path, reader.source(EXTRA) if named else CONFIG.names[0] if given else "accelerate's own place")
+    return merge.merged(job, reader, file, ours, words.options(extra, words.with_underscores))
+
+
+def _usual(reader: Reader) -> str:
+    """The file that accelerate takes by itself, "" where there is none."""
+    cache = next((found.value for found in reader.candidates(HF_HOME)), "")
+    cache = cache or join(next((found.value for found in reader.candidates(CACHE)), "~/.cache"), "huggingface")
+    home = next((found.value for found in reader.candidates(HOME)), reader.account.home)
+    folder = join(absolute(f"{home}{cache[1:]}" if re.match("~(/|$)", cache) else cache, reader.cwd), "accelerate")
+    names = (join(folder, name) for name in ("default_config.yaml", "default_config.json"))
+    return next((name for name in names if reader.files.exists(name)), "")
+
+
+def _without_file(extra: tuple[str, ...]) -> tuple[str, ...]:
+    """The words without the user's own file, which ours takes the place of."""
+    kept, left = [], iter(extra)
+    for word in left:
+        name, equals, _ = word.partition("=")
+        if words.with_underscores(name) != _FILE:
+            kept.append(word)
+        elif not equals:
+            next(left, "")
+    return tuple(kept)
+
+
+def _config(job: Job, options: set[str], host: str, port: int) -> dict[str, object]:
+    """Its configuration, by which it is told where it is.
 
     MULTI_GPU is what makes it start ranks at all, on CPUs and for one rank too. As an option, --multi_gpu would keep the user from
     --use_fsdp and --use_deepspeed; here it gives way to them. Not in it: the mixed precision, which DeepSpeed refuses from here.
@@ -108,7 +148,7 @@ def _config(job: Job, options: set[str], host: str, port: int) -> str:
     if "--use_deepspeed" in options and len(job.nodes) > 1 and _DEEPSPEED_LAUNCHER not in options:
         # Its default, pdsh, would start the ranks of all nodes from each node.
         values["deepspeed_config"] = {_DEEPSPEED_LAUNCHER[2:]: "standard"}
-    return json.dumps(values, indent=1) + "\n"
+    return values
 
 
 def _counts(job: Job) -> tuple[contradictions.Count, ...]:
@@ -119,60 +159,10 @@ def _counts(job: Job) -> tuple[contradictions.Count, ...]:
     )
 
 
-def _refuse_config(job: Job, reader: Reader, path: str, options: set[str]) -> None:
-    """A file of the user's own. Its machine_rank is the same on all nodes mostly, and the command line has the true one."""
-    where = f"{reader.source(EXTRA)}: --config_file {redact.clipped(path)}"
-    try:
-        text = reader.files.text(absolute(path, reader.cwd), _MOST_CONFIG)
-        told = _told(text or "{}", path)
-    except (ValueError, RecursionError) as error:
-        reader.warn(f"{where}: what it says is not compared with the plan: {error}")
-        return
-    if text is None:  # accelerate says so itself
-        return
-    if "distributed_type" not in told:
-        reader.warn(f"{where}: what it says is not compared with the plan: expected lines `key: value`, one of them for distributed_type")
-    for count in _counts(job)[:2]:
-        name = count.option[2:]
-        if count.contradicted_by(told.get(name, "")):
-            reader.problem(contradictions.contradiction(f"{where} has {name} {told[name]}", count))
-    if told.get("compute_environment") == "AMAZON_SAGEMAKER":
-        reader.problem(f"{where} has compute_environment AMAZON_SAGEMAKER, by which each node would submit a job: expected LOCAL_MACHINE")
-    _refuse_kind(job, reader, where, told.get("distributed_type", "").upper(), text, options)
-
-
-def _refuse_kind(job: Job, reader: Reader, where: str, kind: str, text: str, options: set[str]) -> None:
-    """A way to start processes by which each node would train alone."""
-    by_mpi = "--mpirun_hostfile" in options or (len(job.nodes) == 1 and "mpirun_hostfile" in text)
-    if kind in _ONE_PROCESS and job.world_size > 1 and not options.intersection(_WAYS) and not by_mpi:
-        reader.problem(
-            f"{where} has distributed_type {kind}, with which accelerate starts one process on each node, which trains alone, where "
-            f"{job.world_size} ranks are planned: expected MULTI_GPU, which on CPUs starts ranks too (with use_cpu: true)"
-        )
-    by_deepspeed = "--use_deepspeed" in options or (kind == "DEEPSPEED" and not options.intersection(_WAYS))
-    if by_deepspeed and len(job.nodes) > 1 and _DEEPSPEED_LAUNCHER not in options and not _OWN_NODE.search(text):
-        reader.problem(
-            f"{where} has no {_DEEPSPEED_LAUNCHER[2:]}: standard, so that each of {len(job.nodes)} nodes would start DeepSpeed for "
-            f"itself, or for all: set it below deepspeed_config, or add {_DEEPSPEED_LAUNCHER} standard"
-        )
-
-
-def _told(text: str, path: str) -> dict[str, str]:
-    """Of a configuration, what stands at its top as one word or number. Of YAML that is read which `accelerate config` writes, a line
-    `key: value` each, and no more."""
-    if path.endswith(".json"):
-        found = json.loads(text)
-        return {key: str(value) for key, value in found.items()} if isinstance(found, dict) else {}
-    lines = re.finditer(r"""^(\w+)[ ]*:[ \t]+(["']?)([\w.+-]+)\2[ \t]*(?:#.*)?$""", text, re.MULTILINE)
-    return {line[1]: line[3] for line in lines}
-
-
 def _lint(job: Job, reader: Reader, options: set[str]) -> None:
     source = reader.source(EXTRA)
     for name in sorted(options.intersection(_MEETING)):
         reader.warn(f"{source} has its own {name}, which overrides the platform's: every node must say the same")
-    if "--config_file" in options:
-        reader.warn(f"{source} has its own --config_file, which takes the place of ranklaunch's: it must say what is distributed, and how")
     if "--cpu" in options and job.world_size > 1:
         reader.problem(
             f"{source} has --cpu, with which accelerate starts one process on each node and no more, where {job.world_size} ranks are "

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ranklaunch import redact
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.adapters.launchers.shared.base import once, own_script
 from ranklaunch.plan import megatron_args
 from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
 from ranklaunch.plan.model import Plan
@@ -14,7 +17,11 @@ from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
+if TYPE_CHECKING:
+    from ranklaunch.adapters.launchers.shared.scripts.own import Script
+
 NAME = "megatron"
+UNKNOWN = "\0"  # as in ranklaunch.adapters.launchers.shared.scripts.said
 
 TP = Variable("tp", ("RANKLAUNCH_TP",), parse.positive, 1, "tensor parallelism: ranks that share each layer", option="--tp")
 PP = Variable("pp", ("RANKLAUNCH_PP",), parse.positive, 1, "pipeline parallelism: ranks that divide the layers", option="--pp")
@@ -36,18 +43,62 @@ FLAGS = {
 EXPERT_TP_FLAG = "--expert-tensor-parallel-size"
 DP_LAST_FLAG = "--use-tp-pp-dp-mapping"
 
+_LAYOUT = (*FLAGS.values(), EXPERT_TP_FLAG)
+
 FSDP_FLAGS = ("--use-torch-fsdp2", "--use-megatron-fsdp")  # which require another CUDA_DEVICE_MAX_CONNECTIONS than 1
 
 explain = torchrun.explain
 
 
 def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
+    script = own_script(job, reader)
+    if script:
+        return _of_script(script, job, reader, templates)
     layout = _layout(job, reader)
     _check(job, layout, reader)
     env = _environment(job, layout, reader)
     found = torchrun.plan(_with_flags(job, reader), reader, templates, "megatron/command.j2")
     processes = tuple(replace(process, env={**process.env, **env}) for process in found.processes)
     return replace(found, method=NAME, processes=processes, layout=layout)
+
+
+def _of_script(script: Script, job: Job, reader: Reader, templates: Templates) -> Plan:
+    """Of Megatron's own scripts, which start the ranks themselves: what they say is checked, where it is known, and nothing added."""
+    if reader.given(torchrun.EXTRA):
+        reader.warn(f"{reader.source(torchrun.EXTRA)} has no effect: {script.path} starts its ranks itself")
+    args = script.starts[0].words
+    unknown = _unknown(script, job)
+    if unknown:
+        reader.warn(f"{script.path}: its layout is not checked: {unknown}")
+        return once(job, reader, templates, NAME, "plain/command.j2", script)
+    for variable, flag in FLAGS.items():
+        if reader.given(variable) and not words.values(args, flag):
+            reader.record(variable)
+            reader.problem(f"{reader.told(variable)}, and {script.path}, which starts its ranks itself, has no {flag}: write it there")
+    told = replace(job, program=replace(job.program, args=args))
+    layout = _layout(told, reader)
+    _check(told, layout, reader)
+    env = _environment(told, layout, reader)
+    found = once(job, reader, templates, NAME, "plain/command.j2", script)
+    processes = tuple(replace(process, env={**process.env, **env}) for process in found.processes)
+    return replace(found, processes=processes, layout=layout)
+
+
+def _unknown(script: Script, job: Job) -> str:
+    """Why nobody knows what a script's ranks are told, "" where that is known. What is behind an option is its value."""
+    if len(script.starts) > 1:
+        return f"it starts ranks in {len(script.starts)} places"
+    args = script.starts[0].words
+    for before, word in zip(("", *args), args):
+        name = word.partition("=")[0]
+        may_be_more = UNKNOWN in name and not before.startswith("--") and (name[:1] == "-" or not name.strip(UNKNOWN))
+        if UNKNOWN in word and (before in _LAYOUT or name in _LAYOUT or may_be_more):
+            return f"what stands behind {redact.clipped(before.replace(UNKNOWN, '...') or 'the launcher')!r} is known only when it runs"
+    nodes, slots = (words.first(args, option, words.with_underscores) for option in ("--nnodes", "--nproc_per_node"))
+    nodes = nodes or "1"
+    if nodes.isdigit() and slots.isdigit() and int(nodes) * int(slots) != job.world_size:
+        return f"it starts {int(nodes) * int(slots)} ranks, and this job has {job.world_size}"
+    return ""
 
 
 def _with_flags(job: Job, reader: Reader) -> Job:

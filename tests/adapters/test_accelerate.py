@@ -117,7 +117,6 @@ def test_where_ranks_write_is_the_users_choice(extra: str) -> None:
         ("--use_fsdp", []),
         ("--num_processes=4 --num-machines 2 --machine_rank 1", []),
         ("--main_process_ip x", ["its own --main_process_ip"]),
-        ("--config_file mine.yaml", ["its own --config_file", "takes the place"]),
         ("--max_restarts 3", ["--max_restarts"]),
     ],
 )
@@ -163,8 +162,40 @@ use_cpu: true
 """
 
 
-def with_config(text: str | ValueError, extra: str = "", name: str = "mine.yaml") -> Plan:
-    return plan(f"--config_file {name} {extra}", files={f"{helpers.CWD}/{name}": text})
+OURS = {"num_machines": 2, "num_processes": 4, "machine_rank": 1, "main_process_ip": helpers.hosts(2)[0], "main_process_port": 29500}
+
+
+def with_config(text: str | ValueError | None, extra: str = "", name: str = "mine.yaml", **env: str) -> Plan:
+    return plan(f"--config_file {name} {extra}", files={f"{helpers.CWD}/{name}": text} if text is not None else {}, **env)
+
+
+def test_the_users_own_file_is_written_anew_with_the_place_of_this_node() -> None:
+    text = CONFIG.replace("processes: 4", "processes: 8") + "fsdp_config:\n  fsdp_version: 2\nmixed_precision: bf16\nunheard_of: [a, 1]\n"
+    found = with_config(text, "--use_fsdp")
+    kept = {"compute_environment": "LOCAL_MACHINE", "debug": False, "distributed_type": "MULTI_GPU", "use_cpu": True}
+    assert config(found) == {**kept, **OURS, "fsdp_config": {"fsdp_version": 2}, "mixed_precision": "bf16", "unheard_of": ["a", 1]}
+    assert found.processes[0].argv.count("--config_file") == 1
+    assert "--use_fsdp" in found.processes[0].argv
+    assert [*found.warnings] == [
+        "RANKLAUNCH_EXTRA_ACCELERATE_PARAMS: --config_file mine.yaml has num_processes 8, in place of which stands 4: as this job has it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "env"),
+    [
+        ("/cfg/a.yaml", {"ACCELERATE_CONFIG_FILE": "/cfg/a.yaml"}),
+        ("/root/.cache/huggingface/accelerate/default_config.yaml", {}),
+        ("/home/me/.cache/huggingface/accelerate/default_config.json", {"HOME": "/home/me"}),
+        ("/c/huggingface/accelerate/default_config.yaml", {"XDG_CACHE_HOME": "/c"}),
+        ("/home/me/hf/accelerate/default_config.yaml", {"HF_HOME": "~/hf", "XDG_CACHE_HOME": "/c", "HOME": "/home/me"}),
+    ],
+)
+def test_it_is_found_where_accelerate_finds_it(path: str, env: dict[str, str]) -> None:
+    text = json.dumps({"mixed_precision": "bf16"}) if path.endswith("json") else f"{CONFIG}mixed_precision: bf16\n"
+    found = plan(files={path: text}, **env)
+    assert (config(found)["mixed_precision"], config(found)["num_processes"], found.warnings) == ("bf16", 4, ())
+    assert "mixed_precision" not in config(plan("--config_file=/x.yaml", files={path: text, "/x.yaml": CONFIG}, **env))
 
 
 @pytest.mark.parametrize(
@@ -172,14 +203,18 @@ def with_config(text: str | ValueError, extra: str = "", name: str = "mine.yaml"
     [
         (CONFIG.replace("MULTI_GPU", "MULTI_CPU"), ["distributed_type MULTI_CPU", "trains alone", "expected MULTI_GPU"]),
         (CONFIG.replace("MULTI_GPU", "'NO'"), ["distributed_type NO", "4 ranks"]),
-        (CONFIG.replace("processes: 4", "processes: 2  # here"), ["num_processes 2: expected 4"]),
-        (CONFIG.replace("machines: 2", "machines: '1'"), ["num_machines 1: expected 2"]),
+        (CONFIG.replace("MULTI_GPU", "NO"), ["distributed_type NO without quotes"]),
         (CONFIG.replace("LOCAL_MACHINE", "AMAZON_SAGEMAKER"), ["would submit a job"]),
-        (CONFIG.replace("MULTI_GPU", "DEEPSPEED"), ["has no deepspeed_multinode_launcher: standard", "each of 2 nodes"]),
-        (json.dumps({"distributed_type": "NO", "num_processes": 1}), ["distributed_type NO", "num_processes 1: expected 4"]),
+        (f"{CONFIG}gpu_ids: '3'\n", ["gpu_ids 3, which are 1, where 2 ranks"]),
+        (f"{CONFIG}deepspeed_config: 3\n", ["deepspeed_config '3'"]),
+        (
+            CONFIG.replace("MULTI_GPU", "DEEPSPEED") + "deepspeed_config:\n  deepspeed_multinode_launcher: pdsh\n",
+            ["deepspeed_multinode_launcher pdsh", "each of 2 nodes", "expected standard"],
+        ),
+        (json.dumps({"distributed_type": "NO", "num_processes": 1}), ["distributed_type NO"]),
     ],
 )
-def test_a_configuration_that_contradicts_the_plan_is_refused(text: str, words: list[str]) -> None:
+def test_a_configuration_that_contradicts_the_job_is_refused(text: str, words: list[str]) -> None:
     name = "mine.json" if text.startswith("{") else "mine.yaml"
     with pytest.raises(ConfigError) as caught:
         with_config(text, name=name)
@@ -187,24 +222,31 @@ def test_a_configuration_that_contradicts_the_plan_is_refused(text: str, words: 
 
 
 @pytest.mark.parametrize(
-    ("text", "extra", "warned"),
+    ("text", "said"),
     [
-        (CONFIG, "", ""),
-        (CONFIG.replace("MULTI_GPU", "MULTI_CPU"), "--use_fsdp", ""),
-        (CONFIG.replace("MULTI_GPU", "DEEPSPEED") + "deepspeed_config:\n  deepspeed_multinode_launcher: standard\n", "", ""),
-        (CONFIG.replace("MULTI_GPU", "DEEPSPEED"), "--deepspeed_multinode_launcher standard", ""),
-        (CONFIG.replace("num_processes: 4\n", "fsdp_config:\n  num_processes: 1\n"), "", ""),
-        ("{distributed_type: NO}", "", "expected lines `key: value`"),
-        (ValueError("it is no text"), "", "not compared with the plan: it is no text"),
+        (None, "mine.yaml: no such file"),
+        (ValueError("it is no text"), "mine.yaml: it is no text"),
+        (f"{CONFIG}a: &b c\n", "mine.yaml: line 8: the value '&b c' is not understood"),
+        ("{distributed_type: NO}", "mine.yaml: Expecting property name"),
     ],
 )
-def test_of_a_configuration_that_says_something_else_is_told_what_is_not_known(text: str | ValueError, extra: str, warned: str) -> None:
-    said = [text for text in with_config(text, extra).warnings if "takes the place" not in text]
-    assert [warned in text for text in said] == ([True] if warned else [])
+def test_a_configuration_that_cannot_be_read_is_refused(text: str | ValueError | None, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        with_config(text)
 
 
-def test_a_configuration_that_is_not_here_is_accelerates_to_miss() -> None:
-    assert all("takes the place" in text for text in plan("--use_deepspeed --config_file /elsewhere.yaml").warnings)
+def test_deepspeed_of_a_file_starts_the_ranks_of_its_own_node() -> None:
+    text = CONFIG.replace("MULTI_GPU", "DEEPSPEED")
+    given = f"{text}deepspeed_config:\n  zero_stage: 2\n"
+    assert config(with_config(given))["deepspeed_config"] == {"zero_stage": 2, "deepspeed_multinode_launcher": "standard"}
+    assert config(with_config(text))["deepspeed_config"] == {"deepspeed_multinode_launcher": "standard"}
+    assert config(with_config(given, "--deepspeed_multinode_launcher nossh"))["deepspeed_config"] == {"zero_stage": 2}
+
+
+def test_a_file_of_one_process_is_one_rank() -> None:
+    text = CONFIG.replace("MULTI_GPU", "'NO'").replace("num_processes: 4", "num_processes: 1").replace("num_machines: 2", "num_machines: 1")
+    found = plan("--config_file /m.yaml", nodes=1, slots=1, node=0, files={"/m.yaml": text}, **GPU)
+    assert (config(found)["distributed_type"], found.warnings) == ("MULTI_GPU", ())
 
 
 @pytest.mark.parametrize("first", ["", "-"])

@@ -198,3 +198,63 @@ def test_a_job_of_10000_nodes(node: int) -> None:
     assert found.layout.dp == 625
     assert found.layout.groups("pp")[-1] == list(range(4_999, 80_000, 5_000))
     assert time.process_time() - started < 5
+
+
+SCRIPT = """#!/bin/bash
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+GPUS_PER_NODE=${GPUS_PER_NODE:-8}
+TP=${TP:-2}
+CHECKPOINT=$1
+DISTRIBUTED_ARGS=(--nproc_per_node $GPUS_PER_NODE --nnodes ${NNODES:-1} --node_rank $NODE_RANK --master_addr $MASTER_ADDR)
+PARALLEL="
+    --tensor-model-parallel-size $TP \\
+    --pipeline-model-parallel-size 4
+"
+torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py $PARALLEL --num-layers 32 --save $CHECKPOINT --data-path $(ls data) MORE
+"""
+
+
+def of_script(text: str, **env: str) -> Plan:
+    files = {f"{helpers.CWD}/run.sh": text}
+    return helpers.plan(helpers.modelarts(2, 8, 0, **env), "/ckpt", program="run.sh", files=files, method="megatron", log_dir="/logs")
+
+
+@pytest.mark.parametrize("program", ["pretrain_gpt.py", "$(pwd)/pretrain_gpt.py"])
+def test_a_script_that_starts_its_ranks_itself_is_read(program: str) -> None:
+    found = of_script(SCRIPT.replace("pretrain_gpt.py", program))
+    assert (found.method, found.processes[0].argv, found.warnings) == ("megatron", ("bash", "run.sh", "/ckpt"), ())
+    assert found.layout
+    assert (found.layout.world_size, found.layout.tp, found.layout.pp, found.layout.dp) == (16, 2, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "env", "said"),
+    [
+        (SCRIPT, {"TP": "3"}, "16 ranks cannot be divided by tp 3 x pp 4"),
+        (SCRIPT.replace("32", "30"), {}, "the program's --num-layers 30: 30 layers cannot be divided by pp 4"),
+        (SCRIPT, {"RANKLAUNCH_TP": "4"}, "RANKLAUNCH_TP=4 contradicts the program's own --tensor-model-parallel-size 2"),
+        (SCRIPT, {"RANKLAUNCH_CP": "2"}, "RANKLAUNCH_CP=2, and run.sh, which starts its ranks itself, has no --context-parallel-size"),
+    ],
+)
+def test_what_a_script_says_must_fit(text: str, env: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        of_script(text, **env)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SCRIPT.replace("TP=${TP:-2}", "TP=$(count)"), "what stands behind '--tensor-model-parallel-size' is known only when it runs"),
+        (SCRIPT.replace("TP=${TP:-2}", "TP=3; if big; then TP=4; fi"), "what stands behind '--tensor-model-parallel-size'"),
+        (SCRIPT.replace("MORE", "$(more)"), "what stands behind '...'"),
+        (SCRIPT.replace("TP=${TP:-2}", "TP=3\n. env.sh"), "is known only when it runs"),
+        (SCRIPT.replace("${GPUS_PER_NODE:-8}", "4"), "it starts 8 ranks, and this job has 16"),
+        (f"{SCRIPT}torchrun again.py", "it starts ranks in 2 places"),
+    ],
+)
+def test_what_is_not_known_of_a_script_is_not_guessed(text: str, said: str) -> None:
+    found = of_script(text)
+    assert (found.layout, len(found.warnings)) == (None, 1)
+    assert found.warnings[0].startswith("run.sh: its layout is not checked: ")
+    assert said in found.warnings[0]

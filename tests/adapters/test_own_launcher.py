@@ -83,6 +83,7 @@ def test_names_of_launchers_are_looked_at(line: str) -> None:
         ("mpirun -np 4 python train.py", ["one starts the ranks of all nodes", "--method mpirun -- train.py"]),
         ("python -m paddle.distributed.launch train.py", ["without --nnodes", "ranklaunch run -- train.py"]),
         ("sh -c 'torchrun x'", ["without --nnodes", "PROGRAM"]),
+        ("sh -c 'torchrun t.py $ARGS'", ["--method torchrun -- t.py ..."]),
     ],
 )
 def test_what_would_train_alone_on_each_of_several_nodes_is_refused(line: str, words: list[str]) -> None:
@@ -114,26 +115,6 @@ def test_a_launcher_below_a_launcher_is_refused(method: str) -> None:
         ConfigError, match=rf"the program is torchrun.*RANKLAUNCH_METHOD={method} .*ranklaunch run --method torchrun -- t\.py"
     ):
         plan("torchrun t.py", method=method)
-
-
-SCRIPT = '#!/bin/bash\nset -e\nexport A=1\nexec torchrun \\\n  --nproc_per_node 2 train.py "$@"\n'
-
-
-@pytest.mark.parametrize(
-    ("script", "slots", "env", "warned"),
-    [
-        (SCRIPT, "2", {}, True),
-        (SCRIPT, "2", {"RANKLAUNCH_METHOD": "spawn"}, True),
-        (SCRIPT, "2", {"RANKLAUNCH_METHOD": "plain"}, False),
-        (SCRIPT, "1", {}, False),
-        ("# no torchrun here\nexec python train.py\n", "2", {}, False),
-        (ValueError("not UTF-8"), "2", {}, False),
-    ],
-)
-def test_a_script_with_a_launcher_in_it_is_said(script: str | ValueError, slots: str, env: dict[str, str], warned: bool) -> None:
-    """Whether that line is reached, nobody knows."""
-    found = helpers.plan({**helpers.local(1, slots), **env}, program="train.sh", files={f"{helpers.CWD}/train.sh": script})
-    assert [("train.sh has a line with torchrun" in text, "method plain" in text) for text in found.warnings] == [(True, True)] * warned
 
 
 def test_secrets_in_the_line_to_write_are_hidden() -> None:

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.adapters.launchers.shared import communication
-from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
 from ranklaunch.files import absolute, folder_of, join
-from ranklaunch.plan.model import Conduct, Limits, Plan, Process, Wait
+from ranklaunch.plan.model import PROGRAM, Conduct, Limits, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node, Program
 from ranklaunch.read.reader import Reader, Variable
@@ -21,6 +21,7 @@ from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
     from ranklaunch.adapters.launchers.shared.own_launcher import Found
+    from ranklaunch.adapters.launchers.shared.scripts.own import Script
 
 
 class Launcher(Protocol):
@@ -77,6 +78,8 @@ _MAY_START_RANKS = re.compile(
     "stdbuf$|taskset$|numactl$|time(out)?$|chrt$|sudo$|gosu$|tini$|dumb-init$|(micro)?mamba$|conda$|poetry$|uv$|pipenv$|nsys$|ncu$|strace$"
 )
 
+_SHELL = re.compile("(^|/)(ba|da|z|k)?sh$")
+
 
 def own_launcher(program: Program) -> Found | None:
     """The launcher that the program is, if it is one; most are none, and are not looked at for long."""
@@ -88,8 +91,52 @@ def own_launcher(program: Program) -> Found | None:
     return known.find(program)
 
 
+def own_script(job: Job, reader: Reader) -> Script | None:
+    """The program, where it is a shell script that starts ranks itself. job: with the slots that the platform has."""
+    program = job.program
+    if not program.is_shell and (program.module or not _SHELL.search(program.path)):
+        return None
+    from ranklaunch.adapters.launchers.shared.scripts import own  # most programs are none
+
+    return own.find(job, reader, lambda: _as_written_in_scripts(job, reader))
+
+
+def _as_written_in_scripts(job: Job, reader: Reader) -> dict[str, str]:
+    """A node's place by names that no launcher takes for its own settings."""
+    return {
+        "NNODES": str(len(job.nodes)),
+        "NODE_RANK": str(job.node_index),
+        "NPROC_PER_NODE": str(job.node.slots),
+        "GPUS_PER_NODE": str(job.node.slots),
+        "MASTER_ADDR": meeting_host(job, reader),
+        "MASTER_PORT": str(reader.get(MASTER_PORT)),
+    }
+
+
 def attempt_dir(job: Job) -> str:
     return folders.attempt(job.log_dir, job.attempt)
+
+
+def once(job: Job, reader: Reader, templates: Templates, method: str, template: str, script: Script | None) -> Plan:
+    """The program once on each node. script: where it is one that starts ranks itself."""
+    waits = master_waits(job, reader) if script else ()
+    # One process each, whatever the slots.
+    job = replace(job, nodes=tuple(node._replace(slots=1, first_rank=node.index) for node in job.nodes))
+    process = Process(
+        name="program",
+        argv=templates.command(template, job=job),
+        log=rank_log(job, job.node_index),
+        rank=job.node_index,
+        local_rank=0,
+        env={**common_env(job, reader), **(script.env if script else {})},
+        unset=script.unset if script else _unset(job, reader),
+    )
+    return Plan(job=job, method=method, why="", processes=(process,), limits=limits(reader), waits=waits, runs=PROGRAM)
+
+
+def _unset(job: Job, reader: Reader) -> tuple[str, ...]:
+    """A launcher of the user's own may have been written for what the platform says of ranks."""
+    return only_secrets(reader.env) if own_launcher(job.program) else misleading(reader.env)
 
 
 def limits(reader: Reader) -> Limits:

@@ -1,13 +1,13 @@
 """Which launcher of ranks a user's program is, if it is one: started once for each rank, it would train as often.
 
-It may stand below what starts it: an interpreter, env, a shell's -c. Of what is in a script nobody knows whether it is reached.
+It may stand below what starts it: an interpreter, env, a shell's -c.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ranklaunch import redact
 from ranklaunch.adapters.launchers.shared import words
@@ -19,7 +19,8 @@ WRAPPERS = (
     "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "taskset", "numactl", "timeout", "time", "chrt", "sudo", "gosu", "tini",
     "dumb-init", "conda", "mamba", "micromamba", "poetry", "uv", "pipenv", "nsys", "ncu", "strace",
 )  # fmt: skip
-_KEYWORDS = ("exec", "then", "else", "do", "!", "{", "(")  # before a command
+# One of these words is in every text that has a launcher in it.
+MENTIONS = re.compile("torchrun|accelerate|deepspeed|msrun|mpirun|mpiexec|orterun|prterun|horovod|distributed|ranklaunch")
 _PYTHON = re.compile(r"python[0-9.]*")
 
 
@@ -92,10 +93,10 @@ class Found(Value):
 
 def find(program: Program) -> Found | None:
     given = (program.path, *program.args)
-    return _module(given) if program.module else _find(given)
+    return _module(given) if program.module else of_words(given)
 
 
-def _find(given: Sequence[str]) -> Found | None:
+def of_words(given: Sequence[str]) -> Found | None:
     name = _name(given[:1])
     if name in SHELLS:
         return _in_text(given[1:])
@@ -107,7 +108,7 @@ def _find(given: Sequence[str]) -> Found | None:
     if name not in WRAPPERS:
         return None
     below = next((i for i, word in enumerate(given) if i and _is_program(word)), 0)
-    return _find(given[below:]) if below else None
+    return of_words(given[below:]) if below else None
 
 
 def _is_program(word: str) -> bool:
@@ -143,21 +144,20 @@ def _module(given: Sequence[str]) -> Found | None:
 
 
 def _in_text(given: Sequence[str]) -> Found | None:
-    """A shell's options end with the one that has a c."""
+    """A shell's options end with the one that has a c. Of the environment of its text nothing is known here."""
     at = next((i for i, word in enumerate(given) if re.fullmatch(r"-[a-z]*c", word)), len(given))
-    return in_script("".join(given[at + 1 : at + 2]))
+    text = "".join(given[at + 1 : at + 2])
+    found = next((found for found, _ in in_script(text, None, ())), None)
+    return replace(found, words=tuple(word.replace("\0", "...") for word in found.words)) if found else None
 
 
-def in_script(text: str) -> Found | None:
-    """The first of a shell's commands that starts ranks."""
-    for command in re.split(r"[;&|\n]+", text.replace("\\\n", " ")):
-        try:
-            parts = shlex.split(command)
-        except ValueError:
-            parts = command.split()
-        while parts and (parts[0] in _KEYWORDS or re.match(r"\w+=", parts[0])):
-            del parts[0]
-        found = _find(parts)
+def in_script(text: str, env: Mapping[str, str] | None, args: Sequence[str]) -> Iterator[tuple[Found, bool]]:
+    """Those of a shell's commands that start ranks, each with whether it is in no condition. env: None where it is not known."""
+    if not MENTIONS.search(text):
+        return
+    from ranklaunch.adapters.launchers.shared.scripts import said  # most have none
+
+    for line in said.lines(text, env, args):
+        found = of_words(line.words[1:] if line.words[0] in ("exec", "command") else line.words)
         if found:
-            return found
-    return None
+            yield found, line.reached

@@ -93,7 +93,7 @@ class Parser:
         return nearest(name, (*self.options, "--help"))
 
     def _next(self, name: str, words: list[str]) -> str:
-        if not words or words[0].startswith("--") or words[0] == "-m":
+        if not words or words[0] == "-m" or (words[0].startswith("--") and not re.search(r"\s", words[0])):
             found = f", and found {words[0]!r}: write {name}={words[0]} if that is one" if words else ""
             self._refuse(f"option {name}: expected a value{found}")
         return words[0]

@@ -17,7 +17,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "files": ("--log-dir", "--log-tag", "--templates", "--env-file", "--root"),
     "times": ("--wait-s", "--grace-s", "--end-timeout-s", "--lost-after-s"),
-    "before the launch": ("--pre-start", "--once", "--same", "--muster", "--muster-port", "--muster-timeout-s", "--muster-allow"),
+    "before the launch": ("--pass", "--pre-start", "--once", "--same", "--muster", "--muster-port", "--muster-timeout-s", "--muster-allow"),
     "before a rank": ("--bind", "--bind-cores", "--rank-prefix", "--debugpy", "--debugpy-host", "--debugpy-wait", "--debug"),
 }  # fmt: skip
 EXAMPLES: dict[str, tuple[str, ...]] = {

@@ -34,14 +34,18 @@ T = TypeVar("T")
 Piece = Union[int, str]  # an argument, by its place, or a variable
 
 
-def of_ranks(plan: Plan, env: Mapping[str, str]) -> dict[str, str]:
-    """What this node tells. env: what its processes inherit. The ps of a job have arguments of their own: its workers are compared."""
+def of_ranks(plan: Plan, env: Mapping[str, str], args: Sequence[str] | None = None) -> dict[str, str]:
+    """What this node tells. env: what its processes inherit. args: what the program is told in the same words on all
+    nodes, where that is not what the plan has. The ps of a job have arguments of their own: its workers are compared."""
     if not plan.processes or plan.job.node.task == "ps":
         return {}
     process = plan.processes[0]
     inherited = {name: value for name, value in env.items() if name not in process.unset}
     given = {name: value for name, value in sorted({**inherited, **process.env}.items()) if _COMMUNICATION.fullmatch(name)}
-    return {ARGUMENTS: _arguments(plan.job.program.args), **{name: short(value) for name, value in redact.environment(given).items()}}
+    return {
+        ARGUMENTS: _arguments(plan.job.program.args if args is None else args),
+        **{name: short(value) for name, value in redact.environment(given).items()},
+    }
 
 
 def _arguments(words: Sequence[str]) -> str:

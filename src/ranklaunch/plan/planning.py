@@ -57,7 +57,8 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
     templates.forget()
     _warn_of_unused_templates(reader, templates)
-    job = platforms.choose(reader).read(reader, request.program)
+    known = platforms.choose(reader).read(reader, request.program)
+    job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
         plan = _launched(launcher, job, reader, templates)
@@ -69,7 +70,8 @@ def _planned(request: Request, reader: Reader) -> Plan:
     _say_unused(plan, reader)
     _judge_ds_config(plan, reader)
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
-    plan = _mustered(_in_folder(plan), job, reader)
+    args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
+    plan = _mustered(_in_folder(plan), job, reader, args)
     reader.check()
     plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
     kinds = ("gather", "prepare", "services", "processes")
@@ -83,6 +85,26 @@ def _launched(launcher: base.Launcher, job: Job, reader: Reader, templates: Temp
 
     placed = rank.placed(job, reader, templates, launcher.NAME, launcher.NAME in launchers.ONCE)
     return rank.told(launcher.plan(placed, reader, templates), job) if placed.place else launcher.plan(job, reader, templates)
+
+
+def _passed(job: Job, reader: Reader, templates: Templates) -> Job:
+    """The job with the arguments that the user has made of its values for the program."""
+    if not reader.given(settings.PASS):
+        return job
+    source = reader.get(settings.PASS)
+    words = templates.words(
+        source,
+        reader.source(settings.PASS),
+        job=job,
+        nodes=len(job.nodes),
+        node_index=job.node_index,
+        slots=job.node.slots,
+        first_rank=job.node.first_rank,
+        world_size=job.world_size,
+        master_addr=base.meeting_host(job, reader),
+        master_port=reader.get(base.MASTER_PORT) if "master_port" in source else base.MASTER_PORT.default,
+    )
+    return replace(job, program=replace(job.program, args=(*job.program.args, *words)))
 
 
 def _templates(folders: tuple[str, ...], bounded: Bounded) -> Templates:
@@ -216,9 +238,10 @@ def _muster_timeout_s(plan: Plan, reader: Reader) -> float:
     return plan.limits.wait_s
 
 
-def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
+def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None) -> Plan:
     """The plan with the nodes' meeting: it takes the place of waiting for node 0's name, which it waits for itself. job: the
-    platform's, known before any rank table is. Nodes that take no part meet the others, whose order they change, all the same."""
+    platform's, known before any rank table is. Nodes that take no part meet the others, whose order they change, all the same.
+    args: of the program, in the words that are the same on all nodes; None: the plan's."""
     job = plan.job if plan.job.idle else job
     if len(job.everyone) == 1:
         return plan
@@ -257,7 +280,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader) -> Plan:
             ),
             **_measured(plan.job, reader),
             "ranklaunch": __version__,
-            **agreement.of_ranks(plan, reader.env),
+            **agreement.of_ranks(plan, reader.env, args),
         },
         allowed=reader.get(settings.MUSTER_ALLOW),
         followers=followers,

@@ -43,6 +43,12 @@ LOG_TAG = Variable(
     "template of what stands before each console line; knows rank, local_rank, node and host; none for plain",
     option="--log-tag",
 )  # fmt: skip
+PASS = Variable(
+    "pass", ("RANKLAUNCH_PASS",), parse.text, "",
+    "template of arguments that are appended to the program's; knows nodes, node_index, slots, first_rank, world_size, master_addr, "
+    "master_port and job",
+    option="--pass",
+)  # fmt: skip
 PRE_START = Variable(
     "pre_start", ("RANKLAUNCH_PRE_START",), parse.flag, True,
     "run ma-pre-start.sh and install pip-requirements.txt found beside the program, once per node, before launch",
@@ -225,8 +231,8 @@ SET_FOR_RANKS = (OUTER_RUN,)  # which may start a ranklaunch themselves
 PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (
     ENV_FILE, ROOT,
-    METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PRE_START, ONCE, SAME, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS, HOSTS,
-    NODE_INDEX, MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
+    METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PASS, PRE_START, ONCE, SAME, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS,
+    HOSTS, NODE_INDEX, MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
     MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE, JOB_UID, FEWER_RANKS,
     CHECK_BATCH, *PLACING, DEBUGPY_HOST, DEBUGPY_WAIT, DEBUG, NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
     *OF_TASKS,

@@ -62,6 +62,10 @@ class Jinja:
     def text(self, name: str, values: Mapping[str, object]) -> str:
         return _guarded(name, lambda: self._files.get_template(name).render(**values))
 
+    def words(self, source: str, where: str, values: Mapping[str, object]) -> str:
+        """As a command's text."""
+        return _guarded(where, lambda: self._commands.from_string(source).render(**values))
+
     def inline(self, source: str, where: str, values: Mapping[str, object]) -> str:
         if source not in self._inline:
             self._inline[source] = _guarded(where, lambda: self._texts.from_string(source))

@@ -66,6 +66,20 @@ class Templates:
         self._sources[argv] = name if where.startswith(SHIPPED) else where
         return argv
 
+    def words(self, source: str, where: str, **values: object) -> tuple[str, ...]:
+        """The words of a template that stands in the setting `where`, made as those of a command are; it may make none."""
+        self._begin()
+        try:
+            rendered = self._simple.inline(source, values)
+        except NotSimple:
+            jinja = self._jinja
+            return tuple(self._bounded_lines(lambda: self._words_by_jinja(jinja, source, where, values), f"template {where}"))
+        return self._words(rendered, where)
+
+    def _words_by_jinja(self, jinja: Jinja, source: str, where: str, values: Mapping[str, object]) -> tuple[str, ...]:
+        self._begin()
+        return self._words(jinja.words(source, where, values), where)
+
     def _by_jinja(self, jinja: Jinja, name: str, values: Mapping[str, object]) -> tuple[tuple[str, ...], str]:
         self._begin()
         rendered, where = jinja.command(name, values)
@@ -82,12 +96,15 @@ class Templates:
         self._values.clear()
         self._left = _MOST
 
-    def _argv(self, rendered: str, where: str) -> tuple[str, ...]:
+    def _words(self, rendered: str, where: str) -> tuple[str, ...]:
         try:
-            argv = tuple(word for piece in _split(rendered) for word in self._filled(piece))
+            return tuple(word for piece in _split(rendered) for word in self._filled(piece))
         except (ValueError, IndexError) as error:
             msg = f"template {where}: its words cannot be made out: {error}"
             raise ConfigError(msg) from None
+
+    def _argv(self, rendered: str, where: str) -> tuple[str, ...]:
+        argv = self._words(rendered, where)
         if not argv or not argv[0]:
             msg = f"template {where}: renders to no command"
             raise ConfigError(msg)

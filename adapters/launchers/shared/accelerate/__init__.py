@@ -1,0 +1,1 @@
+"""What accelerate's own configuration files say, and what the job puts into one."""
