@@ -95,7 +95,7 @@ def test_the_table_counts_where_counts_differ() -> None:
 
 def test_a_table_that_is_not_ready_is_waited_for() -> None:
     found = ranktable('{"status":"initializing"}', 2, 1, RANKLAUNCH_WAIT_S="30")
-    assert [(wait.kind, wait.timeout_s) for wait in found.waits] == [("rank table", 30), ("muster", 600)]
+    assert [(wait.kind, wait.timeout_s) for wait in found.waits] == [("rank table", 30), ("muster", 30)]
     assert found.waits[0].what == TABLE
     assert found.files == ()
     assert ranks(found) == [2, 3]
