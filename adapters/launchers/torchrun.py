@@ -130,7 +130,7 @@ def conduct(job: Job, options: Collection[str]) -> Conduct:
     its own have succeeded."""
     if "--max_restarts" in options:
         return Conduct(ranks_below=1)
-    return Conduct(ranks_below=1, failing=(CLOSING,), alone_s=330 if len(job.nodes) > 1 else 30)
+    return Conduct(ranks_below=1, to_groups=True, failing=(CLOSING,), alone_s=330 if len(job.nodes) > 1 else 30)
 
 
 def with_grace(plan: Plan, reader: Reader, options: Collection[str]) -> Plan:

@@ -131,3 +131,31 @@ def test_a_failure_that_torchrun_has_outlived_is_not_what_the_job_ends_by(hosts:
         (tmp_path / "fail").touch()
         culprit = job.end(42)["culprit"]
         assert (culprit["rank"], culprit["last_lines"], culprit["error"]) == (0, ["ready"], None)
+
+
+LOADS = """
+import os, signal, subprocess, sys, time
+worker = subprocess.Popen(["sleep", "600"])  # as a data loading worker: in the group of its rank, and it dies of SIGTERM
+def save(*_):
+    if os.environ["RANK"] == "1":
+        sys.exit(143)
+    time.sleep(2)
+    print("saved" if worker.poll() is None else "its worker is gone", flush=True)
+    worker.kill()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_stop_leaves_a_rank_its_workers(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """Also where another rank has ended before it has saved, with the code of a stop."""
+    program = tmp_path / "loads.py"
+    program.write_text(LOADS)
+    job = LauncherJob(hosts(1), tmp_path, "torchrun", slots=2)
+    job.start(program)
+    job.said(0, "ready", times=2)
+    job.nodes[0].popen.send_signal(signal.SIGTERM)
+    job.end(143)
+    assert "[rank 0] saved" in job.nodes[0].out

@@ -49,6 +49,9 @@ class Conduct(Value):
     ranks_below: int = 0
     carriers: tuple[str, ...] = ()  # programs through which alone its ranks come; below a service: anywhere on this node
     deaf: bool = False  # does not pass SIGTERM on well, or hear it: its ranks get it directly, and it itself when they are gone
+    # Passes SIGTERM on to the process groups of its ranks, so to data loading workers that they still need: at a stop its ranks alone get
+    # it, and it itself when they are gone. It is held as soon as one has failed, for it would then end the others so.
+    to_groups: bool = False
     impatient: bool = False  # kills all its ranks as soon as one has ended: it is halted while they are being ended
     halt_stop_s: float = 0.0  # it kills its ranks too soon: seconds after it was told to end, when it is halted until they end; 0: never
     halt_failure_s: float = 0.0  # the same, from when it says that it ends them after a failure of one

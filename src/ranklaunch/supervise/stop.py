@@ -255,8 +255,8 @@ class Stopper:
         conduct = child.process.conduct
         if conduct.impatient:
             child.halt()
-        if conduct.deaf:
-            self._teller.tell(child.ranks(), number)
+        if conduct.deaf or conduct.to_groups:
+            self._teller.tell(child.ranks() if conduct.deaf else child.left(), number)
         elif conduct.ranks_below:
             os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
         else:
@@ -287,7 +287,7 @@ class Stopper:
         conduct = child.process.conduct
         if conduct.carriers or not self._lone.look(child):
             return
-        if conduct.deaf:
+        if conduct.deaf or conduct.to_groups:
             self._lone.tell(child.identity)
         child.go_on()
         if self._lone.for_long(child):

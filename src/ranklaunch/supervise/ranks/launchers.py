@@ -204,6 +204,8 @@ class Launchers:
 
     def _on_end(self, child: Child, rank: Watched) -> None:
         """Seen here before its launcher says so, or where that is told to say nothing."""
+        if child.process.conduct.to_groups and rank.code and self._around.stopping():
+            child.halt()
         if not child.process.conduct.impatient:
             if rank.code and child.process.conduct.failing:
                 self._around.hush()
