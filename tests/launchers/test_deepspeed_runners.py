@@ -66,6 +66,7 @@ def test_by_mpich(hosts: Callable[..., Hosts], told: Path) -> None:
     folder = told.parent
     (folder / "bin").mkdir()
     (folder / "bin" / "mpirun").symlink_to(str(MPICH))
+    (folder / "bin" / "hydra_pmi_proxy").symlink_to(Path(str(MPICH)).with_name("hydra_pmi_proxy"))  # which is looked for beside it
     (folder / ".deepspeed_env").write_text("FOO=bar\n")
     env = {name: os.environ[name] for name in ("HOME", "TMPDIR", "PYTHONPATH") if name in os.environ}
     env = {**env, **COMMON, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "RANKLAUNCH_RUN_DIR": str(folder)}
