@@ -97,12 +97,14 @@ _OPTIONS_OF = {
 _BETWEEN = r"['\"]?,?[\s=]\s{0,8}['\"]?"
 _PROGRAM = rf"(?<![\w.-])(?:{'|'.join(name.replace(' ', _BETWEEN) for name in _OPTIONS_OF)})(?=[\s'\"])"
 _PROGRAM_NAMES = tuple({name.split()[0] for name in _OPTIONS_OF})
+_ANY_PROGRAM = "|".join(_PROGRAM_NAMES)
 _SETTERS = ("set", "--set", "setenv", "export", "config", "configure")
 # aws configure set NAME VALUE; of a word that others use too, the value must look like one
 _SET = (
     rf"(?i)((?<![\w.-])(?:(?:aws|conda|git|npm|pip3?|poetry|yarn){_BETWEEN}config(?:ure)?(?:{_BETWEEN}(?:set|--?[a-z-]{{1,32}})){{0,4}}"
     rf"|(set|--set|setenv|export)){_BETWEEN})([A-Za-z][\w.-]{{0,63}})({_BETWEEN})"
 )
+_SETTER = "(?i)set|export|config"  # few lines have one
 _GUESSED = r"(?=.{0,64}\d).{6,}"
 _ELEMENT = r"(<((?:[\w.-]{1,64}:)?[\w.-]{1,64})(?:\s[^<>]{0,200})?>)(?:<!\[CDATA\[)?[^<]+(?=</\2)"
 _PROPERTY = r"(<name>\s{0,8}([\w.-]{1,128})\s{0,8}</name>\s{0,64}<value>)[^<]+(?=</value>)"  # as Hadoop's settings
@@ -152,8 +154,9 @@ def headers(text: str) -> str:
 def programs(text: str, ends: str = r"\s'\",;)}\]") -> str:
     """Text with the secrets hidden that programs in it take in ways of theirs: mysql -pX, aws configure set token X. ends: what no value
     holds."""
-    text = re.sub(rf"{_SET}((?<=')[^']+|(?<=\")[^\"]+|[^{ends}]+)", _set, text)
-    if not any(name in text for name in _PROGRAM_NAMES):
+    if re.search(_SETTER, text):
+        text = re.sub(rf"{_SET}((?<=')[^']+|(?<=\")[^\"]+|[^{ends}]+)", _set, text)
+    if not re.search(_ANY_PROGRAM, text):
         return text
     starts = [0, *(found.start() for found in re.finditer(_PROGRAM, text))]
     return "".join(_of_program(text[start:end], ends) for start, end in zip(starts, [*starts[1:], len(text)]))

@@ -254,9 +254,10 @@ PIECES = [
 
 @pytest.mark.parametrize("piece", PIECES)
 def test_hostile_text_takes_no_long_time(piece: str) -> None:
+    """Twice as much of it takes about twice as long: no pattern goes over it again and again."""
     text = (piece * (32768 // len(piece) + 1))[:32768]
     said.text(text[:10])
-    assert any(_seconds(text) < 0.1 for _ in range(3)), piece
+    assert any(_seconds(text) < 3 * _seconds(text[:16384]) + 0.005 for _ in range(5)), piece
 
 
 @pytest.mark.parametrize("show", [said.text, redact.text])
