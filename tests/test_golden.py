@@ -30,6 +30,7 @@ from golden_cases import CASES, GOLDEN, PLANNED, REFUSALS, argv_of, case_id, env
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.place import rank
+from ranklaunch.plan import before
 from ranklaunch.system import bounded
 
 INPUTS = {"env", "env.json", "argv", "argv.json", "root"}
@@ -43,6 +44,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Planned:
     """Plans a case below its own root/, so that nothing of this machine is seen: neither its files nor where the repository is."""
 
     monkeypatch.setattr(rank, "STAND_IN", "/opt/ranklaunch/programs/place_rank.py")
+    monkeypatch.setattr(before, "MEASURE", "/opt/ranklaunch/programs/measure.py")
 
     def plan(
         case: Path, *options: str, cwd: str = helpers.CWD, argv: list[str] | None = None, env: dict[str, str] | None = None
