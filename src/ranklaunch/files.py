@@ -42,6 +42,19 @@ def folder_of(path: str) -> str:
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else "")
 
 
+def text_of(files: Files, path: str, limit: int) -> str:
+    """The file's text; "" where it cannot be read, is larger, or is no text."""
+    try:
+        return files.text(path, limit) or ""
+    except ValueError:
+        return ""
+
+
+def own_program(name: str) -> str:
+    """Path of a program of ours that the user's interpreter runs."""
+    return posixpath.join(posixpath.dirname(__file__), "programs", name)
+
+
 def which(program: str, search: str, files: Files) -> str | None:
     """Full path of a program on a PATH-like search string, as the view sees it."""
     for folder in search.split(":"):

@@ -10,14 +10,12 @@ import base64
 import binascii
 import gzip
 import json
-import os.path
 import zlib
 
-import ranklaunch
 from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared.base import ROUTE_PLAN, attempt_dir, common_env
 from ranklaunch.errors import ConfigError
-from ranklaunch.files import join
+from ranklaunch.files import join, own_program
 from ranklaunch.plan.model import File, Process, Wait
 from ranklaunch.ranktable import RankTable
 from ranklaunch.read import parse
@@ -41,7 +39,7 @@ VARIABLES: tuple[Variable[object], ...] = (ROUTE_PLAN, TOPOLOGY, TOPOLOGY_WAIT_S
 
 LEAST_NODES = 3
 MOST_BYTES = 64 * 1024 * 1024
-PROGRAM = os.path.join(os.path.dirname(ranklaunch.__file__), "programs", "ask_route_plan.py")
+PROGRAM = own_program("ask_route_plan.py")
 
 
 class Route(Value):

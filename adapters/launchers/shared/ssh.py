@@ -14,7 +14,7 @@ import re
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import WaitError
-from ranklaunch.files import absolute, join, which
+from ranklaunch.files import absolute, join, text_of, which
 from ranklaunch.plan.model import Conduct, File, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
@@ -137,7 +137,7 @@ def _given_keys(reader: Reader) -> tuple[str, str]:
     for folder in [given] if given else dict.fromkeys((join(reader.account.home, ".ssh"), "/root/.ssh")):
         key = _letting_in(reader, folder)
         if key:
-            digest = hashlib.sha256((_text(reader, join(folder, "authorized_keys"))).encode()).hexdigest()[:12]
+            digest = hashlib.sha256(text_of(reader.files, join(folder, "authorized_keys"), _MOST_KEYS_BYTES).encode()).hexdigest()[:12]
             reader.ledger.note(KEYS.value, f"{folder} ({digest})", KEYS.names[0] if given else "files")  # the same on every node
             return folder, key
     if given:
@@ -152,9 +152,9 @@ def _given_keys(reader: Reader) -> tuple[str, str]:
 
 def _letting_in(reader: Reader, folder: str) -> str:
     """A private key whose public half, where it is there too, is among those that are let in."""
-    allowed = _text(reader, join(folder, "authorized_keys"))
+    allowed = text_of(reader.files, join(folder, "authorized_keys"), _MOST_KEYS_BYTES)
     for name in PRIVATE_KEYS if allowed.strip() else ():
-        public = _text(reader, join(folder, f"{name}.pub")).split()
+        public = text_of(reader.files, join(folder, f"{name}.pub"), _MOST_KEYS_BYTES).split()
         if reader.files.exists(join(folder, name)) and (len(public) < 2 or public[1] in allowed) and not _withheld(reader, folder, name):
             return name
     if not allowed:
@@ -172,13 +172,6 @@ def _withheld(reader: Reader, folder: str, name: str) -> bool:
     if withheld:
         reader.warn(f"{path} is there, but this user cannot read it: the keys of that folder are not used")
     return withheld
-
-
-def _text(reader: Reader, path: str) -> str:
-    try:
-        return reader.files.text(path, _MOST_KEYS_BYTES) or ""
-    except ValueError:
-        return ""
 
 
 def _authorized(reader: Reader, path: str, folder: str) -> File:

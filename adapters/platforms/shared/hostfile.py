@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ranklaunch.adapters.platforms.shared.base import HOSTFILE, USUAL_HOSTFILE
-from ranklaunch.files import absolute
+from ranklaunch.files import absolute, text_of
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import HOSTS, NODE_INDEX
@@ -105,7 +105,8 @@ def _own(reader: Reader, path: str, hosts: Sequence[str]) -> int | None:
 
 def _names(reader: Reader) -> set[str]:
     """What the kernel says is this network's own; HOSTNAME may come from elsewhere."""
-    told = next(filter(None, (*(_text(reader, path).strip() for path in _OWN_NAMES), reader.env.get("HOSTNAME", ""))), "")
+    of_kernel = (text_of(reader.files, path, _MOST_BYTES).strip() for path in _OWN_NAMES)
+    told = next(filter(None, (*of_kernel, reader.env.get("HOSTNAME", ""))), "")
     return {told, _short(told)} if told else set()
 
 
@@ -115,10 +116,10 @@ def _short(host: str) -> str:
 
 def _addresses(reader: Reader) -> Iterator[str]:
     """This node's own, as the kernel lists them, but for those that every node has."""
-    for address in re.findall(r"\|-- ([0-9.]+)\n\s*/32 host LOCAL", _text(reader, "/proc/net/fib_trie")):
+    for address in re.findall(r"\|-- ([0-9.]+)\n\s*/32 host LOCAL", text_of(reader.files, "/proc/net/fib_trie", _MOST_BYTES)):
         if not address.startswith("127."):
             yield address
-    for digits in re.findall(r"^([0-9a-f]{32}) ", _text(reader, "/proc/net/if_inet6"), re.MULTILINE):
+    for digits in re.findall(r"^([0-9a-f]{32}) ", text_of(reader.files, "/proc/net/if_inet6", _MOST_BYTES), re.MULTILINE):
         address = ipaddress.ip_address(int(digits, 16))
         if not address.is_loopback:
             yield str(address)
@@ -127,15 +128,8 @@ def _addresses(reader: Reader) -> Iterator[str]:
 def _known(reader: Reader) -> dict[str, list[str]]:
     """Addresses of names, where no server need be asked."""
     known: dict[str, list[str]] = {}
-    for line in _text(reader, "/etc/hosts").splitlines():
+    for line in text_of(reader.files, "/etc/hosts", _MOST_BYTES).splitlines():
         address, *names = line.partition("#")[0].split() or [""]
         for name in names:
             known.setdefault(name, []).append(address)
     return known
-
-
-def _text(reader: Reader, path: str) -> str:
-    try:
-        return reader.files.text(path, _MOST_BYTES) or ""
-    except ValueError:
-        return ""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from ranklaunch import redact
+from ranklaunch.files import text_of
 from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
@@ -187,7 +188,7 @@ def own_name(reader: Reader) -> str:
 
 def on_host_network(reader: Reader) -> bool:
     """Where kubelet gives no name to a pod, so that HOSTNAME is the machine's: it says so where it makes the pod's hosts file."""
-    return _hosts_text(reader).startswith(_OF_HOST_NETWORK)
+    return text_of(reader.files, "/etc/hosts", _MOST_NAMES_BYTES).startswith(_OF_HOST_NETWORK)
 
 
 def job_of_pod(reader: Reader) -> str:
@@ -226,15 +227,8 @@ def names_here(reader: Reader) -> list[str]:
 
 def _hosts_here(reader: Reader) -> list[list[str]]:
     """Each an address and its names."""
-    lines = _hosts_text(reader).splitlines()
+    lines = text_of(reader.files, "/etc/hosts", _MOST_NAMES_BYTES).splitlines()
     return [words for words in (line.partition("#")[0].split() for line in lines) if words]
-
-
-def _hosts_text(reader: Reader) -> str:
-    try:
-        return reader.files.text("/etc/hosts", _MOST_NAMES_BYTES) or ""
-    except ValueError:
-        return ""
 
 
 def relative(host: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ranklaunch import redact
+from ranklaunch.files import text_of
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, NODES, PLATFORM
@@ -142,7 +143,7 @@ def _by_file(reader: Reader) -> Iterator[tuple[Place, str, str]]:
     count = _counted(reader, "file", f"{PBS_FILES}/{job}") if job and "/" not in job else 0
     if count > 1:
         yield _PBS, f"{PBS_FILES}/{redact.clipped(job)} with {count} hosts", str(count)
-    addresses = re.search(r'"container_addrs"\s*:\s*\[([^\]]*)\]', _of_file(reader, RENDEZVOUS))
+    addresses = re.search(r'"container_addrs"\s*:\s*\[([^\]]*)\]', text_of(reader.files, RENDEZVOUS, _MOST_BYTES))
     count = len(_names(addresses[1])) if addresses else 0
     if count > 1:
         yield Place("Determined", "", "its container_rank", "the first of its container_addrs"), RENDEZVOUS, str(count)
@@ -160,7 +161,7 @@ def _counted(reader: Reader, how: str, text: str) -> int:
         return max((int(number) for number in text.split(":") if re.fullmatch("[0-9]{1,9}", number)), default=0)
     if how == "hosts with slots":
         return _with_slots(text.split())
-    return len(_names(_of_file(reader, text) if how == "file" else text))
+    return len(_names(text_of(reader.files, text, _MOST_BYTES) if how == "file" else text))
 
 
 def _with_slots(words: list[str]) -> int:
@@ -172,13 +173,6 @@ def _with_slots(words: list[str]) -> int:
 
 def _names(text: str) -> set[str]:
     return {name for name in re.split(r"[\s,\"]+", text) if name}
-
-
-def _of_file(reader: Reader, path: str) -> str:
-    try:
-        return reader.files.text(path, _MOST_BYTES) or ""
-    except ValueError:
-        return ""
 
 
 # Of operators

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ranklaunch.errors import counted
-from ranklaunch.files import Files
+from ranklaunch.files import Files, text_of
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import BIND, BIND_CORES
@@ -71,20 +71,20 @@ def _wanted(reader: Reader, allowed: Sequence[int], nodes: dict[int, str], ranks
 
 
 def _allowed(files: Files) -> tuple[int, ...]:
-    found = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", _text(files, STATUS), re.MULTILINE)
+    found = re.search(r"^Cpus_allowed_list:\s*([0-9,-]+)$", text_of(files, STATUS, MOST_BYTES), re.MULTILINE)
     return _listed(found[1]) if found else ()
 
 
 def _first_thread(files: Files, cpu: int, allowed: set[int]) -> int:
     """Of its core, as far as the container has them."""
-    threads = {*_listed(_text(files, f"{CPUS}/cpu{cpu}/topology/thread_siblings_list"))} & allowed
+    threads = {*_listed(text_of(files, f"{CPUS}/cpu{cpu}/topology/thread_siblings_list", MOST_BYTES))} & allowed
     return min(threads, default=cpu)
 
 
 def _numa(files: Files) -> dict[int, str]:
     """By core; names are as wide as the widest, so that they sort as numbers do."""
     names = [name for name in files.names(NODES) if re.fullmatch("node[0-9]{1,4}", name)]
-    return {cpu: f"{name[4:]:0>4}" for name in names for cpu in _listed(_text(files, f"{NODES}/{name}/cpulist"))}
+    return {cpu: f"{name[4:]:0>4}" for name in names for cpu in _listed(text_of(files, f"{NODES}/{name}/cpulist", MOST_BYTES))}
 
 
 def _home(share: Sequence[int], nodes: dict[int, str]) -> str:
@@ -98,10 +98,3 @@ def _listed(text: str) -> tuple[int, ...]:
         return parse.cores(text.strip())
     except ValueError:
         return ()
-
-
-def _text(files: Files, path: str) -> str:
-    try:
-        return files.text(path, MOST_BYTES) or ""
-    except ValueError:
-        return ""

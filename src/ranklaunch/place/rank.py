@@ -3,12 +3,11 @@ know of it. Its arguments are the user's program's; what it is to do is in varia
 
 from __future__ import annotations
 
-import os.path
 import re
 from collections.abc import Mapping, Sequence
 
-import ranklaunch
 from ranklaunch.adapters.launchers.shared import deepspeed_remote
+from ranklaunch.files import own_program
 from ranklaunch.place.cores import Divided, divided
 from ranklaunch.plan import facts
 from ranklaunch.plan.model import Plan, Process
@@ -19,7 +18,7 @@ from ranklaunch.read.settings import BIND, BIND_CORES, BIND_MEMORY, DEBUGPY, DEB
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 
-STAND_IN = os.path.join(os.path.dirname(ranklaunch.__file__), "programs", "place_rank.py")
+STAND_IN = own_program("place_rank.py")
 VARIABLES = "RANKLAUNCH_PLACE_"
 THREADS, AFFINITY = "OMP_NUM_THREADS", "KMP_AFFINITY"
 LONGEST = 120_000  # characters of a variable, of which Linux takes 131,071

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import os.path
 from collections.abc import Iterator
 
-import ranklaunch
 from ranklaunch import redact
 from ranklaunch.adapters.launchers.shared import base
 from ranklaunch.adapters.launchers.shared.inherited import misleading
-from ranklaunch.files import absolute, folder_of, join
+from ranklaunch.files import absolute, folder_of, join, own_program
 from ranklaunch.plan.model import Process
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
 
-MEASURE = os.path.join(os.path.dirname(ranklaunch.__file__), "programs", "measure.py")
+MEASURE = own_program("measure.py")
 MEASURED = "same.json"
 MOST_MEASURED = 1024 * 1024  # bytes
 

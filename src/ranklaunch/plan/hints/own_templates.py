@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ranklaunch.errors import nearest
-from ranklaunch.files import Files, join
+from ranklaunch.files import Files, join, text_of
 
 ENDINGS = (".j2", ".jinja", ".jinja2")
 MOST = 500  # entries of a folder that are looked at: it may hold anything
@@ -16,7 +16,7 @@ LONGEST = 65536  # bytes of a file
 def unused(folders: Iterable[str], files: Files, shipped: Collection[str]) -> Iterator[str]:
     """What is said of each. A template counts as used where another one of the user's names it."""
     for folder in folders:
-        texts = {name: _text(files, join(folder, name)) for name in _names(files, folder)}
+        texts = {name: text_of(files, join(folder, name), LONGEST) for name in _names(files, folder)}
         for name in texts:
             if name not in shipped and not _is_named(name, texts):
                 yield f"{join(folder, name)}: no method and no other template uses a template of this name{nearest(name, shipped)}"
@@ -40,10 +40,3 @@ def _names(files: Files, folder: str) -> Iterator[str]:
                 yield path
             elif path.count("/") < DEEPEST and files.is_dir(join(folder, path)):
                 waiting.append(path)
-
-
-def _text(files: Files, path: str) -> str:
-    try:
-        return files.text(path, LONGEST) or ""
-    except ValueError:
-        return ""
