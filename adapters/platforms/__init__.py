@@ -46,6 +46,10 @@ class Platform(Protocol):
 
 
 # How the names of variables begin, or a folder, without one of which an environment is not the platform's: it is not even imported then.
+# In the order in which they are asked, the outer of what is inside each other first. With the places that are to come, this is:
+# modelarts, metaflow, azureml, slurm, sagemaker, volcengine, openpai, vertexai, skypilot, dstack, aws_batch, gcp_batch, lepton, beaker,
+# determined, oci, lsf, pbs, flux, mosaicml, runpod, tione, aihc, pai_dlc, volcano, ascend_operator, mpijob, kubeflow_trainer, paddlejob,
+# pytorchjob, leaderworkerset, jobset, indexed_job, local.
 SIGNS: dict[str, tuple[str, ...]] = {
     "modelarts": ("MA_", "DLS_"),
     "slurm": ("SLURM_",),
