@@ -57,6 +57,8 @@ SIGNS: dict[str, tuple[str, ...]] = {
     "volcengine": ("MLP_",),
     "openpai": ("PAI_",),
     "vertexai": ("CLUSTER_SPEC",),
+    "skypilot": ("SKYPILOT_NODE_", "SKYPILOT_SETUP_"),
+    "dstack": ("DSTACK_NODE",),
     "pai_dlc": ("MASTER_ADDR",),
     "volcano": ("VC_", "VK_", "/etc/volcano"),
     "ascend_operator": ("MINDX_", "NPU_POD"),
@@ -80,6 +82,7 @@ PLATFORMS: Modules[Platform] = Modules(__name__, tuple(SIGNS))
 if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy cannot follow: here it holds each against the protocol
     from ranklaunch.adapters.platforms import (
         ascend_operator,
+        dstack,
         indexed_job,
         jobset,
         kubeflow_trainer,
@@ -89,6 +92,7 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         openpai,
         pai_dlc,
         sagemaker,
+        skypilot,
         slurm,
         vertexai,
         volcano,
@@ -102,6 +106,8 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         "volcengine": volcengine,
         "openpai": openpai,
         "vertexai": vertexai,
+        "skypilot": skypilot,
+        "dstack": dstack,
         "pai_dlc": pai_dlc,
         "volcano": volcano,
         "ascend_operator": ascend_operator,
