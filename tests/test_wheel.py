@@ -77,6 +77,7 @@ WHEEL = {
     "ranklaunch/adapters/platforms/shared/hostfile.py",
     "ranklaunch/adapters/platforms/shared/hostlist.py",
     "ranklaunch/adapters/platforms/shared/kubernetes.py",
+    "ranklaunch/adapters/platforms/shared/own_place.py",
     "ranklaunch/adapters/platforms/shared/unrecognised.py",
     "ranklaunch/adapters/platforms/shared/volcano_roles.py",
     "ranklaunch/adapters/platforms/slurm.py",
