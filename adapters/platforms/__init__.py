@@ -46,6 +46,10 @@ class Platform(Protocol):
 
 
 # How the names of variables begin, or a folder, without one of which an environment is not the platform's: it is not even imported then.
+# In the order in which they are asked, the outer of what is inside each other first. With the places that are to come, this is:
+# modelarts, metaflow, azureml, slurm, sagemaker, volcengine, openpai, vertexai, skypilot, dstack, aws_batch, gcp_batch, lepton, beaker,
+# determined, oci, lsf, pbs, flux, mosaicml, runpod, tione, aihc, pai_dlc, volcano, ascend_operator, mpijob, kubeflow_trainer, paddlejob,
+# pytorchjob, leaderworkerset, jobset, indexed_job, local.
 SIGNS: dict[str, tuple[str, ...]] = {
     "modelarts": ("MA_", "DLS_"),
     "slurm": ("SLURM_",),
@@ -53,6 +57,8 @@ SIGNS: dict[str, tuple[str, ...]] = {
     "volcengine": ("MLP_",),
     "openpai": ("PAI_",),
     "vertexai": ("CLUSTER_SPEC",),
+    "skypilot": ("SKYPILOT_NODE_", "SKYPILOT_SETUP_"),
+    "dstack": ("DSTACK_NODE",),
     "pai_dlc": ("MASTER_ADDR",),
     "volcano": ("VC_", "VK_", "/etc/volcano"),
     "ascend_operator": ("MINDX_", "NPU_POD"),
@@ -76,6 +82,7 @@ PLATFORMS: Modules[Platform] = Modules(__name__, tuple(SIGNS))
 if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy cannot follow: here it holds each against the protocol
     from ranklaunch.adapters.platforms import (
         ascend_operator,
+        dstack,
         indexed_job,
         jobset,
         kubeflow_trainer,
@@ -85,6 +92,7 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         openpai,
         pai_dlc,
         sagemaker,
+        skypilot,
         slurm,
         vertexai,
         volcano,
@@ -98,6 +106,8 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         "volcengine": volcengine,
         "openpai": openpai,
         "vertexai": vertexai,
+        "skypilot": skypilot,
+        "dstack": dstack,
         "pai_dlc": pai_dlc,
         "volcano": volcano,
         "ascend_operator": ascend_operator,
