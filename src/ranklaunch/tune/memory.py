@@ -87,12 +87,12 @@ def _is_away(device: str) -> bool:
 
 def overhead(settings: Settings, info: Mapping[str, float]) -> float:
     """What the profile run needed beside the states of its stage and its one sample; 0 where nobody saw how much it needed. info:
-    "overhead" itself, or "peak", the most bytes of a device that were in use."""
+    "overhead" itself, or "peak", the most bytes of a device that were in use, and the "stage" of the run."""
     if "overhead" in info:
         return max(0.0, info["overhead"])
     if not info.get("peak") or not info.get("num_params"):
         return 0.0
-    own = states(info["num_params"], PARAMETERS_STAGE, settings.ranks, settings.mp_size, is_half(settings.config))
+    own = states(info["num_params"], int(info.get("stage", PARAMETERS_STAGE)), settings.ranks, settings.mp_size, is_half(settings.config))
     return max(0.0, info["peak"] - own.states - info.get("activation_mem_per_gpu", 0))
 
 
