@@ -102,8 +102,8 @@ def _finite(value: Any) -> Any:
 
 
 def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tuple[Result, ...]:
-    """Experiments that ended in earlier starts, to be given to Search. exps: the folder of their folders, where it is another one. Of those of another configuration, program or size nothing is
-    taken, nor of files that are not whole."""
+    """Experiments that ended in earlier starts, to be given to Search. exps: the folder of their folders, where it is another one. Of
+    those of another configuration, program or size nothing is taken, nor of files that are not whole."""
     own = identity(settings)
     found: dict[str, Result] = {}
     for one in _listed(files, folder, own):
