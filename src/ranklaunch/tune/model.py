@@ -59,16 +59,21 @@ class Settings(Value):
     nodes: int = 1  # of each experiment
     slots: int = 1  # ranks on each of them
     memory: int = 0  # bytes of each device; 0: unknown
+    device: str = ""  # "cpu": what a profile run says of memory is of a process then, and of little use
+    width: int = 1  # experiments side by side: each is chosen without the results of so many less one before it
     tuner: str = GRID
     metric: str = THROUGHPUT
     max_trials: int = 50
     early_stop: int = 5  # trials in a row without a better one, after which no other is made; 0: all are made
     fast: bool = True  # only stage, micro-batch, accumulation, offload and the user's own lists
-    start_step: int = 3  # steps of the optimizer before the first that is measured
-    end_step: int = 5  # and the last that is
+    start_step: int = 3  # steps of the optimizer that are left out, for they warm up
+    end_step: int = 13  # the last that is measured, after which the experiment ends
     seed: int = 0
     mp_size: int = 1  # ranks that share one model
     arg_mappings: Mapping[str, str] = NOTHING  # {"train_micro_batch_size_per_gpu": "--per_device_train_batch_size"}
+    info: Mapping[str, float] = NOTHING  # of the model, where the user says it: no profile run is needed then
+    confirm: bool = True  # the best is run a second time
+    warnings: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> int:
@@ -80,15 +85,30 @@ class Settings(Value):
         return max(1, self.ranks // self.mp_size)
 
 
-class Row(Value):
-    """A candidate, as tables show it. status: of STATUSES, or one of those below."""
+class Candidate(Value):
+    """A point of the space. offload: device of the optimizer's states, and "+" device of the parameters, "" where both stay: "cpu",
+    "none+cpu", "cpu+nvme". others: values of lists, by the key's path: {"zero_optimization.overlap_comm": True}. reserve: slower for
+    certain, tried where nothing else fits. config: complete, without "autotuning"."""
 
     name: str
     stage: int
     micro: int  # samples of a rank's micro-batch
     steps: int  # micro-batches of one step of the optimizer
-    offload: str  # "", "cpu", "nvme", "cpu+params" ...
-    others: Mapping[str, Any] = NOTHING  # values of the user's own lists, by the key's path: "zero_optimization.overlap_comm"
+    offload: str
+    others: Mapping[str, Any]
+    config: Mapping[str, Any]
+    reserve: bool = False
+
+
+class Row(Value):
+    """A candidate, as tables show it. status: of STATUSES, or one of those below."""
+
+    name: str
+    stage: int
+    micro: int
+    steps: int
+    offload: str
+    others: Mapping[str, Any] = NOTHING
     status: str = "waiting"
     value: float | None = None  # of the metric
     reason: str = ""
