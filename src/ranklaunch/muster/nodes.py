@@ -152,6 +152,11 @@ class Nodes:
         elif not self._plan.muster:
             self._loop.after(0, lambda: self._on_word(0, topic, body))
 
+    def succeeds_with(self, text: str) -> None:
+        """As node 0: what is said when all have succeeded."""
+        if self._hub:
+            self._hub.plan(text)
+
     def _on_word(self, node: int, topic: str, body: object, *, at_node_0: bool = False) -> None:
         """What nobody hears is of a later version."""
         try:
