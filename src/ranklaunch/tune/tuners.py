@@ -172,7 +172,7 @@ def _likely_fits(view: View, candidate: Candidate) -> float:
     if fails and candidate.micro >= fails:
         return HARDLY_FITS
     least = fits or min(each.micro for each in view.space)
-    likely = TWICE_FITS ** math.log2(max(1.0, candidate.micro / least))
+    likely = float(TWICE_FITS ** math.log2(max(1.0, candidate.micro / least)))
     if fails > least:
         likely = max(likely, 1 - math.log2(candidate.micro / least) / math.log2(fails / least))
     return max(HARDLY_FITS, likely)
