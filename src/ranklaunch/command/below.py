@@ -48,6 +48,11 @@ def of_platforms(env: Mapping[str, str], not_inherited: Variables) -> tuple[str,
     )
 
 
+def of_image(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Variables that say what is in the container, whose they stay wherever a run in it comes from."""
+    return tuple(name for name in env if any(name in v.names and v.setter(name) == "image" for v in every_variable()))
+
+
 def _of_user(not_inherited: Variables) -> set[str]:
     """Names of the settings in the environment that are for each run."""
     left_out = {variable.value for variable in not_inherited}

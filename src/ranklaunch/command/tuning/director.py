@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ranklaunch.command.tuning.experiment import Order
-from ranklaunch.command.tuning.site import NAME, RESULT, Site
+from ranklaunch.command.tuning.site import NAME, Site
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
 from ranklaunch.system import disk
-from ranklaunch.system.disk import DiskFiles
 from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.tune import results
 from ranklaunch.tune.model import KINDS, OK, PROFILE, STATUSES, Experiment, Result
 from ranklaunch.tune.search import Search
 from ranklaunch.values import Value, as_dict
 
-MOST_RESULT = 1024 * 1024  # bytes
 UNITS = {"throughput": "samples/s", "latency": "s a step", "flops": "FLOPS a device"}
 
 
@@ -113,7 +111,7 @@ class Director:
 
     def _take(self, result: Result) -> None:
         self._ended += 1
-        disk.write(join(self._site.folder(result.name), RESULT), _stored(result, self._site.same), 0o644)
+        disk.write(join(self._site.folder(result.name), results.RESULT), results.result_text(result, self.search.settings).encode(), 0o644)
         self.search.tell(result)
         self._voice.write(self.search)
         self._voice.say(self._progress(result))
@@ -151,25 +149,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-# Results of earlier starts
-
-
-def _stored(result: Result, same: str) -> bytes:
-    return json.dumps({"same": same, **as_dict(result)}, indent=1).encode() + b"\n"
-
-
-def known(site: Site) -> tuple[Result, ...]:
-    """What has been finished before: of this very program and configuration, whatever the search was told then."""
-    found = [_read(join(site.folder(name), RESULT), site.same) for name in DiskFiles().names(site.exps) if NAME.fullmatch(name)]
-    return tuple(result for result in found if result)
-
-
-def _read(path: str, same: str) -> Result | None:
-    try:
-        found = json.loads(disk.read(disk.own(path), MOST_RESULT))
-        return _result(found) if found["same"] == same else None
-    except (OSError, ValueError, TypeError, LookupError, RecursionError, disk.NotRegularError):
-        return None
+# Results of other nodes
 
 
 def result_of(body: Mapping[str, Any], order: Order) -> Result:

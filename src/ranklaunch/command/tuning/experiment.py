@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
-from ranklaunch.command.below import of_platforms, own_command, passed_on
+from ranklaunch.command.below import of_image, of_platforms, own_command, passed_on
 from ranklaunch.command.tuning.site import COMMAND, CONFIG, LOG, NAME, VERDICT, Site
 from ranklaunch.files import join
 from ranklaunch.plan.model import Conduct, Process
 from ranklaunch.read import settings, tasks, tuning
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
-from ranklaunch.tune import words
-from ranklaunch.tune.model import FAILED, HUNG, OK, OUT_OF_MEMORY
+from ranklaunch.tune import metrics, words
+from ranklaunch.tune.model import FAILED, HUNG, OK, OUT_OF_MEMORY, Experiment
 from ranklaunch.values import Value
 from ranklaunch.verdict import folders
 
@@ -39,7 +39,6 @@ MEMORY = re.compile(
     r"out of memory|OutOfMemory|MemoryError|[Cc]annot allocate memory|can't allocate memory|std::bad_alloc|failed to allocate memory"
     r"|\bENOMEM\b|Malloc device memory failed|CUBLAS_STATUS_ALLOC_FAILED"
 )
-METRIC, INFO = "metric.json", "model_info.json"
 MOST_VERDICT = 16 * 1024 * 1024  # bytes
 MOST_REASON = 300  # characters
 
@@ -59,6 +58,10 @@ class Order(Value):
     def leader(self) -> int:
         return self.nodes[0]
 
+    @property
+    def experiment(self) -> Experiment:
+        return Experiment(self.name, self.kind, self.config, len(self.nodes), self.slots, self.args)
+
 
 def read(body: Mapping[str, Any]) -> Order:
     """Of a word. Raises ValueError, TypeError or LookupError."""
@@ -69,11 +72,6 @@ def read(body: Mapping[str, Any]) -> Order:
     args = {str(option): str(value) for option, value in order.args.items()}
     nodes, ports = tuple(int(node) for node in order.nodes), tuple(int(port) for port in order.ports)
     return Order(order.name, str(order.kind), order.config, args, nodes, int(order.slots), ports)
-
-
-def placed(config: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    section = {**config.get("autotuning", {}), "metric_path": join(folder, METRIC), "model_info_path": join(folder, INFO)}
-    return {**config, "autotuning": section}
 
 
 def fresh(site: Site, order: Order) -> None:
@@ -91,7 +89,7 @@ def process(site: Site, order: Order) -> Process:
     ending = f"_{own}" if own else ""
     config = join(folder, CONFIG)
     if not own or not os.path.exists(config):
-        disk.write(config, json.dumps(placed(order.config, folder), indent=1).encode() + b"\n", 0o644)
+        disk.write(config, json.dumps(metrics.placed(order.experiment, folder), indent=1).encode() + b"\n", 0o644)
     made, unset = _environment(site, order, config)
     argv = (*own_command(), "run", *_options(site, order, own), "--", *_program(site, order, config))
     disk.write(join(folder, f"{COMMAND}{ending}"), _shown(site, argv, made, unset).encode(errors="surrogateescape"), 0o644)
@@ -138,7 +136,8 @@ def _program(site: Site, order: Order, config: str) -> tuple[str, ...]:
 def _environment(site: Site, order: Order, config: str) -> tuple[dict[str, str], tuple[str, ...]]:
     """What is added for the run, and what it does not inherit. A variable that names the user's configuration names the experiment's."""
     env = site.request.env
-    unset = tuple(name for name in of_platforms(env, NOT_INHERITED) if name in env and name != settings.OUTER_RUN)
+    kept = {settings.OUTER_RUN, *of_image(env)}
+    unset = tuple(name for name in of_platforms(env, NOT_INHERITED) if name in env and name not in kept)
     named = {site.config, os.path.relpath(site.config, site.request.cwd)}
     made = dict(site.plan.job.env)
     for name, value in env.items():
@@ -168,13 +167,17 @@ def _shown(site: Site, argv: Sequence[str], env: Mapping[str, str], unset: Seque
 # What came of it
 
 
-def verdict(site: Site, order: Order) -> dict[str, Any] | None:
-    """Of this node's run; None where it has written none. A copy stands in the experiment's folder."""
+def attempt(site: Site, order: Order) -> str:
+    """The newest folder of this node's run."""
     logs = join(site.folder(order.name), "logs")
     here = folders.node(logs, order.nodes.index(site.plan.job.node_index)) if len(order.nodes) > 1 else logs
-    newest = folders.newest(DiskFiles().names(here))
+    return folders.attempt(here, folders.newest(DiskFiles().names(here)))
+
+
+def verdict(site: Site, order: Order) -> dict[str, Any] | None:
+    """Of this node's run; None where it has written none. A copy stands in the experiment's folder."""
     try:
-        data = disk.read(disk.own(join(folders.attempt(here, newest), folders.VERDICT)), MOST_VERDICT)
+        data = disk.read(disk.own(join(attempt(site, order), folders.VERDICT)), MOST_VERDICT)
         found = json.loads(data)
     except (OSError, ValueError, RecursionError, disk.NotRegularError):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,12 +15,11 @@ from ranklaunch.plan.model import Process
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import settings, tuning
 from ranklaunch.system import devices, disk
-from ranklaunch.tune import autotuning, words
-from ranklaunch.tune.model import Settings
+from ranklaunch.system.disk import DiskFiles
+from ranklaunch.tune import autotuning, plot, results, table, words
+from ranklaunch.tune.model import Result, Settings
 from ranklaunch.tune.search import Search
-from ranklaunch.values import as_dict
 
-OPTIMAL, RESULTS, SUMMARY = "ds_config_optimal.json", "results.json", "summary.txt"
 RUN_LOGS = "run"  # in the log directory: of the program that is started with the best
 
 
@@ -28,6 +28,7 @@ class Searches:
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self._began = time.monotonic()
 
     def settings(self) -> Settings:
         """Raises ConfigError."""
@@ -52,6 +53,7 @@ class Searches:
             memory=memory,
             seed=reader.get(tuning.SEED),
             width=len(job.nodes) // nodes,
+            of=site.same,
         )
 
     def memory(self, slots: int) -> tuple[int, str]:
@@ -61,9 +63,15 @@ class Searches:
             return reader.get(tuning.MEMORY), reader.source(tuning.MEMORY)
         return devices.memory_of(self.site.plan.job.accelerator, self.site.request.env, slots)
 
+    def known(self, settings_: Settings) -> tuple[Result, ...]:
+        """What earlier starts have finished."""
+        return results.known(DiskFiles(), self.site.results, settings_, self.site.exps)
+
     def begin(self, say: Callable[[str], None]) -> Search:
         """With what an earlier start has finished."""
-        found = Search(self.settings(), known := director.known(self.site))
+        settings_ = self.settings()
+        known = self.known(settings_)
+        found = Search(settings_, known)
         for text in found.settings.warnings:
             say(f"warning: {text}")
         size, who = self.memory(found.settings.slots)
@@ -75,36 +83,41 @@ class Searches:
     # Files
 
     def write(self, search: Search) -> None:
-        """What is known by now, whole: whoever reads it while the search goes on finds no half of it."""
-        rows = [as_dict(row) for row in search.rows]
-        best = search.best
-        found = {"metric": search.settings.metric, "best": best.name if best else None, "reason": search.reason, "rows": rows}
-        self._write(RESULTS, json.dumps(found, indent=1, default=dict) + "\n")
-        if best:
-            self._write(OPTIMAL, json.dumps(self.optimal(search), indent=1) + "\n")
+        """What is known by now, each file whole: whoever reads it while the search goes on finds no half of it."""
+        seconds = time.monotonic() - self._began
+        self._write(results.RESULTS, results.document_text(search, seconds))
+        self._write(results.PLOT, plot.drawn(search))
+        if search.best:
+            self._write(results.OPTIMAL, results.optimal_text(search))
 
     def close(self, search: Search, say: Callable[[str], None]) -> None:
         """At the end, whichever it was."""
-        text = self.table(search)
-        self._write(SUMMARY, text)
-        say(f"tune: {text}")
+        self.write(search)
+        lines = [*table.lines(search), *self._use(search)]
+        self._write(results.SUMMARY, "".join(f"{line}\n" for line in lines))
+        for line in lines:
+            say(line)
 
-    def table(self, search: Search) -> str:
-        rows = search.rows
-        lines = [f"{row.name:40} {row.status:14} {'' if row.value is None else f'{row.value:.4g}':>12} {row.reason}" for row in rows]
-        return "\n".join(lines) + "\n"
-
-    def optimal(self, search: Search) -> dict[str, Any]:
-        assert search.best
-        config = search.experiment(search.best.name).config
-        return {key: value for key, value in config.items() if key != autotuning.SECTION}
+    def _use(self, search: Search) -> list[str]:
+        """How to start the program with what was found."""
+        if not search.best:
+            return []
+        program = self.site.plan.job.program
+        own = program.words[: len(program.words) - len(program.args)]
+        return [f"with the best: {results.command(search, ('ranklaunch', 'run', '--', *own), join(self.site.results, results.OPTIMAL))}"]
 
     def summary(self, search: Search) -> str:
-        best = search.best
+        best, metric = search.best, search.settings.metric
         assert best
-        metric = search.settings.metric
         told = f"{best.metrics[metric]:.4g} {director.UNITS[metric]}"
-        return f"the best of {len(search.results)} experiments is {best.name}, {told}: {join(self.site.results, OPTIMAL)}"
+        again = results.difference(search)
+        confirmed = f", in a second run {again:+.1%}" if again is not None else ""
+        return (
+            f"the best of {len(search.results)} experiments is {best.name}, {told}{confirmed}: {join(self.site.results, results.OPTIMAL)}"
+        )
+
+    def optimal(self, search: Search) -> dict[str, Any]:
+        return results.optimal(search) or {}
 
     def _write(self, name: str, text: str) -> None:
         disk.write(join(self.site.results, name), text.encode(errors="backslashreplace"), 0o644)

@@ -19,7 +19,7 @@ from ranklaunch.values import Value, replace
 
 METHODS = ("deepspeed", "torchrun", "accelerate", "spawn")
 FOLDER = "tune"  # in the log directory, which platforms keep
-RESULT, VERDICT, CONFIG, COMMAND, LOG = "result.json", "verdict.json", "ds_config.json", "command.txt", "log"
+VERDICT, CONFIG, COMMAND, LOG = "verdict.json", "ds_config.json", "command.txt", "log"
 TOPIC = "tune"  # of words over the muster
 NAME = re.compile(r"[A-Za-z0-9][\w.+=,-]{0,200}")  # of an experiment, and so of its folder
 AUTOTUNING = "--autotuning"
@@ -143,8 +143,7 @@ def _config(reader: Reader, plan: Plan) -> tuple[str, str]:
 
 
 def _digest(plan: Plan, text: str) -> str:
-    """What an experiment's result depends on, beside the experiment itself."""
+    """What the nodes must agree on, and an earlier start too, for its results to count."""
     own = {key: value for key, value in autotuning.loads(text, "").items() if key != autotuning.SECTION}
-    program = plan.job.program
-    said = [own, [program.path, *program.args], plan.method, [node.slots for node in plan.job.nodes], plan.job.accelerator]
+    said = [own, plan.job.program.path, plan.method, plan.job.accelerator]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode(errors="surrogateescape")).hexdigest()[:16]

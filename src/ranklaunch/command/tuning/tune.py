@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 
 from ranklaunch.command import launch, options
-from ranklaunch.command.tuning import director, site
+from ranklaunch.command.tuning import site
 from ranklaunch.command.tuning.attempt import Tuning
 from ranklaunch.command.tuning.search import Searches
 from ranklaunch.muster import wire
@@ -17,6 +17,7 @@ from ranklaunch.read import tuning
 from ranklaunch.supervise import nested
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
+from ranklaunch.tune import table
 from ranklaunch.tune.search import Search
 from ranklaunch.values import replace
 
@@ -38,8 +39,9 @@ def is_dry(argv: list[str], env: Mapping[str, str]) -> options.Given | None:
 def show(given: options.Given) -> int:
     """The space, what is left out of it, and the order; starts and writes nothing."""
     searches = Searches(site.make(given.request))
-    found = Search(searches.settings(), director.known(searches.site))
-    sys.stdout.write(searches.table(found))
+    settings = searches.settings()
+    found = Search(settings, searches.known(settings))
+    sys.stdout.write("".join(f"{line}\n" for line in table.described(found)))
     return 0
 
 
