@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job, Program
@@ -59,6 +60,9 @@ SIGNS: dict[str, tuple[str, ...]] = {
     "vertexai": ("CLUSTER_SPEC",),
     "skypilot": ("SKYPILOT_NODE_", "SKYPILOT_SETUP_"),
     "dstack": ("DSTACK_NODE",),
+    "lsf": ("LSB_JOBID",),
+    "pbs": ("PBS_JOBID",),
+    "flux": ("FLUX_",),
     "pai_dlc": ("MASTER_ADDR",),
     "volcano": ("VC_", "VK_", "/etc/volcano"),
     "ascend_operator": ("MINDX_", "NPU_POD"),
@@ -71,7 +75,8 @@ SIGNS: dict[str, tuple[str, ...]] = {
 # Why a platform stands where it does, if that matters. docs/platforms.md shows both tables.
 WHY_THERE: dict[str, str] = {
     "modelarts": "its containers may have anything in them: its job is one of Volcano with more, and has its variables and files too",
-    "slurm": "what srun starts belongs to Slurm, whose daemons may run in the containers of the others",
+    "slurm": "what srun starts belongs to Slurm, whose daemons may run in the containers of the others; Slurm has wrappers that make PBS's "
+    "variables",
     "pai_dlc": "has its own form of `MASTER_ADDR`; `RANK` and `WORLD_SIZE` mean something else where operators of Kubernetes set them",
     "volcano": "the Ascend Operator serves Volcano's jobs as well, whose own variables tell more",
     "kubeflow_trainer": "a TrainJob is a JobSet, and a JobSet is made of Indexed Jobs: the outermost is asked first",
@@ -83,14 +88,17 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
     from ranklaunch.adapters.platforms import (
         ascend_operator,
         dstack,
+        flux,
         indexed_job,
         jobset,
         kubeflow_trainer,
         local,
+        lsf,
         modelarts,
         mpijob,
         openpai,
         pai_dlc,
+        pbs,
         sagemaker,
         skypilot,
         slurm,
@@ -108,6 +116,9 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         "vertexai": vertexai,
         "skypilot": skypilot,
         "dstack": dstack,
+        "lsf": lsf,
+        "pbs": pbs,
+        "flux": flux,
         "pai_dlc": pai_dlc,
         "volcano": volcano,
         "ascend_operator": ascend_operator,
@@ -148,8 +159,17 @@ def attempt_dir(reader: Reader) -> str:
 
 def _recognised(reader: Reader) -> Platform:
     """The one that was asked for, else the first that recognises the environment; for one that does not exist, none."""
+    _named(reader)
     name = _asked(reader) or detected(reader)
     return PLATFORMS[name if name in PLATFORMS else "local"]
+
+
+def _named(reader: Reader) -> None:
+    """Hosts that a file or a command names."""
+    if any(map(reader.given, OF_ALL)):
+        from ranklaunch.adapters.platforms.shared import named  # most have none
+
+        named.offer(reader)
 
 
 def _asked(reader: Reader) -> str:
@@ -161,6 +181,7 @@ def detected(reader: Reader) -> str:
 
 
 def choose(reader: Reader) -> Platform:
+    _named(reader)
     given = _asked(reader)
     if given:
         if given not in PLATFORMS:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ranklaunch import __version__, redact
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
+from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
 from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
@@ -19,7 +20,7 @@ from ranklaunch.redact import show
 from ranklaunch.render.templates import Bounded, Templates, unbounded
 from ranklaunch.values import Value, replace
 
-_OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *communication.VARIABLES)
+_OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
 # An id of Kubernetes, which makes them at random, or the private key of an MPIJob.
@@ -72,6 +73,10 @@ def _planned(request: Request, reader: Reader) -> Plan:
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
     plan = _mustered(_in_folder(plan), job, reader, args)
+    if reader.awaits_hosts:
+        from ranklaunch.plan import before
+
+        plan = before.without_hosts(plan, reader)
     reader.check()
     plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
     kinds = ("gather", "prepare", "services", "processes")
@@ -182,6 +187,7 @@ def every_variable() -> tuple[Variable[object], ...]:
     tables = [
         settings.VARIABLES,
         settings.PLAN_VARIABLES,
+        OF_ALL,
         communication.VARIABLES,
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
