@@ -23,6 +23,14 @@ def find(reader: Reader, hosts: Sequence[str]) -> list[int]:
     return [i for i, host in enumerate(hosts) if addresses.intersection((host, *known.get(host, ())))]
 
 
+def address(reader: Reader) -> str:
+    """This node's, by which others may reach it: that of its name in /etc/hosts, else its only one; "" where it cannot be told."""
+    named = [found for name in sorted(_names(reader)) for found in _known(reader).get(name, ())]
+    usable = [found for found in (*named, *_addresses(reader)) if not re.match(r"127\.|169\.254\.|::1$|fe80:", found)]
+    of_version_4 = [found for found in usable if ":" not in found]
+    return usable[0] if usable and usable[0] in named else of_version_4[0] if len(set(of_version_4)) == 1 else ""
+
+
 def told(reader: Reader) -> str:
     """This node, for messages."""
     names, addresses = _names(reader), set(_addresses(reader))
