@@ -101,6 +101,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/modelarts.py", '.also("MA_NUM_HOSTS", "VC_WORKER_NUM",', '.also("VC_WORKER_NUM", "MA_NUM_HOSTS",', "precedence is swapped"),
     ("platforms/modelarts.py", '"DLS_TASK_INDEX", agree=True)', '"DLS_TASK_INDEX")', "indices may contradict each other"),
     ("platforms/modelarts.py", "+ reader.get(SCHEDULED) - 1", "+ reader.get(SCHEDULED)", "the first attempt is 2"),
+    ("platforms/modelarts.py", "and not reader.by_user(LOG_DIR)", "", "nodes share a folder of logs"),
     ("platforms/modelarts.py", "if index >= nodes:", "if index > nodes:", "an index too high passes"),
     ("platforms/modelarts.py", 're.sub(r"^ma-job(?=-)", "modelarts-job", name)', "name", "the job has not its public name"),
     ("launchers/contradictions.py", "option.startswith(name)", "option == name", "an abbreviation of torchrun's passes"),
