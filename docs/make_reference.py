@@ -17,7 +17,6 @@ from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
-from ranklaunch.catalogue import FAMILIES
 from ranklaunch.catalogue import shipped
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan.planning import every_variable

@@ -19,17 +19,6 @@ FILE = {"/shared/hosts": "gn03\ngn03\n\ngn04\ngn04\n"}
 
 @helpers.for_each(
     {
-        "PBS at the shell of a login node": {"PBS_O_HOST": "login1", "PBS_CONF_FILE": "/etc/pbs.conf", "PBS_NODEFILE": "/x"},
-        "LSF at the shell of a login node": {"LSF_ENVDIR": "/opt/lsf/conf", "LSF_BINDIR": "/x", "LSB_MCPU_HOSTS": "a 1 b 1"},
-        "Flux at the shell of a login node": {"FLUX_URI": "local:///run/flux/local"},
-    }
-)
-def test_what_a_login_node_has_is_no_job(env: dict[str, str]) -> None:
-    assert helpers.plan(env).job.platform == "local"
-
-
-@helpers.for_each(
-    {
         "pbs": (PBS, {"RANKLAUNCH_HOSTS": "a,b"}, 8.0),
         "lsf": (LSF, {}, 16.0),
         "flux": (FLUX, {"RANKLAUNCH_HOSTS": "a,b"}, 4.0),
