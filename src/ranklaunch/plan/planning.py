@@ -302,15 +302,9 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
         allowed=reader.get(settings.MUSTER_ALLOW),
         followers=followers,
     )
-    _refuse_allowed(reader, [name for name in muster.allowed if name in facts.FIXED])
+    facts.refuse_allowed(reader, [name for name in muster.allowed if name in facts.FIXED])
     meeting = Wait("muster", f"{len(job.everyone)} nodes at {base.address(job.master)}:{port}", timeout_s)
     return replace(plan, muster=muster, waits=tuple(_around(meeting, plan, job)))
-
-
-def _refuse_allowed(reader: Reader, fixed: list[str]) -> None:
-    if fixed:
-        hint = f"; {settings.SLOTS.both}, as 2,1 and on every node, says how many each has" if {"slots", "world_size"} & {*fixed} else ""
-        reader.problem(f"{reader.told(settings.MUSTER_ALLOW)}: ranks cannot meet where the nodes differ in {', '.join(fixed)}{hint}")
 
 
 def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:
