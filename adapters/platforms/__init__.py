@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job, Program
@@ -64,6 +65,9 @@ SIGNS: dict[str, tuple[str, ...]] = {
     "aws_batch": ("AWS_BATCH_JOB_NODE_",),
     "gcp_batch": ("BATCH_HOSTS_FILE",),
     "lepton": ("LEPTON_JOB_",),
+    "lsf": ("LSB_JOBID",),
+    "pbs": ("PBS_JOBID",),
+    "flux": ("FLUX_",),
     "runpod": ("NUM_TRAINERS",),
     "pai_dlc": ("MASTER_ADDR",),
     "volcano": ("VC_", "VK_", "/etc/volcano"),
@@ -79,7 +83,8 @@ WHY_THERE: dict[str, str] = {
     "modelarts": "its containers may have anything in them: its job is one of Volcano with more, and has its variables and files too",
     "metaflow": "its step runs on AWS Batch or in a JobSet, whose variables it has too",
     "azureml": "on Kubernetes its job is one of Volcano, whose variables it has too",
-    "slurm": "what srun starts belongs to Slurm, whose daemons may run in the containers of the others",
+    "slurm": "what srun starts belongs to Slurm, whose daemons may run in the containers of the others; Slurm has wrappers that make PBS's "
+    "variables",
     "skypilot": "with dstack it rents machines and pods of the others, which have variables of their own",
     "lepton": "its job is an Indexed Job",
     "runpod": "has nothing but common names, by several of which it is known",
@@ -96,17 +101,20 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         aws_batch,
         azureml,
         dstack,
+        flux,
         gcp_batch,
         indexed_job,
         jobset,
         kubeflow_trainer,
         lepton,
         local,
+        lsf,
         metaflow,
         modelarts,
         mpijob,
         openpai,
         pai_dlc,
+        pbs,
         runpod,
         sagemaker,
         skypilot,
@@ -130,6 +138,9 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         "aws_batch": aws_batch,
         "gcp_batch": gcp_batch,
         "lepton": lepton,
+        "lsf": lsf,
+        "pbs": pbs,
+        "flux": flux,
         "runpod": runpod,
         "pai_dlc": pai_dlc,
         "volcano": volcano,
@@ -171,8 +182,17 @@ def attempt_dir(reader: Reader) -> str:
 
 def _recognised(reader: Reader) -> Platform:
     """The one that was asked for, else the first that recognises the environment; for one that does not exist, none."""
+    _named(reader)
     name = _asked(reader) or detected(reader)
     return PLATFORMS[name if name in PLATFORMS else "local"]
+
+
+def _named(reader: Reader) -> None:
+    """Hosts that a file or a command names."""
+    if any(map(reader.given, OF_ALL)):
+        from ranklaunch.adapters.platforms.shared import named  # most have none
+
+        named.offer(reader)
 
 
 def _asked(reader: Reader) -> str:
@@ -184,6 +204,7 @@ def detected(reader: Reader) -> str:
 
 
 def choose(reader: Reader) -> Platform:
+    _named(reader)
     given = _asked(reader)
     if given:
         if given not in PLATFORMS:
