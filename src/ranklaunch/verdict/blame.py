@@ -14,7 +14,13 @@ from ranklaunch import errors, redact
 from ranklaunch.values import Value, as_dict, fields, replace
 from ranklaunch.verdict.model import Culprit, KnownError
 
-CONSEQUENCE = "consequence"
+CAUSE, STOPPED = "cause", "stopped"
+NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # an error's retry
+RETRY = {
+    NO: "started as it is, the job ends the same way",
+    YES: "to start the job anew may be enough",
+    ELSEWHERE: "start the job on other hosts",
+}
 MOST_FAILURES = 8  # others that a verdict lists
 MOST_NOTES = 8
 MOST_NAMED = 5  # ranks that failed while they were being stopped; others are counted
@@ -42,7 +48,7 @@ class Suspect(Value):
     @property
     def is_consequence(self) -> bool:
         error = self.culprit.error if self.culprit else None
-        return bool(error and error.kind == CONSEQUENCE)
+        return bool(error and error.kind != CAUSE)
 
 
 class Finish(Value):
@@ -141,7 +147,9 @@ def sentence(culprit: Culprit) -> str:
     if not error:
         last = redact.printable(culprit.last_lines[-1])[:SEEN].strip() if culprit.last_lines else ""
         return f"{who} {how}; its last line: {last}" if last else f"{who} {how}"
-    if error.kind == CONSEQUENCE:
+    if error.kind == STOPPED:
+        return f"{who} {how}: it was told to end: {error.line[:SEEN]}"
+    if error.kind != CAUSE:
         return f"{who} {how}, which looks like the consequence of another failure that left no trace: {error.line[:SEEN]}"
     return f"{who} {how}: {error.line[:SEEN]}"
 
@@ -161,6 +169,8 @@ def advice(culprit: Culprit | None) -> Iterable[str]:
     if error and error.meaning:
         yield f"meaning: {error.meaning}"
         yield f"remedy: {error.remedy} ({error.source})"
+    if culprit and error and error.retry in RETRY:
+        yield f"again: {RETRY[error.retry]}{f', without {culprit.host}' if error.retry == ELSEWHERE and culprit.host else ''}"
 
 
 def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:
