@@ -76,7 +76,8 @@ def hosts(
         if first and address and not given and found[0] not in ("", address) and not reader.by_user(MASTER_ADDR):
             reader.problem(f"{source} begins with {found[0]}, but {reader.told(first)}: expected the same host; or set {HOSTS.names[0]}")
         return _as_many(reader, given or (found[0] or address, *found[1:]), reader.source(HOSTS) if given else source, nodes)
-    if nodes > 1 and not address and not reader.given(MASTER_ADDR):
+    malformed = bool(reader.env.get(source, "").strip())  # which is said already
+    if nodes > 1 and not address and not malformed and not reader.given(MASTER_ADDR):
         names = dict.fromkeys((*HOSTS.names, *([source] if source else ()), *(first.names if first else ()), *others, *MASTER_ADDR.names))
         reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says where node 0 is")
     return (address or "localhost", *("",) * (nodes - 1))
