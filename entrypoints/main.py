@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("simulate", "a whole job on this machine, one run per node on 127.0.0.x"),
     "spec": ("spec", "a platform's job spec that runs this program"),
     "template": ("template", "print a template that ranklaunch ships, or list them"),
+    "explain": ("explain", "what is known of the errors in a log, of any program"),
     "layout": ("layout", "which ranks Megatron puts together, on which node each is, and which layers it has"),
     "ranktable": ("ranktable", "show, validate, convert, make and compare rank tables"),
 }
