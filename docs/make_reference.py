@@ -16,6 +16,7 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
+from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.catalogue import shipped
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan.planning import every_variable
@@ -99,7 +100,7 @@ def variables_page() -> str:
 
 
 def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
-    yield "Every platform and method", settings.VARIABLES
+    yield "Every platform and method", (*settings.VARIABLES, *OF_ALL)
     yield "Of the command plan alone", settings.PLAN_VARIABLES
     yield "Ascend NPUs, whatever the method", communication.VARIABLES
     for kind, adapters in (("Platform", PLATFORMS), ("Method", LAUNCHERS)):

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job, Program
@@ -46,10 +47,7 @@ class Platform(Protocol):
 
 
 # How the names of variables begin, or a folder, without one of which an environment is not the platform's: it is not even imported then.
-# In the order in which they are asked, the outer of what is inside each other first. With the places that are to come, this is:
-# modelarts, metaflow, azureml, slurm, sagemaker, volcengine, openpai, vertexai, skypilot, dstack, aws_batch, gcp_batch, lepton, beaker,
-# determined, oci, lsf, pbs, flux, mosaicml, runpod, tione, aihc, pai_dlc, volcano, ascend_operator, mpijob, kubeflow_trainer, paddlejob,
-# pytorchjob, leaderworkerset, jobset, indexed_job, local.
+# In the order in which they are asked, the outer of what is inside each other first.
 SIGNS: dict[str, tuple[str, ...]] = {
     "modelarts": ("MA_", "DLS_"),
     "metaflow": ("MF_PARALLEL_",),
@@ -67,6 +65,9 @@ SIGNS: dict[str, tuple[str, ...]] = {
     "beaker": ("BEAKER_",),
     "determined": ("DET_",),
     "oci": ("JOB_RUN_OCID",),
+    "lsf": ("LSB_JOBID",),
+    "pbs": ("PBS_JOBID",),
+    "flux": ("FLUX_",),
     "mosaicml": ("MOSAICML_",),
     "runpod": ("NUM_TRAINERS",),
     "tione": ("NODE_LIST",),
@@ -88,7 +89,8 @@ WHY_THERE: dict[str, str] = {
     "modelarts": "its containers may have anything in them: its job is one of Volcano with more, and has its variables and files too",
     "metaflow": "its step runs on AWS Batch or in a JobSet, whose variables it has too",
     "azureml": "on Kubernetes its job is one of Volcano, whose variables it has too",
-    "slurm": "what srun starts belongs to Slurm, whose daemons may run in the containers of the others",
+    "slurm": "what srun starts belongs to Slurm, whose daemons may run in the containers of the others; Slurm has wrappers that make PBS's "
+    "variables",
     "skypilot": "with dstack it rents machines and pods of the others, which have variables of their own",
     "lepton": "its job is an Indexed Job",
     "runpod": "has nothing but common names, by several of which it is known",
@@ -109,6 +111,7 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         beaker,
         determined,
         dstack,
+        flux,
         gcp_batch,
         indexed_job,
         jobset,
@@ -116,6 +119,7 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         leaderworkerset,
         lepton,
         local,
+        lsf,
         metaflow,
         modelarts,
         mosaicml,
@@ -124,6 +128,7 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         openpai,
         paddlejob,
         pai_dlc,
+        pbs,
         pytorchjob,
         runpod,
         sagemaker,
@@ -152,6 +157,9 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
         "beaker": beaker,
         "determined": determined,
         "oci": oci,
+        "lsf": lsf,
+        "pbs": pbs,
+        "flux": flux,
         "mosaicml": mosaicml,
         "runpod": runpod,
         "tione": tione,
@@ -199,8 +207,17 @@ def attempt_dir(reader: Reader) -> str:
 
 def _recognised(reader: Reader) -> Platform:
     """The one that was asked for, else the first that recognises the environment; for one that does not exist, none."""
+    _named(reader)
     name = _asked(reader) or detected(reader)
     return PLATFORMS[name if name in PLATFORMS else "local"]
+
+
+def _named(reader: Reader) -> None:
+    """Hosts that a file or a command names."""
+    if any(map(reader.given, OF_ALL)):
+        from ranklaunch.adapters.platforms.shared import named  # most have none
+
+        named.offer(reader)
 
 
 def _asked(reader: Reader) -> str:
@@ -212,6 +229,7 @@ def detected(reader: Reader) -> str:
 
 
 def choose(reader: Reader) -> Platform:
+    _named(reader)
     given = _asked(reader)
     if given:
         if given not in PLATFORMS:

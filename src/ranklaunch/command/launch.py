@@ -11,6 +11,7 @@ from ranklaunch import errors
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.base import attempt_dir
+from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND
 from ranklaunch.command import options
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
@@ -32,7 +33,7 @@ DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
-    start, inherited = begin(argv, env)
+    start, inherited = begin(argv, env, signals)
     gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
     gc.enable()
     return _session(start, signals, inherited, guard).run(start).exit_code
@@ -48,7 +49,7 @@ def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard
         raise failure from None
 
 
-def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, str]]:
+def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = None) -> tuple[Start, Mapping[str, str]]:
     """What the command line asks for, with its log folder open; and what processes inherit."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
     given = options.read(parser, argv, env)
@@ -56,6 +57,7 @@ def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, 
     given = replace(given, request=replace(given.request, account=options.own_account()))
     outer = _outer(env)
     with _recorded(given.request, outer):
+        given = replace(given, request=_with_hosts(given.request, signals))
         plan, record = _opened(given.request, outer)
     record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
@@ -64,10 +66,18 @@ def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, 
         plan,
         record,
         given.request.files,
-        replan=lambda arrived: planning.make_plan(replace(again, arrived=arrived)),
+        replan=lambda arrived: planning.make_plan(replace(again, arrived=replace(arrived, named=again.arrived.named))),
         explain=lambda child, tail: LAUNCHERS[plan.method].explain(tail),
     )
     return start, marked(given.request.env, plan.job.name, plan.job.log_dir, record.folder)
+
+
+def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.Request:
+    if not _reader(request).given(HOSTS_COMMAND):
+        return request
+    from ranklaunch.command import named  # most have none
+
+    return named.with_hosts(request, signals)
 
 
 def _opened(request: planning.Request, outer: Outer | None) -> tuple[Plan, Record]:
