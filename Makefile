@@ -109,7 +109,8 @@ mutations: .venv/.installed-test ## break launchers, platforms and templates lin
 	$(VENV)/python tools/mutations.py
 
 generate: .venv/.installed-test .venv/.installed-rules .venv/.installed-charts
-generate: ## write anew what is made from tables: pages, the chart's values, examples for platforms, patterns of secrets
+generate: ## write anew what is made from tables: pages, the chart's values, examples for platforms, patterns of secrets, known errors
+	$(VENV)/python tools/known_errors.py
 	$(VENV)/python docs/make_reference.py
 	$(VENV)/python tools/pod_fields.py
 	$(VENV)/python tools/chart_values.py

@@ -16,7 +16,7 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import MISLEADING
 from ranklaunch.adapters.platforms import PLATFORMS, SIGNS, WHY_THERE
-from ranklaunch.catalogue import FAMILIES
+from ranklaunch.catalogue import shipped
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import settings, tuning
@@ -185,20 +185,59 @@ def _longest(places: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str,
 
 ERRORS_PREFACE = """# Known errors
 
-Made by docs/make_reference.py from the catalogue in the code; do not edit.
+Made by docs/make_reference.py from catalogue/*.toml; do not edit.
 
 Where a rank fails, the end of its output is compared with this catalogue, and the entry that explains it best is told with the line
 that it was found in. A *cause* arose in the process that wrote the line. A *consequence* is what a process says when another one has
-failed; an error that can be both is listed as a consequence. Causes win over consequences, entries that say much over those that say
-little, then the earliest line. Exceptions of Python count only where the program did not go on after them.
+failed; an error that can be both is listed as a consequence. A process that was *stopped* was told to end by somebody. Causes win over
+consequences, entries that say much over those that say little, then the earliest line. Exceptions of Python count only where the program
+did not go on after them.
+
+`ranklaunch explain` says the same of any log, of any program, without a job:
+
+```console
+$ ranklaunch explain rank_3.log
+rank_3.log:4711: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB
+  cuda-out-of-memory (cause)
+  ...
+$ kubectl logs my-pod | ranklaunch explain --format json -
+```
+
+It looks at the last 16 MiB, shows the entry that explains most and the others that it found, and ends with 0 where something is known,
+else with 1.
+
+## Your own
+
+`--known-errors` (`RANKLAUNCH_KNOWN_ERRORS`) names a folder of files with entries of your own, as JSON, or as TOML where ranklaunch's Python
+is 3.11 or newer. They are tried first, and one with the name of a shipped one replaces it:
+
+```toml
+family = "Our cluster"
+
+[[entry]]
+name = "no-licence"
+kind = "cause"                                   # or "consequence"
+patterns = ['no licence left for .{1,40}']       # regular expressions, searched in one line
+meaning = "All licences are taken."
+remedy = "Start later, or ask for fewer slots."
+source = "https://wiki.example.org/licences"
+```
+
+`retry` says whether the same job may go well: `no`, `yes`, or `elsewhere`, without this host; left out, nobody knows (column "again").
+`run`, `plan` and `check` refuse a folder with a mistake in it (78). `standing` says what an entry is worth beside others, where it is not
+the usual: `vague` says little, `wait` counts only where nothing was said after it, `report` is what a launcher says of its processes,
+`aftermath` is said on the way out. `survivable = true`: it counts only where the program did not go on after it. A pattern that repeats
+without a bound can take long on a long line: write `.{1,40}`, not `.*`. As JSON: `{"family": "...", "entry": [{...}]}`. What is shipped is
+written in the same form, in `catalogue/` of the repository.
 """
 
 
 def errors_page() -> str:
-    head = ("name", "kind", "meaning", "what to do", "source")
+    head = ("name", "kind", "meaning", "what to do", "again", "source")
     parts = [ERRORS_PREFACE]
-    for family, errors in FAMILIES.items():
-        rows = ((f"`{error.name}`", error.kind, error.meaning, error.remedy, f"<{error.source}>") for error in errors)
+    for family in dict.fromkeys(error.family for error in shipped()):
+        errors = (error for error in shipped() if error.family == family)
+        rows = ((f"`{error.name}`", error.kind, error.meaning, error.remedy, error.retry, f"<{error.source}>") for error in errors)
         parts.append(f"## {family}\n\n{_table(head, rows)}")
     return "\n".join(parts)
 

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tune": ("tune", "the fastest DeepSpeed configuration that fits, found by trying"),
     "spec": ("spec", "a platform's job spec that runs this program"),
     "template": ("template", "print a template that ranklaunch ships, or list them"),
+    "explain": ("explain", "what is known of the errors in a log, of any program"),
     "layout": ("layout", "which ranks Megatron puts together, on which node each is, and which layers it has"),
     "ranktable": ("ranktable", "show, validate, convert, make and compare rank tables"),
 }

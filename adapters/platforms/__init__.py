@@ -46,13 +46,25 @@ class Platform(Protocol):
 
 
 # How the names of variables begin, or a folder, without one of which an environment is not the platform's: it is not even imported then.
+# In the order in which they are asked, the outer of what is inside each other first. With the places that are to come, this is:
+# modelarts, metaflow, azureml, slurm, sagemaker, volcengine, openpai, vertexai, skypilot, dstack, aws_batch, gcp_batch, lepton, beaker,
+# determined, oci, lsf, pbs, flux, mosaicml, runpod, tione, aihc, pai_dlc, volcano, ascend_operator, mpijob, kubeflow_trainer, paddlejob,
+# pytorchjob, leaderworkerset, jobset, indexed_job, local.
 SIGNS: dict[str, tuple[str, ...]] = {
     "modelarts": ("MA_", "DLS_"),
+    "metaflow": ("MF_PARALLEL_",),
+    "azureml": ("AZUREML_",),
     "slurm": ("SLURM_",),
     "sagemaker": ("SM_", "SAGEMAKER_", "/opt/ml/input/config"),
     "volcengine": ("MLP_",),
     "openpai": ("PAI_",),
     "vertexai": ("CLUSTER_SPEC",),
+    "skypilot": ("SKYPILOT_NODE_", "SKYPILOT_SETUP_"),
+    "dstack": ("DSTACK_NODE",),
+    "aws_batch": ("AWS_BATCH_JOB_NODE_",),
+    "gcp_batch": ("BATCH_HOSTS_FILE",),
+    "lepton": ("LEPTON_JOB_",),
+    "runpod": ("NUM_TRAINERS",),
     "pai_dlc": ("MASTER_ADDR",),
     "volcano": ("VC_", "VK_", "/etc/volcano"),
     "ascend_operator": ("MINDX_", "NPU_POD"),
@@ -65,7 +77,12 @@ SIGNS: dict[str, tuple[str, ...]] = {
 # Why a platform stands where it does, if that matters. docs/platforms.md shows both tables.
 WHY_THERE: dict[str, str] = {
     "modelarts": "its containers may have anything in them: its job is one of Volcano with more, and has its variables and files too",
+    "metaflow": "its step runs on AWS Batch or in a JobSet, whose variables it has too",
+    "azureml": "on Kubernetes its job is one of Volcano, whose variables it has too",
     "slurm": "what srun starts belongs to Slurm, whose daemons may run in the containers of the others",
+    "skypilot": "with dstack it rents machines and pods of the others, which have variables of their own",
+    "lepton": "its job is an Indexed Job",
+    "runpod": "has nothing but common names, by several of which it is known",
     "pai_dlc": "has its own form of `MASTER_ADDR`; `RANK` and `WORLD_SIZE` mean something else where operators of Kubernetes set them",
     "volcano": "the Ascend Operator serves Volcano's jobs as well, whose own variables tell more",
     "kubeflow_trainer": "a TrainJob is a JobSet, and a JobSet is made of Indexed Jobs: the outermost is asked first",
@@ -76,15 +93,23 @@ PLATFORMS: Modules[Platform] = Modules(__name__, tuple(SIGNS))
 if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy cannot follow: here it holds each against the protocol
     from ranklaunch.adapters.platforms import (
         ascend_operator,
+        aws_batch,
+        azureml,
+        dstack,
+        gcp_batch,
         indexed_job,
         jobset,
         kubeflow_trainer,
+        lepton,
         local,
+        metaflow,
         modelarts,
         mpijob,
         openpai,
         pai_dlc,
+        runpod,
         sagemaker,
+        skypilot,
         slurm,
         vertexai,
         volcano,
@@ -93,11 +118,19 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
 
     CHECKED: dict[str, Platform] = {
         "modelarts": modelarts,
+        "metaflow": metaflow,
+        "azureml": azureml,
         "slurm": slurm,
         "sagemaker": sagemaker,
         "volcengine": volcengine,
         "openpai": openpai,
         "vertexai": vertexai,
+        "skypilot": skypilot,
+        "dstack": dstack,
+        "aws_batch": aws_batch,
+        "gcp_batch": gcp_batch,
+        "lepton": lepton,
+        "runpod": runpod,
         "pai_dlc": pai_dlc,
         "volcano": volcano,
         "ascend_operator": ascend_operator,

@@ -46,7 +46,8 @@ class Nodes:
         hosts = ",".join(f"127.0.0.{i + 1}" for i in range(self.count))
         shape = ("--hosts", hosts, "--node", node, "--slots", slots, "--muster-port", self.port)
         log_dir = log_dir or self.starter.folder / f"node_{node}"
-        shared = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", 5, "--method", method)
+        logs = () if "MA_LOG_DIR" in inherits else ("--log-dir", log_dir)
+        shared = ("--python", sys.executable, *logs, "--grace-s", 5, "--method", method)
         env = {**self.env, **inherits, **{f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}}
         return self.starter.command("run", *shared, *shape, "--", *words, env=env, log_dir=log_dir)
 
@@ -107,7 +108,9 @@ def test_one_log_folder_for_all_nodes(as_process: Starter) -> None:
     program = as_process.folder / "train.py"
     program.write_text("import os\nfor i in range(200): print('line', i, 'of', os.environ['RANK'], flush=True)\n")
     nodes = Nodes(as_process, 2, platform="modelarts", nodes=2, job_name="j", attempt=1, master_port=free_port())
-    jobs = [nodes.start(node, program, slots=2, method="torchrun", log_dir=as_process.folder / "logs") for node in range(2)]
+    logs = as_process.folder / "logs"
+    how = {"slots": 2, "method": "torchrun", "log_dir": logs, "inherits": {"MA_LOG_DIR": str(logs)}}
+    jobs = [nodes.start(node, program, **how) for node in range(2)]
     assert codes(jobs) == [0, 0], jobs[0].err.text
     for node, job in enumerate(jobs):
         lines = [line for line in job.out.text.splitlines() if " of " in line]

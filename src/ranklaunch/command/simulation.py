@@ -171,7 +171,7 @@ def _platform_env(env: Mapping[str, str], cluster: Cluster, node: int) -> dict[s
         "VC_WORKER_HOSTS": ",".join(cluster.hosts[: cluster.workers]),
         "RANKLAUNCH_SLOTS": ",".join(map(str, cluster.slots)),
         "RANKLAUNCH_ACCELERATOR": cluster.accelerator,
-        "RANKLAUNCH_LOG_DIR": cluster.node_dir(node),
+        "MA_LOG_DIR": cluster.node_dir(node),
         "RANKLAUNCH_MASTER_PORT": str(cluster.port),  # free ones: jobs that are simulated side by side must not meet
         "RANKLAUNCH_MUSTER_PORT": str(cluster.muster_port),
         settings.SECRET.names[0]: env.get(settings.SECRET.names[0]) or cluster.secret,

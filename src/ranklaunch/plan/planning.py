@@ -70,12 +70,23 @@ def _planned(request: Request, reader: Reader) -> Plan:
     _say_unused(plan, reader)
     _judge_ds_config(plan, reader)
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
+    known_errors = _known_errors(reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
     plan = _mustered(_in_folder(plan), job, reader, args)
     reader.check()
-    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
+    plan = replace(
+        plan, why=why, prepare=prepare, known_errors=known_errors, values=reader.ledger.readings, warnings=tuple(reader.warnings)
+    )
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
+
+
+def _known_errors(reader: Reader) -> str:
+    if not reader.given(settings.KNOWN_ERRORS):
+        return ""
+    from ranklaunch.plan import own_errors  # most have none
+
+    return own_errors.folder(reader)
 
 
 def _launched(launcher: base.Launcher, job: Job, reader: Reader, templates: Templates) -> Plan:

@@ -109,8 +109,8 @@ def _with_steps(experiment: Experiment, own: Mapping[str, float], lines: Sequenc
     """DeepSpeed's file is of its last step alone, for its timers begin anew after each; with the lines of the others it is the median of
     all that count."""
     speeds = [speed for line in lines for speed in [_timers(line)] if speed]
-    kept = _warm(speeds, experiment.config[SECTION].get("start_profile_step", 0) + 1)  # the first is slow: operations are counted in it
-    if len(speeds) <= 1 or not kept:
+    kept = speeds[experiment.config[SECTION].get("start_profile_step", 0) + 1 :]  # the first is slow: operations are counted in it
+    if not kept:
         return Measured(own, "DeepSpeed's metric file", 1)
     seconds = _median([own[LATENCY], *(speed.seconds for speed in kept)])
     factor = own[LATENCY] / seconds

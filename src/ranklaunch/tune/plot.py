@@ -12,7 +12,7 @@ from ranklaunch.tune.model import FLOPS, LATENCY, OK, STATUSES, Row
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.table import UNITS
 
-LEFT, TOP, WIDTH, HEIGHT = 90, 70, 640, 360  # pixels: of the field in which lines are drawn
+LEFT, TOP, WIDTH, HEIGHT = 90, 84, 640, 360  # pixels: of the field in which lines are drawn
 FOOT = 40  # below the field, for what failed
 KEY, LINE, MARGIN = 230, 20, 16
 MOST_KEYS = 18

@@ -28,6 +28,7 @@ from ranklaunch.tune.model import (
     Row,
     Settings,
 )  # fmt: skip
+from ranklaunch.tune.surrogate import features
 from ranklaunch.tune.tuners import Choice, View, choose, score
 
 FAILURES_OF_A_KIND = 2  # trials of one stage and offload, after which the others of it are left out where none ended well
@@ -43,6 +44,7 @@ class Search:
         self.settings = settings
         self.space = space.candidates(settings)
         self.reason = ""  # why it is over
+        self._features = features(self.space)
         self._by_name = {candidate.name: candidate for candidate in self.space}
         self._known = {result.name: result for result in known if result.status != STOPPED}
         self._results: dict[str, Result] = {}
@@ -179,7 +181,7 @@ class Search:
         return [(candidate, self._results[candidate.name]) for candidate in picks]
 
     def _view(self, told: list[tuple[Candidate, Result]]) -> View:
-        return View(self.settings, self.space, self._left(told), tuple(told), tuple(self._picks[len(told) :]))
+        return View(self.settings, self.space, self._left(told), tuple(told), tuple(self._picks[len(told) :]), self._features)
 
     def _finish(self, reason: str) -> None:
         best = self.best
@@ -194,7 +196,7 @@ class Search:
         self._learn(told)
         left = [candidate for candidate in self.space if candidate.name not in chosen and not self._why_not(candidate, broken)]
         usual = [candidate for candidate in left if not candidate.reserve]
-        if usual or len(told) < len(self._picks) or any(result.status == OK for _, result in told):
+        if usual or len(told) < len(self._picks) or any(result.status == OK and not candidate.reserve for candidate, result in told):
             return tuple(usual)
         return tuple(left)
 

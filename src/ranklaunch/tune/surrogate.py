@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from operator import mul
 from typing import Any
 
 from ranklaunch.tune.model import Candidate
@@ -75,42 +76,34 @@ class Surrogate:
 
     def _fit(self) -> None:
         dimensions = len(self._points[0])
-        choices = [([length] * dimensions, noise) for length in LENGTHS for noise in NOISES]
-        best, self._lengths, self._noise = max((self._likelihood(*choice), *choice) for choice in choices)
+        self._apart = [[_apart(one, other) for other in self._points[:row]] for row, one in enumerate(self._points)]
+        best = -math.inf
+        for lengths in ([length] * dimensions for length in LENGTHS):
+            best = self._try(lengths, NOISES, best)
         for at in range(dimensions):
             for factor in (0.5, 2.0, 4.0):
-                lengths = [*self._lengths[:at], self._lengths[at] * factor, *self._lengths[at + 1 :]]
-                found = self._likelihood(lengths, self._noise)
-                if found > best:
-                    best, self._lengths = found, lengths
-        self._root = self._cholesky(self._lengths, self._noise)
+                best = self._try([*self._lengths[:at], self._lengths[at] * factor, *self._lengths[at + 1 :]], (self._noise,), best)
         self._weights = _backward(self._root, _forward(self._root, self._values))
 
-    def _cholesky(self, lengths: Sequence[float], noise: float) -> list[list[float]]:
-        root: list[list[float]] = []
-        for row, one in enumerate(self._points):
-            line: list[float] = []
-            for column in range(row):
-                known = root[column]
-                rest = _likeness(one, self._points[column], lengths) - sum(a * b for a, b in zip(line, known))
-                line.append(rest / known[column])
-            line.append(math.sqrt(max(1e-9, 1.0 + noise - sum(a * a for a in line))))
-            root.append(line)
-        return root
-
-    def _likelihood(self, lengths: Sequence[float], noise: float) -> float:
-        """Its logarithm, but for a constant; lengths are rather long than short."""
-        root = self._cholesky(lengths, noise)
-        solved = _forward(root, self._values)
+    def _try(self, lengths: Sequence[float], noises: Sequence[float], best: float) -> float:
+        """Keeps them where they make the measurements more likely; lengths are rather long than short."""
         usual = sum(math.log2(length) ** 2 for length in lengths) * 0.05
-        return -0.5 * sum(a * a for a in solved) - sum(math.log(line[-1]) for line in root) - usual
+        scale = [1 / (length * length) for length in lengths]
+        alike = [[_likeness(apart, scale) for apart in line] for line in self._apart]
+        for noise in noises:
+            root = _cholesky(alike, noise)
+            solved = _forward(root, self._values)
+            found = -0.5 * sum(map(mul, solved, solved)) - sum(math.log(line[-1]) for line in root) - usual
+            if found > best:
+                best, self._lengths, self._scale, self._noise, self._root = found, list(lengths), scale, noise, root
+        return best
 
     def predicted(self, point: Sequence[float]) -> tuple[float, float]:
         """Mean and standard deviation, in the units of the values."""
-        likeness = [_likeness(point, other, self._lengths) for other in self._points]
-        mean = sum(a * b for a, b in zip(likeness, self._weights))
+        likeness = [_likeness(_apart(point, other), self._scale) for other in self._points]
+        mean = sum(map(mul, likeness, self._weights))
         solved = _forward(self._root, likeness)
-        variance = max(1e-9, 1.0 - sum(a * a for a in solved))
+        variance = max(1e-9, 1.0 - sum(map(mul, solved, solved)))
         return self.mean + mean * self.spread, math.sqrt(variance) * self.spread
 
     def improvement(self, point: Sequence[float], best: float) -> float:
@@ -129,16 +122,32 @@ def _kept(values: Sequence[float]) -> list[int]:
     return sorted({*best, *last})
 
 
-def _likeness(one: Sequence[float], other: Sequence[float], lengths: Sequence[float]) -> float:
+def _apart(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """In each dimension, squared."""
+    return [(a - b) ** 2 for a, b in zip(one, other)]
+
+
+def _likeness(apart: Sequence[float], scale: Sequence[float]) -> float:
     """Of two points, from 0 to 1: Matern's kernel of 5/2, for speeds have bends."""
-    apart = math.sqrt(5 * sum(((a - b) / length) ** 2 for a, b, length in zip(one, other, lengths)))
-    return (1 + apart + apart * apart / 3) * math.exp(-apart)
+    far = math.sqrt(5 * sum(map(mul, apart, scale)))
+    return (1 + far + far * far / 3) * math.exp(-far)
+
+
+def _cholesky(alike: Sequence[Sequence[float]], noise: float) -> list[list[float]]:
+    root: list[list[float]] = []
+    for below in alike:
+        line: list[float] = []
+        for like, known in zip(below, root):
+            line.append((like - sum(map(mul, line, known))) / known[-1])
+        line.append(math.sqrt(max(1e-9, 1.0 + noise - sum(map(mul, line, line)))))
+        root.append(line)
+    return root
 
 
 def _forward(root: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
     solved: list[float] = []
     for line, value in zip(root, values):
-        solved.append((value - sum(a * b for a, b in zip(line, solved))) / line[-1])
+        solved.append((value - sum(map(mul, line, solved))) / line[-1])
     return solved
 
 
@@ -148,6 +157,3 @@ def _backward(root: Sequence[Sequence[float]], values: Sequence[float]) -> list[
         below = sum(root[lower][row] * solved[lower] for lower in range(row + 1, len(values)))
         solved[row] = (values[row] - below) / root[row][row]
     return solved
-
-
-Known = Mapping[str, tuple[float, ...]]

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch.tune.model import GRID, LATENCY, MODEL, OK, OUT_OF_MEMORY, RANDOM, Candidate, Result, Settings
-from ranklaunch.tune.surrogate import Surrogate, features
+from ranklaunch.tune.surrogate import Surrogate
 from ranklaunch.values import Value
 
 FIRST = 4  # candidates of a model-based search before there is a model
@@ -20,13 +20,14 @@ TWICE_FITS, HARDLY_FITS = 0.65, 0.1
 
 class View(Value):
     """What a choice is made from. told: trials with their results, pending: those that run, both in the order of their choice. left:
-    what may be tried, in the order of the grid. space: all candidates."""
+    what may be tried, in the order of the grid. space: all candidates, and features: where each of them is, for a model."""
 
     settings: Settings
     space: tuple[Candidate, ...]
     left: tuple[Candidate, ...]
     told: tuple[tuple[Candidate, Result], ...]
     pending: tuple[Candidate, ...]
+    features: Mapping[str, tuple[float, ...]]
 
 
 class Choice(Value):
@@ -129,7 +130,7 @@ def by_model(view: View) -> Choice:
     """The candidate that is expected to improve most on the best; those that run are taken to come out as expected."""
     if _is_stale(view):
         return _stale(view)
-    known = features(view.space)
+    known = view.features
     measured = [(candidate, score(result, view.settings.metric)) for candidate, result in view.told]
     scored = [(candidate, _log(found)) for candidate, found in measured if found is not None]
     asked = order(view.settings, view.left)[:LOOKED_AT]
