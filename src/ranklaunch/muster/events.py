@@ -196,7 +196,7 @@ class Word(Event):
 
 
 class Leave(Event):
-    """This node leaves before the others."""
+    """This node leaves: before the others, or with them, when it has written down how the job ended."""
 
 
 class Action(Quick):

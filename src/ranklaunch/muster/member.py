@@ -34,7 +34,7 @@ TABLE: dict[Key, Row] = {
     events.Reached:      ("wait",         "wait",          "wait",          "hang_up"),
     events.Greeted:      ("greet",        "greet",         "greet",         "hang_up"),
     events.Unreached:    ("retry",        "retry_or_lose", "retry_or_lose", NO),
-    Broken:              ("come_again",   "come_again",    "come_again",    NO),
+    Broken:              ("come_again",   "come_again",    "come_again",    "let_go"),
     events.GreetingDue:  ("give_up",      "give_up",       "give_up",       "hang_up"),
     events.Retry:        ("dial",         "dial",          "dial",          NO),
     events.PingDue:      ("ping",         "ping",          "ping",          "ping"),
@@ -45,7 +45,7 @@ TABLE: dict[Key, Row] = {
     events.Done:         ("tell_done",    "tell_done",     "tell_done",     NO),
     events.Report:       ("tell_report",  "tell_report",   "tell_report",   NO),
     events.Word:         (NO,             "say_word",      "say_word",      NO),
-    events.Leave:        ("leave",        "leave",         "leave",         NO),
+    events.Leave:        ("leave",        "leave",         "leave",         "take_leave"),
 }
 # fmt: on
 
@@ -184,7 +184,7 @@ class Member(Speaker):
         super()._take(Broken(0, OSError(errno.EPROTO, why), self._greeted))
 
     def _come_again(self, event: Broken) -> None:
-        """The connection is over: says why, and comes again, unless node 0 is reports."""
+        """The connection is over: says why, and comes again, unless node 0 is gone."""
         self._do(events.Rest(events.GreetingDue()))
         self._do(events.Rest(events.PingDue()))
         again = self.joined
@@ -277,9 +277,8 @@ class Member(Speaker):
         self._hear_once(0, self._words, message)
 
     def _accept(self, message: Message) -> None:
-        """The judgement: takes its leave."""
+        """The judgement; what is left to do is to write it down."""
         judgement = blame.judgement(message["judgement"])
-        self._say({"type": "bye"})
         self.state = OVER
         self._do(events.Judged(judgement))
 
@@ -331,6 +330,14 @@ class Member(Speaker):
         """It leaves before the others."""
         self._say({"type": "bye"})
         self.state = OVER
+
+    def _take_leave(self, event: events.Leave) -> None:
+        """It has written down how the job ended, and waits for node 0 to let it go."""
+        self._say({"type": "bye"})
+
+    def _let_go(self, event: Broken) -> None:
+        """Node 0 has let it go."""
+        self.joined = False
 
     def _keep(self, message: Message) -> None:
         self._last.append(self._stamped(message))

@@ -88,7 +88,10 @@ class Teller:
             self._shells[shell] = number, now
         elif now - since > SHELL_S:
             del self._shells[shell]
-            self._send(shell, number)
+            # As a terminal does: while a shell waits for a program, it dies of SIGINT only if that dies of it too.
+            waited_for = tree.descendants(shell.pid) if number == signal.SIGINT else []
+            for process in (shell, *waited_for):
+                self._send(process, number)
 
 
 class Lone:

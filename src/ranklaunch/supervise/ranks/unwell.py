@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise import judge
+from ranklaunch.supervise import words
 from ranklaunch.supervise.ranks.child import RANK, Child
 from ranklaunch.system import tree
 from ranklaunch.verdict import blame, folders
@@ -28,27 +28,27 @@ def notes(
     job = plan.job
     said = {suspect.culprit.rank for suspect in suspects if suspect.culprit and suspect.culprit.node == job.node_index}
     place = f" on {blame.place(job.node_index, job.node.host)}" if len(job.everyone) > 1 else ""
-    found = sorted({(rank, code, log) for child in ended for rank, code, log in _failed(child, tail_of, caught) if rank not in said})
+    found = sorted({(rank, code, log) for child in ended for rank, code, log in _failed(plan, child, tail_of, caught) if rank not in said})
     return blame.few([blame.failed_while_stopped(rank, place, code, log) for rank, code, log in found])
 
 
 def _failed(
-    child: Child, tail_of: Callable[[int | None], bytes], caught: Callable[[tree.Identity], bool]
+    plan: Plan, child: Child, tail_of: Callable[[int | None], bytes], caught: Callable[[tree.Identity], bool]
 ) -> Iterator[tuple[int, int, str]]:
     """Rank, code and the name of its log: of a rank, and of those of a launcher that were seen to end."""
     rank, end = child.process.rank, child.ended
     heard = child.role == RANK and end.told and caught(child.identity)
-    if heard and rank is not None and _by_itself(end.code, end.signal, child.reader.output.tail if child.reader else b""):
+    if heard and rank is not None and _by_itself(plan, end.code, end.signal, child.reader.output.tail if child.reader else b""):
         yield rank, end.code, os.path.basename(child.process.log)
     seen = child.announced or child.below
     for each in seen.ended if seen else ():
-        if each.rank is not None and not each.by_itself and _by_itself(each.code or 0, each.signal, tail_of(each.rank)):
+        if each.rank is not None and not each.by_itself and _by_itself(plan, each.code or 0, each.signal, tail_of(each.rank)):
             yield each.rank, each.code or 0, os.path.basename(folders.rank_log("", each.rank))
 
 
-def _by_itself(code: int, number: int, tail: bytes) -> bool:
+def _by_itself(plan: Plan, code: int, number: int, tail: bytes) -> bool:
     """With an error that is not another rank's."""
     if not code or number or code in SIGNALS:
         return False
-    error = judge.known(tail)
-    return not error or error.kind != blame.CONSEQUENCE
+    error = words.known(tail, plan.known_errors)
+    return not error or error.kind == blame.CAUSE
