@@ -188,8 +188,9 @@ Made by docs/make_reference.py from catalogue/*.toml; do not edit.
 
 Where a rank fails, the end of its output is compared with this catalogue, and the entry that explains it best is told with the line
 that it was found in. A *cause* arose in the process that wrote the line. A *consequence* is what a process says when another one has
-failed; an error that can be both is listed as a consequence. Causes win over consequences, entries that say much over those that say
-little, then the earliest line. Exceptions of Python count only where the program did not go on after them.
+failed; an error that can be both is listed as a consequence. A process that was *stopped* was told to end by somebody. Causes win over
+consequences, entries that say much over those that say little, then the earliest line. Exceptions of Python count only where the program
+did not go on after them.
 
 `ranklaunch explain` says the same of any log, of any program, without a job:
 
@@ -221,6 +222,7 @@ remedy = "Start later, or ask for fewer slots."
 source = "https://wiki.example.org/licences"
 ```
 
+`retry` says whether the same job may go well: `no`, `yes`, or `elsewhere`, without this host; left out, nobody knows (column "again").
 `run`, `plan` and `check` refuse a folder with a mistake in it (78). `standing` says what an entry is worth beside others, where it is not
 the usual: `vague` says little, `wait` counts only where nothing was said after it, `report` is what a launcher says of its processes,
 `aftermath` is said on the way out. `survivable = true`: it counts only where the program did not go on after it. A pattern that repeats
@@ -230,11 +232,11 @@ written in the same form, in `catalogue/` of the repository.
 
 
 def errors_page() -> str:
-    head = ("name", "kind", "meaning", "what to do", "source")
+    head = ("name", "kind", "meaning", "what to do", "again", "source")
     parts = [ERRORS_PREFACE]
     for family in dict.fromkeys(error.family for error in shipped()):
         errors = (error for error in shipped() if error.family == family)
-        rows = ((f"`{error.name}`", error.kind, error.meaning, error.remedy, f"<{error.source}>") for error in errors)
+        rows = ((f"`{error.name}`", error.kind, error.meaning, error.remedy, error.retry, f"<{error.source}>") for error in errors)
         parts.append(f"## {family}\n\n{_table(head, rows)}")
     return "\n".join(parts)
 

@@ -18,6 +18,7 @@ from ranklaunch.read.settings import KNOWN_ERRORS
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.values import Value
+from ranklaunch.verdict.blame import RETRY
 
 USAGE = "ranklaunch explain [OPTIONS] FILE|-"
 FORMATS = ("text", "json")
@@ -26,6 +27,8 @@ SCHEMA = "ranklaunch.explain/1"
 MOST_BYTES = 16 * 1024 * 1024  # of the end of the log
 MOST_SHOWN = 20  # errors beside the one that explains most
 NOTHING_KNOWN = 1
+UNKNOWN = "unknown"
+KEYS = ("kind", "name", "line", "meaning", "remedy", "retry", "source", "family")
 
 
 class Looked(Value):
@@ -106,7 +109,8 @@ def _as_text(looked: Looked, found: Sequence[Finding]) -> str:
 
 def _told(best: Finding) -> list[str]:
     error = best.error
-    return [f"  {error.name} ({error.kind})", f"  {error.meaning}", f"  What to do: {error.remedy}", f"  See {error.source}"]
+    again = [f"  Again: {RETRY[error.retry]}"] if error.retry else []
+    return [f"  {error.name} ({error.kind})", f"  {error.meaning}", f"  What to do: {error.remedy}", *again, f"  See {error.source}"]
 
 
 def _shown(finding: Finding) -> str:
@@ -120,26 +124,15 @@ def _place(looked: Looked, finding: Finding) -> str:
 
 
 def _as_json(looked: Looked, found: Sequence[Finding]) -> str:
-    told = [_as_dict(looked, finding) for finding in found]
-    document = {
-        "schema": SCHEMA,
-        "name": looked.name,
-        "skipped_bytes": looked.skipped,
-        "best": told[0] if told else None,
-        "others": told[1:],
-    }
+    best, *others = [_as_dict(looked, finding) for finding in found] or [{**dict.fromkeys(KEYS, ""), "kind": UNKNOWN, "line_number": None}]
+    document = {"schema": SCHEMA, **best, "log": looked.name, "skipped_bytes": looked.skipped, "others": others}
     return json.dumps(document, indent=2) + "\n"
 
 
 def _as_dict(looked: Looked, finding: Finding) -> dict[str, object]:
     error = finding.error
     return {
-        "line_number": None if looked.skipped else finding.number + 1,
+        **{name: getattr(error, name) for name in KEYS if name != "line"},
         "line": _shown(finding),
-        "name": error.name,
-        "kind": error.kind,
-        "family": error.family,
-        "meaning": error.meaning,
-        "remedy": error.remedy,
-        "source": error.source,
+        "line_number": None if looked.skipped else finding.number + 1,
     }

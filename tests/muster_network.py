@@ -243,6 +243,7 @@ class Node:
         if self.index == 0 and self is self.net.node_0:
             self.net.close_hub(self.net.time.clock + BYE_S)
         elif self.link:
+            self.feed(events.Leave())
             self.link.end(hub=None)
 
     # What happens to it

@@ -125,7 +125,56 @@ of_kubernetes = st.fixed_dictionaries(
         "RANKLAUNCH_METHOD": methods,
     },
 )
-plausible = st.one_of(of_modelarts, of_nothing, mixed, of_kubernetes)
+ADDRESSES = st.sampled_from(["10.0.0.5", "10.0.0.5,10.0.0.6", "10.0.0.5\n10.0.0.6", "\n10.0.0.6", "\n", "10.0.0.5 10.0.0.6 10.0.0.7"])
+COUNT, FIRST = st.sampled_from(["1", "2", "3", "16"]), st.sampled_from(["10.0.0.5", "10.0.0.6", "m", "127.0.0.1"])
+# What each of them is recognised by is there; the rest may be, and may contradict it.
+of_clouds = st.one_of(
+    *(
+        st.fixed_dictionaries(sign, optional={**rest, "RANKLAUNCH_METHOD": methods, "RANKLAUNCH_NODES": COUNT, "RANKLAUNCH_NODE": INDEX})
+        for sign, rest in (
+            (
+                {"SKYPILOT_NODE_RANK": INDEX, "SKYPILOT_NODE_IPS": ADDRESSES},
+                {"SKYPILOT_NUM_NODES": COUNT, "SKYPILOT_NUM_GPUS_PER_NODE": COUNT, "SKYPILOT_TASK_ID": st.just("sky-1")},
+            ),
+            (
+                {"DSTACK_NODE_RANK": INDEX, "DSTACK_NODES_NUM": COUNT},
+                {"DSTACK_NODES_IPS": ADDRESSES, "DSTACK_MASTER_NODE_IP": FIRST, "DSTACK_GPUS_PER_NODE": COUNT, "DSTACK_GPUS_NUM": COUNT},
+            ),
+            (
+                {"AWS_BATCH_JOB_NODE_INDEX": INDEX, "AWS_BATCH_JOB_NUM_NODES": COUNT},
+                {
+                    "AWS_BATCH_JOB_MAIN_NODE_INDEX": INDEX, "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS": FIRST,
+                    "AWS_BATCH_JOB_ID": st.sampled_from(["7f", "7f#1", "#1"]), "MF_PARALLEL_NUM_NODES": COUNT,
+                    "MF_PARALLEL_NODE_INDEX": INDEX, "MF_PARALLEL_MAIN_IP": FIRST, "JOBSET_RESTART_ATTEMPT": INDEX,
+                },
+            ),
+            (
+                {"AZUREML_RUN_ID": st.just("x")},
+                {
+                    "AZUREML_NODE_COUNT": COUNT, "AZ_BATCH_HOST_LIST": ADDRESSES, "AZUREML_CR_NODE_RANK": INDEX, "NODE_RANK": INDEX,
+                    "MASTER_ADDR": FIRST, "RANK": INDEX, "WORLD_SIZE": COUNT, "LOCAL_RANK": INDEX, "OMPI_COMM_WORLD_RANK": INDEX,
+                    "OMPI_COMM_WORLD_SIZE": COUNT, "OMPI_COMM_WORLD_LOCAL_SIZE": COUNT, "VK_TASK_INDEX": INDEX,
+                    "AZUREML_CR_DISTRIBUTED_CONFIG": st.sampled_from(
+                        ['{"rank": "VK_TASK_INDEX", "host_list": ["10.0.0.5", "10.0.0.6"]}', '{"host_list": 3}', "[]", '{"rank": ["x"]}']
+                    ),
+                },
+            ),
+            (
+                {"NODE_ADDR": FIRST, "PRIMARY_ADDR": FIRST, "NUM_TRAINERS": COUNT, "NUM_NODES": COUNT},
+                {"NODE_RANK": INDEX, "MASTER_ADDR": FIRST, "WORLD_SIZE": COUNT},
+            ),
+            (
+                {"LEPTON_JOB_NAME": st.sampled_from(["ft", "f t"]), "LEPTON_JOB_WORKER_INDEX": INDEX},
+                {"LEPTON_JOB_TOTAL_WORKERS": COUNT, "LEPTON_SUBDOMAIN": st.sampled_from(["s", "s."]), "JOB_COMPLETION_INDEX": INDEX},
+            ),
+            (
+                {"BATCH_TASK_INDEX": INDEX, "BATCH_HOSTS_FILE": st.sampled_from(["/no/such", "x", "/dev/null"])},
+                {"BATCH_TASK_COUNT": COUNT},
+            ),
+        )
+    )
+)  # fmt: skip
+plausible = st.one_of(of_modelarts, of_nothing, mixed, of_kubernetes, of_clouds)
 wild = st.dictionaries(st.sampled_from([*NAMES, *SCRUBBED, *OTHERS]), texts, max_size=4)
 environments = st.builds(lambda one, other: {**one, **other}, plausible, wild)
 formats = st.sampled_from([(), ("--format=json",), ("--format=json", "--all-nodes"), ("--format=sh",)])

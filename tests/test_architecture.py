@@ -121,15 +121,19 @@ MAY_KNOW: dict[str, set[str]] = {
     "render": set(),
     "read": {"ranktable", "verdict"},
     "verdict": set(),
+    "watch": set(),
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render"},
     "layout": {"plan"},
+    "tune": {"plan"},
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
     "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "verdict"},
-    "entrypoints": {"catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system"},
+    "entrypoints": {
+        "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",
+    },
 }  # fmt: skip
 ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
 

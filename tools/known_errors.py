@@ -20,7 +20,22 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "catalogue"
 PATH = ROOT / "src" / "ranklaunch" / "catalogue" / "known.json"
 # The order in which families are tried on a line. What stands nearest to the hardware says most.
-FAMILIES = ("hccl", "ascend", "cuda", "nccl", "gloo", "mpi", "torch", "mindspore", "tensorflow", "system", "python")
+FAMILIES = (
+    "hccl",
+    "ascend",
+    "cuda",
+    "nccl",
+    "gloo",
+    "mpi",
+    "torch",
+    "mindspore",
+    "tensorflow",
+    "jax",
+    "slurm",
+    "storage",
+    "system",
+    "python",
+)
 
 
 def main() -> int:

@@ -181,7 +181,7 @@ def test_the_users_word_on_the_number_of_nodes_is_enough(env: dict[str, str], si
 
 LISTED = "10.0.0.5,10.0.0.6"
 HOSTFILE = {"/jobs/hosts": "gn03\ngn03\ngn04\n"}
-AZURE = {"AZUREML_RUN_ID": "x", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+AZURE = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
 OLD_MASTER = {"MASTER_ADDR": "localhost", "WORLD_SIZE": "2", "RANK": "0", "HOSTNAME": "pj-master-0"}
 PLACED: dict[str, tuple[dict[str, str], dict[str, str], str, str]] = {
     "SkyPilot": ({"SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2"}, {}, "SKYPILOT_NUM_NODES=2", "NODE=$SKYPILOT_NODE_RANK"),

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.catalogue import CAUSE, CONSEQUENCE, KnownError, before_report, find, reported, shipped
+from ranklaunch.catalogue import CAUSE, CONSEQUENCE, STOPPED, KnownError, before_report, find, reported, shipped
 from testbench import places
 
 known_errors = places.module("tools/known_errors.py")
@@ -138,7 +138,8 @@ def test_what_is_loaded_is_what_people_have_written() -> None:
 @helpers.for_each(BY_NAME)
 def test_entry_is_whole(error: KnownError) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", error.name)
-    assert error.kind in (CAUSE, CONSEQUENCE)
+    assert error.kind in (CAUSE, CONSEQUENCE, STOPPED)
+    assert not (error.retry and error.kind != CAUSE)
     assert URL.fullmatch(error.source)
     for sentence in (error.meaning, error.remedy):
         assert re.fullmatch(r"[A-Za-z/`-].*\.", sentence)

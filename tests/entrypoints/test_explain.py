@@ -49,7 +49,8 @@ def test_what_explains_most_comes_first(tmp_path: Path) -> None:
 def test_as_json(tmp_path: Path) -> None:
     found = json.loads(helpers.call("explain", "--format", "json", str(log(tmp_path, LOST, OOM))).out)
     assert (found["schema"], found["skipped_bytes"]) == ("ranklaunch.explain/1", 0)
-    assert (found["best"]["name"], found["best"]["kind"], found["best"]["line_number"]) == ("cuda-out-of-memory", "cause", 2)
+    assert (found["name"], found["kind"], found["line"], found["line_number"]) == ("cuda-out-of-memory", "cause", OOM, 2)
+    assert found.keys() >= {"meaning", "remedy", "retry", "source"}
     assert [other["name"] for other in found["others"]] == ["gloo-peer-connection-lost"]
 
 
@@ -57,13 +58,13 @@ def test_nothing_known(tmp_path: Path) -> None:
     said = helpers.call("explain", str(log(tmp_path, "step 1")))
     assert (said.code, said.out) == (1, f"{tmp_path / 'rank_0.log'}: nothing in it is known\n")
     found = helpers.call("explain", "--format=json", str(log(tmp_path)))
-    assert (found.code, json.loads(found.out)["best"]) == (1, None)
+    assert (found.code, json.loads(found.out)["kind"]) == (1, "unknown")
 
 
 def test_of_a_long_log_the_end(tmp_path: Path) -> None:
     path = log(tmp_path, OOM, "x" * (17 * 1024 * 1024), LOST)
     found = json.loads(helpers.call("explain", "--format=json", str(path)).out)
-    assert (found["best"]["name"], found["best"]["line_number"], found["others"]) == ("gloo-peer-connection-lost", None, [])
+    assert (found["name"], found["line_number"], found["others"]) == ("gloo-peer-connection-lost", None, [])
     assert found["skipped_bytes"] == path.stat().st_size - 16 * 1024 * 1024
 
 
@@ -114,7 +115,7 @@ def test_they_win_over_what_is_shipped(tmp_path: Path) -> None:
     ("changed", "said"),
     [
         ({"patterns": ["("]}, "entry 1 (site-licence): patterns: missing ), unterminated subpattern"),
-        ({"kind": "reason"}, "entry 1 (site-licence): kind is reason: expected cause or consequence"),
+        ({"kind": "reason"}, "entry 1 (site-licence): kind is reason: expected one of cause, consequence, stopped"),
         ({"patterns": "x"}, "entry 1 (site-licence): patterns: expected a list of texts"),
         ({"remedy": ""}, "entry 1 (site-licence): remedy: expected a text"),
         ({"pattern": ["x"]}, "entry 1 (site-licence): unknown key pattern"),

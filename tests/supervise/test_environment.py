@@ -114,3 +114,9 @@ def test_the_folder_is_kept(as_process: Starter, tmp_path: Path) -> None:
     job = as_process.spawn(1, child("environment.py"), cwd=folder)
     check_end(job, "succeeded", 0)
     assert json.loads(job.log(0))["cwd"] == str(folder)
+
+
+def test_a_folder_that_is_gone_matters_to_relative_paths_alone(as_process: Starter) -> None:
+    leaves = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    job = as_process.spawn(1, child("prints.py"), prefix=("sh", "-c", leaves, "sh"))
+    check_end(job, "succeeded", 0)

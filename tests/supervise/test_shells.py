@@ -67,14 +67,16 @@ def test_a_signal_that_nobody_catches_is_not_passed_on(as_process: Starter) -> N
     check_end(job, "stopped", 143, victims={0: "SIGTERM", 1: "SIGTERM"})
 
 
-def test_a_script_does_not_go_on_for_long(as_process: Starter) -> None:
-    """After the program that was told, it begins with its next command."""
-    job = in_shell(as_process, "{program}; echo next; sleep 600; exit 0", child("saves_on_term.py"), ranks=1)
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_script_does_not_go_on_for_long(as_process: Starter, number: signal.Signals, shell: str) -> None:
+    """After the program that was told, it begins with its next command; at SIGINT it waits for that too, unless it dies of it as well."""
+    job = in_shell(as_process, "{program}; echo next; sleep 600; exit 0", child("saves_on_term.py"), shell=shell, ranks=1)
     job.out.wait_for("ready")
     began = time.monotonic()
-    job.send(signal.SIGTERM)
-    check_end(job, "stopped", 143)
-    assert b"saved" in job.log(0)
+    job.send(number)
+    check_end(job, "stopped", 128 + number)
+    assert (b"saved" in job.log(0)) == (number == signal.SIGTERM)
     assert time.monotonic() - began < 30
 
 

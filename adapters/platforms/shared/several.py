@@ -3,6 +3,7 @@ lists of addresses in any form, and how long they take to start and to kill a jo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ranklaunch import redact
@@ -41,13 +42,18 @@ def count(reader: Reader, variable: Variable[int], ways: Ways = ()) -> int:
     return _agreed(reader, variable, (*told(reader, variable), *ways), NODES) or reader.get(variable)
 
 
-def index(reader: Reader, variable: Variable[int], nodes: int, ways: Ways = ()) -> int:
-    """This node's: the user's word, else what the platform's variable and all other ways say alike."""
-    if nodes == 1 or reader.by_user(variable) or not ways:
+def index(reader: Reader, variable: Variable[int], nodes: int, ways: Ways = (), others: Sequence[str] = ()) -> int:
+    """This node's: the user's word, else what the platform's variable and all other ways say alike. others: names of more variables, for
+    the message where nobody knows."""
+    if nodes == 1 or reader.by_user(variable) or not (ways or others):
         return base.index(reader, nodes, variable)
-    number = _agreed(reader, variable, (*told(reader, variable), *ways), variable)
-    if number >= nodes:
-        reader.problem(f"{ways[0][0]}: node {number}, expected 0 to {nodes - 1}, for {nodes} nodes")
+    found = (*told(reader, variable), *ways)
+    number = _agreed(reader, variable, found, variable)
+    if not found:
+        names = ", ".join((*variable.names, *others))
+        reader.problem(f"{nodes} nodes, but none of {names} says which one this is (0 to {nodes - 1})")
+    elif number >= nodes:
+        reader.problem(f"{found[0][0]}: expected 0 to {nodes - 1}, for {nodes} nodes")
     return min(number, nodes - 1)
 
 
@@ -73,7 +79,7 @@ def hosts(
     if given or found:
         if not given:
             reader.ledger.note(HOSTS.value, ",".join(found), source)
-        if first and address and not given and found[0] not in ("", address) and not reader.by_user(MASTER_ADDR):
+        if first and address and not given and _differ(found[0], address) and not reader.by_user(MASTER_ADDR):
             reader.problem(f"{source} begins with {found[0]}, but {reader.told(first)}: expected the same host; or set {HOSTS.names[0]}")
         return _as_many(reader, given or (found[0] or address, *found[1:]), reader.source(HOSTS) if given else source, nodes)
     malformed = bool(reader.env.get(source, "").strip())  # which is said already
@@ -90,6 +96,23 @@ def _as_many(reader: Reader, found: Sequence[str], source: str, nodes: int) -> t
     return (found[0],) * nodes
 
 
+def _differ(one: str, other: str) -> bool:
+    """Whether these are two hosts. A name may be longer or shorter, and an address that of a name."""
+    numbers = [bool(re.fullmatch(r"[0-9.]+|.*:.*", host)) for host in (one, other)]
+    if not (one and other) or numbers[0] != numbers[1]:
+        return False
+    return one != other and (numbers[0] or not (f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")))
+
+
+def name(reader: Reader, variable: Variable[str], otherwise: str) -> str:
+    """Of the job. A node's number may stand behind the platform's own (AWS Batch: ID#NODE)."""
+    found = reader.get(variable)
+    bare = found if reader.by_user(variable) else found.partition("#")[0] or otherwise
+    if bare != found:
+        reader.ledger.note(variable.value, bare, variable.names[-1] if found else "default")
+    return bare
+
+
 def slots(reader: Reader, variable: Variable[tuple[int, ...]], nodes: int) -> tuple[int, ...]:
     """Of every node, as told; else, and where the platform says 0, as many as this container has devices."""
     said = reader.get(variable) if reader.given(variable) else ()
@@ -103,7 +126,7 @@ def kills(reader: Reader, after_s: float, platform: str) -> None:
     reader.offer(GRACE_S.value, Candidate(f"{platform}, which kills after {after_s:g} s", f"{after_s * 0.8:g}"))
 
 
-def starts_late(reader: Reader, platform: str, wait_s: float = 3600.0) -> None:
+def starts_late(reader: Reader, platform: str, wait_s: float = 1800.0) -> None:
     """A platform whose nodes start minutes apart, each when there is room for it: the first waits longer, unless the user says how long."""
     if not reader.given(WAIT_S):
         reader.offer(MUSTER_TIMEOUT_S.value, Candidate(f"{platform}, whose nodes start minutes apart", f"{wait_s:g}"))

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple, Optional
 
 from ranklaunch.catalogue.literals import needed
 
-KINDS = CAUSE, CONSEQUENCE = "cause", "consequence"
+KINDS = CAUSE, CONSEQUENCE, STOPPED = "cause", "consequence", "stopped"
+# Whether to start the job again as it is: it ends the same way; it may go well; it may on other hosts, without this one. Else nobody knows.
+RETRIES = NO, YES, ELSEWHERE = "no", "yes", "elsewhere"
 # What an entry's words are worth beside those of others, the most first: a line that says why; one that says little; one that counts only
 # where nothing was said after it; what a launcher says of its processes; any exception; what a process says on its way out.
 STANDINGS = USUAL, VAGUE, WAIT, REPORT, UNCAUGHT, AFTERMATH = "", "vague", "wait", "report", "uncaught", "aftermath"
@@ -28,8 +30,9 @@ class KnownError(NamedTuple):
     which each match has one at least.
 
     kind: CAUSE, or CONSEQUENCE of a failure elsewhere: of another rank, of a peer, of what this process only reports. An error that can
-    be both is a CONSEQUENCE, and its meaning says so. survivable: it counts only where the program did not go on after it. source: the
-    page, source file or thread that proves it.
+    be both is a CONSEQUENCE, and its meaning says so. STOPPED: neither; somebody told the process to end. retry: one of
+    RETRIES, "" where nobody knows. survivable: it counts only where the program did not go on after it. source: the page, source file or
+    thread that proves it.
     """
 
     name: str
@@ -40,13 +43,14 @@ class KnownError(NamedTuple):
     remedy: str
     source: str
     family: str
+    retry: str = ""
     standing: str = USUAL
     survivable: bool = False
     through: Optional[Through] = None  # noqa: UP045  # Python 3.9 evaluates it
 
 
 _TEXTS = ("name", "kind", "meaning", "remedy", "source")
-_MORE = ("patterns", "needed", "standing", "survivable", "through", "examples")
+_MORE = ("patterns", "needed", "retry", "standing", "survivable", "through", "examples")
 
 
 def of_family(data: Any) -> list[KnownError]:
@@ -68,10 +72,8 @@ def _entry(fields: Any, number: int, family: str) -> KnownError:
         raise _wrong(place, f"unknown key {unknown[0]}")
     name, kind, meaning, remedy, source = (_text(fields, key, place) for key in _TEXTS)
     if kind not in KINDS:
-        raise _wrong(place, f"kind is {kind}: expected {' or '.join(KINDS)}")
-    standing = fields.get("standing", USUAL)
-    if standing not in STANDINGS:
-        raise _wrong(place, f"standing is {standing}: expected one of {', '.join(filter(None, STANDINGS))}")
+        raise _wrong(place, f"kind is {kind}: expected one of {', '.join(KINDS)}")
+    standing, retry = _one_of(fields, "standing", STANDINGS, place), _one_of(fields, "retry", ("", *RETRIES), place)
     pattern = "|".join(_texts(fields, "patterns", place))
     try:
         re.compile(pattern)
@@ -79,7 +81,7 @@ def _entry(fields: Any, number: int, family: str) -> KnownError:
         raise _wrong(place, f"patterns: {error}") from None
     literals = tuple(_texts(fields, "needed", place)) if "needed" in fields else needed(pattern)
     survivable, through = fields.get("survivable", False) is True, _through(fields.get("through"), place)
-    return KnownError(name, kind, pattern, literals, meaning, remedy, source, family, standing, survivable, through)
+    return KnownError(name, kind, pattern, literals, meaning, remedy, source, family, retry, standing, survivable, through)
 
 
 def _through(fields: Any, place: str) -> Through | None:
@@ -88,6 +90,13 @@ def _through(fields: Any, place: str) -> Through | None:
     if not isinstance(fields, dict):
         raise _wrong(place, "through: expected a table")
     return Through(_text(fields, "ending", place), tuple(_texts(fields, "frames", place)), _text(fields, "unless", place))
+
+
+def _one_of(fields: Mapping[str, Any], key: str, legal: Sequence[str], place: str) -> str:
+    word = fields.get(key, "")
+    if word not in legal:
+        raise _wrong(place, f"{key} is {word}: expected one of {', '.join(filter(None, legal))}")
+    return str(word)
 
 
 def _text(fields: Mapping[str, Any], key: str, place: str) -> str:

@@ -26,6 +26,8 @@ class Lines:
     @property
     def said(self) -> list[str]:
         """bare, with nothing where a traceback quotes a line of the program: what is raised there is in the line that ends it."""
+        if not any(_FRAME_NEEDS in line for line in self.bare):
+            return self.bare
         is_frame = _pattern(_FRAME).match
         quoted = {number + 1 for number, line in enumerate(self.bare) if is_frame(line)}
         return ["" if number in quoted and line[:1].isspace() else line for number, line in enumerate(self.bare)]
@@ -106,6 +108,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 _COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
+_FRAME_NEEDS = 'File "'
 _CHAINED = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",

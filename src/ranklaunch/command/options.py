@@ -159,7 +159,7 @@ def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Pr
         raise UsageError(msg)
     used = read_env_file(env_file) if env_file else dict(env)
     account = recorded_account(used) if env_file else own_account()
-    files, cwd = DiskFiles(root), _cwd()
+    files, cwd = DiskFiles(root), disk.working_folder()
     program = platforms.program(Reader(used, files, values, cwd), words) or (program_of(words) if words or not default else default)
     return Given(Request(program, used, files, values, cwd, account=account, bounded=bounded), own)
 
@@ -185,13 +185,6 @@ def recorded_account(env: Mapping[str, str]) -> Account:
     home = env.get("HOME", "") or ROOT_ACCOUNT.home
     root = home == ROOT_ACCOUNT.home
     return ROOT_ACCOUNT if root else Account(env.get("USER") or env.get("LOGNAME") or os.path.basename(home), home, root)
-
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except OSError:  # the folder was removed; absolute paths still work
-        return "/"
 
 
 def program_of(words: list[str]) -> Program:

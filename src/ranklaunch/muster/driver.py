@@ -82,9 +82,10 @@ class HubDriver(Driver):
         self.hub = Hub(muster, grace_s, success, os.urandom(8).hex(), attempt)
         self._port = muster.port
         self._inside: Inside | None = None
+        self._leaving: list[int] = []
         super().__init__(self.hub, loop, say, {
             events.Send: self._send,
-            events.Close: lambda action: self._hang_up(action.link),
+            events.Close: lambda action: self._let_go(action.link),
             events.Admit: lambda action: self.door.admit(action.link),
             events.TurnAway: lambda action: self.door.turn_away(action.link),
             events.Listen: lambda action: self.door.open(),
@@ -142,6 +143,12 @@ class HubDriver(Driver):
         if self._inside and INSIDE in action.links:
             self._inside.deliver(events.Heard(0, action.message))
         self.door.send(action.message, action.links)
+
+    def _let_go(self, link: int) -> None:
+        """Once the job has ended, all at once when each has its verdict: some platforms kill the others when the first leaves."""
+        self._leaving.append(link)
+        while self._leaving and (self.hub.settled or not self.hub.judgement):
+            self._hang_up(self._leaving.pop())
 
     def _hang_up(self, link: int) -> None:
         if link == INSIDE and self._inside:

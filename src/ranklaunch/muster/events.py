@@ -187,7 +187,7 @@ class Report(Event):
 
 
 class Leave(Event):
-    """This node leaves before the others."""
+    """This node leaves: before the others, or with them, when it has written down how the job ended."""
 
 
 class Action(Quick):

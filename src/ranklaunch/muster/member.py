@@ -32,7 +32,7 @@ TABLE: dict[Key, Row] = {
     events.Reached:      ("wait",         "wait",          "wait",          "hang_up"),
     events.Greeted:      ("greet",        "greet",         "greet",         "hang_up"),
     events.Unreached:    ("retry",        "retry_or_lose", "retry_or_lose", NO),
-    Broken:              ("come_again",   "come_again",    "come_again",    NO),
+    Broken:              ("come_again",   "come_again",    "come_again",    "let_go"),
     events.GreetingDue:  ("give_up",      "give_up",       "give_up",       "hang_up"),
     events.Retry:        ("dial",         "dial",          "dial",          NO),
     events.PingDue:      ("ping",         "ping",          "ping",          "ping"),
@@ -42,7 +42,7 @@ TABLE: dict[Key, Row] = {
     events.Fail:         ("tell_fail",    "tell_fail",     "tell_fail",     NO),
     events.Done:         ("tell_done",    "tell_done",     "tell_done",     NO),
     events.Report:       ("tell_report",  "tell_report",   "tell_report",   NO),
-    events.Leave:        ("leave",        "leave",         "leave",         NO),
+    events.Leave:        ("leave",        "leave",         "leave",         "take_leave"),
 }
 # fmt: on
 
@@ -266,9 +266,8 @@ class Member(Machine):
         self._do(events.Stop(judgement))
 
     def _accept(self, message: Message) -> None:
-        """The judgement: takes its leave."""
+        """The judgement; what is left to do is to write it down."""
         judgement = blame.judgement(message["judgement"])
-        self._say({"type": "bye"})
         self.state = OVER
         self._do(events.Judged(judgement))
 
@@ -314,6 +313,14 @@ class Member(Machine):
         """It leaves before the others."""
         self._say({"type": "bye"})
         self.state = OVER
+
+    def _take_leave(self, event: events.Leave) -> None:
+        """It has written down how the job ended, and waits for node 0 to let it go."""
+        self._say({"type": "bye"})
+
+    def _let_go(self, event: Broken) -> None:
+        """Node 0 has let it go."""
+        self.joined = False
 
     def _keep(self, message: Message) -> None:
         self._last.append(self._stamped(message))

@@ -226,15 +226,19 @@ class Nodes:
         return self._judgement or own
 
     def finish(self) -> None:
-        """Until the others have taken what they are owed, and no longer than that takes."""
+        """Until all have written down how the job ended, and no longer than that takes: some platforms kill the others when the first
+        leaves."""
         member, hub = self._member, self._hub
+        together = bool(member and self._judgement)
+        if member and together:
+            member.leave()
         until = self._loop.clock() + (HURRIED_S if self._hurry else BYE_S)
         if hub:
             self._run(lambda: hub.settled, lambda: until)
             self._tell_late(hub)
             hub.close()
         elif member:
-            self._run(lambda: member.flushed, lambda: until)
+            self._run(lambda: member.flushed and not (together and member.joined), lambda: until)
         if member:
             member.close()
 

@@ -357,7 +357,8 @@ class Attempt:
         """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""
         assert self.ending
         suspects = judge.suspects(self.plan, self.ending, self._children.ended, evidence)
-        seen = judge.notes(self.plan, self.ending, suspects)
+        unwell = self._launchers.unwell(self._children.ended, suspects, evidence, self._stopper.caught)
+        seen = (*judge.notes(self.plan, self.ending, suspects), *unwell)
         own = judge.judgement(self.ending, suspects, self._finishes, seen, evidence)
         return self._nodes.agree(own, suspects, self._finishes, seen, self.ending)
 

@@ -222,7 +222,7 @@ def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     for rank in ranks.ended if ranks else ():
         tail = evidence.tail_of_rank(rank.rank)
         error = _words().known(tail, plan.known_errors)
-        if rank.failed or (rank.code and not rank.signal and error and error.kind != blame.CONSEQUENCE):
+        if rank.failed or (rank.code and not rank.signal and error and error.kind == blame.CAUSE):
             yield _of_rank(plan, child, rank, last_lines(tail), error, evidence.wall)
 
 
@@ -250,7 +250,7 @@ def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], ev
         end = evidence.end_of_rank(child, rank)
         well = end and not end.exit_code
         error = _words().known(evidence.tail_of_rank(rank) if rank not in seen and not well else b"", plan.known_errors)
-        if error and error.kind != blame.CONSEQUENCE:
+        if error and error.kind == blame.CAUSE:
             told = end or Failure(rank, code if code < 128 else 1)
             culprit = _culprit(plan, child, told, last_lines(evidence.tail_of_rank(rank)), error, at)
             yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
@@ -263,7 +263,7 @@ def _killed_by_another(child: Child) -> bool:
 
 def _own_cause(child: Child, error: KnownError | None) -> bool:
     """A process that was on its way out by itself when it was told to end: it exited, and had written why."""
-    return bool(error and error.kind != blame.CONSEQUENCE and not child.ended.signal)
+    return bool(error and error.kind == blame.CAUSE and not child.ended.signal)
 
 
 def decoded(tail: bytes) -> str:

@@ -27,7 +27,7 @@ def known(tail: bytes, own: str) -> KnownError | None:
     error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
     if error.standing == catalogue.UNCAUGHT:  # the line says more than what can be said of any exception
         return KnownError(error.name, error.kind, line, "", "", "")
-    return KnownError(error.name, error.kind, line, error.meaning, error.remedy, error.source)
+    return KnownError(error.name, error.kind, line, error.meaning, error.remedy, error.source, error.retry)
 
 
 @functools.cache
@@ -52,7 +52,7 @@ def reported(culprit: Culprit, tail: bytes) -> str:
     """The reason where the words that decide are those of a launcher that the program has started: what it says of the process that failed
     is the trace of that."""
     error = culprit.error
-    if not error or error.kind != blame.CONSEQUENCE:
+    if not error or error.kind == blame.CAUSE:
         return ""
     from ranklaunch import catalogue
 

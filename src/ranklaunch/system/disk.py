@@ -49,6 +49,13 @@ def given(path: str) -> int:
     return _opened(path, os.O_RDONLY)
 
 
+def working_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed; absolute paths still work
+        return "/"
+
+
 def read(fd: int, most: int) -> bytes:
     """At most so many bytes; closes the descriptor."""
     with open(fd, "rb") as file:

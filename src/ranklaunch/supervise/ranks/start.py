@@ -14,7 +14,7 @@ from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.settings import OUTER_RUN
 from ranklaunch.redact import clipped
 from ranklaunch.system import tree
-from ranklaunch.system.disk import DiskFiles
+from ranklaunch.system.disk import DiskFiles, working_folder
 from ranklaunch.system.signals import Signals, block, unblock
 
 MARK = OUTER_RUN
@@ -51,7 +51,7 @@ def executable(process: Process, env: Mapping[str, str]) -> str:
     if denied:
         msg = f"{denied} is not executable (files from object storage lose that mark): chmod +x it, or start it through its interpreter"
         raise MissingProgramError(msg)
-    where = f"on PATH={clipped(env.get('PATH', ''))!r}" if "/" not in name else f"from {process.cwd or os.getcwd()}"
+    where = f"on PATH={clipped(env.get('PATH', ''))!r}" if "/" not in name else f"from {process.cwd or working_folder()}"
     hint = f"; {process.comes_with}" if process.comes_with else ""
     msg = f"{process.name}: program {name!r} not found {where}{hint}"
     raise MissingProgramError(msg)
@@ -93,12 +93,12 @@ def require_program(plan: Plan, root: str = "") -> None:
     program = plan.job.program
     if plan.job.is_idle:
         return
-    path = absolute(program.path, os.getcwd())
+    path = absolute(program.path, working_folder())
     is_file = program.is_python or program.is_shell
     if not program.module and is_file and not os.path.exists(f"{root}{path}" if root else program.path):
         below = f", below {root}" if root else ""
         told = "; it has a space in it: no quotes stand around a whole command, and in values its arguments are args"
-        msg = f"program {program.path!r}: no such file (looked for from {os.getcwd()}{below}){told if ' ' in program.path else ''}"
+        msg = f"program {program.path!r}: no such file (looked for from {working_folder()}{below}){told if ' ' in program.path else ''}"
         raise MissingProgramError(msg)
 
 
