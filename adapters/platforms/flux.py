@@ -95,7 +95,7 @@ def _tasks(reader: Reader) -> Tasks:
     tasks, nodes = reader.get(TASKS), reader.get(JOB_NODES)
     names = ", ".join(variable.names[-1] for variable in (TASKS, JOB_NODES, TASK_HERE))
     each = tasks // nodes if tasks % nodes == 0 else 0
-    return Tasks(tasks, reader.get(NODE_INDEX), reader.get(TASK_HERE), each, NODE_INDEX, names, (), nodes)
+    return Tasks(tasks, reader.get(TASK_HERE), each, NODE_INDEX, names, (), nodes)
 
 
 def _name(reader: Reader) -> str:

@@ -98,7 +98,7 @@ def _tasks(reader: Reader) -> Tasks:
     tasks, nodes = reader.get(JSM_TASKS), max(1, len(hosts))
     names = ", ".join(variable.names[0] for variable in (JSM_TASKS, JSM_TASK, JSM_TASK_HERE))
     each = tasks // nodes if tasks % nodes == 0 else 0
-    return Tasks(tasks, reader.get(JSM_TASK), reader.get(JSM_TASK_HERE), each, JSM_INDEX, names, hosts, nodes)
+    return Tasks(tasks, reader.get(JSM_TASK_HERE), each, JSM_INDEX, names, hosts, nodes)
 
 
 def attempt(reader: Reader) -> int:

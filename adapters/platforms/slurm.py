@@ -134,7 +134,7 @@ def _tasks_of_step(reader: Reader, hosts: tuple[str, ...]) -> Tasks:
     counts, own = reader.get(TASKS), reader.get(NODE_ID)
     names = ", ".join((TASKS.names[0], RANK.names[-1], TASK_HERE.names[0]))
     here = counts[own] if len(counts) == len(hosts) and own < len(hosts) else 0
-    return Tasks(max(1, sum(counts)), reader.get(RANK), reader.get(TASK_HERE), here, RANK, names, hosts, len(hosts))
+    return Tasks(max(1, sum(counts)), reader.get(TASK_HERE), here, RANK, names, hosts, len(hosts))
 
 
 def attempt(reader: Reader) -> int:

@@ -14,11 +14,10 @@ from ranklaunch.values import replace
 
 
 class Tasks(NamedTuple):
-    """What the platform says of its tasks: how many there are, which this is, and which of how many on its host. numbered: the variable
-    that tells the first of these; those: the names of the variables, for messages. hosts: of the nodes, where they are known."""
+    """What the platform says of its tasks: how many there are, and which of how many on its host this is. numbered: the variable that
+    tells which of all it is; those: the names of the variables, for messages. hosts: of the nodes, where they are known."""
 
     total: int
-    number: int
     here: int
     of_host: int
     numbered: Variable[int]

@@ -195,8 +195,11 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
+    from ranklaunch.read import tuning  # of one command
+
     tables = [
         settings.VARIABLES,
+        tuning.VARIABLES,
         settings.PLAN_VARIABLES,
         OF_ALL,
         communication.VARIABLES,
