@@ -44,6 +44,7 @@ def odd_messages(chance: random.Random, node: int = 1) -> Iterator[dict[str, Any
         {"type": "ping", "sent": 1.0},
         {"type": "busy", "doing": "x"},
         {"type": "stopping"},
+        {"type": "word", "number": 1, "topic": "t", "body": {}},
         {"type": "what a later version has"},
         {"type": "hello", "node": 1, "instance": "again", "host": "h", "doing": ""},
     ]

@@ -58,7 +58,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
     templates.forget()
     _warn_of_unused_templates(reader, templates)
-    known = platforms.choose(reader).read(reader, request.program)
+    known = platforms.read(reader, request.program)
     job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -195,8 +195,11 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
+    from ranklaunch.read import tuning  # of one command
+
     tables = [
         settings.VARIABLES,
+        tuning.VARIABLES,
         settings.PLAN_VARIABLES,
         OF_ALL,
         communication.VARIABLES,

@@ -35,6 +35,7 @@ def identity(settings: Settings) -> str:
         "steps": [settings.start_step, settings.end_step],
         "mp_size": settings.mp_size,
         "arg_mappings": dict(settings.arg_mappings),
+        "of": settings.of,
     }
     return digest(told)
 
@@ -101,14 +102,14 @@ def _finite(value: Any) -> Any:
 # Back again.
 
 
-def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tuple[Result, ...]:
-    """Experiments that ended in earlier starts, to be given to Search. exps: the folder of their folders, where it is another one. Of
-    those of another configuration, program or size nothing is taken, nor of files that are not whole."""
+def known(files: Files, folder: str, settings: Settings, experiments: str = "") -> tuple[Result, ...]:
+    """Experiments that ended in earlier starts, to be given to Search. Of those of another configuration, program or size nothing is
+    taken, nor of files that are not whole. experiments: their folder, where it is another than that in folder."""
     own = identity(settings)
     found: dict[str, Result] = {}
     for one in _listed(files, folder, own):
         found[one.name] = one
-    place = exps or join(folder, EXPERIMENTS)
+    place = experiments or join(folder, EXPERIMENTS)
     for name in sorted(files.names(place)) if files.is_dir(place) else ():
         path = join(place, name)
         read = _result(_object(files.text(join(path, RESULT), MOST_BYTES) or ""), own)
