@@ -142,6 +142,8 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/unrecognised.py", "len(slots) - launching", "len(slots)", "one node of Summit is two"),
     ("platforms/lsf.py", "return tuple(others)", "return tuple(listed)", "the host that launches on Summit is a node"),
     ("platforms/pbs.py", 'in ("", "1")', 'in ("",)', "a script of PBS trains alone"),
+    ("platforms/per_rank.py", "tasks.here >= tasks.of_host", "False", "a rank that its host does not have"),
+    ("launchers/spawn.py", '"LOCAL_RANK": str(here),', '"LOCAL_RANK": "0",', "each rank of a host is its first"),
     ("platforms/flux.py", "fits = tasks == reader.get(NODES)", "fits = True", "each of Flux's tasks starts a node's ranks"),
     ("platforms/unrecognised.py", "and int(size) > 1", "and int(size) > 2", "one of two trains alone"),
     ("templates/program.j2", "{{ job.python }} -u {{", "{{ job.python }} {{", "Python keeps its output back"),

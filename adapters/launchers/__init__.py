@@ -68,6 +68,8 @@ COMES_WITH = {
 WITH_TASKS = ("tensorflow", "plain")
 # They do with a node 0 that has none.
 WITHOUT_RANKS = ("mpirun", "msrun")
+# They do where the platform has started each rank.
+PER_RANK = ("spawn", "plain")
 # They start the program once on each node.
 ONCE = ("plain", "pytorch", "tensorflow")
 
@@ -83,6 +85,9 @@ def choose(job: Job, reader: Reader) -> tuple[Launcher, str]:
         if not job.nodes[0].slots and given not in WITHOUT_RANKS:
             _refuse_without_ranks(reader)
             return LAUNCHERS["plain"], "a method was asked for that node 0 cannot have"
+        if job.among and given not in PER_RANK:
+            reader.problem(f"{reader.told(METHOD)} starts ranks, and --per-rank has one started already: expected {' or '.join(PER_RANK)}")
+            return LAUNCHERS["plain"], "a method was asked for that a rank alone cannot have"
         script = own_script(job, reader) if given not in ONCE else None
         if script:
             return _once(job, reader, script, given)
@@ -161,6 +166,8 @@ def _fitting(job: Job, reader: Reader) -> tuple[str, str]:
     own = own_launcher(job.program)
     if own:
         return _by_itself(job, reader, own)
+    if job.among:
+        return "spawn", "the platform has started one for each rank"
     if not job.nodes[0].slots:
         return "mpirun", "node 0 has no ranks of its own"
     if job.rank_table:

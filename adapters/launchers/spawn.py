@@ -20,6 +20,9 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     port = reader.get(MASTER_PORT)
     argv = templates.command("spawn/command.j2", job=job)
 
+    if job.among:
+        return _own_rank(job, reader, templates, argv)
+
     def rank(local_rank: int) -> Process:
         env = {
             "RANK": str(job.node.first_rank + local_rank),
@@ -40,3 +43,18 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         limits=limits(reader),
         waits=master_waits(job, reader),
     )
+
+
+def _own_rank(job: Job, reader: Reader, templates: Templates, argv: tuple[str, ...]) -> Plan:
+    """The one that the platform has started this for: what the platform itself says to it is true."""
+    here, of_host = job.among or (0, 1)
+    env = {
+        "RANK": str(job.node_index),
+        "LOCAL_RANK": str(here),
+        "WORLD_SIZE": str(job.world_size),
+        "LOCAL_WORLD_SIZE": str(of_host),
+        "MASTER_ADDR": meeting_host(job, reader),
+        "MASTER_PORT": str(reader.get(MASTER_PORT)),
+    }
+    process = rank_process(job, reader, templates, argv, here, env, rank=job.node_index)
+    return Plan(job=job, method=NAME, why="", processes=(process,), limits=limits(reader), waits=master_waits(job, reader))

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ranklaunch.adapters.platforms.shared.base import OF_ALL
+from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, per_rank
 from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job, Program
@@ -214,7 +214,7 @@ def _recognised(reader: Reader) -> Platform:
 
 def _named(reader: Reader) -> None:
     """Hosts that a file or a command names."""
-    if any(map(reader.given, OF_ALL)):
+    if any(map(reader.given, NAMING)):
         from ranklaunch.adapters.platforms.shared import named  # most have none
 
         named.offer(reader)
@@ -226,6 +226,15 @@ def _asked(reader: Reader) -> str:
 
 def detected(reader: Reader) -> str:
     return next(name for name in PLATFORMS if may_be(name, reader) and PLATFORMS[name].detect(reader))
+
+
+def read(reader: Reader, program: Program) -> Job:
+    """The job, as its platform reads it."""
+    platform = choose(reader)
+    job = platform.read(reader, program)
+    if per_rank(reader) and not job.among:
+        reader.problem(f"{reader.told(PER_RANK)}: platform {platform.NAME} says of no tasks here that each is a rank: leave it out")
+    return job
 
 
 def choose(reader: Reader) -> Platform:

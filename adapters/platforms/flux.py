@@ -6,6 +6,7 @@ Source of the variables: flux-core, doc/man7/flux-environment.rst, doc/man5/flux
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ranklaunch.adapters.platforms.shared import base, batch, several
 from ranklaunch.errors import counted
@@ -17,12 +18,16 @@ from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
 from ranklaunch.values import replace
 
+if TYPE_CHECKING:
+    from ranklaunch.adapters.platforms.shared.per_rank import Tasks
+
 NAME = "flux"
 
 KILLS_AFTER_S = 5  # exec.kill-timeout
 
 JOB_ID = Variable("flux_job", ("FLUX_JOB_ID",), parse.text, "", "id of the job", "platform")
 NODES = ANY_NODES.also("FLUX_JOB_NNODES")
+JOB_NODES = Variable("flux_nodes", ("FLUX_JOB_NNODES",), parse.positive, 1, "nodes of the job, where each rank is one of ours", "platform")
 NODE_INDEX = ANY_NODE_INDEX.also("FLUX_TASK_RANK")
 TASKS = Variable("flux_tasks", ("FLUX_JOB_SIZE",), parse.positive, 1, "tasks of the job: one on each node", "platform")
 TASK_HERE = Variable(
@@ -32,7 +37,7 @@ ENCLOSING = Variable(
     "flux_enclosing", ("FLUX_ENCLOSING_ID",), parse.text, "", "id of the job whose script this is, of flux batch or flux alloc", "platform",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (JOB_ID, NODES, NODE_INDEX, TASKS, TASK_HERE, ENCLOSING)
+VARIABLES: tuple[Variable[object], ...] = (JOB_ID, NODES, JOB_NODES, NODE_INDEX, TASKS, TASK_HERE, ENCLOSING)
 
 program = base.no_program
 failure_file = base.no_failure_file
@@ -49,6 +54,10 @@ def detect(reader: Reader) -> bool:
 
 def read(reader: Reader, program: Program) -> Job:
     several.kills(reader, KILLS_AFTER_S, "Flux")
+    if base.per_rank(reader) and reader.given(JOB_ID):
+        from ranklaunch.adapters.platforms.shared import per_rank  # most have one on a node
+
+        return per_rank.job(reader, program, _tasks(reader), platform=NAME, name=_name(reader), folder=_id(reader))
     hosts = _hosts(reader)
     index = _index(reader, len(hosts))
     job = make_job(
@@ -77,6 +86,16 @@ def log_dir(reader: Reader) -> str:
 def _id(reader: Reader) -> str:
     """In a locale without it Flux writes f for the letter that an id begins with: the nodes' may differ."""
     return re.sub("^\u0192", "f", (reader.get(JOB_ID) or reader.get(ENCLOSING)).strip())
+
+
+def _tasks(reader: Reader) -> Tasks:
+    """As many on each node: Flux tells nobody else's."""
+    from ranklaunch.adapters.platforms.shared.per_rank import Tasks
+
+    tasks, nodes = reader.get(TASKS), reader.get(JOB_NODES)
+    names = ", ".join(variable.names[-1] for variable in (TASKS, JOB_NODES, TASK_HERE))
+    each = tasks // nodes if tasks % nodes == 0 else 0
+    return Tasks(tasks, reader.get(TASK_HERE), each, NODE_INDEX, names, (), nodes)
 
 
 def _name(reader: Reader) -> str:
@@ -116,7 +135,8 @@ def _one_task_each(reader: Reader, nodes: int) -> bool:
     told = reader.told(TASK_HERE if fits else TASKS)
     reader.problem(
         f"{told}, of {tasks} tasks on {counted(nodes, 'node')}: Flux starts several ranklaunch on a node, and each would start all of "
-        f"the node's ranks; expected one: {ONE_EACH.format(nodes)}, with --slots for the number of ranks"
+        f"the node's ranks; expected one: {ONE_EACH.format(nodes)}, with --slots for the number of ranks; or --per-rank, "
+        "with which each stands before one rank"
     )
     return False
 

@@ -7,6 +7,7 @@ what PRRTE's ess/lsf reads; those of jsrun are what Lightning's LSFEnvironment r
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ranklaunch import redact
 from ranklaunch.adapters.platforms.shared import base, batch, own_place, several
@@ -15,6 +16,9 @@ from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT, HOSTS, NODE_INDEX, NODES, make_job
 from ranklaunch.values import replace
+
+if TYPE_CHECKING:
+    from ranklaunch.adapters.platforms.shared.per_rank import Tasks
 
 NAME = "lsf"
 
@@ -43,6 +47,7 @@ JSM_TASKS = Variable("jsm_tasks", ("JSM_NAMESPACE_SIZE",), parse.positive, 1, "t
 JSM_TASK_HERE = Variable(
     "jsm_task_here", ("JSM_NAMESPACE_LOCAL_RANK",), parse.count, 0, "number of this task among jsrun's of this host", "platform",
 )  # fmt: skip
+JSM_INDEX = NODE_INDEX.also("JSM_NAMESPACE_RANK")
 RESTARTED = Variable("lsf_restarted", ("LSB_RESTART",), parse.text, "", "Y: the job was started before", "platform")
 
 VARIABLES: tuple[Variable[object], ...] = (
@@ -65,6 +70,11 @@ def detect(reader: Reader) -> bool:
 
 def read(reader: Reader, program: Program) -> Job:
     several.kills(reader, KILLS_AFTER_S, "LSF")
+    if base.per_rank(reader) and reader.given(JSM_TASKS):
+        from ranklaunch.adapters.platforms.shared import per_rank  # most have one on a node
+
+        name = batch.name(reader, LSF_NAME, _id(reader), NAME, JOB_ID.names[0])
+        return per_rank.job(reader, program, _tasks(reader), platform=NAME, name=name, folder=_id(reader))
     hosts, index = _hosts(reader)
     job = make_job(
         reader,
@@ -77,6 +87,18 @@ def read(reader: Reader, program: Program) -> Job:
         node_index=index,
     )
     return replace(job, log_dir=batch.log_dir(reader, _id(reader), len(hosts), index))
+
+
+def _tasks(reader: Reader) -> Tasks:
+    """Those of jsrun, as many on each host."""
+    from ranklaunch.adapters.platforms.shared.per_rank import Tasks
+
+    listed, source = _listed(reader)
+    hosts = reader.get(HOSTS) or _computing(reader, listed, source)
+    tasks, nodes = reader.get(JSM_TASKS), max(1, len(hosts))
+    names = ", ".join(variable.names[0] for variable in (JSM_TASKS, JSM_TASK, JSM_TASK_HERE))
+    each = tasks // nodes if tasks % nodes == 0 else 0
+    return Tasks(tasks, reader.get(JSM_TASK_HERE), each, JSM_INDEX, names, hosts, nodes)
 
 
 def attempt(reader: Reader) -> int:
@@ -209,7 +231,7 @@ def _refuse_several_tasks(reader: Reader, hosts: tuple[str, ...]) -> None:
     if reader.given(JSM_TASKS) and (tasks != len(hosts) or reader.get(JSM_TASK_HERE) > 0):
         reader.problem(
             f"{reader.told(JSM_TASKS)} on {len(hosts)} hosts: expected one ranklaunch on each, which starts the ranks there: "
-            f"{ON_ALL_BY_JSM}, with --slots for their number"
+            f"{ON_ALL_BY_JSM}, with --slots for their number; or --per-rank, with which each stands before one rank"
         )
     elif reader.get(TASK) > len(hosts):
         reader.problem(

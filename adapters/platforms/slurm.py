@@ -6,7 +6,7 @@ Source of the variables: https://slurm.schedmd.com/srun.html and https://slurm.s
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ranklaunch import redact
 from ranklaunch.adapters.platforms.shared import base, hostlist
@@ -18,6 +18,9 @@ from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
 from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 from ranklaunch.values import replace
+
+if TYPE_CHECKING:
+    from ranklaunch.adapters.platforms.shared.per_rank import Tasks
 
 NAME = "slurm"
 
@@ -56,6 +59,13 @@ ASKED_TASKS = Variable(
     "asked_tasks", ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"), parse.text, "",
     "tasks that sbatch or salloc was asked for; without, SLURM_TASKS_PER_NODE counts processors", "platform",
 )  # fmt: skip
+RANK = replace(ANY_NODE_INDEX.also("SLURM_PROCID"), per_node=False)
+TASK_HERE = Variable(
+    "task_here", ("SLURM_LOCALID",), parse.count, 0, "number of srun's task on its node, where each is one of ours", "platform",
+)  # fmt: skip
+NODE_ID = Variable(
+    "node_of_task", ("SLURM_NODEID",), parse.count, 0, "node of srun's task, where each is one of ours", "platform", per_node=True,
+)  # fmt: skip
 SLOTS = ANY_SLOTS.also("SLURM_GPUS_ON_NODE")
 GPU_IDS: Variable[tuple[str, ...]] = Variable(
     "gpu_ids", ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), parse.names, (), "GPUs of this node, where their number is not said", "platform",
@@ -76,8 +86,8 @@ COMPONENT_GPUS = Variable(
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (
-    JOB_ID, STEP_ID, NODE_NAMES, NODES, NODE_INDEX, NODE_NAME, TASKS, ASKED_TASKS, SLOTS, GPU_IDS, GPUS_PER_NODE, SLURM_NAME,
-    RESTARTS, COMPONENTS, COMPONENT_NODES, COMPONENT_GPUS,
+    JOB_ID, STEP_ID, NODE_NAMES, NODES, NODE_INDEX, NODE_NAME, TASKS, ASKED_TASKS, RANK, TASK_HERE, NODE_ID, SLOTS, GPU_IDS,
+    GPUS_PER_NODE, SLURM_NAME, RESTARTS, COMPONENTS, COMPONENT_NODES, COMPONENT_GPUS,
 )  # fmt: skip
 
 program = base.no_program
@@ -97,6 +107,10 @@ def detect(reader: Reader) -> bool:
 def read(reader: Reader, program: Program) -> Job:
     _leave_step_of_salloc(reader)
     hosts = _hosts(reader)
+    if base.per_rank(reader) and reader.given(STEP_ID):
+        from ranklaunch.adapters.platforms.shared import per_rank  # most have one on a node
+
+        return per_rank.job(reader, program, _tasks_of_step(reader, hosts), platform=NAME, name=_name(reader), folder=_id(reader))
     _refuse_many_tasks(reader, len(hosts))
     index = _index(reader, hosts)
     slots = _slots_of_components(reader, hosts) or _slots(reader, hosts)
@@ -112,6 +126,15 @@ def read(reader: Reader, program: Program) -> Job:
         accelerator=("gpu", reader.source(SLOTS)) if "GPU" in reader.source(SLOTS) else ("cpu", "default"),
     )
     return replace(job, log_dir=_log_dir(reader, len(hosts), index))
+
+
+def _tasks_of_step(reader: Reader, hosts: tuple[str, ...]) -> Tasks:
+    from ranklaunch.adapters.platforms.shared.per_rank import Tasks
+
+    counts, own = reader.get(TASKS), reader.get(NODE_ID)
+    names = ", ".join((TASKS.names[0], RANK.names[-1], TASK_HERE.names[0]))
+    here = counts[own] if len(counts) == len(hosts) and own < len(hosts) else 0
+    return Tasks(max(1, sum(counts)), reader.get(TASK_HERE), here, RANK, names, hosts, len(hosts))
 
 
 def attempt(reader: Reader) -> int:
@@ -240,7 +263,8 @@ def _refuse_many_tasks(reader: Reader, nodes: int) -> None:
     each = str(tasks[0]) if len(set(tasks)) == 1 else ",".join(map(str, tasks))
     reader.problem(
         f"{reader.told(TASKS)}: srun starts ranklaunch {max(tasks)} times on a node, and each would start all of the node's ranks; "
-        f"expected one: {ONE_EACH.format(nodes)}, with --slots {redact.clipped(each)} for as many ranks"
+        f"expected one: {ONE_EACH.format(nodes)}, with --slots {redact.clipped(each)} for as many ranks; "
+        "or --per-rank, with which each stands before one rank"
     )
 
 

@@ -116,6 +116,21 @@ def ranks_on(batch: Batch, host: Any) -> list[int]:
     return [pid for pid in host.pids() if name in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
+def test_a_task_for_each_rank(batch: Batch) -> None:
+    """The third fails; all four end with its code."""
+    own = shlex.join([*RANKLAUNCH, "run", "--python", sys.executable, "--per-rank"])
+    hosts = "--hosts-command 'flux hostlist -e -d , local'"
+    code, out = ended(batch.script("flux", f"flux run -N 2 -n 4 {own} {hosts} {child('sums.py')} LOCAL_RANK"))
+    assert code == 0, out
+    said = sorted(line.partition("place ")[2] for line in out.splitlines() if "place " in line)
+    assert said == ["0 sum 4 at 0", "1 sum 4 at 1", "2 sum 4 at 0", "3 sum 4 at 1"], out
+
+    code, out = ended(batch.script("flux", f"flux run -N 2 -n 4 {own} {hosts} {written(batch, FAILS)}"))
+    assert code == 3, out
+    found = [batch.folder / "ranklaunch-logs" / HOW["flux"][1] / f"node_{i}" / "attempt_2" / "verdict.json" for i in range(4)]
+    assert [(each["exit_code"], each["culprit"]["rank"]) for each in map(checked_verdict, found)] == [(3, 2)] * 4
+
+
 SCRIPTS = {
     "lsf": r'blaunch -z "h0 h1" ranklaunch run',
     "pbs": r"pbsdsh -- env RANKLAUNCH_HOSTS=h0,h1 ranklaunch run",

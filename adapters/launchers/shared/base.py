@@ -127,7 +127,7 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
         argv=templates.command(template, job=job),
         log=rank_log(job, job.node_index),
         rank=job.node_index,
-        local_rank=0,
+        local_rank=job.among[0] if job.among else 0,
         env={**common_env(job, reader), **(script.env if script else {})},
         unset=script.unset if script else _unset(job, reader),
     )
@@ -135,8 +135,8 @@ def once(job: Job, reader: Reader, templates: Templates, method: str, template: 
 
 
 def _unset(job: Job, reader: Reader) -> tuple[str, ...]:
-    """A launcher of the user's own may have been written for what the platform says of ranks."""
-    return only_secrets(reader.env) if own_launcher(job.program) else misleading(reader.env)
+    """A launcher of the user's own may have been written for what the platform says of ranks, and a rank that it has started is one."""
+    return only_secrets(reader.env) if job.among or own_launcher(job.program) else misleading(reader.env)
 
 
 def limits(reader: Reader) -> Limits:

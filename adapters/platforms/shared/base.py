@@ -26,7 +26,18 @@ HOSTS_COMMAND = Variable(
     "hosts_command", ("RANKLAUNCH_HOSTS_COMMAND",), parse.text, "",
     "command for a shell that writes the hosts of all nodes, in node order; run and check alone run it", option="--hosts-command",
 )  # fmt: skip
-OF_ALL: tuple[Variable[object], ...] = (HOSTS_FROM, HOSTS_COMMAND)  # platforms
+PER_RANK = Variable(
+    "per_rank", ("RANKLAUNCH_PER_RANK",), parse.flag, False,
+    "the platform starts a ranklaunch for each rank, which stands before it alone; methods spawn and plain", option="--per-rank",
+    is_switch=True,
+)  # fmt: skip
+NAMING: tuple[Variable[object], ...] = (HOSTS_FROM, HOSTS_COMMAND)
+OF_ALL = (*NAMING, PER_RANK)  # platforms
+
+
+def per_rank(reader: Reader) -> bool:
+    """Whether the platform has started one of us for each rank, as the user says."""
+    return reader.given(PER_RANK) and reader.get(PER_RANK)
 
 
 def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:

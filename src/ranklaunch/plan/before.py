@@ -50,7 +50,7 @@ def measured(job: Job, reader: Reader) -> dict[str, str]:
 def _platforms(job: Job, reader: Reader) -> Iterator[Process]:
     """The steps that ModelArts runs before the boot file in its own images, offered in every image. The script comes first: it may
     set up what pip needs."""
-    if job.program.module or not reader.get(settings.PRE_START):
+    if job.program.module or not reader.get(settings.PRE_START) or (job.among and job.among[0]):
         return
     folder = folder_of(job.program.path)
     script = next((name for name in settings.PRE_START_SCRIPTS if reader.files.exists(join(folder, name))), "")

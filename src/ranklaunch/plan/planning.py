@@ -58,7 +58,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
     templates.forget()
     _warn_of_unused_templates(reader, templates)
-    known = platforms.choose(reader).read(reader, request.program)
+    known = platforms.read(reader, request.program)
     job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:

@@ -95,6 +95,9 @@ class Job(Value):
     # Where the platform runs a program that it has named itself; "" for the folder that ranklaunch is started in.
     folder: str = ""
     idle: tuple[Node, ...] = ()
+    # Where the platform has started a ranklaunch for each rank, each of which is a node: the rank's number on its host, and how many there
+    # are on it.
+    among: tuple[int, int] | None = None
     # What a program that stands in for the user's is told, in variables; None where none does.
     place: Callable[[Job], Mapping[str, str]] | None = None
 
