@@ -125,6 +125,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render"},
     "layout": {"plan"},
+    "tune": {"plan"},
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
