@@ -76,7 +76,7 @@ WITHOUT := $(patsubst %,--ignore=tests/%,charts launchers test_guide.py test_ben
 
 test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
 	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
-ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/core/test_render.py tests/test_docs.py tests/test_golden.py
+ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/adapters/test_signs.py tests/core/test_render.py tests/test_docs.py tests/test_golden.py
 
 test-launchers tables: WORKERS = 3
 test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test

@@ -121,6 +121,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "render": set(),
     "read": {"ranktable", "verdict"},
     "verdict": set(),
+    "watch": set(),
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render"},
     "layout": {"plan"},

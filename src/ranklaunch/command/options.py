@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from ranklaunch.adapters import platforms
+from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import NoFiles
 from ranklaunch.plan.planning import Request, every_variable
@@ -122,7 +123,7 @@ class JobParser(Parser):
     def __init__(self, command: str, description: str, usage: str, own: Iterable[Variable[object]] = ()) -> None:
         super().__init__(command, description, usage)
         self._own = tuple(variable.option for variable in own)
-        self._near = {variable.option: variable for variable in (*settings.VARIABLES, *own) if variable.option}
+        self._near = {variable.option: variable for variable in (*settings.VARIABLES, *OF_ALL, *own) if variable.option}
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
