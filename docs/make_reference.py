@@ -207,6 +207,18 @@ $ kubectl logs my-pod | ranklaunch explain --format json -
 It looks at the last 16 MiB, shows the entry that explains most and the others that it found, and ends with 0 where something is known,
 else with 1.
 
+## How often it is right
+
+Asked of outputs from public threads that its entries were not written from, each labelled before the first run
+([how they were collected](../tests/corpus/README.md); `make corpus` asks them again and lists what is not recognised):
+
+| outputs | | right | wrong | not recognised |
+| --- | --- | --- | --- | --- |
+| 220 of failed runs, 16 families | first run | 82.3 % | 2.7 % | 15.0 % |
+| | now, with entries mended since | 83.6 % | 1.4 % | 15.0 % |
+
+Of 64 outputs of runs that went well, 3 were told to have failed in the first run (4.7 %), and none now.
+
 ## Your own
 
 `--known-errors` (`RANKLAUNCH_KNOWN_ERRORS`) names a folder of files with entries of your own, as JSON, or as TOML where ranklaunch's Python
