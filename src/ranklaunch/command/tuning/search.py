@@ -51,6 +51,7 @@ class Searches:
             slots,
             given,
             memory=size,
+            device=job.accelerator,
             seed=reader.get(tuning.SEED),
             width=len(job.nodes) // nodes,
             of=site.same,
