@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import helpers
 import pytest
+from golden_cases import recorded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -174,7 +175,46 @@ of_clouds = st.one_of(
         )
     )
 )  # fmt: skip
-plausible = st.one_of(of_modelarts, of_nothing, mixed, of_kubernetes, of_clouds)
+BATCH_HOSTS = st.sampled_from(["a 1 b 16", "a 16 b 16", "a 16", "a", "batch1 1 a 4 b 4", "a 1 ?"])
+of_batch_systems = st.one_of(
+    *(
+        st.fixed_dictionaries(
+            sign,
+            optional={**rest, "RANKLAUNCH_METHOD": methods, "RANKLAUNCH_NODES": COUNT, "RANKLAUNCH_HOSTS": st.sampled_from(["a", "a,b"])},
+        )
+        for sign, rest in (
+            (
+                {"LSB_JOBID": st.just("7"), "LSB_MCPU_HOSTS": BATCH_HOSTS},
+                {
+                    "LSB_HOSTS": st.sampled_from(["a a b", "a c"]), "LSF_PM_TASKID": COUNT, "HOSTNAME": st.sampled_from(["a", "b.x", "c"]),
+                    "JSM_NAMESPACE_SIZE": COUNT, "JSM_NAMESPACE_RANK": INDEX, "JSM_NAMESPACE_LOCAL_RANK": INDEX,
+                    "LSB_RESTART": st.just("Y"),
+                    "LSB_JOBINDEX": INDEX, "LSB_JOBNAME": st.sampled_from(["n[1]", "a b"]), "LSB_DJOB_HOSTFILE": st.just("/no/such"),
+                },
+            ),
+            (
+                {"PBS_JOBID": st.sampled_from(["7.s", "7[1].s", "../x"]), "PBS_ENVIRONMENT": st.just("PBS_BATCH")},
+                {
+                    "PBS_NODENUM": INDEX, "PBS_TASKNUM": st.sampled_from(["1", "00000002"]), "PBS_NODEFILE": st.just("/no/such"),
+                    "PALS_NODEID": INDEX, "PALS_LOCAL_SIZE": COUNT, "PBS_GPUFILE": st.just("/no/such"),
+                    "CUDA_VISIBLE_DEVICES": st.just("0,1"), "RANKLAUNCH_HOSTS_FROM": st.just("/no/such"),
+                },
+            ),
+            (
+                {"FLUX_JOB_ID": st.sampled_from(["f7", "\u01927"]), "FLUX_TASK_RANK": INDEX},
+                {
+                    "FLUX_JOB_NNODES": COUNT, "FLUX_JOB_SIZE": COUNT, "FLUX_TASK_LOCAL_ID": INDEX, "PMI_RANK": INDEX,
+                    "RANKLAUNCH_HOSTS_COMMAND": st.just("false"), "RANKLAUNCH_MASTER_ADDR": st.just("a"),
+                },
+            ),
+        )
+    )
+)  # fmt: skip
+# Of every place, with some of what it sets missing: such as what a shell of another user's has.
+of_places = st.sampled_from([case.env for case in recorded() if case.folder in PLATFORMS]).flatmap(
+    lambda env: st.sets(st.sampled_from(sorted(env)), max_size=2).map(lambda gone: {name: env[name] for name in env if name not in gone})
+)
+plausible = st.one_of(of_modelarts, of_nothing, mixed, of_kubernetes, of_clouds, of_batch_systems, of_places, of_places)
 wild = st.dictionaries(st.sampled_from([*NAMES, *SCRUBBED, *OTHERS]), texts, max_size=4)
 environments = st.builds(lambda one, other: {**one, **other}, plausible, wild)
 formats = st.sampled_from([(), ("--format=json",), ("--format=json", "--all-nodes"), ("--format=sh",)])

@@ -48,6 +48,12 @@ SAMPLES = {
         {"LEPTON_JOB_NAME": "ft", "LEPTON_JOB_WORKER_INDEX": "1"},
         {"LEPTON_JOB_TOTAL_WORKERS": "2", "LEPTON_SUBDOMAIN": "ft-svc", "JOB_COMPLETION_INDEX": "1"},
     ),
+    "lsf": Sample({"LSB_JOBID": "7", "LSB_MCPU_HOSTS": "g1 16 g2 16"}, {"LSF_PM_TASKID": "2", "HOSTNAME": "g2"}),
+    "pbs": Sample({"PBS_JOBID": "7.s", "PBS_NODENUM": "1"}, {"RANKLAUNCH_HOSTS": "g1,g2", "PBS_TASKNUM": "40000001"}),
+    "flux": Sample(
+        {"FLUX_JOB_ID": "f7", "FLUX_TASK_RANK": "1"},
+        {"FLUX_JOB_NNODES": "2", "FLUX_JOB_SIZE": "2", "FLUX_TASK_LOCAL_ID": "0", "RANKLAUNCH_MASTER_ADDR": "g1"},
+    ),
     "runpod": Sample(
         {"NODE_ADDR": "10.0.8.2", "PRIMARY_ADDR": "10.0.8.1", "NUM_TRAINERS": "8", "NUM_NODES": "2"},
         {"NODE_RANK": "1", "MASTER_ADDR": "10.0.8.1", "WORLD_SIZE": "16", "RUNPOD_POD_ID": "k3x9"},
@@ -72,6 +78,9 @@ LEFTOVERS: dict[str, dict[str, str]] = {
     "a laptop that uses Metaflow": {"METAFLOW_USER": "ann", "METAFLOW_DEFAULT_METADATA": "local"},
     "an independent task of Google Cloud Batch": {"BATCH_TASK_INDEX": "3", "BATCH_TASK_COUNT": "9"},
     "a login node of Slurm": {"SLURM_CONF": "/etc/slurm/slurm.conf", "SLURM_NTASKS": "8"},
+    "a login node of PBS": {"PBS_O_HOST": "login1", "PBS_CONF_FILE": "/etc/pbs.conf", "PBS_NODEFILE": "/x"},
+    "a login node of LSF": {"LSF_ENVDIR": "/opt/lsf/conf", "LSF_BINDIR": "/x", "LSB_MCPU_HOSTS": "a 1 b 1"},
+    "a login node of Flux": {"FLUX_URI": "local:///run/flux/local"},
     "a service of Vertex AI": {"CLOUD_ML_PROJECT_ID": "p"},
 }
 

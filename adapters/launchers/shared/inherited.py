@@ -40,6 +40,10 @@ MISLEADING: tuple[tuple[str, str], ...] = (
         r"OMPI_COMM_WORLD_[A-Z0-9_]+|PMI_(RANK|SIZE|FD)|PMIX_RANK",
         "left by an outer mpirun; libraries take them for their own",
     ),
+    (
+        r"JSM_NAMESPACE_[A-Z0-9_]+|PALS_(RANKID|LOCAL_RANKID|LOCAL_SIZE)",
+        "of a node's one task, by jsrun and PALS; Lightning and others take it for a rank",
+    ),
 )
 
 # What srun says of its tasks, one for each node here, which Lightning, JAX and others take for ranks before they look at RANK.

@@ -30,9 +30,9 @@ class File(Value):
 
 
 class Wait(Value):
-    """Something that must be true before launch. kind: "rank table", "topology", "hosts", "muster" or "port"; what: the path, the names
-    with commas, who meets where, or HOST:PORT with commas; seen: what there is in its place so far. Ports, each of an SSH server, are
-    waited for once this node's services have started."""
+    """Something that must be true before launch. kind: "rank table", "topology", "hosts", "muster", "port" or "hosts command"; what: the
+    path, the names with commas, who meets where, HOST:PORT with commas, or the command, which run asks before it plans; seen: what there
+    is in its place so far. Ports, each of an SSH server, are waited for once this node's services have started."""
 
     kind: str
     what: str

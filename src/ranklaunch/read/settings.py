@@ -334,7 +334,7 @@ def _devices(reader: Reader, kind: str) -> tuple[int, str] | None:
     there = sum(bool(re.fullmatch(pattern, name)) for name in reader.files.names("/dev"))
     if not there:
         return None
-    visible = _visible(reader, chosen)
+    visible = visible_devices(reader, chosen)
     return (there, "device files") if visible is None or visible >= there else (visible, chosen.names[0])
 
 
@@ -348,7 +348,7 @@ def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
         reader.warn(f"{reader.told(SLOTS)}: {slots} ranks on this node, which has {what} ({found[1]}); {remedy}")
 
 
-def _visible(reader: Reader, variable: Variable[str]) -> int | None:
+def visible_devices(reader: Reader, variable: Variable[str]) -> int | None:
     """How many devices a process may see; None where nobody has chosen. As CUDA reads it: set and empty is none, and the first entry that
     names no device ends the list."""
     value = reader.env.get(variable.names[0])
