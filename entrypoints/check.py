@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ranklaunch.command import options
+from ranklaunch.command import named, options
 from ranklaunch.command.findings import Finding, findings
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted, reason
 from ranklaunch.plan.planning import make_plan
@@ -20,7 +20,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     parser = options.JobParser("check", __doc__ or "", "ranklaunch check [OPTIONS] [--] [PROGRAM [ARGS...]]")
     given = options.read(parser, argv, env, WITHOUT_PROGRAM)
     try:
-        plan = make_plan(given.request)
+        plan = make_plan(named.with_hosts(given.request))
     except ConfigError as error:
         found = [*(Finding(problem, error.exit_code) for problem in error.problems), *map(Finding, error.hints)]
     else:

@@ -202,6 +202,7 @@ def modelarts(nodes: int = 4, slots: int = 8, index: int = 0, **more: str) -> di
         "VC_TASK_INDEX": str(index),
         "VC_WORKER_NUM": str(nodes),
         "VC_WORKER_HOSTS": ",".join(hosts(nodes)),
+        "MA_LOG_DIR": "/logs",
         **more,
     }
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import helpers
 import pytest
+from golden_cases import recorded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -125,7 +126,95 @@ of_kubernetes = st.fixed_dictionaries(
         "RANKLAUNCH_METHOD": methods,
     },
 )
-plausible = st.one_of(of_modelarts, of_nothing, mixed, of_kubernetes)
+ADDRESSES = st.sampled_from(["10.0.0.5", "10.0.0.5,10.0.0.6", "10.0.0.5\n10.0.0.6", "\n10.0.0.6", "\n", "10.0.0.5 10.0.0.6 10.0.0.7"])
+COUNT, FIRST = st.sampled_from(["1", "2", "3", "16"]), st.sampled_from(["10.0.0.5", "10.0.0.6", "m", "127.0.0.1"])
+# What each of them is recognised by is there; the rest may be, and may contradict it.
+of_clouds = st.one_of(
+    *(
+        st.fixed_dictionaries(sign, optional={**rest, "RANKLAUNCH_METHOD": methods, "RANKLAUNCH_NODES": COUNT, "RANKLAUNCH_NODE": INDEX})
+        for sign, rest in (
+            (
+                {"SKYPILOT_NODE_RANK": INDEX, "SKYPILOT_NODE_IPS": ADDRESSES},
+                {"SKYPILOT_NUM_NODES": COUNT, "SKYPILOT_NUM_GPUS_PER_NODE": COUNT, "SKYPILOT_TASK_ID": st.just("sky-1")},
+            ),
+            (
+                {"DSTACK_NODE_RANK": INDEX, "DSTACK_NODES_NUM": COUNT},
+                {"DSTACK_NODES_IPS": ADDRESSES, "DSTACK_MASTER_NODE_IP": FIRST, "DSTACK_GPUS_PER_NODE": COUNT, "DSTACK_GPUS_NUM": COUNT},
+            ),
+            (
+                {"AWS_BATCH_JOB_NODE_INDEX": INDEX, "AWS_BATCH_JOB_NUM_NODES": COUNT},
+                {
+                    "AWS_BATCH_JOB_MAIN_NODE_INDEX": INDEX, "AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS": FIRST,
+                    "AWS_BATCH_JOB_ID": st.sampled_from(["7f", "7f#1", "#1"]), "MF_PARALLEL_NUM_NODES": COUNT,
+                    "MF_PARALLEL_NODE_INDEX": INDEX, "MF_PARALLEL_MAIN_IP": FIRST, "JOBSET_RESTART_ATTEMPT": INDEX,
+                },
+            ),
+            (
+                {"AZUREML_RUN_ID": st.just("x")},
+                {
+                    "AZUREML_NODE_COUNT": COUNT, "AZ_BATCH_HOST_LIST": ADDRESSES, "AZUREML_CR_NODE_RANK": INDEX, "NODE_RANK": INDEX,
+                    "MASTER_ADDR": FIRST, "RANK": INDEX, "WORLD_SIZE": COUNT, "LOCAL_RANK": INDEX, "OMPI_COMM_WORLD_RANK": INDEX,
+                    "OMPI_COMM_WORLD_SIZE": COUNT, "OMPI_COMM_WORLD_LOCAL_SIZE": COUNT, "VK_TASK_INDEX": INDEX,
+                    "AZUREML_CR_DISTRIBUTED_CONFIG": st.sampled_from(
+                        ['{"rank": "VK_TASK_INDEX", "host_list": ["10.0.0.5", "10.0.0.6"]}', '{"host_list": 3}', "[]", '{"rank": ["x"]}']
+                    ),
+                },
+            ),
+            (
+                {"NODE_ADDR": FIRST, "PRIMARY_ADDR": FIRST, "NUM_TRAINERS": COUNT, "NUM_NODES": COUNT},
+                {"NODE_RANK": INDEX, "MASTER_ADDR": FIRST, "WORLD_SIZE": COUNT},
+            ),
+            (
+                {"LEPTON_JOB_NAME": st.sampled_from(["ft", "f t"]), "LEPTON_JOB_WORKER_INDEX": INDEX},
+                {"LEPTON_JOB_TOTAL_WORKERS": COUNT, "LEPTON_SUBDOMAIN": st.sampled_from(["s", "s."]), "JOB_COMPLETION_INDEX": INDEX},
+            ),
+            (
+                {"BATCH_TASK_INDEX": INDEX, "BATCH_HOSTS_FILE": st.sampled_from(["/no/such", "x", "/dev/null"])},
+                {"BATCH_TASK_COUNT": COUNT},
+            ),
+        )
+    )
+)  # fmt: skip
+BATCH_HOSTS = st.sampled_from(["a 1 b 16", "a 16 b 16", "a 16", "a", "batch1 1 a 4 b 4", "a 1 ?"])
+of_batch_systems = st.one_of(
+    *(
+        st.fixed_dictionaries(
+            sign,
+            optional={**rest, "RANKLAUNCH_METHOD": methods, "RANKLAUNCH_NODES": COUNT, "RANKLAUNCH_HOSTS": st.sampled_from(["a", "a,b"])},
+        )
+        for sign, rest in (
+            (
+                {"LSB_JOBID": st.just("7"), "LSB_MCPU_HOSTS": BATCH_HOSTS},
+                {
+                    "LSB_HOSTS": st.sampled_from(["a a b", "a c"]), "LSF_PM_TASKID": COUNT, "HOSTNAME": st.sampled_from(["a", "b.x", "c"]),
+                    "JSM_NAMESPACE_SIZE": COUNT, "JSM_NAMESPACE_RANK": INDEX, "JSM_NAMESPACE_LOCAL_RANK": INDEX,
+                    "LSB_RESTART": st.just("Y"),
+                    "LSB_JOBINDEX": INDEX, "LSB_JOBNAME": st.sampled_from(["n[1]", "a b"]), "LSB_DJOB_HOSTFILE": st.just("/no/such"),
+                },
+            ),
+            (
+                {"PBS_JOBID": st.sampled_from(["7.s", "7[1].s", "../x"]), "PBS_ENVIRONMENT": st.just("PBS_BATCH")},
+                {
+                    "PBS_NODENUM": INDEX, "PBS_TASKNUM": st.sampled_from(["1", "00000002"]), "PBS_NODEFILE": st.just("/no/such"),
+                    "PALS_NODEID": INDEX, "PALS_LOCAL_SIZE": COUNT, "PBS_GPUFILE": st.just("/no/such"),
+                    "CUDA_VISIBLE_DEVICES": st.just("0,1"), "RANKLAUNCH_HOSTS_FROM": st.just("/no/such"),
+                },
+            ),
+            (
+                {"FLUX_JOB_ID": st.sampled_from(["f7", "\u01927"]), "FLUX_TASK_RANK": INDEX},
+                {
+                    "FLUX_JOB_NNODES": COUNT, "FLUX_JOB_SIZE": COUNT, "FLUX_TASK_LOCAL_ID": INDEX, "PMI_RANK": INDEX,
+                    "RANKLAUNCH_HOSTS_COMMAND": st.just("false"), "RANKLAUNCH_MASTER_ADDR": st.just("a"),
+                },
+            ),
+        )
+    )
+)  # fmt: skip
+# Of every place, with some of what it sets missing: such as what a shell of another user's has.
+of_places = st.sampled_from([case.env for case in recorded() if case.folder in PLATFORMS]).flatmap(
+    lambda env: st.sets(st.sampled_from(sorted(env)), max_size=2).map(lambda gone: {name: env[name] for name in env if name not in gone})
+)
+plausible = st.one_of(of_modelarts, of_nothing, mixed, of_kubernetes, of_clouds, of_batch_systems, of_places, of_places)
 wild = st.dictionaries(st.sampled_from([*NAMES, *SCRUBBED, *OTHERS]), texts, max_size=4)
 environments = st.builds(lambda one, other: {**one, **other}, plausible, wild)
 formats = st.sampled_from([(), ("--format=json",), ("--format=json", "--all-nodes"), ("--format=sh",)])

@@ -44,11 +44,11 @@ EVERYTHING = sorted(
 PURE = [path for path in EVERYTHING if not within(path, WITH_EFFECTS)]
 
 # Modules that can do nothing but compute. typing_extensions: for type checkers alone. signal: for the numbers of signals. gzip: for
-# decompress; its open is a call of TOUCH.
+# decompress; its open is a call of TOUCH. get_data: of what belongs to the package itself.
 MAY_IMPORT = {
     "__future__", "base64", "binascii", "bisect", "collections", "dataclasses", "datetime", "difflib", "errno", "functools", "gzip",
-    "hashlib", "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path", "posixpath",
-    "ranklaunch", "re", "shlex", "signal", "types", "typing", "typing_extensions", "xml.etree", "zlib",
+    "hashlib", "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path",
+    "pkgutil.get_data", "posixpath", "ranklaunch", "re", "shlex", "signal", "types", "typing", "typing_extensions", "xml.etree", "zlib",
 }  # fmt: skip
 # Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.
 TOUCH = {
@@ -121,15 +121,19 @@ MAY_KNOW: dict[str, set[str]] = {
     "render": set(),
     "read": {"ranktable", "verdict"},
     "verdict": set(),
+    "watch": set(),
     "specs": {"read", "render"},
-    "plan": {"adapters", "place", "ranktable", "read", "render"},
+    "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render"},
     "layout": {"plan"},
+    "tune": {"plan"},
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
-    "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "verdict"},
-    "entrypoints": {"command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system"},
+    "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
+    "entrypoints": {
+        "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",
+    },
 }  # fmt: skip
 ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError, nearest
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job, Program
@@ -46,18 +47,39 @@ class Platform(Protocol):
 
 
 # How the names of variables begin, or a folder, without one of which an environment is not the platform's: it is not even imported then.
+# In the order in which they are asked, the outer of what is inside each other first.
 SIGNS: dict[str, tuple[str, ...]] = {
     "modelarts": ("MA_", "DLS_"),
+    "metaflow": ("MF_PARALLEL_",),
+    "azureml": ("AZUREML_",),
     "slurm": ("SLURM_",),
     "sagemaker": ("SM_", "SAGEMAKER_", "/opt/ml/input/config"),
     "volcengine": ("MLP_",),
     "openpai": ("PAI_",),
     "vertexai": ("CLUSTER_SPEC",),
+    "skypilot": ("SKYPILOT_NODE_", "SKYPILOT_SETUP_"),
+    "dstack": ("DSTACK_NODE",),
+    "aws_batch": ("AWS_BATCH_JOB_NODE_",),
+    "gcp_batch": ("BATCH_HOSTS_FILE",),
+    "lepton": ("LEPTON_JOB_",),
+    "beaker": ("BEAKER_",),
+    "determined": ("DET_",),
+    "oci": ("JOB_RUN_OCID",),
+    "lsf": ("LSB_JOBID",),
+    "pbs": ("PBS_JOBID",),
+    "flux": ("FLUX_",),
+    "mosaicml": ("MOSAICML_",),
+    "runpod": ("NUM_TRAINERS",),
+    "tione": ("NODE_LIST",),
+    "aihc": ("AIHC_",),
     "pai_dlc": ("MASTER_ADDR",),
     "volcano": ("VC_", "VK_", "/etc/volcano"),
     "ascend_operator": ("MINDX_", "NPU_POD"),
     "mpijob": ("K_MPI_JOB_ROLE",),
     "kubeflow_trainer": ("PET_", "JOB_COMPLETION_INDEX"),
+    "paddlejob": ("PADDLE_",),
+    "pytorchjob": ("MASTER_ADDR",),
+    "leaderworkerset": ("LWS_",),
     "jobset": ("JOB_COMPLETION_INDEX",),
     "indexed_job": ("JOB_COMPLETION_INDEX",),
     "local": ("",),
@@ -65,27 +87,54 @@ SIGNS: dict[str, tuple[str, ...]] = {
 # Why a platform stands where it does, if that matters. docs/platforms.md shows both tables.
 WHY_THERE: dict[str, str] = {
     "modelarts": "its containers may have anything in them: its job is one of Volcano with more, and has its variables and files too",
-    "slurm": "what srun starts belongs to Slurm, whose daemons may run in the containers of the others",
+    "metaflow": "its step runs on AWS Batch or in a JobSet, whose variables it has too",
+    "azureml": "on Kubernetes its job is one of Volcano, whose variables it has too",
+    "slurm": "what srun starts belongs to Slurm, whose daemons may run in the containers of the others; Slurm has wrappers that make PBS's "
+    "variables",
+    "skypilot": "with dstack it rents machines and pods of the others, which have variables of their own",
+    "lepton": "its job is an Indexed Job",
+    "runpod": "has nothing but common names, by several of which it is known",
     "pai_dlc": "has its own form of `MASTER_ADDR`; `RANK` and `WORLD_SIZE` mean something else where operators of Kubernetes set them",
     "volcano": "the Ascend Operator serves Volcano's jobs as well, whose own variables tell more",
     "kubeflow_trainer": "a TrainJob is a JobSet, and a JobSet is made of Indexed Jobs: the outermost is asked first",
+    "pytorchjob": "of before `PET_` variables, by the pod's name and its master's",
     "local": "recognises everything",
 }
 PLATFORMS: Modules[Platform] = Modules(__name__, tuple(SIGNS))
 
 if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy cannot follow: here it holds each against the protocol
     from ranklaunch.adapters.platforms import (
+        aihc,
         ascend_operator,
+        aws_batch,
+        azureml,
+        beaker,
+        determined,
+        dstack,
+        flux,
+        gcp_batch,
         indexed_job,
         jobset,
         kubeflow_trainer,
+        leaderworkerset,
+        lepton,
         local,
+        lsf,
+        metaflow,
         modelarts,
+        mosaicml,
         mpijob,
+        oci,
         openpai,
+        paddlejob,
         pai_dlc,
+        pbs,
+        pytorchjob,
+        runpod,
         sagemaker,
+        skypilot,
         slurm,
+        tione,
         vertexai,
         volcano,
         volcengine,
@@ -93,16 +142,36 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
 
     CHECKED: dict[str, Platform] = {
         "modelarts": modelarts,
+        "metaflow": metaflow,
+        "azureml": azureml,
         "slurm": slurm,
         "sagemaker": sagemaker,
         "volcengine": volcengine,
         "openpai": openpai,
         "vertexai": vertexai,
+        "skypilot": skypilot,
+        "dstack": dstack,
+        "aws_batch": aws_batch,
+        "gcp_batch": gcp_batch,
+        "lepton": lepton,
+        "beaker": beaker,
+        "determined": determined,
+        "oci": oci,
+        "lsf": lsf,
+        "pbs": pbs,
+        "flux": flux,
+        "mosaicml": mosaicml,
+        "runpod": runpod,
+        "tione": tione,
+        "aihc": aihc,
         "pai_dlc": pai_dlc,
         "volcano": volcano,
         "ascend_operator": ascend_operator,
         "mpijob": mpijob,
         "kubeflow_trainer": kubeflow_trainer,
+        "paddlejob": paddlejob,
+        "pytorchjob": pytorchjob,
+        "leaderworkerset": leaderworkerset,
         "jobset": jobset,
         "indexed_job": indexed_job,
         "local": local,
@@ -138,8 +207,17 @@ def attempt_dir(reader: Reader) -> str:
 
 def _recognised(reader: Reader) -> Platform:
     """The one that was asked for, else the first that recognises the environment; for one that does not exist, none."""
+    _named(reader)
     name = _asked(reader) or detected(reader)
     return PLATFORMS[name if name in PLATFORMS else "local"]
+
+
+def _named(reader: Reader) -> None:
+    """Hosts that a file or a command names."""
+    if any(map(reader.given, OF_ALL)):
+        from ranklaunch.adapters.platforms.shared import named  # most have none
+
+        named.offer(reader)
 
 
 def _asked(reader: Reader) -> str:
@@ -151,6 +229,7 @@ def detected(reader: Reader) -> str:
 
 
 def choose(reader: Reader) -> Platform:
+    _named(reader)
     given = _asked(reader)
     if given:
         if given not in PLATFORMS:

@@ -19,10 +19,10 @@ from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT as ANY_ATTEMPT
 from ranklaunch.read.settings import HOSTS as ANY_HOSTS
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
+from ranklaunch.read.settings import LOG_DIR, make_job, spread
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
 from ranklaunch.read.settings import SLOTS as ANY_SLOTS
-from ranklaunch.read.settings import make_job, spread
 from ranklaunch.read.tasks import Tasks
 from ranklaunch.values import replace
 
@@ -106,7 +106,7 @@ def read(reader: Reader, program: Program) -> Job:
         instance_name=reader.get(INSTANCE) or reader.get(HOSTNAME),
         host_ips=tuple(ip for ip in (reader.get(HOST_IP), reader.get(CURRENT_IP)) if ip),
         host_ip=reader.get(HOST_IP),
-        own_logs=True,
+        own_logs=reader.given(LOG_DIR) and not reader.by_user(LOG_DIR),
     )
 
 

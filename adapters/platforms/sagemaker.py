@@ -85,7 +85,7 @@ def read(reader: Reader, program: Program) -> Job:
         program,
         platform=NAME,
         name=reader.get(JOB_NAME) or NAME,
-        attempt=attempt(reader),
+        attempt=attempt(reader, len(hosts), index),
         hosts=hosts,
         slots=spread(reader, SLOTS, slots, len(hosts)),
         node_index=index,
@@ -98,7 +98,6 @@ def read(reader: Reader, program: Program) -> Job:
             )
         ),
         folder=code,
-        own_logs=True,
     )
 
 

@@ -110,6 +110,11 @@ class Job:
         assert len(folders) == 1, f"{folders}; {self.err.text if self._err else ''}"
         return folders[0]
 
+    def of_attempt(self, number: int) -> Path:
+        """One of several folders."""
+        (folder,) = (folder for folder in attempts(self.log_dir) if folder.name == f"attempt_{number}")
+        return folder
+
     def log(self, rank: int) -> bytes:
         return (self.attempt / f"rank_{rank}.log").read_bytes()
 

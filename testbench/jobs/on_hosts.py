@@ -42,8 +42,7 @@ class Node:
     @property
     def _attempt(self) -> Path:
         """In the log folder, or in the node's own below it where the platform's volumes may be shared."""
-        own = self._folder / f"node_{self.host.index}"
-        return (own if own.exists() else self._folder) / "attempt_1"
+        return next(iter(self._folder.glob("node_*")), self._folder) / "attempt_1"
 
 
 class LauncherJob:

@@ -20,7 +20,7 @@ def plan(
     extra: str = "", nodes: int = 2, slots: int = 2, node: int = 1, files: Mapping[str, str | ValueError] | None = None, **env: str
 ) -> Plan:
     given = {"RANKLAUNCH_EXTRA_ACCELERATE_PARAMS": extra, **env}
-    return helpers.plan(helpers.modelarts(nodes, slots, node, **given), "--lr", "1", files=files, method="accelerate", log_dir="/logs")
+    return helpers.plan(helpers.modelarts(nodes, slots, node, **given), "--lr", "1", files=files, method="accelerate")
 
 
 def config(found: Plan) -> dict[str, object]:

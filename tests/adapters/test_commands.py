@@ -15,7 +15,7 @@ HCCL = {"HCCL_CONNECT_TIMEOUT": "1800", "HCCL_WHITELIST_DISABLE": "1"}
 
 
 def plan(method: str, nodes: int, node: int, **more: str) -> Plan:
-    return helpers.plan(helpers.modelarts(nodes, 8, node, **more), *ARGS, method=method, log_dir="/logs")
+    return helpers.plan(helpers.modelarts(nodes, 8, node, **more), *ARGS, method=method)
 
 
 def started(found: Plan) -> list[tuple[str, ...]]:
@@ -123,7 +123,7 @@ def test_ranktable(node: int) -> None:
     pods = [(f"ma-job-5d2e7c1a-worker-{i}", f"192.0.2.{i}", "01234567") for i in (3, 1, 0, 2)]
     files = {"/user/config/jobstart_hccl.json": helpers.group_table(pods)}
     env = helpers.modelarts(4, 8, node, RANK_TABLE_FILE="/user/config")
-    found = helpers.plan(env, *ARGS, files=files, log_dir="/logs")
+    found = helpers.plan(env, *ARGS, files=files)
     assert found.method == "ranktable"
     assert started(found) == [("python", "-u", "train.py", "--epochs=3", "a b")] * 8
     for local_rank, process in enumerate(found.processes):

@@ -17,7 +17,7 @@ H0 = "ma-job-5d2e7c1a-worker-0.ma-job-5d2e7c1a"
 
 def plan(extra: str = "", nodes: int = 2, node: int = 1, *args: str, slots: int = 2, program: str = "train.py", **env: str) -> Plan:
     given = {"RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": extra, **env}
-    return helpers.plan(helpers.modelarts(nodes, slots, node, **given), *args, program=program, method="deepspeed", log_dir="/logs")
+    return helpers.plan(helpers.modelarts(nodes, slots, node, **given), *args, program=program, method="deepspeed")
 
 
 def argv(found: Plan) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def test_programs(program: str, args: tuple[str, ...], words: tuple[str, ...]) -
 
 def test_module() -> None:
     env = {"PATH": "/usr/bin", "RANKLAUNCH_METHOD": "deepspeed", "RANKLAUNCH_SLOTS": "2"}
-    found = helpers.call("plan", "--format", "json", "--log-dir", "/logs", "-m", "pkg.train", "--", "-x", env=env).json
+    found = helpers.call("plan", "--format", "json", "-m", "pkg.train", "--", "-x", env=env).json
     assert found["processes"][0]["argv"][-6:] == ["--module", "pkg.train", "--", "--", "--", "-x"]
 
 
@@ -242,7 +242,7 @@ def test_extra_parameters_that_are_no_words_are_refused(extra: str) -> None:
 @pytest.mark.parametrize("args", [("--deepspeed", "--deepspeed_config", "ds.json"), ("--deepspeed=ds.json",)])
 def test_what_autotuning_has_found_is_shown(text: str, folder: str, args: tuple[str, ...]) -> None:
     env = {**helpers.modelarts(1, 2, 0), "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--autotuning run"}
-    found = helpers.plan(env, *args, files={"/workspace/ds.json": text}, method="deepspeed", log_dir="/logs")
+    found = helpers.plan(env, *args, files={"/workspace/ds.json": text}, method="deepspeed")
     assert found.shows == (f"{folder}/summary.txt", f"{folder}/ds_config_optimal.json")
     assert found.outputs is None
     assert (found.processes[0].conduct.ranks_below, found.processes[0].conduct.deaf) == (3, False)

@@ -14,7 +14,7 @@ FILES = {HOME: "FOO=of home\nBAR=1 $FOO\n", HERE: "\n# what this run needs\nFOO 
 
 def plan(by: str = "no_ssh", nodes: int = 2, node: int = 0, files: dict[str, str] | None = None, **env: str) -> Plan:
     given = helpers.local(nodes, "2", node, HOME="/home/u", RANKLAUNCH_DEEPSPEED_LAUNCHER=by, LIBS="/lib", PATH="/usr/bin", **env)
-    return helpers.plan(given, files=FILES if files is None else files, method="deepspeed", log_dir="/logs")
+    return helpers.plan(given, files=FILES if files is None else files, method="deepspeed")
 
 
 def forwarded(found: Plan) -> list[str]:

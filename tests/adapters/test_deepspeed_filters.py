@@ -19,7 +19,7 @@ PDSH = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"}
 
 def plan(extra: str = "", node: int = 0, slots: str = "4", nodes: int = 3, options: dict[str, str] | None = None, **env: str) -> Plan:
     given = helpers.local(nodes, slots, node, **{EXTRA: extra, **env})
-    return helpers.plan(given, method="deepspeed", log_dir="/logs", **(options or {}))
+    return helpers.plan(given, method="deepspeed", **(options or {}))
 
 
 def refusal(*args: Any, **more: Any) -> str:

@@ -20,6 +20,12 @@ OWN = {name: case for name, case in CASES.items() if name not in ELSEWHERE}
 # What is in each other: whose environment has another's signs, too. The outer one is asked first.
 NESTED = {
     "modelarts": {"volcano", "local"},
+    "aihc": {"pytorchjob", "local"},
+    "pai_dlc": {"pytorchjob", "local"},
+    "volcano": {"pytorchjob", "local"},
+    "metaflow": {"aws_batch", "jobset", "indexed_job", "local"},
+    "azureml": {"volcano", "local"},
+    "lepton": {"indexed_job", "local"},
     "kubeflow_trainer": {"jobset", "indexed_job", "local"},
     "jobset": {"indexed_job", "local"},
 }
@@ -57,12 +63,13 @@ def test_volcano_under_modelarts_is_modelarts() -> None:
 
 
 SLURM = ("slurm/four-nodes", "slurm/script-on-one-node")
+BEFORE_SLURM = list(PLATFORMS)[: list(PLATFORMS).index("slurm")]
 
 
 @helpers.for_each([(CASES[slurm], case) for slurm in SLURM for case in CASES.values() if case.folder not in {"slurm", "local"}])
 def test_what_srun_starts_in_a_container_is_slurms(slurm: Recorded, case: Recorded) -> None:
     """Slurm's daemons may run in pods, whose environment tasks can have; those of ModelArts have anything in them, Slurm too."""
-    wanted = "modelarts" if case.folder == "modelarts" else "slurm"
+    wanted = case.folder if case.folder in BEFORE_SLURM else "slurm"
     assert wanted == platforms.choose(reader_of(case, slurm)).NAME
 
 

@@ -23,7 +23,7 @@ SERVERS = helpers.server_table([("192.0.2.1", [("0", "0"), ("1", "1")]), ("192.0
 def ranktable(table: str, nodes: int = 2, index: int = 0, **env: str) -> Plan:
     given = helpers.modelarts(nodes, 2, index)
     del given["MA_CURRENT_INSTANCE_NAME"]
-    return helpers.plan({**given, **env}, files={TABLE: table}, method="ranktable", log_dir="/logs")
+    return helpers.plan({**given, **env}, files={TABLE: table}, method="ranktable")
 
 
 def ranks(found: Plan) -> list[int | None]:

@@ -149,6 +149,7 @@ SEVERAL = [
     pytest.param({"PET_NNODES": "1:4"}, "PET_NNODES=1:4", id="an elastic PyTorchJob that may have one"),
     pytest.param(PYTORCH, "WORLD_SIZE=3", id="a PyTorchJob without PET_ variables"),
     pytest.param({**PYTORCH, "WORLD_SIZE": "2"}, "WORLD_SIZE=2", id="the smallest one"),
+    pytest.param({**PYTORCH, "HOSTNAME": "pj-worker-0", "WORKER_ADDRS": "pj-worker-0"}, "WORLD_SIZE=3", id="an XGBoostJob"),
     pytest.param({"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1"}, "LWS_GROUP_SIZE=2", id="a LeaderWorkerSet"),
     pytest.param({"OMPI_MCA_plm_rsh_agent": "/etc/mpi/kubexec.sh"}, "/etc/mpi/kubexec.sh", id="an MPIJob of version 1"),
 ]
@@ -180,8 +181,7 @@ def test_the_users_word_on_the_number_of_nodes_is_enough(env: dict[str, str], si
 
 
 LISTED = "10.0.0.5,10.0.0.6"
-HOSTFILE = {"/jobs/hosts": "gn03\ngn03\ngn04\n"}
-AZURE = {"AZUREML_RUN_ID": "x", "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+AZURE = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
 OLD_MASTER = {"MASTER_ADDR": "localhost", "WORLD_SIZE": "2", "RANK": "0", "HOSTNAME": "pj-master-0"}
 PLACED: dict[str, tuple[dict[str, str], dict[str, str], str, str]] = {
     "SkyPilot": ({"SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2"}, {}, "SKYPILOT_NUM_NODES=2", "NODE=$SKYPILOT_NODE_RANK"),
@@ -190,14 +190,6 @@ PLACED: dict[str, tuple[dict[str, str], dict[str, str], str, str]] = {
     "AWS Batch": ({"AWS_BATCH_JOB_NUM_NODES": "2"}, {}, "AWS_BATCH_JOB_NUM_NODES=2", "$AWS_BATCH_JOB_NODE_INDEX"),
     "Azure ML": ({**AZURE, "AZUREML_NODE_COUNT": "2"}, {}, "AZUREML_NODE_COUNT=2", "one process per instance"),
     "Azure ML, mpi": ({**AZURE, "AZ_BATCH_HOST_LIST": LISTED}, {}, "AZ_BATCH_HOST_LIST with 2 hosts", "$OMPI_COMM_WORLD_RANK"),
-    "LSF": ({"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "g1 16 g2 16"}, {}, "LSB_MCPU_HOSTS with 2 hosts", "place there"),
-    "LSF, Summit": ({"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "batch2 1 a 42 b 42"}, {}, "with 2 hosts", "RANKLAUNCH_NODES=2"),
-    "LSF by file": ({"LSB_JOBID": "1", "LSB_DJOB_HOSTFILE": "/jobs/hosts"}, HOSTFILE, "HOSTFILE with 2 hosts", "place there"),
-    "PBS": ({"PBS_JOBID": "1.s", "PBS_NODEFILE": "/jobs/hosts"}, HOSTFILE, "PBS_NODEFILE with 2 hosts", "NODE=$PBS_NODENUM"),
-    "PBS, first host": ({"PBS_JOBID": "1.s"}, {"/var/spool/pbs/aux/1.s": "a\nb\n"}, "aux/1.s with 2 hosts", "NODES=2"),
-    "PBS, others": ({"PBS_JOBID": "1.s", "PBS_NODENUM": "1"}, {}, "PBS_NODENUM=1", "NODE=$PBS_NODENUM"),
-    "Torque": ({"PBS_JOBID": "1.s", "PBS_NUM_NODES": "2"}, {}, "PBS_NUM_NODES=2", "NODES=$PBS_NUM_NODES"),
-    "Flux": ({"FLUX_JOB_NNODES": "2", "PMI_RANK": "0"}, {}, "FLUX_JOB_NNODES=2", "NODE=$FLUX_TASK_RANK"),
     "Lepton": ({"LEPTON_JOB_TOTAL_WORKERS": "2"}, {}, "LEPTON_JOB_TOTAL_WORKERS=2", "$LEPTON_JOB_WORKER_INDEX"),
     "RunPod": ({"NUM_NODES": "2", "NODE_RANK": "0", "WORLD_SIZE": "16", "MASTER_ADDR": "a"}, {}, "NUM_NODES=2", "NODE=$NODE_RANK"),
     "Beaker": ({"BEAKER_REPLICA_COUNT": "2"}, {}, "BEAKER_REPLICA_COUNT=2", "NODE=$BEAKER_REPLICA_RANK"),
@@ -205,9 +197,9 @@ PLACED: dict[str, tuple[dict[str, str], dict[str, str], str, str]] = {
     "a PaddleJob": ({"PADDLE_NNODES": "2"}, {}, "PADDLE_NNODES=2", "$PADDLE_MASTER"),
     "Metaflow": ({"MF_PARALLEL_NUM_NODES": "2"}, {}, "MF_PARALLEL_NUM_NODES=2", "$MF_PARALLEL_MAIN_IP"),
     "Google": ({"BATCH_TASK_COUNT": "2", "BATCH_HOSTS_FILE": "/h"}, {}, "BATCH_TASK_COUNT=2", "$BATCH_TASK_INDEX"),
-    "TI-ONE": ({"NODE_LIST": "a:8,b:8", "INDEX": "1", "GPU_NUM_PER_NODE": "8"}, {}, "NODE_LIST with 2 hosts", "NODE=$INDEX"),
+    "TI-ONE": ({"NODE_LIST": "a:8,b:8", "GPU_NUM_PER_NODE": "8"}, {}, "NODE_LIST with 2 hosts", "NODE=$INDEX"),
     "a JAXJob": ({"NUM_PROCESSES": "2", "COORDINATOR_ADDRESS": "a"}, {}, "NUM_PROCESSES=2", "NODE=$PROCESS_ID"),
-    "an old PyTorchJob's master": (OLD_MASTER, {}, "WORLD_SIZE=2", "RANKLAUNCH_MASTER_ADDR"),
+    "an XGBoostJob's master": ({**OLD_MASTER, "WORKER_ADDRS": "pj-worker-0"}, {}, "WORLD_SIZE=2", "RANKLAUNCH_MASTER_ADDR"),
 }
 
 
@@ -226,12 +218,8 @@ def test_a_node_of_a_place_that_is_not_read_does_not_train_alone(
     {
         "one node of SkyPilot": ({"SKYPILOT_NUM_NODES": "1", "SKYPILOT_NODE_IPS": "a"}, {}),
         "an array's member": ({"AWS_BATCH_JOB_ID": "x", "AWS_BATCH_JOB_ARRAY_SIZE": "9"}, {}),
-        "one host of LSF": ({"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "g1 16"}, {}),
-        "one host of Summit": ({"LSB_JOBID": "1", "LSB_MCPU_HOSTS": "batch2 1 a 42"}, {}),
-        "one host of PBS": ({"PBS_JOBID": "1.s", "PBS_NODEFILE": "/f", "PBS_NODENUM": "0"}, {"/f": "a\na\n"}),
         "a login node": ({"PBS_NUM_NODES": "2", "LSB_MCPU_HOSTS": "a 1 b 1", "NNODES": "2", "NODE_LIST": "a,b"}, {}),
         "one container of Determined": ({}, {unrecognised.RENDEZVOUS: '{"container_addrs": ["a"]}'}),
-        "what is no file of texts": ({"PBS_JOBID": "1.s", "PBS_NODEFILE": "/f"}, {"/f": ValueError("not UTF-8")}),
         "ranks of one machine": ({**OLD_MASTER, "HOSTNAME": "workstation"}, {}),
     }
 )

@@ -18,7 +18,7 @@ CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
 def plan(*args: str, nodes: int = 2, slots: int = 8, **env: str) -> Plan:
-    return helpers.plan(helpers.modelarts(nodes, slots, 0, **env), *args, program="pretrain_gpt.py", method="megatron", log_dir="/logs")
+    return helpers.plan(helpers.modelarts(nodes, slots, 0, **env), *args, program="pretrain_gpt.py", method="megatron")
 
 
 def told(found: Plan) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py $PARALLEL --num-layers 32 --save
 
 def of_script(text: str, **env: str) -> Plan:
     files = {f"{helpers.CWD}/run.sh": text}
-    return helpers.plan(helpers.modelarts(2, 8, 0, **env), "/ckpt", program="run.sh", files=files, method="megatron", log_dir="/logs")
+    return helpers.plan(helpers.modelarts(2, 8, 0, **env), "/ckpt", program="run.sh", files=files, method="megatron")
 
 
 @pytest.mark.parametrize("program", ["pretrain_gpt.py", "$(pwd)/pretrain_gpt.py"])

@@ -275,7 +275,26 @@ def test_attempt(env: dict[str, str], attempt: int) -> None:
     found = plan(VC_TASK_INDEX="0", **env)
     assert found.job.attempt == attempt
     assert all(process.env["RANKLAUNCH_ATTEMPT"] == str(attempt) for process in found.processes)
-    assert all(process.log.startswith(f"{helpers.CWD}/ranklaunch-logs/attempt_{attempt}/") for process in found.processes)
+    assert all(process.log.startswith(f"/logs/attempt_{attempt}/") for process in found.processes)
+
+
+@helpers.for_each(
+    {
+        "the platform's, each container's own": ({"MA_LOG_DIR": "/logs"}, {}, 4, "/logs"),
+        "a variable of the user's": ({"RANKLAUNCH_LOG_DIR": "/logs"}, {}, 4, "/logs/node_3"),
+        "an option": ({"MA_LOG_DIR": "/own"}, {"log_dir": "/logs"}, 4, "/logs/node_3"),
+        "one node": ({"RANKLAUNCH_LOG_DIR": "/logs"}, {}, 1, "/logs"),
+        "said by nobody: where it starts, which may be a volume of all": ({}, {}, 4, f"{helpers.CWD}/ranklaunch-logs/node_3"),
+        "a ps that its task numbers like a worker": (
+            {"RANKLAUNCH_LOG_DIR": "/logs", "VC_PS_NUM": "4", "MA_TASK_NAME": "ps", "VC_TASK_INDEX": "0"}, {}, 4, "/logs/node_4"
+        ),
+    }
+)  # fmt: skip
+def test_nodes_that_may_share_a_log_folder_have_one_each(env: dict[str, str], options: dict[str, str], nodes: int, folder: str) -> None:
+    method = "tensorflow" if "VC_PS_NUM" in env else "spawn"
+    found = plan("MA_LOG_DIR", nodes=nodes, options={**options, "method": method}, **{"VC_TASK_INDEX": "3", **env})
+    assert found.job.log_dir == folder
+    assert all(process.log.startswith(f"{folder}/attempt_1/") for process in found.processes)
 
 
 def test_a_blank_attempt_is_unset() -> None:

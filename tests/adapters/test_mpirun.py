@@ -20,7 +20,7 @@ NETWORKS = {"/sys/class/net/lo": "", "/sys/class/net/eth0": "", "/sys/class/net/
 
 
 def plan(nodes: int = 2, index: int = 0, slots: int = 2, files: dict[str, str] | None = None, **env: str) -> Plan:
-    return helpers.plan(helpers.modelarts(nodes, slots, index, **env), "--epochs=3", files=files, method="mpirun", log_dir="/logs")
+    return helpers.plan(helpers.modelarts(nodes, slots, index, **env), "--epochs=3", files=files, method="mpirun")
 
 
 def argv(plan: Plan) -> tuple[str, ...]:

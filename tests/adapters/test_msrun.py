@@ -33,7 +33,7 @@ def plan(*args: str, nodes: int = 2, node: int = 1, table: str = "", program: st
     given = helpers.modelarts(nodes, 2, node, **env)
     del given["MA_CURRENT_INSTANCE_NAME"]
     files = {TABLE: table} if table else {}
-    return helpers.plan(given, *args, program=program, module=module, files=files, method="msrun", log_dir="/logs")
+    return helpers.plan(given, *args, program=program, module=module, files=files, method="msrun")
 
 
 def argv(found: Plan) -> list[str]:

@@ -168,6 +168,14 @@ def test_the_program_that_it_names_runs_in_its_folder(path: str, folder: str | N
     assert {process.argv[0] for process in plan.processes} == {f"{helpers.CWD}/venv/bin/python" if folder else "venv/bin/python"}
 
 
+def test_nodes_that_share_a_log_folder_have_one_each_and_one_attempt() -> None:
+    hosts = {"SM_HOSTS": '["algo-1", "algo-2"]', "RANKLAUNCH_LOG_DIR": "/fsx"}
+    begun = {"/fsx/node_0/attempt_1/verdict.json": "", "/fsx/node_0/attempt_2/plan.json": ""}
+    found = [job(begun, **hosts, SM_CURRENT_HOST=name) for name in ("algo-1", "algo-2")]
+    assert [(each.log_dir, each.attempt) for each in found] == [("/fsx/node_0", 3), ("/fsx/node_1", 2)]
+    assert job({}, SM_HOSTS='["algo-1"]', SM_CURRENT_HOST="algo-1", RANKLAUNCH_LOG_DIR="/fsx").log_dir == "/fsx"
+
+
 def test_arguments_of_one_letter() -> None:
     assert sagemaker.arguments({"b": 1, "aa": None}) == ["--aa", "", "-b", "1"]
 

@@ -13,7 +13,7 @@ from ranklaunch.verdict.model import Failure
 
 def plan(extra: str = "", nodes: int = 2, node: int = 1, **env: str) -> Plan:
     given = {"MA_EXTRA_TORCHRUN_PARAMS": extra, **env}
-    return helpers.plan(helpers.modelarts(nodes, 2, node, **given), method="torchrun", log_dir="/logs")
+    return helpers.plan(helpers.modelarts(nodes, 2, node, **given), method="torchrun")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ranklaunch.plan.model import Plan
 
 
 def plan(index: int, nodes: int = 2, files: dict[str, str] | None = None, **env: str) -> Plan:
-    return helpers.plan(helpers.modelarts(nodes, 2, index, **env), files=files, method="spawn", log_dir="/logs")
+    return helpers.plan(helpers.modelarts(nodes, 2, index, **env), files=files, method="spawn")
 
 
 def test_the_users_command_runs_on_node_0_alone() -> None:

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranklaunch.catalogue import CAUSE, CONSEQUENCE, ERRORS, FAMILIES, KnownError, before_report, find, reported
-from ranklaunch.catalogue.families import LAST, REPORTS
-from ranklaunch.catalogue.search import _needed
+from ranklaunch.catalogue import CAUSE, CONSEQUENCE, STOPPED, KnownError, before_report, find, reported, shipped
 from testbench import places
 
+known_errors = places.module("tools/known_errors.py")
 FOLDER = Path(__file__).parent / "catalogue"
+ERRORS = shipped()
 BY_NAME = {error.name: error for error in ERRORS}
 URL = re.compile(r"https://[\w.-]+\.[a-z]+/[\w./~#%-]+")
 
@@ -53,109 +53,7 @@ RAISED = """Traceback (most recent call last):
 RuntimeError: CUDA out of memory. Tried to allocate 2 GiB
 """
 
-SAMPLES = {
-    "cuda-cublas-failed": "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm(handle)`",
-    "cuda-forked": "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use 'spawn'",
-    "cuda-launch-failure": "RuntimeError: CUDA error: unspecified launch failure",
-    "cuda-no-device": "RuntimeError: No CUDA GPUs are available",
-    "cuda-nvlink-fabric": "RuntimeError: CUDA error: system not yet initialized",
-    "torch-without-cuda": "AssertionError: Torch not compiled with CUDA enabled",
-    "hccl-allocation-failed-ei0007": "EI0007: 2024-05-21-11:57:54.167.645 Failed to allocate resource",
-    "hccl-configuration-ei0016": "[PID: 7] 2025-11-21-11:38:29.575.404 Config_Error(EI0016): Value 3 for config HCCL is invalid.",
-    "hccl-invalid-operator-argument-ei0003": "EI0003: 2024-05-21 In [HcclAllReduce], value [255] for parameter [op] is invalid.",
-    "hccl-p2p-ei0010": "EI0010: 2024-05-21-11:57:54.167.645 P2P communication failed. Reason: [call trace: hcclRet]",
-    "hccl-rank-missing-ei0015": "[PID: 7] 2025-11-21-11:38:29 Ranktable_Detect_Failed(EI0015): Failed to collect cluster information.",
-    "hccl-transfer-error-ei0013": "[PID: 7] 2025-11-21-11:38:29.575.404 Execution_Error_ROCE_CQE(EI0013): An error CQE occurred.",
-    "hccl-transport-ei0009": "EI0009: 2024-05-21-11:57:54.167.645 Transport init error. Reason: [Create][DestLink]Create Dest error!",
-    "hccl-watchdog-timeout": "[Rank 1] Watchdog caught collective operation timeout: WorkHCCL(SeqNum=8, OpType=ALLREDUCE) ran for 1800 s",
-    "npu-connection-to-device-507901": "RuntimeError: NPU function error: AclrtSynchronizeStream, error code is 507901",
-    "npu-device-unavailable-207004": "RuntimeError: NPU function error: aclrtGetDeviceCount(&device_count), error code is 207004",
-    "npu-dma-error-507013": "RuntimeError: NPU function error: AclrtSynchronizeStream, error code is 507013",
-    "npu-driver-call-failed": "EL0003: 2024-05-21-11:57:54.167.645 call driver interface failed, drvRetCode=7",
-    "npu-driver-error-507899": "RuntimeError: NPU function error: AclrtSynchronizeStream, error code is 507899",
-    "npu-force-stop": "RuntimeError: FORCE STOP.",
-    "npu-internal-task-507049": "wait for compute device to finish failed, runtime result = 507049",
-    "npu-link-error": "RuntimeError: HCCS LINK ERROR",
-    "npu-memory-ecc-error": "RuntimeError: HBM MULTI BIT ECC ERROR.time is 1700000000",
-    "npu-stream-timeout-507046": "RuntimeError: NPU function error: AclrtSynchronizeStreamWithTimeout, error code is 507046",
-    "npu-wait-timeout-107020": "RuntimeError: NPU function error: AclrtSynchronizeStreamWithTimeout, error code is 107020",
-    "nccl-collective-mismatch": "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: ALLREDUCE",
-    "nccl-memory-registration": "node0:1:1 [0] NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
-    "nccl-version-mismatch": "node0:1:1 [0] NCCL WARN Mismatched NCCL version detected : rank 0 version 21805 rank 1 version 22005",
-    "gloo-call-failed": "RuntimeError: [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/address.cc:90] rv != -1",
-    "gloo-interface-not-found": "RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] Unable to find address for: eth7",
-    "horovod-shut-down": "horovod.common.exceptions.HorovodInternalError: Horovod has been shut down. This was caused by an exception on",
-    "mpi-abort": "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD",
-    "mpi-program-missing": "bash: orted: command not found",
-    "mpi-run-as-root": "mpirun has detected an attempt to run as root.",
-    "python-debugger-without-input": "bdb.BdbQuit",
-    "python-rank-not-set": "KeyError: 'LOCAL_RANK'",
-    "torch-backend-missing": "RuntimeError: Distributed package doesn't have NCCL built in",
-    "torch-checkpoint-mismatch": "RuntimeError: Error(s) in loading state_dict for Net:",
-    "torch-dataloader-worker-killed": "RuntimeError: DataLoader worker (pid 3216) is killed by signal: Killed.",
-    "torch-dataloader-worker-told-to-end": "RuntimeError: DataLoader worker (pid 3216) is killed by signal: Terminated.",
-    "torch-ddp-shapes-differ": "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 5 params, while rank 0 has 6 params.",
-    "torch-environment-missing": "ValueError: environment variable RANK expected, but not set",
-    "torch-extension-build-failed": "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
-    "torch-process-group-missing": "ValueError: Default process group has not been initialized",
-    "torch-spawned-process-failed": "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
-    "torch-distributed-failed": "torch.distributed.DistNetworkError: no reason given",
-    "torch-process-group-left": "terminate called without an active exception",
-    "torch-name-not-resolved": "[W socket.cpp:601] [c10d] The IPv6 network addresses of (worker-0, 29500) cannot be retrieved ("
-    "gai error: -2 - Name or service not known).",
-    "ray-actor-died": "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.",
-    "lightning-child-failed": "[rank: 1] Child process with PID 4711 terminated with code 1. Forcefully terminating all other processes",
-    "torchrun-stopped": "torch.distributed.elastic.multiprocessing.api.SignalException: Process 44 got signal: 15",
-    "deepspeed-batch-size": "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * "
-    "gradient_acc_step * world_size 32 != 2 * 1 * 8",
-    "deepspeed-loss-scale": "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
-    "mindspore-cluster-timeout": "RuntimeError: Topology build timed out.",
-    "mindspore-device-memory": "RuntimeError: Malloc device memory failed, size[1073741824], ret[207001]",
-    "mindspore-node-lost": "RuntimeError: The total number of timed out node is 1. Timed out node list is: [3]",
-    "mindspore-node-registered-twice": "RuntimeError: Failed to register the compute graph node: 0. Reason: Repeated registration node: 0",
-    "bus-error": "Bus error (core dumped)",
-    "command-not-found": "train.sh: line 3: pyhton: command not found",
-    "exec-format-error": "OSError: [Errno 8] Exec format error: './prepare'",
-    "file-system-lost": "OSError: [Errno 116] Stale file handle: '/data/train/0001.tar'",
-    "heap-corrupted": "free(): invalid pointer",
-    "illegal-instruction": "Illegal instruction (core dumped)",
-    "kernel-out-of-memory": "Memory cgroup out of memory: Killed process 4711 (python)",
-    "process-killed": "train.sh: line 3: 4711 Killed                  python train.py",
-    "memory-exhausted": "OSError: [Errno 12] Cannot allocate memory",
-    "quota-exceeded": "OSError: [Errno 122] Disk quota exceeded",
-    "read-only-file-system": "OSError: [Errno 30] Read-only file system: '/data/out'",
-    "segmentation-fault": "Fatal Python error: Segmentation fault",
-    "symbol-missing": "ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN2at4_ops5zeros4callEN3c108ArrayRefINS2_6SymIntEEE",
-    "too-many-processes": "RuntimeError: can't start new thread",
-    "python-connection-lost": "ConnectionResetError: [Errno 104] Connection reset by peer",
-    "python-connection-refused": "ConnectionRefusedError: [Errno 111] Connection refused",
-    "python-file-not-found": "FileNotFoundError: [Errno 2] No such file or directory: 'data.json'",
-    "python-import-error": "ImportError: cannot import name 'soft_unicode' from 'markupsafe'",
-    "python-interrupted": "KeyboardInterrupt",
-    "python-memory-error": "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 8.00 GiB for an array",
-    "python-process-pool-broken": "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly",
-    "python-program-not-found": "/opt/venv/bin/python3.11: No module named train_ddpp",
-    "python-permission-error": "PermissionError: [Errno 13] Permission denied: '/data/out'",
-    "python-recursion-error": "RecursionError: maximum recursion depth exceeded",
-    "python-syntax-error": "SyntaxError: invalid syntax",
-    "python-unpickling-error": "_pickle.UnpicklingError: Weights only load failed.",
-    "script-without-interpreter": (
-        "ranklaunch: cannot execute /workspace/train: its first line does not say what runs it, such as #!/bin/sh"
-    ),
-    "program-not-executed": "ranklaunch: cannot execute /usr/bin/python3: [Errno 7] Argument list too long: '/usr/bin/python3'",
-    "torchrun-ends-ranks": "Sending process 33051 closing signal SIGTERM",
-    "python-wrong-arguments": "train.py: error: unrecognized arguments: --epochs 3",
-}  # fmt: skip
-
-# The samples that are consequences; the others are causes.
-CONSEQUENCES = """
-torch-dataloader-worker-told-to-end
-    gloo-call-failed hccl-p2p-ei0010 hccl-rank-missing-ei0015 hccl-transfer-error-ei0013 hccl-transport-ei0009 hccl-watchdog-timeout
-    horovod-shut-down lightning-child-failed mindspore-cluster-timeout mindspore-node-lost mpi-abort npu-driver-call-failed npu-force-stop
-    npu-stream-timeout-507046 npu-wait-timeout-107020 process-killed python-connection-lost python-connection-refused python-interrupted
-    python-process-pool-broken ray-actor-died torch-distributed-failed torch-name-not-resolved torch-spawned-process-failed
-    torchrun-ends-ranks torchrun-stopped
-"""
+SAMPLES = {name: lines[0] for name, lines in known_errors.examples().items() if lines}
 
 
 def name_of(text: str) -> str | None:
@@ -184,7 +82,6 @@ def test_excerpt_has_its_source(excerpt: Excerpt) -> None:
 def test_sample_is_classified(name: str) -> None:
     assert name_of(SAMPLES[name]) == name
     assert name_of(f"step 3\n{FRAMES}{SAMPLES[name]}\n") == name
-    assert BY_NAME[name].kind == (CONSEQUENCE if name in CONSEQUENCES.split() else CAUSE)
 
 
 def test_a_wait_that_is_over_is_none() -> None:
@@ -228,16 +125,21 @@ def test_excerpts_of_every_family(start: str, least: int) -> None:
     assert len([name for name in EXCERPTS if re.match(f"(?:{start})-", name)]) >= least
 
 
-def test_names_are_unique_and_every_entry_belongs_to_a_family() -> None:
+def test_names_are_unique_and_every_file_is_read() -> None:
     assert len(BY_NAME) == len(ERRORS)
-    assert sorted(ERRORS) == sorted(error for errors in FAMILIES.values() for error in errors)
-    assert set(REPORTS) <= set(LAST)
+    assert {path.stem for path in known_errors.FOLDER.glob("*.toml")} == set(known_errors.FAMILIES)
+
+
+def test_what_is_loaded_is_what_people_have_written() -> None:
+    """After a change of catalogue/*.toml: make generate."""
+    assert known_errors.PATH.read_text(encoding="utf-8") == known_errors.made()
 
 
 @helpers.for_each(BY_NAME)
 def test_entry_is_whole(error: KnownError) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", error.name)
-    assert error.kind in (CAUSE, CONSEQUENCE)
+    assert error.kind in (CAUSE, CONSEQUENCE, STOPPED)
+    assert not (error.retry and error.kind != CAUSE)
     assert URL.fullmatch(error.source)
     for sentence in (error.meaning, error.remedy):
         assert re.fullmatch(r"[A-Za-z/`-].*\.", sentence)
@@ -261,7 +163,7 @@ def test_needed_text_is_needed(error: KnownError) -> None:
     texts = [excerpt.text for excerpt in EXCERPTS.values()] + list(SAMPLES.values())
     for text in texts:
         if re.search(error.pattern, text, re.MULTILINE):
-            assert any(needed in text for needed in _needed(error.pattern))
+            assert any(needed in text for needed in error.needed)
 
 
 def hostile_texts() -> dict[str, str]:
@@ -547,7 +449,9 @@ def reference() -> ModuleType:
 def test_page_is_fresh_and_has_every_entry(reference: ModuleType) -> None:
     page = (helpers.ROOT / reference.ERRORS_PAGE).read_text(encoding="utf-8")
     assert page == reference.errors_page(), "docs/known-errors.md is stale: run docs/make_reference.py"
-    assert re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE) == [error.name for errors in FAMILIES.values() for error in errors]
+    assert re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE) == [
+        error.name for family in dict.fromkeys(error.family for error in ERRORS) for error in ERRORS if error.family == family
+    ]
 
 
 def test_the_line_is_what_was_raised_and_not_where() -> None:

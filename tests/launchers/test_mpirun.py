@@ -179,8 +179,8 @@ def attempt(made: Hosts, folder: Path, number: int) -> list[int]:
     for host in made:
         of_platform = helpers.modelarts(len(made), 1, host.index, VC_WORKER_HOSTS=names, MA_PROC_START_CNT=str(number))
         env = {**of_platform, **kept, "HOME": str(folder), "MA_RUN_METHOD": "mpirun", "RANKLAUNCH_ACCELERATOR": "cpu"}
-        env["RANKLAUNCH_RUN_DIR"] = str(folder / "run")
-        words = ("run", "--log-dir", folder / host.name, "--", "sh", "-c", "echo attempt $RANKLAUNCH_ATTEMPT")
+        env.update(RANKLAUNCH_RUN_DIR=str(folder / "run"), MA_LOG_DIR=str(folder / host.name))
+        words = ("run", "--", "sh", "-c", "echo attempt $RANKLAUNCH_ATTEMPT")
         started.append(host.popen([sys.executable, "-m", "ranklaunch", *words], env=env, cwd=folder, stdin=subprocess.DEVNULL))
     return [popen.wait(ATTEMPT_S) for popen in started]
 

@@ -88,8 +88,8 @@ def start(hosts: Callable[..., Hosts], tmp_path: Path) -> Start:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
         of_platform = helpers.modelarts(len(names), slots, host.index, VC_WORKER_HOSTS=",".join(names), MA_PROC_START_CNT=str(attempt))
         given = {**of_platform, **kept, "LANG": "C.UTF-8", "MA_RUN_METHOD": "msrun", "RANKLAUNCH_ACCELERATOR": "cpu"}
-        given.update({"RANKLAUNCH_GRACE_S": str(GRACE_S), **env})
-        options = ("--python", Path(sys.executable).with_name("python"), "--log-dir", folder / "logs")
+        given.update({"RANKLAUNCH_GRACE_S": str(GRACE_S), "MA_LOG_DIR": str(folder / "logs"), **env})
+        options = ("--python", Path(sys.executable).with_name("python"))
         with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
             command = [*RANKLAUNCH, "run", *options, "--", *words]
             popen = host.popen(command, env=given, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err)

@@ -69,10 +69,11 @@ class Job:
             task, index = ("worker", host.index) if host.index < WORKERS else ("ps", host.index - WORKERS)
             name = f"{task}{index}"
             log_dir, out = self._folder / f"logs-{name}", self._folder / f"{name}.out"
-            words = ("run", "--python", sys.executable, "--grace-s", 5, "--log-dir", log_dir, "--", program, *args)
+            words = ("run", "--python", sys.executable, "--grace-s", 5, "--", program, *args)
+            given = {**self._environment(task, index, attempt, env or {}), "MA_LOG_DIR": str(log_dir)}
             with open(out, "wb") as written:
                 popen = host.popen(
-                    [*RANKLAUNCH, *words], env=self._environment(task, index, attempt, env or {}), cwd=self._folder,
+                    [*RANKLAUNCH, *words], env=given, cwd=self._folder,
                     stdin=subprocess.DEVNULL, stdout=written, stderr=written,
                 )  # fmt: skip
             self.containers[name] = Container(popen, host, log_dir / f"attempt_{attempt}", out)

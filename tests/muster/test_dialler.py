@@ -195,7 +195,13 @@ def test_a_node_finds_node_0_in_the_end() -> None:
         b.run(lambda: all(len(each) > 1 for each in events.values()), "the order to stop")
         nodes[0].report([value], [], [])
         nodes[1].report([], [], [])
-        b.run(lambda: b.hub.settled and all(node.over for node in nodes), "the judgement")
+        b.run(lambda: all(node.over for node in nodes), "the judgement")
+        nodes[1].leave()
+        b.run(lambda: not b.hub.settled and nodes[1].flushed, "that one node has written down how the job ended")
+        b.settle()
+        assert nodes[1].joined, "a node was let go before all had written down how the job ended"
+        nodes[0].leave()
+        b.run(lambda: b.hub.settled and not any(node.joined for node in nodes), "the end")
         assert [[name for name, _ in each] for each in events.values()] == [["released", "stop", "judged"]] * 2
         assert events[0][2] == events[1][2]
         assert events[0][2][1].exit_code == 3

@@ -48,10 +48,15 @@ def test_it_comes_is_released_and_stops_with_the_others() -> None:
     lone.hear("stop", judgement=FAILED)
     lone.feed(events.Report((blame.suspect(suspect(1)),), (), ("a note",)))
     lone.hear("judgement", judgement=FAILED)
-    assert lone.types() == ["hello", "ping", "ready", "stopping", "report", "bye"]
+    assert lone.types() == ["hello", "ping", "ready", "stopping", "report"]
     judgement = blame.judgement(FAILED)
     assert lone.calls == [events.Released("all are here"), events.Stop(judgement), events.Judged(judgement)]
     assert lone.member.over
+    lone.feed(events.Leave())
+    assert lone.types()[-1] == "bye"
+    assert lone.member.joined
+    lone.feed(events.Broken(0, None))
+    assert not lone.member.joined
 
 
 def test_it_asks_for_the_time_often_at_first() -> None:

@@ -96,18 +96,6 @@ def test_the_platform_makes_a_rank_table_where_one_is_needed(options: tuple[str,
     assert json.loads(found.out)["algorithm"]["environments"].get("RANK_TABLE_FILE") == folder
 
 
-def test_nodes_that_share_a_log_folder_have_one_each_in_it() -> None:
-    """As everywhere else; the platform's own is each container's."""
-    shared = ("--set", 'modelarts.volumes=[{"nfs": {"nfs_server_path": "192.0.2.1:/", "local_path": "/mnt/sfs"}}]', "--nodes", "2")
-    logs = ("--env", "RANKLAUNCH_LOG_DIR=/mnt/sfs/a b", "--env", "LR=1")
-    found = json.loads(helpers.call("spec", *JOB, *shared, *logs, "--", "train.py").out)["algorithm"]
-    assert found["command"] == """RANKLAUNCH_LOG_DIR='/mnt/sfs/a b'/node_"${VC_TASK_INDEX}" ranklaunch run -- train.py"""
-    assert "RANKLAUNCH_LOG_DIR" not in found["environments"]
-    assert found["environments"]["LR"] == "1"
-    for words in ((*shared, "--env", "RANKLAUNCH_LOG_DIR=/mnt/sfs2/x"), (*shared, "--nodes", "1", *logs), ("--nodes", "2", *logs)):
-        assert command(*words, "--", "train.py") == "ranklaunch run -- train.py"
-
-
 def test_the_page_shows_what_comes_out() -> None:
     page = (helpers.ROOT / "docs" / "modelarts.md").read_text(encoding="utf-8")
     assert f"\n       {command(*CODE, '--', 'train.py', '--epochs', '3')}\n" in page

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ranklaunch.muster import gone
+from ranklaunch.muster import reports
 from ranklaunch.values import NOTHING
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter, attempts
@@ -46,7 +46,8 @@ class Nodes:
         hosts = ",".join(f"127.0.0.{i + 1}" for i in range(self.count))
         shape = ("--hosts", hosts, "--node", node, "--slots", slots, "--muster-port", self.port)
         log_dir = log_dir or self.starter.folder / f"node_{node}"
-        shared = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", 5, "--method", method)
+        logs = () if "MA_LOG_DIR" in inherits else ("--log-dir", log_dir)
+        shared = ("--python", sys.executable, *logs, "--grace-s", 5, "--method", method)
         env = {**self.env, **inherits, **{f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}}
         return self.starter.command("run", *shared, *shape, "--", *words, env=env, log_dir=log_dir)
 
@@ -107,7 +108,9 @@ def test_one_log_folder_for_all_nodes(as_process: Starter) -> None:
     program = as_process.folder / "train.py"
     program.write_text("import os\nfor i in range(200): print('line', i, 'of', os.environ['RANK'], flush=True)\n")
     nodes = Nodes(as_process, 2, platform="modelarts", nodes=2, job_name="j", attempt=1, master_port=free_port())
-    jobs = [nodes.start(node, program, slots=2, method="torchrun", log_dir=as_process.folder / "logs") for node in range(2)]
+    logs = as_process.folder / "logs"
+    how = {"slots": 2, "method": "torchrun", "log_dir": logs, "inherits": {"MA_LOG_DIR": str(logs)}}
+    jobs = [nodes.start(node, program, **how) for node in range(2)]
     assert codes(jobs) == [0, 0], jobs[0].err.text
     for node, job in enumerate(jobs):
         lines = [line for line in job.out.text.splitlines() if " of " in line]
@@ -370,7 +373,7 @@ def test_node_0_interrupted_twice_tells_the_others_before_it_leaves(as_process: 
     jobs, may_end = saving(as_process, tmp_path, signal.SIGINT)
     jobs[0].send(signal.SIGINT)
     assert code_of(jobs[0]) == 130
-    time.sleep(2 * gone.RETURN_S)  # a node 0 that has said nothing is given up then
+    time.sleep(2 * reports.RETURN_S)  # a node 0 that has said nothing is given up then
     may_end.touch()
     assert check_same(jobs, 130)["reason"] == "node 0 (127.0.0.1): stopped by SIGINT"
     assert "saved" in jobs[1].out.text
@@ -381,7 +384,7 @@ def test_a_node_0_that_is_lost_while_all_stop_is_not_why(as_process: Starter, tm
     os.kill(jobs[0].supervisor, signal.SIGKILL)
     os.kill(jobs[0].pid, signal.SIGKILL)
     jobs[0].end_killed()
-    time.sleep(2 * gone.RETURN_S)  # then it is given up
+    time.sleep(2 * reports.RETURN_S)  # then it is given up
     may_end.touch()
     assert jobs[1].end() == 143
     assert verdict(jobs[1])["reason"] == "node 0 (127.0.0.1): stopped by SIGTERM"

@@ -11,7 +11,7 @@ import helpers
 import pytest
 
 from testbench.jobs.ends import check_end
-from testbench.jobs.job import Job, Starter
+from testbench.jobs.job import Job, Starter, attempts
 from testbench.places import child
 
 PODS = [("j-worker-0", "192.0.2.1", "45"), ("j-worker-1", "192.0.2.2", "45")]
@@ -24,7 +24,7 @@ def env_of(path: Path, index: int = 1, **more: str) -> dict[str, str]:
 
 
 def places(job: Job, rank: int, attempt: int = 1) -> dict[str, Any]:
-    return dict(json.loads((job.log_dir / f"attempt_{attempt}" / f"rank_{rank}.log").read_text())["env"])
+    return dict(json.loads((job.of_attempt(attempt) / f"rank_{rank}.log").read_text())["env"])
 
 
 def table_of(job: Job, rank: int, attempt: int = 1) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def test_a_second_attempt_reads_the_table_of_the_new_node(as_process: Starter, t
     second.err.wait_for("it has this container on host 192.0.2.2, but the host is 192.0.2.7")
     replace(path, helpers.group_table([PODS[0], ("j-worker-1", "192.0.2.7", "01")]))
     assert second.end() == 0
-    assert sorted(folder.name for folder in second.log_dir.glob("attempt_*")) == ["attempt_1", "attempt_2"]
+    assert [folder.name for folder in attempts(second.log_dir)] == ["attempt_1", "attempt_2"]
     for attempt, host, devices in ((1, "192.0.2.2", ["4", "5"]), (2, "192.0.2.7", ["0", "1"])):
         server = table_of(second, 2, attempt)["server_list"][1]
         assert (server["server_id"], [device["device_id"] for device in server["device"]]) == (host, devices)

@@ -29,7 +29,7 @@ PROGRAM = """
 import os, signal, sys, time
 def save(number, frame):
     print("saved", flush=True)
-    sys.exit(0)
+    sys.exit(3 if name == "worker_1" else 0)
 signal.signal(signal.SIGTERM, save)
 name, end = sys.argv[1], os.environ["END"]
 print("ready", flush=True)
@@ -60,8 +60,8 @@ def job(starter: Starter, tmp_path: Path, how: str) -> Job:
     made = starter.run(tmp_path / "program.py", options=("--method", "msrun", "--slots", 2), env=env)
     for rank in range(2):
         made.out.wait_for(f"[rank {rank}] ready")
+    made.wait_for_event("spawn", 3)  # what is too short to be seen has no event of its end
     if how == "late":
-        made.wait_for_event("spawn", 3)  # a rank that is too short to be seen has no event of its end
         (tmp_path / "end.ranks").touch()
         made.wait_for_event("exit", 2)
     (tmp_path / "end").touch()
@@ -75,6 +75,7 @@ def test_a_scheduler_that_is_killed_ends_the_job_at_once(as_process: Starter, tm
     verdict = check_end(made, "failed", 137, culprit=culprit)
     assert verdict["reason"].startswith("scheduler on node 0 was killed by SIGKILL; its last line: ready")
     assert [made.log(rank).split() for rank in range(2)] == [[b"ready", b"saved"]] * 2
+    assert "rank 1 failed with exit code 3 while it was being stopped: see rank_1.log" in verdict["notes"]
 
 
 def test_a_scheduler_that_fails_after_its_ranks(as_process: Starter, tmp_path: Path) -> None:

@@ -26,11 +26,11 @@ def session(starter: Starter, ranks: int, *words: object, second: list[object] |
 
 
 def end_of(job: Job, attempt: int) -> dict[str, Any]:
-    return checked_verdict(job.log_dir / f"attempt_{attempt}" / "verdict.json")
+    return checked_verdict(job.of_attempt(attempt) / "verdict.json")
 
 
 def plan_of(job: Job, attempt: int) -> dict[str, Any]:
-    return dict(json.loads((job.log_dir / f"attempt_{attempt}" / "plan.json").read_text()))
+    return dict(json.loads((job.of_attempt(attempt) / "plan.json").read_text()))
 
 
 def test_a_second_attempt_has_a_plan_and_logs_of_its_own(ranklaunch: Starter) -> None:

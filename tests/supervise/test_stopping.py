@@ -57,6 +57,43 @@ def test_ranks_that_save_and_succeed(as_process: Starter) -> None:
     assert [event["exit_code"] for event in job.events if event["event"] == "exit"] == [0, 0, 0]
 
 
+SAVES_BADLY = """
+import os, signal, sys
+code = {ends}[int(os.environ["RANK"])]
+def save(number, frame):
+    if code == "dies":
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+    sys.exit(code)
+if code != "hears nothing":
+    signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while int(os.environ["RANK"]) or not os.path.exists("go"):
+    signal.sigtimedwait([], 0.02)
+sys.exit(42)
+"""
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(143, "stopped"), (42, "failed")])
+def test_ranks_that_fail_while_they_are_being_stopped_are_named(as_process: Starter, tmp_path: Path, code: int, outcome: str) -> None:
+    """They did not do what a rank does then, such as saving. The first seven end as many do, the others each with an error of its own."""
+    (tmp_path / "train.py").write_text(SAVES_BADLY.format(ends=[0, 0, 143, "dies", "hears nothing", 130, 0, *[1] * 4, 7, 255, 1]))
+    job = as_process.spawn(14, tmp_path / "train.py", cwd=tmp_path)
+    job.out.wait_for("ready", 14)
+    if outcome == "failed":
+        (tmp_path / "go").touch()
+    else:
+        job.send(signal.SIGTERM)
+    verdict = check_end(job, outcome, code, culprit={"rank": 0} if outcome == "failed" else None)
+    notes = [note for note in verdict["notes"] if "stopped" in note]
+    named = [
+        f"rank {rank} failed with exit code {7 if rank == 11 else 1} while it was being stopped: see rank_{rank}.log"
+        for rank in range(7, 12)
+    ]
+    assert notes == [*named, "2 more ranks failed while they were being stopped"]
+    assert [f"ranklaunch: {note}" for note in notes] == [line for line in job.err.lines if "being stopped" in line]
+
+
 def test_user_signals_reach_the_ranks_and_stop_nothing(ranklaunch: Starter) -> None:
     """These, and real-time signals, are passed on. SIGTERM comes to each rank once and, when most of the grace is spent, a second time."""
     job = ranklaunch.spawn(2, child("signals.py"), grace_s=2)

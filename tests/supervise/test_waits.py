@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from testbench.jobs.ends import check_end
 from testbench.jobs.job import Starter
 from testbench.jobs.streams import tagged
 from testbench.places import child
+from testbench.waiting import sleep_until
 
 ONE_NODE = {"MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "2"}
 NOWHERE = "localhost-does-not-exist.invalid"
@@ -117,3 +119,22 @@ def test_a_second_start_is_a_second_attempt(as_process: Starter) -> None:
         job = as_process.spawn(1, child("exits.py"), 0)
         assert job.end() == 0
         assert sorted(path.name for path in job.log_dir.iterdir()) == [f"attempt_{i + 1}" for i in range(attempt)]
+
+
+def test_hosts_that_a_command_names(as_process: Starter, tmp_path: Path) -> None:
+    said = tmp_path / "asked"
+    command = f"echo asked >> {said}; echo localhost"
+    job = as_process.run(child("environment.py"), options=("--method", "spawn", "--hosts-command", command, "--slots", "1"))
+    check_end(job, "succeeded", 0)
+    assert json.loads((job.log_dir / "attempt_1" / "plan.json").read_text())["job"]["nodes"][0]["host"] == "localhost"
+    assert said.read_text() == "asked\n"
+
+
+def test_a_stop_request_ends_the_command_that_names_hosts(as_process: Starter, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    command = f"echo > {started}; exec sleep 600"
+    options = ("--method", "spawn", "--hosts-command", command, "--nodes", "1")
+    job = as_process.run(child("environment.py"), options=options)
+    sleep_until(started.exists, "the command")
+    os.kill(job.pid, signal.SIGTERM)
+    check_end(job, "stopped", 143)

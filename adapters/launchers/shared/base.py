@@ -163,7 +163,7 @@ def with_hosts(job: Job) -> Job:
 def need_hosts(job: Job, reader: Reader, method: str) -> Job:
     """For a method that reaches every node by its name. The job, so that what else is wrong with it is found too."""
     unnamed = [node.index for node in job.nodes if not node.host]
-    if unnamed:
+    if unnamed and not reader.awaits_hosts:
         who = f"node {unnamed[0]} has no name" if len(unnamed) == 1 else f"nodes {_numbers(unnamed)} have no names"
         remedy = f"name them by {HOSTS.both}, in node order, or choose another --method"
         reader.problem(f"{who}, and method {method} needs those of all nodes: {remedy}")

@@ -20,6 +20,7 @@ MISLEADING: tuple[tuple[str, str], ...] = (
         r"RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE",
         "set per node, not per rank, by Volcano's pytorch plugin and Ascend Operator",
     ),
+    (r"NODE_RANK", "set by clouds, whose order of the nodes may be another; GROUP_RANK is this launch's"),
     (r"GROUP_RANK|GROUP_WORLD_SIZE|ROLE_RANK|ROLE_NAME|ROLE_WORLD_SIZE", "left by an outer torchrun"),
     (r"MASTER_ADDR|MASTER_PORT", "set by operators for another rendezvous"),
     (r"PET_[A-Z0-9_]+", "every option of torchrun may come from here, unseen"),
@@ -38,6 +39,10 @@ MISLEADING: tuple[tuple[str, str], ...] = (
     (
         r"OMPI_COMM_WORLD_[A-Z0-9_]+|PMI_(RANK|SIZE|FD)|PMIX_RANK",
         "left by an outer mpirun; libraries take them for their own",
+    ),
+    (
+        r"JSM_NAMESPACE_[A-Z0-9_]+|PALS_(RANKID|LOCAL_RANKID|LOCAL_SIZE)",
+        "of a node's one task, by jsrun and PALS; Lightning and others take it for a rank",
     ),
 )
 

@@ -17,6 +17,17 @@ HOSTFILE = Variable(
     option="--hostfile", default_text=f"{USUAL_HOSTFILE}, where it exists and nothing else says which nodes there are",
 )  # fmt: skip
 
+HOSTS_FROM = Variable(
+    "hosts_from", ("RANKLAUNCH_HOSTS_FROM",), parse.text, "",
+    "file with the host of a node on each line, in node order, such as a PBS_NODEFILE; one that is there again counts once",
+    option="--hosts-from",
+)  # fmt: skip
+HOSTS_COMMAND = Variable(
+    "hosts_command", ("RANKLAUNCH_HOSTS_COMMAND",), parse.text, "",
+    "command for a shell that writes the hosts of all nodes, in node order; run and check alone run it", option="--hosts-command",
+)  # fmt: skip
+OF_ALL: tuple[Variable[object], ...] = (HOSTS_FROM, HOSTS_COMMAND)  # platforms
+
 
 def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "nodes") -> int:
     """The index of this node, as an option or a variable says it."""
@@ -36,11 +47,12 @@ def index(reader: Reader, nodes: int, variable: Variable[int], what: str = "node
 FIRST_NODES = 16
 
 
-def attempt(reader: Reader, nodes: int = 1, index: int = 0) -> int:
-    """One after the attempts whose folders are there, so that no earlier log is lost. Of several nodes with one folder it is the same."""
+def attempt(reader: Reader, nodes: int = 1, index: int = 0, job: str = "") -> int:
+    """One after the attempts whose folders are there, so that no earlier log is lost. Of several nodes with one folder it is the same.
+    job: the name of its folder in the log folder, where jobs have one each."""
     if reader.given(ATTEMPT):
         return reader.get(ATTEMPT)
-    logs = reader.get(LOG_DIR)
+    logs = folders.job(reader.get(LOG_DIR), job) if job else reader.get(LOG_DIR)
     places = [folders.node(logs, node) for node in {index, *range(min(nodes, FIRST_NODES))}] if nodes > 1 else [logs]
     newest = {place: folders.newest(reader.files.names(place)) for place in places}
     last = max(newest.values())

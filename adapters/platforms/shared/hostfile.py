@@ -1,14 +1,13 @@
-"""A hostfile, as DeepSpeed's launcher and MPI have them: a line `HOST slots=N` for each node. A node finds itself there by its names and
-addresses, which are read from files, so that a plan needs no network."""
+"""A hostfile, as DeepSpeed's launcher and MPI have them: a line `HOST slots=N` for each node."""
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from ranklaunch.adapters.platforms.shared import own_place
 from ranklaunch.adapters.platforms.shared.base import HOSTFILE, USUAL_HOSTFILE
-from ranklaunch.files import absolute, text_of
+from ranklaunch.files import absolute
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import HOSTS, NODE_INDEX
@@ -18,7 +17,6 @@ from ranklaunch.values import Value
 _LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,5})\b")
 _MOST_BYTES = 16 * 1024 * 1024
 _LOOPBACK = re.compile(r"localhost|127\..*|::1")
-_OWN_NAMES = ("/proc/sys/kernel/hostname", "/etc/hostname")
 
 
 class Listed(Value):
@@ -88,48 +86,12 @@ def _own(reader: Reader, path: str, hosts: Sequence[str]) -> int | None:
     """Which of them this node is, where nobody has said it."""
     if reader.given(NODE_INDEX):
         return None
-    names, addresses = _names(reader), set(_addresses(reader))
-    by_name = [i for i, host in enumerate(hosts) if host in names] or [i for i, host in enumerate(hosts) if _short(host) in names]
-    known = _known(reader)
-    found = by_name or [i for i, host in enumerate(hosts) if addresses.intersection((host, *known.get(host, ())))]
+    found = own_place.find(reader, hosts)
     if not found and len(hosts) == 1 and _LOOPBACK.fullmatch(hosts[0]):
         found = [0]
     if len(found) != 1:
-        called = f"this node, called {', '.join(sorted(names)) or 'nothing'}, with {', '.join(sorted(addresses)) or 'no address'}"
         which = f"{', '.join(hosts[i] for i in found)} are all" if found else "no line is"
-        reader.problem(f"{path}: {clipped(which)} {clipped(called)}; {NODE_INDEX.both} says which line it is, from 0")
+        reader.problem(f"{path}: {clipped(which)} {clipped(own_place.told(reader))}; {NODE_INDEX.both} says which line it is, from 0")
         return 0
     reader.ledger.note(NODE_INDEX.value, str(found[0]), f"{path} has {hosts[found[0]]}")
     return found[0]
-
-
-def _names(reader: Reader) -> set[str]:
-    """What the kernel says is this network's own; HOSTNAME may come from elsewhere."""
-    of_kernel = (text_of(reader.files, path, _MOST_BYTES).strip() for path in _OWN_NAMES)
-    told = next(filter(None, (*of_kernel, reader.env.get("HOSTNAME", ""))), "")
-    return {told, _short(told)} if told else set()
-
-
-def _short(host: str) -> str:
-    return host if re.fullmatch(r"[0-9.]+|.*:.*", host) else host.partition(".")[0]
-
-
-def _addresses(reader: Reader) -> Iterator[str]:
-    """This node's own, as the kernel lists them, but for those that every node has."""
-    for address in re.findall(r"\|-- ([0-9.]+)\n\s*/32 host LOCAL", text_of(reader.files, "/proc/net/fib_trie", _MOST_BYTES)):
-        if not address.startswith("127."):
-            yield address
-    for digits in re.findall(r"^([0-9a-f]{32}) ", text_of(reader.files, "/proc/net/if_inet6", _MOST_BYTES), re.MULTILINE):
-        address = ipaddress.ip_address(int(digits, 16))
-        if not address.is_loopback:
-            yield str(address)
-
-
-def _known(reader: Reader) -> dict[str, list[str]]:
-    """Addresses of names, where no server need be asked."""
-    known: dict[str, list[str]] = {}
-    for line in text_of(reader.files, "/etc/hosts", _MOST_BYTES).splitlines():
-        address, *names = line.partition("#")[0].split() or [""]
-        for name in names:
-            known.setdefault(name, []).append(address)
-    return known

@@ -28,12 +28,11 @@ class Place(NamedTuple):
     own: str
     first: str
     beside: str = ""
-    how: str = "number"  # or names, hosts with slots (LSF), file (a line for each)
+    how: str = "number"  # or names
     starts_ranks: bool = False
 
 
 _AZURE = "one of $AZUREML_CR_NODE_RANK, $NODE_RANK and $OMPI_COMM_WORLD_RANK (with one process per instance)"
-_FIRST_HOST = "the first host there"
 PLACES = (
     Place("SkyPilot", "SKYPILOT_NUM_NODES", "$SKYPILOT_NODE_RANK", "the first line of $SKYPILOT_NODE_IPS"),
     Place("SkyPilot", "SKYPILOT_NODE_IPS", "$SKYPILOT_NODE_RANK", "its first line", how="names"),
@@ -42,11 +41,6 @@ PLACES = (
           "node, which must be node 0, its own address"),
     Place("Azure ML", "AZUREML_NODE_COUNT", _AZURE, "$MASTER_ADDR, else the first of $AZ_BATCH_HOST_LIST", starts_ranks=True),
     Place("Azure ML", "AZ_BATCH_HOST_LIST", _AZURE, "the first of it", how="names", starts_ranks=True),
-    Place("LSF", "LSB_MCPU_HOSTS", "this host's place there", _FIRST_HOST, "LSB_JOBID", "hosts with slots", starts_ranks=True),
-    Place("LSF", "LSB_DJOB_HOSTFILE", "this host's place there", _FIRST_HOST, "LSB_JOBID", "file", starts_ranks=True),
-    Place("PBS", "PBS_NODEFILE", "$PBS_NODENUM", _FIRST_HOST, "PBS_JOBID", "file"),
-    Place("PBS", "PBS_NUM_NODES", "$PBS_NODENUM", "the first host of the job", "PBS_JOBID"),
-    Place("Flux", "FLUX_JOB_NNODES", "$FLUX_TASK_RANK (with one task per node)", "the first of `flux hostlist local`", starts_ranks=True),
     Place("Lepton", "LEPTON_JOB_TOTAL_WORKERS", "$LEPTON_JOB_WORKER_INDEX", "$LEPTON_JOB_NAME-0.$LEPTON_SUBDOMAIN"),
     Place("Beaker", "BEAKER_REPLICA_COUNT", "$BEAKER_REPLICA_RANK", "$BEAKER_LEADER_REPLICA_HOSTNAME"),
     Place("a PaddleJob", "PADDLE_NNODES", "the number at the end of the pod's name", "the host of $PADDLE_MASTER"),
@@ -59,16 +53,13 @@ PLACES = (
         "NUM_NODES", "NNODES", "NODE_COUNT", "INITIAL_CLUSTER_SIZE",
     )),
 )  # fmt: skip
-_PBS = next(place for place in PLACES if place.name == "PBS")
 # Of Determined.
 RENDEZVOUS = "/run/determined/info/rendezvous.json"
-# On the first host of an OpenPBS job, where what pbsdsh starts has no PBS_NODEFILE.
-PBS_FILES = "/var/spool/pbs/aux"
 
 SIGNS = Variable(
     "several_signs",
     tuple(dict.fromkeys((
-        "PET_NNODES", "WORLD_SIZE", "LWS_GROUP_SIZE", "OMPI_MCA_plm_rsh_agent", "PBS_NODENUM",
+        "PET_NNODES", "WORLD_SIZE", "LWS_GROUP_SIZE", "OMPI_MCA_plm_rsh_agent",
         *(name for place in PLACES for name in (place.counts, place.beside) if name),
     ))),
     parse.text, "",
@@ -134,41 +125,20 @@ def _placed(reader: Reader) -> Iterator[tuple[Place, str, str]]:
             shown = f"{place.counts}={redact.clipped(text)}" if by_number else f"{place.counts} with {count} hosts"
             yield place, shown, f"${place.counts}" if by_number else str(count)
     yield from _by_file(reader)
-    yield from _by_own_number(reader)
 
 
 def _by_file(reader: Reader) -> Iterator[tuple[Place, str, str]]:
-    """Of OpenPBS and of Determined, which say nothing of it in the environment."""
-    job = _text(reader, "PBS_JOBID")
-    count = _counted(reader, "file", f"{PBS_FILES}/{job}") if job and "/" not in job else 0
-    if count > 1:
-        yield _PBS, f"{PBS_FILES}/{redact.clipped(job)} with {count} hosts", str(count)
+    """Of Determined, which says nothing of it in the environment."""
     addresses = re.search(r'"container_addrs"\s*:\s*\[([^\]]*)\]', text_of(reader.files, RENDEZVOUS, _MOST_BYTES))
     count = len(_names(addresses[1])) if addresses else 0
     if count > 1:
         yield Place("Determined", "", "its container_rank", "the first of its container_addrs"), RENDEZVOUS, str(count)
 
 
-def _by_own_number(reader: Reader) -> Iterator[tuple[Place, str, str]]:
-    """PBS tells each host its number, and the first one alone who the others are."""
-    number = _text(reader, "PBS_NODENUM")
-    if _text(reader, "PBS_JOBID") and _counted(reader, "number", number) > 0:
-        yield _PBS, f"PBS_NODENUM={redact.clipped(number)}", "the number of hosts"
-
-
 def _counted(reader: Reader, how: str, text: str) -> int:
     if how == "number":
         return max((int(number) for number in text.split(":") if re.fullmatch("[0-9]{1,9}", number)), default=0)
-    if how == "hosts with slots":
-        return _with_slots(text.split())
-    return len(_names(text_of(reader.files, text, _MOST_BYTES) if how == "file" else text))
-
-
-def _with_slots(words: list[str]) -> int:
-    """Of HOST SLOTS HOST SLOTS. On machines like Summit the first is where the job was launched, with one slot, and computes nothing."""
-    slots = dict(zip(words[::2], words[1::2]))
-    launching = len(slots) > 1 and words[1] == "1" and all(number != "1" for number in list(slots.values())[1:])
-    return len(slots) - launching
+    return len(_names(text))
 
 
 def _names(text: str) -> set[str]:

@@ -1,15 +1,15 @@
 """Known errors, as data: what the last lines of a failed rank say of why it failed.
 
-One module has one family of errors; find is in ranklaunch.catalogue.search.
+The entries are in catalogue/ at the top of the repository, one file a family; here is what looks for them.
 """
 
 from __future__ import annotations
 
-from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, KnownError
-from ranklaunch.catalogue.families import ERRORS, FAMILIES, REPORTS
-from ranklaunch.catalogue.python import UNCAUGHT
-from ranklaunch.catalogue.search import Finding, before_report, find, reported
+from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, REPORT, STOPPED, UNCAUGHT, KnownError
+from ranklaunch.catalogue.known import shipped, with_own
+from ranklaunch.catalogue.search import Finding, before_report, find, findings, reported
 
 __all__ = [
-    "CAUSE", "CONSEQUENCE", "ERRORS", "FAMILIES", "REPORTS", "UNCAUGHT", "Finding", "KnownError", "before_report", "find", "reported",
+    "CAUSE", "CONSEQUENCE", "REPORT", "STOPPED", "UNCAUGHT", "Finding", "KnownError", "before_report", "find", "findings", "reported",
+    "shipped", "with_own",
 ]  # fmt: skip

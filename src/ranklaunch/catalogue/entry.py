@@ -1,23 +1,117 @@
-"""What one entry of the catalogue is."""
+"""What one entry of the catalogue is, and how it is read from data."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Optional
 
-CAUSE = "cause"
-CONSEQUENCE = "consequence"
+from ranklaunch.catalogue.literals import needed
+
+KINDS = CAUSE, CONSEQUENCE, STOPPED = "cause", "consequence", "stopped"
+# Whether to start the job again as it is: it ends the same way; it may go well; it may on other hosts, without this one. Else nobody knows.
+RETRIES = NO, YES, ELSEWHERE = "no", "yes", "elsewhere"
+# What an entry's words are worth beside those of others, the most first: a line that says why; one that says little; one that counts only
+# where nothing was said after it; what a launcher says of its processes; any exception; what a process says on its way out.
+STANDINGS = USUAL, VAGUE, WAIT, REPORT, UNCAUGHT, AFTERMATH = "", "vague", "wait", "report", "uncaught", "aftermath"
+
+
+class Through(NamedTuple):
+    """Where an entry also explains a traceback whose lines do not name it: one of its exceptions matches `ending`, its frames have all of
+    `frames`, and none of its exceptions has `unless`."""
+
+    ending: str
+    frames: tuple[str, ...]
+    unless: str
 
 
 class KnownError(NamedTuple):
-    """pattern: a regular expression that is searched in one line, without what launchers and loggers put in front of it.
+    """pattern: a regular expression that is searched in one line, without what launchers and loggers put in front of it. needed: texts of
+    which each match has one at least.
 
     kind: CAUSE, or CONSEQUENCE of a failure elsewhere: of another rank, of a peer, of what this process only reports. An error that can
-    be both is a CONSEQUENCE, and its meaning says so. source: the page, source file or thread that proves it.
+    be both is a CONSEQUENCE, and its meaning says so. STOPPED: neither; somebody told the process to end. retry: one of
+    RETRIES, "" where nobody knows. survivable: it counts only where the program did not go on after it. source: the page, source file or
+    thread that proves it.
     """
 
     name: str
-    pattern: str
     kind: str
+    pattern: str
+    needed: tuple[str, ...]
     meaning: str
     remedy: str
     source: str
+    family: str
+    retry: str = ""
+    standing: str = USUAL
+    survivable: bool = False
+    through: Optional[Through] = None  # noqa: UP045  # Python 3.9 evaluates it
+
+
+_TEXTS = ("name", "kind", "meaning", "remedy", "source")
+_MORE = ("patterns", "needed", "retry", "standing", "survivable", "through", "examples")
+
+
+def of_family(data: Any) -> list[KnownError]:
+    """The entries of a file: {"family": text, "entry": [{"name": ..., "patterns": [...], ...}]}. Raises ValueError, which says
+    what is wrong and where."""
+    if not isinstance(data, dict) or not isinstance(data.get("family"), str) or not isinstance(data.get("entry"), list):
+        msg = 'expected "family", a text, and "entry", a list'
+        raise ValueError(msg)
+    return [_entry(fields, number, data["family"]) for number, fields in enumerate(data["entry"], 1)]
+
+
+def _entry(fields: Any, number: int, family: str) -> KnownError:
+    place = f"entry {number}"
+    if not isinstance(fields, dict):
+        raise _wrong(place, "expected a table")
+    place = f"entry {number} ({fields.get('name', 'without a name')!s:.80})"
+    unknown = sorted(fields.keys() - {*_TEXTS, *_MORE})
+    if unknown:
+        raise _wrong(place, f"unknown key {unknown[0]}")
+    name, kind, meaning, remedy, source = (_text(fields, key, place) for key in _TEXTS)
+    if kind not in KINDS:
+        raise _wrong(place, f"kind is {kind}: expected one of {', '.join(KINDS)}")
+    standing, retry = _one_of(fields, "standing", STANDINGS, place), _one_of(fields, "retry", ("", *RETRIES), place)
+    pattern = "|".join(_texts(fields, "patterns", place))
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise _wrong(place, f"patterns: {error}") from None
+    literals = tuple(_texts(fields, "needed", place)) if "needed" in fields else needed(pattern)
+    survivable, through = fields.get("survivable", False) is True, _through(fields.get("through"), place)
+    return KnownError(name, kind, pattern, literals, meaning, remedy, source, family, retry, standing, survivable, through)
+
+
+def _through(fields: Any, place: str) -> Through | None:
+    if fields is None:
+        return None
+    if not isinstance(fields, dict):
+        raise _wrong(place, "through: expected a table")
+    return Through(_text(fields, "ending", place), tuple(_texts(fields, "frames", place)), _text(fields, "unless", place))
+
+
+def _one_of(fields: Mapping[str, Any], key: str, legal: Sequence[str], place: str) -> str:
+    word = fields.get(key, "")
+    if word not in legal:
+        raise _wrong(place, f"{key} is {word}: expected one of {', '.join(filter(None, legal))}")
+    return str(word)
+
+
+def _text(fields: Mapping[str, Any], key: str, place: str) -> str:
+    text = fields.get(key)
+    if not isinstance(text, str) or not text.strip():
+        raise _wrong(place, f"{key}: expected a text")
+    return text
+
+
+def _texts(fields: Mapping[str, Any], key: str, place: str) -> Sequence[str]:
+    texts = fields.get(key)
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise _wrong(place, f"{key}: expected a list of texts")
+    return texts
+
+
+def _wrong(place: str, what: str) -> ValueError:
+    return ValueError(f"{place}: {what}")

@@ -1,21 +1,22 @@
 """From the last output of a rank to the entry that explains its end best.
 
 A line belongs to the first entry that matches it. Then causes win over consequences, and anything over an AFTERMATH; of one kind the
-entries of ranklaunch.catalogue.families.LAST come last; otherwise the earliest line wins.
+entries whose standing is not the usual come last; otherwise the earliest line wins.
 
-Every pattern is searched in the whole text at once, which is far faster than line by line; no pattern matches the end of a line.
+No pattern matches the end of a line.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from ranklaunch.catalogue import python, torch
-from ranklaunch.catalogue.entry import CAUSE, KnownError
-from ranklaunch.catalogue.families import AFTERMATH, ERRORS, LAST, REPORTS, SURVIVABLE, WAITS
+from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, REPORT, UNCAUGHT, USUAL, WAIT, KnownError
+from ranklaunch.catalogue.known import shipped
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
@@ -26,22 +27,29 @@ _LONGEST_LINE = 500  # characters of a finding, for people
 
 
 class Finding(NamedTuple):
-    """line: as it was written, without colours; the part that matched where the line is very long."""
+    """number: of the line, from 0, in what was searched. line: as it was written, without colours; the part that matched where the line is
+    very long."""
 
     error: KnownError
     line: str
+    number: int = 0
 
 
-def find(text: str) -> Finding | None:
-    """The entry that explains best why the process with this output ended, if any does."""
-    lines = Lines(text[-_LONGEST_TEXT:])
-    claims = _claims(lines)
-    _judge_exceptions(lines, claims)
+def find(text: str, errors: Sequence[KnownError] = ()) -> Finding | None:
+    """The entry that explains best why the process with this output ended, if any does. errors: all there are, if not those that are
+    shipped."""
+    found = findings(text[-_LONGEST_TEXT:], errors)
+    return found[0] if found else None
+
+
+def findings(text: str, errors: Sequence[KnownError] = ()) -> list[Finding]:
+    """All that entries know of the text, the one that explains most first."""
+    lines = Lines(text)
+    claims = _claims(lines, errors or shipped())
+    _judge_exceptions(lines, claims, errors or shipped())
     _drop_waits_that_are_over(lines, claims)
-    if not claims:
-        return None
-    best = min(claims, key=lambda number: (*_rank(claims[number]), number))
-    return Finding(claims[best], _shown(lines.told[best], _compiled(claims[best])))
+    numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
+    return [Finding(claims[number], _shown(lines.told[number], _compiled(claims[number])), number) for number in numbers]
 
 
 def reported(text: str) -> str:
@@ -67,60 +75,70 @@ def before_report(text: str) -> str:
 
 
 def _rank(error: KnownError) -> tuple[bool, bool, bool]:
-    return error in AFTERMATH, error.kind != CAUSE, error in LAST
+    return error.standing == AFTERMATH, error.kind != CAUSE, error.standing != USUAL
 
 
-def _claims(lines: Lines) -> dict[int, KnownError]:
+def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]:
     """From a line's number to its entry."""
     text = "\n".join(lines.said)
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
     claims: dict[int, KnownError] = {}
-    for error in ERRORS:
-        if error is not python.UNCAUGHT and any(needed in text for needed in _needed(error.pattern)):
-            for number in _numbers(_compiled(error), text):
+    for error in errors:
+        if error.standing != UNCAUGHT:
+            for number in sorted(_numbers(error, text, starts)):
                 claims.setdefault(number, error)
     return claims
 
 
-def _numbers(pattern: re.Pattern[str], text: str) -> Iterator[int]:
-    """Of the lines that the pattern matches."""
-    number = position = 0
-    for _ in range(_MOST_LINES):
-        match = pattern.search(text, position)
-        if not match:
-            return
-        number += text.count("\n", position, match.start())
-        yield number
-        position = text.find("\n", match.end())
-        if position < 0:
-            return
+def _numbers(error: KnownError, text: str, starts: Sequence[int]) -> set[int]:
+    """Of the lines that the pattern matches: it is searched where a text is that each match has, which is far faster than everywhere."""
+    if "" in error.needed:
+        return {bisect_right(starts, match.start()) - 1 for match in islice(_compiled(error).finditer(text), _MOST_LINES)}
+    found = set()
+    for needed in error.needed:
+        position = text.find(needed)
+        for _ in range(_MOST_LINES):
+            if position < 0:
+                break
+            number = bisect_right(starts, position) - 1
+            end = starts[number + 1] - 1 if number + 1 < len(starts) else len(text)
+            if _compiled(error).search(text, starts[number], end):
+                found.add(number)
+            position = text.find(needed, end)
+    return found
 
 
-def _judge_exceptions(lines: Lines, claims: dict[int, KnownError]) -> None:
+def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
     """Drops what the program survived, and adds the exception that ended it where no entry knows better."""
-    reports = {number for number, error in claims.items() if error in REPORTS}
+    reports = {number for number, error in claims.items() if error.standing == REPORT}
+    uncaught = next(error for error in errors if error.standing == UNCAUGHT)
     for group, last in last_tracebacks(lines, reports):
         for number in group:
-            if number < last.endings[0] and claims.get(number) in SURVIVABLE:
+            if number < last.endings[0] and number in claims and claims[number].survivable:
                 del claims[number]
-        _name_lost_worker(last, lines.bare, claims)
-        if not _explained(last, claims) and _compiled(python.UNCAUGHT).search(lines.bare[last.endings[-1]]):
-            claims[last.endings[-1]] = python.UNCAUGHT
+        for error in errors:
+            if error.through:
+                _name_by_frames(error, last, lines.bare, claims)
+        if not _explained(last, claims) and _compiled(uncaught).search(lines.bare[last.endings[-1]]):
+            claims[last.endings[-1]] = uncaught
 
 
-def _name_lost_worker(last: Traceback, bare: Sequence[str], claims: dict[int, KnownError]) -> None:
-    """A rank that could not fetch something from a data loading worker of its own has lost that, and no peer."""
-    if not all(any(text in bare[number] for number in last.frames) for text in torch.WORKER_FRAMES):
+def _name_by_frames(error: KnownError, last: Traceback, bare: Sequence[str], claims: dict[int, KnownError]) -> None:
+    """The way that the program took says more than the exception: a rank that could not fetch something from a data loading worker of its
+    own has lost that, and no peer."""
+    assert error.through
+    if not all(any(text in bare[number] for number in last.frames) for text in error.through.frames):
         return
-    named = any(torch.WORKER_NAMED in bare[number] for number in last.endings)
+    named = any(error.through.unless in bare[number] for number in last.endings)
     for number in last.endings:
-        if re.match(torch.WORKER_GONE, bare[number]):
+        if re.match(error.through.ending, bare[number]):
             claims.pop(number, None)
             if not named:
-                claims[number] = torch.WORKER_DIED
+                claims[number] = error
 
 
 def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> None:
-    waits = {number for number, error in claims.items() if error in WAITS or _tries_again().search(lines.told[number])}
+    waits = {number for number, error in claims.items() if error.standing == WAIT or _tries_again().search(lines.told[number])}
     over = next((number for number in range(len(lines.bare) - 1, -1, -1) if lines.bare[number].strip() and number not in waits), -1)
     for number in waits:
         if number < over:
@@ -130,7 +148,7 @@ def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> No
 def _explained(last: Traceback, claims: Mapping[int, KnownError]) -> bool:
     """Whether an entry knows one of its exceptions, or something that the message of one says."""
     named = any(number in claims for number in last.endings)
-    return named or any(number in claims and claims[number] not in LAST for number in last.message)
+    return named or any(number in claims and claims[number].standing == USUAL for number in last.message)
 
 
 @functools.cache
@@ -142,28 +160,6 @@ def _compiled(error: KnownError) -> re.Pattern[str]:
 def _tries_again() -> re.Pattern[str]:
     """PyTorch's warnings of a name or port, which it then tries anew: they count only at the very end, as WAITS do."""
     return re.compile(r"\[W[^\]]{0,80}\bsocket\.cpp:\d+\]")
-
-
-@functools.cache
-def _needed(pattern: str) -> tuple[str, ...]:
-    """Texts of which each match has one at least: for each alternative the longest that is plain to see, or the empty one."""
-    needed, runs, run, depth = [], [""], "", 0
-    for token in [*_TOKEN.findall(pattern), "|"]:
-        depth += {"(": 1, ")": -1}.get(token, 0)
-        plain = token[-1] if len(token) == 1 or (token[0] == "\\" and not token[1].isalnum()) else ""
-        if not depth and plain and token not in _SPECIAL:
-            run += plain
-            continue
-        runs.append(run[:-1] if token[0] in "?*+{" else run)
-        run = ""
-        if token == "|" and not depth:
-            needed.append(max(runs, key=len))
-            runs = [""]
-    return tuple(needed)
-
-
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|.")
-_SPECIAL = frozenset("()^$.?*+|")
 
 
 def _shown(line: str, pattern: re.Pattern[str]) -> str:

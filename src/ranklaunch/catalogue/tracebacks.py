@@ -26,6 +26,8 @@ class Lines:
     @property
     def said(self) -> list[str]:
         """bare, with nothing where a traceback quotes a line of the program: what is raised there is in the line that ends it."""
+        if not any(_FRAME_NEEDS in line for line in self.bare):
+            return self.bare
         is_frame = _pattern(_FRAME).match
         quoted = {number + 1 for number, line in enumerate(self.bare) if is_frame(line)}
         return ["" if number in quoted and line[:1].isspace() else line for number, line in enumerate(self.bare)]
@@ -78,7 +80,7 @@ def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback
             if endings and not chained:
                 yield Traceback(tuple(endings), tuple(message), tuple(frames))
                 endings, message, frames = [], [], []
-            if not ignored:
+            if not ignored and not any(_REPLACED in bare[each] for each in block):
                 endings.append(number)
                 frames += block
                 left = _MOST_LINES_OF_MESSAGE
@@ -106,12 +108,15 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 _COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
+_FRAME_NEEDS = 'File "'
 _CHAINED = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
     "Original Traceback (most recent call last)",
 )
 _IGNORED = "Exception ignored in"
+# NumPy refuses a module that was built for another NumPy: C code prints that, and goes on or raises an exception of its own.
+_REPLACED = "/numpy/core/_multiarray_umath.py"
 _TAGS = (
     r"\[(?:rank ?|default)?\d{1,6}\]:? ?",  # torchrun, PyTorch, ranklaunch
     r"\[[a-z]{1,20}\d{1,6}(?:\|\d{1,6})?\]:? ?",  # TorchX, torchrun with roles

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch import errors
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.base import attempt_dir
+from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND
 from ranklaunch.command import options
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
@@ -32,7 +33,7 @@ DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) -> int:
-    start, inherited = begin(argv, env)
+    start, inherited = begin(argv, env, signals)
     gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
     gc.enable()
     return _session(start, signals, inherited, guard).run(start).exit_code
@@ -48,15 +49,22 @@ def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard
         raise failure from None
 
 
-def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, str]]:
+def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = None) -> tuple[Start, Mapping[str, str]]:
     """What the command line asks for, with its log folder open; and what processes inherit."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
-    given = options.read(parser, argv, env)
+    return opened(options.read(parser, argv, env), env, planning.make_plan, signals)
+
+
+def opened(
+    given: options.Given, env: Mapping[str, str], make_plan: Callable[[planning.Request], Plan], signals: Signals | None = None
+) -> tuple[Start, Mapping[str, str]]:
+    """What is asked for, with its log folder open; and what processes inherit."""
     # Whatever the environment says of another account: sshd goes by the one that the process has.
     given = replace(given, request=replace(given.request, account=options.own_account()))
     outer = _outer(env)
     with _recorded(given.request, outer):
-        plan, record = _opened(given.request, outer)
+        given = replace(given, request=_with_hosts(given.request, signals))
+        plan, record = _opened(given.request, outer, make_plan)
     record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
     again = replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
@@ -64,18 +72,26 @@ def begin(argv: list[str], env: Mapping[str, str]) -> tuple[Start, Mapping[str, 
         plan,
         record,
         given.request.files,
-        replan=lambda arrived: planning.make_plan(replace(again, arrived=arrived)),
+        replan=lambda arrived: make_plan(replace(again, arrived=replace(arrived, named=again.arrived.named))),
         explain=lambda child, tail: LAUNCHERS[plan.method].explain(tail),
     )
     return start, marked(given.request.env, plan.job.name, plan.job.log_dir, record.folder)
 
 
-def _opened(request: planning.Request, outer: Outer | None) -> tuple[Plan, Record]:
+def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.Request:
+    if not _reader(request).given(HOSTS_COMMAND):
+        return request
+    from ranklaunch.command import named  # most have none
+
+    return named.with_hosts(request, signals)
+
+
+def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[[planning.Request], Plan]) -> tuple[Plan, Record]:
     """The plan and its folder, which is new: of runs that count the attempts there at the same time, each gets a number of its own. One
     that is told its number may find the folder there."""
     before = ""
     while True:
-        plan = planning.make_plan(request)
+        plan = make_plan(request)
         folder = attempt_dir(plan.job)
         if outer:
             outer.require_other(plan.job.name, plan.job.log_dir)

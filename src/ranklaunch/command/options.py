@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from ranklaunch.adapters import platforms
+from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import NoFiles
 from ranklaunch.plan.planning import Request, every_variable
@@ -122,11 +123,14 @@ class JobParser(Parser):
     def __init__(self, command: str, description: str, usage: str, own: Iterable[Variable[object]] = ()) -> None:
         super().__init__(command, description, usage)
         self._own = tuple(variable.option for variable in own)
-        self._near = {variable.option: variable for variable in (*settings.VARIABLES, *own) if variable.option}
+        self._near = {variable.option: variable for variable in (*settings.VARIABLES, *OF_ALL, *own) if variable.option}
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
-        of_others = {v.option: v for v in every_variable() if v.option and v not in settings.PLAN_VARIABLES}
+        from ranklaunch.read import tuning
+
+        of_one = (*settings.PLAN_VARIABLES, *tuning.VARIABLES)
+        of_others = {v.option: v for v in every_variable() if v.option and v not in of_one}
         found = sorted({**of_others, **self._near}.items())
         return {name: of_variable(variable, self._default(variable)) for name, variable in found}
 

@@ -15,7 +15,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "--method", "--nodes", "--slots", "--node", "--hosts", "--master-addr", "--job-name", "--attempt", "--accelerator", "--python",
         "--platform", "--rank-table", "--task", "--ps-hosts", "--worker-hosts",
     ),
-    "files": ("--log-dir", "--log-tag", "--templates", "--env-file", "--root"),
+    "files": ("--log-dir", "--log-tag", "--templates", "--known-errors", "--env-file", "--root"),
     "times": ("--wait-s", "--grace-s", "--end-timeout-s", "--lost-after-s"),
     "before the launch": ("--pass", "--pre-start", "--once", "--same", "--muster", "--muster-port", "--muster-timeout-s", "--muster-allow"),
     "before a rank": ("--bind", "--bind-cores", "--rank-prefix", "--debugpy", "--debugpy-host", "--debugpy-wait", "--debug"),
@@ -32,7 +32,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "ranklaunch plan --format sh train.py > by-hand.sh       a script that starts the same",
     ),
     "check": ("ranklaunch check train.py", "ranklaunch check                   all but the program"),
+    "explain": ("ranklaunch explain rank_3.log", "kubectl logs POD | ranklaunch explain -"),
     "simulate": ("ranklaunch simulate --nodes 2 --slots 2 -- train.py",),
+    "tune": (
+        'ranklaunch tune train.py --deepspeed_config ds.json     by what the platform says; "auto" in ds.json is what is looked for',
+        "ranklaunch tune --dry-run train.py --deepspeed_config ds.json    what would be tried, and in which order",
+        "ranklaunch tune --tuner model_based --max-trials 20 --run train.py --deepspeed_config ds.json    and train with the best",
+    ),
 }
 
 

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from ranklaunch import redact
 from ranklaunch.adapters.launchers.shared import base
 from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND
 from ranklaunch.files import absolute, folder_of, join, own_program
-from ranklaunch.plan.model import Process
+from ranklaunch.plan.model import Plan, Process, Wait
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
+from ranklaunch.values import replace
 
 MEASURE = own_program("measure.py")
 MEASURED = "same.json"
@@ -22,6 +24,15 @@ MOST_MEASURED = 1024 * 1024  # bytes
 def steps(job: Job, reader: Reader) -> tuple[Process, ...]:
     """In their order. What is the same on all nodes is looked at last."""
     return (*_platforms(job, reader), *_once(job, reader), *_same(job, reader))
+
+
+def without_hosts(plan: Plan, reader: Reader) -> Plan:
+    """The plan of a job whose hosts a command will name."""
+    told, nodes = reader.told(HOSTS_COMMAND), reader.ledger.reading(settings.NODES.value)
+    if not nodes or nodes.source == "default":
+        reader.problem(f"{told}: run and check alone run it; here {settings.NODES.both} has to say how many nodes there are")
+    wait = Wait("hosts command", reader.get(HOSTS_COMMAND), plan.limits.wait_s)
+    return replace(plan, waits=(wait, *plan.waits))
 
 
 def measured(job: Job, reader: Reader) -> dict[str, str]:

@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ranklaunch.files import Files, absolute, folder_of, join, which
+from ranklaunch.read import settings
 from ranklaunch.read.job import Job, Node, hosts_of, remembered
+from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import CANN_FOLDERS
 
 PACKAGES = (
@@ -25,6 +27,12 @@ FIXED = ("method", "nodes", "world_size", "slots", "tasks", "master_port", "rout
 MOST_PROGRAM_BYTES = 16 * 1024 * 1024
 MOST_VERSION_BYTES = 64 * 1024
 LONGEST = 200  # characters of a fact; a longer one is compared by its digest
+
+
+def refuse_allowed(reader: Reader, fixed: list[str]) -> None:
+    if fixed:
+        hint = f"; {settings.SLOTS.both}, as 2,1 and on every node, says how many each has" if {"slots", "world_size"} & {*fixed} else ""
+        reader.problem(f"{reader.told(settings.MUSTER_ALLOW)}: ranks cannot meet where the nodes differ in {', '.join(fixed)}{hint}")
 
 
 def of_job(job: Job, method: str) -> dict[str, str]:

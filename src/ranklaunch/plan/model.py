@@ -30,9 +30,9 @@ class File(Value):
 
 
 class Wait(Value):
-    """Something that must be true before launch. kind: "rank table", "topology", "hosts", "muster" or "port"; what: the path, the names
-    with commas, who meets where, or HOST:PORT with commas; seen: what there is in its place so far. Ports, each of an SSH server, are
-    waited for once this node's services have started."""
+    """Something that must be true before launch. kind: "rank table", "topology", "hosts", "muster", "port" or "hosts command"; what: the
+    path, the names with commas, who meets where, HOST:PORT with commas, or the command, which run asks before it plans; seen: what there
+    is in its place so far. Ports, each of an SSH server, are waited for once this node's services have started."""
 
     kind: str
     what: str
@@ -169,7 +169,7 @@ class Plan(Value):
     names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
     followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
-    on each node, untouched) or NODES (each played by a process)."""
+    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries."""
 
     job: Job
     method: str
@@ -192,6 +192,7 @@ class Plan(Value):
     runs: str = RANKS
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
+    known_errors: str = ""
 
 
 def as_json(plan: Plan) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ranklaunch import __version__, redact
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
+from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
 from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
@@ -19,7 +20,7 @@ from ranklaunch.redact import show
 from ranklaunch.render.templates import Bounded, Templates, unbounded
 from ranklaunch.values import Value, replace
 
-_OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *communication.VARIABLES)
+_OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
 # An id of Kubernetes, which makes them at random, or the private key of an MPIJob.
@@ -70,12 +71,27 @@ def _planned(request: Request, reader: Reader) -> Plan:
     _say_unused(plan, reader)
     _judge_ds_config(plan, reader)
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
+    known_errors = _known_errors(reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
     plan = _mustered(_in_folder(plan), job, reader, args)
+    if reader.awaits_hosts:
+        from ranklaunch.plan import before
+
+        plan = before.without_hosts(plan, reader)
     reader.check()
-    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
+    plan = replace(
+        plan, why=why, prepare=prepare, known_errors=known_errors, values=reader.ledger.readings, warnings=tuple(reader.warnings)
+    )
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
+
+
+def _known_errors(reader: Reader) -> str:
+    if not reader.given(settings.KNOWN_ERRORS):
+        return ""
+    from ranklaunch.plan import own_errors  # most have none
+
+    return own_errors.folder(reader)
 
 
 def _launched(launcher: base.Launcher, job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -179,10 +195,10 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
+    from ranklaunch.read import tuning  # of one command
+
     tables = [
-        settings.VARIABLES,
-        settings.PLAN_VARIABLES,
-        communication.VARIABLES,
+        *(settings.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
@@ -285,15 +301,9 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
         allowed=reader.get(settings.MUSTER_ALLOW),
         followers=followers,
     )
-    _refuse_allowed(reader, [name for name in muster.allowed if name in facts.FIXED])
+    facts.refuse_allowed(reader, [name for name in muster.allowed if name in facts.FIXED])
     meeting = Wait("muster", f"{len(job.everyone)} nodes at {base.address(job.master)}:{port}", timeout_s)
     return replace(plan, muster=muster, waits=tuple(_around(meeting, plan, job)))
-
-
-def _refuse_allowed(reader: Reader, fixed: list[str]) -> None:
-    if fixed:
-        hint = f"; {settings.SLOTS.both}, as 2,1 and on every node, says how many each has" if {"slots", "world_size"} & {*fixed} else ""
-        reader.problem(f"{reader.told(settings.MUSTER_ALLOW)}: ranks cannot meet where the nodes differ in {', '.join(fixed)}{hint}")
 
 
 def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:

@@ -74,11 +74,13 @@ ROOT_ACCOUNT = Account("root", "/root", True)
 
 class Arrived(Value):
     """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
-    offered, by node and name. missed: paths of files that this node has waited for in vain and can do without."""
+    offered, by node and name. missed: paths of files that this node has waited for in vain and can do without. named: what a command for
+    the names of hosts has written; None: it was not run."""
 
     addresses: Mapping[str, str] = NOTHING
     shared: Mapping[int, Mapping[str, str]] = NOTHING
     missed: tuple[str, ...] = ()
+    named: str | None = None
 
 
 class Reader:
@@ -103,6 +105,7 @@ class Reader:
         self.options = dict(options or {})
         self.cwd = cwd
         self.ledger = Ledger()
+        self.awaits_hosts = False  # of a command that was not run
         self._problems = Problems()
         self._offered: dict[str, tuple[Candidate, ...]] = {}
 

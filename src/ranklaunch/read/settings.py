@@ -118,6 +118,9 @@ CHECK_BATCH = Variable(
     "check_batch", ("RANKLAUNCH_CHECK_BATCH",), parse.flag, True,
     "refuse batch sizes of the program's DeepSpeed configuration that do not fit the ranks; off: the program changes them by itself",
 )  # fmt: skip
+KNOWN_ERRORS = Variable(
+    "known_errors", ("RANKLAUNCH_KNOWN_ERRORS",), parse.text, "", "folder of your own known errors, JSON or TOML", option="--known-errors",
+)  # fmt: skip
 CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann", "/usr/local/Ascend/nnae/latest")
 CANN_FOLDER = Variable(
     "cann_folder", ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH"), parse.text, "", "where CANN is installed", "image",
@@ -234,7 +237,7 @@ VARIABLES: tuple[Variable[object], ...] = (
     METHOD, PLATFORM, PYTHON, LOG_DIR, TEMPLATES, LOG_TAG, PASS, PRE_START, ONCE, SAME, WAIT_S, GRACE_S, ACCELERATOR, NODES, SLOTS,
     HOSTS, NODE_INDEX, MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
     MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE, JOB_UID, FEWER_RANKS,
-    CHECK_BATCH, *PLACING, DEBUGPY_HOST, DEBUGPY_WAIT, DEBUG, NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
+    CHECK_BATCH, KNOWN_ERRORS, *PLACING, DEBUGPY_HOST, DEBUGPY_WAIT, DEBUG, NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
     *OF_TASKS,
 )  # fmt: skip
 
@@ -331,7 +334,7 @@ def _devices(reader: Reader, kind: str) -> tuple[int, str] | None:
     there = sum(bool(re.fullmatch(pattern, name)) for name in reader.files.names("/dev"))
     if not there:
         return None
-    visible = _visible(reader, chosen)
+    visible = visible_devices(reader, chosen)
     return (there, "device files") if visible is None or visible >= there else (visible, chosen.names[0])
 
 
@@ -345,7 +348,7 @@ def _warn_of_few_devices(reader: Reader, kind: str, slots: int) -> None:
         reader.warn(f"{reader.told(SLOTS)}: {slots} ranks on this node, which has {what} ({found[1]}); {remedy}")
 
 
-def _visible(reader: Reader, variable: Variable[str]) -> int | None:
+def visible_devices(reader: Reader, variable: Variable[str]) -> int | None:
     """How many devices a process may see; None where nobody has chosen. As CUDA reads it: set and empty is none, and the first entry that
     names no device ends the list."""
     value = reader.env.get(variable.names[0])

@@ -8,10 +8,10 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ranklaunch.read.settings import LOG_DIR
 from ranklaunch.specs import pod as common
 from ranklaunch.specs import slurm
 from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.places import clouds, hpc
 
 Shape = dict[str, Any]
 COMMAND = ["ranklaunch", "run", "--"]
@@ -226,25 +226,14 @@ def _metadata(spec: JobSpec) -> Shape:
 
 
 def _algorithm(spec: JobSpec) -> Shape:
-    own, logs = spec.modelarts, _logs_of_nodes(spec)
+    own = spec.modelarts
     return {
         "engine": {"image_url": common.image(spec)},
-        "command": " ".join([*logs.values(), *map(_word, [*COMMAND, *_program_on_modelarts(spec)])]),
+        "command": " ".join(map(_word, [*COMMAND, *_program_on_modelarts(spec)])),
         **_given(code_dir=own.code_dir, local_code_dir=own.local_code_dir, working_dir=spec.working_dir),
-        "environments": {each["name"]: each["value"] for each in common.environment(spec) if each["name"] not in logs},
+        "environments": {each["name"]: each["value"] for each in common.environment(spec)},
         **_given(inputs=[_channel(each) for each in own.inputs], outputs=[_channel(each) for each in own.outputs]),
     }
-
-
-def _logs_of_nodes(spec: JobSpec) -> dict[str, str]:
-    """Set by the command, by its name, where nodes share the log folder: on ModelArts ranklaunch takes it for each container's own."""
-    name = LOG_DIR.names[0]
-    path = spec.env.get(name, "").rstrip("/")
-    volumes = [of_kind for each in spec.modelarts.volumes for of_kind in each.values() if isinstance(of_kind, Mapping)]
-    mounts = [str(each["local_path"]).rstrip("/") for each in volumes if each.get("local_path")]
-    if spec.nodes == 1 or not any(f"{path}/".startswith(f"{mount}/") for mount in mounts):
-        return {}
-    return {name: f'{name}={shlex.quote(path)}/node_"${{VC_TASK_INDEX}}"'}
 
 
 def _program_on_modelarts(spec: JobSpec) -> list[str]:
@@ -289,7 +278,12 @@ def _slurm(spec: JobSpec) -> Shape:
     return slurm.shape(spec, [*COMMAND, *common.program(spec)])
 
 
+def _body(make: Callable[[JobSpec], Shape]) -> Callable[[JobSpec], Shape]:
+    return lambda spec: {"body": make(spec)}
+
+
 SHAPES: Mapping[str, Callable[[JobSpec], Shape]] = {
     "volcano": _volcano, "jobset": _job, "job": _job, "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
-    "modelarts": _modelarts, "slurm": _slurm,
+    "modelarts": _modelarts, "slurm": _slurm, **dict.fromkeys(hpc.DIRECTIVES, hpc.shape),
+    **{kind: _body(make) for kind, make in clouds.BODIES.items()},
 }  # fmt: skip

@@ -6,12 +6,13 @@ import os
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Optional
 
 from ranklaunch import errors, redact
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise.output.pipe import last_lines
-from ranklaunch.supervise.ranks.child import DECIDING, HELPER, Child
+from ranklaunch.supervise.ranks.child import DECIDING, UNJUDGED, Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system.memory import Memory
 from ranklaunch.system.signals import name_of
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
-_RANK_PREFIX = re.compile(r"^\[rank ?[0-9]+\]:? ?")  # of PyTorch, on each line of a traceback
 TOGETHER_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
 CANNOT_SAVE = 0.001  # share of a file system below which it counts as full
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
@@ -109,7 +109,7 @@ def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evide
     if not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded":
         found.append(_of_ending(plan, ending, evidence.wall(ending.at)))
     for child in ended:
-        if child.failure_code and child.role != HELPER:
+        if child.failure_code and child.role not in UNJUDGED:
             found += _of_child(plan, child, evidence)
     found = _with_memory(found, evidence.memory, plan.job.node_index)
     if not found and not plan.processes and evidence.memory.kills:
@@ -204,34 +204,15 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     of_rank = evidence.tail_of_rank(failure.rank) if failure.rank is not None else b""
     # What a launcher writes when it ends its ranks is not what the rank died of, nor a rank's own words.
     apart = told and plan.outputs and failure.rank in plan.outputs.keys
-    own = of_rank or (_shared(tail) if told and not apart and not child.ended.told else b"")
-    error = known(own if told else tail)
+    own = of_rank or (_words().before_report(tail) if told and not apart and not child.ended.told else b"")
+    error = _words().known(own if told else tail, plan.known_errors)
     lines = last_lines(own if apart else own or output.tail)
     if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
-        reason = "" if told else _reported(culprit, decoded(tail))
+        reason = "" if told else _words().reported(culprit, tail)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     if plan.outputs and child.role in DECIDING:
         yield from _below(plan, child, failure.exit_code, {failure.rank}, evidence)
-
-
-def _shared(tail: bytes) -> bytes:
-    """What ranks wrote into their launcher's output."""
-    from ranklaunch import catalogue
-
-    return catalogue.before_report(decoded(tail)).encode()
-
-
-def _reported(culprit: Culprit, text: str) -> str:
-    """The reason where the words that decide are those of a launcher that the program has started: what it says of the process that failed
-    is the trace of that."""
-    error = culprit.error
-    if not error or error.kind != blame.CONSEQUENCE:
-        return ""
-    from ranklaunch import catalogue
-
-    said = catalogue.reported(text) or next((error.line[: blame.SEEN] for known in catalogue.REPORTS if known.name == error.name), "")
-    return f"{blame.sentence(replace(culprit, error=None, last_lines=()))}: {said}" if said else ""
 
 
 def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
@@ -240,8 +221,8 @@ def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     ranks = child.announced or (child.below if child.ended.told else None)
     for rank in ranks.ended if ranks else ():
         tail = evidence.tail_of_rank(rank.rank)
-        error = known(tail)
-        if rank.failed or (rank.code and not rank.signal and error and error.kind != blame.CONSEQUENCE):
+        error = _words().known(tail, plan.known_errors)
+        if rank.failed or (rank.code and not rank.signal and error and error.kind == blame.CAUSE):
             yield _of_rank(plan, child, rank, last_lines(tail), error, evidence.wall)
 
 
@@ -268,8 +249,8 @@ def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], ev
     for rank in plan.outputs.keys if plan.outputs else ():
         end = evidence.end_of_rank(child, rank)
         well = end and not end.exit_code
-        error = known(evidence.tail_of_rank(rank) if rank not in seen and not well else b"")
-        if error and error.kind != blame.CONSEQUENCE:
+        error = _words().known(evidence.tail_of_rank(rank) if rank not in seen and not well else b"", plan.known_errors)
+        if error and error.kind == blame.CAUSE:
             told = end or Failure(rank, code if code < 128 else 1)
             culprit = _culprit(plan, child, told, last_lines(evidence.tail_of_rank(rank)), error, at)
             yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
@@ -282,24 +263,17 @@ def _killed_by_another(child: Child) -> bool:
 
 def _own_cause(child: Child, error: KnownError | None) -> bool:
     """A process that was on its way out by itself when it was told to end: it exited, and had written why."""
-    return bool(error and error.kind != blame.CONSEQUENCE and not child.ended.signal)
-
-
-def known(tail: bytes) -> KnownError | None:
-    """What the catalogue of known errors says of the last of an output."""
-    from ranklaunch import catalogue  # large, and only failures need it
-
-    finding = catalogue.find(decoded(tail))
-    if not finding:
-        return None
-    error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
-    if error is catalogue.UNCAUGHT:  # the line says more than what can be said of any exception
-        return KnownError(error.name, error.kind, line, "", "", "")
-    return KnownError(error.name, error.kind, line, error.meaning, error.remedy, error.source)
+    return bool(error and error.kind == blame.CAUSE and not child.ended.signal)
 
 
 def decoded(tail: bytes) -> str:
     return tail.decode(errors="replace")
+
+
+def _words() -> ModuleType:
+    from ranklaunch.supervise import words  # large, and only failures need it
+
+    return words
 
 
 def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...], error: KnownError | None, at: float) -> Culprit:
@@ -373,7 +347,7 @@ def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Chil
     told = [
         child
         for child in ended
-        if child is not ending.child and child.role != HELPER and child.ended.told and not _is(culprit, child, plan)
+        if child is not ending.child and child.role not in UNJUDGED and child.ended.told and not _is(culprit, child, plan)
     ]
     for child in sorted(told, key=lambda c: (c.process.rank is None, c.process.rank or 0)):
         node = plan.job.node_index if child.process.node is None else child.process.node

@@ -98,7 +98,7 @@ class Phases:
 
     def _next_wait(self) -> Wait | None:
         wait = next((wait for wait in self.plan.waits if (wait.kind, wait.what) not in self._waited), None)
-        return wait if wait and wait.kind not in ("muster", "port") and not self._over() else None
+        return wait if wait and wait.kind not in ("muster", "port", "hosts command") and not self._over() else None
 
     def _wait_for_hosts(self, wait: Wait) -> None:
         from ranklaunch.supervise.waits.waiting import HostsResolve  # sockets and threads, which most starts do not need

@@ -35,6 +35,7 @@ class Teller:
     def __init__(self, clock: Callable[[], float], own: Callable[[], Collection[tree.Identity]]) -> None:
         self._clock = clock
         self._own = own
+        self.caught: set[tree.Identity] = set()  # ranks in which somebody heard it
         self._told: set[tree.Identity] = set()
         self._shells: dict[tree.Identity, tuple[int, float | None]] = {}  # the signal, and since when nobody in it hears that
 
@@ -46,6 +47,8 @@ class Teller:
         hearing = tree.Hearing(number)
         for rank in ranks:
             heard = hearing.of(rank)
+            if heard:
+                self.caught.add(rank)
             if heard and heard != [rank]:
                 self._shells[rank] = number, None
             for process in heard or [rank]:
@@ -248,6 +251,10 @@ class Stopper:
         for process in left:
             tree.send(process, signal.SIGKILL)
         self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
+
+    def caught(self, rank: tree.Identity) -> bool:
+        """Whether one that was told first had a way to hear it."""
+        return rank in self._teller.caught
 
     def tell(self, ranks: Iterable[tree.Identity]) -> None:
         """SIGTERM for some, before the rest."""

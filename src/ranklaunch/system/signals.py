@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterable
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 # They are stop requests too, of whoever has set an alarm or a limit before he started ranklaunch, or takes it for a machine's init: images
@@ -43,6 +44,10 @@ class Signals:
             return list(os.read(self.fd, 65536))
         except BlockingIOError:
             return []
+
+    def keep(self, numbers: Iterable[int]) -> None:
+        """Signals that were taken, and are for who takes them next."""
+        os.write(self._write, bytes(numbers))
 
     def to_default(self) -> None:
         """In a child that is about to become another program: as if ranklaunch had never been there. Call with signals blocked."""

@@ -6,6 +6,7 @@ another rank's failure: consequences never win over causes, however early they w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,15 +14,25 @@ from ranklaunch import errors, redact
 from ranklaunch.values import Value, as_dict, fields, replace
 from ranklaunch.verdict.model import Culprit, KnownError
 
-CONSEQUENCE = "consequence"
+CAUSE, STOPPED = "cause", "stopped"
+NO, YES, ELSEWHERE = "no", "yes", "elsewhere"  # an error's retry
+RETRY = {
+    NO: "started as it is, the job ends the same way",
+    YES: "to start the job anew may be enough",
+    ELSEWHERE: "start the job on other hosts",
+}
 MOST_FAILURES = 8  # others that a verdict lists
 MOST_NOTES = 8
+MOST_NAMED = 5  # ranks that failed while they were being stopped; others are counted
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one
 WORD = 100  # characters of a name
 HOST = 253  # of that of a host: there is no longer one
 SAID = 2000  # characters of a reason
 SEEN = 200  # characters of the line that says why
+
+
+_STOPPED = re.compile("^(?:(?P<more>[0-9]{1,6}) more ranks? failed while |rank [0-9]+ .*while it was being stopped: see )")
 
 
 class Suspect(Value):
@@ -37,7 +48,7 @@ class Suspect(Value):
     @property
     def is_consequence(self) -> bool:
         error = self.culprit.error if self.culprit else None
-        return bool(error and error.kind == CONSEQUENCE)
+        return bool(error and error.kind != CAUSE)
 
 
 class Finish(Value):
@@ -69,8 +80,30 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
-        notes=(*dict.fromkeys(notes), *_early(first, finishes))[:MOST_NOTES],
+        notes=_noted(list(notes), tuple(_early(first, finishes))),
     )
+
+
+def _noted(notes: list[str], early: tuple[str, ...]) -> tuple[str, ...]:
+    """What came of being stopped is no reason of the failure: it comes last, and takes no other's place."""
+    others = (*dict.fromkeys(note for note in notes if not _STOPPED.search(note)), *early)[:MOST_NOTES]
+    return (*others, *few([note for note in notes if _STOPPED.search(note)], MOST_NOTES - len(others)))
+
+
+def failed_while_stopped(rank: int, place: str, code: int, log: str) -> str:
+    """place: with a blank before it, on a job of several nodes."""
+    return f"rank {rank}{place} failed with exit code {code} while it was being stopped: see {log}"
+
+
+def few(notes: Sequence[str], room: int = MOST_NOTES) -> list[str]:
+    """Of such sentences the first ones, and how many more there are; of several nodes' lists, the same for all of them."""
+    counts = [(note, _STOPPED.search(note)) for note in notes]
+    named = [note for note, found in counts if not (found and found["more"])]
+    more = sum(int(found["more"]) for _, found in counts if found and found["more"])
+    most = min(MOST_NAMED, room if len(named) <= room and not more else room - 1)
+    more += len(named[max(0, most) :])
+    they = "ranks failed while they were" if more > 1 else "rank failed while it was"
+    return [*named[: max(0, most)], *([f"{more} more {they} being stopped"] if more and room > 0 else [])]
 
 
 def _with_proof(suspects: list[Suspect]) -> list[Suspect]:
@@ -114,7 +147,9 @@ def sentence(culprit: Culprit) -> str:
     if not error:
         last = redact.printable(culprit.last_lines[-1])[:SEEN].strip() if culprit.last_lines else ""
         return f"{who} {how}; its last line: {last}" if last else f"{who} {how}"
-    if error.kind == CONSEQUENCE:
+    if error.kind == STOPPED:
+        return f"{who} {how}: it was told to end: {error.line[:SEEN]}"
+    if error.kind != CAUSE:
         return f"{who} {how}, which looks like the consequence of another failure that left no trace: {error.line[:SEEN]}"
     return f"{who} {how}: {error.line[:SEEN]}"
 
@@ -134,6 +169,8 @@ def advice(culprit: Culprit | None) -> Iterable[str]:
     if error and error.meaning:
         yield f"meaning: {error.meaning}"
         yield f"remedy: {error.remedy} ({error.source})"
+    if culprit and error and error.retry in RETRY:
+        yield f"again: {RETRY[error.retry]}{f', without {culprit.host}' if error.retry == ELSEWHERE and culprit.host else ''}"
 
 
 def _early(first: Suspect, finishes: Sequence[Finish]) -> Iterable[str]:

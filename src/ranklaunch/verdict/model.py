@@ -10,8 +10,9 @@ SCHEMA = "ranklaunch.verdict/1"
 
 
 class KnownError(Value):
-    """What the catalogue of known errors says of a line that a process wrote. kind: "cause", or "consequence" of another rank's
-    failure. source: where that can be read."""
+    """What the catalogue of known errors says of a line that a process wrote. kind: "cause", "consequence" of another rank's
+    failure, or "stopped": somebody told the process to end. source: where that can be read. retry: whether the job may go well when it is
+    started again as it is: "no", "yes", "elsewhere" (on other hosts), "" where nobody knows."""
 
     name: str
     kind: str
@@ -19,6 +20,7 @@ class KnownError(Value):
     meaning: str
     remedy: str
     source: str
+    retry: str = ""
 
 
 class Culprit(Value):

@@ -156,6 +156,19 @@ class Launchers:
 
         return counted.success(self._around.plan(), ended)
 
+    def unwell(
+        self, ended: Sequence[Child], suspects: Sequence[Suspect], evidence: judge.Evidence, caught: Callable[[tree.Identity], bool]
+    ) -> Sequence[str]:
+        """What is said of ranks that failed while they were being stopped, with a launcher or without."""
+        ending = self._around.ending()
+        if not ending or ending.outcome == "succeeded":
+            return ()
+        try:
+            from ranklaunch.supervise.ranks import unwell
+        except (OSError, ImportError):  # no descriptor left
+            return ()
+        return unwell.notes(self._around.plan(), ended, suspects, evidence.tail_of_rank, caught)
+
     # Signals for ranks
 
     def pass_on(self, number: int, ranks: Ranks | None = None) -> Ranks:

@@ -1,0 +1,52 @@
+"""The hosts of a job from a file or from a command's output, where no variable names them. A node finds itself among them where nothing
+says its index."""
+
+from __future__ import annotations
+
+from ranklaunch.adapters.platforms.shared import batch, own_place
+from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, HOSTS_FROM
+from ranklaunch.files import absolute
+from ranklaunch.read.provenance import Candidate
+from ranklaunch.read.reader import Reader
+from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX
+
+NOT_YET = "unnamed-0"  # stands for the first host as long as the command has not been run
+
+
+def offer(reader: Reader) -> None:
+    given = [variable for variable in (HOSTS, HOSTS_FROM, HOSTS_COMMAND) if reader.given(variable)]
+    if len(given) > 1:
+        beside = " beside ".join(reader.candidates(variable)[0].quoted for variable in given)
+        reader.problem(f"{beside}: each of them names the nodes of the job; give one of them")
+        return
+    source = reader.candidates(given[0])[0].source
+    if given[0] is HOSTS_COMMAND and reader.arrived.named is None:
+        reader.record(HOSTS_COMMAND)
+        reader.awaits_hosts = True
+        reader.offer(MASTER_ADDR.value, Candidate(source, NOT_YET))
+        return
+    hosts = _of_file(reader) if given[0] is HOSTS_FROM else _of_command(reader)
+    own = own_place.find(reader, hosts)
+    if hosts:
+        reader.offer(HOSTS.value, Candidate(source, ",".join(hosts)))
+    if len(own) == 1:
+        reader.offer(NODE_INDEX.value, Candidate(f"{hosts[own[0]]} is this host", str(own[0])))
+
+
+def _of_file(reader: Reader) -> tuple[str, ...]:
+    path = absolute(reader.get(HOSTS_FROM), reader.cwd)
+    hosts = tuple(batch.listed(reader, path))
+    if not hosts:
+        there = "expected a host on each line, found none" if reader.files.exists(path) else "no such file"
+        reader.problem(f"{reader.told(HOSTS_FROM)}: {there}")
+    return hosts
+
+
+def _of_command(reader: Reader) -> tuple[str, ...]:
+    """Whatever separates them."""
+    reader.record(HOSTS_COMMAND)
+    words = (reader.arrived.named or "").replace(",", " ").split()
+    hosts = tuple(batch.counted(reader, f"the output of {reader.told(HOSTS_COMMAND)}", words))
+    if not words:
+        reader.problem(f"{reader.told(HOSTS_COMMAND)}: expected names of hosts in its output, found none")
+    return hosts

@@ -1,0 +1,132 @@
+"""What places have in common that tell a node its number and where others are in variables of their own: several that must say the same,
+lists of addresses in any form, and how long they take to start and to kill a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ranklaunch import redact
+from ranklaunch.adapters.platforms.shared import base
+from ranklaunch.read import parse
+from ranklaunch.read.provenance import Candidate
+from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.read.settings import GRACE_S, HOSTS, MASTER_ADDR, MUSTER_TIMEOUT_S, NODES, SLOTS, WAIT_S, devices, spread
+
+Ways = Sequence[tuple[str, int]]  # what is shown of each, NAME=VALUE, and its answer
+
+
+def listed(value: str) -> tuple[str, ...]:
+    """Hosts with white space or commas between them, as lines for instance; none in an empty list."""
+    try:
+        return tuple(map(parse.host, parse.text(value).replace(",", " ").split()))
+    except ValueError:
+        msg = "expected host names or IP addresses with line breaks, spaces or commas between them"
+        raise ValueError(msg) from None
+
+
+def has(reader: Reader, *names: str) -> bool:
+    """Whether all of these variables are set: for detecting."""
+    return all(reader.env.get(name, "").strip() for name in names)
+
+
+def told(reader: Reader, *variables: Variable[int]) -> list[tuple[str, int]]:
+    """What each of them says that is set."""
+    return [(reader.told(variable), number) for variable in variables if reader.given(variable) for number in [reader.get(variable)]]
+
+
+def count(reader: Reader, variable: Variable[int], ways: Ways = ()) -> int:
+    """Number of nodes: the user's word, else what the platform's variable and all other ways say alike."""
+    if reader.by_user(variable):
+        return reader.get(variable)
+    return _agreed(reader, variable, (*told(reader, variable), *ways), NODES) or reader.get(variable)
+
+
+def index(reader: Reader, variable: Variable[int], nodes: int, ways: Ways = (), others: Sequence[str] = ()) -> int:
+    """This node's: the user's word, else what the platform's variable and all other ways say alike. others: names of more variables, for
+    the message where nobody knows."""
+    if nodes == 1 or reader.by_user(variable) or not (ways or others):
+        return base.index(reader, nodes, variable)
+    found = (*told(reader, variable), *ways)
+    number = _agreed(reader, variable, found, variable)
+    if not found:
+        names = ", ".join((*variable.names, *others))
+        reader.problem(f"{nodes} nodes, but none of {names} says which one this is (0 to {nodes - 1})")
+    elif number >= nodes:
+        reader.problem(f"{found[0][0]}: expected 0 to {nodes - 1}, for {nodes} nodes")
+    return min(number, nodes - 1)
+
+
+def _agreed(reader: Reader, variable: Variable[int], ways: Ways, remedy: Variable[int]) -> int:
+    """What all of them say; 0 where there is none."""
+    first, number = ways[0] if ways else ("", 0)
+    other = next((shown for shown, answer in ways if answer != number), "")
+    if other:
+        wrong = f"{redact.clipped(first)} contradicts {redact.clipped(other)}"
+        reader.problem(f"{wrong} ({variable.meaning}): unset the wrong one or set {remedy.names[0]}")
+    if ways and not reader.given(variable):
+        reader.ledger.note(variable.value, str(number), first.partition("=")[0])
+    return number
+
+
+def hosts(
+    reader: Reader, nodes: int, found: Sequence[str], source: str, first: Variable[str] | None = None, others: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Of all nodes: the user's, else those that the platform lists (found, by source), else node 0's alone. first: the platform's own word
+    on node 0, with which its list must begin. others: names of more variables, for the message where nobody knows."""
+    given = reader.get(HOSTS)
+    address = reader.get(first) if first and not given else ""
+    if given or found:
+        if not given:
+            reader.ledger.note(HOSTS.value, ",".join(found), source)
+        if first and address and not given and _differ(found[0], address) and not reader.by_user(MASTER_ADDR):
+            reader.problem(f"{source} begins with {found[0]}, but {reader.told(first)}: expected the same host; or set {HOSTS.names[0]}")
+        return _as_many(reader, given or (found[0] or address, *found[1:]), reader.source(HOSTS) if given else source, nodes)
+    malformed = bool(reader.env.get(source, "").strip())  # which is said already
+    if nodes > 1 and not address and not malformed and not reader.given(MASTER_ADDR):
+        names = dict.fromkeys((*HOSTS.names, *([source] if source else ()), *(first.names if first else ()), *others, *MASTER_ADDR.names))
+        reader.problem(f"{nodes} nodes, but none of {', '.join(names)} says where node 0 is")
+    return (address or "localhost", *("",) * (nodes - 1))
+
+
+def _as_many(reader: Reader, found: Sequence[str], source: str, nodes: int) -> tuple[str, ...]:
+    if len(found) == nodes:
+        return tuple(found)
+    reader.problem(f"{source} names {len(found)} hosts, but {reader.told(NODES)}: expected as many names as nodes")
+    return (found[0],) * nodes
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether these are two hosts. A name may be longer or shorter, and an address that of a name."""
+    numbers = [bool(re.fullmatch(r"[0-9.]+|.*:.*", host)) for host in (one, other)]
+    if not (one and other) or numbers[0] != numbers[1]:
+        return False
+    return one != other and (numbers[0] or not (f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")))
+
+
+def name(reader: Reader, variable: Variable[str], otherwise: str) -> str:
+    """Of the job. A node's number may stand behind the platform's own (AWS Batch: ID#NODE)."""
+    found = reader.get(variable)
+    bare = found if reader.by_user(variable) else found.partition("#")[0] or otherwise
+    if bare != found:
+        reader.ledger.note(variable.value, bare, variable.names[-1] if found else "default")
+    return bare
+
+
+def slots(reader: Reader, variable: Variable[tuple[int, ...]], nodes: int) -> tuple[int, ...]:
+    """Of every node, as told; else, and where the platform says 0, as many as this container has devices."""
+    said = reader.get(variable) if reader.given(variable) else ()
+    if any(said) or reader.by_user(variable):
+        return spread(reader, variable, said, nodes)
+    return spread(reader, SLOTS, (devices(reader),), nodes)
+
+
+def kills(reader: Reader, after_s: float, platform: str) -> None:
+    """A platform that kills sooner than 30 seconds after its signal: ranks have less time then."""
+    reader.offer(GRACE_S.value, Candidate(f"{platform}, which kills after {after_s:g} s", f"{after_s * 0.8:g}"))
+
+
+def starts_late(reader: Reader, platform: str, wait_s: float = 1800.0) -> None:
+    """A platform whose nodes start minutes apart, each when there is room for it: the first waits longer, unless the user says how long."""
+    if not reader.given(WAIT_S):
+        reader.offer(MUSTER_TIMEOUT_S.value, Candidate(f"{platform}, whose nodes start minutes apart", f"{wait_s:g}"))

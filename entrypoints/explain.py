@@ -1,0 +1,138 @@
+"""ranklaunch explain: what is known of the errors in a log, which may be of any program; starts nothing."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from ranklaunch import catalogue, redact
+from ranklaunch.catalogue import Finding
+from ranklaunch.command import options
+from ranklaunch.command.options import Option
+from ranklaunch.errors import ConfigError, UsageError, counted, nearest, quoted
+from ranklaunch.files import absolute
+from ranklaunch.read.settings import KNOWN_ERRORS
+from ranklaunch.system import disk
+from ranklaunch.system.disk import DiskFiles
+from ranklaunch.values import Value
+from ranklaunch.verdict.blame import RETRY
+
+USAGE = "ranklaunch explain [OPTIONS] FILE|-"
+FORMATS = ("text", "json")
+OPTIONS = (options.of_variable(KNOWN_ERRORS), Option("--format", "format", f"{', '.join(FORMATS)} (default: text)"))
+SCHEMA = "ranklaunch.explain/1"
+MOST_BYTES = 16 * 1024 * 1024  # of the end of the log
+MOST_SHOWN = 20  # errors beside the one that explains most
+NOTHING_KNOWN = 1
+UNKNOWN = "unknown"
+KEYS = ("kind", "name", "line", "meaning", "remedy", "retry", "source", "family")
+
+
+class Looked(Value):
+    """skipped: bytes before the text."""
+
+    name: str
+    text: str
+    skipped: int
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
+    """0 where something is known, else 1."""
+    given, words = options.Parser("explain", __doc__ or "", USAGE, OPTIONS).split(argv)
+    values = dict(given)
+    form = values.get("format", "text")
+    if form not in FORMATS:
+        msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
+        raise UsageError(msg)
+    if len(words) != 1:
+        msg = f"{len(words)} files: expected one, or - for standard input\nusage: {USAGE}"
+        raise UsageError(msg)
+    own = values.get(KNOWN_ERRORS.value) or env.get(KNOWN_ERRORS.names[0], "")
+    errors = _errors(own) if own else ()
+    looked = _read(words[0])
+    found = catalogue.findings(looked.text, errors)
+    sys.stdout.write(_as_json(looked, found) if form == "json" else _as_text(looked, found))
+    return 0 if found else NOTHING_KNOWN
+
+
+def _errors(folder: str) -> Sequence[catalogue.KnownError]:
+    try:
+        return catalogue.with_own(DiskFiles(), absolute(folder, os.getcwd()))
+    except ValueError as error:
+        msg = f"{KNOWN_ERRORS.both}: {error}"
+        raise ConfigError(msg) from None
+
+
+def _read(path: str) -> Looked:
+    try:
+        fd = os.dup(0) if path == "-" else disk.given(path)
+        os.set_blocking(fd, True)
+        with open(fd, "rb") as file:
+            size = _forward(file.fileno())
+            data = b""
+            skipped = size
+            while piece := file.read(MOST_BYTES):
+                cut = max(0, len(data) + len(piece) - MOST_BYTES)
+                data, skipped = (data + piece)[cut:], skipped + cut
+    except OSError as error:
+        msg = f"{path}: {error.strerror}"
+        raise ConfigError(msg) from None
+    name = "standard input" if path == "-" else path
+    return Looked(name, data.decode(errors="replace"), skipped)
+
+
+def _forward(fd: int) -> int:
+    """To the last bytes of a file; how many are passed over. A pipe has no end to go to."""
+    try:
+        return os.lseek(fd, max(0, os.fstat(fd).st_size - MOST_BYTES), os.SEEK_SET)
+    except OSError as error:
+        if error.errno != errno.ESPIPE:
+            raise
+        return 0
+
+
+def _as_text(looked: Looked, found: Sequence[Finding]) -> str:
+    part = f" (of its last {counted(MOST_BYTES, 'byte')})" if looked.skipped else ""
+    if not found:
+        return f"{looked.name}: nothing in it is known{part}\n"
+    best, *others = found
+    lines = [f"{_place(looked, best)}: {_shown(best)}", *_told(best)]
+    shown = sorted(others, key=lambda finding: finding.number)[-MOST_SHOWN:]
+    if shown:
+        lines += ["", f"Also known in it{part}:" if len(shown) == len(others) else f"Also known in it{part}, the last {MOST_SHOWN}:"]
+        lines += [f"  {_place(looked, each)}: {each.error.name} ({each.error.kind}): {_shown(each):.100}" for each in shown]
+    return "\n".join(lines) + "\n"
+
+
+def _told(best: Finding) -> list[str]:
+    error = best.error
+    again = [f"  Again: {RETRY[error.retry]}"] if error.retry else []
+    return [f"  {error.name} ({error.kind})", f"  {error.meaning}", f"  What to do: {error.remedy}", *again, f"  See {error.source}"]
+
+
+def _shown(finding: Finding) -> str:
+    """Its line, without secrets and what would steer a terminal."""
+    return redact.printable(quoted((finding.line,))[0])
+
+
+def _place(looked: Looked, finding: Finding) -> str:
+    """With the line's number, which is not known where the beginning was passed over."""
+    return looked.name if looked.skipped else f"{looked.name}:{finding.number + 1}"
+
+
+def _as_json(looked: Looked, found: Sequence[Finding]) -> str:
+    best, *others = [_as_dict(looked, finding) for finding in found] or [{**dict.fromkeys(KEYS, ""), "kind": UNKNOWN, "line_number": None}]
+    document = {"schema": SCHEMA, **best, "log": looked.name, "skipped_bytes": looked.skipped, "others": others}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _as_dict(looked: Looked, finding: Finding) -> dict[str, object]:
+    error = finding.error
+    return {
+        **{name: getattr(error, name) for name in KEYS if name != "line"},
+        "line": _shown(finding),
+        "line_number": None if looked.skipped else finding.number + 1,
+    }

@@ -1,0 +1,77 @@
+"""Where the entries come from: the catalogue that is shipped, and folders of users' own.
+
+What is shipped is written by people in catalogue/*.toml; tools/known_errors.py makes known.json of it, which every Python reads in a few
+milliseconds. A user's folder has files of the same shape, as JSON, or as TOML where Python reads that (3.11).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable
+from importlib import import_module
+from pkgutil import get_data
+from typing import Any
+
+from ranklaunch.catalogue.entry import STANDINGS, KnownError, Through, of_family
+from ranklaunch.files import Files, join
+
+_SHIPPED = "known.json"
+MOST_BYTES = 4 * 1024 * 1024  # of a user's file
+MOST_FILES = 256
+
+
+@functools.cache
+def shipped() -> tuple[KnownError, ...]:
+    """In the order in which they are tried on a line: the first that matches has it."""
+    text = get_data("ranklaunch.catalogue", _SHIPPED)
+    assert text
+    return tuple(_row(fields) for fields in json.loads(text))
+
+
+def _row(fields: dict[str, Any]) -> KnownError:
+    through = fields.pop("through", None)
+    made = Through(through["ending"], tuple(through["frames"]), through["unless"]) if through else None
+    return KnownError(**{**fields, "needed": tuple(fields["needed"]), "through": made})
+
+
+def ordered(entries: Iterable[KnownError]) -> tuple[KnownError, ...]:
+    """Those that say much before those that say little; else as they come."""
+    return tuple(sorted(entries, key=lambda entry: STANDINGS.index(entry.standing)))
+
+
+def with_own(files: Files, folder: str) -> tuple[KnownError, ...]:
+    """What is shipped, and before it the entries of a user's folder, which win over it. Raises ValueError."""
+    names = [name for name in files.names(folder) if name.endswith((".json", ".toml")) and not name.startswith(".")]
+    if not names or len(names) > MOST_FILES:
+        msg = f"{folder}: {f'more than {MOST_FILES} files' if names else 'no file there ends with .json or .toml'}"
+        raise ValueError(msg)
+    own: dict[str, KnownError] = {}
+    for path in (join(folder, name) for name in names):
+        for entry in _read(files, path):
+            if entry.name in own:
+                msg = f"{path}: there is another entry {entry.name}"
+                raise ValueError(msg)
+            own[entry.name] = entry
+    return ordered([*own.values(), *(entry for entry in shipped() if entry.name not in own)])
+
+
+def _read(files: Files, path: str) -> list[KnownError]:
+    try:
+        text = files.text(path, MOST_BYTES)
+        if text is None:
+            msg = "it cannot be read"
+            raise ValueError(msg)
+        return of_family(json.loads(text) if path.endswith(".json") else _toml(text))
+    except (ValueError, RecursionError) as error:
+        msg = f"{path}: {error!s:.300}"
+        raise ValueError(msg) from None
+
+
+def _toml(text: str) -> Any:
+    try:
+        tomllib: Any = import_module("tomllib")
+    except ImportError:
+        msg = "this Python does not read TOML: write it as JSON"
+        raise ValueError(msg) from None
+    return tomllib.loads(text)

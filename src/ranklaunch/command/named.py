@@ -1,0 +1,27 @@
+"""The hosts that a command of the user's names: run and check ask it before they plan."""
+
+from __future__ import annotations
+
+import sys
+
+from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, HOSTS_FROM
+from ranklaunch.plan.planning import Request
+from ranklaunch.read.reader import Reader
+from ranklaunch.read.settings import HOSTS, WAIT_S
+from ranklaunch.system import asked
+from ranklaunch.system.signals import Signals
+from ranklaunch.values import replace
+
+
+def with_hosts(request: Request, signals: Signals | None = None) -> Request:
+    """The request with its answer, where there is such a command; without one where a stop request has come first."""
+    reader = Reader(request.env, request.files, request.options, request.cwd)
+    if not reader.given(HOSTS_COMMAND) or any(map(reader.given, (HOSTS, HOSTS_FROM))):  # both are a contradiction, which the plan says
+        return request
+    command, timeout_s = reader.get(HOSTS_COMMAND), reader.get(WAIT_S)
+    answer = asked.ask(command, reader.told(HOSTS_COMMAND), request.env, timeout_s, _say, signals)
+    return request if answer is None else replace(request, arrived=replace(request.arrived, named=answer))
+
+
+def _say(text: str) -> None:
+    print(f"ranklaunch: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,61 @@
+"""What the last words of a process say, by the catalogue of known errors. It is large, and only failures need it."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+from ranklaunch.system.disk import DiskFiles
+from ranklaunch.values import replace
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.model import Culprit, KnownError
+
+if TYPE_CHECKING:
+    from ranklaunch.catalogue import KnownError as Entry
+
+_RANK_PREFIX = re.compile(r"^\[rank ?[0-9]+\]:? ?")  # of PyTorch, on each line of a traceback
+
+
+def known(tail: bytes, own: str) -> KnownError | None:
+    """What the catalogue says of the last of an output. own: folder of the user's own entries, or ""."""
+    from ranklaunch import catalogue
+
+    finding = catalogue.find(tail.decode(errors="replace"), _own(own) if own and tail else ())
+    if not finding:
+        return None
+    error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
+    if error.standing == catalogue.UNCAUGHT:  # the line says more than what can be said of any exception
+        return KnownError(error.name, error.kind, line, "", "", "")
+    return KnownError(error.name, error.kind, line, error.meaning, error.remedy, error.source, error.retry)
+
+
+@functools.cache
+def _own(folder: str) -> tuple[Entry, ...]:
+    """The plan has looked at them; where they have changed since, and for the worse, there are those that are shipped."""
+    from ranklaunch import catalogue
+
+    try:
+        return catalogue.with_own(DiskFiles(), folder)
+    except ValueError:
+        return ()
+
+
+def before_report(tail: bytes) -> bytes:
+    """What ranks wrote into their launcher's output."""
+    from ranklaunch import catalogue
+
+    return catalogue.before_report(tail.decode(errors="replace")).encode()
+
+
+def reported(culprit: Culprit, tail: bytes) -> str:
+    """The reason where the words that decide are those of a launcher that the program has started: what it says of the process that failed
+    is the trace of that."""
+    error = culprit.error
+    if not error or error.kind == blame.CAUSE:
+        return ""
+    from ranklaunch import catalogue
+
+    is_report = any((entry.name, entry.standing) == (error.name, catalogue.REPORT) for entry in catalogue.shipped())
+    said = catalogue.reported(tail.decode(errors="replace")) or (error.line[: blame.SEEN] if is_report else "")
+    return f"{blame.sentence(replace(culprit, error=None, last_lines=()))}: {said}" if said else ""

@@ -1,0 +1,111 @@
+"""The answer of a command of the user's, which is needed before anything can be planned. It has a deadline, and a stop request ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+from ranklaunch.errors import ConfigError, WaitError, refused
+from ranklaunch.system import tree
+from ranklaunch.system.signals import OURS, STOPPING, Signals, code_of
+
+PROGRESS_S = 30.0
+FIRST_PROGRESS_S = 2.0
+MOST_BYTES = 16 * 1024 * 1024
+
+
+def ask(
+    command: str, what: str, env: Mapping[str, str], timeout_s: float, say: Callable[[str], None], signals: Signals | None = None
+) -> str | None:
+    """What it has written, by a shell; None where a stop request came first, which stays among the signals. what: it, in messages. Raises
+    ConfigError where it fails, WaitError at the deadline."""
+    taken: list[int] = []
+    try:
+        child, readable = _start(command, env, signals)
+    except OSError as error:
+        raise refused(error, " to start a process") from None
+    ended = False
+    try:
+        text = _read(readable, what, timeout_s, say, signals, taken)
+        ended = text is not None
+    finally:
+        os.close(readable)
+        if not ended:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child, signal.SIGKILL)  # not reaped yet, so the number is still its own
+        status = os.waitpid(child, 0)[1]
+        if signals:
+            signals.keep(number for number in taken if number != signal.SIGCHLD)
+    if ended and status:
+        msg = f"{what}: ended with {code_of(status)}"
+        raise ConfigError(msg)
+    return text
+
+
+def _start(command: str, env: Mapping[str, str], signals: Signals | None) -> tuple[int, int]:
+    """The child's pid, and where it writes. Raises OSError."""
+    readable, writable = os.pipe2(os.O_CLOEXEC)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)  # the child has our handlers, which would tell us of its signals
+    try:
+        child = os.fork()
+        if child == 0:
+            _become(command, env, writable, signals)
+    except OSError:
+        os.close(readable)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(writable)
+    return child, readable
+
+
+def _become(command: str, env: Mapping[str, str], writable: int, signals: Signals | None) -> NoReturn:
+    """In the child: a group of its own, so that all of it can be ended."""
+    try:
+        os.setsid()
+        tree.die_with_parent()
+        if signals:
+            signals.to_default()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(writable, 1)
+        os.execvpe("sh", ["sh", "-c", command], dict(env))  # a command of the user is for a shell
+    finally:
+        os._exit(127)
+
+
+def _read(fd: int, what: str, timeout_s: float, say: Callable[[str], None], signals: Signals | None, taken: list[int]) -> str | None:
+    """None at a stop request. taken: the signals that came."""
+    began, told = time.monotonic(), bytearray()
+    progress = began + FIRST_PROGRESS_S
+    poll = select.poll()
+    for readable in (fd, *((signals.fd,) if signals else ())):
+        poll.register(readable, select.POLLIN)
+    while len(told) <= MOST_BYTES:
+        now = time.monotonic()
+        if now >= began + timeout_s:
+            raise _too_long(what, timeout_s)
+        if now >= progress:
+            say(f"waiting for {what} ({now - began:.0f} of {timeout_s:g} s)")
+            progress = now + PROGRESS_S
+        ready = {each for each, _ in poll.poll(max(1.0, (min(progress, began + timeout_s) - now) * 1000))}
+        if signals and signals.fd in ready:
+            taken += signals.take()
+            if any(number in STOPPING for number in taken):
+                return None
+        if fd in ready:
+            block = os.read(fd, 65536)
+            if not block:
+                return told.decode(errors="surrogateescape")
+            told += block
+    msg = f"{what}: it writes more than {MOST_BYTES} bytes"
+    raise ConfigError(msg)
+
+
+def _too_long(what: str, timeout_s: float) -> WaitError:
+    return WaitError(f"waited {timeout_s:g} s in vain for {what}; --wait-s (RANKLAUNCH_WAIT_S) sets how long")

@@ -1,0 +1,225 @@
+"""What a search is told: the user's DeepSpeed configuration with its section "autotuning", whose keys are DeepSpeed's own
+(deepspeed/autotuning/constants.py), and options of the command line, which count for more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ranklaunch.errors import ConfigError, nearest
+from ranklaunch.plan import ds_config
+from ranklaunch.redact import clipped
+from ranklaunch.tune import words
+from ranklaunch.tune.model import GRID, METRICS, THROUGHPUT, TUNERS, Settings
+from ranklaunch.values import NOTHING, replace
+
+SECTION = "autotuning"
+DEEPEST = 50  # levels of a configuration; DeepSpeed's own has five
+# Whole numbers of the section: the least that each may be, and DeepSpeed's default where ours is another's.
+WHOLE = {
+    "start_profile_step": 0, "end_profile_step": 1, "tuner_early_stopping": 0, "tuner_num_trials": 1, "max_train_batch_size": 1,
+    "min_train_batch_size": 1, "max_train_micro_batch_size_per_gpu": 1, "min_train_micro_batch_size_per_gpu": 1,
+    "num_tuning_micro_batch_sizes": 1, "mp_size": 1,
+}  # fmt: skip
+SWITCHES = ("enabled", "fast", "overwrite")
+TEXTS = ("results_dir", "exps_dir", "metric_path", "model_info_path")
+CHOICES = {"metric": METRICS, "tuner_type": TUNERS}
+KEYS = (*WHOLE, *SWITCHES, *TEXTS, *CHOICES, "arg_mappings", "model_info")
+# Options of the command line by the key of the section that they stand for.
+OPTIONS = {
+    "--tuner": "tuner_type", "--metric": "metric", "--max-trials": "tuner_num_trials", "--early-stop": "tuner_early_stopping",
+    "--start-profile-step": "start_profile_step", "--end-profile-step": "end_profile_step", "--arg-mappings": "arg_mappings",
+}  # fmt: skip
+MOST = 1 << 40  # of a whole number
+
+
+class Found:
+    """The section with the options in its place, and what is wrong with it, each problem with the name that the user wrote."""
+
+    def __init__(self, section: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+        self._values = {key: value for key, value in section.items() if value is not None}
+        self._names = {key: f"{SECTION}.{key}" for key in section}
+        for option, value in options.items():
+            self._values[OPTIONS[option]], self._names[OPTIONS[option]] = _read(value), option
+
+    def refuse(self, key: str, expected: str) -> None:
+        self.problems.append(f"{self._names.get(key, key)} {shown(self._values.get(key))}: expected {expected}")
+
+    def whole(self, key: str, default: int) -> int:
+        value = self._values.get(key)
+        if value is None:
+            return default
+        if is_whole(value, WHOLE[key]):
+            return int(value)
+        self.refuse(key, f"a whole number from {WHOLE[key]} on")
+        return default
+
+    def choice(self, key: str, default: str) -> str:
+        value = self._values.get(key, default)
+        if isinstance(value, str) and value in CHOICES[key]:
+            return value
+        near = nearest(value, CHOICES[key]) if isinstance(value, str) else ""
+        self.refuse(key, f"{', '.join(CHOICES[key])}{near}")
+        return default
+
+    def switch(self, key: str, default: bool) -> bool:
+        value = self._values.get(key, default)
+        if isinstance(value, bool):
+            return value
+        self.refuse(key, "true or false")
+        return default
+
+    def mappings(self) -> dict[str, str]:
+        value = self._values.get("arg_mappings", {})
+        if not isinstance(value, Mapping):
+            self.refuse("arg_mappings", 'an object such as {"train_micro_batch_size_per_gpu": "--batch-size"}')
+            return {}
+        wrong = [key for key, option in value.items() if not (isinstance(option, str) and option.startswith("-") and not option.isspace())]
+        for key in wrong:
+            self.problems.append(
+                f"{self._names['arg_mappings']}.{key} {shown(value[key])}: expected an option of the program, such as --name"
+            )
+        return {key.strip(): option.strip() for key, option in value.items() if key not in wrong}
+
+    def info(self) -> dict[str, float]:
+        """What the user says of the model; only a count of parameters saves the profile run."""
+        value = self._values.get("model_info", {})
+        if not isinstance(value, Mapping):
+            self.refuse("model_info", 'an object such as {"num_params": 1000000000}')
+            return {}
+        count = value.get("num_params")
+        if count is None:
+            return {}
+        if not is_whole(count, 1):
+            self.problems.append(f"{SECTION}.model_info.num_params {shown(count)}: expected the number of parameters")
+            return {}
+        numbers = {key: each for key, each in value.items() if key.endswith("_per_gpu") and is_whole(each, 0)}
+        return {"num_params": float(count), **{key: float(each) for key, each in numbers.items()}}
+
+    def check_keys(self) -> None:
+        for key in self._values:
+            if key not in KEYS:
+                self.warnings.append(f"{SECTION}.{key} is no key that DeepSpeed documents, and has no effect{nearest(key, KEYS)}")
+        for key in TEXTS:
+            if key in self._values and not (isinstance(self._values[key], str) and self._values[key]):
+                self.refuse(key, "a path")
+
+    def check_order(self, below: str, above: str) -> None:
+        low, high = self._values.get(below), self._values.get(above)
+        if type(low) is int and type(high) is int and low > high:
+            self.problems.append(f"{self._names[below]} {low} is more than {self._names[above]} {high}")
+
+
+def _read(value: Any) -> Any:
+    """An option's text as the number or object that it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def is_whole(value: Any, least: int) -> bool:
+    return type(value) is int and least <= value <= MOST
+
+
+def shown(value: Any) -> str:
+    return clipped(value if isinstance(value, str) else json.dumps(value, default=str, skipkeys=True))
+
+
+def loads(text: str, path: str) -> dict[str, Any]:
+    """The user's file. Raises ConfigError."""
+    try:
+        config = ds_config.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{clipped(path)} is no JSON: {error}"
+        raise ConfigError(msg) from None
+    if not isinstance(config, dict):
+        msg = f"{clipped(path)}: expected an object, a DeepSpeed configuration"
+        raise ConfigError(msg)
+    return config
+
+
+def settled(
+    config: Mapping[str, Any], program: Sequence[str], nodes: int, slots: int, options: Mapping[str, Any] = NOTHING, **more: Any
+) -> Settings:
+    """config: the user's, with its section "autotuning". program: its arguments. options: {"--tuner": "random"}, of OPTIONS. more: other
+    fields of Settings. Raises ConfigError with all that is wrong."""
+    if _depth(config) > DEEPEST:
+        msg = f"the configuration is nested in more than {DEEPEST} levels"
+        raise ConfigError(msg)
+    section = config.get(SECTION) or {}
+    if not isinstance(section, Mapping):
+        msg = f'{SECTION} {shown(section)}: expected an object such as {{"fast": true}}'
+        raise ConfigError(msg)
+    found = Found(section, options)
+    found.check_keys()
+    for name in ("train_micro_batch_size_per_gpu", "train_batch_size"):
+        found.check_order(f"min_{name}", f"max_{name}")
+    own = {key: value for key, value in config.items() if key != SECTION}
+    start, end = found.whole("start_profile_step", 3), found.whole("end_profile_step", 0)
+    settings = Settings(
+        config=own,
+        section={**section, **{key: found.whole(key, 0) for key in WHOLE if key in section}},
+        words=tuple(program),
+        nodes=nodes,
+        slots=slots,
+        tuner=found.choice("tuner_type", GRID),
+        metric=found.choice("metric", THROUGHPUT),
+        max_trials=found.whole("tuner_num_trials", 50),
+        early_stop=found.whole("tuner_early_stopping", 5),
+        fast=found.switch("fast", True),
+        start_step=start,
+        end_step=end or start + 10,
+        mp_size=_shared(own, found.whole("mp_size", 0), found.problems),
+        arg_mappings=words.mappings(program, found.mappings()),
+        info=found.info(),
+        **more,
+    )
+    _check(settings, found)
+    return replace(settings, warnings=(*settings.warnings, *found.warnings))
+
+
+def _shared(config: Mapping[str, Any], given: int, problems: list[str]) -> int:
+    """Ranks that share a model, or a sequence: as the section says, else as the configuration does."""
+    if given:
+        return given
+    tensor = config.get("tensor_parallel")
+    sizes = {
+        "tensor_parallel.autotp_size": tensor.get("autotp_size", 1) if isinstance(tensor, Mapping) else 1,
+        "sequence_parallel_size": config.get("sequence_parallel_size", 1),
+    }
+    together = 1
+    for key, size in sizes.items():
+        if is_whole(size, 0):
+            together *= max(1, size)
+        else:
+            problems.append(f"{key} {shown(size)}: expected a whole number; {SECTION}.mp_size tells how many ranks share a model")
+    return together
+
+
+def _check(settings: Settings, found: Found) -> None:
+    if settings.end_step <= settings.start_step:
+        found.problems.append(
+            f"end_profile_step {settings.end_step}: expected more than start_profile_step {settings.start_step}, up to which all warms up"
+        )
+    if settings.ranks % settings.mp_size:
+        found.problems.append(f"mp_size {settings.mp_size}: expected a divisor of the {settings.ranks} ranks of an experiment")
+    elasticity = settings.config.get("elasticity")
+    if isinstance(elasticity, Mapping) and elasticity.get("enabled"):
+        found.problems.append('elasticity.enabled true: DeepSpeed makes the batch sizes by itself then; leave out "elasticity"')
+    if found.problems:
+        raise ConfigError(found.problems)
+
+
+def _depth(config: Any) -> int:
+    """Level by level, so that no depth is too much for it."""
+    level, depth = [config], 0
+    while level and depth <= DEEPEST:
+        below = [each.values() if isinstance(each, Mapping) else each for each in level if isinstance(each, (Mapping, list))]
+        level, depth = [item for members in below for item in members], depth + 1
+    return depth

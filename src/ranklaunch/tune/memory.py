@@ -1,0 +1,158 @@
+"""The memory of a device that training needs, by the formulas of DeepSpeed's autotuner (get_instantiation_memory_required_per_gpu of
+deepspeed/autotuning/autotuner.py), which suppose Adam. In bytes a parameter:
+
+              half precision   single
+parameters           2            4      of all ranks from stage 3 on
+gradients            2            4      of all ranks from stage 2 on
+optimizer           16            8      of all ranks from stage 1 on
+
+"of all ranks": divided by their number; all is divided by the ranks that share a model. What is kept on the host is not counted.
+What neither knows: buffers for communication, what the allocator loses, and the context of the device, of which the profile run shows
+the sum as a fixed overhead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ranklaunch.tune.model import Candidate, Settings
+from ranklaunch.values import Value
+
+OPTIMIZER_STAGE, GRADIENTS_STAGE, PARAMETERS_STAGE = 1, 2, 3
+BUCKETS = ("reduce_bucket_size", "allgather_bucket_size")
+BUCKET = 500_000_000  # elements, DeepSpeed's default of both
+SLACK = 1.05  # DeepSpeed tries a micro-batch so much above the largest that it calculates
+GIB = 1024**3
+
+
+class Need(Value):
+    """Bytes of one device. activation: of one sample of the micro-batch."""
+
+    parameters: float = 0.0
+    gradients: float = 0.0
+    optimizer: float = 0.0
+    overhead: float = 0.0
+    activation: float = 0.0
+
+    @property
+    def states(self) -> float:
+        return self.parameters + self.gradients + self.optimizer
+
+    @property
+    def least(self) -> float:
+        """Without any sample."""
+        return self.states + self.overhead
+
+
+def states(num_params: float, stage: int, ranks: int, mp_size: int = 1, half: bool = False) -> Need:
+    """num_params: of the whole model. ranks: of the job, those that share a model included, as DeepSpeed has it."""
+    parameters = num_params * (2 if half else 4)
+    gradients = num_params * (2 if half else 4)
+    optimizer = num_params * (16 if half else 8)
+    if stage >= OPTIMIZER_STAGE:
+        optimizer = optimizer / ranks
+    if stage >= GRADIENTS_STAGE:
+        gradients = gradients / ranks
+    if stage >= PARAMETERS_STAGE:
+        parameters = parameters / ranks
+    return Need(parameters / mp_size, gradients / mp_size, optimizer / mp_size)
+
+
+def is_half(config: Mapping[str, Any]) -> bool:
+    """DeepSpeed's autotuner asks for fp16 alone; bf16 needs the same."""
+    sections = (config.get("fp16"), config.get("bf16"), config.get("bfloat16"))
+    return any(isinstance(section, Mapping) and section.get("enabled") is True for section in sections)
+
+
+def needed(settings: Settings, info: Mapping[str, float], candidate: Candidate) -> Need | None:
+    """None where nothing says how many parameters there are."""
+    count = info.get("num_params", 0)
+    if not count:
+        return None
+    need = states(count, candidate.stage, settings.ranks, settings.mp_size, is_half(candidate.config))
+    optimizer, _, parameters = candidate.offload.partition("+")
+    return Need(
+        parameters=0.0 if _is_away(parameters) else need.parameters,
+        gradients=need.gradients,
+        optimizer=0.0 if _is_away(optimizer) else need.optimizer,
+        overhead=overhead(settings, info),
+        activation=0.0 if settings.device == "cpu" else max(0.0, info.get("activation_mem_per_gpu", 0)),
+    )
+
+
+def _is_away(device: str) -> bool:
+    return device not in ("", "none")
+
+
+def overhead(settings: Settings, info: Mapping[str, float]) -> float:
+    """What the profile run needed beside the states of its stage and its one sample; 0 where nobody saw how much it needed. info:
+    "overhead" itself, or "peak", the most bytes of a device that were in use, and the "stage" of the run."""
+    if "overhead" in info:
+        return max(0.0, info["overhead"])
+    if not info.get("peak") or not info.get("num_params"):
+        return 0.0
+    own = states(info["num_params"], int(info.get("stage", PARAMETERS_STAGE)), settings.ranks, settings.mp_size, is_half(settings.config))
+    return max(0.0, info["peak"] - own.states - info.get("activation_mem_per_gpu", 0))
+
+
+def refusal(settings: Settings, info: Mapping[str, float], candidate: Candidate) -> str:
+    """Why it cannot fit, "" where it may."""
+    need = needed(settings, info, candidate)
+    if need is None or not settings.memory:
+        return ""
+    if settings.memory <= need.least:
+        beside = f" and {shown(need.overhead)} beside them" if need.overhead else ""
+        kept = f" with {candidate.offload} offload" if candidate.offload else ""
+        return f"stage {candidate.stage}{kept} needs {shown(need.states)} for its states{beside}, a device has {shown(settings.memory)}"
+    most = largest_micro(settings, need)
+    if most is not None and candidate.micro > most * SLACK:
+        left = f"{shown(settings.memory - need.least)} for samples of {shown(need.activation)}"
+        return f"stage {candidate.stage} leaves {left}: a micro-batch of {most} at most"
+    return ""
+
+
+def largest_micro(settings: Settings, need: Need) -> int | None:
+    """None where a sample's need is not known."""
+    if not settings.memory or not need.activation:
+        return None
+    return int((settings.memory - need.least) // need.activation)
+
+
+def needs_no_less(settings: Settings, info: Mapping[str, float], one: Candidate, failed: Candidate) -> bool:
+    """Whether a candidate cannot fit where another did not: it has no smaller micro-batch, and no state of it is divided or kept
+    elsewhere that the other has whole. A lower stage has no buckets, so that a small model may fit there alone."""
+    if one.micro < failed.micro or not _has_no_more_offload(one.offload, failed.offload):
+        return False
+    if one.stage == failed.stage:
+        return True
+    mine, other = needed(settings, info, one), needed(settings, info, failed)
+    return one.stage < failed.stage and mine is not None and other is not None and mine.states >= other.states + buckets(failed.config)
+
+
+def _has_no_more_offload(one: str, failed: str) -> bool:
+    pairs = zip(_devices(one), _devices(failed))
+    return all(not _is_away(device) or device == other for device, other in pairs)
+
+
+def _devices(offload: str) -> tuple[str, str]:
+    optimizer, _, parameters = offload.partition("+")
+    return optimizer or "none", parameters or "none"
+
+
+def buckets(config: Mapping[str, Any]) -> float:
+    section = config.get("zero_optimization")
+    given = section if isinstance(section, Mapping) else {}
+    sizes = [given.get(name, BUCKET) for name in BUCKETS]
+    return sum(size if isinstance(size, (int, float)) and 0 <= size < GIB * GIB else BUCKET for size in sizes) * (
+        2 if is_half(config) else 4
+    )
+
+
+def shown(size: float) -> str:
+    """In the largest binary unit of which there is one."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -1,0 +1,215 @@
+"""How fast an experiment was: from the file that DeepSpeed writes for autotuning, else from the lines that the program writes about its
+steps. Steps up to the first that counts are left out, and of the others the median is taken.
+
+The shapes of lines, each as its source has it:
+- DeepSpeed's own timers, a line a step where its autotuning is on: "[Rank 0] time (ms) | fwd: 0.53 | bwd: 2.17 | ... | step: 2.03"
+  (SynchronizedWallClockTimer.log of deepspeed/utils/timer.py), with "forward" and "backward" in older versions;
+- DeepSpeed's throughput: "epoch=0/micro_step=20/global_step=10, RunningAvgSamplesPerSec=3.1, CurrSamplesPerSec=3.2, MemAllocated=..."
+  (ThroughputTimer.stop of the same file), and "0/20, SamplesPerSec=3.1" in older versions; of all ranks;
+- Megatron: "iteration 10/ 50 | ... | elapsed time per iteration (ms): 1234.5 | ... global batch size: 64 |" (training_log of
+  megatron/training/training.py), in Megatron-DeepSpeed also "samples per second: 12.3";
+- Hugging Face: "{'train_runtime': 9.1, 'train_samples_per_second': 46.797, ...}" (speed_metrics of transformers/trainer_utils.py), once,
+  for the whole run, with the steps that warm up;
+- words such as "123.4 samples/s" or "images/sec", as many scripts of their own have them;
+- tqdm: "30/1000 [00:12<06:40, 2.42it/s]" (format_meter of tqdm/std.py), where a step is taken to be one of the optimizer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ranklaunch.files import join
+from ranklaunch.plan.ds_config import TRAIN
+from ranklaunch.tune.autotuning import SECTION
+from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, Experiment
+from ranklaunch.values import NOTHING, Value
+
+METRICS_FILE, INFO_FILE = "metrics.json", "model_info.json"  # in the folder of an experiment, named as DeepSpeed's tuner does
+INFO_KEYS = ("num_params", "trainable_num_params", "activation_mem_per_gpu")
+PER_SECOND = 1_000_000  # DeepSpeed's file counts in microseconds
+MOST_OUTPUT = 8 << 20  # characters of output that are looked at, the last
+MOST_LINE = 4000
+_NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
+_TIMERS = re.compile(rf"time \(ms\)((?: \| [\w-]+: {_NUMBER})+)")
+_TIMER = re.compile(rf"\| ([\w-]+): ({_NUMBER})")
+_RATE = re.compile(
+    rf"(?:global_step=(?P<step>[0-9]+), |[0-9]+/[0-9]+, )?(?:RunningAvg)?SamplesPerSec={_NUMBER}"
+    rf"(?:, Curr[Ss]amplesPerSec=(?P<now>{_NUMBER}))?"
+)
+_OLD_RATE = re.compile(rf"SamplesPerSec=({_NUMBER})")
+_MEGATRON = re.compile(rf"iteration +(?P<step>[0-9]+)/ *[0-9]+ \|.*elapsed time per iteration \(ms\): +(?P<ms>{_NUMBER})")
+_BATCH = re.compile(r"global batch size: +([0-9]+)")
+_TRAINER = re.compile(rf"['\"]?train_samples_per_second['\"]?\s*[:=]\s*['\"]?({_NUMBER})")
+_WORDS = re.compile(
+    rf"(?<![0-9.])({_NUMBER}) ?(?:samples|images|examples|sequences|imgs?)(?:/s(?:ec(?:ond)?)?\b| per second)", re.IGNORECASE
+)
+_BAR = re.compile(rf"\b(?P<step>[0-9]+)/[0-9?]+ \[[0-9:]+<[0-9:?]+, +(?P<rate>{_NUMBER}) ?(?P<unit>it/s|s/it)")
+
+
+class Measured(Value):
+    """metrics: as Result has them. source: what tells them, "" where nothing does. steps: how many were measured."""
+
+    metrics: Mapping[str, float] = NOTHING
+    source: str = ""
+    steps: int = 0
+
+
+class Speed(Value):
+    """step: 0 where the line does not say. seconds: of one step of the optimizer; samples: in a second, of all ranks."""
+
+    step: int = 0
+    seconds: float = 0.0
+    samples: float = 0.0
+
+
+def placed(experiment: Experiment, folder: str) -> dict[str, Any]:
+    """The configuration with the files in which DeepSpeed is to leave what it measures; to be written to a file that the program is given
+    (`ranklaunch.tune.words.changed`)."""
+    section = dict(experiment.config[SECTION])
+    key, name = ("model_info_path", INFO_FILE) if experiment.kind == PROFILE else ("metric_path", METRICS_FILE)
+    return {**experiment.config, SECTION: {**section, key: join(folder, name)}}
+
+
+def info(text: str) -> dict[str, float]:
+    """What a profile run says of the model, in parameters and bytes; {} where it says nothing. text: of INFO_FILE."""
+    found = _object(text)
+    numbers = {key: _positive(found.get(key)) for key in INFO_KEYS}
+    return {key: number for key, number in numbers.items() if number}
+
+
+def measured(experiment: Experiment, file: str, output: str) -> Measured:
+    """file: the text of METRICS_FILE, "" where there is none. output: what rank 0 wrote, or all ranks."""
+    lines = [line[:MOST_LINE] for line in re.split(r"[\r\n]+", output[-MOST_OUTPUT:])]
+    own = _from_file(file)
+    if own:
+        return _with_steps(experiment, own, lines)
+    for source, read in SHAPES.items():
+        speeds = [speed for line in lines for speed in [read(line)] if speed]
+        kept = _warm(speeds, experiment.config[SECTION].get("start_profile_step", 0))
+        if kept:
+            return Measured(_metrics(experiment, kept), source, len(kept))
+    return Measured()
+
+
+def _from_file(text: str) -> dict[str, float]:
+    """DeepSpeed's own figures. Throughput and latency are of forward, backward and step, without what lies between them."""
+    found = _object(text)
+    latency, throughput = _positive(found.get("latency")), _positive(found.get("throughput"))
+    flops = _positive(found.get("FLOPS_per_gpu"))
+    if not latency or not throughput:
+        return {}
+    return {THROUGHPUT: throughput, LATENCY: latency / PER_SECOND, **({FLOPS: flops} if flops else {})}
+
+
+def _with_steps(experiment: Experiment, own: Mapping[str, float], lines: Sequence[str]) -> Measured:
+    """DeepSpeed's file is of its last step alone, for its timers begin anew after each; with the lines of the others it is the median of
+    all that count."""
+    speeds = [speed for line in lines for speed in [_timers(line)] if speed]
+    kept = speeds[experiment.config[SECTION].get("start_profile_step", 0) + 1 :]  # the first is slow: operations are counted in it
+    if not kept:
+        return Measured(own, "DeepSpeed's metric file", 1)
+    seconds = _median([own[LATENCY], *(speed.seconds for speed in kept)])
+    factor = own[LATENCY] / seconds
+    rates = {key: value * factor for key, value in own.items() if key != LATENCY}
+    return Measured({**rates, LATENCY: seconds}, "DeepSpeed's metric file and timers", len(kept) + 1)
+
+
+def _metrics(experiment: Experiment, speeds: Sequence[Speed]) -> dict[str, float]:
+    batch = float(experiment.config[TRAIN])
+    seconds = _median([speed.seconds or batch / speed.samples for speed in speeds])
+    samples = _median([speed.samples or batch / speed.seconds for speed in speeds])
+    return {THROUGHPUT: samples, LATENCY: seconds}
+
+
+def _warm(speeds: Sequence[Speed], start: int) -> list[Speed]:
+    """Those of steps that count; of steps without numbers, those after so many lines, or the last where there are no more."""
+    if any(speed.step for speed in speeds):
+        return [speed for speed in speeds if speed.step > start]
+    return list(speeds[start:] or speeds[-1:])
+
+
+def _timers(line: str) -> Speed | None:
+    found = _TIMERS.search(line)
+    if not found:
+        return None
+    times = {name: float(value) for name, value in _TIMER.findall(found[1])}
+    forward, backward = (times.get(short, times.get(long)) for short, long in (("fwd", "forward"), ("bwd", "backward")))
+    if not forward or not backward or "step" not in times:
+        return None
+    return _speed(seconds=(forward + backward + times["step"]) / 1000)
+
+
+def _rate(line: str) -> Speed | None:
+    found = _RATE.search(line) if "SamplesPerSec" in line else None
+    if not found:
+        return None
+    last = _OLD_RATE.findall(line)[-1]
+    return _speed(int((found["step"] or "0")[:12]), samples=float(found["now"] or last))
+
+
+def _megatron(line: str) -> Speed | None:
+    found = _MEGATRON.search(line) if "elapsed time per iteration" in line else None
+    if not found:
+        return None
+    seconds, batch = float(found["ms"]) / 1000, _BATCH.search(line)
+    return _speed(int(found["step"][:12]), seconds, float(batch[1]) / seconds if batch and seconds else 0.0)
+
+
+def _trainer(line: str) -> Speed | None:
+    found = _TRAINER.search(line)
+    return _speed(samples=float(found[1])) if found else None
+
+
+def _words(line: str) -> Speed | None:
+    found = _WORDS.search(line)
+    return _speed(samples=float(found[1])) if found else None
+
+
+def _bar(line: str) -> Speed | None:
+    """The last of a line; a bar writes many with carriage returns between them."""
+    found = _BAR.search(line)
+    if not found or not float(found["rate"]):
+        return None
+    rate = float(found["rate"])
+    return _speed(int(found["step"][:12]), seconds=rate if found["unit"] == "s/it" else 1 / rate)
+
+
+def _speed(step: int = 0, seconds: float = 0.0, samples: float = 0.0) -> Speed | None:
+    known = [value for value in (seconds, samples) if value]
+    return Speed(step, seconds, samples) if known and all(0 < value < math.inf for value in known) else None
+
+
+SHAPES: dict[str, Callable[[str], Speed | None]] = {
+    "DeepSpeed's throughput lines": _rate,
+    "DeepSpeed's timers": _timers,
+    "Megatron's step lines": _megatron,
+    "lines of samples a second": _words,
+    "the end of Hugging Face's Trainer": _trainer,
+    "a progress bar": _bar,
+}
+
+
+def _object(text: str) -> dict[str, Any]:
+    """{} where it is none: a file that was being written when its program ended."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _positive(value: Any) -> float:
+    """0 where it is no number that says anything."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e300:
+        return 0.0
+    return float(value)
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

@@ -1,0 +1,192 @@
+"""What a search leaves, as text, and how it is read back. exps/NAME/result.json is the truth of an experiment: it is written when the
+experiment has ended, so that a folder without one is of an experiment to be made again. results.json has all of them, for people and
+other programs. Whoever writes them writes each under another name first and renames it."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ranklaunch.files import Files, join
+from ranklaunch.tune import words
+from ranklaunch.tune.model import CONFIRM, KINDS, OK, STATUSES, STOPPED, Result, Settings
+from ranklaunch.tune.search import Search
+from ranklaunch.tune.space import digest
+from ranklaunch.values import as_dict
+
+SCHEMA = 1
+EXPERIMENTS, RESULT, RESULTS, SUMMARY, PLOT, OPTIMAL = (
+    "exps", "result.json", "results.json", "summary.txt", "results.svg", "ds_config_optimal.json",
+)  # fmt: skip
+CONFIRMED = 0.1  # how far the second run of the best may be from its first
+MOST_BYTES = 64 << 20
+
+
+def identity(settings: Settings) -> str:
+    """The same where measurements may stand for each other. Tuner, metric, seed, limits and what is tried may differ."""
+    told = {
+        "config": settings.config,
+        "words": settings.words,
+        "nodes": settings.nodes,
+        "slots": settings.slots,
+        "steps": [settings.start_step, settings.end_step],
+        "mp_size": settings.mp_size,
+        "arg_mappings": dict(settings.arg_mappings),
+        "of": settings.of,
+    }
+    return digest(told)
+
+
+def result_text(result: Result, settings: Settings) -> str:
+    """For RESULT in the folder of an experiment."""
+    return _text({"schema": SCHEMA, "of": identity(settings), **as_dict(result)})
+
+
+def document(search: Search, seconds: float = 0.0) -> dict[str, Any]:
+    """For RESULTS. seconds: how long the search has taken."""
+    settings, best = search.settings, search.best
+    return {
+        "schema": SCHEMA,
+        "of": identity(settings),
+        "tuner": settings.tuner,
+        "metric": settings.metric,
+        "seed": settings.seed,
+        "nodes": settings.nodes,
+        "slots": settings.slots,
+        "memory_bytes": settings.memory,
+        "seconds": round(seconds, 3),
+        "over": search.over,
+        "reason": search.reason,
+        "model": {key: value for key, value in search.info.items() if key != "stage"},
+        "best": {"name": best.name, "value": best.metrics[settings.metric], "confirmed": confirmed(search)} if best else None,
+        "candidates": [as_dict(row) for row in search.rows],
+        "experiments": [as_dict(result) for result in search.results],
+    }
+
+
+def document_text(search: Search, seconds: float = 0.0) -> str:
+    return _text(document(search, seconds))
+
+
+def confirmed(search: Search) -> bool | None:
+    """Whether the second run of the best came within a tenth of the first; None where there was none."""
+    apart = difference(search)
+    return None if apart is None else abs(apart) <= CONFIRMED
+
+
+def difference(search: Search) -> float | None:
+    """Of the second run from the first, as a part of the first."""
+    best, again = search.best, search.confirmation
+    if best is None or again is None or again.status != OK or again.name != f"{CONFIRM}_{best.name}":
+        return None
+    first, second = best.metrics.get(search.settings.metric), again.metrics.get(search.settings.metric)
+    return (second - first) / first if first and second else None
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    return f"{json.dumps(_finite(value), indent=1)}\n"
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+# Back again.
+
+
+def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tuple[Result, ...]:
+    """Experiments that ended in earlier starts, to be given to Search. exps: the folder of their folders, where it is another one. Of
+    those of another configuration, program or size nothing is taken, nor of files that are not whole."""
+    own = identity(settings)
+    found: dict[str, Result] = {}
+    for one in _listed(files, folder, own):
+        found[one.name] = one
+    place = exps or join(folder, EXPERIMENTS)
+    for name in sorted(files.names(place)) if files.is_dir(place) else ():
+        path = join(place, name)
+        read = _result(_object(files.text(join(path, RESULT), MOST_BYTES) or ""), own)
+        if read and read.name == name:
+            found[name] = read
+        elif files.is_dir(path):
+            found.pop(name, None)  # begun again since
+    return tuple(found.values())
+
+
+def _listed(files: Files, folder: str, own: str) -> Sequence[Result]:
+    found = _object(files.text(join(folder, RESULTS), MOST_BYTES) or "")
+    members = found.get("experiments")
+    if found.get("of") != own or not isinstance(members, list):
+        return ()
+    read = [_result({"schema": found.get("schema"), "of": own, **each}, own) for each in members if isinstance(each, dict)]
+    return [each for each in read if each]
+
+
+def _result(found: Mapping[str, Any], own: str) -> Result | None:
+    """None of what is of another search, not whole, or was stopped."""
+    if found.get("of") != own or found.get("schema") != SCHEMA or not isinstance(found.get("name"), str):
+        return None
+    if found.get("kind") not in KINDS or found.get("status") not in STATUSES or found["status"] == STOPPED:
+        return None
+    code, seconds = found.get("exit_code"), found.get("seconds")
+    return Result(
+        found["name"],
+        found["kind"],
+        found["status"],
+        _numbers(found.get("metrics")),
+        _numbers(found.get("info")),
+        float(seconds or 0.0) if _is_number(seconds) else 0.0,
+        str(found.get("reason") or ""),
+        code if type(code) is int else None,
+        str(found.get("folder") or ""),
+    )
+
+
+def _numbers(found: Any) -> dict[str, float]:
+    return {key: float(value) for key, value in found.items() if _is_number(value)} if isinstance(found, dict) else {}
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -1e300 < value < 1e300
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# What is won.
+
+
+def optimal(search: Search) -> dict[str, Any] | None:
+    """The user's file with the values of the best, without "autotuning"; None where nothing ended well."""
+    best = search.best
+    if best is None:
+        return None
+    return dict(next(candidate.config for candidate in search.space if candidate.name == best.name))
+
+
+def optimal_text(search: Search) -> str:
+    found = optimal(search)
+    return "" if found is None else f"{json.dumps(found, indent=2)}\n"
+
+
+def optimal_words(search: Search, path: str) -> tuple[str, ...]:
+    """The program's arguments with the best configuration, which is in this file."""
+    best = search.best
+    return words.changed(search.settings.words, path, search.experiment(best.name).args) if best else search.settings.words
+
+
+def command(search: Search, before: Sequence[str], path: str) -> str:
+    """The command line that uses it. before: all that stands before the program's arguments."""
+    return shlex.join((*before, *optimal_words(search, path)))

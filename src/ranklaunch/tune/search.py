@@ -1,0 +1,270 @@
+"""A search from its first experiment to its best: a profile run, what cannot fit is left out, trials as the tuner chooses them, and the
+best once more. It starts nothing: it is asked what is next, and told what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ranklaunch.plan.ds_config import MICRO, STEPS, TRAIN
+from ranklaunch.tune import memory, space, words
+from ranklaunch.tune.autotuning import SECTION
+from ranklaunch.tune.model import (
+    CONFIRM,
+    FAILED,
+    HUNG,
+    LEFT,
+    OK,
+    OUT_OF_MEMORY,
+    PROFILE,
+    PRUNED,
+    RUNNING,
+    STOPPED,
+    TRIAL,
+    WAITING,
+    Candidate,
+    Experiment,
+    Result,
+    Row,
+    Settings,
+)  # fmt: skip
+from ranklaunch.tune.surrogate import features
+from ranklaunch.tune.tuners import Choice, View, choose, score
+
+FAILURES_OF_A_KIND = 2  # trials of one stage and offload, after which the others of it are left out where none ended well
+# Sections whose values change what a sample needs: what did not fit with one value may fit with another.
+OF_SAMPLES = ("activation_checkpointing", "fp16", "bf16", "torch_autocast", "compile", "data_types", "zero_optimization.zenflow")
+
+
+class Search:
+    """known: results of an earlier start, which are not asked for again. Trial i is chosen by the results of the first i - width + 1, in
+    the order of their choice, so that neither the order of their ends nor a start anew changes what is tried."""
+
+    def __init__(self, settings: Settings, known: Sequence[Result] = ()) -> None:
+        self.settings = settings
+        self.space = space.candidates(settings)
+        self.reason = ""  # why it is over
+        self._features = features(self.space)
+        self._by_name = {candidate.name: candidate for candidate in self.space}
+        self._known = {result.name: result for result in known if result.status != STOPPED}
+        self._results: dict[str, Result] = {}
+        self._asked: set[str] = set()
+        self._picks: list[Candidate] = []
+        self._profile = self._make_profile()
+        self._confirmed = ""  # the name of the trial that is run once more
+        self._refusals: dict[str, str] = {}  # why candidates cannot fit, by the formulas
+        self._too_large: dict[str, str] = {}  # and after which trial that was out of memory
+        self._looked_at = 0  # trials whose memory has been thought about
+        self._take(PROFILE)
+        self._advance()
+
+    # What the engine asks and tells.
+
+    @property
+    def over(self) -> bool:
+        return bool(self.reason) and not self._open()
+
+    def next(self, free: int) -> tuple[Experiment, ...]:
+        """What is to be started on so many nodes that have nothing to do."""
+        found: list[Experiment] = []
+        for experiment in self._open():
+            if experiment.name not in self._asked and experiment.nodes <= free:
+                free -= experiment.nodes
+                self._asked.add(experiment.name)
+                found.append(experiment)
+        return tuple(found)
+
+    def tell(self, result: Result) -> None:
+        if result.status == STOPPED:
+            self._asked.discard(result.name)
+            return
+        self._results[result.name] = result
+        if result.name == PROFILE:
+            self._refusals.clear()
+        self._advance()
+
+    @property
+    def best(self) -> Result | None:
+        """Of all trials, those of earlier starts included."""
+        found = [(score(result, self.settings.metric), result) for result in self._trials()]
+        scored = [(value, result) for value, result in found if value is not None]
+        return max(scored, key=lambda pair: pair[0])[1] if scored else None
+
+    @property
+    def confirmation(self) -> Result | None:
+        return self._results.get(f"{CONFIRM}_{self._confirmed}") if self._confirmed else None
+
+    @property
+    def planned(self) -> int:
+        """Experiments that are left, at most."""
+        to_choose = 0 if self.reason else min(self.settings.max_trials - len(self._picks), len(self._left(self._told(0))))
+        to_confirm = self.settings.confirm and not self._confirmed and not self.reason
+        return to_choose + len(self._open()) + to_confirm
+
+    @property
+    def info(self) -> Mapping[str, float]:
+        """What is known of the model."""
+        profile = self._results.get(PROFILE)
+        found = profile.info if profile else {}
+        return {**found, "stage": max(candidate.stage for candidate in self.space), **self.settings.info}
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """Of this start and of earlier ones."""
+        return tuple({**self._known, **self._results}.values())
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        broken = _broken_kinds(self._told())
+        return tuple(self._row(candidate, broken) for candidate in self.space)
+
+    def experiment(self, name: str) -> Experiment:
+        """Of a trial, whether it has been asked for or not."""
+        return self._experiment(self._by_name[name], TRIAL)
+
+    # What follows from it.
+
+    def _trials(self) -> Iterator[Result]:
+        found = {**self._known, **self._results}
+        return (found[candidate.name] for candidate in self.space if candidate.name in found)
+
+    def _open(self) -> list[Experiment]:
+        """Experiments that have been chosen and have no result."""
+        if self._needs_profile:
+            return [self._profile]
+        found = [self._experiment(candidate, TRIAL) for candidate in self._picks if candidate.name not in self._results]
+        if self._confirmed and not self.confirmation:
+            found.append(self._experiment(self._by_name[self._confirmed], CONFIRM))
+        return found
+
+    @property
+    def _needs_profile(self) -> bool:
+        return PROFILE not in self._results and not self.settings.info
+
+    def _take(self, name: str) -> None:
+        """A result of an earlier start, where there is one."""
+        if name in self._known:
+            self._results[name] = self._known[name]
+
+    def _advance(self) -> None:
+        while not self._needs_profile and not self.reason:
+            choice = self._choice()
+            if choice is None:
+                return
+            if choice.candidate is None:
+                self._finish(choice.reason)
+                return
+            self._picks.append(choice.candidate)
+            self._take(choice.candidate.name)
+
+    def _choice(self) -> Choice | None:
+        """None while results are missing that decide it."""
+        many = len(self._picks)
+        if many >= self.settings.max_trials:
+            return Choice(None, f"{many} trials have been made, as many as there may be") if self._told(many) is not None else None
+        told = self._told(max(0, many - self.settings.width + 1))
+        if told is None:
+            return None
+        choice = choose(self._view(told))
+        if choice.candidate is None and len(told) < many:
+            told = self._told(many)
+            return choose(self._view(told)) if told is not None else None
+        return choice
+
+    def _told(self, count: int | None = None) -> list[tuple[Candidate, Result]] | Any:
+        """The first trials with their results; None where one of them has none. Without a number, those that have one."""
+        if count is None:
+            return [(candidate, self._results[candidate.name]) for candidate in self._picks if candidate.name in self._results]
+        picks = self._picks[:count]
+        if any(candidate.name not in self._results for candidate in picks):
+            return None
+        return [(candidate, self._results[candidate.name]) for candidate in picks]
+
+    def _view(self, told: list[tuple[Candidate, Result]]) -> View:
+        return View(self.settings, self.space, self._left(told), tuple(told), tuple(self._picks[len(told) :]), self._features)
+
+    def _finish(self, reason: str) -> None:
+        best = self.best
+        self.reason = reason
+        if best and self.settings.confirm:
+            self._confirmed = best.name
+            self._take(f"{CONFIRM}_{best.name}")
+
+    def _left(self, told: Sequence[tuple[Candidate, Result]]) -> tuple[Candidate, ...]:
+        """What may be tried: the reserve when nothing else is left, and nothing fitted."""
+        chosen, broken = {candidate.name for candidate in self._picks}, _broken_kinds(told)
+        self._learn(told)
+        left = [candidate for candidate in self.space if candidate.name not in chosen and not self._why_not(candidate, broken)]
+        usual = [candidate for candidate in left if not candidate.reserve]
+        if usual or len(told) < len(self._picks) or any(result.status == OK and not candidate.reserve for candidate, result in told):
+            return tuple(usual)
+        return tuple(left)
+
+    # What is left out.
+
+    def _learn(self, told: Sequence[tuple[Candidate, Result]]) -> None:
+        """What cannot fit after trials that were out of memory."""
+        for failed, _ in (pair for pair in told[self._looked_at :] if pair[1].status == OUT_OF_MEMORY):
+            for candidate in self.space:
+                alike = candidate.name not in self._too_large and _samples_alike(candidate, failed)
+                if alike and memory.needs_no_less(self.settings, self.info, candidate, failed):
+                    self._too_large[candidate.name] = f"{failed.name} was out of memory"
+        self._looked_at = max(self._looked_at, len(told))
+
+    def _why_not(self, candidate: Candidate, broken: Mapping[tuple[int, str], str]) -> str:
+        if candidate.name not in self._refusals:
+            self._refusals[candidate.name] = memory.refusal(self.settings, self.info, candidate)
+        name, kind = candidate.name, (candidate.stage, candidate.offload)
+        return self._refusals[name] or self._too_large.get(name, "") or broken.get(kind, "")
+
+    # Experiments and rows.
+
+    def _experiment(self, candidate: Candidate, kind: str) -> Experiment:
+        steps = {"start_profile_step": self.settings.start_step, "end_profile_step": self.settings.end_step}
+        config = {**candidate.config, SECTION: {"enabled": True, **steps}}
+        name = candidate.name if kind == TRIAL else f"{kind}_{candidate.name}"
+        args = words.mapped(candidate.config, self.settings.arg_mappings)
+        return Experiment(name, kind, config, self.settings.nodes, self.settings.slots, args)
+
+    def _make_profile(self) -> Experiment:
+        """One sample of each rank at the highest stage, which needs the least memory."""
+        last = max(self.space, key=lambda candidate: (candidate.stage, -candidate.reserve, -bool(candidate.offload)))
+        config = {**last.config, TRAIN: self.settings.replicas, MICRO: 1, STEPS: 1}
+        args = words.mapped(config, self.settings.arg_mappings)
+        section = {"enabled": True, "model_info": {"profile": True}}
+        return Experiment(PROFILE, PROFILE, {**config, SECTION: section}, self.settings.nodes, self.settings.slots, args)
+
+    def _row(self, candidate: Candidate, broken: Mapping[tuple[int, str], str]) -> Row:
+        own = (candidate.name, candidate.stage, candidate.micro, candidate.steps, candidate.offload, candidate.others)
+        result = self._results.get(candidate.name) or self._known.get(candidate.name)
+        if result:
+            value = result.metrics.get(self.settings.metric) if result.status == OK else None
+            return Row(*own, result.status, value, result.reason, result.seconds)
+        if candidate.name in self._asked:
+            return Row(*own, RUNNING)
+        why_not = self._why_not(candidate, broken)
+        if why_not:
+            return Row(*own, PRUNED, None, why_not)
+        only = "only where nothing else fits" if candidate.reserve else ""
+        return Row(*own, LEFT, None, only or self.reason) if self.reason else Row(*own, WAITING, None, only)
+
+
+def _samples_alike(one: Candidate, other: Candidate) -> bool:
+    """Whether a sample of both needs the same."""
+    return all(one.others.get(path) == other.others.get(path) for path in {**one.others, **other.others} if path.startswith(OF_SAMPLES))
+
+
+def _broken_kinds(told: Sequence[tuple[Candidate, Result]]) -> dict[tuple[int, str], str]:
+    """Stages and offloads of which several trials failed and none ended well."""
+    failures: dict[tuple[int, str], int] = {}
+    fine = {(candidate.stage, candidate.offload) for candidate, result in told if result.status == OK}
+    for candidate, result in told:
+        kind = (candidate.stage, candidate.offload)
+        if result.status in (FAILED, HUNG) and kind not in fine:
+            failures[kind] = failures.get(kind, 0) + 1
+    return {kind: _broken(kind, count) for kind, count in failures.items() if count >= FAILURES_OF_A_KIND}
+
+
+def _broken(kind: tuple[int, str], count: int) -> str:
+    stage, offload = kind
+    return f"{count} trials of stage {stage}{f' with {offload} offload' if offload else ''} failed and none ended well"

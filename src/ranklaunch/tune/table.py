@@ -1,0 +1,140 @@
+"""A search as lines of text: what is planned, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from ranklaunch.errors import counted
+from ranklaunch.redact import one_line
+from ranklaunch.tune import memory, results
+from ranklaunch.tune.model import FLOPS, LATENCY, MODEL, OK, PROFILE, PRUNED, RANDOM, Candidate, Row
+from ranklaunch.tune.search import Search
+from ranklaunch.tune.tuners import order
+
+MOST_ROWS = 60  # of candidates that were not tried
+UNITS = {"throughput": "samples/s", LATENCY: "s/step", FLOPS: "TFLOPS/device"}
+HEAD = ("", "configuration", "stage", "micro", "steps", "offload", "others", "status")
+
+
+def described(search: Search) -> list[str]:
+    """For --dry-run: the space, what is left out, and the order."""
+    settings, rows = search.settings, search.rows
+    left = [row for row in rows if row.status != PRUNED]
+    ranks = f"{counted(settings.ranks, 'rank')} on {counted(settings.nodes, 'node')}"
+    lines = [f"{counted(len(rows), 'candidate')}, {len(rows) - len(left)} of them pruned; each experiment has {ranks}"]
+    lines += [*(f"warning: {warning}" for warning in settings.warnings), *needs(search), ""]
+    chosen = {candidate.name: candidate for candidate in search.space}
+    usual = [chosen[row.name] for row in left if row.name in chosen and not chosen[row.name].reserve]
+    lines += [f"order: {_order(search)}", *_numbered(search, usual)]
+    reserve = len(left) - len(usual)
+    if reserve:
+        lines.append(f"only where nothing else fits: {counted(reserve, 'candidate')} with the optimizer's states on the host")
+    return [*lines, *_reasons(row for row in rows if row.status == PRUNED)]
+
+
+def _order(search: Search) -> str:
+    settings = search.settings
+    early = f", until {settings.early_stop} in a row were not better" if settings.early_stop else ""
+    most = f"at most {counted(settings.max_trials, 'trial')}{early}"
+    if settings.tuner == RANDOM:
+        return f"by chance, seed {settings.seed}, {most}"
+    if settings.tuner == MODEL:
+        return f"as a model of what has been measured expects most, seed {settings.seed}, {most}; the space:"
+    return f"stage after stage as long as these become faster, {most}"
+
+
+def _numbered(search: Search, usual: Sequence[Candidate]) -> list[str]:
+    ordered = order(search.settings, usual) if search.settings.tuner == RANDOM else list(usual)
+    first = (
+        []
+        if search.settings.info or any(result.kind == PROFILE for result in search.results)
+        else ["  0 profile: one sample of each rank, for the memory that is needed"]
+    )
+    named = [f"{number:3} {each.name}{_others(each.others)}" for number, each in enumerate(ordered, 1)]
+    return [*first, *named[:MOST_ROWS], *([f"  ... and {len(named) - MOST_ROWS} more"] if len(named) > MOST_ROWS else [])]
+
+
+def _others(others: object) -> str:
+    return f"  {json.dumps(others)}" if others else ""
+
+
+def needs(search: Search) -> list[str]:
+    """The memory that each stage needs, or why that is not known."""
+    settings, info = search.settings, search.info
+    stages = {candidate.stage: candidate for candidate in reversed(search.space) if not candidate.reserve}
+    found = {stage: memory.needed(settings, info, stages[stage]) for stage in sorted(stages)}
+    if not all(found.values()):
+        return ["the number of parameters is not known: nothing is pruned by memory"]
+    lines = [
+        f"{info['num_params']:.4g} parameters; a device has {memory.shown(settings.memory) if settings.memory else 'an unknown memory'}"
+    ]
+    for stage, need in found.items():
+        if need:
+            parts = ", ".join(
+                f"{name} {memory.shown(getattr(need, name))}" for name in ("parameters", "gradients", "optimizer", "overhead")
+            )
+            lines.append(f"stage {stage} needs {memory.shown(need.least)}: {parts}")
+    if not settings.memory:
+        lines.append("the memory of a device is not known: nothing is pruned by it")
+    return lines
+
+
+def lines(search: Search) -> list[str]:
+    """The table, best first, then what was not tried, with the reason; and what is won."""
+    rows = sorted(search.rows, key=lambda row: _rank(search, row))
+    tried = [row for row in rows if row.status not in ("waiting", PRUNED, "not tried")]
+    table = _aligned([(*HEAD, UNITS[search.settings.metric]), *(_cells(search, row) for row in tried)])
+    rest = _reasons(row for row in rows if row not in tried)
+    return [*table, *rest, "", *verdict(search)]
+
+
+def verdict(search: Search) -> Iterator[str]:
+    best, metric = search.best, search.settings.metric
+    if search.reason:
+        yield f"ended: {one_line(search.reason)}"
+    if best is None:
+        yield "no configuration ended well"
+        return
+    apart = results.difference(search)
+    again = f"; run again: {apart:+.1%}" if apart is not None else ""
+    unsure = ", more than a tenth apart: measure more steps" if results.confirmed(search) is False else ""
+    yield f"best: {best.name} with {_shown(metric, best.metrics[metric])} {UNITS[metric]}{again}{unsure}"
+
+
+def _rank(search: Search, row: Row) -> tuple[int, float]:
+    value = row.value if row.status == OK else None
+    if value is None:
+        return (1, 0.0)
+    return (0, value if search.settings.metric == LATENCY else -value)
+
+
+def _cells(search: Search, row: Row) -> tuple[str, ...]:
+    best = search.best
+    others = ", ".join(f"{path.rpartition('.')[2]}={json.dumps(value)}" for path, value in row.others.items())
+    status = row.status if row.status == OK or not row.reason else f"{row.status}: {one_line(row.reason)[:60]}"
+    value = _shown(search.settings.metric, row.value) if row.value is not None else ""
+    mark = "*" if best and best.name == row.name else ""
+    return (mark, row.name, str(row.stage), str(row.micro), str(row.steps), row.offload or "-", others[:60], status, value)
+
+
+def _shown(metric: str, value: float) -> str:
+    return f"{value / 1e12 if metric == FLOPS else value:.4g}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    kept = [at for at in range(len(rows[0])) if any(row[at] for row in rows[1:]) or at == 1]
+    widths = {at: max(len(row[at]) for row in rows) for at in kept}
+    return ["  ".join(row[at].ljust(widths[at]) for at in kept).rstrip() for row in rows]
+
+
+def _reasons(rows: Iterable[Row]) -> list[str]:
+    """Of candidates that were not tried, those with the same reason together."""
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        groups.setdefault(f"{row.status}: {one_line(row.reason)}" if row.reason else row.status, []).append(row.name)
+    return [f"{counted(len(names), 'candidate')} {reason} ({_few(names)})" for reason, names in groups.items()]
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:2])} ... {names[-1]}"

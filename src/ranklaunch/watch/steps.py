@@ -1,0 +1,161 @@
+"""Steps of a training, from the lines that a rank writes. Pure: bytes and times go in.
+
+Known shapes come first, each as its source writes it:
+- Megatron: " iteration       10/     500 | consumed samples: ..." (training_log of megatron/training/training.py);
+- DeepSpeed: "[Rank 0] step=10, skipped=0, lr=[...]" (_report_progress of deepspeed/runtime/engine.py);
+- torchtitan: "step: 10  loss:  7.9  grad_norm: ..." (torchtitan/components/metrics.py);
+- MindFormers: "{ Epoch:[  1/  2], step:[   10/  500], loss: ..." (MFLossMonitor of mindformers/core/callback/callback.py);
+- MindSpore: "epoch: 1 step: 10, loss is 2.3" (LossMonitor of mindspore/train/callback/_loss_monitor.py);
+- Lightning: "Epoch 3:  20%|##   | 10/50 [00:12<00:48,  0.83it/s, v_num=1]" (its progress bar upon tqdm);
+- tqdm, and Hugging Face's Trainer, which uses it: " 20%|##   | 10/50 [00:12<00:48,  1.21s/it]", but for bars that prepare something.
+
+Any other program's are found by their own form: a line whose digits are masked comes again and again, and one number in it grows each time
+by the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MOST_LINE = 2000  # characters of one that are looked at
+MOST_LINES = 400  # of one feed, the last
+MOST_FORMS = 64
+SURE = 3  # times that a form must come, and its number grow by the same
+_PREPARES = re.compile(
+    r"(?i)\b(?:load|download|fetch|tokeniz|resolv|generat|filter|extract|preprocess|convert|map|shards|files?|checkpoint|eval|valid|predict|"
+    r"test|compil|saving|upload|read|index|cache|cach)"
+)
+_BAR = re.compile(r"\d/\d+ \[[\d:]+<")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
+class Place(NamedTuple):
+    """How far a training is. In comparisons the epoch counts first. of: steps in sum, or of the epoch where there is one; 0 where the line
+    does not say."""
+
+    epoch: int
+    step: int
+    of: int = 0
+
+
+_KNOWN: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
+    (name, needed, re.compile(pattern))
+    for name, needed, pattern in (
+        ("Megatron", "iteration", r"\biteration +(?P<step>\d+)/ *(?P<of>\d+) *\|"),
+        ("DeepSpeed", "skipped=", r"\bstep=(?P<step>\d+), skipped="),
+        ("torchtitan", "step:", r"\bstep: *(?P<step>\d+) +loss: "),
+        ("MindFormers", "step:[", r"[Ee]poch: ?\[ *(?P<epoch>\d+)/ *\d+\], step: ?\[ *(?P<step>\d+)/ *(?P<of>\d+)\]"),
+        ("MindSpore", "step:", r"\bepoch: (?P<epoch>\d+),? step: (?P<step>\d+), ?loss"),
+        ("Lightning", "Epoch", r"\bEpoch (?P<epoch>\d+): .{0,400}?\b(?P<step>\d+)/(?P<of>\d+) \["),
+        ("tqdm", "[", r"(?:\||^| )(?P<step>\d+)/(?P<of>\d+) \[[\d:]+<[\d:?]+"),
+    )
+)
+
+
+class Step(NamedTuple):
+    """shape: by which line it is known. at: when it was seen, in the caller's seconds."""
+
+    place: Place
+    shape: str
+    at: float
+
+    @property
+    def is_last(self) -> bool:
+        return bool(self.place.of) and self.place.step >= self.place.of
+
+
+class Steps:
+    """Of one rank. last: the newest step. count: how many times it went on. largest_gap: seconds between two looks at which it had gone on,
+    the first left out, which compiles; 0.0 until there are two."""
+
+    def __init__(self) -> None:
+        self.last: Step | None = None
+        self.count = 0
+        self.largest_gap = 0.0
+        self._first: Step | None = None
+        self._begun = ""
+        self._forms: dict[str, _Form] = {}
+
+    @property
+    def seconds(self) -> float | None:
+        """Of one step, on average since the second look; None while that cannot be told."""
+        first, last = self._first, self.last
+        if not first or not last or first.place.epoch != last.place.epoch or last.place.step <= first.place.step:
+            return None
+        return (last.at - first.at) / (last.place.step - first.place.step)
+
+    def feed(self, data: bytes, now: float) -> bool:
+        """What the rank has written since the last time, or the end of it; whether a step is among it."""
+        newest = None
+        for line in self._lines(data):
+            newest = self._known(line, now) or self._by_form(line, now) or newest
+        if not newest or (self.last and self.last.shape == newest.shape and newest.place <= self.last.place):
+            return False
+        self._take(newest)
+        return True
+
+    def _take(self, step: Step) -> None:
+        if self.last and self.last.shape == step.shape:
+            if self.count > 1:
+                self.largest_gap = max(self.largest_gap, step.at - self.last.at)
+            if not self._first or self._first.place.epoch != step.place.epoch:
+                self._first = step
+        elif self.last and _weight(step.shape) > _weight(self.last.shape):
+            return  # of two kinds of lines, those that say more stay
+        else:
+            self._first = None
+        self.count += 1
+        self.last = step
+
+    def _lines(self, data: bytes) -> Iterator[str]:
+        """Whole ones. A carriage return ends a line too: a bar draws itself anew."""
+        text = self._begun + data.decode(errors="replace")
+        *lines, begun = re.split(r"[\r\n]", text)
+        self._begun = begun[-MOST_LINE:]
+        return (line[:MOST_LINE] for line in lines[-MOST_LINES:] if line)
+
+    def _known(self, line: str, now: float) -> Step | None:
+        for name, needed, pattern in _KNOWN:
+            found = pattern.search(line) if needed in line else None
+            if found and not (name == "tqdm" and _PREPARES.search(line[: found.start()])):
+                numbers = {key: int(value[:15]) for key, value in found.groupdict().items() if value}
+                return Step(Place(numbers.get("epoch", 0), numbers["step"], numbers.get("of", 0)), name, now)
+        return None
+
+    def _by_form(self, line: str, now: float) -> Step | None:
+        numbers = _NUMBER.findall(line)
+        if not numbers or _BAR.search(line):  # a bar is of something known, or of no step
+            return None
+        key = _NUMBER.sub("0", line)
+        form = self._forms.pop(key, None) or _Form()
+        self._forms[key] = form  # the newest stand last
+        if len(self._forms) > MOST_FORMS:
+            del self._forms[next(iter(self._forms))]
+        step = form.grown(numbers)
+        return None if step is None else Step(Place(0, step), key[:60], now)
+
+
+class _Form:
+    """A line of which the numbers alone differ: which of them counts?"""
+
+    def __init__(self) -> None:
+        self._last: list[str] = []
+        self._by: dict[int, tuple[int, int]] = {}  # field: by how much it grows, and how many times it did
+
+    def grown(self, numbers: list[str]) -> int | None:
+        """The number that counts, once that is sure."""
+        if len(self._last) == len(numbers):
+            for field, (before, now) in enumerate(zip(self._last, numbers)):
+                more = int(now[:15]) - int(before[:15]) if before.isdecimal() and now.isdecimal() else 0
+                by, times = self._by.get(field, (0, 0))
+                self._by[field] = (more, times + 1 if more == by else 1) if more > 0 else (0, 0)
+        self._last = numbers
+        sure = [field for field, (by, times) in self._by.items() if by > 0 and times >= SURE - 1]
+        return int(numbers[sure[0]][:15]) if sure else None
+
+
+def _weight(shape: str) -> int:
+    """The smaller, the more a shape says."""
+    return next((number for number, (name, _, _) in enumerate(_KNOWN) if name == shape), len(_KNOWN))

@@ -1,0 +1,144 @@
+"""Jobs of LSF, PBS and Flux on two hosts: started, stopped and ended as there. What starts the tasks are stubs (testbench/batch)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbench.batch import Batch
+from testbench.hosts import Entered, Hosts, wait_until
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import RANKLAUNCH
+from testbench.places import child
+
+LONG_S = 240.0
+pytestmark = pytest.mark.launchers
+
+FAILS = """
+import os, sys, time
+print("ready", flush=True)
+if os.environ["RANK"] == "2":
+    sys.exit(3)
+time.sleep(600)
+"""
+WAITS = "import time; print('ready', flush=True); time.sleep(600)"
+# How a user starts it, and the folder of its logs.
+HOW = {
+    "lsf": ('blaunch -z "h0 h1" {} PROGRAM', "job_71"),
+    "pbs": ("for host in h0 h1; do pbs_tmrsh $host env RANKLAUNCH_HOSTS=h0,h1 {} PROGRAM & last=$!; done; wait $last", "job_71.s"),
+    "flux": ("flux run -N 2 -n 2 {} --hosts-command 'flux hostlist -e -d , local' PROGRAM", "job_fStub1"),
+}
+PLACES = ["lsf", pytest.param("pbs", marks=pytest.mark.table), pytest.param("flux", marks=pytest.mark.table)]
+
+
+@pytest.fixture
+def batch(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Batch]:
+    with Batch(hosts(2), tmp_path / "batch") as made:
+        yield made
+
+
+def start(batch: Batch, place: str, method: str, program: object) -> Entered:
+    own = shlex.join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", method, "--slots", "2"])
+    return batch.script(place, HOW[place][0].format(own).replace("PROGRAM", str(program)))
+
+
+def verdicts(batch: Batch, place: str) -> list[dict[str, Any]]:
+    folder = batch.folder / "ranklaunch-logs" / HOW[place][1]
+    return [checked_verdict(folder / f"node_{i}" / "attempt_1" / "verdict.json") for i in range(2)]
+
+
+def ended(job: Entered) -> tuple[int, str]:
+    out, _ = job.communicate(timeout=LONG_S)
+    return job.returncode, out
+
+
+def written(batch: Batch, text: str) -> Path:
+    path = batch.folder / "train.py"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("place", ["lsf", "pbs", "flux"])
+def test_a_job_on_two_hosts(batch: Batch, place: str) -> None:
+    """All ranks meet."""
+    code, out = ended(start(batch, place, "torchrun", f"{child('sums.py')} HOSTNAME"))
+    assert code == 0, out
+    said = sorted(line.partition("place ")[2] for line in out.splitlines() if "place " in line)
+    assert said == ["0 sum 4 at h0", "1 sum 4 at h0", "2 sum 4 at h1", "3 sum 4 at h1"], out
+    assert [verdict["outcome"] for verdict in verdicts(batch, place)] == ["succeeded"] * 2
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_all_end_with_one_code(batch: Batch, place: str) -> None:
+    code, out = ended(start(batch, place, "spawn", written(batch, FAILS)))
+    assert code == 3, out
+    assert [(each["exit_code"], each["culprit"]["rank"], each["culprit"]["node"]) for each in verdicts(batch, place)] == [(3, 2, 1)] * 2
+
+
+def running(batch: Batch, place: str, method: str) -> Entered:
+    """With all ranks ready."""
+    job = start(batch, place, method, written(batch, WAITS))
+    folder = batch.folder / "ranklaunch-logs" / HOW[place][1]
+    logs = [folder / f"node_{rank // 2}/attempt_1/rank_{rank}.log" for rank in range(4)]
+    wait_until(lambda: job.poll() is not None or all(log.exists() and "ready" in log.read_text() for log in logs), "ranks", LONG_S)
+    assert job.poll() is None, job.communicate()
+    return job
+
+
+@pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.table)])
+@pytest.mark.parametrize("place", ["pbs", pytest.param("flux", marks=pytest.mark.table)])
+def test_a_polite_signal_to_all_tasks_stops_the_job(batch: Batch, place: str, method: str) -> None:
+    job = running(batch, place, method)
+    batch.signal(signal.SIGTERM)
+    _, out = ended(job)
+    assert [(each["outcome"], each["exit_code"]) for each in verdicts(batch, place)] == [("stopped", 143)] * 2, out
+
+
+def test_nothing_is_left_where_all_tasks_are_killed(batch: Batch) -> None:
+    """As LSF ends parallel jobs: the ranks die with ranklaunch, whom nobody has asked."""
+    job = running(batch, "lsf", "spawn")
+    batch.signal(signal.SIGKILL)
+    code, out = ended(job)
+    assert code == 137, out
+    for host in batch.hosts:
+        wait_until(lambda host=host: not ranks_on(batch, host), f"ranks on {host.name}", LONG_S)
+
+
+def ranks_on(batch: Batch, host: Any) -> list[int]:
+    name = f"{batch.folder}/train.py".encode()
+    return [pid for pid in host.pids() if name in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+SCRIPTS = {
+    "lsf": r'blaunch -z "h0 h1" ranklaunch run',
+    "pbs": r"pbsdsh -- env RANKLAUNCH_HOSTS=h0,h1 ranklaunch run",
+    "flux": r"flux run -N NODES -n NODES ranklaunch run",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_script_on_the_first_host_is_refused_with_what_starts_it_on_all(batch: Batch, place: str) -> None:
+    """The line is one that does."""
+    own = shlex.join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", "--slots", "1"])
+    code, out = ended(batch.script(place, f"{own} {child('sums.py')}"))
+    assert code == 78, out
+    found = re.search(f"({SCRIPTS[place]}) \\.\\.\\.", out)
+    assert found, out
+    if place != "flux":  # which needs its hosts, too
+        code, out = ended(batch.script(place, found[1].replace("ranklaunch run", f"{own} {child('sums.py')}")))
+        assert (code, len(re.findall("place [01] sum 2", out))) == (0, 2), out
+
+
+def test_blaunch_for_each_slot_is_refused(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
+    with Batch(hosts(2), tmp_path / "batch", slots=2) as batch:
+        own = shlex.join([*RANKLAUNCH, "run", "--python", sys.executable, "--muster-timeout-s", "5"])
+        code, out = ended(batch.script("lsf", f"blaunch {own} {child('sums.py')}"))
+    assert code == 78, out
+    assert "blaunch without -z starts ranklaunch once for each slot" in out

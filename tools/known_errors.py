@@ -1,0 +1,72 @@
+"""Writes src/ranklaunch/catalogue/known.json: the entries of catalogue/*.toml in the order in which they are tried, in the form that every
+Python reads fast: the fields of ranklaunch.catalogue.entry.KnownError that are not as usual."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ranklaunch.catalogue.entry import KnownError, of_family
+from ranklaunch.catalogue.known import ordered
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "catalogue"
+PATH = ROOT / "src" / "ranklaunch" / "catalogue" / "known.json"
+# The order in which families are tried on a line. What stands nearest to the hardware says most.
+FAMILIES = (
+    "hccl",
+    "ascend",
+    "cuda",
+    "nccl",
+    "gloo",
+    "mpi",
+    "torch",
+    "mindspore",
+    "tensorflow",
+    "jax",
+    "slurm",
+    "storage",
+    "system",
+    "python",
+)
+
+
+def main() -> int:
+    PATH.write_text(made(), encoding="utf-8")
+    return 0
+
+
+def made() -> str:
+    rows = [json.dumps(_row(entry), ensure_ascii=False) for entry in ordered(entry for name in FAMILIES for entry in of_family(data(name)))]
+    return "[\n" + ",\n".join(rows) + "\n]\n"
+
+
+def data(name: str) -> dict[str, Any]:
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def by_family() -> dict[str, list[KnownError]]:
+    """As the files have them."""
+    return {found["family"]: of_family(found) for found in map(data, FAMILIES)}
+
+
+def examples() -> dict[str, list[str]]:
+    """By the names of entries."""
+    return {entry["name"]: entry.get("examples", []) for name in FAMILIES for entry in data(name)["entry"]}
+
+
+def _row(entry: KnownError) -> dict[str, Any]:
+    usual = KnownError._field_defaults
+    fields = {name: value for name, value in entry._asdict().items() if name not in usual or value != usual[name]}
+    return {**fields, "through": entry.through._asdict()} if entry.through else fields
+
+
+if __name__ == "__main__":
+    sys.exit(main())
