@@ -198,11 +198,7 @@ def every_variable() -> tuple[Variable[object], ...]:
     from ranklaunch.read import tuning  # of one command
 
     tables = [
-        settings.VARIABLES,
-        tuning.VARIABLES,
-        settings.PLAN_VARIABLES,
-        OF_ALL,
-        communication.VARIABLES,
+        *(settings.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
