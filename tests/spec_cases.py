@@ -11,10 +11,12 @@ from typing import Any
 
 import helpers
 
+from ranklaunch.specs.model import BY_SCRIPT
+
 FOLDER = helpers.TESTS / "golden" / "specs"
 CASES = sorted(path for path in FOLDER.iterdir() if path.is_dir())
 INPUTS = {"argv.json", "values.json"}
-SUFFIXES = {"modelarts": "json", "slurm": "sh"}
+SUFFIXES = {"modelarts": "json", "aws_batch": "json", **dict.fromkeys(("slurm", *BY_SCRIPT), "sh")}
 
 
 def case_id(case: Path) -> str:

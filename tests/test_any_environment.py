@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import helpers
 import pytest
+from golden_cases import recorded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -209,7 +210,11 @@ of_batch_systems = st.one_of(
         )
     )
 )  # fmt: skip
-plausible = st.one_of(of_modelarts, of_nothing, mixed, of_kubernetes, of_clouds, of_batch_systems)
+# Of every place, with some of what it sets missing: such as what a shell of another user's has.
+of_places = st.sampled_from([case.env for case in recorded() if case.folder in PLATFORMS]).flatmap(
+    lambda env: st.sets(st.sampled_from(sorted(env)), max_size=2).map(lambda gone: {name: env[name] for name in env if name not in gone})
+)
+plausible = st.one_of(of_modelarts, of_nothing, mixed, of_kubernetes, of_clouds, of_batch_systems, of_places, of_places)
 wild = st.dictionaries(st.sampled_from([*NAMES, *SCRUBBED, *OTHERS]), texts, max_size=4)
 environments = st.builds(lambda one, other: {**one, **other}, plausible, wild)
 formats = st.sampled_from([(), ("--format=json",), ("--format=json", "--all-nodes"), ("--format=sh",)])

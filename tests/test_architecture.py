@@ -125,11 +125,11 @@ MAY_KNOW: dict[str, set[str]] = {
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render"},
     "layout": {"plan"},
+    "tune": {"plan"},
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
-    "tune": {"plan"},
     "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
         "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",

@@ -27,6 +27,7 @@ from ranklaunch.plan import model as plan
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read.job import Job
 from ranklaunch.read.settings import PLAN_VARIABLES
+from ranklaunch.specs.model import KINDS
 from ranklaunch.supervise.ranks.start import MARK
 from ranklaunch.values import fields
 from ranklaunch.verdict import model as verdict
@@ -77,6 +78,12 @@ def reference() -> ModuleType:
 
 def test_made_pages_are_fresh(reference: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert reference.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_the_table_of_places_has_every_platform_that_is_known_and_every_specification(reference: ModuleType) -> None:
+    rows = {name: reference._place(name) for name in reference.PLATFORMS if name in reference.PLACES}
+    assert {name for name, row in rows.items() if "](" not in row[0]} == set()
+    assert {row[4].strip("`") for row in rows.values()} - {""} == set(KINDS)
 
 
 def test_stale_page_is_named_and_made_anew(reference: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,6 +148,8 @@ def everything_else(tree: Tree) -> None:
         tree.write(f"tests/golden/{case}/env", env)
         tree.write(f"tests/golden/{case}/argv", "--method=toy\ntrain.py\n")
         tree.write(f"tests/golden/{case}/plan.json", "")
+    sample = '    "toycloud": Sample({"TOYCLOUD_NODES": "2"}, {"TOYCLOUD_NODE": "1"}),\n'
+    tree.put("tests/adapters/test_signs.py", '    "indexed_job": Sample(', f'{sample}    "indexed_job": Sample(')
     tree.add("Makefile", "EXAMPLE_toy      := examples/ddp_spawn_digits.py --procs_per_node $(SLOTS)")
     tree.add("README.md", "    make run METHOD=toy           one process on one node, which starts its own ranks")
     tree.add("docs/templates.md", "| `templates/toy/command.j2` | method toy |")

@@ -25,7 +25,7 @@ OF_RUNTIMES = places.module("tools/runtime_values.py")
 CHARTS = places.ROOT / "charts"
 CHART, RUNTIMES = CHARTS / "ranklaunch", CHARTS / "ranklaunch-runtimes"
 # Of platforms that no chart is for.
-LEFT_OUT = ("modelarts", "slurm")
+LEFT_OUT = ("modelarts", "slurm", *model.OF_CLOUDS, *model.BY_SCRIPT, "cloud", "batch")
 HEADER = """\
 # Values of one training run. Made by tools/chart_values.py from the table that `ranklaunch spec` reads too; do not edit.
 # A name that is not here is refused, and so is null.

@@ -129,7 +129,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/indexed_job.py", "kubernetes.pods(kubernetes.stem(pod),", "kubernetes.pods(pod,", "hosts that nobody has"),
     ("platforms/ascend_operator.py", "if world % local:", "if False:", "uneven nodes pass"),
     ("platforms/local.py", "if hosts and len(hosts) != nodes:", "if False:", "more names than nodes pass"),
-    ("platforms/aws_batch.py", "index + 1 if index < main", "index", "two nodes are the main's neighbour"),
+    ("platforms/aws_batch.py", "index + 1 if index < main else index", "index", "two nodes are the main's neighbour"),
     ("platforms/aws_batch.py", "own_master=True", "own_master=False", "the main node's own address is a contradiction"),
     ("platforms/azureml.py", "MPI_LOCAL: 1}", "MPI_LOCAL: 9}", "each process of a node starts all its ranks"),
     ("platforms/dstack.py", "KILLS_AFTER_S = 10.0", "KILLS_AFTER_S = 30.0", "ranks are killed while they save"),

@@ -8,45 +8,33 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch.adapters.platforms.shared import base
+from ranklaunch.adapters.platforms.shared import base, containers
+from ranklaunch.adapters.platforms.shared.containers import MASTER, NODE_INDEX, NODES, SLOTS
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, JOB_NAME, devices, make_job, spread
-from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
-from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
-from ranklaunch.read.settings import NODES as ANY_NODES
-from ranklaunch.read.settings import SLOTS as ANY_SLOTS
-from ranklaunch.values import replace
+from ranklaunch.read.settings import JOB_NAME, make_job
 
 NAME = "pai_dlc"
 
-NODES = ANY_NODES.also("WORLD_SIZE")
-# Not by the node in the table: elsewhere RANK may be anything, and it is removed from what every rank inherits.
-NODE_INDEX = replace(ANY_NODE_INDEX.also("RANK"), per_node=False)
-SLOTS = ANY_SLOTS.also("NPROC_PER_NODE")
-MASTER = ANY_MASTER_ADDR.also("MASTER_ADDR")
-
-VARIABLES: tuple[Variable[object], ...] = (NODES, NODE_INDEX, SLOTS, MASTER)
+VARIABLES: tuple[Variable[object], ...] = containers.VARIABLES
 
 attempt = base.attempt
 program = base.no_program
 failure_file = base.no_failure_file
 log_dir = base.log_dir
 
-_MASTER = re.compile(r"(dlc[0-9a-z]+)-master-0(?:\..+)?")
-
 
 def detect(reader: Reader) -> bool:
-    return bool(_named(reader)) and all(reader.env.get(name, "").strip() for name in (*NODES.names[1:], *NODE_INDEX.names[1:]))
+    return bool(_id(reader)) and containers.counted(reader)
 
 
-def _named(reader: Reader) -> re.Match[str] | None:
-    return _MASTER.fullmatch(reader.env.get(MASTER.names[-1], "").strip())
+def _id(reader: Reader) -> str:
+    job = containers.job_of_master(reader)
+    return job if re.fullmatch("dlc[0-9a-z]+", job) else ""
 
 
 def read(reader: Reader, program: Program) -> Job:
     nodes = reader.get(NODES)
-    slots = reader.get(SLOTS) if reader.given(SLOTS) else (devices(reader),)
     own = base.index(reader, nodes, NODE_INDEX)
     return make_job(
         reader,
@@ -54,24 +42,15 @@ def read(reader: Reader, program: Program) -> Job:
         platform=NAME,
         name=_name(reader),
         attempt=attempt(reader, nodes, own),
-        hosts=_hosts(reader, nodes),
-        slots=spread(reader, SLOTS, slots, nodes),
+        hosts=containers.hosts(reader, nodes),
+        slots=containers.slots(reader, nodes),
         node_index=own,
         accelerator=("gpu", SLOTS.names[-1]),
     )
 
 
-def _hosts(reader: Reader, nodes: int) -> tuple[str, ...]:
-    hosts = reader.get(HOSTS)
-    if hosts and len(hosts) != nodes:
-        reader.problem(f"{reader.source(HOSTS)} names {len(hosts)} hosts, but {reader.told(NODES)}: expected as many names as nodes")
-        return hosts[:1] * nodes
-    return hosts or (reader.get(MASTER) or "localhost", *("",) * (nodes - 1))
-
-
 def _name(reader: Reader) -> str:
-    name = reader.get(JOB_NAME)
-    found = _named(reader)
+    name, found = reader.get(JOB_NAME), _id(reader)
     if not name and found:
-        reader.ledger.note(JOB_NAME.value, found[1], MASTER.names[-1])
-    return name or (found[1] if found else NAME)
+        reader.ledger.note(JOB_NAME.value, found, MASTER.names[-1])
+    return name or found or NAME

@@ -20,6 +20,9 @@ OWN = {name: case for name, case in CASES.items() if name not in ELSEWHERE}
 # What is in each other: whose environment has another's signs, too. The outer one is asked first.
 NESTED = {
     "modelarts": {"volcano", "local"},
+    "aihc": {"pytorchjob", "local"},
+    "pai_dlc": {"pytorchjob", "local"},
+    "volcano": {"pytorchjob", "local"},
     "metaflow": {"aws_batch", "jobset", "indexed_job", "local"},
     "azureml": {"volcano", "local"},
     "lepton": {"indexed_job", "local"},

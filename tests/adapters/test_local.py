@@ -149,6 +149,7 @@ SEVERAL = [
     pytest.param({"PET_NNODES": "1:4"}, "PET_NNODES=1:4", id="an elastic PyTorchJob that may have one"),
     pytest.param(PYTORCH, "WORLD_SIZE=3", id="a PyTorchJob without PET_ variables"),
     pytest.param({**PYTORCH, "WORLD_SIZE": "2"}, "WORLD_SIZE=2", id="the smallest one"),
+    pytest.param({**PYTORCH, "HOSTNAME": "pj-worker-0", "WORKER_ADDRS": "pj-worker-0"}, "WORLD_SIZE=3", id="an XGBoostJob"),
     pytest.param({"LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": "1"}, "LWS_GROUP_SIZE=2", id="a LeaderWorkerSet"),
     pytest.param({"OMPI_MCA_plm_rsh_agent": "/etc/mpi/kubexec.sh"}, "/etc/mpi/kubexec.sh", id="an MPIJob of version 1"),
 ]
@@ -196,9 +197,9 @@ PLACED: dict[str, tuple[dict[str, str], dict[str, str], str, str]] = {
     "a PaddleJob": ({"PADDLE_NNODES": "2"}, {}, "PADDLE_NNODES=2", "$PADDLE_MASTER"),
     "Metaflow": ({"MF_PARALLEL_NUM_NODES": "2"}, {}, "MF_PARALLEL_NUM_NODES=2", "$MF_PARALLEL_MAIN_IP"),
     "Google": ({"BATCH_TASK_COUNT": "2", "BATCH_HOSTS_FILE": "/h"}, {}, "BATCH_TASK_COUNT=2", "$BATCH_TASK_INDEX"),
-    "TI-ONE": ({"NODE_LIST": "a:8,b:8", "INDEX": "1", "GPU_NUM_PER_NODE": "8"}, {}, "NODE_LIST with 2 hosts", "NODE=$INDEX"),
+    "TI-ONE": ({"NODE_LIST": "a:8,b:8", "GPU_NUM_PER_NODE": "8"}, {}, "NODE_LIST with 2 hosts", "NODE=$INDEX"),
     "a JAXJob": ({"NUM_PROCESSES": "2", "COORDINATOR_ADDRESS": "a"}, {}, "NUM_PROCESSES=2", "NODE=$PROCESS_ID"),
-    "an old PyTorchJob's master": (OLD_MASTER, {}, "WORLD_SIZE=2", "RANKLAUNCH_MASTER_ADDR"),
+    "an XGBoostJob's master": ({**OLD_MASTER, "WORKER_ADDRS": "pj-worker-0"}, {}, "WORLD_SIZE=2", "RANKLAUNCH_MASTER_ADDR"),
 }
 
 

@@ -184,6 +184,7 @@ def test_huge_texts_of_one_do_not_keep_the_judgement_from_the_others(filler: str
         "meaning": filler * 6_000,
         "remedy": filler * 6_000,
         "source": filler * 6000,
+        "retry": filler * 6000,
     }
     value = suspect(1, reason=filler * 6000)
     value["culprit"].update(error=known, last_lines=[filler * 900] * 30, name=filler * 900, host=filler * 900, time=filler * 900)

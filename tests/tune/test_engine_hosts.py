@@ -46,9 +46,11 @@ class Job:
 
     def end(self) -> list[int]:
         sleep_until(lambda: all([node.poll() is not None for node in self.nodes]), self.words, LONG_S)  # noqa: C419 - each looks
-        for host in self.hosts:
-            assert not host.pids(), f"left on {host.name}; {self.words()}"
         codes = [code if code >= 0 else 128 - code for code in [node.returncode for node in self.nodes]]
+        for host, code in zip(self.hosts, codes):
+            if code == 128 + signal.SIGKILL:  # what it was killed with has its moment to end all below it
+                sleep_until(lambda host=host: not host.pids(), self.words, LONG_S)  # type: ignore[misc]
+            assert not host.pids(), f"left on {host.name}; {self.words()}"
         self.nodes.clear()
         return codes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Sequence
 
@@ -53,6 +52,8 @@ def _addresses(reader: Reader) -> Iterator[str]:
     for address in re.findall(r"\|-- ([0-9.]+)\n\s*/32 host LOCAL", text_of(reader.files, "/proc/net/fib_trie", _MOST_BYTES)):
         if not address.startswith("127."):
             yield address
+    import ipaddress  # most starts do without
+
     for digits in re.findall(r"^([0-9a-f]{32}) ", text_of(reader.files, "/proc/net/if_inet6", _MOST_BYTES), re.MULTILINE):
         address = ipaddress.ip_address(int(digits, 16))
         if not address.is_loopback:

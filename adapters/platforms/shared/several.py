@@ -75,7 +75,7 @@ def hosts(
     """Of all nodes: the user's, else those that the platform lists (found, by source), else node 0's alone. first: the platform's own word
     on node 0, with which its list must begin. others: names of more variables, for the message where nobody knows."""
     given = reader.get(HOSTS)
-    address = reader.get(first) if first else ""
+    address = reader.get(first) if first and not given else ""
     if given or found:
         if not given:
             reader.ledger.note(HOSTS.value, ",".join(found), source)

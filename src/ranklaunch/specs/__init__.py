@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from ranklaunch.render.templates import Templates
-from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, JobSpec
 from ranklaunch.specs.shape import shape
 
-FILES = {"modelarts": "jobs/modelarts.json.j2", "slurm": "jobs/slurm.sh.j2"}
+FILES = {
+    "modelarts": "jobs/modelarts.json.j2", "aws_batch": "jobs/aws_batch.json.j2", **dict.fromkeys(OF_CLOUDS[:-1], "jobs/task.yaml.j2"),
+    **{kind: f"jobs/{kind}.sh.j2" for kind in ("slurm", *BY_SCRIPT)},
+}  # fmt: skip
 
 
 def rendered(spec: JobSpec, templates: Templates) -> str:

@@ -21,6 +21,7 @@ DIGEST = r"sha256:[0-9a-f]{64}"
 INTERFACE = r"[A-Za-z0-9_.:-]{1,15}"
 CHIP = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 CAPABILITY = r"[A-Z_]+"
+ARN = r"arn:[!-~]+"
 MODULE = r"[A-Za-z_][A-Za-z0-9_.]*"
 OPTION = r"--[a-z][A-Za-z0-9-]*(?:=[!-~]*)?"
 # What a pattern asks for, in words: whoever reads a message is not to read patterns.
@@ -36,6 +37,8 @@ FORMS: Mapping[str, str] = {
     INTERFACE: "the name of a network interface, such as eth0",
     CHIP: "letters, digits, dashes, dots and underscores, such as ascend-910b",
     CAPABILITY: "the capability's name in capitals, without CAP_, such as IPC_LOCK",
+    ARN: "a name of Amazon's, arn:aws:...",
+    r"[A-Za-z0-9_./*-]+": "letters, digits, dots, dashes, underscores, slashes and stars",
     MODULE: "the name of a module, such as team.train",
     r"(?:obs:/)?/[^\0]*/": "a folder of OBS that ends with a slash, such as /bucket/code/",
     r"/home/[^\0]+": "a folder below /home",

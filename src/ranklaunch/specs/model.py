@@ -10,7 +10,9 @@ from ranklaunch.specs import keys
 from ranklaunch.specs.keys import flag, group, objects, pairs, text, texts, whole, wholes
 
 OF_KUBERNETES = ("volcano", "jobset", "job", "trainjob", "mpijob", "acjob")
-KINDS = ("modelarts", *OF_KUBERNETES, "slurm")
+OF_CLOUDS = ("sky", "dstack", "azureml", "aws_batch")
+BY_SCRIPT = ("lsf", "pbs", "flux")  # beside slurm, which has values of its own
+KINDS = ("modelarts", *OF_KUBERNETES, "slurm", *OF_CLOUDS, *BY_SCRIPT)
 # What `mode` may be, the chart's word for the method.
 METHODS = (
     "auto", "ranktable", "torchrun", "msrun", "pytorch", "tensorflow", "mpirun", "deepspeed", "accelerate", "megatron", "spawn", "plain",
@@ -211,8 +213,38 @@ class Slurm:
 
 
 @dataclass(frozen=True)
+class Cloud:
+    """Of sky, dstack, aws_batch and azureml alone; the chart has none of these."""
+
+    accelerator: str = text("", "kind of GPU, such as H100 (sky, dstack)", pattern=r"[A-Za-z0-9_.-]+")
+    infra: str = text("", "where nodes come from, such as aws/us-east-1 (sky)", pattern=r"[A-Za-z0-9_./*-]+")
+    spot: bool = flag(False, "take machines that may be taken away again (sky, dstack)")
+    fleets: tuple[str, ...] = texts("names of fleets, whose placement is cluster for several nodes (dstack)", pattern=keys.LABEL)
+    instance_type: str = text("", "type of instance, such as p5.48xlarge (aws_batch)", pattern=r"[A-Za-z0-9_.-]+")
+    role: str = text("", "ARN of the role of the containers (aws_batch)", pattern=keys.ARN)
+    execution_role: str = text("", "ARN of the role that starts them, which secrets need (aws_batch)", pattern=keys.ARN)
+    compute: str = text("", "cluster, such as azureml:gpu-cluster (azureml)")
+    code: str = text("", "folder on this machine that is brought to the nodes (sky: workdir, azureml: code)")
+    secrets: Pairs = pairs(
+        "environment from secrets, NAME: what they are called there (dstack: the secret; aws_batch: its ARN; sky: empty, given at launch)",
+        pattern=keys.VARIABLE,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Of lsf, pbs and flux alone; the chart has none of these."""
+
+    queue: str = text("", "queue")
+    account: str = text("", "project or account that pays: bsub -P, qsub -A, flux --bank")
+    output: str = text("", "file of the job's output, as the system has it")
+    setup: tuple[str, ...] = texts("lines of the script before the start, as the shell takes them, such as module load cuda")
+    directives: tuple[str, ...] = texts("further options of bsub, qsub or flux batch, such as -x, -l place=excl or --requires=gpu")
+
+
+@dataclass(frozen=True)
 class JobSpec:
-    engine: str = text("volcano", "what runs the job; ranklaunch spec KIND overrides it, and has modelarts and slurm besides", *KINDS)
+    engine: str = text("volcano", "what runs the job; ranklaunch spec KIND overrides it, and has further kinds", *KINDS)
     name: str = text("", "name of the job; in the chart empty: that of the release")
     namespace: str = text("", "namespace; the chart takes that of the release", pattern=keys.LABEL)
     mode: str = text("auto", "how ranks are started, as RANKLAUNCH_METHOD; auto: by what is there, mpirun with mpijob", *METHODS)
@@ -260,3 +292,5 @@ class JobSpec:
     annotations: Pairs = pairs("further annotations of all objects and pods", pattern=keys.RESOURCE)
     modelarts: ModelArts = group(ModelArts)
     slurm: Slurm = group(Slurm)
+    cloud: Cloud = group(Cloud)
+    batch: Batch = group(Batch)

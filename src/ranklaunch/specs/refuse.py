@@ -7,9 +7,18 @@ from collections.abc import Iterator, Mapping
 
 from ranklaunch.specs import keys, refuse_kubernetes, slurm
 from ranklaunch.specs.image import what_is_wrong
-from ranklaunch.specs.model import OF_KUBERNETES, JobSpec
+from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, OF_KUBERNETES, JobSpec
+from ranklaunch.specs.places import clouds, hpc
 from ranklaunch.specs.pod import DERIVED, POOL_FLAVORS, environment, flavor
 
+# What nobody but the engines of Kubernetes has, or the charts' own platforms.
+NOWHERE_ELSE = (
+    "namespace", "image.pull", "device.resourceName", "device.extra", "envFrom", "volumes", "volumeMounts", "network.hostNetwork",
+    "network.rdma.resource", "muster.", "rankTable.", "scheduling.", "restart.onEviction", "lifecycle.ttlSeconds",
+    "lifecycle.cleanPodPolicy", "security.", "serviceAccountName", "labels", "annotations", "mpi.", "trainer.",
+)  # fmt: skip
+OF_AWS = ("cloud.instanceType", "cloud.role", "cloud.executionRole")
+ON_HOSTS = (*NOWHERE_ELSE, "cloud.", "image.", "shm.", "restart.")
 # What an engine has no place for, by the beginning of the values' paths.
 FOREIGN: Mapping[str, tuple[str, ...]] = {
     "modelarts": (
@@ -23,6 +32,20 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
         "rankTable.configMapName", "rankTable.label", "scheduling.", "restart.onEviction", "lifecycle.ttlSeconds",
         "lifecycle.cleanPodPolicy", "security.", "serviceAccountName", "labels", "annotations", "mpi.", "trainer.", "device.extra",
     ),
+    "sky": (
+        *NOWHERE_ELSE, "batch.", "shm.", "lifecycle.deadlineSeconds", "restart.noRetryExitCodes", "cloud.fleets", *OF_AWS, "cloud.compute",
+    ),
+    "dstack": (*NOWHERE_ELSE, "batch.", "restart.", "cloud.infra", "cloud.code", *OF_AWS, "cloud.compute"),
+    "aws_batch": (
+        *NOWHERE_ELSE, "batch.", "workingDir", "cloud.accelerator", "cloud.infra", "cloud.spot", "cloud.fleets", "cloud.code",
+        "cloud.compute",
+    ),
+    "azureml": (
+        *NOWHERE_ELSE, "batch.", "resources.", "restart.", "cloud.accelerator", "cloud.infra", "cloud.spot", "cloud.fleets", *OF_AWS,
+    ),
+    "lsf": (*ON_HOSTS, "resources.memory"),
+    "pbs": ON_HOSTS,
+    "flux": (*ON_HOSTS, "resources.memory"),
     "volcano": ("scheduling.kueueQueue", "mpi.", "trainer.", "lifecycle.cleanPodPolicy"),
     "jobset": ("scheduling.queue", "scheduling.minAvailable", "mpi.", "trainer.", "lifecycle.cleanPodPolicy"),
     "job": (
@@ -50,8 +73,22 @@ WHY: Mapping[str, str] = {
     "slurm scheduling.affinity": 'use slurm.directives, such as ["--exclude=node017"]',
     "slurm muster.secretName": "use env.RANKLAUNCH_SECRET_FILE; without it the script makes a key of yours",
     "slurm shm.sizeLimit": "/dev/shm is the node's own",
+    "aws_batch workingDir": "a job of AWS Batch has that of its image; let the program be a script that goes elsewhere",
+    "aws_batch cloud.spot": "the compute environment of the job queue says it",
+    "dstack restart.maxRestarts": "dstack starts a task anew for a time, not so many times (retry); start it anew by its exit code",
+    "azureml resources.cpu": "the compute has it; use cloud.compute",
+    "azureml resources.memory": "the compute has it; use cloud.compute",
+    "azureml restart.maxRestarts": "Azure ML starts jobs anew by itself, where a node of low priority is taken away",
+    "sky lifecycle.deadlineSeconds": "SkyPilot ends no job by its time; use --down and --idle-minutes-to-autostop of sky launch",
+    "sky restart.noRetryExitCodes": "SkyPilot has no codes after which it never starts anew",
+    **{f"{kind} restart.maxRestarts": "the system starts a job anew after lost hosts alone (batch.directives)" for kind in BY_SCRIPT},
+    **{f"{kind} image.repository": "the program runs on the hosts themselves; let batch.setup start a container" for kind in BY_SCRIPT},
+    **{f"{kind} scheduling.queue": "use batch.queue" for kind in BY_SCRIPT},
+    "lsf resources.memory": 'its unit is the cluster\'s; use batch.directives, such as ["-M 400GB"]',
+    "flux resources.memory": "Flux gives no memory",
     "mpijob restart.maxRestarts": "an MPIJob starts the launcher alone anew, whatever its exit code; use jobset or volcano",
 }
+NO_IMAGE = ("sky", *BY_SCRIPT)  # may do without one
 MOST_BYTES_OF_VARIABLE = 128 * 1024
 MOST_MODELARTS_VARIABLES, MOST_MODELARTS_NAME, MOST_MODELARTS_VALUE = 100, 8192, 4096
 
@@ -76,7 +113,7 @@ def _program(spec: JobSpec) -> Iterator[str]:
         yield f"script={spec.script!r}, module={spec.module!r}: {which}"
     if spec.script.startswith("-"):
         yield f"script={spec.script!r}: begins with a dash; ./{spec.script} is a file of that name"
-    if not spec.image.repository and not (spec.engine == "slurm" and spec.slurm.container == "none"):
+    if not spec.image.repository and not (spec.engine in NO_IMAGE or (spec.engine == "slurm" and spec.slurm.container == "none")):
         yield "image.repository: required (--image)"
     if re.search(r"[\s\0]|^-", spec.image.repository):
         yield f"image.repository={spec.image.repository!r}: expected the name of an image"
@@ -186,4 +223,11 @@ def _slurm(spec: JobSpec) -> Iterator[str]:
     yield from slurm.problems(spec)
 
 
-OF_ENGINE = {**refuse_kubernetes.OF_ENGINE, "modelarts": _modelarts, "slurm": _slurm}
+def _elsewhere(spec: JobSpec) -> Iterator[str]:
+    yield from _names_of_variables(spec)
+    yield from (hpc if spec.engine in BY_SCRIPT else clouds).problems(spec)
+
+
+OF_ENGINE = {
+    **refuse_kubernetes.OF_ENGINE, "modelarts": _modelarts, "slurm": _slurm, **dict.fromkeys((*OF_CLOUDS, *BY_SCRIPT), _elsewhere),
+}  # fmt: skip

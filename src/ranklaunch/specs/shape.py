@@ -11,6 +11,7 @@ from typing import Any
 from ranklaunch.specs import pod as common
 from ranklaunch.specs import slurm
 from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.places import clouds, hpc
 
 Shape = dict[str, Any]
 COMMAND = ["ranklaunch", "run", "--"]
@@ -277,7 +278,12 @@ def _slurm(spec: JobSpec) -> Shape:
     return slurm.shape(spec, [*COMMAND, *common.program(spec)])
 
 
+def _body(make: Callable[[JobSpec], Shape]) -> Callable[[JobSpec], Shape]:
+    return lambda spec: {"body": make(spec)}
+
+
 SHAPES: Mapping[str, Callable[[JobSpec], Shape]] = {
     "volcano": _volcano, "jobset": _job, "job": _job, "trainjob": _trainjob, "mpijob": _mpijob, "acjob": _acjob,
-    "modelarts": _modelarts, "slurm": _slurm,
+    "modelarts": _modelarts, "slurm": _slurm, **dict.fromkeys(hpc.DIRECTIVES, hpc.shape),
+    **{kind: _body(make) for kind, make in clouds.BODIES.items()},
 }  # fmt: skip

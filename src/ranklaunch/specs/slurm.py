@@ -11,6 +11,7 @@ from ranklaunch.read.settings import BY_MPI
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.image import is_file
 from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.places.quantities import bytes_of
 
 MOST_S_EARLY = 60  # that Slurm sends the signal of --signal before its time
 MOST_S_OF_SIGNAL = 65535
@@ -107,18 +108,11 @@ def _devices(spec: JobSpec) -> Iterator[str]:
         yield f"--gres={spec.device.resource_name or spec.device.kind}:{spec.devices_per_node}"
 
 
-_FACTORS = {
-    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
-    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "m": 1e-3,
-}  # fmt: skip
-
-
 def _memory(quantity: str) -> str:
     """As Slurm has it, whose M and G are those of two."""
     if not quantity:
         return ""
-    number = quantity.rstrip("kKMGTPim")
-    megabytes = max(1, math.ceil(float(number) * _FACTORS.get(quantity[len(number) :], 1) / 2**20))
+    megabytes = max(1, math.ceil(bytes_of(quantity) / 2**20))
     return f"{megabytes}M" if megabytes % 1024 else f"{megabytes // 1024}G"
 
 

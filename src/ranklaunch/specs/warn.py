@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from ranklaunch.errors import counted
 from ranklaunch.redact import argv, environment
 from ranklaunch.specs import slurm
-from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, JobSpec
+from ranklaunch.specs.places import hpc
 from ranklaunch.specs.pod import OF_MODELARTS, SECONDS_OF_HOUR, grace, has_several_nodes, hours_of_deadline, own_key
 
 LIKE_VARIABLE = r"\$\{[^}\s]{1,60}\}|\$[A-Z][A-Z0-9_]+"
@@ -19,6 +20,9 @@ NOTHING = r"(?!)"
 SAFE = {
     "modelarts": "a file on a volume (modelarts.volumes) that the program reads",
     "slurm": "a line of slurm.setup that reads a file of yours",
+    **dict.fromkeys(("sky", "dstack", "aws_batch"), "cloud.secrets"),
+    "azureml": "a key vault that the program reads",
+    **dict.fromkeys(BY_SCRIPT, "a file that the program reads"),
 }
 USUAL_S = 30  # that Kubernetes gives a container to end
 
@@ -38,6 +42,11 @@ def warnings(spec: JobSpec) -> Iterator[str]:
         yield from _on_modelarts(spec)
     if spec.engine == "slurm":
         yield from slurm.warnings(spec)
+    if spec.engine in OF_CLOUDS and has_several_nodes(spec) and not (own_key(spec) or "RANKLAUNCH_SECRET" in spec.cloud.secrets):
+        where = SAFE[spec.engine] if spec.engine == "azureml" else "cloud.secrets"
+        yield f"the key of the muster is derived from the job's name, which others may guess: give RANKLAUNCH_SECRET by {where}"
+    if spec.engine in BY_SCRIPT:
+        yield from hpc.warnings(spec)
 
 
 def _on_modelarts(spec: JobSpec) -> Iterator[str]:

@@ -102,14 +102,14 @@ def _finite(value: Any) -> Any:
 # Back again.
 
 
-def known(files: Files, folder: str, settings: Settings, experiments: str = "") -> tuple[Result, ...]:
-    """Experiments that ended in earlier starts, to be given to Search. Of those of another configuration, program or size nothing is
-    taken, nor of files that are not whole. experiments: their folder, where it is another than that in folder."""
+def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tuple[Result, ...]:
+    """Experiments that ended in earlier starts, to be given to Search. exps: the folder of their folders, where it is another one. Of
+    those of another configuration, program or size nothing is taken, nor of files that are not whole."""
     own = identity(settings)
     found: dict[str, Result] = {}
     for one in _listed(files, folder, own):
         found[one.name] = one
-    place = experiments or join(folder, EXPERIMENTS)
+    place = exps or join(folder, EXPERIMENTS)
     for name in sorted(files.names(place)) if files.is_dir(place) else ():
         path = join(place, name)
         read = _result(_object(files.text(join(path, RESULT), MOST_BYTES) or ""), own)

@@ -10,6 +10,8 @@ from ranklaunch.command.tuning.crew import Crew, Hands
 from ranklaunch.command.tuning.director import Director, Voice, failure
 from ranklaunch.command.tuning.search import Searches
 from ranklaunch.command.tuning.site import TOPIC, Site
+from ranklaunch.errors import ConfigError
+from ranklaunch.muster.wire import WireError
 from ranklaunch.plan.model import Process
 from ranklaunch.supervise.attempt import Attempt, Start, Surroundings
 from ranklaunch.supervise.judge import Ending, Evidence
@@ -25,7 +27,7 @@ class Tuning(Attempt):
     def __init__(self, start: Start, around: Surroundings, searches: Searches) -> None:
         super().__init__(start, around)
         self._searches = searches
-        hands = Hands(self._try, self._below, self._tell_node_0, self._finish, self._start_best, self._say)
+        hands = Hands(self._try, self._below, self._tell_node_0, self._finish, self._start_best, lambda: self.ending is not None)
         self._crew = Crew(self._site, self._loop, hands)
         self._director: Director | None = None
         self._nodes.hear(TOPIC, self._crew.on_word)
@@ -40,7 +42,7 @@ class Tuning(Attempt):
 
     def _launch(self) -> None:
         if self.plan.job.node_index == 0:
-            voice = Voice(self._tell_nodes, self._say, self._searches.write, self._on_over)
+            voice = Voice(self._tell_nodes, self._say, self._searches.write, self._on_over, lambda: self.ending is not None)
             self._director = Director(self._site, self._searches.begin(self._say), self._loop, voice)
         self._crew.begin()
         if self._director:
@@ -80,7 +82,11 @@ class Tuning(Attempt):
         self._nodes.tell_node_0(TOPIC, body)
 
     def _tell_nodes(self, body: Mapping[str, Any], nodes: Sequence[int]) -> None:
-        self._nodes.tell_nodes(TOPIC, body, nodes)
+        try:
+            self._nodes.tell_nodes(TOPIC, body, nodes)
+        except WireError as error:
+            msg = f"the DeepSpeed configuration cannot be told to the nodes: {error}"
+            raise ConfigError(msg) from None
 
     def _on_word(self, node: int, body: Mapping[str, Any]) -> None:
         if self._director and not self.ending:

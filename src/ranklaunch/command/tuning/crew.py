@@ -25,14 +25,14 @@ LEFT_S = 1.0  # for what an experiment has left to end by itself, before it is k
 
 class Hands(Value):
     """What the attempt does for it. start: a process of the node. left: identities of processes below this one that run. tell: node 0.
-    finish: the search is over, as node 0 says. best: starts the program with what was found."""
+    finish: the search is over, as node 0 says. best: starts the program with what was found. over: this node ends."""
 
     start: Callable[[Process], Child]
     left: Callable[[], list[tree.Identity]]
     tell: Callable[[Mapping[str, Any]], None]
     finish: Callable[[str], None]
     best: Callable[[Mapping[str, Any]], None]
-    say: Callable[[str], None]
+    over: Callable[[], bool]
 
 
 class Crew:
@@ -40,7 +40,8 @@ class Crew:
         self._site = site
         self._loop = loop
         self._hands = hands
-        self._waiting: list[Mapping[str, Any]] | None = []  # words that came before all was ready; None: it is
+        self._waiting: list[Callable[[], None]] | None = []  # what was asked for before all was ready; None: it is
+        self._others: frozenset[tree.Identity] = frozenset()  # that ran below this process before the experiment did
         self._order: Order | None = None
         self._child: Child | None = None
         self._began = 0.0
@@ -48,32 +49,42 @@ class Crew:
 
     def begin(self) -> None:
         waiting, self._waiting = self._waiting or [], None
-        for body in waiting:
-            self._do(body)
+        for work in waiting:
+            work()
 
     def on_word(self, node: int, body: Mapping[str, Any]) -> None:
-        if self._waiting is None:
-            self._do(body)
-        else:
-            self._waiting.append(body)
+        """Reads it, and does it in a turn of the loop of its own: what goes wrong then is no fault of the word."""
+        work = self._asked(body)
+        if work and self._waiting is not None:
+            self._waiting.append(work)
+        elif work:
+            self._loop.after(0, work)
 
     def on_end(self, child: Child) -> None:
         """Of an experiment. What it has left is ended before anything else begins here."""
         if child is self._child:
             self._sweep(child, self._loop.clock() + LEFT_S)
 
-    def _do(self, body: Mapping[str, Any]) -> None:
+    def _asked(self, body: Mapping[str, Any]) -> Callable[[], None] | None:
+        """Raises ValueError, TypeError or LookupError. None: it is of a later version."""
         what = body["do"]
         if what == "start":
-            self._start(experiment.read(body["experiment"]))
-        elif what == "stop" and self._order and body["name"] == self._order.name:
-            self._stop(float(body["after_s"]))
-        elif what == "over":
-            self._hands.finish(str(body["text"]))
-        elif what == "best":
-            self._hands.best(body)
+            order = experiment.read(body["experiment"])
+            return lambda: self._start(order)
+        if what == "stop":
+            name, after_s = str(body["name"]), float(body["after_s"])
+            return lambda: self._stop(name, after_s)
+        if what == "over":
+            text = str(body["text"])
+            return lambda: self._hands.finish(text)
+        if what == "best":
+            best = {"config": dict(body["config"]), "args": dict(body["args"]), "port": int(body["port"])}
+            return lambda: self._hands.best(best)
+        return None
 
     def _start(self, order: Order) -> None:
+        if self._hands.over():
+            return
         site, own = self._site, self._site.plan.job.node_index
         if order.leader == own:
             order = replace(order, ports=free_ports(2))
@@ -81,12 +92,13 @@ class Crew:
             if len(order.nodes) > 1:
                 self._hands.tell({"do": "led", "name": order.name, "ports": list(order.ports)})
         self._order, self._hung_after_s, self._began = order, 0.0, self._loop.clock()
+        self._others = frozenset(self._hands.left())
         self._child = self._hands.start(experiment.process(site, order))
 
-    def _stop(self, after_s: float) -> None:
+    def _stop(self, name: str, after_s: float) -> None:
         """It hangs: its run ends it within its grace, and is killed where it does not."""
         child = self._child
-        if not child or not child.alive:
+        if not child or not child.alive or not self._order or self._order.name != name:
             return
         self._hung_after_s = after_s
         child.told.append(signal.SIGTERM)
@@ -100,7 +112,7 @@ class Crew:
             tree.send(child.identity, signal.SIGKILL)
 
     def _sweep(self, child: Child, until: float) -> None:
-        left = self._hands.left()
+        left = [process for process in self._hands.left() if process not in self._others]
         if left and self._loop.clock() > until:
             for process in left:
                 tree.send(process, signal.SIGKILL)

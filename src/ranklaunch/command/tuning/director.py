@@ -20,12 +20,13 @@ UNITS = {"throughput": "samples/s", "latency": "s a step", "flops": "FLOPS a dev
 
 
 class Voice(Value):
-    """tell: nodes, or all. end: the search is over; with what, None where no configuration worked."""
+    """tell: nodes, or all. end: the search is over. over: this node ends, whatever the search is at."""
 
     tell: Callable[[Mapping[str, Any], Sequence[int]], None]
     say: Callable[[str], None]
     write: Callable[[Search], None]
     end: Callable[[Search], None]
+    over: Callable[[], bool]
 
 
 class Running:
@@ -61,12 +62,17 @@ class Director:
         if not running or node not in running.left:
             return
         if body["do"] == "led" and node == running.order.leader and not running.led:
-            running.led = True
-            self._tell_start(running, tuple(int(port) for port in body["ports"]), running.order.nodes[1:])
+            ports = tuple(int(port) for port in body["ports"])
+            self._loop.after(0, lambda: self._on_led(running, ports))
         elif body["do"] == "ended":
-            self._on_end(running, node, body)
+            result = result_of(body["result"], running.order) if node == running.order.leader else None
+            self._loop.after(0, lambda: self._on_end(running, node, result))
 
     # Experiments
+
+    def _on_led(self, running: Running, ports: tuple[int, ...]) -> None:
+        running.led = True
+        self._tell_start(running, ports, running.order.nodes[1:])
 
     def _fill(self) -> None:
         """Starts what there is room for."""
@@ -93,13 +99,13 @@ class Director:
         self._voice.tell({"do": "stop", "name": running.order.name, "after_s": self._site.timeout_s}, started)
         running.left &= set(started)
 
-    def _on_end(self, running: Running, node: int, body: Mapping[str, Any]) -> None:
+    def _on_end(self, running: Running, node: int, result: Result | None) -> None:
         running.left.discard(node)
-        if node == running.order.leader:
-            running.result = result_of(body["result"], running.order)
+        if result:
+            running.result = result
             if not running.led:  # the others have not heard of it
                 running.left.clear()
-        if running.left:
+        if running.left or running.order.name not in self._running or self._voice.over():
             return
         if running.timer:
             running.timer.cancel()

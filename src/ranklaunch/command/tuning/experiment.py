@@ -92,7 +92,7 @@ def process(site: Site, order: Order) -> Process:
         disk.write(config, json.dumps(metrics.placed(order.experiment, folder), indent=1).encode() + b"\n", 0o644)
     made, unset = _environment(site, order, config)
     argv = (*own_command(), "run", *_options(site, order, own), "--", *_program(site, order, config))
-    disk.write(join(folder, f"{COMMAND}{ending}"), _shown(site, argv, made, unset).encode(errors="surrogateescape"), 0o644)
+    disk.write(join(folder, f"{COMMAND}{ending}"), _shown(site, argv, made, unset).encode(errors="surrogateescape"), 0o600)
     secret = {settings.SECRET.names[0]: site.secret(order.name)} if len(order.nodes) > 1 else {}
     return Process(
         name=order.name,

@@ -1,0 +1,1 @@
+"""Specifications for clouds, and scripts for batch systems other than Slurm."""

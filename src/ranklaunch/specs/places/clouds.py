@@ -1,0 +1,243 @@
+"""Tasks of SkyPilot and dstack, a job definition of AWS Batch, a command job of Azure ML: on each, every node starts the same command."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ranklaunch.specs import pod as common
+from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.places.quantities import bytes_of
+
+Body = dict[str, Any]
+COMMAND = ["ranklaunch", "run", "--"]
+MEBI, GIGA = 2**20, 10**9
+MOST_RULES = 5  # of AWS Batch's evaluateOnExit
+LEAST_S_OF_AWS = 60
+
+
+def line(spec: JobSpec, cd: bool = False) -> str:
+    """For a shell. exec: signals come to ranklaunch, not to a shell that does not pass them on."""
+    words = shlex.join([*COMMAND, *common.program(spec)])
+    return f"cd -- {shlex.quote(spec.working_dir)} && exec {words}" if cd and spec.working_dir else f"exec {words}"
+
+
+def sky(spec: JobSpec) -> Body:
+    own, kind = spec.cloud, spec.cloud.accelerator
+    resources = _given(
+        infra=own.infra,
+        accelerators=f"{kind}:{spec.devices_per_node}" if kind else "",
+        cpus=f"{spec.resources.cpu}+" if spec.resources.cpu else "",
+        memory=f"{math.ceil(bytes_of(spec.resources.memory) / GIGA)}+" if spec.resources.memory else "",
+        image_id=f"docker:{common.image(spec)}" if spec.image.repository else "",
+        use_spot=own.spot,
+        job_recovery={"max_restarts_on_errors": spec.restart.max_restarts} if spec.restart.max_restarts else None,
+    )
+    return {
+        "name": spec.name,
+        "num_nodes": spec.nodes,
+        **_given(resources=resources, workdir=own.code, envs=_env(spec), secrets=dict.fromkeys(sorted(own.secrets))),
+        "run": line(spec, cd=True),
+    }
+
+
+def dstack(spec: JobSpec) -> Body:
+    own, memory = spec.cloud, spec.resources.memory
+    gpu = {"name": own.accelerator, "count": spec.devices_per_node} if own.accelerator else None
+    resources = _given(
+        cpu=f"{spec.resources.cpu}.." if spec.resources.cpu else "",
+        memory=f"{math.ceil(bytes_of(memory) / GIGA)}GB.." if memory else "",
+        gpu=gpu,
+        shm_size=f"{math.ceil(bytes_of(spec.shm.size_limit) / GIGA)}GB" if spec.shm.size_limit else "",
+    )
+    secrets = {name: f"${{{{ secrets.{own.secrets[name]} }}}}" for name in sorted(own.secrets)}
+    return {
+        "type": "task",
+        "name": spec.name,
+        "nodes": spec.nodes,
+        "image": common.image(spec),
+        "env": {**_env(spec), **secrets},  # a list takes no line breaks
+        "commands": [line(spec)],
+        **_given(
+            working_dir=spec.working_dir,
+            resources=resources,
+            spot_policy="spot" if own.spot else "",
+            max_duration=f"{spec.lifecycle.deadline_seconds}s" if spec.lifecycle.deadline_seconds else "",
+            fleets=list(own.fleets),
+        ),
+    }
+
+
+def aws_batch(spec: JobSpec) -> Body:
+    """For `aws batch register-job-definition --cli-input-json`."""
+    own = spec.cloud
+    container = {
+        "image": common.image(spec),
+        "command": [*COMMAND, *common.program(spec)],
+        "environment": [{"name": name, "value": text} for name, text in _env(spec).items()],
+        "resourceRequirements": list(_requirements(spec)),
+        **_given(
+            secrets=[{"name": name, "valueFrom": own.secrets[name]} for name in sorted(own.secrets)],
+            linuxParameters={"sharedMemorySize": _mebibytes(spec.shm.size_limit)} if spec.shm.size_limit else None,
+            instanceType=own.instance_type,
+            jobRoleArn=own.role,
+            executionRoleArn=own.execution_role,
+        ),
+    }
+    deadline = spec.lifecycle.deadline_seconds
+    return {
+        "jobDefinitionName": spec.name,
+        "type": "multinode",
+        "nodeProperties": {
+            "numNodes": spec.nodes,
+            "mainNode": 0,
+            "nodeRangeProperties": [{"targetNodes": f"0:{spec.nodes - 1}", "container": container}],
+        },
+        **_given(retryStrategy=_retries(spec), timeout={"attemptDurationSeconds": deadline} if deadline else None),
+    }
+
+
+def _requirements(spec: JobSpec) -> Iterator[dict[str, str]]:
+    if spec.device.kind == "gpu":
+        yield {"type": "GPU", "value": str(spec.devices_per_node)}
+    yield {"type": "VCPU", "value": spec.resources.cpu}
+    yield {"type": "MEMORY", "value": str(_mebibytes(spec.resources.memory))}
+
+
+def _mebibytes(quantity: str) -> int:
+    return max(1, math.ceil(bytes_of(quantity) / MEBI))
+
+
+def _retries(spec: JobSpec) -> Body | None:
+    """What fits first counts: a code that is never to start anew ends the job, any other starts it."""
+    if not spec.restart.max_restarts:
+        return None
+    never = [{"onExitCode": str(code), "action": "EXIT"} for code in sorted(spec.restart.no_retry_exit_codes)]
+    return {"attempts": spec.restart.max_restarts + 1, "evaluateOnExit": [*never, {"onReason": "*", "action": "RETRY"}]}
+
+
+def azureml(spec: JobSpec) -> Body:
+    """One process of each instance is ranklaunch, which starts the ranks."""
+    own = spec.cloud
+    several = {"type": "pytorch", "process_count_per_instance": 1} if spec.nodes > 1 else None
+    deadline = spec.lifecycle.deadline_seconds
+    return {
+        "$schema": "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json",
+        "type": "command",
+        "display_name": spec.name,
+        "command": line(spec, cd=True),
+        **_given(code=own.code),
+        "environment": {"image": common.image(spec)},
+        "compute": own.compute,
+        "resources": {
+            "instance_count": spec.nodes,
+            **_given(shm_size=f"{_mebibytes(spec.shm.size_limit)}m" if spec.shm.size_limit else ""),
+        },
+        **_given(distribution=several, environment_variables=_env(spec), limits={"timeout": deadline} if deadline else None),
+    }
+
+
+def _env(spec: JobSpec) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in common.environment(spec)}
+
+
+def _given(**values: Any) -> Body:
+    return {name: value for name, value in values.items() if value}
+
+
+BODIES = {"sky": sky, "dstack": dstack, "aws_batch": aws_batch, "azureml": azureml}
+
+
+# What is wrong
+
+FORMS: Mapping[str, tuple[str, str]] = {
+    "sky": (
+        r"[A-Za-z](?:[-_.A-Za-z0-9]{0,62}[A-Za-z0-9])?",
+        "1 to 64 letters, digits, dashes, dots and underscores, a letter first",
+    ),
+    "dstack": (r"[a-z][a-z0-9-]{1,40}", "2 to 41 small letters, digits and dashes, a letter first"),
+    "aws_batch": (r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}", "1 to 128 letters, digits, dashes and underscores"),
+    "azureml": (r"[^\0-\x1f]{1,255}", "1 to 255 characters"),
+}
+# By what a place replaces a text in what it is given; it has no way of writing such a text as it is.
+REPLACED = {"sky": ("", False), "dstack": ("${{", True), "aws_batch": ("Ref::", False), "azureml": ("${{", True)}
+LEAST_OF_ALL = {
+    "sky": (),
+    "dstack": (),
+    "aws_batch": (("resources.cpu", "--cpu"), ("resources.memory", "--memory")),
+    "azureml": (("cloud.compute", "--set cloud.compute=..."),),
+}
+
+
+def problems(spec: JobSpec) -> Iterator[str]:
+    form, words = FORMS[spec.engine]
+    if not re.fullmatch(form, spec.name):
+        yield f"name={spec.name!r}: expected {words}"
+    yield from _required(spec)
+    yield from _replaced(spec)
+    for name in sorted(set(spec.cloud.secrets) & {each["name"] for each in common.environment(spec)}):
+        yield f"cloud.secrets.{name}: there is a variable of this name too; leave one out"
+    yield from OF_EACH[spec.engine](spec)
+
+
+def _required(spec: JobSpec) -> Iterator[str]:
+    if spec.device.kind == "npu":
+        yield f"device.kind=npu: expected gpu or cpu with {spec.engine}"
+    told = {"resources.cpu": spec.resources.cpu, "resources.memory": spec.resources.memory, "cloud.compute": spec.cloud.compute}
+    for path, option in LEAST_OF_ALL[spec.engine]:
+        if not told[path]:
+            yield f"{path}: required with {spec.engine} ({option})"
+    needs_kind = spec.engine in ("sky", "dstack") and spec.device.kind == "gpu"
+    if needs_kind and not spec.cloud.accelerator:
+        yield f"cloud.accelerator: required with {spec.engine} and device.kind gpu, such as H100 (--set cloud.accelerator=H100)"
+    if spec.cloud.accelerator and spec.device.kind == "cpu":
+        yield f"cloud.accelerator={spec.cloud.accelerator}: expected none with device.kind cpu"
+
+
+def _replaced(spec: JobSpec) -> Iterator[str]:
+    """Of the program, and where the place does so of the environment."""
+    sign, in_env = REPLACED[spec.engine]
+    program = [("script", spec.script), *(("args", word) for word in spec.args), ("workingDir", spec.working_dir)]
+    others = [(f"env.{name}", text) for name, text in sorted(spec.env.items())] if in_env else []
+    for path, text in (*program, *others):
+        if sign and sign in text:
+            yield f"{path}: {text[:60]!r}: {spec.engine} puts values of its own in place of {sign}...; let the program read it from a file"
+
+
+def _sky(spec: JobSpec) -> Iterator[str]:
+    for name, reference in sorted(spec.cloud.secrets.items()):
+        if reference:
+            yield f"cloud.secrets.{name}: expected an empty text with sky, which is given the secret at launch (sky launch --secret {name})"
+
+
+def _dstack(spec: JobSpec) -> Iterator[str]:
+    for name, reference in sorted(spec.cloud.secrets.items()):
+        if not re.fullmatch(r"[A-Za-z0-9_]{1,200}", reference):
+            yield f"cloud.secrets.{name}={reference[:60]!r}: expected the name of a secret of dstack's (dstack secret set NAME VALUE)"
+
+
+def _aws_batch(spec: JobSpec) -> Iterator[str]:
+    for name in sorted(name for name in spec.env if name.startswith("AWS_BATCH")):
+        yield f"env.{name}: names that begin with AWS_BATCH are the platform's"
+    for name, reference in sorted(spec.cloud.secrets.items()):
+        if not re.fullmatch(r"arn:[!-~]+", reference):
+            yield f"cloud.secrets.{name}={reference[:60]!r}: expected the ARN of a secret or a parameter"
+    if spec.resources.cpu and not re.fullmatch("[0-9]+", spec.resources.cpu):
+        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer with aws_batch"
+    if 0 < spec.lifecycle.deadline_seconds < LEAST_S_OF_AWS:
+        yield f"lifecycle.deadlineSeconds={spec.lifecycle.deadline_seconds}: expected at least {LEAST_S_OF_AWS} with aws_batch"
+    if spec.restart.max_restarts > 9:
+        yield f"restart.maxRestarts={spec.restart.max_restarts}: expected at most 9 with aws_batch"
+    if spec.restart.max_restarts and len(spec.restart.no_retry_exit_codes) >= MOST_RULES:
+        yield f"restart.noRetryExitCodes: {len(spec.restart.no_retry_exit_codes)} codes, expected at most {MOST_RULES - 1} with aws_batch"
+
+
+def _nothing_more(spec: JobSpec) -> Iterator[str]:
+    for name in sorted(spec.cloud.secrets):
+        yield f"cloud.secrets.{name}: azureml has no secrets in jobs; let the program read a key vault, or a file of an input"
+
+
+OF_EACH = {"sky": _sky, "dstack": _dstack, "aws_batch": _aws_batch, "azureml": _nothing_more}

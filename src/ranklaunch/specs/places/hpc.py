@@ -1,0 +1,161 @@
+"""Scripts for LSF, PBS and Flux, which run on the first host alone and start one ranklaunch on each."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ranklaunch.specs import pod as common
+from ranklaunch.specs.model import JobSpec
+from ranklaunch.specs.places.clouds import COMMAND
+from ranklaunch.specs.places.quantities import bytes_of
+
+MEBI = 2**20
+FIRST_PORT, PORTS_OF_A_JOB, JOBS = 20000, 4, 3000  # as those of Slurm's jobs
+
+
+def shape(spec: JobSpec) -> dict[str, Any]:
+    return {
+        "directives": [*DIRECTIVES[spec.engine](spec), *spec.batch.directives],
+        "folder": spec.working_dir,
+        "told": [f"{each['name']}={each['value']}" for each in common.environment(spec)],
+        "ports": list(_ports(spec)),
+        "jobs": JOBS,
+        "each": PORTS_OF_A_JOB,
+        "makes_key": common.has_several_nodes(spec) and not common.own_key(spec),
+        "gpus": spec.devices_per_node if spec.device.kind == "gpu" else 0,
+        "cores": _cores(spec),
+        "command": [*COMMAND, *common.program(spec)],
+    }
+
+
+def _ports(spec: JobSpec) -> Iterator[tuple[str, int]]:
+    """Hosts may be shared: another job may have the same first one."""
+    given = (("RANKLAUNCH_MASTER_PORT", spec.network.master_port), ("RANKLAUNCH_MUSTER_PORT", spec.network.muster_port))
+    if common.has_several_nodes(spec):
+        yield from ((name, FIRST_PORT + place) for place, (name, port) in enumerate(given) if not port)
+
+
+def _cores(spec: JobSpec) -> int:
+    return int(spec.resources.cpu) if re.fullmatch("[0-9]{1,6}", spec.resources.cpu) else 1
+
+
+def _lsf(spec: JobSpec) -> Iterator[str]:
+    own, cores = spec.batch, _cores(spec)
+    yield f"-J {spec.name}"
+    yield f"-n {spec.nodes * cores}"
+    yield f'-R "span[ptile={cores}]"'
+    yield from (f'-gpu "num={spec.devices_per_node}"' for _ in [1] if spec.device.kind == "gpu")
+    yield from (f"-W {minutes // 60}:{minutes % 60:02}" for minutes in [_minutes(spec)] if minutes)
+    yield from _options(("-q", own.queue), ("-P", own.account), ("-o", own.output))
+
+
+def _pbs(spec: JobSpec) -> Iterator[str]:
+    """mpiprocs=1: pbsdsh starts one task for each line of the node file."""
+    own = spec.batch
+    memory = f":mem={math.ceil(bytes_of(spec.resources.memory) / MEBI)}mb" if spec.resources.memory else ""
+    gpus = f":ngpus={spec.devices_per_node}" if spec.device.kind == "gpu" else ""
+    yield f"-N {spec.name}"
+    yield f"-l select={spec.nodes}:ncpus={_cores(spec)}{gpus}{memory}:mpiprocs=1"
+    yield "-l place=scatter"
+    yield from (f"-l walltime={minutes // 60:02}:{minutes % 60:02}:00" for minutes in [_minutes(spec)] if minutes)
+    yield "-j oe"
+    yield "-r n"
+    yield from _options(("-q", own.queue), ("-A", own.account), ("-o", own.output))
+
+
+def _flux(spec: JobSpec) -> Iterator[str]:
+    own = spec.batch
+    yield f"--job-name={spec.name}"
+    yield f"-N {spec.nodes}"
+    yield f"-n {spec.nodes}"
+    yield f"-c {_cores(spec)}"
+    yield from (f"-g {spec.devices_per_node}" for _ in [1] if spec.device.kind == "gpu")
+    yield "--exclusive"
+    yield from (f"-t {minutes}m" for minutes in [_minutes(spec)] if minutes)
+    yield from _options(("--queue", own.queue), ("--bank", own.account), ("--output", own.output), sep="=")
+
+
+DIRECTIVES = {"lsf": _lsf, "pbs": _pbs, "flux": _flux}
+
+
+def _minutes(spec: JobSpec) -> int:
+    return math.ceil(spec.lifecycle.deadline_seconds / 60)
+
+
+def _options(*pairs: tuple[str, str], sep: str = " ") -> Iterator[str]:
+    return (f"{name}{sep}{text}" for name, text in pairs if text)
+
+
+# What is wrong
+
+NAMES: Mapping[str, tuple[str, str]] = {
+    "lsf": (r"[A-Za-z0-9_.-]{1,128}", "1 to 128 letters, digits, dots, dashes and underscores"),
+    "pbs": (r"[A-Za-z0-9_.+-]{1,230}", "1 to 230 letters, digits, dots, dashes, pluses and underscores"),
+    "flux": (r"[A-Za-z0-9_.-]{1,128}", "1 to 128 letters, digits, dots, dashes and underscores"),
+}
+WORD = {"lsf": "#BSUB", "pbs": "#PBS", "flux": "#flux:"}
+# Options of which a script has one, with the value that the script's own comes from.
+ONE_OF: Mapping[str, Mapping[str, str]] = {
+    "lsf": {"-J": "name", "-n": "nodes and resources.cpu", "-gpu": "devicesPerNode", "-W": "lifecycle.deadlineSeconds"},
+    "pbs": {"-N": "name", "-lselect": "nodes, devicesPerNode and resources", "-lwalltime": "lifecycle.deadlineSeconds", "-j": "itself"},
+    "flux": {
+        "--job-name": "name", "-N": "nodes", "--nodes": "nodes", "-n": "nodes", "--nslots": "nodes", "-g": "devicesPerNode",
+        "--gpus-per-slot": "devicesPerNode", "-c": "resources.cpu", "--cores-per-slot": "resources.cpu", "-t": "lifecycle.deadlineSeconds",
+        "--time-limit": "lifecycle.deadlineSeconds",
+    },
+}  # fmt: skip
+
+
+def problems(spec: JobSpec) -> Iterator[str]:
+    form, words = NAMES[spec.engine]
+    if not re.fullmatch(form, spec.name):
+        yield f"name={spec.name!r}: expected {words}"
+    if spec.device.kind == "npu":
+        yield f"device.kind=npu: expected gpu or cpu with {spec.engine}; what else is asked for goes into batch.directives"
+    if spec.resources.cpu and not re.fullmatch("[0-9]{1,6}", spec.resources.cpu):
+        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer with {spec.engine}"
+    for path, text in (("batch.queue", spec.batch.queue), ("batch.account", spec.batch.account), ("batch.output", spec.batch.output)):
+        if re.search(r"[^!-~]|[\"'\\]", text):
+            yield f"{path}={text!r}: expected no spaces, quotes, backslashes and characters beyond ASCII"
+    yield from _directives(spec)
+    for each in spec.batch.setup:
+        if re.search(r"[\r\n]", each):
+            yield f"batch.setup: {each[:60]!r}: expected one line each"
+        if each.lstrip().startswith(WORD[spec.engine]):
+            yield f"batch.setup: {each[:60]!r}: put it into batch.directives, without {WORD[spec.engine]}"
+
+
+def _directives(spec: JobSpec) -> Iterator[str]:
+    for directive in spec.batch.directives:
+        if re.search(r"[^ -~]", directive) or not directive.startswith("-"):
+            yield f"batch.directives: {directive[:60]!r}: expected an option in one line, which begins with a dash"
+            continue
+        found = next((name for name in ONE_OF[spec.engine] if _is(directive, name)), "")
+        if found:
+            yield f"batch.directives: {directive!r}: the script has {found} already, by {ONE_OF[spec.engine][found]}"
+
+
+def _is(directive: str, name: str) -> bool:
+    """Of one letter, an option's value may stand behind it at once."""
+    joined = re.sub(r"^(-[A-Za-z])\s+", r"\1", directive)
+    if name.startswith("--"):
+        return directive.partition("=")[0].split(" ")[0] == name
+    if len(name) > 2 and not name.startswith("-l"):
+        return directive.split(" ")[0] == name
+    return joined.startswith(name) and not (name == "-n" and joined.startswith("-network"))
+
+
+def warnings(spec: JobSpec) -> Iterator[str]:
+    if spec.env and spec.engine in STARTER:
+        yield (
+            f"env stands on the command line of {STARTER[spec.engine]}, which others on these hosts may see; what is secret belongs into a "
+            "file that the program reads"
+        )
+    if spec.devices_per_node > 1 and not spec.resources.cpu:
+        yield f"resources.cpu is not set: all {spec.devices_per_node} ranks of a node may have one core; set it (--cpu)"
+
+
+STARTER = {"lsf": "blaunch", "pbs": "pbsdsh"}
