@@ -8,7 +8,7 @@ from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, HOSTS_FROM
 from ranklaunch.plan.planning import Request
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import HOSTS, WAIT_S
-from ranklaunch.system import asked
+from ranklaunch.supervise.waits import asked
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import replace
 
