@@ -50,7 +50,7 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help venv run test test-adapters test-launchers tables bench test-charts lint golden mutations generate hosts pythons test-pythons
+.PHONY: help venv run test test-adapters test-launchers tables bench test-charts lint golden corpus mutations generate hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -104,6 +104,9 @@ lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Py
 
 golden: .venv/.installed-test ## write the golden files anew: read their diff before you commit it
 	$(VENV)/pytest --update-golden tests/test_golden.py tests/specs/test_spec_golden.py
+
+corpus: .venv/.installed-test ## say how often the known errors are right on the outputs in tests/corpus
+	$(VENV)/python tools/corpus.py
 
 mutations: .venv/.installed-test ## break launchers, platforms and templates line by line in a copy, and see that a test notices
 	$(VENV)/python tools/mutations.py

@@ -20,7 +20,7 @@ from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.catalogue import shipped
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan.planning import every_variable
-from ranklaunch.read import settings
+from ranklaunch.read import settings, tuning
 from ranklaunch.read.reader import Variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import KINDS, JobSpec
@@ -102,6 +102,7 @@ def variables_page() -> str:
 def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Every platform and method", (*settings.VARIABLES, *OF_ALL)
     yield "Of the command plan alone", settings.PLAN_VARIABLES
+    yield "Of the command tune alone", tuning.VARIABLES
     yield "Ascend NPUs, whatever the method", communication.VARIABLES
     for kind, adapters in (("Platform", PLATFORMS), ("Method", LAUNCHERS)):
         for name, adapter in adapters.items():
@@ -205,6 +206,18 @@ $ kubectl logs my-pod | ranklaunch explain --format json -
 
 It looks at the last 16 MiB, shows the entry that explains most and the others that it found, and ends with 0 where something is known,
 else with 1.
+
+## How often it is right
+
+Asked of outputs from public threads that its entries were not written from, each labelled before the first run
+([how they were collected](../tests/corpus/README.md); `make corpus` asks them again and lists what is not recognised):
+
+| outputs | | right | wrong | not recognised |
+| --- | --- | --- | --- | --- |
+| 220 of failed runs, 16 families | first run | 82.3 % | 2.7 % | 15.0 % |
+| | now, with entries mended since | 83.6 % | 1.4 % | 15.0 % |
+
+Of 64 outputs of runs that went well, 3 were told to have failed in the first run (4.7 %), and none now.
 
 ## Your own
 

@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "show what run would do, and why; starts and writes nothing"),
     "check": ("check", "what would make run fail, all of it at once; starts nothing"),
     "simulate": ("simulate", "a whole job on this machine, one run per node on 127.0.0.x"),
+    "tune": ("tune", "the fastest DeepSpeed configuration that fits, found by trying"),
     "spec": ("spec", "a platform's job spec that runs this program"),
     "template": ("template", "print a template that ranklaunch ships, or list them"),
     "explain": ("explain", "what is known of the errors in a log, of any program"),
@@ -41,7 +42,7 @@ def script() -> None:
 def _started(argv: list[str]) -> int:
     _open_standard_descriptors()
     signals = None
-    if argv[:1] in (["run"], ["simulate"]):
+    if argv[:1] in (["run"], ["simulate"], ["tune"]):
         from ranklaunch.system.signals import Signals
 
         signals = Signals()  # before anything else is imported: from here on no stop request is lost

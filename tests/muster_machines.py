@@ -129,7 +129,7 @@ class Peer:
 
 
 class Bench:
-    """A hub, and its connections. asked: names that it has looked up."""
+    """A hub, and its connections. asked: names that it has looked up. words: that it has heard."""
 
     def __init__(self, nodes: int, *, grace_s: float = 1.0, **more: Any) -> None:
         self.time = Time()
@@ -138,6 +138,7 @@ class Bench:
         self.running = Running(self.hub, self.time, self._do)
         self.peers: dict[int, Peer] = {}
         self.asked: list[str] = []
+        self.words: list[events.Told] = []
         self._links = itertools.count(1)
         self._is_inside = False
         self.feed(events.Start())
@@ -163,6 +164,8 @@ class Bench:
             self.peers[action.link].admitted = True
         elif isinstance(action, events.TurnAway):
             self.peers[action.link].turned_away = True
+        elif isinstance(action, events.Told):
+            self.words.append(action)
         elif isinstance(action, events.LookUp):
             self.asked.append(action.host)
             self.feed(events.Resolved(action.node, (action.host,), ""))

@@ -23,6 +23,7 @@ SILENT = OSError(errno.ETIMEDOUT, "Connection timed out")
 LIMITS: dict[str, float] = {"timeout_s": 20.0, "lost_after_s": 4.0, "end_timeout_s": 20.0}
 GRACE_S = 2.0
 SOON_S = 8.0  # more than it takes to come back, or to be missed
+MOST_WORDS = 200  # that a node says
 SILENT_S, VERDICT_S, JOIN_S, BYE_S = 15.0, 3.0, 10.0, 2.0  # as in muster/nodes.py
 
 
@@ -83,6 +84,8 @@ class Node:
         self.released = False
         self.ended: tuple[str, Any] | None = None  # how, and with what
         self.judgements: list[Judgement] = []
+        self.words: list[Any] = []  # that it has heard
+        self.words_said: list[Any] = []
         self.ending = self.finished = self.disturbed = False
         self.reset_at = 0.0
         self.running.feed(events.Start())
@@ -102,6 +105,9 @@ class Node:
             self.link.send("hub", action.message)
         elif isinstance(action, events.Close) and self.link:
             self.link.end(hub=None)
+        elif isinstance(action, events.Told):
+            assert action.node == 0
+            self.words.append(action.body)
         elif isinstance(action, events.Released):
             time.after(0, self._on_released)
         elif isinstance(action, events.Stop):
@@ -154,7 +160,23 @@ class Node:
         if not self.dead and not self.ending:
             assert not self.released
             self.released = True
+            self._talk()
             self.net.time.after(self.plan[0], self._done if self.plan[1] == 0 else lambda: self._fail(self.plan[1]))
+
+    def _talk(self) -> None:
+        """To node 0, now and then; node 0 to all, and to one."""
+        net = self.net
+        if self.dead or self.ended or self.finished or not net.talk_s or len(self.words_said) > MOST_WORDS:
+            return
+        word = [self.instance, len(self.words_said)]
+        if not self.cut_off and not self.member.over:
+            self.words_said.append(word)
+            self.feed(events.Word("talk", word))
+        if self is net.node_0 and not (net.hub_gone or net.hub_unreachable):
+            to = (net.chance.randrange(net.count),) if net.chance.random() < 0.5 else ()
+            net.words_said.append((to, len(net.words_said)))
+            net.hub_running.feed(events.Word("talk", [list(to), len(net.words_said) - 1], to))
+        net.time.after(net.chance.random() * net.talk_s, self._talk)
 
     def _done(self) -> None:
         if self.dead or self.ending or self.ended:
@@ -287,6 +309,9 @@ class Net:
         self.node_0: Node | None = None
         self.together: set[str] | None = None  # instances that were released
         self.left_out: list[str] = []
+        self.talk_s = 0.0  # seconds at most between two words of a node; 0: nobody talks
+        self.words: list[Any] = []  # that node 0 has heard
+        self.words_said: list[Any] = []  # by node 0
         self.at_release: list[int] = []  # nodes whose connection breaks just then
         self._count = 0
         self.hub_running.feed(events.Start())
@@ -317,7 +342,7 @@ class Net:
             self.hub_running.feed(event)
 
     def _note_release(self) -> None:
-        here = self.hub._here.by_instance
+        here = self.hub.here.by_instance
         self.together = {*here}
         assert sorted(node.index for node in here.values()) == list(range(self.count))
         self.time.after(SOON_S, self._look_for_left_out)
@@ -340,6 +365,8 @@ class Net:
             link_ = self.links.pop(action.link, None)
             if link_:
                 link_.end(member=None)
+        elif isinstance(action, events.Told):
+            self.words.append(action.body)
         elif isinstance(action, events.LookUp):
             self.time.after(self.delay(), lambda: self.hub_running.feed(events.Resolved(action.node, ("10.0.0.1",), "")))
 

@@ -130,7 +130,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
-    "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "verdict"},
+    "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
         "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",
     },

@@ -11,7 +11,7 @@ from helpers import for_each
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
-from ranklaunch.plan.hints import behind
+from ranklaunch.plan.hints import behind, own_templates
 from ranklaunch.plan.planning import Request
 from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.values import replace
@@ -287,6 +287,15 @@ def test_templates_that_nothing_uses_are_said() -> None:
     files = {**dict.fromkeys(names, ""), "/t/torchrun/command.j2": '{% include "part.j2" %}'}
     said = "/t/spawn/comand.j2: no method and no other template uses a template of this name, did you mean 'spawn/command.j2'?"
     assert helpers.plan({"RANKLAUNCH_TEMPLATES": "/t"}, files=files).warnings == (said,)
+
+
+def test_a_folder_of_templates_may_hold_anything() -> None:
+    """That of the program, with its data below it, is not gone through."""
+    files = helpers.MemoryFiles({f"/t/data{i}/{j}/x": "" for i in range(5) for j in range(1000)})
+    asked: list[str] = []
+    files.is_dir = lambda path: bool(asked.append(path)) or not path.endswith("x")  # type: ignore[method-assign]
+    assert not list(own_templates.unused(["/t"], files, ()))
+    assert 0 < len(asked) <= own_templates.MOST
 
 
 # Options behind the program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import tempfile
 from collections.abc import Callable
@@ -347,3 +348,12 @@ def test_what_is_no_file_is_not_passed_over(make: Callable[[Path], None]) -> Non
         make(Path(folder, "plain/command.j2"))
         with pytest.raises(ConfigError, match=r"plain/command.j2: expected a file, or a link to one"):
             Templates([folder]).command("plain/command.j2", job=job())
+
+
+def test_a_folder_of_the_users_is_not_searched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It may be the program's own, with its data below it."""
+    searched: list[str] = []
+    walk = os.walk
+    monkeypatch.setattr(os, "walk", lambda top, **how: searched.append(os.fspath(top)) or walk(top, **how))
+    assert "spawn/command.j2" in Templates([str(tmp_path)]).shipped
+    assert searched == [SHIPPED]

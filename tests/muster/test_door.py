@@ -288,7 +288,7 @@ def test_nothing_is_heard_of_a_connection_that_was_dropped(bench: Callable[..., 
 
     client.on_codec = both
     b.run(lambda: client.closed, "it is closed")
-    assert not b.hub._here.by_instance
+    assert not b.hub.here.by_instance
 
 
 def test_a_hub_that_rests_can_be_closed() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from muster_machines import EPOCH, FACTS, Bench, Peer, finish, suspect
 
-from ranklaunch.muster import events, gone
+from ranklaunch.muster import events, reports
 from ranklaunch.muster.hub import ENDING, GATHERING, JUDGED, RUNNING
 
 RESET = OSError(errno.ECONNRESET, "Connection reset by peer")
@@ -57,7 +57,7 @@ def test_what_node_0_offers_comes_with_the_release() -> None:
     for node, m in enumerate(members):
         m.send(type="ready", facts=FACTS, index=node, host="", offers={"key": f"of {node}"})
     assert [m.of("release")[0]["shared"] for m in members] == [{"key": "of 0"}] * 2
-    assert b.hub.offers == {0: {"key": "of 0"}, 1: {"key": "of 1"}}
+    assert b.hub.here.offers == {0: {"key": "of 0"}, 1: {"key": "of 1"}}
 
 
 def ready_as(b: Bench, places: Sequence[int], offers: Mapping[str, str]) -> list[Peer]:
@@ -307,10 +307,10 @@ def test_a_connection_that_breaks_and_is_opened_again_is_nothing() -> None:
     members = b.released(2)
     for _ in range(3):
         members[1].cut(RESET)
-        b.time.run(0.9 * gone.RESET_S)
+        b.time.run(0.9 * reports.RESET_S)
         members[1] = b.member(1)
         assert members[1].types() == ["welcome", "release"]
-    b.time.run(gone.RESET_S + 0.3)
+    b.time.run(reports.RESET_S + 0.3)
     assert b.hub.state == RUNNING
     assert b.said == []
     b.fails(members)
@@ -353,7 +353,7 @@ def test_each_break_has_a_second_of_its_own() -> None:
     again.cut()
     second = b.time.clock
     b.time.until(second + 5, lambda: b.hub.state == ENDING)
-    assert b.time.clock == second + gone.RETURN_S
+    assert b.time.clock == second + reports.RETURN_S
 
 
 def test_a_timer_that_comes_too_early_ends_nothing() -> None:

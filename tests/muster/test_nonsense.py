@@ -44,6 +44,7 @@ def odd_messages(chance: random.Random, node: int = 1) -> Iterator[dict[str, Any
         {"type": "ping", "sent": 1.0},
         {"type": "busy", "doing": "x"},
         {"type": "stopping"},
+        {"type": "word", "number": 1, "topic": "t", "body": {}},
         {"type": "what a later version has"},
         {"type": "hello", "node": 1, "instance": "again", "host": "h", "doing": ""},
     ]
@@ -183,6 +184,7 @@ def test_huge_texts_of_one_do_not_keep_the_judgement_from_the_others(filler: str
         "meaning": filler * 6_000,
         "remedy": filler * 6_000,
         "source": filler * 6000,
+        "retry": filler * 6000,
     }
     value = suspect(1, reason=filler * 6000)
     value["culprit"].update(error=known, last_lines=[filler * 900] * 30, name=filler * 900, host=filler * 900, time=filler * 900)

@@ -23,6 +23,7 @@ TO_HUB: dict[str, dict[str, Any]] = {
     "stopping": {},
     "done": {"finish": finish(1)},
     "report": {"suspects": [suspect(1)], "finishes": []},
+    "word": {"number": 1, "topic": "t", "body": {}},
     "bye": {},
 }
 TO_MEMBER: dict[str, dict[str, Any]] = {
@@ -32,6 +33,7 @@ TO_MEMBER: dict[str, dict[str, Any]] = {
     "release": {"text": "all"},
     "stop": {"judgement": JUDGEMENT},
     "judgement": {"judgement": JUDGEMENT},
+    "word": {"number": 1, "topic": "t", "body": {}},
     "dismissed": {},
 }
 
@@ -64,7 +66,7 @@ def test_the_same_of_this_round_is_heard(kind: str) -> None:
     zero, one = b.member(0), b.member(1, facts=None)
     one.send(type=kind, **TO_HUB[kind])
     b.time.run(2)
-    heard = {"busy": GATHERING, "stopping": GATHERING, "done": GATHERING, "ready": RUNNING}
+    heard = {"busy": GATHERING, "stopping": GATHERING, "done": GATHERING, "word": GATHERING, "ready": RUNNING}
     assert b.hub.state == heard.get(kind, ENDING)
     if kind == "busy":
         assert "something else" in zero.of("status")[0]["missing"]
@@ -76,6 +78,9 @@ def test_a_member_does_not_hear_of_another_round(kind: str, stamp: dict[str, int
     lone = Lone()
     lone.come()
     lone.feed(events.Ready(FACTS, 1, ""))
+    if kind == "word":
+        lone.hear("release")
+        lone.calls.clear()
     lone.hear(kind, **TO_MEMBER[kind], **stamp)
     assert (lone.calls, lone.said, lone.hung_up) == ([], [], 0)
     lone.hear(kind, **TO_MEMBER[kind])

@@ -9,6 +9,7 @@ import helpers
 import pytest
 
 from ranklaunch.muster import events, hub, member
+from ranklaunch.muster import words as of_words
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, Heard, Key, Machine
 
 MACHINES = {"hub": (hub.Hub, hub.STATES, hub.TABLE), "member": (member.Member, member.STATES, member.TABLE)}
@@ -71,6 +72,6 @@ def test_each_event_stands_in_a_table() -> None:
 def test_what_one_side_says_is_what_the_other_hears() -> None:
     """By the text of the modules."""
     for name, other in (("hub", member.TABLE), ("member", hub.TABLE)):
-        text = "".join(inspect.getsource(module) for module in ((hub, events) if name == "hub" else (member, events)))
+        text = "".join(inspect.getsource(module) for module in ((hub, events, of_words) if name == "hub" else (member, events, of_words)))
         for kind in (key for key in other if isinstance(key, str)):
             assert f'"type": "{kind}"' in text or f'told("{kind}"' in text, kind

@@ -80,7 +80,7 @@ def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback
             if endings and not chained:
                 yield Traceback(tuple(endings), tuple(message), tuple(frames))
                 endings, message, frames = [], [], []
-            if not ignored:
+            if not ignored and not any(_REPLACED in bare[each] for each in block):
                 endings.append(number)
                 frames += block
                 left = _MOST_LINES_OF_MESSAGE
@@ -115,6 +115,8 @@ _CHAINED = (
     "Original Traceback (most recent call last)",
 )
 _IGNORED = "Exception ignored in"
+# NumPy refuses a module that was built for another NumPy: C code prints that, and goes on or raises an exception of its own.
+_REPLACED = "/numpy/core/_multiarray_umath.py"
 _TAGS = (
     r"\[(?:rank ?|default)?\d{1,6}\]:? ?",  # torchrun, PyTorch, ranklaunch
     r"\[[a-z]{1,20}\d{1,6}(?:\|\d{1,6})?\]:? ?",  # TorchX, torchrun with roles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch import errors
@@ -52,13 +52,19 @@ def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard
 def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = None) -> tuple[Start, Mapping[str, str]]:
     """What the command line asks for, with its log folder open; and what processes inherit."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
-    given = options.read(parser, argv, env)
+    return opened(options.read(parser, argv, env), env, planning.make_plan, signals)
+
+
+def opened(
+    given: options.Given, env: Mapping[str, str], make_plan: Callable[[planning.Request], Plan], signals: Signals | None = None
+) -> tuple[Start, Mapping[str, str]]:
+    """What is asked for, with its log folder open; and what processes inherit."""
     # Whatever the environment says of another account: sshd goes by the one that the process has.
     given = replace(given, request=replace(given.request, account=options.own_account()))
     outer = _outer(env)
     with _recorded(given.request, outer):
         given = replace(given, request=_with_hosts(given.request, signals))
-        plan, record = _opened(given.request, outer)
+        plan, record = _opened(given.request, outer, make_plan)
     record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
     again = replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
@@ -66,7 +72,7 @@ def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = Non
         plan,
         record,
         given.request.files,
-        replan=lambda arrived: planning.make_plan(replace(again, arrived=replace(arrived, named=again.arrived.named))),
+        replan=lambda arrived: make_plan(replace(again, arrived=replace(arrived, named=again.arrived.named))),
         explain=lambda child, tail: LAUNCHERS[plan.method].explain(tail),
     )
     return start, marked(given.request.env, plan.job.name, plan.job.log_dir, record.folder)
@@ -80,12 +86,12 @@ def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.
     return named.with_hosts(request, signals)
 
 
-def _opened(request: planning.Request, outer: Outer | None) -> tuple[Plan, Record]:
+def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[[planning.Request], Plan]) -> tuple[Plan, Record]:
     """The plan and its folder, which is new: of runs that count the attempts there at the same time, each gets a number of its own. One
     that is told its number may find the folder there."""
     before = ""
     while True:
-        plan = planning.make_plan(request)
+        plan = make_plan(request)
         folder = attempt_dir(plan.job)
         if outer:
             outer.require_other(plan.job.name, plan.job.log_dir)

@@ -6,22 +6,19 @@ form that the platform writes (group_list). A TensorFlow job of N nodes has N wo
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
 import secrets
-import socket
 import sys
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers import tensorflow
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
-from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.command import options
+from ranklaunch.command.below import free_ports, of_platforms, own_command, passed_on
 from ranklaunch.files import absolute, join
 from ranklaunch.plan.model import NODES, File, Limits, Plan, Process
-from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader
@@ -131,7 +128,7 @@ def _cluster(reader: Reader) -> Cluster:
     reader.check()
     log_dir = absolute(reader.get(settings.LOG_DIR), reader.cwd)
     with_table = method == "ranktable"
-    port, muster_port, *ports = _free_ports(2 + (containers if containers > nodes else 0))
+    port, muster_port, *ports = free_ports(2 + (containers if containers > nodes else 0))
     return Cluster(
         hosts=tuple(f"127.0.0.{i + 1}" for i in range(containers)),
         slots=slots,
@@ -149,10 +146,10 @@ def _cluster(reader: Reader) -> Cluster:
 def _node(given: options.Given, cluster: Cluster, node: int) -> Process:
     return Process(
         name=cluster.name(node),
-        argv=(*_self(), "run", *_passed_on(given), "--", *given.request.program.words),
+        argv=(*own_command(), "run", *passed_on(given.request.options, OURS), "--", *given.request.program.words),
         log=os.path.join(cluster.node_dir(node), "console.log"),
         env=_platform_env(given.request.env, cluster, node),
-        unset=_platform_variables(given.request.env),
+        unset=of_platforms(given.request.env, NOT_INHERITED),
         tag=f"[{cluster.name(node)}] " if len(cluster.hosts) > 1 else "",
         node=node,
     )
@@ -213,51 +210,8 @@ def rank_table(cluster: Cluster) -> str:
     return json.dumps({"status": "completed", "group_count": "1", "group_list": [group]}, indent=1) + "\n"
 
 
-def _self() -> tuple[str, ...]:
-    """This very program. By its script where there is one: -m would let modules in the user's folder hide those of Python. Where this
-    one is kept from PYTHONPATH and the like, so are those."""
-    python = (sys.executable, "-I") if sys.flags.isolated else (sys.executable,)
-    script = os.path.abspath(sys.argv[0])
-    by_script = os.path.basename(script) == "ranklaunch" and os.path.isfile(script)
-    return (*python, script) if by_script else (*python, "-m", "ranklaunch")
-
-
-def _passed_on(given: options.Given) -> list[str]:
-    """The options of this command line that are for each node's run; counts, folders and the port come from us."""
-    ours = {v.value for v in OURS}
-    named = {v.value: v.option for v in every_variable() if v.option}
-    return [f"{named[name]}={value}" for name, value in given.request.options.items() if name not in ours]
-
-
-def _platform_variables(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Variables of a platform that this machine may itself be on, and of ours that say what simulate itself says to each node."""
-    kept = _of_user()
-    known = {name for variable in every_variable() for name in variable.names} - kept - {"HOSTNAME"}
-    return tuple(
-        sorted(
-            {name for name in env if name in known or (name.startswith(("MA_", "VC_")) and name not in kept)} | set(misleading(env)) - kept
-        )
-    )
-
-
-def _of_user() -> set[str]:
-    """Names of the settings in the environment that are for each node's run."""
-    not_inherited = {variable.value for variable in NOT_INHERITED}
-    wanted = [variable for variable in every_variable() if variable.value not in not_inherited]
-    return {name for v in wanted for name in v.names if v.setter(name) == "user" or v.value == settings.PYTHON.value}
-
-
 def _attempt(log_dir: str) -> int:
     return folders.newest(DiskFiles().names(folders.node(log_dir, 0))) + 1
-
-
-def _free_ports(count: int) -> tuple[int, ...]:
-    """Different ones, which those that are asked for one after another need not be: TensorFlow listens on all addresses of a machine."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("", 0))
-        return tuple(probe.getsockname()[1] for probe in probes)
 
 
 def _node_judgement(job: Job, process: Process) -> Judgement | None:

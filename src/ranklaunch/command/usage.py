@@ -34,6 +34,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "check": ("ranklaunch check train.py", "ranklaunch check                   all but the program"),
     "explain": ("ranklaunch explain rank_3.log", "kubectl logs POD | ranklaunch explain -"),
     "simulate": ("ranklaunch simulate --nodes 2 --slots 2 -- train.py",),
+    "tune": (
+        'ranklaunch tune train.py --deepspeed_config ds.json     by what the platform says; "auto" in ds.json is what is looked for',
+        "ranklaunch tune --dry-run train.py --deepspeed_config ds.json    what would be tried, and in which order",
+        "ranklaunch tune --tuner model_based --max-trials 20 --run train.py --deepspeed_config ds.json    and train with the best",
+    ),
 }
 
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ranklaunch.muster import events
+from ranklaunch.muster import events, words
 from ranklaunch.muster.dialler import Dialler
 from ranklaunch.muster.door import Door
 from ranklaunch.muster.events import INSIDE, Action, Event, Machine, Now
@@ -74,10 +74,11 @@ class Driver:
 
 
 class HubDriver(Driver):
-    """Node 0: the hub and its door. attempt: of this start of it."""
+    """Node 0: the hub and its door. attempt: of this start of it. hear: a word of a node, in a turn of the loop of its own."""
 
     def __init__(
-        self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], grace_s: float, success: str, attempt: int = 1
+        self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], grace_s: float, success: str, attempt: int = 1,
+        hear: Callable[[int, str, Any], object] = lambda node, topic, body: None,
     ) -> None:  # fmt: skip
         self.hub = Hub(muster, grace_s, success, os.urandom(8).hex(), attempt)
         self._port = muster.port
@@ -91,6 +92,7 @@ class HubDriver(Driver):
             events.Listen: lambda action: self.door.open(),
             events.Sweep: lambda action: self.door.drop_late(),
             events.LookUp: self._look_up,
+            events.Told: lambda action: loop.after(0, lambda: hear(action.node, action.topic, action.body)),
         })  # fmt: skip
         self.feed(events.Start())
         self.door = Door(muster, key, loop, say, self.feed, grace_s)
@@ -111,6 +113,11 @@ class HubDriver(Driver):
         """Ends a job with followers in which this node has succeeded and others do not end: it cannot leave them alone."""
         self.feed(events.EndLate(finished))
 
+    def say(self, topic: str, body: object, nodes: Iterable[int] = ()) -> None:
+        """To these nodes, or to all. Raises WireError, TypeError or ValueError where no frame can hold it."""
+        words.require_room(topic, body)
+        self.feed(events.Word(topic, body, tuple(nodes)))
+
     def hurry(self) -> None:
         """Says what the job died of, as far as that is known; behind what node 0's own member has just said."""
         self._loop.after(0, lambda: self.feed(events.Hurry()))
@@ -118,7 +125,7 @@ class HubDriver(Driver):
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
         """By node."""
-        return self.hub.offers
+        return self.hub.here.offers
 
     @property
     def others_end(self) -> bool:
@@ -198,13 +205,14 @@ class Inside:
 class Calls(Value):
     """What a member calls, in a turn of the loop of its own. released: all may start, and who was late. stop: another node has failed.
     judged: what the job died of, or that it has succeeded. lost: node 0 is gone. dismissed: node 0 leaves, having waited for the others
-    long enough."""
+    long enough. word: of node 0."""
 
     released: Callable[[str], object]
     stop: Callable[[Judgement], object]
     judged: Callable[[Judgement], object]
     lost: Callable[[Suspect], object]
     dismissed: Callable[[], object]
+    word: Callable[[str, Any], object] = lambda topic, body: None
 
 
 class MemberDriver(Driver):
@@ -226,6 +234,7 @@ class MemberDriver(Driver):
             events.Judged: lambda action: self._call(lambda: calls.judged(action.judgement)),
             events.Lost: lambda action: self._call(lambda: calls.lost(action.suspect)),
             events.Dismissed: lambda action: self._call(calls.dismissed),
+            events.Told: lambda action: self._call(lambda: calls.word(action.topic, action.body)),
         })  # fmt: skip
 
     def start(self) -> None:
@@ -247,6 +256,11 @@ class MemberDriver(Driver):
     def report(self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[str]) -> None:
         """How this node has ended."""
         self.feed(events.Report(tuple(suspects), tuple(finishes), tuple(notes)))
+
+    def say(self, topic: str, body: object) -> None:
+        """To node 0. Raises WireError, TypeError or ValueError where no frame can hold it."""
+        words.require_room(topic, body)
+        self.feed(events.Word(topic, body))
 
     def leave(self) -> None:
         self.feed(events.Leave())

@@ -186,6 +186,15 @@ class Report(Event):
     notes: tuple[str, ...] = ()
 
 
+class Word(Event):
+    """What one side has to say to the other, in the words of whoever says it. body: as JSON has it. nodes: to whom, of node 0's; (): to
+    all."""
+
+    topic: str
+    body: Any
+    nodes: tuple[int, ...] = ()
+
+
 class Leave(Event):
     """This node leaves: before the others, or with them, when it has written down how the job ended."""
 
@@ -271,6 +280,14 @@ class Judged(Action):
     """What the job died of, or that it has succeeded."""
 
     judgement: Judgement
+
+
+class Told(Action):
+    """A word has come. node: from whom; a member hears node 0 alone."""
+
+    node: int
+    topic: str
+    body: Any
 
 
 class Lost(Action):

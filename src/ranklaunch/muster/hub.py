@@ -7,16 +7,15 @@ A machine without input or output: events go in, actions come out, and TABLE say
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
 
-from ranklaunch import redact
 from ranklaunch.errors import WaitError
-from ranklaunch.muster import events, gone, wire
-from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, First, Heard, Key, Machine, Row
+from ranklaunch.muster import events, reports, wire
+from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, First, Heard, Key, Row
 from ranklaunch.muster.gathering import ASK_S, FIRST_STATUS_S, STATUS_S, Gathering
 from ranklaunch.muster.reports import Node, Present, Reports, told
-from ranklaunch.muster.roll import Entry, Roll
+from ranklaunch.muster.roll import Roll
 from ranklaunch.muster.wire import Message
+from ranklaunch.muster.words import Speaker
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement
@@ -35,6 +34,7 @@ TABLE: dict[Key, Row] = {
     "stopping":  ("obeyed",       "obeyed",        "obeyed",         "obeyed",         "obeyed",         REFUSED),
     "done":      ("succeed",      "succeed_last",  "succeed",        "succeed",        "succeed",        REFUSED),
     "report":    ("stop_and_ask", "stop_and_ask",  "file",           "file",           "file",           REFUSED),
+    "word":      (NO,              "hear_word",    "hear_word",      NO,               NO,               REFUSED),
     "bye":       ("part",         "part_early",    "part",           "part",           "part",           TAKEN),
     # what happens on this side
     events.Start:       ("begin",        NO,              NO,               NO,               NO),
@@ -48,6 +48,7 @@ TABLE: dict[Key, Row] = {
     events.Planned:     ("plan",         "plan",          "plan",           "plan",           "plan"),
     events.Dismiss:     ("dismiss",      "dismiss",       "dismiss",        NO,               NO),
     events.EndLate:     (NO,             "end_late",      NO,               NO,               NO),
+    events.Word:        (NO,             "say_word",     "say_word",      NO,               NO),
     events.Hurry:       (NO,             NO,              "judge_now",      NO,               NO),
 }
 # fmt: on
@@ -55,7 +56,7 @@ TABLE: dict[Key, Row] = {
 TICK_S, QUIET_TICK_S = 0.25, 5.0  # the second while the job runs
 
 
-class Hub(Machine):
+class Hub(Speaker):
     """success: what is said when everything has succeeded. name: tells two starts of node 0 apart."""
 
     def __init__(self, muster: Muster, grace_s: float, success: str, name: str, attempt: int = 1) -> None:
@@ -66,20 +67,15 @@ class Hub(Machine):
         self._hub_name = name
         self._roll = Roll(muster.hosts, muster.allowed)
         self._gathering = Gathering(muster, self._roll)
-        self._here = Present(self._roll)
-        self._reports = Reports(self._here, muster.hosts, grace_s)
-        self._odd: set[str] = set()
+        self.here = Present(self._roll)
+        self._reports = Reports(self.here, muster.hosts, grace_s)
         self._released: Message = {}
         self._next_status = self._next_ask = 0.0
 
     @property
-    def offers(self) -> dict[int, Mapping[str, str]]:
-        return self._here.offers
-
-    @property
     def settled(self) -> bool:
         """Whether every node that is there has taken the verdict."""
-        return all(node.told or node.link is None for node in self._here.by_instance.values())
+        return all(node.told or node.link is None for node in self.here.by_instance.values())
 
     @property
     def others_end(self) -> bool:
@@ -105,7 +101,7 @@ class Hub(Machine):
 
     def _hear(self, event: First | Heard) -> None:
         kind = event.message.get("type")
-        node = self._here.hear(event.link, self._now)
+        node = self.here.hear(event.link, self._now)
         if isinstance(event, First):
             self.rules[self.state, kind if kind == "hello" else First](self, event)
         elif node and kind != "hello":  # else one that was told that there is no place for it
@@ -120,59 +116,54 @@ class Hub(Machine):
     def _drop(self, event: events.Nonsense) -> None:
         """A connection is worth nothing any more. Of a node that has signed: a defect, or another version."""
         self._do(events.Close(event.link))
-        node = self._here.by_link.get(event.link)
+        node = self.here.by_link.get(event.link)
         if not node:
             return
-        if node.entry.instance not in self._odd:
-            self._odd.add(node.entry.instance)
+        if self.here.is_odd(node):
             self._do(events.Say(f"muster: {self._name(node)} sent what is not understood: {event.why:.200}"))
         super()._take(events.Broken(event.link, OSError(errno.EPROTO, event.why)))
 
     def _miss(self, event: events.Broken) -> None:
         """Its connection broke: it has a moment to come back, unless it has said all that it had to say."""
-        node = self._here.disconnect(event.link)
+        node = self.here.disconnect(event.link)
         if node and node.reported:
             node.told = True
         elif node:
-            seconds = gone.time_to_return(event.error)
+            seconds = reports.time_to_return(event.error)
             node.gone_at, node.gone_why, node.back_by = self._now.clock, event.error, self._now.clock + seconds
             self._do(events.Wake(events.Overdue(node.entry.instance), seconds))
 
     def _see_off(self, event: events.Broken) -> None:
         """Its connection is over, and so is the job."""
-        node = self._here.disconnect(event.link)
+        node = self.here.disconnect(event.link)
         if node:
             node.told = True
 
     def _forget(self, event: events.Overdue) -> None:
         """It may be started again, and come again."""
-        node = self._here.overdue(event.instance, self._now)
+        node = self.here.overdue(event.instance, self._now)
         if node:
             self._do(events.Say(f"muster: {self._name(node)} has gone again; waiting for it to come back"))
             self._reports.forget(node)
-            self._here.remove(node)
+            self.here.remove(node)
 
     def _lose(self, event: events.Overdue) -> None:
         """It is gone, and the job ends with it."""
-        node = self._here.overdue(event.instance, self._now)
+        node = self.here.overdue(event.instance, self._now)
         if node:
             self._reports.lose(node, self._now)
-            self._here.remove(node)
+            self.here.remove(node)
             self._begin_end()
 
     # Who comes
 
     def _enrol(self, event: First) -> Node:
         """A node comes, or comes back, and is welcome."""
-        instance, index, attempt = (wire.text(event.message, "instance"), *(wire.number(event.message, n) for n in ("node", "attempt")))
-        node = self._here.by_instance.get(instance)
-        if not node:
-            host, doing = wire.text(event.message, "host"), wire.text(event.message, "doing")
-            node = self._here.add(Entry(index, instance, host, event.address, self._now.clock, doing), attempt)
-        elif node.link is not None:
+        node = self.here.come(event, self._now)
+        if node.link is not None:
             self._do(events.Close(node.link))
-            self._here.disconnect(node.link)
-        self._here.connect(node, event.link, self._now)
+            self.here.disconnect(node.link)
+        self.here.connect(node, event.link, self._now)
         self._do(events.Admit(event.link))
         self._send(node, {"type": "welcome", "hub": self._hub_name})
         return node
@@ -180,8 +171,9 @@ class Hub(Machine):
     def _readmit(self, event: First) -> None:
         """One that comes back goes on; for another one the job has started without it."""
         instance, index = wire.text(event.message, "instance"), wire.number(event.message, "node")
-        if instance in self._here.by_instance:
-            self._send(self._enrol(event), self._released)
+        if instance in self.here.by_instance:
+            node = self._enrol(event)
+            self._send(node, self._released, *node.words)
             return
         text = f"{self._roll.name(index)} came when the job had already started without it"
         self._do(events.TurnAway(event.link))
@@ -189,7 +181,8 @@ class Hub(Machine):
 
     def _enrol_to_stop(self, event: First) -> None:
         """It comes, and is told to stop."""
-        self._send(self._enrol(event), self._stop_message())
+        node = self._enrol(event)
+        self._send(node, *node.words, self._stop_message())
 
     def _enrol_to_tell(self, event: First) -> None:
         """It comes, and is told the judgement."""
@@ -204,7 +197,8 @@ class Hub(Machine):
 
     def _pong(self, node: Node, message: Message) -> None:
         """Answers with the time."""
-        self._send(node, {"type": "pong", "sent": float(message["sent"]), "time": self._now.wall})
+        node.words.drop(message)
+        self._send(node, {"type": "pong", "sent": float(message["sent"]), "time": self._now.wall, "heard": node.words.heard})
 
     def _note(self, node: Node, message: Message) -> None:
         """What it is busy with."""
@@ -214,12 +208,12 @@ class Hub(Machine):
         """It is ready: releases all, once all are and agree; judges, once it is certain that they will not."""
         if node.entry.facts is not None:
             return
-        facts = {redact.one_line(str(name)): redact.one_line(str(value)) for name, value in message["facts"].items()}
-        node.entry.index, node.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.WORD]
-        node.offers = wire.texts(message.get("offers", {}))
-        node.entry.gives = bool(node.offers)
-        self._gathering.ready(node.entry, facts, self._now.clock)
+        self._gathering.ready(node.entry, node.prepared(message), self._now.clock)
         self._look()
+
+    def _hear_word(self, node: Node, message: Message) -> None:
+        """Hears it, where it has not heard it before."""
+        self._hear_once(node.index, node.words, message)
 
     def _suspect(self, node: Node, message: Message) -> None:
         """What it says is one of the things that the job may have died of."""
@@ -260,7 +254,7 @@ class Hub(Machine):
         node.told = True
         if node.link is not None:
             self._do(events.Close(node.link))
-            self._here.disconnect(node.link)
+            self.here.disconnect(node.link)
 
     def _part_early(self, node: Node, message: Message) -> None:
         """It leaves before the others: with 0, having waited for them long enough."""
@@ -277,7 +271,7 @@ class Hub(Machine):
         elif self._gathering.complete:
             self._actions += map(events.Say, self._gathering.warnings())
             self.state = RUNNING
-            self._released = {"type": "release", "text": self._gathering.summary(self._now.clock), "shared": self._here.offers_of_node_0}
+            self._released = {"type": "release", "text": self._gathering.summary(self._now.clock), "shared": self.here.offers_of_node_0}
             self._broadcast(self._released)
 
     def _begin_end(self) -> None:
@@ -331,9 +325,14 @@ class Hub(Machine):
     def _end_late(self, event: events.EndLate) -> None:
         """Ends the job, which has followers: they would have nobody to tell them, and a TensorFlow worker may be waiting for this node
         for ever."""
-        named = self._here.unfinished(len(self._roll.hosts) - self._muster.followers)
+        named = self.here.unfinished(len(self._roll.hosts) - self._muster.followers)
         late = f"but {named} still ran {self._muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
         self._conclude(Judgement("failed", WaitError.exit_code, f"{event.finished} on {self._roll.name(0)}, {late}"))
+
+    def _say_word(self, event: events.Word) -> None:
+        """Says it, and keeps it for those who have to hear it again."""
+        message = self._worded(event)
+        self._do(events.Send(message, self.here.keep(message, event.nodes)))
 
     def _judge_now(self, event: events.Hurry) -> None:
         """Judges by what is known: nobody's report is waited for any more."""
@@ -360,7 +359,7 @@ class Hub(Machine):
         """Says who says nothing any more."""
         self._tidy(event)
         if self._is_time_for_status():
-            for node in self._here.newly_silent(max(self._muster.lost_after_s, STATUS_S), self._now):
+            for node in self.here.newly_silent(max(self._muster.lost_after_s, STATUS_S), self._now):
                 text = f"has said nothing for {self._now.clock - node.heard:.0f} s, but its host answers"
                 self._do(events.Say(f"muster: {self._name(node)} {text}"))
 
@@ -386,12 +385,12 @@ class Hub(Machine):
 
     # Sending
 
-    def _send(self, node: Node, message: Message) -> None:
-        if node.link is not None:
-            self._do(events.Send(self._stamped(message), (node.link,)))
+    def _send(self, node: Node, *messages: Message) -> None:
+        links = self.here.links_of((node,))
+        self._actions += [events.Send(self._stamped(message), links) for message in messages if links]
 
     def _broadcast(self, message: Message) -> None:
-        links = tuple(self._here.by_link)
+        links = tuple(self.here.by_link)
         if links:
             self._do(events.Send(self._stamped(message), links))
 

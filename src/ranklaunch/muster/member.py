@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 
-from ranklaunch.muster import events, gone, wire
-from ranklaunch.muster.events import NO, REFUSED, TAKEN, Broken, Event, Heard, Key, Machine, Row
+from ranklaunch.muster import events, reports, wire
+from ranklaunch.muster.events import NO, REFUSED, TAKEN, Broken, Event, Heard, Key, Row
 from ranklaunch.muster.wire import Message
+from ranklaunch.muster.words import Kept, Speaker
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame
 
@@ -26,6 +27,7 @@ TABLE: dict[Key, Row] = {
     "release":           ("release",      NO,              NO,              NO,        REFUSED),
     "stop":              ("stop",         "stop",          "stop",          NO,        REFUSED),
     "judgement":         ("accept",       "accept",        "accept",        NO,        REFUSED),
+    "word":              (NO,             "hear_word",     "hear_word",     NO,        REFUSED),
     "dismissed":         ("part",         "part",          "part",          NO,        TAKEN),
     # what happens on this side
     events.Start:        ("dial",         NO,              NO,              NO),
@@ -42,6 +44,7 @@ TABLE: dict[Key, Row] = {
     events.Fail:         ("tell_fail",    "tell_fail",     "tell_fail",     NO),
     events.Done:         ("tell_done",    "tell_done",     "tell_done",     NO),
     events.Report:       ("tell_report",  "tell_report",   "tell_report",   NO),
+    events.Word:         (NO,             "say_word",      "say_word",      NO),
     events.Leave:        ("leave",        "leave",         "leave",         "take_leave"),
 }
 # fmt: on
@@ -57,7 +60,7 @@ PINGS_PER_S = 200  # that all nodes together send to node 0 at most
 TRUSTED_S = 300.0  # how long the best measurement of the clocks counts for more than a newer one: clocks drift
 
 
-class Member(Machine):
+class Member(Speaker):
     """instance: tells two starts of a node apart. host: as this node calls itself. joined: node 0 has welcomed it. shared: what node 0
     offers, once all are released. offset: seconds by which node 0's wall clock is ahead of this node's monotonic one, once measured."""
 
@@ -75,6 +78,7 @@ class Member(Machine):
         self._doing = "starting"
         self._ready: Message | None = None
         self._last: list[Message] = []  # what node 0 must know, also when the connection breaks meanwhile
+        self._words = Kept()
         self._missing = ""
         self._is_released = False
         self._greeted = False
@@ -159,7 +163,7 @@ class Member(Machine):
 
     def _come_later_or_lose(self, why: str, again: bool = False) -> None:
         waited = 0.0 if self._broken_since is None else self._now.clock - self._broken_since
-        if self._broken_since is not None and (waited >= gone.RETURN_S or gone.silence(self._broken_by)):
+        if self._broken_since is not None and (waited >= reports.RETURN_S or reports.silence(self._broken_by)):
             self._explain(why)
             self._lose()
         else:
@@ -205,7 +209,7 @@ class Member(Machine):
         since = self._now.clock if self._broken_since is None else self._broken_since
         at = self._now.wall_of(since) if self.offset is None else since + self.offset
         # Without the time, which each node has seen another moment of: the others, too, are to say this.
-        self._do(events.Lost(gone.suspect(0, self._muster.hosts[0], gone.silence(self._broken_by), at)))
+        self._do(events.Lost(reports.gone_suspect(0, self._muster.hosts[0], reports.silence(self._broken_by), at)))
 
     # What node 0 says
 
@@ -223,6 +227,8 @@ class Member(Machine):
             self._do(events.Rest(events.GreetingDue()))
             self._lose()
             return
+        if wire.number(message, "round") != self.round:
+            self._words.clear()
         self.round = wire.number(message, "round")
         self._settle_in(message)
 
@@ -232,12 +238,13 @@ class Member(Machine):
         self.joined, self._broken_since, self.strange_since, self._other_key = True, None, None, ""
         self._pings = 0
         self._ping(events.PingDue())
-        for kept in (self._ready, *self._last):
+        for kept in (self._ready, *self._words, *self._last):
             if kept:
                 self._do(events.Send(kept))
 
     def _measure(self, message: Message) -> None:
         """The difference of the clocks, to within the round trip."""
+        self._words.drop(message)
         now, sent, theirs = self._now.clock, float(message["sent"]), float(message["time"])
         trip = now - sent
         if not (0 <= trip <= 60 and 0 <= theirs <= 4e10):
@@ -264,6 +271,10 @@ class Member(Machine):
         self.state = STOPPING
         self._say({"type": "stopping"})
         self._do(events.Stop(judgement))
+
+    def _hear_word(self, message: Message) -> None:
+        """Hears it, where it has not heard it before."""
+        self._hear_once(0, self._words, message)
 
     def _accept(self, message: Message) -> None:
         """The judgement; what is left to do is to write it down."""
@@ -309,6 +320,12 @@ class Member(Machine):
             "notes": [note[: blame.LINE] for note in event.notes],
         })  # fmt: skip
 
+    def _say_word(self, event: events.Word) -> None:
+        """Says it, and keeps it until it was heard."""
+        message = self._worded(event)
+        self._words.add(message)
+        self._say(message)
+
     def _leave(self, event: events.Leave) -> None:
         """It leaves before the others."""
         self._say({"type": "bye"})
@@ -334,7 +351,7 @@ class Member(Machine):
 
     def _ping(self, event: events.PingDue) -> None:
         """Asks for the time: often at first, for the clocks."""
-        self._say({"type": "ping", "sent": self._now.clock})
+        self._say({"type": "ping", "sent": self._now.clock, "heard": self._words.heard})
         self._pings += 1
         self._do(events.Wake(events.PingDue(), PING_S if self._pings < PINGS else self._ping_s))
 

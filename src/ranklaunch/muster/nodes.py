@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.plan.model import Muster, Plan, everything
@@ -70,6 +70,7 @@ class Nodes:
         self._ready_at = 0.0
         self._finished = ""
         self._timer: Timer | None = None
+        self._hearing: dict[tuple[str, bool], Callable[[int, Any], object]] = {}
 
     def join(self) -> None:
         """Raises ConfigError where the key cannot be read."""
@@ -82,10 +83,12 @@ class Nodes:
         key, attempt = wire.job_key(secret(muster, self._env), self._plan.job.name), self._plan.job.attempt
         if muster.node == 0:
             success = f"{everything(self._plan, of_job=True)} succeeded"
-            self._hub = HubDriver(muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt)
+            hear = lambda node, topic, body: self._on_word(node, topic, body, at_node_0=True)  # noqa: E731
+            self._hub = HubDriver(muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt, hear)
             if not muster.secret:
                 self._say(f"muster: {GUESSED}{HANDED if self._plan.offers else ''}; {OWN_KEY}")
-        calls = Calls(self._on_released, self._on_stop, self._on_judged, self._on_lost, self._on_dismissed)
+        word = lambda topic, body: self._on_word(0, topic, body)  # noqa: E731
+        calls = Calls(self._on_released, self._on_stop, self._on_judged, self._on_lost, self._on_dismissed, word)
         self._member = MemberDriver(muster, key, self._loop, self._say, calls, attempt, self._hub)
         self._member.start()
 
@@ -127,6 +130,41 @@ class Nodes:
         if self._hub:
             return self._hub.offers
         return {0: self._member.shared} if self._member else {}
+
+    # Words, from the release to the end. Of one node without a muster they come back to itself, so that nobody needs to ask.
+
+    def hear(self, topic: str, hear: Callable[[int, Any], object], *, at_node_0: bool = False) -> None:
+        """hear(node, body): of words of a topic, at the time of any turn of the loop. at_node_0: those that nodes say to node 0; else those
+        that node 0 says. A body is whatever its node says: a ValueError, TypeError or LookupError of who hears it is told, and no more."""
+        self._hearing[topic, at_node_0] = hear
+
+    def tell_node_0(self, topic: str, body: object) -> None:
+        """Raises WireError, TypeError or ValueError where no message can hold it."""
+        if self._member:
+            self._member.say(topic, body)
+        elif not self._plan.muster:
+            self._loop.after(0, lambda: self._on_word(0, topic, body, at_node_0=True))
+
+    def tell_nodes(self, topic: str, body: object, nodes: Sequence[int] = ()) -> None:
+        """As node 0, to these or to all. Raises as tell_node_0."""
+        if self._hub:
+            self._hub.say(topic, body, nodes)
+        elif not self._plan.muster:
+            self._loop.after(0, lambda: self._on_word(0, topic, body))
+
+    def succeeds_with(self, text: str) -> None:
+        """As node 0: what is said when all have succeeded."""
+        if self._hub:
+            self._hub.plan(text)
+
+    def _on_word(self, node: int, topic: str, body: object, *, at_node_0: bool = False) -> None:
+        """What nobody hears is of a later version."""
+        try:
+            hear = self._hearing.get((topic, at_node_0))
+            if hear:
+                hear(node, body)
+        except (ValueError, TypeError, LookupError) as error:
+            self._say(f"muster: what node {node} says of {topic} is not understood: {error!s:.200}")
 
     def fail(self, suspect: Callable[[], Suspect]) -> None:
         """The first failure here, told at once."""

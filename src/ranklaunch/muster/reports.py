@@ -5,21 +5,26 @@ Owns what the job may have died of. When it is asked, and who hears it, is the h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import errno
+from collections.abc import Iterable, Mapping, Sequence
 
 from ranklaunch import redact
 from ranklaunch.errors import WaitError, counted
-from ranklaunch.muster import gone, wire
-from ranklaunch.muster.events import INSIDE, Now
+from ranklaunch.muster import wire
+from ranklaunch.muster.events import INSIDE, First, Now
 from ranklaunch.muster.roll import NAMED, Entry, Roll
 from ranklaunch.muster.wire import Message
+from ranklaunch.muster.words import Kept
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Culprit
 
 REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
 MOST_RANKS = 10_000_000  # of which a node may speak
 ACK_S = 3.0  # within which a node that is there answers the order to stop
+RETURN_S = 1.0  # for a node whose connection broke to come back, before it counts as gone
+RESET_S = 2.5
 
 
 def told(kind: str, judgement: Judgement) -> Message:
@@ -51,6 +56,15 @@ class Node:
         self.finishes: list[Finish] = []
         self.notes: list[str] = []
         self.offers: Mapping[str, str] = {}
+        self.words = Kept()
+
+    def prepared(self, message: Message) -> dict[str, str]:
+        """Its facts, once it is ready, and what else it says then."""
+        facts = {redact.one_line(str(name)): redact.one_line(str(value)) for name, value in message["facts"].items()}
+        self.entry.index, self.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.WORD]
+        self.offers = wire.texts(message.get("offers", {}))
+        self.entry.gives = bool(self.offers)
+        return facts
 
     @property
     def index(self) -> int:
@@ -66,6 +80,7 @@ class Present:
         self.by_link: dict[int, Node] = {}
         self._roll = roll
         self._silent: set[str] = set()
+        self._odd: set[str] = set()
 
     @property
     def offers(self) -> dict[int, Mapping[str, str]]:
@@ -78,10 +93,33 @@ class Present:
         own = self.by_link.get(INSIDE)
         return own.offers if own and own.index == 0 else {}
 
-    def add(self, entry: Entry, attempt: int) -> Node:
-        node = self.by_instance[entry.instance] = Node(entry, attempt)
-        self._roll.add(entry)
+    def come(self, event: First, now: Now) -> Node:
+        """Who says hello, new or known."""
+        hello = event.message
+        instance, index, attempt = wire.text(hello, "instance"), wire.number(hello, "node"), wire.number(hello, "attempt")
+        node = self.by_instance.get(instance)
+        if not node:
+            entry = Entry(index, instance, wire.text(hello, "host"), event.address, now.clock, wire.text(hello, "doing"))
+            node = self.by_instance[instance] = Node(entry, attempt)
+            self._roll.add(entry)
         return node
+
+    def keep(self, word: Message, nodes: Sequence[int]) -> tuple[int, ...]:
+        """A word for these nodes, or for all where there are none; the connections of those that can hear it now."""
+        those = [node for node in self.by_instance.values() if not nodes or node.index in nodes]
+        for node in those:
+            node.words.add(word)
+        return self.links_of(those)
+
+    def links_of(self, nodes: Iterable[Node]) -> tuple[int, ...]:
+        """Of those that have a connection."""
+        return tuple([node.link for node in nodes if node.link is not None])
+
+    def is_odd(self, node: Node) -> bool:
+        """Whether this is the first that it has said without sense."""
+        is_first = node.entry.instance not in self._odd
+        self._odd.add(node.entry.instance)
+        return is_first
 
     def remove(self, node: Node) -> None:
         self._roll.remove(node.entry.instance)
@@ -173,7 +211,7 @@ class Reports:
         """It is gone, and that is a failure, unless it has told one."""
         self.forget(node)
         if not node.suspects:
-            self._suspects.append(self._vanished(node, gone.silence(node.gone_why), now))
+            self._suspects.append(self._vanished(node, silence(node.gone_why), now))
 
     def give_up(self, now: Now) -> None:
         """Those that do not answer. What happened before they were told to stop was not their doing, or it would have been noticed."""
@@ -186,7 +224,7 @@ class Reports:
         at = now.wall_of(node.gone_at) if node.gone_at is not None and not silent else heard_at
         since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
         host = node.entry.named or (self._hosts[node.entry.node] if 0 <= node.entry.node < len(self._hosts) else "")
-        return gone.suspect(node.index, host, silent, at, since)
+        return gone_suspect(node.index, host, silent, at, since)
 
     # What follows
 
@@ -222,3 +260,30 @@ class Reports:
     @property
     def _left(self) -> list[Node]:
         return [node for node in self._nodes.values() if not node.reported and (node.link is not None or node.gone_at is not None)]
+
+
+# What the end of a connection says of the node behind it: whether it may come back, and what became of it where it does not.
+
+
+def silence(error: OSError | None) -> bool:
+    """Whether a connection ended because the other host does not answer, not because something there closed it."""
+    return error is not None and error.errno in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
+
+
+def time_to_return(error: OSError | None) -> float:
+    """A reset may come from something between the two, and be news to the other side with its next word only."""
+    if silence(error):
+        return 0.0
+    return RESET_S if error is not None and error.errno in (errno.ECONNRESET, errno.EPIPE) else RETURN_S
+
+
+def gone_suspect(node: int, host: str, silent: bool, at: float, since: str = "") -> Suspect:
+    """A node that is gone without a word. A process that ends says why; one whose host still closes its connections was killed; a
+    host that does not answer is down or cut off, and another try may find it back."""
+    name = blame.place(node, host)
+    if silent:
+        reason = f"{name} does not answer: its host or the network to it is down{since}"
+        return Suspect(node, at, "failed", WaitError.exit_code, reason)
+    reason = f"ranklaunch on {name} ended without a word: it was killed by SIGKILL, or its container was{since}"
+    culprit = Culprit(node, None, None, 137, "SIGKILL", False, (), "ranklaunch", host, blame.iso(at))
+    return Suspect(node, at, "failed", 137, reason, culprit)

@@ -195,11 +195,10 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
+    from ranklaunch.read import tuning  # of one command
+
     tables = [
-        settings.VARIABLES,
-        settings.PLAN_VARIABLES,
-        OF_ALL,
-        communication.VARIABLES,
+        *(settings.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]

@@ -33,7 +33,8 @@ class Jinja:
 
     def __init__(self, folders: Iterable[str], mark: Callable[[object], str], word: Callable[[object], str]) -> None:
         every = list(folders)
-        loader = ChoiceLoader([PrefixLoader({OURS.rstrip("/"): FileSystemLoader(every[-1])}), FileSystemLoader(every)])
+        self._ours = FileSystemLoader(every[-1])
+        loader = ChoiceLoader([PrefixLoader({OURS.rstrip("/"): self._ours}), FileSystemLoader(every)])
 
         @pass_context  # keeps Jinja from folding constants at compile time, when there is no render to belong to
         def marked(context: Context, value: object) -> str:
@@ -47,8 +48,8 @@ class Jinja:
 
     @property
     def shipped(self) -> tuple[str, ...]:
-        """The names of the templates in the last folder."""
-        return tuple(name[len(OURS) :] for name in self._files.list_templates(["j2"]) if name.startswith(OURS))
+        """The names of the templates in the last folder. Below the others there may be anything."""
+        return tuple(name for name in self._ours.list_templates() if name.endswith(".j2"))
 
     def command(self, name: str, values: Mapping[str, object]) -> tuple[str, str]:
         """(text, path of the template)."""

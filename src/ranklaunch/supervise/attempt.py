@@ -21,7 +21,7 @@ from ranklaunch.supervise.judge import Ending, Explain, Told
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.output.logs import Logs
 from ranklaunch.supervise.phases import Phases, Replan
-from ranklaunch.supervise.ranks.child import DECIDING, HELPER, LAUNCHER, LEADING, RANK, SERVICE, STEP, Child, Success
+from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, RANK, SERVICE, STEP, UNJUDGED, Child, Success
 from ranklaunch.supervise.ranks.children import Children, OfChildren
 from ranklaunch.supervise.ranks.launchers import Around, Launchers, Ranks
 from ranklaunch.supervise.ranks.start import lift_limit
@@ -284,7 +284,7 @@ class Attempt:
         )  # fmt: skip
         if not end.code and child.process.rank is not None:
             self._finishes.append(Finish(self.plan.job.node_index, child.process.rank, self._nodes.wall(end.at)))
-        if not self.ending and child.role != HELPER:
+        if not self.ending and child.role not in UNJUDGED:
             self._decide(child)
 
     def _decide(self, child: Child) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Optional
 from ranklaunch import errors, redact
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise.output.pipe import last_lines
-from ranklaunch.supervise.ranks.child import DECIDING, HELPER, Child
+from ranklaunch.supervise.ranks.child import DECIDING, UNJUDGED, Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system.memory import Memory
 from ranklaunch.system.signals import name_of
@@ -109,7 +109,7 @@ def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evide
     if not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded":
         found.append(_of_ending(plan, ending, evidence.wall(ending.at)))
     for child in ended:
-        if child.failure_code and child.role != HELPER:
+        if child.failure_code and child.role not in UNJUDGED:
             found += _of_child(plan, child, evidence)
     found = _with_memory(found, evidence.memory, plan.job.node_index)
     if not found and not plan.processes and evidence.memory.kills:
@@ -347,7 +347,7 @@ def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Chil
     told = [
         child
         for child in ended
-        if child is not ending.child and child.role != HELPER and child.ended.told and not _is(culprit, child, plan)
+        if child is not ending.child and child.role not in UNJUDGED and child.ended.told and not _is(culprit, child, plan)
     ]
     for child in sorted(told, key=lambda c: (c.process.rank is None, c.process.rank or 0)):
         node = plan.job.node_index if child.process.node is None else child.process.node

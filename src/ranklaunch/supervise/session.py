@@ -34,11 +34,14 @@ class Session:
         if guard >= 0:
             self._loop.on_readable(guard, lambda: self._on_guard(guard))
 
-    def run(self, start: Start, next_start: Callable[[Verdict], Start | None] = no_more) -> Verdict:
-        """The last attempt's verdict. next_start: what follows an attempt that has ended so."""
+    def run(
+        self, start: Start, next_start: Callable[[Verdict], Start | None] = no_more,
+        kind: Callable[[Start, Surroundings], Attempt] = Attempt,
+    ) -> Verdict:  # fmt: skip
+        """The last attempt's verdict. next_start: what follows an attempt that has ended so. kind: of the attempts."""
         around = self._surroundings(start.plan)
         while True:
-            attempt = self._attempt = Attempt(start, around)
+            attempt = self._attempt = kind(start, around)
             verdict = attempt.run()
             following = None if self._asked else next_start(verdict)
             if not following:

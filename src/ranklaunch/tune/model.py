@@ -74,6 +74,7 @@ class Settings(Value):
     info: Mapping[str, float] = NOTHING  # of the model, where the user says it: no profile run is needed then
     confirm: bool = True  # the best is run a second time
     warnings: tuple[str, ...] = ()
+    of: str = ""  # whatever else measurements depend on: the program, and how it is started
 
     @property
     def ranks(self) -> int:

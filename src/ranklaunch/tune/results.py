@@ -35,6 +35,7 @@ def identity(settings: Settings) -> str:
         "steps": [settings.start_step, settings.end_step],
         "mp_size": settings.mp_size,
         "arg_mappings": dict(settings.arg_mappings),
+        "of": settings.of,
     }
     return digest(told)
 

@@ -29,14 +29,12 @@ def _is_named(name: str, texts: Mapping[str, str]) -> bool:
 def _names(files: Files, folder: str) -> Iterator[str]:
     left = MOST
     waiting = [""]
-    while waiting and left:
+    while waiting and left > 0:
         within = waiting.pop()
-        for name in files.names(join(folder, within) if within else folder):
-            left -= 1
-            path = join(within, name)
-            if not left or name.startswith("."):  # what Kubernetes puts beside the files of a ConfigMap
-                continue
-            if name.endswith(ENDINGS):
+        names = files.names(join(folder, within) if within else folder)[:left]
+        left -= len(names)
+        for path in (join(within, name) for name in names if not name.startswith(".")):  # which Kubernetes puts beside those of a ConfigMap
+            if path.endswith(ENDINGS):
                 yield path
             elif path.count("/") < DEEPEST and files.is_dir(join(folder, path)):
                 waiting.append(path)

@@ -1,0 +1,17 @@
+"""ranklaunch tune: the fastest DeepSpeed configuration that fits, found by experiments that are runs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ranklaunch.supervise import guardian
+from ranklaunch.system.signals import Signals
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
+    assert isinstance(signals, Signals), "tune needs the process's signals: start it through script()"
+    guard = guardian.divide(signals)
+    from ranklaunch.command.tuning import tune
+
+    dry = tune.is_dry(argv, env)
+    return tune.show(dry) if dry else tune.main(argv, env, signals, guard)

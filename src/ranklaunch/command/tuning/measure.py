@@ -1,0 +1,30 @@
+"""What an experiment has said of its speed, or of the model, where it was told to say it."""
+
+from __future__ import annotations
+
+from ranklaunch.command.tuning import experiment
+from ranklaunch.command.tuning.experiment import Order
+from ranklaunch.command.tuning.site import LOG, Site
+from ranklaunch.files import join
+from ranklaunch.system.disk import DiskFiles
+from ranklaunch.tune import metrics
+from ranklaunch.tune.model import NO_METRIC, OK, PROFILE, Result
+from ranklaunch.verdict import folders
+
+MOST = 64 * 1024 * 1024  # bytes of a log
+
+
+def result(site: Site, order: Order, status: str, reason: str, code: int, seconds: float) -> Result:
+    """On the node that leads. A profile run that tells nothing has ended well all the same: then nothing is pruned."""
+    folder, files = site.folder(order.name), DiskFiles()
+    found = Result(order.name, order.kind, status, {}, {}, seconds, reason, code, folder)
+    if order.kind == PROFILE:
+        info = metrics.info(files.text(join(folder, metrics.INFO_FILE), MOST) or "")
+        return Result(order.name, order.kind, OK if info else status, {}, info, seconds, "" if info else reason, code, folder)
+    if status != OK:
+        return found
+    output = files.text(folders.rank_log(experiment.attempt(site, order), 0), MOST) or files.text(join(folder, LOG), MOST) or ""
+    measured = metrics.measured(order.experiment, files.text(join(folder, metrics.METRICS_FILE), MOST) or "", output)
+    if not measured.metrics:
+        return Result(order.name, order.kind, NO_METRIC, {}, {}, seconds, "it ended well, and nothing tells how fast it was", code, folder)
+    return Result(order.name, order.kind, OK, dict(measured.metrics), {}, seconds, "", code, folder)

@@ -1,0 +1,154 @@
+"""A search from the command line to its files: what it is told, what it shows, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ranklaunch.command.below import free_ports, own_command
+from ranklaunch.command.tuning import director
+from ranklaunch.command.tuning.site import CONFIG, Site, reader_of
+from ranklaunch.files import join
+from ranklaunch.plan.model import Process
+from ranklaunch.plan.planning import every_variable
+from ranklaunch.read import settings, tuning
+from ranklaunch.system import devices, disk
+from ranklaunch.system.disk import DiskFiles
+from ranklaunch.tune import autotuning, plot, results, table, words
+from ranklaunch.tune.model import Result, Settings
+from ranklaunch.tune.search import Search
+
+RUN_LOGS = "run"  # in the log directory: of the program that is started with the best
+
+
+class Searches:
+    """site: as it is known by now; a rank table may still change the nodes' places."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self._began = time.monotonic()
+
+    def settings(self) -> Settings:
+        """Raises ConfigError."""
+        site, reader = self.site, reader_of(self.site.request)
+        job = site.plan.job
+        given = {variable.option: reader.get(variable) for variable in tuning.OF_SEARCH if reader.given(variable)}
+        nodes = reader.get(tuning.EXP_NODES) or len(job.nodes)
+        least = min(node.slots for node in job.nodes)
+        slots = reader.get(tuning.EXP_SLOTS) or least
+        if nodes > len(job.nodes):
+            reader.problem(f"{reader.told(tuning.EXP_NODES)}: the job has {len(job.nodes)}")
+        if slots > least:
+            reader.problem(f"{reader.told(tuning.EXP_SLOTS)}: the node that has the fewest slots has {least}")
+        reader.check()
+        memory, _ = self.memory(slots)
+        return autotuning.settled(
+            autotuning.loads(site.text, site.config),
+            job.program.args,
+            nodes,
+            slots,
+            given,
+            memory=memory,
+            seed=reader.get(tuning.SEED),
+            width=len(job.nodes) // nodes,
+            of=site.same,
+        )
+
+    def memory(self, slots: int) -> tuple[int, str]:
+        """Bytes of each device, and who says so."""
+        reader = reader_of(self.site.request)
+        if reader.given(tuning.MEMORY):
+            return reader.get(tuning.MEMORY), reader.source(tuning.MEMORY)
+        return devices.memory_of(self.site.plan.job.accelerator, self.site.request.env, slots)
+
+    def known(self, settings_: Settings) -> tuple[Result, ...]:
+        """What earlier starts have finished."""
+        return results.known(DiskFiles(), self.site.results, settings_, self.site.exps)
+
+    def begin(self, say: Callable[[str], None]) -> Search:
+        """With what an earlier start has finished."""
+        settings_ = self.settings()
+        known = self.known(settings_)
+        found = Search(settings_, known)
+        for text in found.settings.warnings:
+            say(f"warning: {text}")
+        size, who = self.memory(found.settings.slots)
+        say(f"tune: {len(found.space)} candidates, {f'{size / (1 << 30):.1f} GiB for each rank ({who})' if size else 'memory unknown'}")
+        if known:
+            say(f"tune: {len(known)} experiments of an earlier start are in {self.site.exps}, and are not repeated")
+        return found
+
+    # Files
+
+    def write(self, search: Search) -> None:
+        """What is known by now, each file whole: whoever reads it while the search goes on finds no half of it."""
+        seconds = time.monotonic() - self._began
+        self._write(results.RESULTS, results.document_text(search, seconds))
+        self._write(results.PLOT, plot.drawn(search))
+        if search.best:
+            self._write(results.OPTIMAL, results.optimal_text(search))
+
+    def close(self, search: Search, say: Callable[[str], None]) -> None:
+        """At the end, whichever it was."""
+        self.write(search)
+        lines = [*table.lines(search), *self._use(search)]
+        self._write(results.SUMMARY, "".join(f"{line}\n" for line in lines))
+        for line in lines:
+            say(line)
+
+    def _use(self, search: Search) -> list[str]:
+        """How to start the program with what was found."""
+        if not search.best:
+            return []
+        program = self.site.plan.job.program
+        own = program.words[: len(program.words) - len(program.args)]
+        return [f"with the best: {results.command(search, ('ranklaunch', 'run', '--', *own), join(self.site.results, results.OPTIMAL))}"]
+
+    def summary(self, search: Search) -> str:
+        best, metric = search.best, search.settings.metric
+        assert best
+        told = f"{best.metrics[metric]:.4g} {director.UNITS[metric]}"
+        again = results.difference(search)
+        confirmed = f", in a second run {again:+.1%}" if again is not None else ""
+        return (
+            f"the best of {len(search.results)} experiments is {best.name}, {told}{confirmed}: {join(self.site.results, results.OPTIMAL)}"
+        )
+
+    def optimal(self, search: Search) -> dict[str, Any]:
+        return results.optimal(search) or {}
+
+    def _write(self, name: str, text: str) -> None:
+        disk.write(join(self.site.results, name), text.encode(errors="backslashreplace"), 0o644)
+
+    # The program with what was found
+
+    @staticmethod
+    def free_port() -> int:
+        return free_ports(1)[0]
+
+    def best_run(self, body: Mapping[str, Any]) -> Process:
+        """As the user would start it, in this very container; its nodes meet beside those of the search."""
+        site = self.site
+        job = site.plan.job
+        logs = settings.log_dir(reader_of(site.request))
+        config = join(join(logs, RUN_LOGS), CONFIG if len(job.nodes) == 1 else f"node_{job.node_index}_{CONFIG}")
+        disk.write(config, json.dumps(body["config"], indent=1).encode() + b"\n", 0o644)
+        args = words.changed(job.program.args, config, {str(name): str(value) for name, value in body["args"].items()})
+        program = job.program.words[: len(job.program.words) - len(job.program.args)]
+        kept = {**site.request.options, settings.METHOD.value: site.plan.method, settings.MUSTER_PORT.value: str(int(body["port"]))}
+        given = [
+            _option(name, value) for name, value in kept.items() if name not in {v.value for v in (*tuning.VARIABLES, settings.LOG_DIR)}
+        ]
+        argv = (*own_command(), "run", *given, f"{settings.LOG_DIR.option}={join(logs, RUN_LOGS)}", "--", *program, *args)
+        unset = tuple(name for variable in tuning.VARIABLES for name in variable.names if name in site.request.env)
+        return Process(
+            name="run", argv=argv, log=join(join(logs, RUN_LOGS), f"console_{job.node_index}.log"), unset=unset, cwd=job.folder or None,
+            node=job.node_index,
+        )  # fmt: skip
+
+
+def _option(name: str, value: str) -> str:
+    variable = next(variable for variable in every_variable() if variable.value == name and variable.option)
+    return variable.option if variable.is_switch and value == "true" else f"{variable.option}={value}"

@@ -1,0 +1,50 @@
+"""A search with the real DeepSpeed, on CPUs: a configuration that cannot fit is found out, and the best is measured twice."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbench.jobs.job import RANKLAUNCH
+from testbench.places import EXAMPLES
+
+pytestmark = pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="DeepSpeed is not installed")
+
+LONG_S = 900  # DeepSpeed is imported five times, on two busy cores
+CONFIG = {
+    "train_micro_batch_size_per_gpu": [32],
+    "gradient_accumulation_steps": 1,
+    "optimizer": {"type": "Adam", "params": {"lr": 0.001, "torch_adam": True}},
+    "zero_optimization": {"stage": [1], "reduce_bucket_size": [500_000, 20_000_000_000]},  # the second is a buffer of 80 GB
+    "autotuning": {"start_profile_step": 2, "end_profile_step": 8},
+}
+MOST = 30 << 30  # bytes of address space
+
+
+def test_digits_are_tuned(tmp_path: Path) -> None:
+    for name in ("deepspeed_digits.py", "digits.py"):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    (tmp_path / "ds.json").write_text(json.dumps(CONFIG))
+    words = ("--method", "spawn", "--slots", "1", "--python", sys.executable, "--log-dir", tmp_path / "logs")
+    program = ("deepspeed_digits.py", "--deepspeed_config", "ds.json", "--epochs", "3")
+    done = subprocess.run(
+        ["env", "DS_ACCELERATOR=cpu", "OMP_NUM_THREADS=1", *RANKLAUNCH, "tune", *words, "--", *program],
+        cwd=tmp_path, capture_output=True, text=True, timeout=LONG_S, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MOST, MOST)),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "logs" / "tune" / "results.json").read_text())
+    states = {each["name"]: each["status"] for each in found["experiments"]}
+    best = found["best"]["name"]
+    assert sorted(states.values()) == ["ok", "ok", "ok", "out of memory"], states
+    assert states["profile"] == states[best] == states[f"confirm_{best}"] == "ok"
+    assert found["model"]["num_params"] > 1000
+    optimal = json.loads((tmp_path / "logs" / "tune" / "ds_config_optimal.json").read_text())
+    assert optimal["zero_optimization"]["reduce_bucket_size"] == 500_000

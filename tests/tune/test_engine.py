@@ -1,0 +1,105 @@
+"""The command itself, with a program whose speed and need of memory are known: it finds the best, whatever chooses the trials; it goes on
+after whatever ended it, and leaves nothing running."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+
+import pytest
+from tune_jobs import BEST, FEW, GIB, experiments, found, tune
+
+from ranklaunch.tune.model import TUNERS
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import Starter
+from testbench.waiting import DEADLINE_S
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.mark.parametrize("tuner", TUNERS)
+def test_each_tuner_finds_the_best(tuner: str, as_process: Starter) -> None:
+    job = tune(as_process, "--tuner", tuner, TUNED_LIMIT=27 * GIB)  # stage 0 needs more for 8 samples, stage 3 has room
+    assert job.end(4 * DEADLINE_S) == 0, job.err.text
+    results = found(job.log_dir)
+    assert (results["best"]["name"], results["best"]["confirmed"]) == (BEST, True)
+    folder = job.log_dir / "tune"
+    optimal = json.loads((folder / "ds_config_optimal.json").read_text())
+    assert (optimal["zero_optimization"]["stage"], optimal["train_micro_batch_size_per_gpu"], optimal["train_batch_size"]) == (2, 6, 12)
+    assert "autotuning" not in optimal
+    assert {"summary.txt", "results.svg"} <= {path.name for path in folder.iterdir()}
+    made = folder / "exps" / BEST
+    assert {"ds_config.json", "command.txt", "log", "verdict.json", "result.json"} <= {path.name for path in made.iterdir()}
+    assert checked_verdict(made / "verdict.json")["outcome"] == "succeeded"
+    assert "experiment 1 of at most" in job.err.text
+    assert BEST in job.verdict["reason"]
+
+
+def test_what_does_not_fit_is_told_by_the_verdict(as_process: Starter) -> None:
+    job = tune(as_process, TUNED_LIMIT=14 * GIB)  # no stage below 1 fits; stage 3 alone has room for 4 samples and more
+    assert job.end(4 * DEADLINE_S) == 0, job.err.text
+    states = {name: each["status"] for name, each in experiments(job.log_dir).items()}
+    assert "out of memory" in states.values()
+    assert found(job.log_dir)["best"]["name"].startswith(("z1", "z2", "z3"))
+    rows = {row["name"]: row for row in found(job.log_dir)["candidates"]}
+    assert rows["z0_mbs2_gas1"]["status"] in ("out of memory", "pruned")
+    assert rows["z0_mbs8_gas1"]["status"] == "pruned"  # no larger micro-batch is tried
+
+
+def test_one_that_hangs_is_ended_and_the_search_goes_on(as_process: Starter) -> None:
+    job = tune(as_process, "--experiment-timeout", 4, config=FEW, TUNED_HANGS="2:6")
+    assert job.end(4 * DEADLINE_S) == 0, job.err.text
+    hung = experiments(job.log_dir)[BEST]
+    assert (hung["status"], hung["metrics"]) == ("hung", {})
+    assert found(job.log_dir)["best"]["name"] == "z2_mbs8_gas1"
+
+
+def test_no_configuration_that_works_is_a_failure(as_process: Starter) -> None:
+    job = tune(as_process, config=FEW, TUNED_LIMIT=1)
+    assert job.end(4 * DEADLINE_S) == 1, job.err.text
+    assert "none of" in job.verdict["reason"]
+    assert "out of memory" in job.verdict["reason"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_it_goes_on_where_it_was_ended(number: signal.Signals, as_process: Starter) -> None:
+    """At random moments, again and again, until it has been left to its end: no experiment that was finished is made again."""
+    chance = random.Random(number)
+    whole = tune(as_process, folder="whole", config=FEW)
+    assert whole.end(4 * DEADLINE_S) == 0
+    finished: dict[str, float] = {}
+    for i in range(MOMENTS):
+        job = tune(as_process, config=FEW)
+        time.sleep(0.2 + chance.random() * 2.3)
+        job.send(number)
+        if number == signal.SIGKILL:
+            assert job.end(at_once=False) in (128 + number, 0), job.err.text
+        else:
+            assert job.end() in (128 + number, 0), job.err.text
+        now = {path.parent.name: path.stat().st_mtime for path in (job.log_dir / "tune" / "exps").glob("*/result.json")}
+        assert {name: now.get(name) for name in finished} == finished, f"at moment {i}"
+        finished = now
+    job = tune(as_process, config=FEW)
+    assert job.end(4 * DEADLINE_S) == 0, job.err.text
+    assert {name: (job.log_dir / "tune" / "exps" / name / "result.json").stat().st_mtime for name in finished} == finished
+    one, other = (experiments(folder) for folder in (whole.log_dir, job.log_dir))
+    assert {name: each["metrics"] for name, each in one.items()} == {name: each["metrics"] for name, each in other.items()}
+    assert found(job.log_dir)["best"]["name"] == BEST
+
+
+MOMENTS = 7  # of each signal
+
+
+def test_dry_run_shows_the_space_and_starts_nothing(as_process: Starter) -> None:
+    job = tune(as_process, "--dry-run", config=FEW)
+    assert job.end() == 0
+    assert BEST in job.out.text
+    assert not job.log_dir.exists()
+
+
+def test_run_starts_the_best(as_process: Starter) -> None:
+    job = tune(as_process, "--run", config={**FEW, "train_micro_batch_size_per_gpu": [6]})
+    assert job.end(4 * DEADLINE_S) == 0, job.err.text
+    assert "trained with stage 2 and micro-batch 6" in job.out.text

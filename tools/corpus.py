@@ -1,0 +1,101 @@
+"""How often the catalogue of known errors is right: `make corpus` asks it of each output in tests/corpus."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from ranklaunch import catalogue
+
+CORPUS = Path(__file__).resolve().parent.parent / "tests" / "corpus"
+KINDS = ("cause", "consequence", "stopped")
+UNKNOWN = "not recognised"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An output, with what is known of it (quiet ones have a source alone)."""
+
+    name: str
+    text: str
+    kind: str = ""
+    family: str = ""
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the catalogue told of a case."""
+
+    case: Case
+    kind: str
+    entry: str
+
+    @property
+    def right(self) -> bool:
+        return self.kind == self.case.kind
+
+    @property
+    def wrong(self) -> bool:
+        return self.kind not in (self.case.kind, UNKNOWN)
+
+
+def read(path: Path) -> Case:
+    head, _, text = path.read_text(encoding="utf-8").partition("\n\n")
+    fields = dict(line.split(": ", 1) for line in head.splitlines())
+    return Case(path.stem, text, fields.get("kind", ""), fields.get("family", ""), fields.get("says", ""))
+
+
+def read_all(folder: str, corpus: Path = CORPUS) -> list[Case]:
+    return [read(path) for path in sorted((corpus / folder).glob("*.txt"))]
+
+
+def ask(case: Case) -> Answer:
+    found = catalogue.find(case.text)
+    return Answer(case, found.error.kind, found.error.name) if found else Answer(case, UNKNOWN, "")
+
+
+def false_alarms(answers: list[Answer]) -> list[Answer]:
+    """Quiet runs of which anything is told."""
+    return [answer for answer in answers if answer.kind != UNKNOWN]
+
+
+def report(judged: list[Answer], quiet: list[Answer]) -> str:
+    lines = [_total("judged", judged), ""]
+    families = sorted({answer.case.family for answer in judged})
+    lines += [_total(family, [answer for answer in judged if answer.case.family == family]) for family in families]
+    lines += ["", "what it was     told as: " + "".join(f"{kind:>16}" for kind in (*KINDS, UNKNOWN))]
+    counts = Counter((answer.case.kind, answer.kind) for answer in judged)
+    lines += [f"{kind:25}" + "".join(f"{counts[kind, told]:16}" for told in (*KINDS, UNKNOWN)) for kind in KINDS]
+    alarms = false_alarms(quiet)
+    lines += ["", f"{'quiet':12}{len(quiet):5} outputs  {len(alarms):4} false alarms ({_share(alarms, quiet)})"]
+    lines += [f"  {answer.case.name}: {answer.entry} ({answer.kind})" for answer in alarms]
+    lines += ["", "told wrongly:"]
+    lines += [f"  {a.case.name}: {a.entry} ({a.kind}), and it was a {a.case.kind}: {a.case.says}" for a in judged if a.wrong]
+    lines += ["", "not recognised:"]
+    lines += [f"  {a.case.name} ({a.case.kind}): {a.case.says}" for a in judged if a.kind == UNKNOWN]
+    return "\n".join(lines)
+
+
+def _total(name: str, answers: list[Answer]) -> str:
+    right, wrong = [a for a in answers if a.right], [a for a in answers if a.wrong]
+    unknown = len(answers) - len(right) - len(wrong)
+    told = f"{len(right):4} right ({_share(right, answers)})  {len(wrong):4} wrong ({_share(wrong, answers)})  {unknown:4} {UNKNOWN}"
+    return f"{name:12}{len(answers):5} outputs  {told}"
+
+
+def _share(some: list[Answer], answers: list[Answer]) -> str:
+    return f"{100 * len(some) / max(1, len(answers)):5.1f} %"
+
+
+def main() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    print(report([ask(case) for case in read_all("judged")], [ask(case) for case in read_all("quiet")]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
