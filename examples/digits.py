@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
@@ -187,9 +187,9 @@ class StopRequest:
 
 
 def load_data() -> tuple[TensorDataset, TensorDataset]:
-    digits = load_digits()
-    images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16
-    labels = torch.tensor(digits.target)
+    pixels, digits = load_digits()
+    images = torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+    labels = torch.tensor(digits)
     # The same seed on all ranks, so that what one rank tests on no other rank trains on.
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     test, training = order[:TEST_IMAGES], order[TEST_IMAGES:]

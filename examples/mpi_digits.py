@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 
 import numpy as np
+from digits_data import load_digits
 from mpi4py import MPI
-from sklearn.datasets import load_digits
 
 COMM = MPI.COMM_WORLD
 CLASSES = 10
@@ -102,12 +102,12 @@ class StopRequest:
 
 
 def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    digits = load_digits()
-    images = np.hstack([digits.data / 16, np.ones((len(digits.data), 1))])  # the column of ones is the bias
+    pixels, digits = load_digits()
+    images = np.hstack([pixels / 16, np.ones((len(pixels), 1))])  # the column of ones is the bias
     # The same seed on all ranks, so that what one rank tests on no other rank trains on.
     order = np.random.default_rng(0).permutation(len(images))
     test, training = order[:TEST_IMAGES], order[TEST_IMAGES:]
-    return (images[training], digits.target[training]), (images[test], digits.target[test])
+    return (images[training], digits[training]), (images[test], digits[test])
 
 
 def resume(path: Path, inputs: int) -> tuple[np.ndarray, int]:

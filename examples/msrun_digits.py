@@ -22,9 +22,9 @@ from types import FrameType
 
 import mindspore as ms
 import numpy as np
+from digits_data import load_digits
 from mindspore import nn, ops
 from mindspore.communication import get_group_size, get_rank, init, release
-from sklearn.datasets import load_digits
 
 TEST_IMAGES = 360
 
@@ -171,8 +171,8 @@ class StopRequest:
 
 
 def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    digits = load_digits()
-    images, labels = digits.data.astype(np.float32) / 16, digits.target.astype(np.int32)
+    pixels, digits = load_digits()
+    images, labels = pixels.astype(np.float32) / 16, digits.astype(np.int32)
     # The same seed on all ranks, so that what one rank tests on no other rank trains on.
     order = np.random.default_rng(0).permutation(len(labels))
     test, training = order[:TEST_IMAGES], order[TEST_IMAGES:]

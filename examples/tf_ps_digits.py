@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before the import that rea
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from sklearn.datasets import load_digits
+from digits_data import load_digits
 
 TEST_IMAGES = 360
 HIDDEN = 64
@@ -156,9 +156,9 @@ def batches(model: Model, images: np.ndarray, labels: np.ndarray, size: int, epo
 
 
 def load_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    digits = load_digits()
-    order = np.random.default_rng(0).permutation(len(digits.target))  # the same on all workers
-    images, labels = digits.data[order].astype(np.float32) / 16, digits.target[order]
+    pixels, digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits))  # the same on all workers
+    images, labels = pixels[order].astype(np.float32) / 16, digits[order]
     return images[TEST_IMAGES:], labels[TEST_IMAGES:], images[:TEST_IMAGES], labels[:TEST_IMAGES]
 
 

@@ -332,21 +332,23 @@ EARLY = Case(
 
 # What becomes of a launcher when the kernel takes one of its ranks, when its ranklaunch is killed where it has its rendezvous, its
 # scheduler or its one mpirun, and when a host is gone. What comes before the launch, or nodes tell each other, is ranklaunch's own.
-BY_LAUNCHERS = ("rank out of memory", "ranklaunch of node 0 SIGKILLed", "host cut off")
-# With those that take seconds to start, tests/launchers has ranks that exit with a code, and stops.
+BY_LAUNCHERS = ("rank out of memory", "ranklaunch of node 0 SIGKILLed")
+# With torchrun and those that take seconds to start, tests/launchers has ranks that exit with a code, and stops. A host that is cut off
+# is a stop on either side of the cut; torchrun stands for the others that have a rendezvous between nodes.
+BY_TORCHRUN = (*BY_LAUNCHERS, "host cut off", "a SIGKILL that left no trace, beside a rank that takes a second to end")
 BY_QUICK_LAUNCHERS = (
-    *BY_LAUNCHERS,
+    *BY_TORCHRUN,
     "rank exits 42",
     "ranklaunch SIGTERMed",
     "ranklaunch SIGKILLed",
     "two causes, 0.3 s apart",
-    "a SIGKILL that left no trace, beside a rank that takes a second to end",
 )
 
 
 def typical(case: Case, launcher: Launcher) -> bool:
     """Whether this cell stands for others."""
-    return launcher is LAUNCHERS[0] or case.name in (BY_LAUNCHERS if launcher.slow else BY_QUICK_LAUNCHERS)
+    named = BY_LAUNCHERS if launcher.slow else BY_TORCHRUN if launcher.training else BY_QUICK_LAUNCHERS
+    return launcher is LAUNCHERS[0] or case.name in named
 
 
 EVENTS = (

@@ -275,7 +275,6 @@ WHEEL = {
     "ranklaunch/supervise/words.py",
     "ranklaunch/system/__init__.py",
     "ranklaunch/system/bounded.py",
-    "ranklaunch/system/devices.py",
     "ranklaunch/system/disk.py",
     "ranklaunch/system/inotify.py",
     "ranklaunch/system/lookup.py",

@@ -83,6 +83,8 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         by_address=many,
         followers=len(job.nodes) - 1,
     )
+    if _version(job, reader) == "4":
+        from_node_0.refuse_addresses(job, reader, f"method {NAME}")
     contradictions.refuse(reader, EXTRA, reader.get(EXTRA), [contradictions.Count("-np", job.world_size, contradictions.RANKS)], _spelled)
     # Others read the same settings, so that the nodes can compare them.
     own = replace(whole, processes=(), files=(), private="", waits=(), outputs=None, by_address=False) if job.node_index else whole

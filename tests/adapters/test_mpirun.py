@@ -382,7 +382,14 @@ def test_a_folder_for_keys_with_a_space_is_refused() -> None:
 
 @pytest.mark.parametrize(("hosts", "family"), [("fd00::1,fd00::2", "AF_INET6"), ("192.0.2.1,192.0.2.2", "AF_INET"), ("a,b", "AF_INET")])
 def test_nccl_speaks_what_the_hosts_have(hosts: str, family: str) -> None:
-    found = helpers.plan(
-        {"RANKLAUNCH_HOSTS": hosts, "RANKLAUNCH_NODES": "2", "RANKLAUNCH_SLOTS": "1", "RANKLAUNCH_NODE": "0"}, method="mpirun"
-    )
+    found = helpers.plan({"RANKLAUNCH_HOSTS": hosts, "RANKLAUNCH_NODE": "0", "RANKLAUNCH_OPENMPI": "5"}, method="mpirun")
     assert f"NCCL_SOCKET_FAMILY={family}" in found.processes[0].argv
+
+
+@pytest.mark.parametrize("method", ["mpirun", "deepspeed"])
+def test_ipv6_addresses_as_hosts_are_refused(method: str) -> None:
+    """Open MPI 4 refuses them itself, and then does not end."""
+    env = {"RANKLAUNCH_HOSTS": "fd00::1,fd00::2", "RANKLAUNCH_NODE": "0"}
+    more = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "openmpi"} if method == "deepspeed" else {}
+    with pytest.raises(ConfigError, match="Open MPI 4 takes no IPv6 address as a host, such as fd00::1"):
+        helpers.plan({**env, **more}, method=method)

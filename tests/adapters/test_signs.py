@@ -11,6 +11,7 @@ import helpers
 
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms import PLATFORMS, SIGNS
+from ranklaunch.adapters.platforms.shared.unrecognised import RENDEZVOUS
 from ranklaunch.errors import ConfigError
 from ranklaunch.values import NOTHING
 
@@ -48,21 +49,43 @@ SAMPLES = {
         {"LEPTON_JOB_NAME": "ft", "LEPTON_JOB_WORKER_INDEX": "1"},
         {"LEPTON_JOB_TOTAL_WORKERS": "2", "LEPTON_SUBDOMAIN": "ft-svc", "JOB_COMPLETION_INDEX": "1"},
     ),
+    "beaker": Sample(
+        {"BEAKER_JOB_ID": "01J", "BEAKER_NODE_ID": "01N"},
+        {"BEAKER_REPLICA_COUNT": "2", "BEAKER_REPLICA_RANK": "1", "BEAKER_LEADER_REPLICA_HOSTNAME": "g1", "BEAKER_NODE_HOSTNAME": "g2"},
+    ),
+    "determined": Sample(
+        {"DET_ALLOCATION_ID": "7.a.1"},
+        {"DET_TASK_ID": "7.a"},
+        {RENDEZVOUS: '{"container_addrs": ["10.0.9.1", "10.0.9.2"], "container_rank": 1, "container_slot_counts": [1, 1]}'},
+    ),
+    "oci": Sample({"JOB_RUN_OCID": "o", "NODE_RANK": "1", "INITIAL_CLUSTER_SIZE": "2"}, {"RANKLAUNCH_MASTER_ADDR": "10.0.10.1"}),
     "lsf": Sample({"LSB_JOBID": "7", "LSB_MCPU_HOSTS": "g1 16 g2 16"}, {"LSF_PM_TASKID": "2", "HOSTNAME": "g2"}),
     "pbs": Sample({"PBS_JOBID": "7.s", "PBS_NODENUM": "1"}, {"RANKLAUNCH_HOSTS": "g1,g2", "PBS_TASKNUM": "40000001"}),
     "flux": Sample(
         {"FLUX_JOB_ID": "f7", "FLUX_TASK_RANK": "1"},
         {"FLUX_JOB_NNODES": "2", "FLUX_JOB_SIZE": "2", "FLUX_TASK_LOCAL_ID": "0", "RANKLAUNCH_MASTER_ADDR": "g1"},
     ),
+    "mosaicml": Sample(
+        {"MOSAICML_PLATFORM": "true", "NUM_NODES": "2"},
+        {"NODE_RANK": "1", "LOCAL_WORLD_SIZE": "8", "WORLD_SIZE": "16", "MASTER_ADDR": "10.0.11.1"},
+    ),
     "runpod": Sample(
         {"NODE_ADDR": "10.0.8.2", "PRIMARY_ADDR": "10.0.8.1", "NUM_TRAINERS": "8", "NUM_NODES": "2"},
         {"NODE_RANK": "1", "MASTER_ADDR": "10.0.8.1", "WORLD_SIZE": "16", "RUNPOD_POD_ID": "k3x9"},
     ),
+    "tione": Sample(
+        {"NODE_LIST": "t-launcher:8,t-worker-0:8", "INDEX": "1", "GPU_NUM_PER_NODE": "8"},
+        {"MASTER_ADDR": "10.0.12.1", "RANK": "1", "WORLD_SIZE": "2"},
+    ),
+    "aihc": Sample({"AIHC_JOB_NAME": "pj", "WORLD_SIZE": "2", "RANK": "1"}, {"MASTER_ADDR": "pj-master-0", "HOSTNAME": "pj-worker-0"}),
     "pai_dlc": Sample({"MASTER_ADDR": "dlc18is-master-0", "WORLD_SIZE": "2", "RANK": "1"}),
     "volcano": Sample({"VC_WORKER_HOSTS": "j-worker-0.j,j-worker-1.j"}, {"HOSTNAME": "j-worker-1"}),
     "ascend_operator": Sample({"MINDX_TASK_ID": "6f1f"}, {"RANK": "1", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "MASTER_ADDR": "svc"}),
     "mpijob": Sample({"K_MPI_JOB_ROLE": "worker"}, {"HOSTNAME": "j-worker-0", "RANKLAUNCH_NODES": "2"}),
     "kubeflow_trainer": Sample({"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "j-node-0-0.j"}, {"PET_NPROC_PER_NODE": "8"}),
+    "paddlejob": Sample({"PADDLE_JOB_ID": "p", "PADDLE_NNODES": "2"}, {"HOSTNAME": "p-worker-1"}),
+    "pytorchjob": Sample({"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "b-master-0", "HOSTNAME": "b-worker-0"}),
+    "leaderworkerset": Sample({"LWS_LEADER_ADDRESS": "l-0.l.n", "LWS_GROUP_SIZE": "2"}, {"LWS_WORKER_INDEX": "1", "HOSTNAME": "l-0-1"}),
     "jobset": Sample({"JOB_COMPLETION_INDEX": "1", "HOSTNAME": "job-part-0-1"}, {"RANKLAUNCH_NODES": "2"}, POD),
     "indexed_job": Sample({"JOB_COMPLETION_INDEX": "1"}, {"RANKLAUNCH_NODES": "2", "RANKLAUNCH_MASTER_ADDR": "m"}),
 }
@@ -81,6 +104,22 @@ LEFTOVERS: dict[str, dict[str, str]] = {
     "a login node of PBS": {"PBS_O_HOST": "login1", "PBS_CONF_FILE": "/etc/pbs.conf", "PBS_NODEFILE": "/x"},
     "a login node of LSF": {"LSF_ENVDIR": "/opt/lsf/conf", "LSF_BINDIR": "/x", "LSB_MCPU_HOSTS": "a 1 b 1"},
     "a login node of Flux": {"FLUX_URI": "local:///run/flux/local"},
+    "a laptop that uses Beaker and others": {
+        "BEAKER_TOKEN": "t",
+        "BEAKER_ADDR": "a",
+        "DET_MASTER": "https://d",
+        "MOSAICML_API_KEY": "k",
+        "AIHC_TENSORBOARD_LOG_PATH": "/t",
+    },
+    "a notebook of Determined": {"DET_ALLOCATION_ID": "x", "DET_TASK_ID": "x"},
+    "a job of OCI on one node": {"JOB_RUN_OCID": "x", "JOB_OCID": "y"},
+    "a list of nodes of somebody's": {"NODE_LIST": "a:8", "INDEX": "0"},
+    "a pod with leftovers of operators": {
+        "PADDLE_TRAINER_ID": "0",
+        "LWS_WORKER_INDEX": "0",
+        "MASTER_ADDR": "p-master-0",
+        "HOSTNAME": "p-master-0",
+    },
     "a service of Vertex AI": {"CLOUD_ML_PROJECT_ID": "p"},
 }
 

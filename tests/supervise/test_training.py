@@ -57,6 +57,7 @@ def test_digits_are_learned(as_process: Starter, method: str) -> None:
 
 
 @pytest.mark.launchers
+@pytest.mark.table  # a second start of the example is in test_resuming, one with fewer ranks in test_mpi_examples
 def test_a_second_start_goes_on_where_the_first_one_ended(as_process: Starter) -> None:
     """On nodes with different slots, and with fewer the second time."""
     trained(as_process, "spawn", "1,2")

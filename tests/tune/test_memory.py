@@ -81,6 +81,12 @@ def test_the_overhead_that_the_profile_shows_counts() -> None:
     assert 1 not in pruned(seen)
 
 
+def test_on_a_cpu_the_process_itself_is_the_overhead() -> None:
+    search = profiled(8, {"num_params": 1e9, "begun": 4e9 + 0.5 * GIB}, device="cpu")
+    assert memory.overhead(search.settings, search.info) == pytest.approx(0.5 * GIB)
+    assert not any(each.reserve for each in search.space)  # the host's memory is the same
+
+
 def test_what_is_on_the_host_needs_no_device() -> None:
     config = {"zero_optimization": {"stage": [1, 3], "offload_optimizer": "auto", "offload_param": [None, "cpu"]}}
     search = profiled(8, {"num_params": 1e9}, config)

@@ -113,6 +113,8 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
         reader.problem(f"{told}: DeepSpeed starts nothing but Python files by it")
     if by != PDSH and any(node.devices for node in job.nodes):
         reader.problem(f"{told}: DeepSpeed cannot choose devices by it, only the first of each node; use no_ssh or pdsh")
+    if by == "openmpi" and not which("prterun", reader.env.get("PATH", ""), reader.files):
+        from_node_0.refuse_addresses(job, reader, told)
     words = (job.program.path, *job.program.args, job.folder or reader.cwd)
     harmed = next((word for word in words if not _TYPED.fullmatch(word)), None)
     if by == PDSH and harmed is not None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers.shared.inherited import misleading
+from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -31,6 +32,15 @@ def open_mpi_by_hostfile(reader: Reader) -> dict[str, str]:
     in_slurm = any(name.startswith("SLURM_") for name in reader.env)
     not_slurm = {f"{runtime}_MCA_{framework}": "^slurm" for runtime in ("OMPI", "PRTE") for framework in ("ras", "plm")}
     return {"OMPI_MCA_orte_keep_fqdn_hostnames": "1", **(not_slurm if in_slurm else {})}
+
+
+def refuse_addresses(job: Job, reader: Reader, told: str) -> None:
+    """Of hosts that Open MPI 4 takes for none: it says so, and then waits for ever."""
+    address = next((node.host for node in job.nodes if ":" in node.host), "")
+    if address and len(job.nodes) > 1:
+        reader.problem(
+            f"{told}: Open MPI 4 takes no IPv6 address as a host, such as {address}; RANKLAUNCH_HOSTS can name hosts that have one"
+        )
 
 
 def forwarded(reader: Reader, values: Mapping[str, str]) -> list[str]:

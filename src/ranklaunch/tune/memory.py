@@ -22,6 +22,7 @@ from ranklaunch.values import Value
 OPTIMIZER_STAGE, GRADIENTS_STAGE, PARAMETERS_STAGE = 1, 2, 3
 BUCKETS = ("reduce_bucket_size", "allgather_bucket_size")
 BUCKET = 500_000_000  # elements, DeepSpeed's default of both
+SINGLE = 4  # bytes of a number, as models are made
 SLACK = 1.05  # DeepSpeed tries a micro-batch so much above the largest that it calculates
 GIB = 1024**3
 
@@ -71,7 +72,7 @@ def needed(settings: Settings, info: Mapping[str, float], candidate: Candidate) 
     if not count:
         return None
     need = states(count, candidate.stage, settings.ranks, settings.mp_size, is_half(candidate.config))
-    optimizer, _, parameters = candidate.offload.partition("+")
+    optimizer, parameters = _devices(candidate.offload if settings.device != "cpu" else "")
     return Need(
         parameters=0.0 if _is_away(parameters) else need.parameters,
         gradients=need.gradients,
@@ -87,12 +88,16 @@ def _is_away(device: str) -> bool:
 
 def overhead(settings: Settings, info: Mapping[str, float]) -> float:
     """What the profile run needed beside the states of its stage and its one sample; 0 where nobody saw how much it needed. info:
-    "overhead" itself, or "peak", the most bytes of a device that were in use, and the "stage" of the run."""
+    "overhead" itself, or "peak", the most bytes of a device that were in use, and the "stage" of the run; or
+    on CPUs "begun", what a rank's process had when there was the model, and nothing of its training."""
     if "overhead" in info:
         return max(0.0, info["overhead"])
-    if not info.get("peak") or not info.get("num_params"):
+    count = info.get("num_params", 0)
+    if settings.device == "cpu" and info.get("begun"):
+        return max(0.0, info["begun"] - SINGLE * count / settings.mp_size)
+    if not info.get("peak") or not count:
         return 0.0
-    own = states(info["num_params"], int(info.get("stage", PARAMETERS_STAGE)), settings.ranks, settings.mp_size, is_half(settings.config))
+    own = states(count, int(info.get("stage", PARAMETERS_STAGE)), settings.ranks, settings.mp_size, is_half(settings.config))
     return max(0.0, info["peak"] - own.states - info.get("activation_mem_per_gpu", 0))
 
 

@@ -33,6 +33,7 @@ INFO_KEYS = ("num_params", "trainable_num_params", "activation_mem_per_gpu")
 PER_SECOND = 1_000_000  # DeepSpeed's file counts in microseconds
 MOST_OUTPUT = 8 << 20  # characters of output that are looked at, the last
 MOST_LINE = 4000
+GIB = 1024**3
 _NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?"
 _TIMERS = re.compile(rf"time \(ms\)((?: \| [\w-]+: {_NUMBER})+)")
 _TIMER = re.compile(rf"\| ([\w-]+): ({_NUMBER})")
@@ -47,6 +48,7 @@ _TRAINER = re.compile(rf"['\"]?train_samples_per_second['\"]?\s*[:=]\s*['\"]?({_
 _WORDS = re.compile(
     rf"(?<![0-9.])({_NUMBER}) ?(?:samples|images|examples|sequences|imgs?)(?:/s(?:ec(?:ond)?)?\b| per second)", re.IGNORECASE
 )
+_ALLOCATED = re.compile(r"^MA ([0-9]{1,6}(?:\.[0-9]{1,9})?) GB +Max_MA ", re.MULTILINE)
 _BAR = re.compile(rf"\b(?P<step>[0-9]+)/[0-9?]+ \[[0-9:]+<[0-9:?]+, +(?P<rate>{_NUMBER}) ?(?P<unit>it/s|s/it)")
 
 
@@ -74,11 +76,13 @@ def placed(experiment: Experiment, folder: str) -> dict[str, Any]:
     return {**experiment.config, SECTION: {**section, key: join(folder, name)}}
 
 
-def info(text: str) -> dict[str, float]:
-    """What a profile run says of the model, in parameters and bytes; {} where it says nothing. text: of INFO_FILE."""
+def info(text: str, output: str = "") -> dict[str, float]:
+    """What a profile run says of the model, in parameters and bytes; {} where it says nothing. text: of INFO_FILE. output: what rank 0
+    wrote, with what it had allocated before its states were made (see_memory_usage of deepspeed/runtime/utils.py)."""
     found = _object(text)
     numbers = {key: _positive(found.get(key)) for key in INFO_KEYS}
-    return {key: number for key, number in numbers.items() if number}
+    begun = max((float(size) * GIB for size in _ALLOCATED.findall(output[-MOST_OUTPUT:])), default=0.0)
+    return {key: number for key, number in {**numbers, "begun": begun}.items() if number and number < math.inf and any(numbers.values())}
 
 
 def measured(experiment: Experiment, file: str, output: str) -> Measured:

@@ -229,7 +229,7 @@ class Search:
     def _make_profile(self) -> Experiment:
         """One sample of each rank at the highest stage, which needs the least memory."""
         last = max(self.space, key=lambda candidate: (candidate.stage, -candidate.reserve, -bool(candidate.offload)))
-        config = {**last.config, TRAIN: self.settings.replicas, MICRO: 1, STEPS: 1}
+        config = {**last.config, TRAIN: self.settings.replicas, MICRO: 1, STEPS: 1, "memory_breakdown": True}
         args = words.mapped(config, self.settings.arg_mappings)
         section = {"enabled": True, "model_info": {"profile": True}}
         return Experiment(PROFILE, PROFILE, {**config, SECTION: section}, self.settings.nodes, self.settings.slots, args)

@@ -81,7 +81,8 @@ def _reserve(
     settings: Settings, stages: Sequence[int], kept: Sequence[Kept], lists: Sequence[Any], sizes: Sequence[Sizes]
 ) -> Iterator[Candidate]:
     """The states of the optimizer on the host, where the user says nothing of offload: slower, and for models that fit in no other way."""
-    if any(key in _zero(settings) for key in (OPTIMIZER, PARAMETERS, "cpu_offload")) or max(stages) < LEAST_STAGE[OPTIMIZER]:
+    asked = any(key in _zero(settings) for key in (OPTIMIZER, PARAMETERS, "cpu_offload"))
+    if asked or max(stages) < LEAST_STAGE[OPTIMIZER] or settings.device == "cpu":
         return
     one = Kept({"device": "cpu"})
     for made in _of_stage(settings, max(stages), one, lists, sizes):

@@ -19,12 +19,19 @@ def result(site: Site, order: Order, status: str, reason: str, code: int, second
     folder, files = site.folder(order.name), DiskFiles()
     found = Result(order.name, order.kind, status, {}, {}, seconds, reason, code, folder)
     if order.kind == PROFILE:
-        info = metrics.info(files.text(join(folder, metrics.INFO_FILE), MOST) or "")
+        info = metrics.info(files.text(join(folder, metrics.INFO_FILE), MOST) or "", _output(site, order))
         return Result(order.name, order.kind, OK if info else status, {}, info, seconds, "" if info else reason, code, folder)
     if status != OK:
         return found
-    output = files.text(folders.rank_log(experiment.attempt(site, order), 0), MOST) or files.text(join(folder, LOG), MOST) or ""
-    measured = metrics.measured(order.experiment, files.text(join(folder, metrics.METRICS_FILE), MOST) or "", output)
+    measured = metrics.measured(order.experiment, files.text(join(folder, metrics.METRICS_FILE), MOST) or "", _output(site, order))
     if not measured.metrics:
         return Result(order.name, order.kind, NO_METRIC, {}, {}, seconds, "it ended well, and nothing tells how fast it was", code, folder)
     return Result(order.name, order.kind, OK, dict(measured.metrics), {}, seconds, "", code, folder)
+
+
+def _output(site: Site, order: Order) -> str:
+    """What rank 0 wrote, else what all did."""
+    files = DiskFiles()
+    return (
+        files.text(folders.rank_log(experiment.attempt(site, order), 0), MOST) or files.text(join(site.folder(order.name), LOG), MOST) or ""
+    )

@@ -14,7 +14,7 @@ from ranklaunch.files import join
 from ranklaunch.plan.model import Process
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read import settings, tuning
-from ranklaunch.system import devices, disk
+from ranklaunch.system import disk, memory
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.tune import autotuning, plot, results, table, words
 from ranklaunch.tune.model import Result, Settings
@@ -43,14 +43,15 @@ class Searches:
         if slots > least:
             reader.problem(f"{reader.told(tuning.EXP_SLOTS)}: the node that has the fewest slots has {least}")
         reader.check()
-        memory, _ = self.memory(slots)
+        size, _ = self.memory(slots)
         return autotuning.settled(
             autotuning.loads(site.text, site.config),
             job.program.args,
             nodes,
             slots,
             given,
-            memory=memory,
+            memory=size,
+            device=job.accelerator,
             seed=reader.get(tuning.SEED),
             width=len(job.nodes) // nodes,
             of=site.same,
@@ -61,7 +62,7 @@ class Searches:
         reader = reader_of(self.site.request)
         if reader.given(tuning.MEMORY):
             return reader.get(tuning.MEMORY), reader.source(tuning.MEMORY)
-        return devices.memory_of(self.site.plan.job.accelerator, self.site.request.env, slots)
+        return memory.of_devices(self.site.plan.job.accelerator, self.site.request.env, slots)
 
     def known(self, settings_: Settings) -> tuple[Result, ...]:
         """What earlier starts have finished."""
