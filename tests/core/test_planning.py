@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import helpers
 import pytest
 from helpers import for_each
 
+from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan import planning
 from ranklaunch.plan.hints import behind, own_templates
 from ranklaunch.plan.planning import Request
+from ranklaunch.read import settings
 from ranklaunch.read.job import Job, Program, make_nodes
 from ranklaunch.values import replace
 
@@ -87,15 +90,25 @@ def test_other_nodes_are_of_the_same_platform() -> None:
         assert planning.make_plan(planning.for_node(given, 0)).job.platform == "local"
 
 
-def test_every_variable_gives_one_value() -> None:
-    variables = planning.every_variable()
-    assert len(set(variables)) == len(variables)
+# What a place reads a second time, to compare it with what others say.
+READ_TWICE = {"SLURM_NODEID", "LEPTON_JOB_NAME", "FLUX_JOB_NNODES"}
+
+
+@helpers.for_each({**platforms.PLATFORMS, **launchers.LAUNCHERS})
+def test_every_variable_gives_one_value(adapter: Any) -> None:
+    """In one place; in another, WORLD_SIZE counts processes and no nodes."""
+    variables = [*settings.VARIABLES, *settings.PLAN_VARIABLES, *adapter.VARIABLES]
     values: dict[str, set[str]] = {}
     for variable in variables:
         if not variable.value.endswith("_signs"):  # of those only the presence counts
             for name in variable.names:
                 values.setdefault(name, set()).add(variable.value)
-    assert {name: found for name, found in values.items() if len(found) > 1} == {}
+    assert {name: found for name, found in values.items() if len(found) > 1 and name not in READ_TWICE} == {}
+
+
+def test_no_variable_is_listed_twice() -> None:
+    variables = planning.every_variable()
+    assert len(set(variables)) == len(variables)
 
 
 @pytest.mark.parametrize(

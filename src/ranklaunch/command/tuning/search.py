@@ -19,6 +19,7 @@ from ranklaunch.system.disk import DiskFiles
 from ranklaunch.tune import autotuning, plot, results, table, words
 from ranklaunch.tune.model import Result, Settings
 from ranklaunch.tune.search import Search
+from ranklaunch.verdict import folders
 
 RUN_LOGS = "run"  # in the log directory: of the program that is started with the best
 
@@ -134,7 +135,7 @@ class Searches:
         site = self.site
         job = site.plan.job
         logs = settings.log_dir(reader_of(site.request))
-        config = join(join(logs, RUN_LOGS), CONFIG if len(job.nodes) == 1 else f"node_{job.node_index}_{CONFIG}")
+        config = join(folders.node(join(logs, RUN_LOGS), job.node_index), CONFIG)
         disk.write(config, json.dumps(body["config"], indent=1).encode() + b"\n", 0o644)
         args = words.changed(job.program.args, config, {str(name): str(value) for name, value in body["args"].items()})
         program = job.program.words[: len(job.program.words) - len(job.program.args)]

@@ -16,10 +16,11 @@ from ranklaunch.read import settings, tuning
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.tune import autotuning
 from ranklaunch.values import Value, replace
+from ranklaunch.verdict import folders
 
 METHODS = ("deepspeed", "torchrun", "accelerate", "spawn")
 FOLDER = "tune"  # in the log directory, which platforms keep
-VERDICT, CONFIG, COMMAND, LOG = "verdict.json", "ds_config.json", "command.txt", "log"
+VERDICT, CONFIG, COMMAND, LOG = folders.VERDICT, "ds_config.json", "command.txt", "log"
 TOPIC = "tune"  # of words over the muster
 NAME = re.compile(r"[A-Za-z0-9][\w.+=,-]{0,200}")  # of an experiment, and so of its folder
 AUTOTUNING = "--autotuning"
