@@ -66,17 +66,19 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
     check_before_much(job, reader)
     _refuse_many(job, reader)
     many = len(job.nodes) > 1
-    server = ssh.server(job, reader, templates) if many else None
+    shell = ssh.other_shell(job, reader) if many and not ssh.by_ssh(reader) else None
+    server = ssh.server(job, reader, templates) if many and not shell else None
     hostfile = File(join(attempt_dir(job), "hostfile"), templates.text("mpirun/hostfile.j2", hosts=_hosts(job, reader)), "0644")
     hosts = Wait("hosts", ",".join(node.host for node in job.nodes), reader.get(WAIT_S))
     whole = Plan(
         job=job,
         method=NAME,
         why="",
-        processes=(_process(job, reader, templates, hostfile.path, server),),
+        processes=(_process(job, reader, templates, hostfile.path, server, shell.path if shell else ""),),
         limits=limits(reader),
-        files=(hostfile,),
-        waits=(hosts, ssh.answers(job, reader)) if many else (),
+        files=(hostfile, *((shell,) if shell else ())),
+        private=ssh.folder_of_key(shell.path) if shell else "",
+        waits=(hosts, ssh.answers(job, reader)) if server else (hosts,) if many else (),
         outputs=RankOutputs("", TAGGED[_version(job, reader)], tuple(_logs(job, reader, templates))),
         by_address=many,
         followers=len(job.nodes) - 1,
@@ -85,7 +87,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         from_node_0.refuse_addresses(job, reader, f"method {NAME}")
     contradictions.refuse(reader, EXTRA, reader.get(EXTRA), [contradictions.Count("-np", job.world_size, contradictions.RANKS)], _spelled)
     # Others read the same settings, so that the nodes can compare them.
-    own = replace(whole, processes=(), files=(), waits=(), outputs=None, by_address=False) if job.node_index else whole
+    own = replace(whole, processes=(), files=(), private="", waits=(), outputs=None, by_address=False) if job.node_index else whole
     return ssh.served(own, server) if server else own
 
 
@@ -114,14 +116,14 @@ def _with_slots(job: Job, reader: Reader) -> Job:
     return replace(job, nodes=make_nodes([node.host for node in job.nodes], counts))
 
 
-def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, server: ssh.Server | None) -> Process:
+def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, server: ssh.Server | None, shell: str) -> Process:
     mpirun = _mpirun(job, reader)
     process = launcher_process(job, reader, NAME, (mpirun,), _settings(job, reader))
     forwarded = _forwarded(reader, process.env)
     added = {name: value for name, value in _added(job, reader).items() if name not in reader.env and name not in process.env}
     argv = templates.command(
         "mpirun/command.j2", job=job, mpirun=mpirun, version=_version(job, reader), hostfile=hostfile, ssh=server.config if server else "",
-        port=server.port if server else 0, forwarded=[name for name in forwarded if name != "LD_LIBRARY_PATH"], added=added,
+        port=server.port if server else 0, shell=shell, forwarded=[name for name in forwarded if name != "LD_LIBRARY_PATH"], added=added,
         last=[name for name in forwarded if name == "LD_LIBRARY_PATH"], btl=_btl(job, reader), extra=reader.get(EXTRA),
     )  # fmt: skip
     # Told to stop, it gives its ranks a second; told by us, they have the grace.
@@ -205,7 +207,8 @@ def _interfaces(reader: Reader) -> list[str]:
 def _hosts(job: Job, reader: Reader) -> list[tuple[str, int]]:
     if len(job.nodes) == 1:
         return [("localhost", job.node.slots)]
-    return [(reader.address_of(node.host), node.slots) for node in job.nodes if node.slots]
+    by_name = not ssh.by_ssh(reader)  # as the batch system knows them
+    return [(node.host if by_name else reader.address_of(node.host), node.slots) for node in job.nodes if node.slots]
 
 
 def _logs(job: Job, reader: Reader, templates: Templates) -> list[RankLog]:

@@ -78,6 +78,7 @@ PROCESS = _number("process", "RANK", "index of this process, by distribution typ
 PROCESSES = Variable(
     "processes", ("WORLD_SIZE",), parse.count, 0, "number of all processes, by distribution type pytorch: as many as nodes", "platform",
 )  # fmt: skip
+RANK = replace(ANY_NODE_INDEX.also("RANK"), per_node=False)  # where each process is one of ours
 LOCAL_PROCESS = _number("local_process", "LOCAL_RANK", "index of this process on its node: 0")
 MPI_PROCESS = _number("mpi_process", "OMPI_COMM_WORLD_RANK", "index of this process, by distribution type mpi: as the node's")
 MPI_PROCESSES = Variable(
@@ -90,7 +91,8 @@ MPI_LOCAL = Variable(
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (
-    NODES, WORKERS, NODE_INDEX, OWN_INDEX, HOSTS, CONFIG, FIRST, SLOTS, JOB_NAME, PROCESS, PROCESSES, LOCAL_PROCESS, MPI_PROCESS,
+    NODES, WORKERS, NODE_INDEX, OWN_INDEX, HOSTS, CONFIG, FIRST, SLOTS, JOB_NAME, PROCESS, PROCESSES, RANK, LOCAL_PROCESS,
+    MPI_PROCESS,
     MPI_PROCESSES, MPI_LOCAL,
 )  # fmt: skip
 
@@ -115,6 +117,13 @@ def read(reader: Reader, program: Program) -> Job:
     if len(named) != nodes and not reader.by_user(ANY_NODES):  # which is said already
         named = named[:1] * nodes
     hosts = several.hosts(reader, nodes, named, source, FIRST, HOSTS.names)
+    if base.per_rank(reader) and reader.given(LOCAL_PROCESS) and reader.given(PROCESSES):
+        from ranklaunch.adapters.platforms.shared import per_rank  # most have one on a node
+
+        total = reader.get(PROCESSES)
+        names = ", ".join(variable.names[0] for variable in (PROCESSES, PROCESS, LOCAL_PROCESS))
+        tasks = per_rank.Tasks(total, _said(reader, LOCAL_PROCESS), total // nodes if total % nodes == 0 else 0, RANK, names, hosts, nodes)
+        return per_rank.job(reader, program, tasks, platform=NAME, name=reader.get(JOB_NAME) or NAME, folder="")
     own = 0 if _refuse_process_per_device(reader, nodes) else _index(reader, config, nodes)
     return make_job(
         reader,
@@ -144,6 +153,7 @@ def _refuse_process_per_device(reader: Reader, nodes: int) -> bool:
         reader.problem(
             f"{shown}, but the job has {nodes} node{'s' if nodes > 1 else ''}: Azure ML starts ranklaunch once for each GPU, and each "
             "would start all of the node's ranks; expected one on each node: process_count_per_instance: 1 in the job's distribution"
+            f"{'; or --per-rank, with which each stands before one rank' if LOCAL_PROCESS in found else ''}"
         )
     return bool(found)
 

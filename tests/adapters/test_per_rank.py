@@ -19,8 +19,18 @@ SLURM = {
     "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "a,b", "SLURM_STEP_TASKS_PER_NODE": "4(x2)", "SLURM_NTASKS": "8",
     "SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NODEID": "1",
 }  # fmt: skip
+AZURE = {
+    "AZUREML_RUN_ID": "x1", "AZUREML_NODE_COUNT": "2", "NODE_RANK": "1", "MASTER_ADDR": "a", "WORLD_SIZE": "8", "RANK": "5",
+    "LOCAL_RANK": "1",
+}  # fmt: skip
 UNEVEN = {**SLURM, "SLURM_STEP_TASKS_PER_NODE": "6,2"}
-PLACES = {"flux": (FLUX, "4"), "lsf": (LSF, "4"), "slurm": (SLURM, "4"), "slurm, uneven": ({**UNEVEN, "SLURM_PROCID": "7"}, "2")}
+PLACES = {
+    "azureml": (AZURE, "4"),
+    "flux": (FLUX, "4"),
+    "lsf": (LSF, "4"),
+    "slurm": (SLURM, "4"),
+    "slurm, uneven": ({**UNEVEN, "SLURM_PROCID": "7"}, "2"),
+}
 
 
 @helpers.for_each(PLACES)

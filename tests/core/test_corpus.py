@@ -8,7 +8,7 @@ corpus = places.module("tools/corpus.py")
 
 # What `make corpus` said last. A change for the better raises the first, lowers the others, and is told in the table of
 # docs/known-errors.md.
-RIGHT, MOST_WRONG, MOST_ALARMS = 184, 3, 0
+RIGHT, MOST_WRONG, MOST_ALARMS = 217, 1, 0
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,8 @@ OTHERS = {
 THE_PROGRAM = {"msrun/scheduler.j2"}  # which it includes, and nothing else
 GIVEN: dict[str, Any] = {
     "node_rank": 1, "master_addr": "h0", "master_port": 1, "extra": (), "appended": (), "mpirun": "mpirun", "version": "4",
-    "hostfile": "/hostfile", "ssh": "/config", "port": 1, "forwarded": ("A",), "btl": "^openib", "added": {"B": "b"}, "last": (),
+    "hostfile": "/hostfile", "ssh": "/config", "shell": "", "port": 1, "forwarded": ("A",), "btl": "^openib",
+    "added": {"B": "b"}, "last": (),
     "log_dir": "/logs/msrun", "cluster_time_out": 600, "rank_table_file": "", "interpreter": (),
     "main_process_ip": "h0", "main_process_port": 1, "config_file": "c", "mixed_precision": "no",
     "launcher": "no_ssh", "include": "", "elastic": False, "rank_logs": "", "dashes": (),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -129,6 +130,34 @@ def test_a_task_for_each_rank(batch: Batch) -> None:
     assert code == 3, out
     found = [batch.folder / "ranklaunch-logs" / HOW["flux"][1] / f"node_{i}" / "attempt_2" / "verdict.json" for i in range(4)]
     assert [(each["exit_code"], each["culprit"]["rank"]) for each in map(checked_verdict, found)] == [(3, 2)] * 4
+
+
+MPI_RANK = 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(cat /proc/sys/kernel/hostname)"'
+BY_MPI = {
+    "blaunch": ("lsf", 'blaunch -z "h0 h1" env {} job.sh'),
+    "pbs_tmrsh": (
+        "pbs",
+        "for host in h0 h1; do pbs_tmrsh $host env RANKLAUNCH_HOSTS=h0,h1 PBS_NODEFILE=$PBS_NODEFILE {} sh job.sh & done; wait",
+    ),
+}
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="needs mpirun")
+@pytest.mark.parametrize("shell", ["blaunch", pytest.param("pbs_tmrsh", marks=pytest.mark.table)])
+def test_mpirun_without_ssh(batch: Batch, shell: str) -> None:
+    """Its daemons come by the batch system's own way; nothing else runs on the other host."""
+    place, how = BY_MPI[shell]
+    folder = batch.folder / "mpi"
+    folder.mkdir()
+    names = ("RANKLAUNCH_RUN_DIR", "OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory")
+    own = " ".join([*(f"{name}={folder}" for name in names), f"RANKLAUNCH_REMOTE_SHELL={shell}"])
+    words = shlex.join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "mpirun", "--slots", "2", "sh", "-c", MPI_RANK])
+    (batch.folder / "job.sh").write_text(f"#!/bin/sh\nexec {words}\n")
+    (batch.folder / "job.sh").chmod(0o755)
+    code, out = ended(batch.script(place, how.format(own).replace(" job.sh", " ./job.sh")))
+    said = sorted(line.partition("] ")[2] for line in out.splitlines() if line.startswith("[rank"))
+    assert (code, said) == (0, [f"rank {rank} of 4 on h{rank // 2}" for rank in range(4)]), out
+    assert not (batch.folder / "ranklaunch-logs" / HOW[place][1] / "node_1/attempt_1/sshd.log").exists()
 
 
 SCRIPTS = {

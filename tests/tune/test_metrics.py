@@ -55,7 +55,7 @@ def test_the_steps_that_deepspeeds_file_leaves_out_count_too() -> None:
 def test_what_a_profile_run_says() -> None:
     text = '{"num_params": 19210, "trainable_num_params": 19210, "activation_mem_per_gpu": 1200128, "rank": 0}'
     assert metrics.info(text) == {"num_params": 19210, "trainable_num_params": 19210, "activation_mem_per_gpu": 1200128}
-    output = "DeepSpeed Engine: After args sanity test\nMA 0.25 GB         Max_MA 0.3 GB         CA 0.24 GB         Max_CA 0 GB \n"
+    output = "DeepSpeed Engine: After args sanity test\n[rank 0] MA 0.25 GB         Max_MA 0.3 GB         CA 0.24 GB         Max_CA 0 GB \n"
     assert metrics.info(text, output)["begun"] == 0.25 * 1024**3
     for broken in ("", text[:30], "[]", '{"num_params": "many"}', '{"num_params": -1, "activation_mem_per_gpu": NaN}'):
         assert metrics.info(broken, output) == {}

@@ -54,6 +54,8 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     """own: without processes. process: the runner, as it is started on node 0."""
     by = reader.get(BY)
     _refuse(job, reader, by)
+    if not ssh.by_ssh(reader):
+        reader.problem(f"{reader.told(ssh.REMOTE_SHELL)}: DeepSpeed reaches the other nodes by ssh; method mpirun takes another way")
     server = ssh.server(job, reader, templates) if by != SLURM else None
     if server and by == PDSH:
         server = replace(server, service=replace(server.service, conduct=replace(server.service.conduct, ranks_below=LAUNCH_PY)))

@@ -43,7 +43,12 @@ TEMPORARY = Variable(
     set_by="image",
 )  # fmt: skip
 
-VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR, TEMPORARY)
+REMOTE_SHELL = Variable(
+    "remote_shell", ("RANKLAUNCH_REMOTE_SHELL",), parse.one_of("ssh", "blaunch", "pbs_tmrsh"), "ssh",
+    "what reaches the other nodes: ssh, with an sshd of the job's own on each, or LSF's or PBS's own way, with none",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (PORT, KEYS, RUN_DIR, TEMPORARY, REMOTE_SHELL)
 
 NAME = "sshd"
 NEW = "new"
@@ -99,6 +104,35 @@ def server(job: Job, reader: Reader, templates: Templates) -> Server:
     if account.root:  # where sshd confines what speaks before a key was shown; images without a running sshd lack it
         steps.insert(0, _step(job, reader, "privilege separation", ("install", "-d", "-m", "0755", "/run/sshd")))
     return Server(tuple(files), tuple(steps), _service(job, reader, templates, sshd_config.path), offers, private, config, port)
+
+
+# Options of ssh's are left out; the first word behind them is a host, the others a command for a shell. blaunch gives it to one itself.
+_SHELLS = {"blaunch": 'exec blaunch "$host" "$@"', "pbs_tmrsh": 'exec pbs_tmrsh "$host" /bin/sh -c "$*"'}
+_IN_PLACE_OF_SSH = """#!/bin/sh
+while :; do
+  case $1 in
+    -[BbcDEeFIiJLlmOopQRSWw]) shift 2 ;;
+    -*) shift ;;
+    *) break ;;
+  esac
+done
+host=$1
+shift
+{}
+"""
+
+
+def by_ssh(reader: Reader) -> bool:
+    return reader.get(REMOTE_SHELL) == "ssh"
+
+
+def other_shell(job: Job, reader: Reader) -> File:
+    """A program that takes ssh's words, for launchers that start it themselves."""
+    shell = reader.get(REMOTE_SHELL)
+    beside = {"blaunch": "LSB_JOBID", "pbs_tmrsh": "PBS_NODEFILE"}[shell]
+    if job.node_index == 0 and not reader.env.get(beside, "").strip():
+        reader.problem(f"{reader.told(REMOTE_SHELL)}: {shell} reaches no other host without {beside}, which node 0 does not have here")
+    return File(join(private_folder(job, reader), "ssh"), _IN_PLACE_OF_SSH.format(_SHELLS[shell]), "0700")
 
 
 def served(plan: Plan, server: Server) -> Plan:

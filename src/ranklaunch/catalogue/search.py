@@ -20,6 +20,7 @@ from ranklaunch.catalogue.known import shipped
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
+_BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: \S|:?$| {2,8}assert )"
 _ENDS_RANKS = "closing signal SIGTERM"
 _LONGEST_TEXT = 65536  # characters, of the end
 _MOST_LINES = 400  # that one entry can have: more than real lines fit into what is searched
@@ -48,6 +49,8 @@ def findings(text: str, errors: Sequence[KnownError] = ()) -> list[Finding]:
     claims = _claims(lines, errors or shipped())
     _judge_exceptions(lines, claims, errors or shipped())
     _drop_waits_that_are_over(lines, claims)
+    if not claims:
+        _name_bare_exception(lines, claims, errors or shipped())
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
     return [Finding(claims[number], _shown(lines.told[number], _compiled(claims[number])), number) for number in numbers]
 
@@ -123,6 +126,15 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
             claims[last.endings[-1]] = uncaught
 
 
+def _name_bare_exception(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
+    """Where nothing else is known: the last line that an exception begins, although no frames stand above it. Loggers leave them out."""
+    for number in range(len(lines.bare) - 1, max(-1, len(lines.bare) - 1 - _MOST_LINES), -1):
+        framed = number and lines.bare[number - 1][:1].isspace()  # a traceback that the process survived
+        if not framed and _compiled_text(_BARE_EXCEPTION).match(lines.bare[number]):
+            claims[number] = next(error for error in errors if error.standing == UNCAUGHT)
+            return
+
+
 def _name_by_frames(error: KnownError, last: Traceback, bare: Sequence[str], claims: dict[int, KnownError]) -> None:
     """The way that the program took says more than the exception: a rank that could not fetch something from a data loading worker of its
     own has lost that, and no peer."""
@@ -154,6 +166,11 @@ def _explained(last: Traceback, claims: Mapping[int, KnownError]) -> bool:
 @functools.cache
 def _compiled(error: KnownError) -> re.Pattern[str]:
     return re.compile(error.pattern, re.MULTILINE)
+
+
+@functools.cache
+def _compiled_text(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
 @functools.cache

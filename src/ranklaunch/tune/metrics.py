@@ -48,7 +48,7 @@ _TRAINER = re.compile(rf"['\"]?train_samples_per_second['\"]?\s*[:=]\s*['\"]?({_
 _WORDS = re.compile(
     rf"(?<![0-9.])({_NUMBER}) ?(?:samples|images|examples|sequences|imgs?)(?:/s(?:ec(?:ond)?)?\b| per second)", re.IGNORECASE
 )
-_ALLOCATED = re.compile(r"^MA ([0-9]{1,6}(?:\.[0-9]{1,9})?) GB +Max_MA ", re.MULTILINE)
+_ALLOCATED = re.compile(r"(?:^|\] )MA ([0-9]{1,6}(?:\.[0-9]{1,9})?) GB +Max_MA ", re.MULTILINE)
 _BAR = re.compile(rf"\b(?P<step>[0-9]+)/[0-9?]+ \[[0-9:]+<[0-9:?]+, +(?P<rate>{_NUMBER}) ?(?P<unit>it/s|s/it)")
 
 
