@@ -90,8 +90,8 @@ def test_other_nodes_are_of_the_same_platform() -> None:
         assert planning.make_plan(planning.for_node(given, 0)).job.platform == "local"
 
 
-# What a place reads a second time, to compare it with what others say.
-READ_TWICE = {"SLURM_NODEID", "LEPTON_JOB_NAME", "FLUX_JOB_NNODES"}
+# What a place reads a second time: to compare it with what others say, or where it starts a process for each rank.
+READ_TWICE = {"SLURM_NODEID", "LEPTON_JOB_NAME", "FLUX_JOB_NNODES", "RANK"}
 
 
 @helpers.for_each({**platforms.PLATFORMS, **launchers.LAUNCHERS})
