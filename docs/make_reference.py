@@ -192,7 +192,7 @@ Where a rank fails, the end of its output is compared with this catalogue, and t
 that it was found in. A *cause* arose in the process that wrote the line. A *consequence* is what a process says when another one has
 failed; an error that can be both is listed as a consequence. A process that was *stopped* was told to end by somebody. Causes win over
 consequences, entries that say much over those that say little, then the earliest line. Exceptions of Python count only where the program
-did not go on after them.
+did not go on after them. [Why they are data](adr/0018-known-errors-are-data.md).
 
 `ranklaunch explain` says the same of any log, of any program, without a job:
 

@@ -1,4 +1,4 @@
-"""Several hosts on one machine as a fixture, and nothing left behind on them by any test: for the conftest.py of a folder."""
+"""Several hosts on one machine, and ranklaunches that are started, with nothing left behind by any test: for a conftest.py."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from testbench.hosts import Hosts, missing
+from testbench.jobs.job import Starter
+from testbench.jobs.processes import Family
 from testbench.leftovers import fail_if_left
 
 
@@ -27,3 +29,11 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     yield make
     left = [line for cluster in reversed(made) for line in cluster.close()]
     fail_if_left(request, "; ".join(left))
+
+
+@pytest.fixture
+def as_process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Starter]:
+    """Starts ranklaunch as users do."""
+    starter = Starter(Family(), tmp_path, False)
+    yield starter
+    fail_if_left(request, starter.clean_up())

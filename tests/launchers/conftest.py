@@ -5,7 +5,7 @@ from __future__ import annotations
 from pod_jobs import pods
 from slurm_jobs import slurm
 
-from testbench.fixtures import hosts
+from testbench.fixtures import as_process, hosts
 from testbench.leftovers import pytest_runtest_makereport
 
-__all__ = ["hosts", "pods", "pytest_runtest_makereport", "slurm"]
+__all__ = ["as_process", "hosts", "pods", "pytest_runtest_makereport", "slurm"]
