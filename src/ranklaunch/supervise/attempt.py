@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Leftovers
 
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
-LISTENS_S = (0.02, 0.1, 0.4)  # between looks at whether a rank catches a signal that it did not when that came
+LISTENS_S = (0.02, 0.1, 0.4, 1.5)  # between looks at whether a rank catches a signal that it did not when that came
 TWICE = "; a second SIGINT ends everything at once, whatever is being saved"
 ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
 
