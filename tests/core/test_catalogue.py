@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ranklaunch.catalogue import CAUSE, CONSEQUENCE, STOPPED, KnownError, before_report, find, reported, shipped
+from ranklaunch.plan.planning import every_variable
 from testbench import places
 
 known_errors = places.module("tools/known_errors.py")
@@ -133,6 +134,12 @@ def test_names_are_unique_and_every_file_is_read() -> None:
 def test_what_is_loaded_is_what_people_have_written() -> None:
     """After a change of catalogue/*.toml: make generate."""
     assert known_errors.PATH.read_text(encoding="utf-8") == known_errors.made()
+
+
+@helpers.for_each(BY_NAME)
+def test_settings_are_those_of_plans(error: KnownError) -> None:
+    known = {variable.value for variable in every_variable()} | {"nccl_socket_ifname", "gloo_socket_ifname", "tp_socket_ifname"}
+    assert set(error.settings) <= known
 
 
 @helpers.for_each(BY_NAME)

@@ -12,13 +12,14 @@ from helpers import for_each
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.catalogue import CONSEQUENCE
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise import judge
+from ranklaunch.supervise import judge, words
 from ranklaunch.supervise.judge import Ending, Evidence
 from ranklaunch.supervise.output.pipe import LAST_LINES, last_lines
 from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child, End
 from ranklaunch.system import tree
 from ranklaunch.system.memory import UNKNOWN, Memory
+from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement, Suspect
 from ranklaunch.verdict.model import Culprit
@@ -169,3 +170,21 @@ def test_what_is_short_or_is_no_traceback_stays() -> None:
     assert last_lines(text.encode()) == tuple(text.splitlines())
     lines = [f"step {i}" for i in range(99)]
     assert last_lines((HEAD + LIBRARY + "ValueError: x\n" + "\n".join(lines)).encode()) == tuple(lines[-LAST_LINES:])
+
+
+# What to do
+
+
+def test_a_remedy_tells_the_settings_that_it_is_about() -> None:
+    plan = helpers.plan({"RANKLAUNCH_NODES": "2", "RANKLAUNCH_NODE": "0", "RANKLAUNCH_HOSTS": "a,b", "RANKLAUNCH_MASTER_PORT": "29501"})
+    error = words.known(b"RuntimeError: The server socket has failed to bind to [::]:29501 (errno: 98).\n", plan)
+    assert error
+    assert error.remedy.endswith("(--master-port). Now: master_port 29501 (RANKLAUNCH_MASTER_PORT).")
+    assert "again: to start the job anew may be enough" in blame.advice(replace(Culprit(0, 1, 7, 1, None, False, ()), error=error))
+
+
+def test_another_host_is_named_where_this_one_is_at_fault() -> None:
+    error = words.known(b"NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n", helpers.plan({}))
+    assert error
+    culprit = Culprit(1, 9, 7, 1, None, False, (), host="n7", error=error)
+    assert [*blame.advice(culprit)][-1] == "again: start the job on other hosts, without n7"

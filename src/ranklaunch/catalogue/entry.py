@@ -31,8 +31,8 @@ class KnownError(NamedTuple):
 
     kind: CAUSE, or CONSEQUENCE of a failure elsewhere: of another rank, of a peer, of what this process only reports. An error that can
     be both is a CONSEQUENCE, and its meaning says so. STOPPED: neither; somebody told the process to end. retry: one of
-    RETRIES, "" where nobody knows. survivable: it counts only where the program did not go on after it. source: the page, source file or
-    thread that proves it.
+    RETRIES, "" where nobody knows. settings: names of values in a plan that the remedy is about. survivable: it counts only where the
+    program did not go on after it. source: the page, source file or thread that proves it.
     """
 
     name: str
@@ -44,13 +44,14 @@ class KnownError(NamedTuple):
     source: str
     family: str
     retry: str = ""
+    settings: tuple[str, ...] = ()
     standing: str = USUAL
     survivable: bool = False
     through: Optional[Through] = None  # noqa: UP045  # Python 3.9 evaluates it
 
 
 _TEXTS = ("name", "kind", "meaning", "remedy", "source")
-_MORE = ("patterns", "needed", "retry", "standing", "survivable", "through", "examples")
+_MORE = ("patterns", "needed", "retry", "settings", "standing", "survivable", "through", "examples")
 
 
 def of_family(data: Any) -> list[KnownError]:
@@ -80,8 +81,9 @@ def _entry(fields: Any, number: int, family: str) -> KnownError:
     except (re.error, OverflowError, RecursionError) as error:
         raise _wrong(place, f"patterns: {error}") from None
     literals = tuple(_texts(fields, "needed", place)) if "needed" in fields else needed(pattern)
+    settings = tuple(_texts(fields, "settings", place)) if "settings" in fields else ()
     survivable, through = fields.get("survivable", False) is True, _through(fields.get("through"), place)
-    return KnownError(name, kind, pattern, literals, meaning, remedy, source, family, retry, standing, survivable, through)
+    return KnownError(name, kind, pattern, literals, meaning, remedy, source, family, retry, settings, standing, survivable, through)
 
 
 def _through(fields: Any, place: str) -> Through | None:

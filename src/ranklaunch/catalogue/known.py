@@ -32,7 +32,8 @@ def shipped() -> tuple[KnownError, ...]:
 def _row(fields: dict[str, Any]) -> KnownError:
     through = fields.pop("through", None)
     made = Through(through["ending"], tuple(through["frames"]), through["unless"]) if through else None
-    return KnownError(**{**fields, "needed": tuple(fields["needed"]), "through": made})
+    lists = {name: tuple(fields.get(name, ())) for name in ("needed", "settings")}
+    return KnownError(**{**fields, **lists, "through": made})
 
 
 def ordered(entries: Iterable[KnownError]) -> tuple[KnownError, ...]:

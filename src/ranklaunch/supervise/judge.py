@@ -205,7 +205,7 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     # What a launcher writes when it ends its ranks is not what the rank died of, nor a rank's own words.
     apart = told and plan.outputs and failure.rank in plan.outputs.keys
     own = of_rank or (_words().before_report(tail) if told and not apart and not child.ended.told else b"")
-    error = _words().known(own if told else tail, plan.known_errors)
+    error = _words().known(own if told else tail, plan)
     lines = last_lines(own if apart else own or output.tail)
     if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
@@ -221,7 +221,7 @@ def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
     ranks = child.announced or (child.below if child.ended.told else None)
     for rank in ranks.ended if ranks else ():
         tail = evidence.tail_of_rank(rank.rank)
-        error = _words().known(tail, plan.known_errors)
+        error = _words().known(tail, plan)
         if rank.failed or (rank.code and not rank.signal and error and error.kind == blame.CAUSE):
             yield _of_rank(plan, child, rank, last_lines(tail), error, evidence.wall)
 
@@ -249,7 +249,7 @@ def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], ev
     for rank in plan.outputs.keys if plan.outputs else ():
         end = evidence.end_of_rank(child, rank)
         well = end and not end.exit_code
-        error = _words().known(evidence.tail_of_rank(rank) if rank not in seen and not well else b"", plan.known_errors)
+        error = _words().known(evidence.tail_of_rank(rank) if rank not in seen and not well else b"", plan)
         if error and error.kind == blame.CAUSE:
             told = end or Failure(rank, code if code < 128 else 1)
             culprit = _culprit(plan, child, told, last_lines(evidence.tail_of_rank(rank)), error, at)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ranklaunch.plan.model import Plan
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
@@ -17,17 +19,26 @@ if TYPE_CHECKING:
 _RANK_PREFIX = re.compile(r"^\[rank ?[0-9]+\]:? ?")  # of PyTorch, on each line of a traceback
 
 
-def known(tail: bytes, own: str) -> KnownError | None:
-    """What the catalogue says of the last of an output. own: folder of the user's own entries, or ""."""
+def known(tail: bytes, plan: Plan) -> KnownError | None:
+    """What the catalogue says of the last of an output, and which settings of the plan that is about."""
     from ranklaunch import catalogue
 
+    own = plan.known_errors
     finding = catalogue.find(tail.decode(errors="replace"), _own(own) if own and tail else ())
     if not finding:
         return None
     error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
     if error.standing == catalogue.UNCAUGHT:  # the line says more than what can be said of any exception
         return KnownError(error.name, error.kind, line, "", "", "")
-    return KnownError(error.name, error.kind, line, error.meaning, error.remedy, error.source, error.retry)
+    remedy = f"{error.remedy}{_present(plan, error.settings)}"
+    return KnownError(error.name, error.kind, line, error.meaning, remedy, error.source, error.retry)
+
+
+def _present(plan: Plan, settings: Sequence[str]) -> str:
+    """What they are now, as far as the plan has them."""
+    found = {reading.name: reading for reading in plan.values}
+    told = [f"{name} {found[name].value} ({found[name].source})" for name in settings if name in found and found[name].value]
+    return f" Now: {', '.join(told)}." if told else ""
 
 
 @functools.cache

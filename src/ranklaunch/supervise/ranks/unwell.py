@@ -50,5 +50,5 @@ def _by_itself(plan: Plan, code: int, number: int, tail: bytes) -> bool:
     """With an error that is not another rank's."""
     if not code or number or code in SIGNALS:
         return False
-    error = words.known(tail, plan.known_errors)
+    error = words.known(tail, plan)
     return not error or error.kind == blame.CAUSE
