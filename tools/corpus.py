@@ -1,4 +1,7 @@
-"""How often the catalogue of known errors is right: `make corpus` asks it of each output in tests/corpus."""
+"""How often the catalogue of known errors is right: `make corpus` asks it of each output in tests/corpus.
+
+`tools/corpus.py judged2` asks of that folder alone.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 from ranklaunch import catalogue
 
 CORPUS = Path(__file__).resolve().parent.parent / "tests" / "corpus"
+JUDGED = ("judged", "judged2")
 KINDS = ("cause", "consequence", "stopped")
 UNKNOWN = "not recognised"
 
@@ -63,15 +67,16 @@ def false_alarms(answers: list[Answer]) -> list[Answer]:
     return [answer for answer in answers if answer.kind != UNKNOWN]
 
 
-def report(judged: list[Answer], quiet: list[Answer]) -> str:
-    lines = [_total("judged", judged), ""]
+def report(judged: list[Answer], quiet: list[Answer], folder: str = "judged") -> str:
+    lines = [_total(folder, judged), ""]
     families = sorted({answer.case.family for answer in judged})
     lines += [_total(family, [answer for answer in judged if answer.case.family == family]) for family in families]
     lines += ["", "what it was     told as: " + "".join(f"{kind:>16}" for kind in (*KINDS, UNKNOWN))]
     counts = Counter((answer.case.kind, answer.kind) for answer in judged)
     lines += [f"{kind:25}" + "".join(f"{counts[kind, told]:16}" for told in (*KINDS, UNKNOWN)) for kind in KINDS]
     alarms = false_alarms(quiet)
-    lines += ["", f"{'quiet':12}{len(quiet):5} outputs  {len(alarms):4} false alarms ({_share(alarms, quiet)})"]
+    if quiet:
+        lines += ["", f"{'quiet':12}{len(quiet):5} outputs  {len(alarms):4} false alarms ({_share(alarms, quiet)})"]
     lines += [f"  {answer.case.name}: {answer.entry} ({answer.kind})" for answer in alarms]
     lines += ["", "told wrongly:"]
     lines += [f"  {a.case.name}: {a.entry} ({a.kind}), and it was a {a.case.kind}: {a.case.says}" for a in judged if a.wrong]
@@ -92,8 +97,13 @@ def _share(some: list[Answer], answers: list[Answer]) -> str:
 
 
 def main() -> int:
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    print(report([ask(case) for case in read_all("judged")], [ask(case) for case in read_all("quiet")]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", choices=JUDGED, help="a judged set in tests/corpus (all of them, and the quiet runs)")
+    only = parser.parse_args().folder
+    quiet = [] if only else [ask(case) for case in read_all("quiet")]
+    folders = (only,) if only else JUDGED
+    reports = [report([ask(case) for case in read_all(name)], quiet if name == "judged" else [], name) for name in folders]
+    print("\n\n".join(reports))
     return 0
 
 
