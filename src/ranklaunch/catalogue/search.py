@@ -20,7 +20,7 @@ from ranklaunch.catalogue.known import shipped
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
-_BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: \S|:?$| {2,8}assert )"
+_BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _ENDS_RANKS = "closing signal SIGTERM"
 _LONGEST_TEXT = 65536  # characters, of the end
 _MOST_LINES = 400  # that one entry can have: more than real lines fit into what is searched

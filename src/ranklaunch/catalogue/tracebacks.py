@@ -119,6 +119,9 @@ _IGNORED = "Exception ignored in"
 _REPLACED = "/numpy/core/_multiarray_umath.py"
 _TAGS = (
     r"\[(?:rank ?|default)?\d{1,6}\]:? ?",  # torchrun, PyTorch, ranklaunch
+    r"\[std(?:err|out)\]:? ?",
+    r"[a-z]{1,20}/\d{1,6} (?:\[\d{1,6}\]:)?",  # TorchX
+    r" {0,12}\| (?=\[rank)",
     r"\[[a-z]{1,20}\d{1,6}(?:\|\d{1,6})?\]:? ?",  # TorchX, torchrun with roles
     r"\[\d{1,6},\d{1,6}\]<std[a-z]{2,4}>:? ?",  # mpirun --tag-output
     r"\d{1,6}: ",  # srun --label
