@@ -185,7 +185,7 @@ from mindspore.communication import init
 ms.set_device("CPU")
 init("mccl")
 print("ready", flush=True)
-while not (told or os.environ.get("FAILS") == os.environ["RANK_ID"]):
+while not (told or (os.environ.get("FAILS") == os.environ["RANK_ID"] and os.path.exists('go'))):
     time.sleep(0.1)
 time.sleep(2)
 print(f"saved, told {len(told)} times", flush=True)
@@ -198,16 +198,18 @@ os._exit(42 if os.environ.get("FAILS") == os.environ["RANK_ID"] else 0)  # so th
 def test_a_scheduler_that_hears_nothing_is_not_waited_for(start: Start, tmp_path: Path, why: str) -> None:
     """It stays in init(), where Python runs no handler, and would end by itself half a minute later, which its log would tell."""
     program = tmp_path / "train.py"
-    program.write_text(CATCHES_EARLY)
+    go = tmp_path / "go"
+    program.write_text(CATCHES_EARLY.replace("'go'", repr(str(go))))
     (node,) = start(program, nodes=1, slots=2, RANKLAUNCH_GRACE_S="120", **({"FAILS": "1"} if why == "failed" else {}))
     node.wait_for("[rank 0] ready")
+    node.wait_for("[rank 1] ready")
     began = time.monotonic()
     if why == "stopped":
-        node.wait_for("[rank 1] ready")
         node.popen.send_signal(signal.SIGTERM)
         assert node.end() == 143
         assert node.printed.count("saved, told 1 times") == 2, node.words()
     else:
+        go.touch()
         assert node.end() == 42
     assert "is timed out" not in (node.attempt / "scheduler.log").read_text()
     assert time.monotonic() - began < 60

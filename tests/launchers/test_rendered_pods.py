@@ -136,14 +136,18 @@ def test_pods_end_as_the_first_failing_rank_does(pods: MakePods, tmp_path: Path,
     assert (culprit["node"], culprit["rank"]) == (job.culprit_of_mpirun(*place) if method == "mpirun" else place)
 
 
-def test_workers_and_ps_are_told_of_each_other(pods: MakePods) -> None:
-    words = (child("task.py"), "--do", "worker0=exit:0", "--do", "worker1=exit:0")
+def test_workers_and_ps_are_told_of_each_other(pods: MakePods, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    words = (child("task.py"), "--do", f"worker0=after:{go}", "--do", f"worker1=after:{go}")
     objects = rendered("volcano", "tensorflow", *words, set_=["tf.ps=1", "devicesPerNode=0"])
     job_asked = Asked("volcano", "llm", 2, 0, ps=1)
     tasks = {task["name"]: task["template"]["spec"]["containers"][0] for task in objects[-1]["spec"]["tasks"]}
     members = [("worker", 0), ("worker", 1), ("ps", 0)]
     job = pods(*(engine_pods.known_as(job_asked, index, task) for task, index in members))
     job.launch([engine_pods.environment(tasks[task], job_asked, index, task) for task, index in members], *tasks["worker"]["args"])
+    for node in range(len(members)):
+        job.said(node, "ready")  # else the ps may be ended before it has said what it was told
+    go.touch()
     assert job.end(0)["reason"] == "all 2 ranks on 3 nodes succeeded"
     told = [json.loads(node.out[node.out.index("{") :].splitlines()[0]) for node in job.nodes]
     assert [each["place"] for each in told] == ["worker0", "worker1", "ps0"]
