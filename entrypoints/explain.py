@@ -13,7 +13,8 @@ from ranklaunch.catalogue import Finding
 from ranklaunch.command import options
 from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, counted, nearest, quoted
-from ranklaunch.files import absolute
+from ranklaunch.files import NoFiles, absolute
+from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import KNOWN_ERRORS
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
@@ -50,7 +51,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     if len(words) != 1:
         msg = f"{len(words)} files: expected one, or - for standard input\nusage: {USAGE}"
         raise UsageError(msg)
-    own = values.get(KNOWN_ERRORS.value) or env.get(KNOWN_ERRORS.names[0], "")
+    own = Reader(env, NoFiles(), values).get(KNOWN_ERRORS)
     errors = _errors(own) if own else ()
     looked = _read(words[0])
     found = catalogue.findings(looked.text, errors)
@@ -60,7 +61,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 def _errors(folder: str) -> Sequence[catalogue.KnownError]:
     try:
-        return catalogue.with_own(DiskFiles(), absolute(folder, os.getcwd()))
+        return catalogue.with_own(DiskFiles(), absolute(folder, disk.working_folder()))
     except ValueError as error:
         msg = f"{KNOWN_ERRORS.both}: {error}"
         raise ConfigError(msg) from None

@@ -13,7 +13,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ranklaunch.errors import ConfigError, refused
 from ranklaunch.system import tree
@@ -29,7 +29,7 @@ def call(work: Callable[[], Any], what: str) -> Any:
     """What work returns, as JSON has it: tuples become lists. Its ConfigErrors come out as they are. Raises ConfigError, which names what
     it was, where it takes too much; WaitError where the system has no process left."""
     try:
-        child, readable = _start(work)
+        child, readable = forked(lambda writable: _work(work, writable))
     except OSError as error:
         raise refused(error, " to start a process") from None
     try:
@@ -41,14 +41,14 @@ def call(work: Callable[[], Any], what: str) -> Any:
     return _result(told, what)
 
 
-def _start(work: Callable[[], Any]) -> tuple[int, int]:
-    """The child's pid, and where it tells what it has. Raises OSError."""
+def forked(become: Callable[[int], NoReturn]) -> tuple[int, int]:
+    """The pid of a child that becomes something else, and a pipe from what it writes to. Raises OSError."""
     readable, writable = os.pipe2(os.O_CLOEXEC)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)  # the child has our handlers, which would tell us of its signals
     try:
         child = os.fork()
         if child == 0:
-            _work(work, writable)
+            become(writable)
     except OSError:
         os.close(readable)
         raise
@@ -84,7 +84,7 @@ def _read(fd: int) -> bytes:
     return b""
 
 
-def _work(work: Callable[[], Any], writable: int) -> None:
+def _work(work: Callable[[], Any], writable: int) -> NoReturn:
     """In the child: never returns. Where it is killed, or runs out of memory, it has told nothing whole."""
     try:
         tree.die_with_parent()

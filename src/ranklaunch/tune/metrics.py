@@ -16,7 +16,6 @@ The shapes of lines, each as its source has it:
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import Any
 from ranklaunch.files import join
 from ranklaunch.plan.ds_config import TRAIN
 from ranklaunch.tune.autotuning import SECTION
-from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, Experiment
+from ranklaunch.tune.model import FLOPS, LATENCY, PROFILE, THROUGHPUT, Experiment, as_object
 from ranklaunch.values import NOTHING, Value
 
 METRICS_FILE, INFO_FILE = "metrics.json", "model_info.json"  # in the folder of an experiment, named as DeepSpeed's tuner does
@@ -79,7 +78,7 @@ def placed(experiment: Experiment, folder: str) -> dict[str, Any]:
 def info(text: str, output: str = "") -> dict[str, float]:
     """What a profile run says of the model, in parameters and bytes; {} where it says nothing. text: of INFO_FILE. output: what rank 0
     wrote, with what it had allocated before its states were made (see_memory_usage of deepspeed/runtime/utils.py)."""
-    found = _object(text)
+    found = as_object(text)
     numbers = {key: _positive(found.get(key)) for key in INFO_KEYS}
     begun = max((float(size) * GIB for size in _ALLOCATED.findall(output[-MOST_OUTPUT:])), default=0.0)
     return {key: number for key, number in {**numbers, "begun": begun}.items() if number and number < math.inf and any(numbers.values())}
@@ -101,7 +100,7 @@ def measured(experiment: Experiment, file: str, output: str) -> Measured:
 
 def _from_file(text: str) -> dict[str, float]:
     """DeepSpeed's own figures. Throughput and latency are of forward, backward and step, without what lies between them."""
-    found = _object(text)
+    found = as_object(text)
     latency, throughput = _positive(found.get("latency")), _positive(found.get("throughput"))
     flops = _positive(found.get("FLOPS_per_gpu"))
     if not latency or not throughput:
@@ -195,15 +194,6 @@ SHAPES: dict[str, Callable[[str], Speed | None]] = {
     "the end of Hugging Face's Trainer": _trainer,
     "a progress bar": _bar,
 }
-
-
-def _object(text: str) -> dict[str, Any]:
-    """{} where it is none: a file that was being written when its program ended."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _positive(value: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -117,3 +118,12 @@ class Row(Value):
 
 
 WAITING, RUNNING, PRUNED, LEFT = "waiting", "running", "pruned", "not tried"
+
+
+def as_object(text: str) -> dict[str, Any]:
+    """Of a file that a program may have been writing when it ended: {} where it is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -12,7 +12,7 @@ from typing import Any
 
 from ranklaunch.files import Files, join
 from ranklaunch.tune import words
-from ranklaunch.tune.model import CONFIRM, KINDS, OK, STATUSES, STOPPED, Result, Settings
+from ranklaunch.tune.model import CONFIRM, KINDS, OK, STATUSES, STOPPED, Result, Settings, as_object
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.space import digest
 from ranklaunch.values import as_dict
@@ -112,7 +112,7 @@ def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tupl
     place = exps or join(folder, EXPERIMENTS)
     for name in sorted(files.names(place)) if files.is_dir(place) else ():
         path = join(place, name)
-        read = _result(_object(files.text(join(path, RESULT), MOST_BYTES) or ""), own)
+        read = _result(as_object(files.text(join(path, RESULT), MOST_BYTES) or ""), own)
         if read and read.name == name:
             found[name] = read
         elif files.is_dir(path):
@@ -121,7 +121,7 @@ def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tupl
 
 
 def _listed(files: Files, folder: str, own: str) -> Sequence[Result]:
-    found = _object(files.text(join(folder, RESULTS), MOST_BYTES) or "")
+    found = as_object(files.text(join(folder, RESULTS), MOST_BYTES) or "")
     members = found.get("experiments")
     if found.get("of") != own or not isinstance(members, list):
         return ()
@@ -155,14 +155,6 @@ def _numbers(found: Any) -> dict[str, float]:
 
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and -1e300 < value < 1e300
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 # What is won.

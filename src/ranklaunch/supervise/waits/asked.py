@@ -12,7 +12,8 @@ from typing import NoReturn
 
 from ranklaunch.errors import ConfigError, WaitError, refused
 from ranklaunch.system import tree
-from ranklaunch.system.signals import OURS, STOPPING, Signals, code_of
+from ranklaunch.system.bounded import forked
+from ranklaunch.system.signals import STOPPING, Signals, code_of
 
 PROGRESS_S = 30.0
 FIRST_PROGRESS_S = 2.0
@@ -26,7 +27,7 @@ def ask(
     ConfigError where it fails, WaitError at the deadline."""
     taken: list[int] = []
     try:
-        child, readable = _start(command, env, signals)
+        child, readable = forked(lambda writable: _become(command, env, writable, signals))
     except OSError as error:
         raise refused(error, " to start a process") from None
     ended = False
@@ -45,23 +46,6 @@ def ask(
         msg = f"{what}: ended with {code_of(status)}"
         raise ConfigError(msg)
     return text
-
-
-def _start(command: str, env: Mapping[str, str], signals: Signals | None) -> tuple[int, int]:
-    """The child's pid, and where it writes. Raises OSError."""
-    readable, writable = os.pipe2(os.O_CLOEXEC)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)  # the child has our handlers, which would tell us of its signals
-    try:
-        child = os.fork()
-        if child == 0:
-            _become(command, env, writable, signals)
-    except OSError:
-        os.close(readable)
-        raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.close(writable)
-    return child, readable
 
 
 def _become(command: str, env: Mapping[str, str], writable: int, signals: Signals | None) -> NoReturn:
