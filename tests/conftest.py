@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # run in a shell's background: all that tests start and interrupt would have that
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not any(line.startswith("processes:") for line in config.getini("markers")):
         config.addinivalue_line("markers", "processes: starts processes; all other tests are kept from it")
     if config.getoption("--update-golden") and in_ci():

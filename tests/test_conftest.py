@@ -13,11 +13,14 @@ import pytest
 pytestmark = pytest.mark.processes
 
 SUITE = """
-import os, subprocess
+import os, signal, subprocess
 import pytest
 
 def test_good():
     pass
+
+def test_is_interrupted():
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 def test_leaks():
     os.environ["RANKLAUNCH_LEAK"] = "1"
@@ -53,7 +56,7 @@ def test_skipped_by_mark():
 def test_known():
     raise ValueError
 """
-GOOD = {"test_good", "test_after_the_leak", "test_borrows", "test_marked"}
+GOOD = {"test_good", "test_is_interrupted", "test_after_the_leak", "test_borrows", "test_marked"}
 SKIPPED = {"test_skips", "test_skipped_by_mark"}
 BROKEN = {"test_leaks", "test_popen", "test_fork", "test_system"}
 
@@ -63,7 +66,8 @@ def run_pytest(folder: Path, *options: str, ci: bool = False) -> subprocess.Comp
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\nmarkers =\n    training: x\n", encoding="utf-8")
     env = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST")}
     env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # none is needed, and together they take three times as long as the suite
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options, str(folder)]
+    # As a shell starts what runs in its background: without SIGINT.
+    command = ["env", "--ignore-signal=INT", sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options, str(folder)]
     return subprocess.run(
         command, env={**env, "CI": "true"} if ci else env, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )

@@ -21,7 +21,7 @@ from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH
 from testbench.jobs.on_hosts import LauncherJob
 from testbench.places import child
-from testbench.waiting import sleep_until
+from testbench.waiting import free_port, sleep_until
 
 LONG_S = 240  # several imports of PyTorch on two busy cores
 METHODS = ("spawn", "torchrun", "deepspeed")
@@ -35,24 +35,9 @@ pytestmark = [
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
 
 
-def free_port(count: int) -> int:
-    """The first of so many that are free next to each other."""
-    while True:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            port = int(sock.getsockname()[1])
-        try:
-            for each in range(port, port + count):
-                with socket.socket() as sock:
-                    sock.bind(("127.0.0.1", each))
-        except (OSError, OverflowError):
-            continue
-        return port
-
-
 def words(folder: Path, method: str, *options: object) -> list[str]:
     common = ["--method", method, "--slots", "2", "--python", sys.executable, "--log-dir", str(folder / "logs")]
-    return [*common, "--master-port", str(free_port(1)), *map(str, options), PROGRAM, "--local_rank_of_mine", "a b"]
+    return [*common, "--master-port", str(free_port()), *map(str, options), PROGRAM, "--local_rank_of_mine", "a b"]
 
 
 def run(folder: Path, method: str, *options: object, **env: str) -> tuple[int, list[dict[str, Any]], str]:
