@@ -71,7 +71,7 @@ PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
 # Folders that have none of these tests are not even read: each worker would read them anew.
 test: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules ## run the tests, a few minutes
-	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs" $(WITHOUT)
+	$(PYTEST) -m "not chaos and not launchers and not table and not guide and not charts and not specs" $(WITHOUT)
 WITHOUT := $(patsubst %,--ignore=tests/%,charts launchers test_guide.py test_benchmark_sections.py)
 
 test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
@@ -83,8 +83,8 @@ test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "(chaos or launchers or guide) and not table"
 
-tables: ## run the whole tables of failures and launchers, of which test-launchers runs a case of each kind; half an hour
-	$(PYTEST) -m "chaos or launchers"
+tables: ## run the whole tables, of failures, launchers and places, of which others run a case of each kind; half an hour
+	$(PYTEST) -m "chaos or launchers or table"
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
