@@ -96,7 +96,7 @@ test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "(chaos or launchers or guide) and not table"
 
-tables: ## run the whole tables of failures and launchers, of which test-launchers runs a case of each kind; half an hour
+tables: ## run the whole tables, of failures, launchers and places, of which others run a case of each kind; half an hour
 	$(PYTEST) -m "chaos or launchers or table"
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
