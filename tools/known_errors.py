@@ -35,6 +35,7 @@ FAMILIES = (
     "storage",
     "system",
     "python",
+    "general",
 )
 
 
