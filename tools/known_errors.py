@@ -33,6 +33,7 @@ FAMILIES = (
     "jax",
     "slurm",
     "storage",
+    "kernel",
     "system",
     "python",
     "general",

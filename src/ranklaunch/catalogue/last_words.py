@@ -88,12 +88,14 @@ _SURVIVED = "|".join(
         r"(?i:\bwarn(?:ing|ings)?\b|\w*Warning:|\bdeprecat|\bnote:|\bhint:|\boptional\b)",
         r"(?i:\bretry|\bretries\b|\bretrying|\bagain in\b|\battempt \d|\bignor(?:e|ed|ing)\b|\bskip|\bfall(?:ing|s)? ?back|\binstead\b)",
         r"(?i:will (?:be|use|try|proceed|continue|retry|not be)|won.t be|\bgo(?:ing|es)? on\b|continu(?:e|ing) (?:without|any)|\bproceed)",
-        r"(?i:\busing (?:the |a |only )?(?:cpu|default|internal|local)|\bdisabl(?:ed|ing)\b)",
-        r"(?i:\b(?:0|no|zero) (?:errors?|fail|exceptions?)|(?:errors?|failed|failures?|exceptions?|killed)[^\w\n]{1,3}0\b)",
+        r"(?i:\busing (?:\w{1,12} ){0,2}(?:cpu|default|internal|local)|\bdisabl(?:ed|ing)\b|if you would like|\bnewly\b)",
+        r"(?i:\b(?:0|no|zero) (?:errors?|fail|exceptions?)|(?:errors?|failed|failures?|exceptions?|killed)(?: \w{1,20})?[^\w\n]{1,3}0\b)",
         r"(?i:err(?:or)?s?(?: rate)?[ :=]{1,3}\d{0,4}(?:\.\d|%|e-))",
         r"already been registered|register cu\w{2,5} factory|call to cuInit|not a git repository|job control|terminal process group",
-        r"help message|error messages$",
-        r"(?:^|: |\[)W\d{0,4} |^[ \t]+(?:raise|File|at) |\.{5}|[:=] ?(?:True|False|None|null)\b|^(?:rm|mkdir): ",
+        r"help message|error messages$|dependency (?:resolver|conflicts)|but you have|dubious ownership|NCCL INFO|^\[\w{1,12} @ 0x",
+        r"load (?:image Python extension|dynamic library)|dlerror: |parse the list of possible processors",
+        r"(?:^|: |\[)W\d{0,4} |^[ \t]+(?:raise|File|at) |\.{5}|[:=] ?(?:True|False|None|null)\b",
+        r"^(?:/\S{1,60}/)?(?:rm|mkdir|ls|cat|grep|find|chmod|chown|mesg|tput|stty|lspci|which|ldconfig\S{0,5}|libgomp|OMP|libpng): ",
     )
 )
 _AT_WORK = "|".join(
