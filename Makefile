@@ -194,7 +194,7 @@ test-pythons: ## run the tests on each of them
 # benchmarks), of what shells do with signals, and those that try hundreds of values on what others have tried with one.
 ON_ONE_PYTHON := --other-python $(patsubst %,--ignore=tests/%,cluster containers test_architecture.py test_benchmarks.py test_conftest.py \
   test_docs.py test_workflows.py supervise/test_shells.py \
-  test_any_environment.py core/test_corpus.py muster/test_any_order.py specs/test_spec_fuzz.py)
+  test_any_environment.py core/test_corpus.py core/test_ranktable_properties.py muster/test_any_order.py specs/test_spec_fuzz.py)
 
 .PRECIOUS: .venv-3.%/.installed
 test-3.%: .venv-3.%/.installed ## run the tests on one of them
