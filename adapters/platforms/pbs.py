@@ -152,12 +152,11 @@ def _refuse_script(reader: Reader, hosts: tuple[str, ...], index: int) -> None:
 
 
 def on_all(reader: Reader, hosts: tuple[str, ...]) -> str:
-    """The line that starts a ranklaunch on each host."""
+    """The line that starts a ranklaunch on each host. Not by pbsdsh of OpenPBS, which ends with 0 whatever its tasks end with."""
     own = f"env RANKLAUNCH_HOSTS={redact.clipped(','.join(hosts))} ranklaunch run ..."
     if "TORQUE" in reader.get(VERSION).upper():
         return f"pbsdsh -u {own}"
-    repeated = max(batch.listed(reader, reader.get(NODE_FILE)).values(), default=1) > 1 if reader.given(NODE_FILE) else False
-    return f"pbsdsh -- {own}{', with mpiprocs=1 in the select of qsub, since it starts one for each line of the file' if repeated else ''}"
+    return f"for host in $(sort -u $PBS_NODEFILE); do pbs_tmrsh $host {own} & done; wait $!"
 
 
 def _refuse_several_tasks(reader: Reader) -> None:
