@@ -41,15 +41,15 @@ class Finding(NamedTuple):
     number: int = 0
 
 
-def find(text: str, errors: Sequence[KnownError] = ()) -> Finding | None:
+def find(text: str, errors: Sequence[KnownError] = (), by_itself: bool = True) -> Finding | None:
     """The entry that explains best why the process with this output ended, if any does. errors: all there are, if not those that are
-    shipped."""
+    shipped. by_itself: whether it was not told to; else words that no entry knows do not count."""
     last = text[-_LONGEST_TEXT:].replace("\r\n", "\n").replace("\r", "\n").rsplit("\n", _MOST_LINES_AT_ALL)
-    found = findings("\n".join(last[-_MOST_LINES_AT_ALL:]), errors)
+    found = findings("\n".join(last[-_MOST_LINES_AT_ALL:]), errors, by_itself)
     return found[0] if found else None
 
 
-def findings(text: str, errors: Sequence[KnownError] = ()) -> list[Finding]:
+def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = True) -> list[Finding]:
     """All that entries know of the text, the one that explains most first."""
     lines = Lines(text)
     claims = _claims(lines, errors or shipped())
@@ -57,9 +57,9 @@ def findings(text: str, errors: Sequence[KnownError] = ()) -> list[Finding]:
     _drop_waits_that_are_over(lines, claims)
     if not claims:
         _name_bare_exception(lines, claims, errors or shipped())
-    if not claims:
+    if not claims and by_itself:
         claims = last_words(lines, errors or shipped())
-    elif all(_says_little(error) for error in claims.values()):
+    elif by_itself and all(_says_little(error) for error in claims.values()):
         reports = {number for number, error in claims.items() if error.standing == REPORT}
         claims = {**causes_before(lines, errors or shipped(), reports), **claims}
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
