@@ -278,6 +278,7 @@ WHEEL = {
     "ranklaunch/supervise/waits/waiting.py",
     "ranklaunch/supervise/watching/__init__.py",
     "ranklaunch/supervise/watching/heard.py",
+    "ranklaunch/supervise/watching/judging.py",
     "ranklaunch/supervise/watching/sampler.py",
     "ranklaunch/supervise/watching/tool.py",
     "ranklaunch/supervise/watching/watching.py",

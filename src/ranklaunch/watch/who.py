@@ -18,7 +18,7 @@ _WAITS = re.compile(
     r"rendezvous|\bjoin\b|hccl|nccl|gloo|mpi_"
 )
 # As py-spy writes a frame, and as faulthandler does.
-_FRAME = re.compile(r'(?P<name>\S+) \((?P<file>[^()]+):(?P<line>\d+)\)|File "(?P<filed>[^"]+)", line (?P<lined>\d+) in (?P<named>\S+)')
+_FRAME = re.compile(r'(?P<name>\S+) \((?P<file>[^()]+):(?P<line>\d+)\)|File "(?P<filed>[^"]+)", line (?P<lined>\d+) in (?P<named>.+)')
 _LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|^<frozen|^(?:torch|threading|selectors|socket|multiprocessing)[/.]")
 STOPPED, STUCK = "T", "D"
 _STATES = {

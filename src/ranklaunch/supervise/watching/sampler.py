@@ -37,7 +37,7 @@ class Sampler:
 
     def __init__(self) -> None:
         self._before: dict[Identity, _Spent] = {}
-        self._sums: dict[int | None, tuple[int, int | None]] = {}
+        self._sums: dict[int | None, tuple[int, int]] = {}
         self._written: dict[int | None, int] = {}
         self._ranks = Ranks()
         self._looked = False
@@ -68,8 +68,9 @@ class Sampler:
             # What was there before the first look has spent nothing that anybody saw.
             before = self._before.get(each, _Spent(0, 0) if self._looked else now)
             ticks += max(0, now.ticks - before.ticks)
-            io = None if io is None or now.io is None or before.io is None else io + max(0, now.io - before.io)
+            io += max(0, (now.io or 0) - (before.io or 0)) if before.io is not None else 0
         self._sums[rank] = ticks, io
+        is_readable = process in spent and spent[process].io is not None  # its children may be gone since
         written = output.taken if output else 0
         silent = self._written.get(rank) == written
         self._written[rank] = written
@@ -77,7 +78,7 @@ class Sampler:
         found_leader = entries.get(leader.pid)
         state = found_leader.state if found_leader and found_leader.start == leader.start else ""
         traced = bool(state) and (state == "t" or (silent and _is_traced(leader.pid)))
-        return Look(process, state, written, io, ticks / TICKS, _wanted_s(leader.pid) if state else None, traced)
+        return Look(process, state, written, io if is_readable else None, ticks / TICKS, _wanted_s(leader.pid) if state else None, traced)
 
 
 class Ranks:

@@ -1,6 +1,6 @@
-"""Watches a running job: each node samples its ranks and tells node 0 of each window; node 0 judges, says so, and does what is asked for.
+"""The companion of an attempt that watches whether it hangs: each node looks at its ranks, and tells node 0 of each window.
 
-All of it hangs on one timer of the loop. What other nodes say comes as words of the muster.
+All of it hangs on one timer of the loop. What nodes say to each other are words of the muster.
 """
 
 from __future__ import annotations
@@ -8,23 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ranklaunch.errors import WaitError
 from ranklaunch.supervise.companions import Attended, Companion
-from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.ranks.child import LEADING
 from ranklaunch.supervise.watching.heard import Heard
+from ranklaunch.supervise.watching.judging import HANG, SAMPLE, Judging
 from ranklaunch.supervise.watching.sampler import Sampler, traffic
 from ranklaunch.supervise.watching.tool import Tool
 from ranklaunch.system.tree import Identity
-from ranklaunch.verdict import blame
-from ranklaunch.watch import devices, expect, who
-from ranklaunch.watch.detector import ALARM, WARNING, Change, Detector, Limits
-from ranklaunch.watch.frames import Frame, packed, unpacked
+from ranklaunch.watch import devices, expect
+from ranklaunch.watch.detector import Limits
+from ranklaunch.watch.frames import Frame, packed
 from ranklaunch.watch.sample import Device, Place, Traffic, Window, flows, works
-from ranklaunch.watch.who import Known, Suspect
 
-SAMPLE, HANG, EVIDENCE = "sample", "hang", "evidence"  # words
 TOOLS: dict[str, tuple[tuple[str, ...], Callable[[str], list[Device]]]] = {
     "gpu": (devices.NVIDIA, devices.nvidia),
     "npu": (devices.ASCEND, devices.ascend),
@@ -51,7 +47,7 @@ class Watching(Companion):
         self._heard = Heard(launched_at, expect.parse(plan.watch.expect))
         attended.nodes.hear(HANG, self._on_hang)
         if self._here == 0:
-            Judge(attended, self._limits, launched_at)
+            Judging(attended, self._limits, launched_at)
         tool = TOOLS.get(plan.job.accelerator)
         if tool:
             self._tool = Tool(tool[0], attended.loop, lambda text: self._on_devices(tool[1](text)))
@@ -115,84 +111,6 @@ class Watching(Companion):
         if self._here != 0:
             self._of.record.event("hang", text=str(body["reason"]) if body else "over")
         self._hang = {key: body[key] for key in ("since", "signals", "suspects")} if body else None
-
-
-class Judge:
-    """On node 0: hears all nodes."""
-
-    def __init__(self, attended: Attended, limits: Limits, now: float) -> None:
-        self._of = attended
-        plan = attended.plan()
-        self._mode = plan.watch.hang
-        self._limits = limits
-        rules = expect.parse(plan.watch.expect)
-        self._detector = Detector([node.index for node in plan.job.everyone], limits, now, rules)
-        self._alarms = 0
-        self._ever: dict[int, int] = {}  # ranks that were seen, and on which node
-        attended.nodes.hear(SAMPLE, self._on_sample, at_node_0=True)
-
-    def _on_sample(self, node: int, body: Any) -> None:
-        if self._of.ending():
-            return
-        frame = unpacked(body)
-        self._ever.update({seen.rank: node for seen in frame.ranks if seen.rank is not None})
-        for change in self._detector.feed(node, frame, self._of.loop.clock()):
-            if change.kind == ALARM:
-                self._alarm(change)
-            elif change.kind == WARNING:
-                self._say(f"{self._still(change)}; a hang is suspected after {self._limit_s:g} s")
-            else:
-                what = change.rule or f"it moves again: {', '.join(change.signals)}"
-                self._say(what)
-                self._of.nodes.tell_nodes(HANG, None)
-
-    @property
-    def _limit_s(self) -> float:
-        return self._limits.hang_s if self._detector.begun else self._limits.first_step_s
-
-    def _alarm(self, change: Change) -> None:
-        self._alarms += 1
-        known = self._known()
-        found = who.suspects(known) if not change.rule else ()
-        whom = "" if change.rule else f"; {self._placed(found)}"
-        reason = f"{change.rule or f'the job hangs: {self._still(change)}'}{whom}"
-        body = {
-            "reason": reason,
-            "since": blame.iso(self._of.nodes.wall(change.since)),
-            "signals": list(change.signals) or [change.rule],
-            "suspects": [{"rank": each.rank, "node": each.node, "why": each.why, "file": each.file or None} for each in found],
-        }
-        self._say(reason)
-        self._of.nodes.tell_nodes(HANG, body)
-        self._of.nodes.tell_nodes(EVIDENCE, {"number": self._alarms, "why": reason[:1000]})
-        if self._mode != "observe":
-            self._of.fail(Ending("failed", WaitError.exit_code, f"{reason} (RANKLAUNCH_HANG={self._mode})"))
-
-    def _still(self, change: Change) -> str:
-        """What does not move, since when, and of how many ranks."""
-        seconds = self._of.loop.clock() - change.since
-        ranks = sum(len(frame.ranks) for frame in self._detector.frames.values())
-        return f"for {seconds:.0f} s nothing has moved on {ranks} ranks ({', '.join(change.signals)})"
-
-    def _placed(self, found: tuple[Suspect, ...]) -> str:
-        """Whom it may be put down to, with their nodes where there are several."""
-        nodes = sorted({each.node for each in found})
-        several = len(self._of.plan().job.everyone) > 1
-        place = f" (node{'' if len(nodes) == 1 else 's'} {', '.join(map(str, nodes))})" if several and nodes else ""
-        return f"{who.sentence(found)}{place}"
-
-    def _known(self) -> list[Known]:
-        """Of each rank, from its node's last frame; of one that is not in it any more, that it is gone."""
-        frames = self._detector.frames.items()
-        found = {
-            seen.rank: Known(seen.rank, node, seen.state, seen.cpu, seen.full, seen.step)
-            for node, frame in frames for seen in frame.ranks if seen.rank is not None
-        }  # fmt: skip
-        return [found.get(rank) or Known(rank, node, "") for rank, node in sorted(self._ever.items())]
-
-    def _say(self, text: str) -> None:
-        self._of.say(text)
-        self._of.record.event("hang", text=text)
 
 
 def _between(before: Traffic | None, after: Traffic | None) -> Traffic | None:
