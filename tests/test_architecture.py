@@ -120,7 +120,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "ranktable": set(),
     "system": set(),
     "render": set(),
-    "read": {"ranktable", "verdict"},
+    "read": {"ranktable", "verdict", "watch"},
     "verdict": set(),
     "watch": set(),
     "specs": {"read", "render"},
@@ -130,7 +130,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
-    "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
+    "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict", "watch"},
     "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
         "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",
