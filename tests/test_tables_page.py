@@ -35,6 +35,7 @@ def test_what_was_found_stays(tables: ModuleType, tmp_path: Path) -> None:
     found = [tables.Found(name, table=True) for name in names]
     xml = tmp_path / "results.xml"
     cases = [
+        '<testcase time="0.1"/>',
         '<testcase classname="tests.a.test_b" name="test_it_ends"/>',
         '<testcase classname="tests.a.test_b" name="test_it_is[x-y z]"><failure/></testcase>',
         '<testcase classname="tests.a.test_b" name="test_it_is[x-y z]"/>',
