@@ -161,6 +161,17 @@ class Muster(Value):
     followers: int = 0
 
 
+class Save(Value):
+    """How the ranks are asked to save: by a signal (USR1, USR2 or TERM) and by a file that is touched; "" for neither."""
+
+    signal: str = ""
+    file: str = ""
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.signal or self.file)
+
+
 class Plan(Value):
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
     processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
@@ -169,7 +180,8 @@ class Plan(Value):
     names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
     followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
-    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries."""
+    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. save: how ranks are
+    asked to save."""
 
     job: Job
     method: str
@@ -193,6 +205,7 @@ class Plan(Value):
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
     known_errors: str = ""
+    save: Save = Save()
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -223,6 +236,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
         "layout": _layout(plan.layout) if plan.layout else None,
         "limits": as_dict(plan.limits),
+        "save": as_dict(plan.save),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
     }

@@ -55,6 +55,7 @@ class Attempt:
         self._memory_before = memory.look()
         self._finishes: list[Finish] = []
         self._left: Leftovers | None = None
+        self._launched = False
         self._interrupted = False  # by SIGINT
         self._success: Success | None = None  # of this node's ranks
         self._loop = Share(around.loop)
@@ -120,6 +121,7 @@ class Attempt:
 
     def _launch(self) -> None:
         """Services first: what the processes need of them, on this node and the others, is waited for."""
+        self._launched = True
         self._phases.require()
         outputs = self.plan.outputs
         if outputs:
@@ -135,13 +137,22 @@ class Attempt:
         if not self.ending:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self._children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, outputs)
-        self._companions.join(self._attended)
+        self._companions.join(self.attended)
 
-    def _attended(self) -> Attended:
+    def attended(self) -> Attended:
         return Attended(
             plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
+            caught=self._stopper.caught, ends=lambda: self._launchers.ends(self._children.ended),
         )  # fmt: skip
+
+    def phase(self) -> tuple[str, str]:
+        """What it does, and what it waits for, "" for nothing."""
+        if self.ending:
+            return "stopping", ""
+        if self._success:
+            return "done", "the other nodes"
+        return ("running", "") if self._launched else ("starting", self._phases.waiting)
 
     def _watch(self) -> None:
         self._loop.run_until(lambda: self.ending is not None)
@@ -170,9 +181,9 @@ class Attempt:
     def reap(self) -> None:
         self._children.reap()
 
-    def pass_on(self, number: int) -> None:
-        """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it."""
-        self._launchers.offer(number)
+    def pass_on(self, number: int) -> list[str]:
+        """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it: their names."""
+        return self._launchers.offer(number)
 
     def on_stop_request(self, number: int) -> None:
         name, grace_s = name_of(number), self.plan.limits.grace_s
@@ -183,6 +194,7 @@ class Attempt:
             self._nodes.leave()
             self._end(Ending("succeeded", 0, f"{self._success.text}; {name} came while the other nodes were still running"))
         elif self.ending is None:
+            self._companions.on_stop_request(number)
             self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
             if self._logs.last_output:
                 self._say(f"last output: {self._logs.last_output}")

@@ -25,7 +25,8 @@ PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before 
 class Attended(Value):
     """An attempt as its companions see it. plan: the newest. ending: what decided, None until then. running: its own children, by pid.
     ranks: the processes of ranks that are known to live, by rank, whoever has started them. outputs: what ranks write, by rank. loop: what
-    is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure."""
+    is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure. caught: whether a process
+    that was told to end had a way to hear it. ends: of ranks that have ended, the name of the signal that killed them, else "", by rank."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -37,6 +38,8 @@ class Attended(Value):
     record: Record
     say: Callable[[str], None]
     fail: Callable[[Ending], None]
+    caught: Callable[[tree.Identity], bool]
+    ends: Callable[[], Mapping[int, str]]
 
 
 class Companion:
@@ -46,6 +49,9 @@ class Companion:
         """A failure has decided, here or on another node, and nothing has been told to end yet. True: it shall not be, until this companion
         calls go_on, for at most PATIENCE_S. Nobody is asked when somebody has asked for the stop, or all have succeeded."""
         return False
+
+    def on_stop_request(self, number: int) -> None:
+        """By this signal, while nothing had decided yet; the ranks have not been told."""
 
     def stopped(self) -> None:
         """Nothing of the attempt runs any more."""
@@ -101,6 +107,10 @@ class Companions:
             self._timer.cancel()
         if go_on:
             go_on()
+
+    def on_stop_request(self, number: int) -> None:
+        for companion in self._all:
+            companion.on_stop_request(number)
 
     def stopped(self) -> None:
         for companion in self._all:
