@@ -42,8 +42,7 @@ class Looked(Value):
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     """0 where something is known, else 1."""
-    given, words = options.Parser("explain", __doc__ or "", USAGE, OPTIONS).split(argv)
-    values = dict(given)
+    values, words = options.Parser("explain", __doc__ or "", USAGE, OPTIONS).apart(argv)
     form = values.get("format", "text")
     if form not in FORMATS:
         msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"

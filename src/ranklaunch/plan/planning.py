@@ -12,6 +12,7 @@ from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, absolute, folder_of, join
+from ranklaunch.plan import seldom
 from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program, hosts_of
@@ -59,6 +60,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates.forget()
     _warn_of_unused_templates(reader, templates)
     known = platforms.read(reader, request.program)
+    seldom.settle_grace(reader, known)
     job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -71,7 +73,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     _say_unused(plan, reader)
     _judge_ds_config(plan, reader)
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
-    known_errors = _known_errors(reader)
+    known_errors, save = seldom.known_errors(reader), seldom.save(reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
     plan = _mustered(_in_folder(plan), job, reader, args)
     if reader.awaits_hosts:
@@ -80,18 +82,10 @@ def _planned(request: Request, reader: Reader) -> Plan:
         plan = before.without_hosts(plan, reader)
     reader.check()
     plan = replace(
-        plan, why=why, prepare=prepare, known_errors=known_errors, values=reader.ledger.readings, warnings=tuple(reader.warnings)
+        plan, why=why, prepare=prepare, known_errors=known_errors, save=save, values=reader.ledger.readings, warnings=tuple(reader.warnings)
     )
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
-
-
-def _known_errors(reader: Reader) -> str:
-    if not reader.given(settings.KNOWN_ERRORS):
-        return ""
-    from ranklaunch.plan import own_errors  # most have none
-
-    return own_errors.folder(reader)
 
 
 def _launched(launcher: base.Launcher, job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -195,10 +189,10 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.read import tuning  # of one command
+    from ranklaunch.read import saving, tuning  # tuning: of one command
 
     tables = [
-        *(settings.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(settings.VARIABLES, saving.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]

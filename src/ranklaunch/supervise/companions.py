@@ -53,6 +53,10 @@ class Companion:
     def on_stop_request(self, number: int) -> None:
         """By this signal, while nothing had decided yet; the ranks have not been told."""
 
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        """What it knows of ranks of this node, by rank and key, for who asks how the job stands."""
+        return {}
+
     def stopped(self) -> None:
         """Nothing of the attempt runs any more."""
 
@@ -65,6 +69,31 @@ class Companion:
 
 
 Join = Callable[[Attended], Companion]
+
+
+class AtStop(Companion):
+    """Stands in for one that nobody needs before a stop request comes. make: imports it then."""
+
+    def __init__(self, attended: Attended, make: Join) -> None:
+        self._attended = attended
+        self._make = make
+        self._made = Companion()
+
+    def on_stop_request(self, number: int) -> None:
+        try:
+            self._made = self._make(self._attended)
+        except (OSError, ImportError):  # no descriptor left
+            return
+        self._made.on_stop_request(number)
+
+    def stopped(self) -> None:
+        self._made.stopped()
+
+    def facts(self) -> Mapping[str, Any]:
+        return self._made.facts()
+
+    def close(self) -> None:
+        self._made.close()
 
 
 class Companions:

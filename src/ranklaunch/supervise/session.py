@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch.muster.nodes import Nodes, OfNodes
-from ranklaunch.plan.model import Plan
+from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.given import Start, Surroundings
 from ranklaunch.supervise.output.console import Terminal
@@ -106,6 +106,9 @@ class Session:
                 offer=lambda number: self._now().pass_on(number), stop=lambda: self._stop(signal.SIGTERM),
             )  # fmt: skip
             self._desk = Desk(asked, self._loop)
+            seen = self._now().attended()
+            if self._desk.path:
+                seen.record.plan({**as_json(seen.plan()), "socket": self._desk.path})
         except (OSError, ImportError):
             pass
 

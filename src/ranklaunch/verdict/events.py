@@ -60,7 +60,7 @@ EVENTS: tuple[Event, ...] = (
         "save", "the ranks were asked to save",
         (
             Field("signal", str, "by which, or empty"), Field("file", str, "that was touched, or empty"),
-            Field("deaf", list, "who catches no such signal, and was not sent it"),
+            Field("deaf", str, "who catches no such signal, and was not sent it"),
             Field("trouble", str, "why the file could not be touched"),
         ),
     ),

@@ -46,6 +46,12 @@ def stop_clock(node: int) -> str:
     return f"stop_clock_{node}"
 
 
+def killed_after(clock: str) -> int:
+    """Seconds from a stop request to the kill, as a stop's clock tells; 0 where everything had ended before, or it tells nothing."""
+    _, line, ticks = clock.partition("\n")
+    return len(ticks) if line and ticks and not ticks.strip(".") else 0
+
+
 def attempts(names: Iterable[str]) -> list[int]:
     """The numbers of the attempts among the names in a folder, ascending."""
     return sorted(int(found[1]) for found in map(_ATTEMPT.fullmatch, names) if found)
