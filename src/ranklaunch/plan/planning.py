@@ -11,7 +11,7 @@ from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError
-from ranklaunch.files import Files, absolute, folder_of, join
+from ranklaunch.files import Files, folder_of, join
 from ranklaunch.plan import seldom
 from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
@@ -24,8 +24,6 @@ from ranklaunch.values import Value, replace
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
-# An id of Kubernetes, which makes them at random, or the private key of an MPIJob.
-UNGUESSABLE = r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|PRIVATE KEY-"
 
 
 class Request(Value):
@@ -73,7 +71,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     _say_unused(plan, reader)
     _judge_ds_config(plan, reader)
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
-    known_errors, save = seldom.known_errors(reader), seldom.save(reader)
+    rare = seldom.of(reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
     plan = _mustered(_in_folder(plan), job, reader, args)
     if reader.awaits_hosts:
@@ -81,9 +79,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
 
         plan = before.without_hosts(plan, reader)
     reader.check()
-    plan = replace(
-        plan, why=why, prepare=prepare, known_errors=known_errors, save=save, values=reader.ledger.readings, warnings=tuple(reader.warnings)
-    )
+    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings), **rare)
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
 
@@ -189,10 +185,18 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.read import saving, tuning  # tuning: of one command
+    from ranklaunch.read import hangs, saving, tuning  # tuning: of one command
 
     tables = [
-        *(settings.VARIABLES, saving.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(
+            settings.VARIABLES,
+            hangs.VARIABLES,
+            saving.VARIABLES,
+            tuning.VARIABLES,
+            settings.PLAN_VARIABLES,
+            OF_ALL,
+            communication.VARIABLES,
+        ),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
@@ -275,7 +279,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
         timeout_s=timeout_s,
         lost_after_s=reader.get(settings.LOST_AFTER_S),
         end_timeout_s=reader.get(settings.END_TIMEOUT_S),
-        secret=_secret(reader),
+        secret=agreement.secret(reader),
         facts={
             # Until its rank table is complete a node may know no more than its own slots.
             **facts.of_job(job if any(wait.kind == "rank table" for wait in plan.waits) else plan.job, plan.method),
@@ -308,21 +312,6 @@ def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:
             yield wait
     yield meeting
     yield from after
-
-
-def _secret(reader: Reader) -> str:
-    """Where the key is; the key itself is in no plan."""
-    if reader.given(settings.SECRET):
-        reader.record(settings.SECRET)
-        return reader.source(settings.SECRET)
-    if reader.given(settings.SECRET_FILE):
-        return absolute(reader.get(settings.SECRET_FILE), reader.cwd)
-    if reader.given(settings.JOB_UID):
-        if re.search(UNGUESSABLE, reader.get(settings.JOB_UID)):
-            return reader.source(settings.JOB_UID)
-        reader.warn(f"{reader.source(settings.JOB_UID)}: it holds neither a UUID nor a private key, so it is no key for the muster")
-    reader.ledger.note(settings.SECRET.value, "derived from the job's name", "default")
-    return ""
 
 
 def _say_unused(plan: Plan, reader: Reader) -> None:

@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 from ranklaunch.files import join, text_of
-from ranklaunch.plan.model import Save
+from ranklaunch.plan.model import Save, Watch
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader
 from ranklaunch.verdict import folders
 
+PREFIX = "RANKLAUNCH_"
 SPARE_S = 5.0  # fewer than were seen
 AUTO = "auto"
 MOST_CLOCKS = 5  # attempts, the last, that are looked at
 MOST_CLOCK = 64 * 1024  # bytes, one a second
 
 
-def known_errors(reader: Reader) -> str:
+def of(reader: Reader) -> dict[str, object]:
+    """Fields of a plan."""
+    return {
+        **({"known_errors": _known_errors(reader)} if reader.given(settings.KNOWN_ERRORS) else {}),
+        **({"save": _save(reader)} if _named(reader, "save_") else {}),
+        **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
+    }
+
+
+def _known_errors(reader: Reader) -> str:
     """The folder of the user's own."""
-    if not reader.given(settings.KNOWN_ERRORS):
-        return ""
     from ranklaunch.plan import own_errors
 
     return own_errors.folder(reader)
 
 
-def save(reader: Reader) -> Save:
-    if not _named(reader, "save_"):
-        return Save()
+def _save(reader: Reader) -> Save:
     from ranklaunch.read import saving
 
     return Save(*saving.given(reader))
+
+
+def _watch(reader: Reader) -> Watch:
+    from ranklaunch.read import hangs
+
+    return Watch(reader.get(hangs.HANG), reader.get(hangs.HANG_S), reader.get(hangs.FIRST_STEP_S), reader.get(hangs.EXPECT))
 
 
 def settle_grace(reader: Reader, job: Job) -> None:
@@ -54,6 +66,7 @@ def _killed_after(reader: Reader, job: Job, attempt: int) -> int:
     return folders.killed_after(text_of(reader.files, path, MOST_CLOCK))
 
 
-def _named(reader: Reader, part: str) -> bool:
-    """Whether a variable of ranklaunch's, or an option, has that in its name."""
-    return any(part in name for name in reader.options) or any(f"RANKLAUNCH_{part.upper()}" in name for name in reader.env)
+def _named(reader: Reader, *parts: str) -> bool:
+    """Whether a variable of ranklaunch's, or an option, begins so."""
+    names = (*reader.options, *(name[len(PREFIX) :].lower() for name in reader.env if name.startswith(PREFIX)))
+    return any(name.startswith(parts) for name in names)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
@@ -145,6 +146,10 @@ class Attempt:
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
             caught=self._stopper.caught, ends=lambda: self._launchers.ends(self._children.ended),
         )  # fmt: skip
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        """What is known of ranks beside what the kernel and their output tell, by rank and key."""
+        return self._companions.of_ranks()
 
     def phase(self) -> tuple[str, str]:
         """What it does, and what it waits for, "" for nothing."""

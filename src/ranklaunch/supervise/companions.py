@@ -71,31 +71,6 @@ class Companion:
 Join = Callable[[Attended], Companion]
 
 
-class AtStop(Companion):
-    """Stands in for one that nobody needs before a stop request comes. make: imports it then."""
-
-    def __init__(self, attended: Attended, make: Join) -> None:
-        self._attended = attended
-        self._make = make
-        self._made = Companion()
-
-    def on_stop_request(self, number: int) -> None:
-        try:
-            self._made = self._make(self._attended)
-        except (OSError, ImportError):  # no descriptor left
-            return
-        self._made.on_stop_request(number)
-
-    def stopped(self) -> None:
-        self._made.stopped()
-
-    def facts(self) -> Mapping[str, Any]:
-        return self._made.facts()
-
-    def close(self) -> None:
-        self._made.close()
-
-
 class Companions:
     """All of an attempt's."""
 
@@ -141,6 +116,13 @@ class Companions:
         for companion in self._all:
             companion.on_stop_request(number)
 
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        found: dict[int, dict[str, Any]] = {}
+        for companion in self._all:
+            for rank, known in companion.of_ranks().items():
+                found.setdefault(rank, {}).update(known)
+        return found
+
     def stopped(self) -> None:
         for companion in self._all:
             companion.stopped()
@@ -156,3 +138,57 @@ class Companions:
         self._waited_for.discard(i)
         if not self._waited_for:
             self.hurry()
+
+
+class StandIn(Companion):
+    """Stands in for one that nobody may need. make: imports it, and raises OSError or ImportError where no descriptor is left for that."""
+
+    def __init__(self, attended: Attended, make: Join) -> None:
+        self._attended = attended
+        self._make = make
+        self._made = Companion()
+
+    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
+        return self._made.before_stop(ending, go_on)
+
+    def on_stop_request(self, number: int) -> None:
+        self._made.on_stop_request(number)
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        return self._made.of_ranks()
+
+    def stopped(self) -> None:
+        self._made.stopped()
+
+    def facts(self) -> Mapping[str, Any]:
+        return self._made.facts()
+
+    def close(self) -> None:
+        self._made.close()
+
+
+class AtStop(StandIn):
+    """Of one that is made when a stop request comes."""
+
+    def on_stop_request(self, number: int) -> None:
+        try:
+            self._made = self._make(self._attended)
+        except (OSError, ImportError):
+            return
+        self._made.on_stop_request(number)
+
+
+class Later(StandIn):
+    """Of one that a job needs only once it has lasted so many seconds."""
+
+    def __init__(self, attended: Attended, seconds: float, make: Join) -> None:
+        super().__init__(attended, make)
+        attended.loop.after(seconds, self._join)
+
+    def _join(self) -> None:
+        if self._attended.ending():
+            return
+        try:
+            self._made = self._make(self._attended)
+        except (OSError, ImportError) as error:
+            self._attended.say(f"nobody watches whether the job hangs: {error}")

@@ -29,10 +29,11 @@ DO = "do"
 
 class Asked(Value):
     """A session, as its desk sees it. attended: the attempt that runs. phase: what it does, and what it waits for, "" for nothing.
-    offer: a signal for ranks that catch it. stop: the job, as by SIGTERM."""
+    of_ranks: what else is known of ranks, by rank and key. offer: a signal for ranks that catch it. stop: the job, as by SIGTERM."""
 
     attended: Callable[[], Attended]
     phase: Callable[[], tuple[str, str]]
+    of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
     offer: Callable[[int], list[str]]
     stop: Callable[[], None]
 
@@ -104,6 +105,8 @@ class Desk:
         plan = seen.plan()
         numbers = () if plan.job.is_idle else tuple(plan.job.node.ranks)
         ranks = standing.ranks(plan.job.node_index, numbers, seen.ranks(), seen.outputs(), self._loop.clock())
+        more = self._asked.of_ranks()
+        ranks = [{**rank, **more.get(rank["rank"], {})} for rank in ranks]
         return {"host": plan.job.node.host, "phase": phase, "waiting": waiting, "ranks": ranks}
 
     def _compiled(self, answers: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
