@@ -147,8 +147,9 @@ def _fail(message: str, exit_code: int) -> int:
 
 
 def inherited_environment() -> dict[str, str]:
-    """The environment as it was given. Python itself may add LC_CTYPE at its start (PEP 538); ranks must not inherit that."""
-    env = dict(os.environ)
+    """The environment as it was given. Python itself may add LC_CTYPE at its start (PEP 538); ranks must not inherit that. Nor can they
+    inherit a variable without a name, with which Python starts nothing."""
+    env = {name: value for name, value in os.environ.items() if name}
     if "LC_CTYPE" in env:
         try:
             with open("/proc/self/environ", "rb") as file:
