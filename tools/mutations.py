@@ -52,7 +52,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/spawn.py", '"RANK": str(job.node.first_rank + local_rank)', '"RANK": str(local_rank)', "ranks begin at 0 on each node"),
     ("launchers/spawn.py", '"LOCAL_WORLD_SIZE": str(job.node.slots),', "", "a variable of ranks is missing"),
     ("launchers/spawn.py", '"GROUP_RANK": str(job.node_index),', '"GROUP_RANK": "0",', "each node is the first of elastic programs"),
-    ("launchers/base.py", "return job.master if len(job.nodes) > 1", "return job.node.host if len(job.nodes) > 1", "each is its own master"),
+    ("launchers/base.py", "return job.master if len(job.nodes) > 1", "return job.node.host if len(job.nodes) > 1", "each is the master"),
     ("launchers/base.py", "rank=job.node_index,", "rank=0,", "all nodes are rank 0"),
     ("launchers/base.py", "else misleading(reader.env)", "else ()", "what misleads is inherited"),
     ("launchers/pytorch.py", "str(len(job.nodes))", "str(job.world_size)", "--world_size counts ranks, not nodes"),
@@ -199,7 +199,7 @@ def _copy(folder: str) -> None:
     for path in ROOT.iterdir():
         if path.is_dir() and not path.name.startswith("."):
             shutil.copytree(path, copy / path.name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-        elif path.ispath_of() and not path.name.startswith("."):
+        elif path.is_file() and not path.name.startswith("."):
             shutil.copy(path, copy)
     _TREES[:] = [copy]
 
