@@ -8,7 +8,7 @@ corpus = places.module("tools/corpus.py")
 
 # What `make corpus` said last. A change for the better raises the first, lowers the others, and is told in the table of
 # docs/known-errors.md.
-FLOORS = {"judged": (217, 1), "judged2": (136, 0)}  # rightly, wrongly
+FLOORS = {"judged": (219, 1), "judged2": (136, 0)}  # rightly, wrongly
 MOST_ALARMS = 0
 FEWEST_MADE = 130
 
