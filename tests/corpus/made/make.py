@@ -1,7 +1,7 @@
-"""Makes the failures in the tables beside it happen, and writes what they print to tests/corpus: `make.py judged3 NAME...` (all without names).
+"""Makes the failures in the tables beside it happen, and writes what they print: `make.py judged3 NAME...` (all without names).
 
-Each runs as root in namespaces of its own, as node-1, with its own loopback, /dev/shm and process ids, and is ended with them. `bin` names the
-folder of the Python that runs it, before the PATH. A table is TOML, so this needs Python 3.11.
+Each runs as root in namespaces of its own, as node-1, with its own loopback, /dev/shm and process ids, and is ended with them. `bin`
+names the folder of the Python that runs it, before the PATH. A table is TOML, so this needs Python 3.11.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 HERE = Path(__file__).resolve().parent
 BEFORE = """
