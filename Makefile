@@ -50,7 +50,7 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help venv run test test-adapters test-launchers tables bench test-charts lint golden corpus mutations generate hosts pythons test-pythons
+.PHONY: help venv environment run test test-adapters test-launchers tables bench test-charts lint golden corpus mutations generate hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -59,6 +59,19 @@ help: ## say what can be made
 
 venv: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules .venv/.installed-lint
 venv: ## put into .venv what the tests and lint need, and run nothing
+
+# What `.ci/run` needs, by one pip: each for itself works for eight seconds before it installs anything.
+EXTRAS := examples test rules lint charts launchers
+comma  := ,
+space  := $(subst ,, )
+environment: .venv/.installed-environment ## put into .venv what every target here needs but bench, three minutes and 5 GB
+
+.venv/.installed-environment: pyproject.toml | .venv/bin/pip
+	@echo "installing ranklaunch[$(subst $(space),$(comma),$(EXTRAS))] into .venv"
+	@$(VENV)/python -m pip install -q --no-compile -e '.[$(subst $(space),$(comma),$(EXTRAS))]'
+	@touch $(patsubst %,.venv/.installed-%,$(filter-out launchers,$(EXTRAS)))
+	@$(MAKE) --no-print-directory .venv/.installed-deepspeed .venv/.installed-horovod
+	@touch .venv/.installed-launchers $@
 
 run: .venv/.installed-examples $(patsubst %,.venv/.installed-%,$(filter $(METHOD),$(WITH_EXTRA)))
 run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second time goes on from the checkpoint
@@ -71,7 +84,7 @@ PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
 # Folders that have none of these tests are not even read: each worker would read them anew.
 test: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules ## run the tests, a few minutes
-	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs" $(WITHOUT)
+	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs and not table" $(WITHOUT)
 WITHOUT := $(patsubst %,--ignore=tests/%,charts launchers test_guide.py test_benchmark_sections.py)
 
 test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
@@ -83,8 +96,10 @@ test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "(chaos or launchers or guide) and not table"
 
-tables: ## run the whole tables of failures and launchers, of which test-launchers runs a case of each kind; half an hour
-	$(PYTEST) -m "chaos or launchers"
+tables: ## run the whole tables of failures and launchers, of which CI runs a case of each kind, and write docs/tables.md; an hour. K=mpirun: a part
+	@mkdir -p build
+	@$(VENV)/python tools/tables.py --cases >build/tables.txt
+	$(PYTEST) @build/tables.txt $(if $(K),-k "$(K)") --junitxml=build/tables.xml; ended=$$?; $(VENV)/python tools/tables.py build/tables.xml && exit $$ended
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
@@ -119,6 +134,7 @@ generate: ## write anew what is made from tables: pages, the chart's values, exa
 	$(VENV)/python tools/chart_values.py
 	$(VENV)/python tools/render_examples.py
 	$(VENV)/python tools/secret_patterns.py
+	$(VENV)/python tools/tables.py
 
 hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2
 	@$(VENV)/python -m testbench.hosts $(N)
@@ -147,14 +163,15 @@ DEEPSPEED := deepspeed==0.19.8
 .venv/.installed-launchers: .venv/.installed-examples .venv/.installed-deepspeed
 
 # $(call make-venv,PYTHON,FOLDER). Debian and Ubuntu have venv in a package of its own: root, in a container mostly, gets it
-# and others are told. Before 21.3, pip cannot install an editable project that has no setup.py.
+# and others are told. Before 23.3, pip takes three times as long to choose versions; before 21.3, it cannot install an editable project
+# that has no setup.py.
 define make-venv
 set -e; if ! $(1) -c 'import ensurepip, venv' 2>/dev/null; then \
   package=$$($(1) -c 'import sys; print("python3.%d-venv" % sys.version_info[1])'); \
   if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
     echo "$(1) cannot make a virtual environment; on Debian and Ubuntu: sudo apt-get install $$package" >&2; exit 1; fi; \
   apt-get update -q; apt-get install -y -q "$$package"; fi; \
-$(1) -m venv $(2); $(2)/bin/python -m pip install -q 'pip>=21.3'
+$(1) -m venv $(2); $(2)/bin/python -m pip install -q 'pip>=23.3'
 endef
 
 # The other Pythons of this machine, in .venv-3.N each. They have no PyTorch, so nothing is trained there.
@@ -171,19 +188,23 @@ pythons: ## list the other Pythons found on this machine
 test-pythons: ## run the tests on each of them
 	@set -e; for version in $(OTHERS); do $(MAKE) --no-print-directory test-$$version; done
 
-# Not tests of what no other Python can change, for it is the same text or runs on one only: pages, workflows and Dockerfiles; the test
-# bench, its rules and benchmarks; what a shell makes of a script that is as stored, which is tested.
-ON_ONE_PYTHON := $(patsubst %,--ignore=tests/%,cluster containers test_benchmarks.py test_conftest.py test_docs.py \
-  test_workflows.py) $(patsubst %,--deselect=tests/test_golden.py::%,test_every_plan_as_shell_is_clean test_shell_starts_what_the_plan_says)
+# What another Python can change is what it does not have, and what it does otherwise; both are seen wherever a line runs. So every line
+# runs there, but not again with other values. Left out is what --other-python leaves out (tests/conftest.py): what is marked one_python, as
+# golden plans that are not whole and texts that take long, and of each test that starts processes all cases but the first. So are whole
+# files: of what is the same text or runs on one Python only (pages, workflows, Dockerfiles, sources; the test bench, its rules and
+# benchmarks), of what shells do with signals, and those that try hundreds of values on what others have tried with one.
+ON_ONE_PYTHON := --other-python $(patsubst %,--ignore=tests/%,cluster containers test_architecture.py test_benchmarks.py test_conftest.py \
+  test_docs.py test_workflows.py supervise/test_shells.py \
+  test_any_environment.py core/test_corpus.py core/test_ranktable_properties.py muster/test_any_order.py specs/test_spec_fuzz.py)
 
 .PRECIOUS: .venv-3.%/.installed
 test-3.%: .venv-3.%/.installed ## run the tests on one of them
 	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal $(WITHOUT) $(ON_ONE_PYTHON) \
-	  -m "not training and not chaos and not launchers and not guide and not charts and not specs"
+	  -m "not training and not chaos and not launchers and not guide and not charts and not specs and not table"
 
 .venv-3.%/.installed: pyproject.toml
 	@[ -n "$(call find-python,$*)" ] || { echo "no python3.$* on PATH or in pyenv" >&2; exit 1; }
 	@[ -x .venv-3.$*/bin/pip ] || { $(call make-venv,$(call find-python,$*),.venv-3.$*); }
 	@echo "installing ranklaunch[test,rules] into .venv-3.$*"
-	@.venv-3.$*/bin/python -m pip install -q -e '.[test,rules]'
+	@.venv-3.$*/bin/python -m pip install -q --no-compile -e '.[test,rules]'
 	@touch $@

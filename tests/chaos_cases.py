@@ -3,7 +3,7 @@
 A launcher more is a line in LAUNCHERS, a failure more is one in CASES. Where a cell cannot hold, `without` says why.
 
 `make tables` runs all of it, `make test-launchers` one cell of each kind: every case with the first launcher, whose ranks start at once,
-and with the others those in which they have a part of their own (`BY_LAUNCHERS`).
+and with the others those in which they have a part of their own (`TYPICAL`).
 """
 
 from __future__ import annotations
@@ -291,13 +291,14 @@ WRONG_VALUE = """say Traceback (most recent call last):
   File "/workspace/train.py", line 91, in <module>
     raise ValueError(f"loss is {loss}")
 ValueError: loss is nan"""
-SOON_LOSES_PEER = ("wait go", "sleep 0.05", LOST_PEER, "exit 1")
+# What comes later waits for what is first: how soon a busy machine lets each rank go on is nobody's order.
+SOON_LOSES_PEER = ("wait first", "sleep 0.05", LOST_PEER, "exit 1")
 LOSES_PEER = ("wait go", "mark at", LOST_PEER, "exit 1")
 APART = Case(
     "two causes, 0.3 s apart",
     GO,
     7,
-    {"2.1": ("wait go", "exit 7"), "1.1": ("hold", "wait go", "sleep 0.3", "exit 42")},
+    {"2.1": ("wait go", "mark first", "exit 7"), "1.1": ("hold", "wait first", "sleep 0.3", "exit 42")},
     culprit=Culprit(2, 1),
     reason=("node 2 (h2) exited with code 7",),
     failures=None,
@@ -307,7 +308,7 @@ LATE_NEWS = APART.with_(
     name="the first cause is heard of last",
     steps=("delay 1 600", *GO),
     code=42,
-    orders={"1.1": ("wait go", "exit 42"), "2.1": ("hold", "wait go", "sleep 0.35", "exit 7")},
+    orders={"1.1": ("wait go", "mark first", "exit 42"), "2.1": ("hold", "wait first", "sleep 0.35", "exit 7")},
     culprit=Culprit(1, 1),
     reason=("node 1 (h1) exited with code 42",),
     without={
@@ -332,23 +333,26 @@ EARLY = Case(
 
 # What becomes of a launcher when the kernel takes one of its ranks, when its ranklaunch is killed where it has its rendezvous, its
 # scheduler or its one mpirun, and when a host is gone. What comes before the launch, or nodes tell each other, is ranklaunch's own.
-BY_LAUNCHERS = ("rank out of memory", "ranklaunch of node 0 SIGKILLed")
-# With torchrun and those that take seconds to start, tests/launchers has ranks that exit with a code, and stops. A host that is cut off
-# is a stop on either side of the cut; torchrun stands for the others that have a rendezvous between nodes.
-BY_TORCHRUN = (*BY_LAUNCHERS, "host cut off", "a SIGKILL that left no trace, beside a rank that takes a second to end")
-BY_QUICK_LAUNCHERS = (
-    *BY_TORCHRUN,
-    "rank exits 42",
-    "ranklaunch SIGTERMed",
-    "ranklaunch SIGKILLed",
-    "two causes, 0.3 s apart",
-)
+MEMORY, NODE_0, CUT_OFF = "rank out of memory", "ranklaunch of node 0 SIGKILLed", "host cut off"
+NO_TRACE = "a SIGKILL that left no trace, beside a rank that takes a second to end"
+LIKE_SPAWN = ("rank exits 42", NODE_0)
+# With torchrun and those that take seconds to start, tests/launchers has ranks that exit with a code or are killed, and stops. A host that
+# is cut off is a stop on either side of the cut; torchrun stands for those that have its rendezvous between nodes.
+TYPICAL = {
+    "torchrun": (MEMORY, NODE_0, CUT_OFF, NO_TRACE),
+    "msrun": (MEMORY, NODE_0),
+    "mpirun": (
+        *("rank exits 42", "ranklaunch SIGTERMed", "ranklaunch SIGKILLed", "two causes, 0.3 s apart"),
+        *(MEMORY, NODE_0, CUT_OFF, NO_TRACE),
+    ),
+    **dict.fromkeys(("ranktable", "pytorch", "tensorflow"), LIKE_SPAWN),  # whose ranks ranklaunch starts itself
+    **dict.fromkeys(("deepspeed", "accelerate"), ()),
+}
 
 
 def typical(case: Case, launcher: Launcher) -> bool:
     """Whether this cell stands for others."""
-    named = BY_LAUNCHERS if launcher.slow else BY_TORCHRUN if launcher.training else BY_QUICK_LAUNCHERS
-    return launcher is LAUNCHERS[0] or case.name in named
+    return launcher is LAUNCHERS[0] or case.name in TYPICAL.get(launcher.method, ())
 
 
 EVENTS = (
@@ -361,7 +365,7 @@ EVENTS = (
         "a consequence, and its cause 0.5 s later",
         GO,
         3,
-        {"0.0": LOSES_PEER, "2.0": ("hold", "wait go", "sleep 0.5", WRONG_VALUE, "exit 3")},
+        {"0.0": LOSES_PEER, "2.0": ("hold", "wait at", "sleep 0.5", WRONG_VALUE, "exit 3")},
         culprit=Culprit(2, 0),
         reason=("node 2 (h2) exited with code 3", "ValueError: loss is nan"),
         failures=(0,),
@@ -371,7 +375,7 @@ EVENTS = (
         "a consequence, and its cause 0.5 s later, which exits with 1",
         GO,
         1,
-        {"0.0": LOSES_PEER, "2.0": ("hold", "wait go", "sleep 0.5", WRONG_VALUE, "exit 1")},
+        {"0.0": LOSES_PEER, "2.0": ("hold", "wait at", "sleep 0.5", WRONG_VALUE, "exit 1")},
         culprit=Culprit(2, 0),
         reason=("node 2 (h2) exited with code 1", "ValueError: loss is nan"),
         failures=(0,),
@@ -380,7 +384,7 @@ EVENTS = (
         "a SIGKILL that left no trace is heard of after its consequences",
         ("delay 2 300", *GO),
         137,
-        {"2.1": ("wait go", "kill"), "0.1": SOON_LOSES_PEER, "1.0": SOON_LOSES_PEER},
+        {"2.1": ("wait go", "mark first", "kill"), "0.1": SOON_LOSES_PEER, "1.0": SOON_LOSES_PEER},
         culprit=Culprit(2, 1, "SIGKILL"),
         reason=("node 2 (h2) was killed by SIGKILL",),
         failures=None,
@@ -390,7 +394,7 @@ EVENTS = (
         "a SIGKILL that left no trace, beside a rank that takes a second to end",
         GO,
         137,
-        {"2.1": ("wait go", "kill"), "2.0": ("slow 1", "sleep 600"), "0.1": SOON_LOSES_PEER},
+        {"2.1": ("wait go", "mark first", "kill"), "2.0": ("slow 1", "sleep 600"), "0.1": SOON_LOSES_PEER},
         culprit=Culprit(2, 1, "SIGKILL"),
         reason=("node 2 (h2) was killed by SIGKILL",),
         failures=None,

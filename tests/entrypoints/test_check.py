@@ -23,6 +23,27 @@ def train(tmp_path: Path) -> Path:
     return program
 
 
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("options", "own", "runs"),
+    [
+        ((), {}, False),
+        ((), {"RANKLAUNCH_HOSTS_COMMAND": "another"}, False),
+        (("--hosts-command", "{}"), {}, True),
+        ((), {"RANKLAUNCH_HOSTS_COMMAND": "{}"}, True),
+    ],
+)
+def test_a_command_of_a_file_is_not_run(options: tuple[str, ...], own: dict[str, str], runs: bool, train: Path, tmp_path: Path) -> None:
+    """Unless who starts check gives it, too."""
+    command = f"touch {tmp_path}/run; echo localhost"
+    (tmp_path / "env").write_text(f"PATH={os.environ['PATH']}\nRANKLAUNCH_HOSTS_COMMAND={command}\nRANKLAUNCH_NODES=1\n")
+    given = ("--env-file", str(tmp_path / "env"), *(each.format(command) for each in options))
+    env = {"PATH": os.environ["PATH"], **{name: value.format(command) for name, value in own.items()}}
+    found = helpers.call("check", *OWN, *given, "--log-dir", str(tmp_path / "logs"), "--", str(train), env=env)
+    assert (found.code, (tmp_path / "run").exists()) == (0, runs), found
+    assert ("is not run by check" in found.out) != runs
+
+
 @pytest.mark.parametrize(("slots", "ranks"), [("1", "1 rank"), ("2", "2 ranks")])
 def test_nothing_is_wrong(slots: str, ranks: str, train: Path, tmp_path: Path) -> None:
     found = helpers.call(
@@ -114,6 +135,20 @@ def test_what_stands_before_ranks_must_be_there(method: str, env: dict[str, str]
         found = helpers.call("check", *words, env={"PATH": folder, **env})
     assert found.code == 69
     assert f"it starts '{missing}', which is not found on PATH=" in found.out
+
+
+@pytest.mark.parametrize("method", ["torchrun", "accelerate", "deepspeed", "mpirun"])
+def test_an_executable_that_ranks_are_to_run_must_be_there(method: str, tmp_path: Path) -> None:
+    """Launchers find that out themselves, after their own start, and end with codes of their own."""
+    launcher = tmp_path / method
+    launcher.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n")
+    launcher.chmod(0o755)
+    Path(tmp_path, "there").touch(mode=0o755)
+    said = {}
+    for program in ("not-there", "./not-there", "there"):
+        words = ("--python", sys.executable, "--method", method, "--slots", "2", "--log-dir", str(tmp_path), "--", program, "-x")
+        said[program] = helpers.call("check", *words, env={"PATH": str(tmp_path)}).out
+    assert [f"{method}: program '{program}' not found" in out for program, out in said.items()] == [True, True, False], said
 
 
 @pytest.mark.parametrize("folder", ["file/logs", "file"])

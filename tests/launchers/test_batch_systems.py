@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -86,11 +88,15 @@ def test_all_end_with_one_code(batch: Batch, place: str) -> None:
 def running(batch: Batch, place: str, method: str) -> Entered:
     """With all ranks ready."""
     job = start(batch, place, method, written(batch, WAITS))
+    wait_for_ranks(batch, place, job)
+    return job
+
+
+def wait_for_ranks(batch: Batch, place: str, job: Entered) -> None:
     folder = batch.folder / "ranklaunch-logs" / HOW[place][1]
     logs = [folder / f"node_{rank // 2}/attempt_1/rank_{rank}.log" for rank in range(4)]
     wait_until(lambda: job.poll() is not None or all(log.exists() and "ready" in log.read_text() for log in logs), "ranks", LONG_S)
     assert job.poll() is None, job.communicate()
-    return job
 
 
 @pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.table)])
@@ -132,6 +138,37 @@ def test_a_task_for_each_rank(batch: Batch) -> None:
     assert [(each["exit_code"], each["culprit"]["rank"]) for each in map(checked_verdict, found)] == [(3, 2)] * 4
 
 
+def of_spec(batch: Batch, place: str, program: str) -> Entered:
+    """The script that `ranklaunch spec` writes, with the command ranklaunch on PATH."""
+    command = batch.folder / "bin" / "ranklaunch"
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(RANKLAUNCH)} "$@"\n')
+    command.chmod(0o755)
+    asked = ("--name", "llm", "--nodes", "2", "--devices", "2", "--device-kind", "cpu", "--cpu", "2", "--method", "spawn")
+    words = (*RANKLAUNCH, "spec", place, *asked, "--env", f"RANKLAUNCH_PYTHON={sys.executable}", "--", written(batch, program))
+    made = subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=LONG_S, check=True)
+    (batch.folder / "job.sh").write_text(made.stdout)
+    own = {"PBS_O_WORKDIR": str(batch.folder), "LSB_DJOB_HOSTFILE": str(batch.folder / "nodes")}
+    return batch.script(place, "exec bash job.sh", own)
+
+
+@pytest.mark.parametrize("place", ["pbs", pytest.param("lsf", marks=pytest.mark.table), pytest.param("flux", marks=pytest.mark.table)])
+def test_a_script_of_spec_ends_as_its_job_does(batch: Batch, place: str) -> None:
+    code, out = ended(of_spec(batch, place, FAILS))
+    assert code == 3, out
+    assert [(each["exit_code"], each["culprit"]["rank"]) for each in verdicts(batch, place)] == [(3, 2)] * 2
+
+
+def test_a_script_of_spec_for_pbs_outlives_the_polite_signal_to_all(batch: Batch) -> None:
+    """With the script the job ends, and with the job its tasks."""
+    job = of_spec(batch, "pbs", WAITS)
+    wait_for_ranks(batch, "pbs", job)
+    job.send_signal(signal.SIGTERM)
+    batch.signal(signal.SIGTERM)
+    code, out = ended(job)
+    assert code == 143, out
+    assert [(each["outcome"], each["exit_code"]) for each in verdicts(batch, "pbs")] == [("stopped", 143)] * 2, out
+
+
 MPI_RANK = 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(cat /proc/sys/kernel/hostname)"'
 BY_MPI = {
     "blaunch": ("lsf", 'blaunch -z "h0 h1" env {} job.sh'),
@@ -160,10 +197,48 @@ def test_mpirun_without_ssh(batch: Batch, shell: str) -> None:
     assert not (batch.folder / "ranklaunch-logs" / HOW[place][1] / "node_1/attempt_1/sshd.log").exists()
 
 
+DEEPSPEED_RANK = """
+import os, sys, time
+from pathlib import Path
+own = Path(f"part-{os.environ['RANK']}")
+own.write_text(os.uname().nodename)
+own.rename(f"rank-{os.environ['RANK']}")
+while sum(1 for each in Path().glob("rank-*")) < int(os.environ["WORLD_SIZE"]):
+    time.sleep(0.1)
+if sys.argv[-1] == "fails" and os.environ["RANK"] == "2":
+    sys.exit(42)
+time.sleep(600 if sys.argv[-1] == "fails" else 0)
+"""
+
+
+@pytest.mark.skipif(not shutil.which("pdsh") or not importlib.util.find_spec("deepspeed"), reason="needs pdsh and DeepSpeed")
+@pytest.mark.parametrize(
+    ("shell", "how", "code"),
+    [
+        ("blaunch", "fails", 42),
+        *(pytest.param(*case, marks=pytest.mark.table) for case in [("blaunch", "works", 0), ("pbs_tmrsh", "fails", 42)]),
+    ],
+)
+def test_deepspeed_without_ssh(batch: Batch, shell: str, how: str, code: int) -> None:
+    """pdsh reaches the hosts by the batch system's own way."""
+    place, line = BY_MPI[shell]
+    set_there = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh", "DS_ACCELERATOR": "cpu", "RANKLAUNCH_RUN_DIR": batch.folder}
+    own = " ".join([*(f"{name}={value}" for name, value in set_there.items()), f"RANKLAUNCH_REMOTE_SHELL={shell}"])
+    words = (*RANKLAUNCH, "run", "--python", sys.executable, "--method", "deepspeed", "--slots", "2", written(batch, DEEPSPEED_RANK), how)
+    (batch.folder / "job.sh").write_text(f"#!/bin/sh\nexec {shlex.join(map(str, words))}\n")
+    (batch.folder / "job.sh").chmod(0o755)
+    found, out = ended(batch.script(place, line.format(own).replace(" job.sh", " ./job.sh")))
+    assert {path.name: path.read_text() for path in batch.folder.glob("rank-*")} == {f"rank-{rank}": f"h{rank // 2}" for rank in range(4)}
+    assert found == (code if shell == "blaunch" else 0), out  # its script waits for all, and is told no code
+    assert [verdict["exit_code"] for verdict in verdicts(batch, place)] == [code] * 2, out
+    for host in batch.hosts:
+        wait_until(lambda host=host: not ranks_on(batch, host), f"no rank on {host.name}", LONG_S)
+
+
 SCRIPTS = {
-    "lsf": r'blaunch -z "h0 h1" ranklaunch run',
-    "pbs": r"pbsdsh -- env RANKLAUNCH_HOSTS=h0,h1 ranklaunch run",
-    "flux": r"flux run -N NODES -n NODES ranklaunch run",
+    "lsf": r'blaunch -z "h0 h1" ranklaunch run \.\.\.',
+    "pbs": r"for host in .* RANKLAUNCH_HOSTS=h0,h1 ranklaunch run \.\.\. & done; wait \$!",
+    "flux": r"flux run -N NODES -n NODES ranklaunch run \.\.\.",
 }
 
 
@@ -173,10 +248,10 @@ def test_a_script_on_the_first_host_is_refused_with_what_starts_it_on_all(batch:
     own = shlex.join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", "--slots", "1"])
     code, out = ended(batch.script(place, f"{own} {child('sums.py')}"))
     assert code == 78, out
-    found = re.search(f"({SCRIPTS[place]}) \\.\\.\\.", out)
+    found = re.search(SCRIPTS[place], out)
     assert found, out
     if place != "flux":  # which needs its hosts, too
-        code, out = ended(batch.script(place, found[1].replace("ranklaunch run", f"{own} {child('sums.py')}")))
+        code, out = ended(batch.script(place, found[0].replace("ranklaunch run ...", f"{own} {child('sums.py')}")))
         assert (code, len(re.findall("place [01] sum 2", out))) == (0, 2), out
 
 

@@ -34,13 +34,8 @@ if [[ -z ${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; then
 fi
 job=${PBS_JOBID%%[!0-9]*}
 
-# What each node's ranklaunch is told: what this shell exports does not reach it.
-told=(
-    RANKLAUNCH_SLOTS=8
-    RANKLAUNCH_ACCELERATOR=gpu
-    'NOTE=it'"'"'s $(x)
-`y`'
-)
+# What each node's ranklaunch is told: what this shell exports does not reach it. Of a name that is there twice the last counts.
+told=()
 for name in PATH LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX RANKLAUNCH_SECRET_FILE; do
     if [[ -n ${!name:-} ]]; then
         told+=("$name=${!name}")
@@ -50,11 +45,29 @@ done
 # Ports for this job alone: another one may have the same first host.
 told+=("RANKLAUNCH_MASTER_PORT=$((20000 + job % 3000 * 4))")
 told+=("RANKLAUNCH_MUSTER_PORT=$((20001 + job % 3000 * 4))")
+told+=(
+    RANKLAUNCH_SLOTS=8
+    RANKLAUNCH_ACCELERATOR=gpu
+    'NOTE=it'"'"'s $(x)
+`y`'
+)
 program=$(command -v ranklaunch) || {
     echo "ranklaunch: not found on PATH; let a line of batch.setup bring it" >&2
     exit 69
 }
 # The other hosts have no node file.
-told+=("RANKLAUNCH_HOSTS=$(awk '!seen[$1]++ { printf "%s%s", comma, $1; comma = "," }' "$PBS_NODEFILE")")
-# Once for each line of the node file, of which each host has one.
-pbsdsh -- /bin/bash -c 'cd -- "$1" && shift && exec env "$@"' bash "$PWD" "${told[@]}" "$program" run -- train.py --text 'a '"'"'b'"'"' $c'
+hosts=$(awk '!seen[$1]++ { printf "%s%s", comma, $1; comma = "," }' "$PBS_NODEFILE")
+told+=("RANKLAUNCH_HOSTS=$hosts")
+# qdel and the end of the time are told to this shell too, with which the job would end before its tasks have.
+trap '' TERM
+# Once on each host; not by pbsdsh, which ends with 0 whatever its tasks end with.
+tasks=()
+for host in ${hosts//,/ }; do
+    pbs_tmrsh "$host" /bin/bash -c 'cd -- "$1" && shift && exec env "$@"' bash "$PWD" "${told[@]}" "$program" run -- train.py --text 'a '"'"'b'"'"' $c' &
+    tasks+=($!)
+done
+code=0
+for task in "${tasks[@]}"; do
+    wait "$task" || code=$?
+done
+exit "$code"
