@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import tomllib
@@ -57,8 +58,16 @@ def neutral(text: str, work: Path) -> str:
     text = re.sub(r"(/[\w.-]+)+/lib/python3\.\d+/site-packages", "/opt/venv/lib/python3/site-packages", text)
     text = re.sub(r"/(work/main/\.venv|tmp/blind/v\w*)/bin", "/opt/venv/bin", text)
     text = re.sub(r"/root/\.pyenv/versions/[\d.]+", "/usr/local", text)
-    tails = text.replace("\x00", "").split(MARK)
-    return MARK.join(tail(one) for one in tails)
+    first, *tails = text.replace("\x00", "").split(MARK)
+    return MARK.join([tail(first), *unlike(tail(one) for one in tails)])
+
+
+def unlike(tails: Iterable[str]) -> list[str]:
+    """Without those that have an earlier one's words in another order."""
+    kept: dict[frozenset[str], str] = {}
+    for one in tails:
+        kept.setdefault(frozenset(re.findall(r"[A-Za-z]+", one.partition("\n")[2])), one)
+    return list(kept.values())
 
 
 def tail(text: str) -> str:
