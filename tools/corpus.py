@@ -8,14 +8,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ranklaunch import catalogue
 
 CORPUS = Path(__file__).resolve().parent.parent / "tests" / "corpus"
-JUDGED = ("judged", "judged2")
+JUDGED = ("judged", "judged2", "judged3")
 MADE = "made"  # failures that were made to happen
+TAIL = "%%% "  # begins each tail of a file that has many, with its name
 KINDS = ("cause", "consequence", "stopped")
 UNKNOWN = "not recognised"
 
@@ -55,7 +56,14 @@ def read(path: Path) -> Case:
 
 
 def read_all(folder: str, corpus: Path = CORPUS) -> list[Case]:
-    return [read(path) for path in sorted((corpus / folder).glob("*.txt"))]
+    return [case for path in sorted((corpus / folder).glob("*.txt")) for case in tails(read(path))]
+
+
+def tails(whole: Case) -> list[Case]:
+    """Those of a file that has many, which begin with a line of their name; else it alone."""
+    first, *more = f"\n{whole.text}".split(f"\n{TAIL}")
+    parts = [("start", "", first), *(part.partition("\n") for part in more)]
+    return [replace(whole, name=f"{whole.name}/{name}", text=text) for name, _, text in parts if text.strip()] if more else [whole]
 
 
 def ask(case: Case) -> Answer:
