@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
@@ -55,6 +56,7 @@ class Attempt:
         self._memory_before = memory.look()
         self._finishes: list[Finish] = []
         self._left: Leftovers | None = None
+        self._launched = False
         self._interrupted = False  # by SIGINT
         self._success: Success | None = None  # of this node's ranks
         self._loop = Share(around.loop)
@@ -120,6 +122,7 @@ class Attempt:
 
     def _launch(self) -> None:
         """Services first: what the processes need of them, on this node and the others, is waited for."""
+        self._launched = True
         self._phases.require()
         outputs = self.plan.outputs
         if outputs:
@@ -135,13 +138,26 @@ class Attempt:
         if not self.ending:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self._children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, outputs)
-        self._companions.join(self._attended)
+        self._companions.join(self.attended)
 
-    def _attended(self) -> Attended:
+    def attended(self) -> Attended:
         return Attended(
             plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
+            caught=self._stopper.caught, ends=lambda: self._launchers.ends(self._children.ended),
         )  # fmt: skip
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        """What is known of ranks beside what the kernel and their output tell, by rank and key."""
+        return self._companions.of_ranks()
+
+    def phase(self) -> tuple[str, str]:
+        """What it does, and what it waits for, "" for nothing."""
+        if self.ending:
+            return "stopping", ""
+        if self._success:
+            return "done", "the other nodes"
+        return ("running", "") if self._launched else ("starting", self._phases.waiting)
 
     def _watch(self) -> None:
         self._loop.run_until(lambda: self.ending is not None)
@@ -170,9 +186,9 @@ class Attempt:
     def reap(self) -> None:
         self._children.reap()
 
-    def pass_on(self, number: int) -> None:
-        """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it."""
-        self._launchers.offer(number)
+    def pass_on(self, number: int) -> list[str]:
+        """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it: their names."""
+        return self._launchers.offer(number)
 
     def on_stop_request(self, number: int) -> None:
         name, grace_s = name_of(number), self.plan.limits.grace_s
@@ -183,6 +199,7 @@ class Attempt:
             self._nodes.leave()
             self._end(Ending("succeeded", 0, f"{self._success.text}; {name} came while the other nodes were still running"))
         elif self.ending is None:
+            self._companions.on_stop_request(number)
             self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
             if self._logs.last_output:
                 self._say(f"last output: {self._logs.last_output}")

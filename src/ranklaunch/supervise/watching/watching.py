@@ -54,6 +54,11 @@ class Watching(Companion):
         self._began_at, self._traffic = now, traffic()  # of the window
         self._look()
 
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        """Their last steps."""
+        last = {rank: steps.last for rank, steps in self._heard.steps.items()}
+        return {rank: {"step": step.place.step} for rank, step in last.items() if step}
+
     def facts(self) -> Mapping[str, object]:
         return {"hang": self._hang} if self._hang else {}
 
