@@ -133,6 +133,17 @@ def test_what_ranks_have_said_between_two_looks(tmp_path: Path) -> None:
     assert (number.wrong, number.rank) == ("nan", 3)
 
 
+def test_who_writes_that_it_waits_says_nothing() -> None:
+    """As TensorFlow's sessions do each ten seconds, for ever."""
+    output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
+    heard = Heard(0.0, ())
+    waits = b"I0000 CreateSession still waiting for response from worker: /job:worker/replica:0/task:0\n"
+    said = [(b"step 1\n", 7), (waits, 7), (waits * 2, 7), (waits + b"step 2\n", 7 + len(waits) + 7), (b"...", 17 + len(waits))]
+    for data, counted in said:
+        output.feed(data)
+        assert heard.look({0: output}, 5.0)[0] == counted
+
+
 def test_of_a_flood_nothing_is_said_to_be_missing(tmp_path: Path) -> None:
     output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
     heard = Heard(0.0, parse("step every 60s"))

@@ -68,8 +68,8 @@ class Watching(Companion):
             return
         now, outputs = self._of.loop.clock(), self._of.outputs()
         slots = self._of.plan().job.node.slots
-        self._window.look(now, self._sampler.look(self._of.ranks(), slots, self._launchers(), outputs))
-        self._heard.look(outputs, now)
+        written = self._heard.look(outputs, now)
+        self._window.look(now, self._sampler.look(self._of.ranks(), slots, self._launchers(), written))
         self._count += 1
         if self._count > self._looks:
             self._tell(now, outputs)
