@@ -61,6 +61,7 @@ READS = {"render/simple.py": {"open", "isfile"}, "simple_templates.py": {"open",
 
 
 @functools.cache
+@functools.cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
@@ -161,7 +162,7 @@ MODULES = {name_of(path): path for path in EVERYTHING}
 
 def imported_modules(path: Path) -> set[str]:
     """Modules of ours that one imports when it runs, also inside functions."""
-    tree = parsed(path)
+    tree = ast.parse(path.read_text(encoding="utf-8"))  # of its own, for it is changed
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING":
             node.body = []

@@ -429,6 +429,7 @@ def test_files_of_the_wheel_are_those_of_the_tree(wheel: Path) -> None:
             assert archive.read(name) == source.read_bytes(), name
 
 
+@pytest.mark.one_python
 def test_source_distribution_holds_the_tests_and_no_link(sdist: Path, unpacked: Path) -> None:
     with tarfile.open(sdist) as archive:
         members = archive.getmembers()
