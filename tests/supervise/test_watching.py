@@ -173,3 +173,11 @@ def test_nobody_looks_where_that_is_not_wanted(as_process: Starter) -> None:
     assert job.end() == 0
     assert "hang" not in job.err.text
     assert [line for line in job.events if line["event"] == "hang"] == []
+
+
+def test_without_a_muster_each_node_judges_by_itself(as_process: Starter) -> None:
+    """Rank 0 of two waits for the other, which nobody has started."""
+    env = {"WHAT": "tqdm", "RANKLAUNCH_HANG_S": "2", "RANKLAUNCH_FIRST_STEP_S": "2", "RANKLAUNCH_HANG": "stop", "RANKLAUNCH_MUSTER": "off"}
+    job = as_process.spawn(1, child("hangs.py"), env={**env, "RANKLAUNCH_HOSTS": "localhost,h1", "RANKLAUNCH_NODE": "0"})
+    assert job.end() == 75
+    assert "the job hangs: for " in job.verdict["reason"]

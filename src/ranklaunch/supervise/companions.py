@@ -120,8 +120,7 @@ class Companions:
 
 
 class Later(Companion):
-    """Stands in for one that a job needs only once it has lasted so many seconds: that is made then, and nothing is imported before. make:
-    raises OSError or ImportError where no descriptor is left for that."""
+    """Stands in for one that a job needs only once it has lasted so many seconds: that is made then, and nothing is imported before."""
 
     def __init__(self, attended: Attended, seconds: float, make: Join) -> None:
         self._attended = attended
@@ -146,5 +145,5 @@ class Later(Companion):
             return
         try:
             self._made = self._make(self._attended)
-        except (OSError, ImportError) as error:
-            self._attended.say(f"nobody watches whether the job hangs: {error}")
+        except Exception as error:  # no descriptor left; whatever it is, the job goes on
+            self._attended.say(f"nobody watches whether the job hangs: {type(error).__name__}: {error}")
