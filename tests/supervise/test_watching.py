@@ -175,6 +175,26 @@ def test_nobody_looks_where_that_is_not_wanted(as_process: Starter) -> None:
     assert [line for line in job.events if line["event"] == "hang"] == []
 
 
+@pytest.mark.parametrize(("use", "hangs"), [("0, 500, 90.0, 700.0, 0", True), ("99, 500, 650.0, 700.0, 40", False)])
+def test_devices_are_asked_once_nothing_else_moves(as_process: Starter, tmp_path: Path, use: str, hangs: bool) -> None:
+    """By a stand-in for nvidia-smi: one that is at work keeps a job alive."""
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho '{use}'\n")
+    tool.chmod(0o755)
+    env = {
+        "WHAT": "waits a while",
+        "AT": "1",
+        "LONG": "10",
+        "RANKLAUNCH_HANG_S": "3",
+        "RANKLAUNCH_FIRST_STEP_S": "1",
+        "RANKLAUNCH_ACCELERATOR": "gpu",
+    }
+    job = as_process.spawn(1, child("hangs.py"), env={**env, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert job.end() == 0
+    assert (tmp_path / "asked").exists()
+    assert ("the job hangs" in job.err.text) is hangs
+
+
 def test_without_a_muster_each_node_judges_by_itself(as_process: Starter) -> None:
     """Rank 0 of two waits for the other, which nobody has started."""
     env = {"WHAT": "tqdm", "RANKLAUNCH_HANG_S": "2", "RANKLAUNCH_FIRST_STEP_S": "2", "RANKLAUNCH_HANG": "stop", "RANKLAUNCH_MUSTER": "off"}

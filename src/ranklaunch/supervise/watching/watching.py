@@ -17,9 +17,9 @@ from ranklaunch.supervise.watching.sampler import Sampler, traffic
 from ranklaunch.supervise.watching.tool import Tool
 from ranklaunch.system.tree import Identity
 from ranklaunch.watch import devices, expect
-from ranklaunch.watch.detector import Limits
+from ranklaunch.watch.detector import Limits, moved
 from ranklaunch.watch.frames import Frame, packed
-from ranklaunch.watch.sample import Device, Place, Traffic, Window, flows, works
+from ranklaunch.watch.sample import DEVICES, Device, Place, Traffic, Window, flows, works
 
 TOOLS: dict[str, tuple[tuple[str, ...], Callable[[str], list[Device]]]] = {
     "gpu": (devices.NVIDIA, devices.nvidia),
@@ -100,8 +100,10 @@ class Watching(Companion):
             rules=self._heard.rules(now),
         )
         self._of.nodes.tell_node_0(SAMPLE, packed(frame))
-        if self._tool:
-            self._tool.ask()
+        if self._tool and moved(frame, begun=True) <= {DEVICES}:
+            self._tool.ask()  # as long as anything else moves, what devices do changes nothing, and tools cost more than all the rest
+        else:
+            self._devices = []
 
     def _place(self) -> Place:
         """Node 0 has the muster's door, and most often what ranks ask for signs of life."""
