@@ -76,7 +76,7 @@ class Found:
     @property
     def run(self) -> tuple[str, str]:
         """Of a case that is tried several times: what, and the number of this time."""
-        what, _, number = self.case.rpartition(", ")
+        what, _, number = self.case.rpartition(" ")
         return (what, number) if number.isdigit() else ("", "")
 
     @property
@@ -162,7 +162,7 @@ def repeated_tables(found: list[Found], marks: Marks) -> Iterator[str]:
         yield row(cases[0].words, *runs)
         yield "|".join(["", " --- ", *[" :-: "] * len(runs), ""])
         for what, _ in by(cases, lambda each: each.run[0]):
-            yield row(what, *(marks.get(f"{test}[{what}, {run}]", NOT_RUN) for run in runs))
+            yield row(what, *(marks.get(f"{test}[{what} {run}]", NOT_RUN) for run in runs))
 
 
 def other_table(found: list[Found], marks: Marks) -> Iterator[str]:
@@ -197,7 +197,7 @@ def stored(found: list[Found], text: str) -> dict[str, str]:
                 name = cells[0].replace(" ", "-")
                 marks.update({f"{CHAOS}[{method}-{name}]": mark for method, mark in zip(head[4:], cells[4:])})
             elif head[0] in repeated:
-                marks.update({f"{repeated[head[0]]}[{cells[0]}, {run}]": mark for run, mark in zip(head[1:], cells[1:])})
+                marks.update({f"{repeated[head[0]]}[{cells[0]} {run}]": mark for run, mark in zip(head[1:], cells[1:])})
             elif test := tests.get((cells[0], cells[1])):
                 marks.update({f"{test}[{case}]" if case else test: mark for case, mark in MARKED.findall(cells[2])})
     return marks
