@@ -29,7 +29,7 @@ TABLE: dict[Key, Row] = {
     "stop":              ("stop",         "stop",          "stop",          NO,        REFUSED),
     "judgement":         ("accept",       "accept",        "accept",        NO,        REFUSED),
     "again":             ("go_again",     "go_again",      "go_again",      NO,        TAKEN),
-    "word":              ("hear_word",    "hear_word",     "hear_word",     NO,        REFUSED),
+    "word":              (NO,             "hear_word",     "hear_word",     NO,        REFUSED),
     "dismissed":         ("part",         "part",          "part",          NO,        TAKEN),
     # what happens on this side
     events.Start:        ("dial",         NO,              NO,              NO),

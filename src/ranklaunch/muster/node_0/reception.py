@@ -127,7 +127,7 @@ class Reception(Speaker):
             self._turn_away(event)
             return
         node = self._enrol(event)
-        self._send(node, *node.words, self._stop_message())
+        self._send(node, self._stop_message(), *node.words)  # before that one that was never released hears none
 
     def _tell_it(self, event: First) -> None:
         """It comes, and is told the judgement."""
