@@ -112,11 +112,12 @@ def check(net: Net) -> None:
 
 def check_words(net: Net) -> None:
     """Each was heard once at most, and in its order. Until the end of a round began none was lost that had time to come, however often
-    connections broke: what is missing is at the end of what its node has said in it."""
+    connections broke: what is missing is at the end of what its node has said in it. Who came too late hears later ones alone."""
     for node in net.nodes:
         by_node = [word for word in net.words if word[0] == node.instance]
         for_node = [word for to, word in net.words_said if not to or node.index in to]
-        for heard, said in ((by_node, node.words_said), (node.words, for_node)):
+        here = node.instance in (net.together or ())
+        for heard, said in ((by_node, node.words_said), (node.words if here else [], for_node)):
             for number in {word[2] for word in heard}:
                 those = [word for word in heard if word[2] == number]
                 assert those == [word for word in said if word[2] == number][: len(those)], node.instance

@@ -161,6 +161,15 @@ class Muster(Value):
     followers: int = 0
 
 
+class Rounds(Value):
+    """Restarts in place. most: without progress; never: exit codes after which there is none. marks: patterns of the paths of checkpoints'
+    markers."""
+
+    most: int
+    never: tuple[int, ...] = ()
+    marks: tuple[str, ...] = ()
+
+
 class Plan(Value):
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
     processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
@@ -169,7 +178,8 @@ class Plan(Value):
     names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
     followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
-    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries."""
+    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. rounds: None where
+    nothing is started again."""
 
     job: Job
     method: str
@@ -193,6 +203,7 @@ class Plan(Value):
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
     known_errors: str = ""
+    rounds: Rounds | None = None
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -206,6 +217,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "job": {
             "name": job.name,
             "attempt": job.attempt,
+            **({"restart": job.restart} if job.restart else {}),
             "world_size": job.world_size,
             "node_index": job.node_index,
             "accelerator": job.accelerator,
@@ -223,6 +235,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
         "layout": _layout(plan.layout) if plan.layout else None,
         "limits": as_dict(plan.limits),
+        **({"restarts": as_dict(plan.rounds)} if plan.rounds else {}),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from ranklaunch import __version__, redact
 from ranklaunch.adapters import launchers, platforms
@@ -58,7 +59,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
     templates.forget()
     _warn_of_unused_templates(reader, templates)
-    known = platforms.read(reader, request.program)
+    known = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
     job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -70,8 +71,8 @@ def _planned(request: Request, reader: Reader) -> Plan:
         raise
     _say_unused(plan, reader)
     _judge_ds_config(plan, reader)
-    prepare = (*_prepare(plan.job, reader), *plan.prepare)
-    known_errors = _known_errors(reader)
+    prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
+    asked = _asked(plan, reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
     plan = _mustered(_in_folder(plan), job, reader, args)
     if reader.awaits_hosts:
@@ -79,19 +80,23 @@ def _planned(request: Request, reader: Reader) -> Plan:
 
         plan = before.without_hosts(plan, reader)
     reader.check()
-    plan = replace(
-        plan, why=why, prepare=prepare, known_errors=known_errors, values=reader.ledger.readings, warnings=tuple(reader.warnings)
-    )
+    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings), **asked)
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
 
 
-def _known_errors(reader: Reader) -> str:
-    if not reader.given(settings.KNOWN_ERRORS):
-        return ""
-    from ranklaunch.plan import own_errors  # most have none
+def _asked(plan: Plan, reader: Reader) -> dict[str, Any]:
+    """What most have not asked for."""
+    found: dict[str, Any] = {}
+    if reader.given(settings.KNOWN_ERRORS):
+        from ranklaunch.plan import own_errors
 
-    return own_errors.folder(reader)
+        found["known_errors"] = own_errors.folder(reader)
+    if reader.given(settings.MAX_RESTARTS):
+        from ranklaunch.plan import again
+
+        found["rounds"] = again.rounds(plan, reader)
+    return found
 
 
 def _launched(launcher: base.Launcher, job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -195,10 +200,10 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.read import tuning  # of one command
+    from ranklaunch.read import again, tuning  # of few jobs, and of one command
 
     tables = [
-        *(settings.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(settings.VARIABLES, again.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
@@ -238,14 +243,6 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     return before.steps(job, reader)
 
 
-def _measured(job: Job, reader: Reader) -> dict[str, str]:
-    if not reader.given(settings.SAME):
-        return {}
-    from ranklaunch.plan import before
-
-    return before.measured(job, reader)
-
-
 def _muster_timeout_s(plan: Plan, reader: Reader) -> float:
     """That of each wait, where only that is said."""
     if reader.given(settings.MUSTER_TIMEOUT_S) or not reader.given(settings.WAIT_S):
@@ -272,7 +269,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
     said = [reader.ledger.reading(v.value) for v in settings_of if not v.per_node]
     if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
         reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
-    from ranklaunch.plan import agreement, facts  # one node alone compares nothing
+    from ranklaunch.plan import agreement, before, facts  # one node alone compares nothing
 
     muster = Muster(
         node=job.node_index,
@@ -294,7 +291,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
                 reader.cwd,
                 reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
             ),
-            **_measured(plan.job, reader),
+            **(before.measured(plan.job, reader) if reader.given(settings.SAME) and not reader.arrived.restart else {}),
             "ranklaunch": __version__,
             **agreement.of_ranks(plan, reader.env, args),
         },

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable, Mapping
 
 from ranklaunch.muster.nodes import Nodes, OfNodes
-from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.given import Start, Surroundings
 from ranklaunch.supervise.output.console import Terminal
@@ -40,26 +39,34 @@ class Session:
         kind: Callable[[Start, Surroundings], Attempt] = Attempt,
     ) -> Verdict:  # fmt: skip
         """The last attempt's verdict. next_start: what follows an attempt that has ended so. kind: of the attempts."""
-        around = self._surroundings(start.plan)
+        around = self._surroundings(start)
         while True:
             attempt = self._attempt = kind(start, around)
+            if self._asked:  # while it was being decided that all start again: they are told
+                attempt.on_stop_request(self._asked[0])
             verdict = attempt.run()
-            following = None if self._asked else next_start(verdict)
+            again = around.nodes.again
+            if again and start.again:
+                following: Start | None = start.again(again, attempt.held)
+            else:
+                following = None if self._asked else next_start(verdict)
             if not following:
                 around.nodes.finish()
                 attempt.close()
                 return verdict
             attempt.close()
             start = following
+            if again:
+                around.nodes.begin(start.plan)
 
-    def _surroundings(self, plan: Plan) -> Surroundings:
+    def _surroundings(self, start: Start) -> Surroundings:
         hear = OfNodes(
             released=lambda text: self._now().on_released(text),
             stop=lambda judgement: self._now().on_stop(judgement),
             judged=lambda judgement: self._now().on_judged(judgement),
             lost=lambda suspect: self._now().on_lost(suspect),
         )
-        nodes = Nodes(plan, self._env, self._loop, self._terminal.say, hear)
+        nodes = Nodes(start.plan, self._env, self._loop, self._terminal.say, hear, start.decide, start.run_id)
         return Surroundings(self._loop, self._terminal, self._signals, self._env, nodes, self._take_signals, lambda: self._asked)
 
     def _now(self) -> Attempt:

@@ -36,10 +36,15 @@ class Children:
         self.killed: dict[int, str] = {}
         self._hear = hear
         self._env = env
+        self._own: Mapping[str, str] = {}
         self._signals = signals
         self._loop = loop
         self._logs = logs
         self._reaping = False
+
+    def give(self, own: Mapping[str, str]) -> None:
+        """Variables of ranklaunch's own, for those that are started from here on."""
+        self._own = own
 
     def require(self, process: Process) -> None:
         """Raises MissingProgramError where it could not be started."""
@@ -57,7 +62,7 @@ class Children:
             self._loop.after(0, self._reap)
 
     def _program(self, process: Process) -> tuple[str, dict[str, str]]:
-        env = environment(process, self._env)
+        env = {**environment(process, self._env), **self._own}
         return executable(process, env), env
 
     def _start(self, process: Process, role: str, path: str, env: dict[str, str], outputs: RankOutputs | None) -> None:
