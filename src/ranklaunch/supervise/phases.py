@@ -69,7 +69,7 @@ class Phases:
 
         began = self._loop.clock()
         self._nodes.busy("cleaning up")
-        self._record.event("settle", removed=cleaning.remove(self._after.held or cleaning.Held()), pause_s=self._after.pause_s)
+        self._record.event("settle", removed=len(cleaning.remove(self._after.held or cleaning.Held())), pause_s=self._after.pause_s)
         cleaning.wait(self.plan, self._loop, self._say, self._over, self._ask)
         if self._after.pause_s:
             self._nodes.busy(f"pausing {self._after.pause_s:g} s")
@@ -94,7 +94,7 @@ class Phases:
         processes = {process.argv[0]: process for process in (*self.plan.services, *self.plan.processes)}
         missing = []
         looks: list[Callable[[], None]] = [partial(require_program, self.plan)]
-        for look in looks + [partial(self._children.require, process) for process in processes.values()]:
+        for look in looks + [partial(self._children.require, process, self.plan.job) for process in processes.values()]:
             try:
                 look()
             except MissingProgramError as error:

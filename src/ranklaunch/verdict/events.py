@@ -42,7 +42,7 @@ EVENTS: tuple[Event, ...] = (
     ),
     Event(
         "settle", "ranks are about to start again in place",
-        (Field("removed", list, "files of dead ranks in shared memory"), Field("pause_s", float)),
+        (Field("removed", int, "files of dead ranks in shared memory that were"), Field("pause_s", float)),
     ),
     Event("settled", "nothing is left of those before them", (Field("seconds", float),)),
     Event("wait", "a wait begins", (*_WAIT, Field("timeout_s", float))),
