@@ -122,6 +122,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "read": {"ranktable", "verdict"},
     "verdict": set(),
     "watch": set(),
+    "rounds": {"verdict"},
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render"},
     "layout": {"plan"},
@@ -129,7 +130,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
-    "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
+    "supervise": {"catalogue", "muster", "plan", "read", "rounds", "system", "verdict", "watch"},
     "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
         "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",

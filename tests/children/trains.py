@@ -2,7 +2,8 @@
 through files in FOLDER, rank 0 saves these after each step, and all go on from what was saved. Prints "ready" and a line for each step.
 
 In the start of this COUNT, the rank ends before that step as HOW says: exit (7), late (7, after a second), kill, memory, import, value,
-zero; hang: it does not end; ignore: it does not hear SIGTERM from there on. Two processes with one rank at once leave FOLDER/twice. At the end FOLDER/final_R has the parameters.
+zero; hang: it does not end; ignore: it does not hear SIGTERM from there on. Two processes with one rank at once leave
+FOLDER/twice. At the end FOLDER/final_R has the parameters.
 """
 
 from __future__ import annotations

@@ -16,6 +16,9 @@ def codes(value: str) -> tuple[int, ...]:
 
 def paths(value: str) -> tuple[str, ...]:
     """Patterns of paths with colons between them."""
+    if "\0" in value:
+        msg = "expected paths with colons between them"
+        raise ValueError(msg)
     return tuple(path for path in value.split(":") if path)
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ranklaunch.errors import counted
+from ranklaunch.errors import NO_PROGRESS, ConfigError, MissingProgramError, UsageError, counted
 from ranklaunch.values import Value
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Culprit
 
-NO_PROGRESS = 76  # an exit code: to try again does not help
-NEVER = (2, 69, 78)  # exit codes: a wrong command line, a missing program, a wrong setting
+NEVER = (UsageError.exit_code, MissingProgramError.exit_code, ConfigError.exit_code)
 PAUSES_S = (0.0, 10.0, 30.0, 60.0)  # before the first restart without progress, the second, ...
 LONG_S = 600.0  # a round that ran longer went on, where nothing else tells
 FULL = ("no-space-left", "quota-exceeded")  # known errors that nobody can wait out
@@ -111,12 +110,11 @@ def signature(seen: Seen) -> tuple[object, ...] | None:
 
 
 def _words(culprit: Culprit) -> str:
-    """A known error's name, else the last line, without its numbers."""
-    if culprit.error and culprit.error.kind == blame.CAUSE:
-        return culprit.error.name
-    if culprit.signal:
-        return ""
-    line = next((line for line in reversed(culprit.last_lines) if line.strip()), "")
+    """The line that says why, as the catalogue has it, else the last one; without its numbers. Of a kill there is none."""
+    error = culprit.error
+    line = error.line if error and error.kind == blame.CAUSE else ""
+    if not line and not culprit.signal:
+        line = next((line for line in reversed(culprit.last_lines) if line.strip()), "")
     return re.sub(r"0x[0-9a-f]+|[0-9]+(?:\.[0-9]+)?", "N", line.strip())
 
 
