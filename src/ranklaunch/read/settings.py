@@ -228,7 +228,8 @@ NUMACTL = ("numactl", "it is a package of its own (numactl on Debian and Ubuntu)
 PLACING = (BIND, BIND_CORES, BIND_MEMORY, RANK_PREFIX, DEBUGPY)  # by any of which something may stand before a rank
 
 OUTER_RUN = "RANKLAUNCH_OUTER_RUN"
-SET_FOR_RANKS = (OUTER_RUN, "RANKLAUNCH_RESTART_COUNT")  # which may start a ranklaunch themselves
+WHERE_IT_STANDS = RUN, RESTART_COUNT = ("RANKLAUNCH_RUN_ID", "RANKLAUNCH_RESTART_COUNT")  # for a program
+SET_FOR_RANKS = (OUTER_RUN, *WHERE_IT_STANDS)  # which may start a ranklaunch themselves
 
 PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (

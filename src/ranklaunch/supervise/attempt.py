@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.plan.model import Plan
+from ranklaunch.read.settings import RESTART_COUNT, RUN
 from ranklaunch.supervise import closing, judge
 from ranklaunch.supervise.companions import Attended, Companions
 from ranklaunch.supervise.given import Start, Surroundings
@@ -149,7 +150,7 @@ class Attempt:
         """What tells a program where it stands. A launcher that counts for itself says so to its ranks in place of the last."""
         count = str(self.plan.job.restart)
         counted = {"TORCHELASTIC_RESTART_COUNT": count} if self.plan.rounds else {}
-        return {"RANKLAUNCH_RUN_ID": self._nodes.run_id, "RANKLAUNCH_RESTART_COUNT": count, **counted}
+        return {RUN: self._nodes.run_id, RESTART_COUNT: count, **counted}
 
     def _attended(self) -> Attended:
         return Attended(

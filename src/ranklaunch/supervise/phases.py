@@ -217,6 +217,6 @@ class Phases:
         seconds = self._nodes.muster(replace(self.plan, muster=plan.muster), offers, self._over)
         self._record.event("waited", kind="muster", what=what, seconds=round(seconds, 3))
         if offers and not self._over():
-            self._known = replace(self._known, shared=self._nodes.shared)
+            self._known = replace(self._known, shared=self._nodes.shared, run_id=self._nodes.run_id)
             self.plan = self._anew()
             self._write(self.plan.files)
