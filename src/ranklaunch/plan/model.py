@@ -170,6 +170,21 @@ class Rounds(Value):
     marks: tuple[str, ...] = ()
 
 
+class Watch(Value):
+    """What is done where the job hangs (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
+    of life, and the same before the first step. expect: the user's rules, as they were given."""
+
+    hang: str = "observe"
+    hang_s: float = 300.0
+    first_step_s: float = 1800.0
+    expect: str = ""
+
+    @property
+    def look_s(self) -> float:
+        """Between looks at the ranks."""
+        return min(10.0, self.hang_s / 10)
+
+
 class Plan(Value):
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
     processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
@@ -178,8 +193,8 @@ class Plan(Value):
     names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
     followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
-    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. rounds: None where
-    nothing is started again."""
+    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. watch: what is done where
+    the job hangs. rounds: None where nothing is started again."""
 
     job: Job
     method: str
@@ -203,6 +218,7 @@ class Plan(Value):
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
     known_errors: str = ""
+    watch: Watch = Watch()
     rounds: Rounds | None = None
 
 
@@ -236,6 +252,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "layout": _layout(plan.layout) if plan.layout else None,
         "limits": as_dict(plan.limits),
         **({"restarts": as_dict(plan.rounds)} if plan.rounds else {}),
+        "watch": as_dict(plan.watch),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
     }

@@ -12,8 +12,8 @@ from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError
-from ranklaunch.files import Files, absolute, folder_of, join
-from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
+from ranklaunch.files import Files, folder_of, join
+from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait, Watch
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program, hosts_of
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
@@ -24,8 +24,7 @@ from ranklaunch.values import Value, replace
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
-# An id of Kubernetes, which makes them at random, or the private key of an MPIJob.
-UNGUESSABLE = r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|PRIVATE KEY-"
+_OF_HANGS = re.compile(r"(?:RANKLAUNCH_)?(?:hang|first_step|expect)", re.IGNORECASE)
 
 
 class Request(Value):
@@ -96,6 +95,12 @@ def _asked(plan: Plan, reader: Reader) -> dict[str, Any]:
         from ranklaunch.plan import again
 
         found["rounds"] = again.rounds(plan, reader)
+    if any(map(_OF_HANGS.match, (*reader.env, *reader.options))):
+        from ranklaunch.read import hangs
+
+        found["watch"] = Watch(
+            reader.get(hangs.HANG), reader.get(hangs.HANG_S), reader.get(hangs.FIRST_STEP_S), reader.get(hangs.EXPECT)
+        )  # fmt: skip
     return found
 
 
@@ -200,10 +205,10 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.read import again, tuning  # of few jobs, and of one command
+    from ranklaunch.read import again, hangs, tuning  # of few jobs, and of one command
 
     tables = [
-        *(settings.VARIABLES, again.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(settings.VARIABLES, again.VARIABLES, hangs.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
@@ -278,7 +283,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
         timeout_s=timeout_s,
         lost_after_s=reader.get(settings.LOST_AFTER_S),
         end_timeout_s=reader.get(settings.END_TIMEOUT_S),
-        secret=_secret(reader),
+        secret=agreement.secret(reader),
         facts={
             # Until its rank table is complete a node may know no more than its own slots.
             **facts.of_job(job if any(wait.kind == "rank table" for wait in plan.waits) else plan.job, plan.method),
@@ -311,21 +316,6 @@ def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:
             yield wait
     yield meeting
     yield from after
-
-
-def _secret(reader: Reader) -> str:
-    """Where the key is; the key itself is in no plan."""
-    if reader.given(settings.SECRET):
-        reader.record(settings.SECRET)
-        return reader.source(settings.SECRET)
-    if reader.given(settings.SECRET_FILE):
-        return absolute(reader.get(settings.SECRET_FILE), reader.cwd)
-    if reader.given(settings.JOB_UID):
-        if re.search(UNGUESSABLE, reader.get(settings.JOB_UID)):
-            return reader.source(settings.JOB_UID)
-        reader.warn(f"{reader.source(settings.JOB_UID)}: it holds neither a UUID nor a private key, so it is no key for the muster")
-    reader.ledger.note(settings.SECRET.value, "derived from the job's name", "default")
-    return ""
 
 
 def _say_unused(plan: Plan, reader: Reader) -> None:

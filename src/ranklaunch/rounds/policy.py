@@ -20,6 +20,8 @@ PAUSES_S = (0.0, 10.0, 30.0, 60.0)  # before the first restart without progress,
 LONG_S = 600.0  # a round that ran longer went on, where nothing else tells
 FULL = ("no-space-left", "quota-exceeded")  # known errors that nobody can wait out
 
+HANG_STOPS = "RANKLAUNCH_HANG=stop"  # in the reason of a job that was ended so
+
 Place = tuple[int, int]  # epoch and step
 
 
@@ -75,12 +77,12 @@ def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
     last = history[-1] if history else None
     best = max(filter(None, (seen.place, last.best if last else None)), default=None)
     mark = max((each for each in (seen.mark, last.mark if last else None) if each is not None), default=None)
-    past = Past(seen.number, signature(seen), _progress(seen, last), best, mark)
+    past = Past(seen.number, signature(seen, last.best if last else None), _progress(seen, last), best, mark)
     why = _forbidden(seen, settings)
     if why:
         return Decision(False, f"not started again: {why}", past)
     if last and past.signature and past.signature == last.signature and not past.progress:
-        text = f"not started again: the same failure {_where(seen)} twice, without progress between them"
+        text = f"not started again: the same failure {_where(past)} twice, without progress between them"
         return Decision(False, text, past, NO_PROGRESS)
     used = spent([*history, past])
     if used >= settings.most:
@@ -100,13 +102,13 @@ def spent(history: Sequence[Past]) -> int:
     return used
 
 
-def signature(seen: Seen) -> tuple[object, ...] | None:
-    """Two failures with the same one are the same failure at the same place. None where nothing tells them apart from others."""
+def signature(seen: Seen, before: Place | None) -> tuple[object, ...] | None:
+    """Two failures with the same one are the same failure at the same place. None where nothing tells them apart from others. before: the
+    highest step before this round, which went on from there, where it has come to none."""
     culprit = seen.judgement.culprit
-    words = _words(culprit) if culprit else seen.judgement.reason
-    if not words and not seen.place:
-        return None
-    return (seen.judgement.exit_code, words, seen.place)
+    words = _words(culprit) if culprit else _masked(seen.judgement.reason)
+    place = seen.place or before
+    return (seen.judgement.exit_code, words, place) if words or place else None
 
 
 def _words(culprit: Culprit) -> str:
@@ -115,6 +117,10 @@ def _words(culprit: Culprit) -> str:
     line = error.line if error and error.kind == blame.CAUSE else ""
     if not line and not culprit.signal:
         line = next((line for line in reversed(culprit.last_lines) if line.strip()), "")
+    return _masked(line)
+
+
+def _masked(line: str) -> str:
     return re.sub(r"0x[0-9a-f]+|[0-9]+(?:\.[0-9]+)?", "N", line.strip())
 
 
@@ -127,6 +133,8 @@ def _forbidden(seen: Seen, settings: Settings) -> str:
         return "no rank had been started yet"
     if seen.away:
         return f"{seen.away} is gone, or has not said that its ranks have ended"
+    if HANG_STOPS in judgement.reason:
+        return f"{HANG_STOPS} ends a job that hangs; RANKLAUNCH_HANG=restart lets it start again"
     if seen.finished:
         return "a rank had ended with 0 before"
     if judgement.exit_code in settings.never:
@@ -155,5 +163,5 @@ def _what(seen: Seen) -> str:
     return f"step {seen.place[1]}" if seen.place else f"{seen.seconds:.0f} s"
 
 
-def _where(seen: Seen) -> str:
-    return f"at step {seen.place[1]}" if seen.place else "at the same place" if seen.began else "before the first step"
+def _where(past: Past) -> str:
+    return f"at step {past.best[1]}" if past.best else "before the first step"

@@ -12,6 +12,7 @@ from ranklaunch.supervise.given import Start, Surroundings
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import PASSED_ON, Signals
+from ranklaunch.values import replace
 from ranklaunch.verdict.model import Verdict
 
 
@@ -47,7 +48,7 @@ class Session:
             verdict = attempt.run()
             again = around.nodes.again
             if again and start.again:
-                following: Start | None = start.again(again, attempt.held)
+                following: Start | None = replace(start.again(again, attempt.held), companions=start.companions)
             else:
                 following = None if self._asked else next_start(verdict)
             if not following:
