@@ -355,7 +355,8 @@ class Attempt:
 
         first = min(self.ending.at, self._launchers.failing_since or self.ending.at)
         finished = self._success is not None or any(finish.at < self._nodes.wall(first) for finish in self._finishes)
-        return seen.state(self.plan, self._launched_at, finished=finished)
+        state = seen.state(self.plan, self._launched_at, finished=finished)
+        return {**state, "gone": blame.place(self.plan.job.node_index, self.plan.job.node.host)} if self.ending.killed else state
 
     def _hold(self) -> None:
         """Looks up what the processes have, where others are to follow them."""

@@ -31,6 +31,7 @@ class Session:
         self._loop = Loop()
         self._terminal = Terminal(self._loop)
         self._attempt: Attempt | None = None
+        self._orphaned = False
         self._loop.on_readable(signals.fd, self._take_signals)
         if guard >= 0:
             self._loop.on_readable(guard, lambda: self._on_guard(guard))
@@ -43,7 +44,9 @@ class Session:
         around = self._surroundings(start)
         while True:
             attempt = self._attempt = kind(start, around)
-            if self._asked:  # while it was being decided that all start again: they are told
+            if self._orphaned:  # this, or the next, came while it was being decided that all start again: they are told
+                attempt.on_guard()
+            elif self._asked:
                 attempt.on_stop_request(self._asked[0])
             verdict = attempt.run()
             again = around.nodes.again
@@ -87,4 +90,5 @@ class Session:
 
     def _on_guard(self, guard: int) -> None:
         self._loop.forget(guard)
+        self._orphaned = True
         self._now().on_guard()

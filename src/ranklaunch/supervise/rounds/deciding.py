@@ -41,7 +41,7 @@ def _seen(asked: Decide, states: list[State]) -> Seen:
         number=asked.round,
         judgement=asked.judgement,
         launched=asked.released,
-        away=asked.away,
+        away=asked.away or next(iter(_each(states, "gone", str)), ""),
         finished=any(_each(states, "finished", bool)),
         began=bool(places),
         place=max(places, default=None),
