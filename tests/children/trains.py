@@ -22,14 +22,13 @@ RANKS = ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MS_NODE_ID")
 SIZES = ("WORLD_SIZE", "RANK_SIZE", "OMPI_COMM_WORLD_SIZE", "MS_WORKER_NUM")
 
 
-def first(names: tuple[str, ...], option: str) -> int:
-    """By what the launcher tells: a variable, else an option."""
+def told(names: tuple[str, ...], *options: str) -> str:
+    """By what the launcher tells: an option, else a variable."""
     for i, word in enumerate(sys.argv):
-        if word == option:
-            return int(sys.argv[i + 1])
-        if word.startswith(f"{option}="):
-            return int(word.partition("=")[2])
-    return next((int(os.environ[name]) for name in names if name in os.environ), 0 if option == "--rank" else 1)
+        name, found, value = word.partition("=")
+        if name in options:
+            return value if found else sys.argv[i + 1]
+    return next((os.environ[name] for name in names if name in os.environ), "")
 
 
 def load(path: Path) -> tuple[int, list[int]]:
@@ -79,7 +78,12 @@ def fail(how: str) -> None:
 
 def main() -> None:
     folder, steps = Path(sys.argv[1]), int(sys.argv[2])
-    rank, size = first(RANKS, "--rank"), first(SIZES, "--world_size")
+    rank, workers = int(told(RANKS, "--rank", "--task_index") or 0), told((), "--worker_hosts")
+    size = len(workers.split(",")) if workers else int(told(SIZES, "--world_size") or 1)
+    if os.environ.get("MS_ROLE") == "MS_SCHED":  # which runs the program too, until all ranks have left
+        while not all((folder / f"final_{each}").exists() for each in range(size)):
+            time.sleep(0.05)
+        return
     count = int(os.environ["RANKLAUNCH_RESTART_COUNT"])
     fails = {(int(c), int(r), int(s)): how for c, r, s, how in (w.split(":") for w in sys.argv[3:] if w.count(":") == 3)}
     lock = open(folder / f"rank_{rank}", "w")  # noqa: SIM115 - held until the end

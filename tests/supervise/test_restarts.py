@@ -12,23 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from training_jobs import STEPS, undisturbed
 
 from ranklaunch.supervise.rounds import cleaning
 from ranklaunch.supervise.rounds.cleaning import Held
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
 from testbench.places import child
-
-STEPS = 8
-
-
-def undisturbed(ranks: int, steps: int = STEPS) -> list[int]:
-    """What trains.py has at its end, computed here."""
-    parameters = [1, 2, 3]
-    for step in range(1, steps + 1):
-        sums = [sum(value * (rank + 1) % 1009 + step for rank in range(ranks)) for value in parameters]
-        parameters = [(value + more) % 100003 for value, more in zip(parameters, sums)]
-    return parameters
 
 
 def check_training(folder: Path, ranks: int) -> None:
@@ -144,6 +134,17 @@ def test_files_of_dead_ranks_in_shared_memory_go_and_no_others(tmp_path: Path) -
             process.stdout.close()
         for path in (mine, other, named, alike):
             path.unlink(missing_ok=True)
+
+
+def test_logs_of_the_first_and_the_last_rounds_stay(tmp_path: Path) -> None:
+    for number in range(1, 9):
+        cleaning.prune(str(tmp_path), number)
+        (tmp_path / f"restart_{number}" / "evidence").mkdir(parents=True)
+        for name in ("rank_0.log", "round.json"):
+            (tmp_path / f"restart_{number}" / name).touch()
+    kept = {number: sorted(os.listdir(tmp_path / f"restart_{number}")) for number in range(1, 9)}
+    assert [number for number in kept if kept[number] == ["round.json"]] == [1, 2, 3]
+    assert all(kept[number] == ["evidence", "rank_0.log", "round.json"] for number in range(4, 9))
 
 
 NPU_SMI = """

@@ -109,12 +109,17 @@ def _again(
     again: Again, held: Held | None, request: planning.Request, make_plan: Callable[[planning.Request], Plan], before: After
 ) -> Start:
     """All ranks once more: with a plan of its own, and a folder of its own in that of the attempt."""
+    from ranklaunch.supervise.rounds import cleaning
+
     restarts = (*before.restarts, again.next.get("restart", {}))
     after = After(restarts, float(again.next.get("pause_s", 0)), held, before.started)
     request = replace(request, arrived=replace(request.arrived, restart=again.round))
     plan = make_plan(request)
-    record = _record(request, attempt_dir(plan.job), folders.attempt(plan.job.log_dir, plan.job.attempt))
+    attempt = folders.attempt(plan.job.log_dir, plan.job.attempt)
+    record = _record(request, attempt_dir(plan.job), attempt)
     record.open()
+    with contextlib.suppress(OSError):
+        cleaning.prune(attempt, again.round)
     return replace(
         _start(plan, record, request, make_plan),
         again=lambda later, had: _again(later, had, request, make_plan, after),

@@ -15,6 +15,8 @@ from ranklaunch.muster.words import Speaker
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict.blame import Judgement
 
+EVIDENCE_S = 15.0  # beyond the grace, where a round may follow: for what a node takes of a failure before it stops
+
 
 class Reception(Speaker):
     """name: tells two starts of node 0 apart. restarts: whether the job may go on with another round, of which nobody is a part who has not
@@ -26,10 +28,10 @@ class Reception(Speaker):
         self._muster = muster
         self._hub_name = name
         self._restarts = restarts
-        self._grace_s = grace_s
+        self._grace_s = grace_s + (EVIDENCE_S if restarts else 0.0)
         self._roll = Roll(muster.hosts, muster.allowed)
         self.here = Present(self._roll)
-        self._reports = Reports(self.here, muster.hosts, grace_s)
+        self._reports = Reports(self.here, muster.hosts, self._grace_s)
         self._released: Message = {}  # what was said to all then, the last time
         self._again: Message = {}  # what was said to all when this round began, where it is not the first
 

@@ -14,7 +14,9 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.system import ports, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import Value
+from ranklaunch.verdict import folders
 
+KEPT = 5  # of the last rounds, the one that begins among them
 SHARED = "/dev/shm"
 SESSIONS = "/tmp/ompi."  # of Open MPI: HOST.UID, and in it a folder for each mpirun
 PORT_S = 50.0  # at most, for the port to come free
@@ -67,6 +69,19 @@ def remove(left: Held) -> list[str]:
             pass
     _remove_sessions(left.pids)
     return removed
+
+
+def prune(attempt: str, number: int) -> None:
+    """As this round begins: of those between the first and the last ones only their ends stay."""
+    import shutil
+
+    folder = folders.restart(attempt, number - KEPT)
+    for name in os.listdir(folder) if number > KEPT and os.path.isdir(folder) else ():
+        path = os.path.join(folder, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        elif name != folders.ROUND:
+            os.unlink(path)
 
 
 def _named(pids: frozenset[int]) -> Iterator[str]:
