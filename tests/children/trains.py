@@ -3,7 +3,8 @@ through files in FOLDER, rank 0 saves these after each step, and all go on from 
 
 In the start of this COUNT, the rank ends before that step as HOW says: exit (7), late (7, after a second), kill, memory, import, value,
 zero; hang: it does not end; ignore: it does not hear SIGTERM from there on. Two processes with one rank at once leave
-FOLDER/twice. At the end FOLDER/final_R has the parameters.
+FOLDER/twice. At the end FOLDER/final_R has the parameters; FOLDER/failed and FOLDER/went_R are made at a failure, and at the first
+step of each start.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import resource
 import signal
 import sys
@@ -77,15 +79,19 @@ def fail(how: str) -> None:
 
 
 def main() -> None:
-    folder, steps = Path(sys.argv[1]), int(sys.argv[2])
+    words = [word for word in sys.argv[1:] if not word.startswith("--local")]  # which DeepSpeed puts first
+    folder, steps = Path(words[0]), int(words[1])
     rank, workers = int(told(RANKS, "--rank", "--task_index") or 0), told((), "--worker_hosts")
     size = len(workers.split(",")) if workers else int(told(SIZES, "--world_size") or 1)
     if os.environ.get("MS_ROLE") == "MS_SCHED":  # which runs the program too, until all ranks have left
         while not all((folder / f"final_{each}").exists() for each in range(size)):
             time.sleep(0.05)
         return
-    count = int(os.environ["RANKLAUNCH_RESTART_COUNT"])
-    fails = {(int(c), int(r), int(s)): how for c, r, s, how in (w.split(":") for w in sys.argv[3:] if w.count(":") == 3)}
+    count = int(told(("RANKLAUNCH_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT")) or 0)
+    asked = [word.split(":") for word in words[2:] if re.fullmatch(r"\d+:\d+:\d+:[a-z]+", word)]
+    fails = {(int(c), int(r), int(s)): how for c, r, s, how in asked}
+        (int(c), int(r), int(s)): how for c, r, s, how in (w.split(":") for w in sys.argv[3:] if w[:1].isdecimal() and w.count(":") == 3)
+    }
     lock = open(folder / f"rank_{rank}", "w")  # noqa: SIM115 - held until the end
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,13 +99,18 @@ def main() -> None:
         (folder / "twice").touch()
     step, parameters = load(folder / "saved")
     print(f"ready {rank} of {size}, count {count}, from step {step}", flush=True)
+    began = step
     while step < steps:
         step += 1
+        if (count, rank, step) in fails:
+            (folder / "failed").touch()
         fail(fails.get((count, rank, step), ""))
         mine = [value * (rank + 1) % 1009 + step for value in parameters]
         write(folder / f"sum_{count}_{step}_{rank}", mine)
         all_of_them = [read(folder / f"sum_{count}_{step}_{other}") for other in range(size)]
         parameters = [(value + sum(column)) % 100003 for value, column in zip(parameters, zip(*all_of_them))]
+        if step == began + 1:
+            (folder / f"went_{rank}").touch()
         if rank == 0:
             write(folder / "saved", {"step": step, "parameters": parameters})
         print(f"step: {step} loss: {parameters[0]}.0", flush=True)

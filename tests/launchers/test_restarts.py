@@ -18,7 +18,6 @@ from testbench.hosts import Hosts
 pytestmark = pytest.mark.launchers
 
 NEEDED = {"mpirun": "mpirun", "accelerate": "accelerate", "deepspeed": "deepspeed", "msrun": "msrun"}
-MEGATRON = ("--tensor-model-parallel-size", "2")
 CASES = {
     "pytorch": (1, "0:2:4:kill"),
     "tensorflow": (1, "0:1:4:exit"),
@@ -40,6 +39,4 @@ def test_the_training_ends_as_if_nothing_had_happened(hosts: Callable[..., Hosts
     slots, fail = CASES[method]
     (tmp_path / "run").mkdir()
     env = {"RANKLAUNCH_RUN_DIR": str(tmp_path / "run"), "RANKLAUNCH_ACCELERATOR": "cpu"}
-    if method == "tensorflow":
-        env["RANKLAUNCH_WORKERS"] = "3"
     Training(hosts(3), tmp_path, method, fail, slots=slots, env=env).check(1)
