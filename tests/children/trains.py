@@ -90,8 +90,6 @@ def main() -> None:
     count = int(told(("RANKLAUNCH_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT")) or 0)
     asked = [word.split(":") for word in words[2:] if re.fullmatch(r"\d+:\d+:\d+:[a-z]+", word)]
     fails = {(int(c), int(r), int(s)): how for c, r, s, how in asked}
-        (int(c), int(r), int(s)): how for c, r, s, how in (w.split(":") for w in sys.argv[3:] if w[:1].isdecimal() and w.count(":") == 3)
-    }
     lock = open(folder / f"rank_{rank}", "w")  # noqa: SIM115 - held until the end
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
