@@ -123,6 +123,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "read": {"ranktable", "verdict", "watch"},
     "verdict": set(),
     "watch": set(),
+    "rounds": {"verdict"},
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render", "verdict"},
     "layout": {"plan"},
@@ -130,7 +131,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
-    "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict", "watch"},
+    "supervise": {"catalogue", "muster", "plan", "read", "rounds", "system", "verdict", "watch"},
     "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
         "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",

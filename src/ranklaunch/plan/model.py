@@ -172,6 +172,15 @@ class Save(Value):
         return bool(self.signal or self.file)
 
 
+class Rounds(Value):
+    """Restarts in place. most: without progress; never: exit codes after which there is none. marks: patterns of the paths of checkpoints'
+    markers."""
+
+    most: int
+    never: tuple[int, ...] = ()
+    marks: tuple[str, ...] = ()
+
+
 class Watch(Value):
     """What is done where the job hangs (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
     of life, and the same before the first step. expect: the user's rules, as they were given."""
@@ -196,7 +205,7 @@ class Plan(Value):
     followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
     on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. save: how ranks are
-    asked to save. watch: what is done where the job hangs."""
+    asked to save. watch: what is done where the job hangs. rounds: None where nothing is started again."""
 
     job: Job
     method: str
@@ -222,6 +231,7 @@ class Plan(Value):
     known_errors: str = ""
     save: Save = Save()
     watch: Watch = Watch()
+    rounds: Rounds | None = None
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -235,6 +245,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "job": {
             "name": job.name,
             "attempt": job.attempt,
+            **({"restart": job.restart} if job.restart else {}),
             "world_size": job.world_size,
             "node_index": job.node_index,
             "accelerator": job.accelerator,
@@ -253,6 +264,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "layout": _layout(plan.layout) if plan.layout else None,
         "limits": as_dict(plan.limits),
         "save": as_dict(plan.save),
+        **({"restarts": as_dict(plan.rounds)} if plan.rounds else {}),
         "watch": as_dict(plan.watch),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.plan.model import Plan
+from ranklaunch.read.settings import RESTART_COUNT, RUN
 from ranklaunch.supervise import closing, judge
 from ranklaunch.supervise.companions import Attended, Companions
 from ranklaunch.supervise.given import Start, Surroundings
@@ -37,6 +38,7 @@ from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Leftovers
+    from ranklaunch.supervise.rounds.cleaning import Held
 
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 TWICE = "; a second SIGINT ends everything at once, whatever is being saved"
@@ -51,12 +53,11 @@ class Attempt:
         self._record = start.record
         self._nodes = around.nodes
         self._say = around.terminal.say
-        self._started = now()
+        self._started = start.after.started or now()
         self._began = time.time()
         self._memory_before = memory.look()
         self._finishes: list[Finish] = []
         self._left: Leftovers | None = None
-        self._launched = False
         self._interrupted = False  # by SIGINT
         self._success: Success | None = None  # of this node's ranks
         self._loop = Share(around.loop)
@@ -65,10 +66,14 @@ class Attempt:
         self._children = Children(hear, around.env, around.signals, self._loop, self._logs)
         over = lambda: self.ending is not None  # noqa: E731
         self._phases = Phases(
-            start.plan, start.replan, start.files, start.record, self._loop, self._say, self._children, self._nodes, over
+            start.plan, start.replan, start.files, start.record, self._loop, self._say, self._children, self._nodes, over, start.after
         )  # fmt: skip
+        self._after = start.after
+        self._launched_at: float | None = None
+        self.held: Held | None = None  # by its processes, where others are to follow them
         others_end = lambda: self._nodes.others_end  # noqa: E731
-        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services, others_end)
+        leaders, services = partial(self._children.of, LEADING), partial(self._children.of, (SERVICE,))
+        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, leaders, self._say, services, others_end)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
             tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
@@ -107,7 +112,8 @@ class Attempt:
         circumstances = self._circumstances()
         verdict = judge.verdict(self.plan, self._agree(circumstances), self.ending, self._children.ended, circumstances, self._started)
         ended = (*self._launchers.notes, *(self._left.notes if self._left else ())) if verdict.outcome == "succeeded" else ()
-        verdict = replace(verdict, notes=(*verdict.notes, *ended), more=self._companions.facts())
+        restarts = {"restarts": [dict(restart) for restart in self._after.restarts]} if self._after.restarts else {}
+        verdict = replace(verdict, notes=(*verdict.notes, *ended), more={**self._companions.facts(), **restarts})
         self._report(verdict)
         return verdict
 
@@ -122,8 +128,9 @@ class Attempt:
 
     def _launch(self) -> None:
         """Services first: what the processes need of them, on this node and the others, is waited for."""
-        self._launched = True
         self._phases.require()
+        self._children.give(self._own_variables())
+        self._launched_at = time.time()
         outputs = self.plan.outputs
         if outputs:
             lift_limit(len(outputs.logs))
@@ -139,6 +146,12 @@ class Attempt:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self._children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, outputs)
         self._companions.join(self.attended)
+
+    def _own_variables(self) -> dict[str, str]:
+        """What tells a program where it stands. A launcher that counts for itself says so to its ranks in place of the last."""
+        count = str(self.plan.job.restart)
+        counted = {"TORCHELASTIC_RESTART_COUNT": count} if self.plan.rounds else {}
+        return {RUN: self._nodes.run_id, RESTART_COUNT: count, **counted}
 
     def attended(self) -> Attended:
         return Attended(
@@ -157,7 +170,7 @@ class Attempt:
             return "stopping", ""
         if self._success:
             return "done", "the other nodes"
-        return ("running", "") if self._launched else ("starting", self._phases.waiting)
+        return ("running", "") if self._launched_at else ("starting", self._phases.waiting)
 
     def _watch(self) -> None:
         self._loop.run_until(lambda: self.ending is not None)
@@ -290,12 +303,6 @@ class Attempt:
         else:
             self._end(Ending("succeeded", 0, success.text))
 
-    def _leaders(self) -> list[Child]:
-        return [child for child in self._children.running.values() if child.role in LEADING]
-
-    def _services(self) -> list[Child]:
-        return [child for child in self._children.running.values() if child.role == SERVICE]
-
     # The end
 
     def _fail(self, ending: Ending) -> None:
@@ -313,6 +320,7 @@ class Attempt:
     def _begin_stop(self) -> None:
         """Once nobody needs what runs as it is."""
         assert self.ending
+        self._hold()
         begin = partial(self._stopper.begin, signal.SIGTERM, self._launchers.failing_since)
         if self.ending.outcome == "failed":
             self._companions.before_stop(self.ending, begin)
@@ -324,7 +332,9 @@ class Attempt:
             self.ending = ending = replace(ending, at=self._loop.clock())
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
-            self._nodes.decided(outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._services()))
+            self._nodes.decided(
+                outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._children.of((SERVICE,)))
+            )
             self._logs.let_go()
             if not ending.child or ending.rank:  # what failed by itself says why
                 self._logs.hush()
@@ -346,7 +356,26 @@ class Attempt:
         unwell = self._launchers.unwell(self._children.ended, suspects, circumstances.tail_of_rank, self._stopper.caught)
         seen = (*judge.notes(self.plan, self.ending, suspects), *unwell)
         own = judge.judgement(self.ending, suspects, self._finishes, seen, circumstances)
-        return self._nodes.agree(own, suspects, self._finishes, seen, self.ending)
+        return self._nodes.agree(own, suspects, self._finishes, seen, self.ending, self._state())
+
+    def _state(self) -> Mapping[str, Any]:
+        """For whoever decides whether the ranks start again."""
+        if not self.plan.rounds or not self.ending or self.ending.outcome != "failed":
+            return {}
+        from ranklaunch.supervise.rounds import seen
+
+        first = min(self.ending.at, self._launchers.failing_since or self.ending.at)
+        finished = self._success is not None or any(finish.at < self._nodes.wall(first) for finish in self._finishes)
+        state = seen.state(self.plan, self._launched_at, finished=finished)
+        return {**state, "gone": blame.place(self.plan.job.node_index, self.plan.job.node.host)} if self.ending.killed else state
+
+    def _hold(self) -> None:
+        """Looks up what the processes have, where others are to follow them."""
+        if self.plan.rounds:
+            from ranklaunch.supervise.rounds import cleaning
+
+            found = cleaning.held()
+            self.held = found.and_more(self.held) if self.held else found
 
     def _circumstances(self) -> judge.Circumstances:
         return judge.Circumstances(
@@ -361,5 +390,8 @@ class Attempt:
 
     def _report(self, verdict: Verdict) -> None:
         self._logs.end()
+        if self._nodes.again:
+            closing.report_round(self.plan, verdict, self._nodes.again.next.get("restart", {}), self._record, self._say)
+            return
         closing.report(self.plan, verdict, self._record, self._say, self._began)
         self._around.terminal.flush_own()

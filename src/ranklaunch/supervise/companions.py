@@ -190,5 +190,5 @@ class Later(StandIn):
             return
         try:
             self._made = self._make(self._attended)
-        except (OSError, ImportError) as error:
-            self._attended.say(f"nobody watches whether the job hangs: {error}")
+        except Exception as error:  # no descriptor left; whatever it is, the job goes on
+            self._attended.say(f"nobody watches whether the job hangs: {type(error).__name__}: {error}")

@@ -40,6 +40,11 @@ EVENTS: tuple[Event, ...] = (
         "read", "the environment is read and the plan made",
         (Field("platform", str), Field("method", str), Field("why", str, "why this method"), Field("attempt", int)),
     ),
+    Event(
+        "settle", "ranks are about to start again in place",
+        (Field("removed", int, "files of dead ranks in shared memory that were"), Field("pause_s", float)),
+    ),
+    Event("settled", "nothing is left of those before them", (Field("seconds", float),)),
     Event("wait", "a wait begins", (*_WAIT, Field("timeout_s", float))),
     Event("waited", "it ended", (*_WAIT, Field("seconds", float))),
     Event("file", "a file of the plan is written", (Field("path", str),)),
