@@ -121,6 +121,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "render": set(),
     "read": {"ranktable", "verdict"},
     "verdict": set(),
+    "evidence": set(),
     "watch": set(),
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render"},
@@ -129,7 +130,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
-    "supervise": {"catalogue", "muster", "plan", "read", "system", "verdict"},
+    "supervise": {"catalogue", "evidence", "muster", "plan", "read", "system", "verdict"},
     "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
         "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",
