@@ -23,6 +23,7 @@ SHORT_FILE = 10  # lines of a file that are shown; of a longer one, its hash
 USUAL = {"timeout_s": 600.0, "wait_s": 600.0, "grace_s": 25.0, "lost_after_s": 20.0, "end_timeout_s": 600.0}
 COUNTED_FROM_0 = ("rank", "local_rank", "node")
 TOLD_ABOVE = ("schema", "platform", "method", "why", "job", "values", "warnings")
+LEFT_OUT = ("recorders",)  # the same in almost all; whole plans have them
 PROCESSES = ("gather", "prepare", "services", "processes")
 _NUMBER = re.compile(r"([0-9]+)")
 
@@ -118,7 +119,7 @@ def _items(plan: Plan, names: Mapping[str, str]) -> Iterator[Item]:
         elif key == "muster" and value:
             yield "muster", f"muster {_flat({**value, 'facts': ''})}"
             yield "facts", f"the same on all nodes: {_all(value['facts'])}"
-        elif key not in TOLD_ABOVE and value and _flat(value):
+        elif key not in (*TOLD_ABOVE, *LEFT_OUT) and value and _flat(value):
             yield key, f"{key} {_flat(value)}"
 
 

@@ -36,7 +36,22 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     start, inherited = begin(argv, env, signals)
     gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
     gc.enable()
-    return _session(start, signals, inherited, guard).run(start).exit_code
+    with _recording(start, inherited) as env_of_ranks:
+        return _session(start, signals, env_of_ranks, guard).run(start).exit_code
+
+
+@contextlib.contextmanager
+def _recording(start: Start, inherited: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """What processes inherit, with what makes them record what they do."""
+    recorders = start.plan.recorders
+    added = {each.name: each.value for each in recorders.variables}
+    if not recorders.folder:
+        yield {**inherited, **added}
+        return
+    from ranklaunch.supervise.taking.recorders import kept  # a job of CPUs needs no folder for them
+
+    with kept(recorders, start.record) as usable:
+        yield {**inherited, **{name: value for name, value in added.items() if usable(name)}}
 
 
 def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard: int) -> Session:

@@ -161,6 +161,24 @@ class Muster(Value):
     followers: int = 0
 
 
+class Recorder(Value):
+    """A variable of all that is started, and why it has it."""
+
+    name: str
+    value: str
+    why: str
+
+
+class Recorders(Value):
+    """What makes processes record what they do. folder: a private one of this machine, where they keep it until it is evidence, "" where
+    none is needed. fifo: the variable that names the beginning of the paths of fifos, by which a recorder is asked for a dump; processes
+    get it only where a fifo can be made in the folder."""
+
+    variables: tuple[Recorder, ...] = ()
+    folder: str = ""
+    fifo: str = ""
+
+
 class Plan(Value):
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
     processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
@@ -169,7 +187,8 @@ class Plan(Value):
     names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
     followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
-    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries."""
+    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. recorders: what is
+    added to the environment of all processes."""
 
     job: Job
     method: str
@@ -193,6 +212,7 @@ class Plan(Value):
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
     known_errors: str = ""
+    recorders: Recorders = Recorders()
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -220,6 +240,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "gather": [_process(step) for step in plan.gather],
         "prepare": [_process(step) for step in plan.prepare],
         "processes": [_process(process) for process in plan.processes],
+        "recorders": as_dict(plan.recorders),
         "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
         "layout": _layout(plan.layout) if plan.layout else None,
         "limits": as_dict(plan.limits),
