@@ -50,7 +50,7 @@ RUN        := runs/$(METHOD)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
-.PHONY: help venv run test test-adapters test-launchers tables bench test-charts lint golden corpus mutations generate hosts pythons test-pythons
+.PHONY: help venv environment run test test-adapters test-launchers tables bench test-charts lint golden corpus mutations generate hosts pythons test-pythons
 
 help: ## say what can be made
 	@sed -n '/^[a-z].*## /{s/%/N/;s/:.*## /\t/;s/^/  make /p}' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -59,6 +59,19 @@ help: ## say what can be made
 
 venv: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules .venv/.installed-lint
 venv: ## put into .venv what the tests and lint need, and run nothing
+
+# What `.ci/run` needs, by one pip: each for itself works for eight seconds before it installs anything.
+EXTRAS := examples test rules lint charts launchers
+comma  := ,
+space  := $(subst ,, )
+environment: .venv/.installed-environment ## put into .venv what every target here needs but bench, three minutes and 5 GB
+
+.venv/.installed-environment: pyproject.toml | .venv/bin/pip
+	@echo "installing ranklaunch[$(subst $(space),$(comma),$(EXTRAS))] into .venv"
+	@$(VENV)/python -m pip install -q --no-compile -e '.[$(subst $(space),$(comma),$(EXTRAS))]'
+	@touch $(patsubst %,.venv/.installed-%,$(filter-out launchers,$(EXTRAS)))
+	@$(MAKE) --no-print-directory .venv/.installed-deepspeed .venv/.installed-horovod
+	@touch .venv/.installed-launchers $@
 
 run: .venv/.installed-examples $(patsubst %,.venv/.installed-%,$(filter $(METHOD),$(WITH_EXTRA)))
 run: ## train on NODES nodes of SLOTS ranks, simulated on this machine; a second time goes on from the checkpoint
@@ -71,7 +84,7 @@ PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 
 # Folders that have none of these tests are not even read: each worker would read them anew.
 test: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules ## run the tests, a few minutes
-	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs" $(WITHOUT)
+	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs and not table" $(WITHOUT)
 WITHOUT := $(patsubst %,--ignore=tests/%,charts launchers test_guide.py test_benchmark_sections.py)
 
 test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
@@ -83,8 +96,8 @@ test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "(chaos or launchers or guide) and not table"
 
-tables: ## run the whole tables of failures and launchers, of which test-launchers runs a case of each kind; half an hour
-	$(PYTEST) -m "chaos or launchers"
+tables: ## run the whole tables, of failures, launchers and places, of which others run a case of each kind; half an hour
+	$(PYTEST) -m "chaos or launchers or table"
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
@@ -171,19 +184,23 @@ pythons: ## list the other Pythons found on this machine
 test-pythons: ## run the tests on each of them
 	@set -e; for version in $(OTHERS); do $(MAKE) --no-print-directory test-$$version; done
 
-# Not tests of what no other Python can change, for it is the same text or runs on one only: pages, workflows and Dockerfiles; the test
-# bench, its rules and benchmarks; what a shell makes of a script that is as stored, which is tested.
-ON_ONE_PYTHON := $(patsubst %,--ignore=tests/%,cluster containers test_benchmarks.py test_conftest.py test_docs.py \
-  test_workflows.py) $(patsubst %,--deselect=tests/test_golden.py::%,test_every_plan_as_shell_is_clean test_shell_starts_what_the_plan_says)
+# What another Python can change is what it does not have, and what it does otherwise; both are seen wherever a line runs. So every line
+# runs there, but not again with other values. Left out is what --other-python leaves out (tests/conftest.py): what is marked one_python, as
+# golden plans that are not whole and texts that take long, and of each test that starts processes all cases but the first. So are whole
+# files: of what is the same text or runs on one Python only (pages, workflows, Dockerfiles, sources; the test bench, its rules and
+# benchmarks), of what shells do with signals, and those that try hundreds of values on what others have tried with one.
+ON_ONE_PYTHON := --other-python $(patsubst %,--ignore=tests/%,cluster containers test_architecture.py test_benchmarks.py test_conftest.py \
+  test_docs.py test_workflows.py supervise/test_shells.py \
+  test_any_environment.py core/test_corpus.py muster/test_any_order.py specs/test_spec_fuzz.py)
 
 .PRECIOUS: .venv-3.%/.installed
 test-3.%: .venv-3.%/.installed ## run the tests on one of them
 	.venv-3.$*/bin/pytest -n $(WORKERS) --dist worksteal $(WITHOUT) $(ON_ONE_PYTHON) \
-	  -m "not training and not chaos and not launchers and not guide and not charts and not specs"
+	  -m "not training and not chaos and not launchers and not guide and not charts and not specs and not table"
 
 .venv-3.%/.installed: pyproject.toml
 	@[ -n "$(call find-python,$*)" ] || { echo "no python3.$* on PATH or in pyenv" >&2; exit 1; }
 	@[ -x .venv-3.$*/bin/pip ] || { $(call make-venv,$(call find-python,$*),.venv-3.$*); }
 	@echo "installing ranklaunch[test,rules] into .venv-3.$*"
-	@.venv-3.$*/bin/python -m pip install -q -e '.[test,rules]'
+	@.venv-3.$*/bin/python -m pip install -q --no-compile -e '.[test,rules]'
 	@touch $@

@@ -19,15 +19,16 @@ SEVEREST = (ConfigError.exit_code, MissingProgramError.exit_code, WaitError.exit
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     parser = options.JobParser("check", __doc__ or "", "ranklaunch check [OPTIONS] [--] [PROGRAM [ARGS...]]")
     given = options.read(parser, argv, env, WITHOUT_PROGRAM)
+    others = named.of_others(given)
     try:
-        plan = make_plan(named.with_hosts(given.request))
+        plan = make_plan(given.request if others else named.with_hosts(given.request))
     except ConfigError as error:
         found = [*(Finding(problem, error.exit_code) for problem in error.problems), *map(Finding, error.hints)]
     else:
         ranks = counted(plan.job.node.slots, "rank")
         place = "a node that takes no part" if plan.job.is_idle else f"node {plan.job.node_index} of {len(plan.job.nodes)}"
         _show(f"{plan.method} ({plan.why}): {place}, {ranks} here")
-        found = list(findings(plan, given.request.env, given.own.get(ROOT)))
+        found = [*map(Finding, others), *findings(plan, given.request.env, given.own.get(ROOT))]
     for finding in found:
         _show(f"{'wrong' if finding.code else 'note'}: {finding.text}")
     wrong = [finding.code for finding in found if finding.code]

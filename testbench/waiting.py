@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 import time
 from collections.abc import Callable
@@ -9,21 +10,41 @@ from typing import Any
 
 DEADLINE_S = 60.0  # of every wait: far more than a slow machine needs, so that reaching it is a defect
 LOOK_AGAIN_S = 0.01
+AT_MOST_S = 0.5
+LOWEST, HIGHEST = 20000, 29000  # of ports: below what launchers have unless told (29500), and below what the kernel gives (32768 and more)
 
 
 def sleep_until(condition: Callable[[], Any], what: str | Callable[[], str], timeout: float = DEADLINE_S) -> Any:
     """The first true value of condition. Fails, saying what was waited for, when there is none in time."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        assert time.monotonic() < deadline, f"waited {timeout:g} s in vain: {what() if callable(what) else what}"
-        time.sleep(LOOK_AGAIN_S)
+        assert time.monotonic() < began + timeout, f"waited {timeout:g} s in vain: {what() if callable(what) else what}"
+        pause(began)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def pause(began: float) -> None:
+    """Before another look: the longer, the longer the wait has been. Looks that start a program would take a whole core otherwise."""
+    time.sleep(min(AT_MOST_S, max(LOOK_AGAIN_S, (time.monotonic() - began) / 20)))
+
+
+def free_port(count: int = 1) -> int:
+    """The first of so many next to each other, this process's own until it ends: what asks here gets others, wherever it runs on this
+    machine, and the kernel gives nobody one of these, which are below those that it gives."""
+    while True:
+        first = LOWEST + secrets.randbelow(HIGHEST - LOWEST)
+        reserved = [socket.socket(socket.AF_UNIX) for _ in range(count)]
+        try:
+            for port, sock in enumerate(reserved, first):
+                sock.bind(f"\0testbench-port-{port}")
+                with socket.socket() as probe:
+                    probe.bind(("", port))
+        except OSError:
+            for sock in reserved:
+                sock.close()
+            continue
+        for sock in reserved:
+            sock.detach()  # open as long as the process lives
+        return first

@@ -3,7 +3,7 @@
 A launcher more is a line in LAUNCHERS, a failure more is one in CASES. Where a cell cannot hold, `without` says why.
 
 `make tables` runs all of it, `make test-launchers` one cell of each kind: every case with the first launcher, whose ranks start at once,
-and with the others those in which they have a part of their own (`BY_LAUNCHERS`).
+and with the others those in which they have a part of their own (`TYPICAL`).
 """
 
 from __future__ import annotations
@@ -332,23 +332,26 @@ EARLY = Case(
 
 # What becomes of a launcher when the kernel takes one of its ranks, when its ranklaunch is killed where it has its rendezvous, its
 # scheduler or its one mpirun, and when a host is gone. What comes before the launch, or nodes tell each other, is ranklaunch's own.
-BY_LAUNCHERS = ("rank out of memory", "ranklaunch of node 0 SIGKILLed")
-# With torchrun and those that take seconds to start, tests/launchers has ranks that exit with a code, and stops. A host that is cut off
-# is a stop on either side of the cut; torchrun stands for the others that have a rendezvous between nodes.
-BY_TORCHRUN = (*BY_LAUNCHERS, "host cut off", "a SIGKILL that left no trace, beside a rank that takes a second to end")
-BY_QUICK_LAUNCHERS = (
-    *BY_TORCHRUN,
-    "rank exits 42",
-    "ranklaunch SIGTERMed",
-    "ranklaunch SIGKILLed",
-    "two causes, 0.3 s apart",
-)
+MEMORY, NODE_0, CUT_OFF = "rank out of memory", "ranklaunch of node 0 SIGKILLed", "host cut off"
+NO_TRACE = "a SIGKILL that left no trace, beside a rank that takes a second to end"
+LIKE_SPAWN = ("rank exits 42", NODE_0)
+# With torchrun and those that take seconds to start, tests/launchers has ranks that exit with a code or are killed, and stops. A host that
+# is cut off is a stop on either side of the cut; torchrun stands for those that have its rendezvous between nodes.
+TYPICAL = {
+    "torchrun": (MEMORY, NODE_0, CUT_OFF, NO_TRACE),
+    "msrun": (MEMORY, NODE_0),
+    "mpirun": (
+        *("rank exits 42", "ranklaunch SIGTERMed", "ranklaunch SIGKILLed", "two causes, 0.3 s apart"),
+        *(MEMORY, NODE_0, CUT_OFF, NO_TRACE),
+    ),
+    **dict.fromkeys(("ranktable", "pytorch", "tensorflow"), LIKE_SPAWN),  # whose ranks ranklaunch starts itself
+    **dict.fromkeys(("deepspeed", "accelerate"), ()),
+}
 
 
 def typical(case: Case, launcher: Launcher) -> bool:
     """Whether this cell stands for others."""
-    named = BY_LAUNCHERS if launcher.slow else BY_TORCHRUN if launcher.training else BY_QUICK_LAUNCHERS
-    return launcher is LAUNCHERS[0] or case.name in named
+    return launcher is LAUNCHERS[0] or case.name in TYPICAL.get(launcher.method, ())
 
 
 EVENTS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,9 +32,13 @@ def in_ci() -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew; read their diff before committing it")
+    what = "leave out what is marked one_python, and of each test that starts processes all cases but the first"
+    parser.addoption("--other-python", action="store_true", help=what)
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # run in a shell's background: all that tests start and interrupt would have that
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not any(line.startswith("processes:") for line in config.getini("markers")):
         config.addinivalue_line("markers", "processes: starts processes; all other tests are kept from it")
     if config.getoption("--update-golden") and in_ci():
@@ -41,7 +46,25 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(msg)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    _mark(items)
+    yield
+    if config.getoption("--other-python"):  # of those that -m has left
+        items[:] = _shown_by_another_python(items)
+
+
+def _shown_by_another_python(items: list[pytest.Item]) -> list[pytest.Item]:
+    first = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
+    return [
+        item
+        for item in items
+        if not item.get_closest_marker("one_python")
+        and (not item.get_closest_marker("processes") or first[item.nodeid.partition("[")[0]] is item)
+    ]
+
+
+def _mark(items: list[pytest.Item]) -> None:
     folders = {path: path.relative_to(HERE).parts[0] for path in {item.path for item in items} if HERE in path.parents}
     for item in items:
         folder = folders.get(item.path, "")

@@ -13,10 +13,26 @@ import pytest
 pytestmark = pytest.mark.processes
 
 SUITE = """
-import os, subprocess
+import os, signal, subprocess
 import pytest
 
 def test_good():
+    pass
+
+def test_is_interrupted():
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+@pytest.mark.processes
+@pytest.mark.parametrize("case", range(3))
+def test_cases(case):
+    pass
+
+@pytest.mark.parametrize("case", range(3))
+def test_in_process(case):
+    pass
+
+@pytest.mark.one_python
+def test_text():
     pass
 
 def test_leaks():
@@ -53,17 +69,22 @@ def test_skipped_by_mark():
 def test_known():
     raise ValueError
 """
-GOOD = {"test_good", "test_after_the_leak", "test_borrows", "test_marked"}
+FIRST = {"test_cases[0]", *(f"test_in_process[{case}]" for case in range(3))}
+GOOD = {"test_good", "test_is_interrupted", "test_after_the_leak", "test_borrows", "test_marked", *FIRST}
+LEFT_OUT = {"test_cases[1]", "test_cases[2]", "test_text"}
 SKIPPED = {"test_skips", "test_skipped_by_mark"}
 BROKEN = {"test_leaks", "test_popen", "test_fork", "test_system"}
 
 
 def run_pytest(folder: Path, *options: str, ci: bool = False) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text((helpers.TESTS / "conftest.py").read_text(encoding="utf-8"), encoding="utf-8")
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\nmarkers =\n    training: x\n", encoding="utf-8")
+    (folder / "pytest.ini").write_text(
+        "[pytest]\naddopts = --strict-markers\nmarkers =\n    training: x\n    one_python: x\n", encoding="utf-8"
+    )
     env = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST")}
     env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # none is needed, and together they take three times as long as the suite
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options, str(folder)]
+    # As a shell starts what runs in its background: without SIGINT.
+    command = ["env", "--ignore-signal=INT", sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options, str(folder)]
     return subprocess.run(
         command, env={**env, "CI": "true"} if ci else env, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
@@ -87,6 +108,13 @@ def test_rules(tmp_path: Path) -> None:
     assert found["XFAIL"] == {"test_known"}
     assert found.get("FAILED", set()) | found.get("ERROR", set()) == BROKEN
     assert "the test changed os.environ and left it so: RANKLAUNCH_LEAK" in done.stdout
+
+
+def test_what_another_python_shows(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(SUITE, encoding="utf-8")
+    passed, passed_there = (outcomes(run_pytest(tmp_path, *options))["PASSED"] for options in ((), ("--other-python",)))
+    assert passed - passed_there == LEFT_OUT
+    assert passed_there >= GOOD
 
 
 def test_a_skip_is_a_failure_in_ci(tmp_path: Path) -> None:

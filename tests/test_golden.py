@@ -58,7 +58,11 @@ def planned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Planned:
     return plan
 
 
-@pytest.mark.parametrize("case", CASES, ids=case_id)
+# Of each method for one node and for several, and of each platform, one is whole.
+BY_WEIGHT = [pytest.param(case, marks=() if (case / "plan.json").exists() else pytest.mark.one_python) for case in CASES]
+
+
+@pytest.mark.parametrize("case", BY_WEIGHT, ids=case_id)
 def test_plan_is_as_stored(case: Path, planned: Planned, request: pytest.FixtureRequest) -> None:
     stored = {path.name for path in case.iterdir()} - INPUTS
     result = planned(case, "--format=json")
@@ -163,6 +167,7 @@ def test_whole_plans_are_there_of_every_method_and_platform() -> None:
 # plan.sh, of every case
 
 
+@pytest.mark.one_python
 @pytest.mark.processes
 def test_every_plan_as_shell_is_clean(planned: Planned, tmp_path: Path) -> None:
     scripts = [tmp_path / f"{case_id(case).replace('/', '_')}.sh" for case in PLANNED]
@@ -196,6 +201,7 @@ OF_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")  # which shells set themselves, what
 TRIED = [case for case in PLANNED if "hostile" in case.name or any((case / name).exists() for name in ("plan.json", "plan.sh"))]
 
 
+@pytest.mark.one_python
 @pytest.mark.processes
 @pytest.mark.parametrize("case", TRIED, ids=case_id)
 def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ def main(name: str, words: list[str]) -> int:
 
 
 def blaunch(job: dict[str, Any], words: list[str]) -> int:
-    """[-z "HOST..." | HOST] COMMAND: with -z a task on each host that is named, with a host one there, without either one for each slot."""
+    """[-no-shell] [-z "HOST..." | HOST] COMMAND: with -z a task on each host that is named, with a host one there, without either one for
+    each slot."""
+    no_shell, words = words[0] == "-no-shell", words[words[0] == "-no-shell" :]
     if words[0] == "-z":
         hosts, command = words[1].split(), words[2:]
     elif words[0] in job["hosts"]:
@@ -43,7 +45,8 @@ def blaunch(job: dict[str, Any], words: list[str]) -> int:
     else:
         hosts, command = job["slots"], words
     # As rsh does, a shell is given the words.
-    return together([(host, ["sh", "-c", " ".join(command)], {**os.environ, "LSF_PM_TASKID": str(i)}) for i, host in enumerate(hosts, 1)])
+    argv = command if no_shell else ["sh", "-c", " ".join(command)]
+    return together([(host, argv, {**os.environ, "LSF_PM_TASKID": str(i)}) for i, host in enumerate(hosts, 1)])
 
 
 def pbsdsh(job: dict[str, Any], words: list[str]) -> int:
@@ -69,14 +72,14 @@ def _of_task(job: dict[str, Any], host: str, number: int) -> dict[str, str]:
 
 
 def flux(job: dict[str, Any], words: list[str]) -> int:
-    """run -N NODES -n TASKS COMMAND, and hostlist -e -d DELIMITER local."""
+    """run -N NODES -n TASKS [-c CORES] COMMAND, and hostlist -e -d DELIMITER local."""
     if words[0] == "hostlist":
         assert words[1:3] == ["-e", "-d"], words
         assert words[4:] == ["local"], words
         print(words[3].join(job["hosts"]))
         return 0
     assert (words[0], words[1], words[3]) == ("run", "-N", "-n"), words
-    nodes, tasks, command = int(words[2]), int(words[4]), words[5:]
+    nodes, tasks, command = int(words[2]), int(words[4]), words[7 if words[5] == "-c" else 5 :]
     each = tasks // nodes
     common = {
         **os.environ,

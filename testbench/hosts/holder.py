@@ -14,20 +14,19 @@ from typing import Any
 
 from testbench.hosts import kernel
 from testbench.hosts.kernel import DEADLINE_S
-
-LOOK_AGAIN_S = 0.01
+from testbench.waiting import pause
 
 
 def wait_until(condition: Callable[[], Any], what: str, timeout: float = DEADLINE_S) -> Any:
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + timeout:
             msg = f"waited {timeout:g} s in vain: {what}"
             raise TimeoutError(msg)
-        time.sleep(LOOK_AGAIN_S)
+        pause(began)
 
 
 def state_and_parent(pid: int) -> tuple[str, int]:

@@ -121,6 +121,7 @@ def plan_of(name: str, platform: str, nodes: int, slots: str, index: int, **more
     return helpers.plan(env, "--lr", "0.1", files=files, method=name, platform=platform)
 
 
+@pytest.mark.one_python
 @helpers.for_each(
     [(name, list(SHAPES)[(i + j) % len(SHAPES)], platform) for i, name in enumerate(LAUNCHERS) for j, platform in enumerate(PLATFORMS)]
 )

@@ -91,6 +91,7 @@ texts = st.one_of(
 )
 
 
+@pytest.mark.one_python
 @settings(max_examples=150, derandomize=True, database=None, deadline=None)
 @given(
     env=st.dictionaries(st.sampled_from(NAMES), texts, max_size=6),

@@ -65,6 +65,7 @@ def test_what_commands_are_told(text: str, expected: list[str]) -> None:
     assert words(text, "p", "q r") == expected
 
 
+@pytest.mark.one_python
 @helpers.for_each(
     ["(" * 100_000, "${a:-" * 50_000, "$(" * 100_000, "<<E " * 50_000, "eval " * 50_000, 'X="$X$X";' * 500, "'" * 99_999, "\n<<E" * 9_999]
 )

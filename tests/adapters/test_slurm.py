@@ -87,6 +87,7 @@ def test_host_list_refused(text: str) -> None:
         hostlist.hosts(text)
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize(
     "text",
     [

@@ -278,6 +278,7 @@ def shared(plan: Plan) -> dict[str, object]:
     return common if plan.method == "mpirun" else {**common, "ports": ports, "env": env}  # there node 0 alone starts any
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize(("engine", "platform"), ENGINES, ids=[engine.__name__ for engine, _ in ENGINES])
 def test_every_pod_sees_the_same_job(engine: Callable[[], Engine], platform: str) -> None:
     @settings(max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))

@@ -1,6 +1,7 @@
 """session.py ... run OPTIONS -- PROGRAM ARGS: as `ranklaunch run` with attempt 1, and then, in the same session, with attempt 2 as SECOND
 says: a JSON list of the words behind the options. With HELPER, JSON words too, such a process is started as a helper when the first
-rank of an attempt has started. Prints "descriptors N" before each attempt: how many this process has open.
+rank of an attempt has started. Prints "descriptors N" before each attempt: how many this process has open. With COMPANION, seconds, the
+first attempt has a company that holds the stop up for so long after a failure, and says in verdict.json which ranks lived then.
 """
 
 from __future__ import annotations
@@ -8,14 +9,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping
 
 from ranklaunch.command.launch import begin
 from ranklaunch.plan.model import Process
 from ranklaunch.supervise import guardian
-from ranklaunch.supervise.attempt import Attempt, Start
+from ranklaunch.supervise.attempt import Attempt
+from ranklaunch.supervise.companions import Attended, Companion
+from ranklaunch.supervise.given import Start
+from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.child import HELPER, RANK, Child
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
+from ranklaunch.values import replace
 from ranklaunch.verdict.model import Verdict
 
 
@@ -30,10 +36,28 @@ def main() -> int:
     def following(verdict: Verdict) -> Start | None:
         return begin(["--attempt=2", *options, *left.pop()], env)[0] if left else None
 
+    if "COMPANION" in env:
+        start = replace(start, companions=(lambda attended: Company(attended, float(env["COMPANION"])),))
     if "HELPER" in env:
         look_at_ranks_with(json.loads(env["HELPER"]))
     count_descriptors()
     return Session(signals, inherited, guard).run(start, following).exit_code
+
+
+class Company(Companion):
+    def __init__(self, attended: Attended, seconds: float) -> None:
+        self._attended = attended
+        self._seconds = seconds
+        self._living: list[int] = []
+
+    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
+        self._living = sorted(self._attended.ranks())
+        print(f"held by {ending.outcome}", flush=True)
+        self._attended.loop.after(self._seconds, go_on)
+        return True
+
+    def facts(self) -> Mapping[str, object]:
+        return {"lived": self._living}
 
 
 def look_at_ranks_with(words: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import signal
 import time
 from collections.abc import Callable
@@ -73,9 +74,74 @@ def gcp_batch(node: int, hosts: Hosts, folder: Path) -> dict[str, str]:
     return {"BATCH_TASK_INDEX": str(len(hosts) - 1 - node), "BATCH_TASK_COUNT": str(len(hosts)), "BATCH_HOSTS_FILE": str(folder / "hosts")}
 
 
-PLACES: dict[str, Place] = {
-    each.__name__: each for each in (skypilot, dstack, aws_batch, azureml, runpod, lepton, metaflow, gcp_batch)
-}  # fmt: skip
+def aihc(node: int, hosts: Hosts, folder: Path) -> dict[str, str]:
+    hosts.name(None, "pj-master-0", hosts[0])
+    own = {"AIHC_JOB_NAME": "pj", "HOSTNAME": "pj-worker-0" if node else "pj-master-0", "MASTER_ADDR": "pj-master-0", "NPROC_PER_NODE": "1"}
+    return {**own, "MASTER_PORT": "23456", "WORLD_SIZE": str(len(hosts)), "RANK": str(node)}
+
+
+def pytorchjob(node: int, hosts: Hosts, folder: Path) -> dict[str, str]:
+    """As the oldest operators have it, whose master is told localhost."""
+    hosts.name(None, "pt-master-0", hosts[0])
+    own = {"HOSTNAME": "pt-worker-0", "MASTER_ADDR": "pt-master-0"} if node else {"HOSTNAME": "pt-master-0", "MASTER_ADDR": "localhost"}
+    return {**own, "MASTER_PORT": "23456", "WORLD_SIZE": str(len(hosts)), "RANK": str(node)}
+
+
+def tione(node: int, hosts: Hosts, folder: Path) -> dict[str, str]:
+    return {
+        "NODE_LIST": ",".join(f"{host.name}:1" for host in hosts), "INDEX": str(node), "GPU_NUM": str(len(hosts)), "GPU_NUM_PER_NODE": "1",
+        "MASTER_ADDR": hosts[0].address, "MASTER_PORT": "23456", "WORLD_SIZE": str(len(hosts)), "RANK": str(node),
+    }  # fmt: skip
+
+
+def paddlejob(node: int, hosts: Hosts, folder: Path) -> dict[str, str]:
+    hosts.name(None, f"pd-worker-{node}", hosts[node])
+    master = "pd-worker-0" if node else hosts[0].address
+    own = {"PADDLE_JOB_ID": "pd", "PADDLE_NNODES": str(len(hosts)), "PADDLE_MASTER": f"{master}:36543"}
+    return {**own, "HOSTNAME": f"pd-worker-{node}"}
+
+
+def determined(node: int, hosts: Hosts, folder: Path) -> dict[str, str]:
+    root = folder / f"root{node}"
+    file = root / "run/determined/info/rendezvous.json"
+    file.parent.mkdir(parents=True)
+    addresses = [host.address for host in hosts]
+    file.write_text(json.dumps({"container_addrs": addresses, "container_rank": node, "container_slot_counts": [1] * len(hosts)}))
+    return {"DET_TASK_ID": "t", "DET_ALLOCATION_ID": "t.0", "DET_TRIAL_RUN_ID": "1", "RANKLAUNCH_ROOT": str(root)}
+
+
+def beaker(node: int, hosts: Hosts, folder: Path) -> dict[str, str]:
+    return {
+        "BEAKER_JOB_ID": f"j{node}", "BEAKER_NODE_ID": f"n{node}", "BEAKER_EXPERIMENT_ID": "e", "BEAKER_REPLICA_COUNT": str(len(hosts)),
+        "BEAKER_REPLICA_RANK": str(node), "BEAKER_LEADER_REPLICA_HOSTNAME": hosts[0].name, "BEAKER_NODE_HOSTNAME": hosts[node].name,
+        "BEAKER_ASSIGNED_GPU_COUNT": "1",
+    }  # fmt: skip
+
+
+def leaderworkerset(node: int, hosts: Hosts, folder: Path) -> dict[str, str]:
+    pod = f"lws-0-{node}" if node else "lws-0"
+    hosts.name(None, f"{pod}.lws.ns", hosts[node])
+    own = {"LWS_LEADER_ADDRESS": "lws-0.lws.ns", "LWS_GROUP_SIZE": str(len(hosts)), "LWS_WORKER_INDEX": str(node)}
+    return {**own, "HOSTNAME": pod}
+
+
+def mosaicml(node: int, hosts: Hosts, folder: Path) -> dict[str, str]:
+    return {
+        "MOSAICML_PLATFORM": "true", "RUN_NAME": "run", "NUM_NODES": str(len(hosts)), "NODE_RANK": str(node), "LOCAL_WORLD_SIZE": "1",
+        "WORLD_SIZE": str(len(hosts)), "MASTER_ADDR": hosts[0].address, "MASTER_PORT": "7501",
+    }  # fmt: skip
+
+
+def oci(node: int, hosts: Hosts, folder: Path) -> dict[str, str]:
+    (folder / "nodes").write_text(json.dumps([{"Rank": host.index, "IPAddress": host.address} for host in hosts]))
+    own = {"JOB_RUN_OCID": "ocid1.r", "NODE_RANK": str(node), "INITIAL_CLUSTER_SIZE": str(len(hosts))}
+    return {**own, "CLUSTER_NODES_METADATA_FILE": str(folder / "nodes")}
+
+
+# Which stop a container by SIGTERM, and SIGKILL after half a minute or an unknown time.
+BY_SIGTERM = (aihc, pytorchjob, tione, paddlejob, determined, beaker, leaderworkerset, mosaicml, oci)
+OTHERS = (skypilot, dstack, aws_batch, azureml, runpod, lepton, metaflow, gcp_batch)
+PLACES: dict[str, Place] = {each.__name__: each for each in (*OTHERS, *BY_SIGTERM)}
 
 
 class CloudJob(LauncherJob):
@@ -93,7 +159,7 @@ class CloudJob(LauncherJob):
 
 CASES = [
     pytest.param(place, method, marks=() if (place, method) in {("skypilot", "torchrun"), ("aws_batch", "spawn")} else pytest.mark.table)
-    for place, method in itertools.product(PLACES, ("spawn", "torchrun"))
+    for place, method in itertools.product([each.__name__ for each in OTHERS], ("spawn", "torchrun"))
 ]
 
 
@@ -149,3 +215,31 @@ def test_dstack_stops_by_sigint_alone(hosts: Callable[[int], Hosts], tmp_path: P
         node.popen.send_signal(signal.SIGINT)
         time.sleep(0.05)  # one after the other, as a server reaches them
     assert job.end(130)["outcome"] == "stopped"
+
+
+SAVES = f"""
+import runpy, signal, sys, time
+def save(*_):
+    print("saved", flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, save)
+runpy.run_path({child("sums.py")!r}, run_name="__main__")
+time.sleep(600)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.table)])
+@pytest.mark.parametrize("place", [each.__name__ for each in BY_SIGTERM])
+def test_nodes_meet_and_are_stopped_by_sigterm(place: str, method: str, hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    job = CloudJob(hosts(2), tmp_path, place, method)
+    (tmp_path / "train.py").write_text(SAVES)
+    job.start(tmp_path / "train.py", prefix=("bash", "-c", 'exec "$@"', "bash"))
+    for node in range(2):
+        job.said(node, "sum 2")
+    for started in job.nodes:
+        started.popen.send_signal(signal.SIGTERM)
+        time.sleep(0.05)  # one after the other, as a server reaches them
+    assert job.end(143)["outcome"] == "stopped"
+    assert [job.nodes[rank].log(f"rank_{rank}.log") for rank in range(2)] == [f"place {rank} sum 2\nsaved\n" for rank in range(2)]
+    assert {json.loads(node.log("plan.json"))["platform"] for node in job.nodes} == {place}

@@ -196,6 +196,7 @@ def hostile_texts() -> dict[str, str]:
     return texts
 
 
+@pytest.mark.one_python
 @helpers.for_each(hostile_texts())
 def test_hostile_text_takes_no_time(text: str) -> None:
     """The bound is far above what is measured (below 15 ms), and far below what a pattern that backtracks would take."""

@@ -111,6 +111,7 @@ def test_json(value: str, shown: str) -> None:
     assert redact.argv(["--config", value]) == ("--config", shown)
 
 
+@pytest.mark.one_python
 def test_hiding_takes_no_long_time() -> None:
     """A pattern that backtracks would hang on words like these."""
     for command in (

@@ -252,6 +252,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize("piece", PIECES)
 def test_hostile_text_takes_no_long_time(piece: str) -> None:
     """Twice as much of it takes about twice as long: no pattern goes over it again and again."""
@@ -260,6 +261,7 @@ def test_hostile_text_takes_no_long_time(piece: str) -> None:
     assert any(_seconds(text) < 3 * _seconds(text[:16384]) + 0.005 for _ in range(5)), piece
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize("show", [said.text, redact.text])
 def test_a_line_of_a_megabyte_takes_no_long_time(show: Callable[[str], str]) -> None:
     """Whatever follows what in it: time grows with its length, not with the square of it."""

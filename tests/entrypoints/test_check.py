@@ -23,6 +23,27 @@ def train(tmp_path: Path) -> Path:
     return program
 
 
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("options", "own", "runs"),
+    [
+        ((), {}, False),
+        ((), {"RANKLAUNCH_HOSTS_COMMAND": "another"}, False),
+        (("--hosts-command", "{}"), {}, True),
+        ((), {"RANKLAUNCH_HOSTS_COMMAND": "{}"}, True),
+    ],
+)
+def test_a_command_of_a_file_is_not_run(options: tuple[str, ...], own: dict[str, str], runs: bool, train: Path, tmp_path: Path) -> None:
+    """Unless who starts check gives it, too."""
+    command = f"touch {tmp_path}/run; echo localhost"
+    (tmp_path / "env").write_text(f"PATH={os.environ['PATH']}\nRANKLAUNCH_HOSTS_COMMAND={command}\nRANKLAUNCH_NODES=1\n")
+    given = ("--env-file", str(tmp_path / "env"), *(each.format(command) for each in options))
+    env = {"PATH": os.environ["PATH"], **{name: value.format(command) for name, value in own.items()}}
+    found = helpers.call("check", *OWN, *given, "--log-dir", str(tmp_path / "logs"), "--", str(train), env=env)
+    assert (found.code, (tmp_path / "run").exists()) == (0, runs), found
+    assert ("is not run by check" in found.out) != runs
+
+
 @pytest.mark.parametrize(("slots", "ranks"), [("1", "1 rank"), ("2", "2 ranks")])
 def test_nothing_is_wrong(slots: str, ranks: str, train: Path, tmp_path: Path) -> None:
     found = helpers.call(

@@ -61,6 +61,7 @@ def test_nothing_known(tmp_path: Path) -> None:
     assert (found.code, json.loads(found.out)["kind"]) == (1, "unknown")
 
 
+@pytest.mark.one_python
 def test_of_a_long_log_the_end(tmp_path: Path) -> None:
     path = log(tmp_path, OOM, "x" * (17 * 1024 * 1024), LOST)
     found = json.loads(helpers.call("explain", "--format=json", str(path)).out)

@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -86,11 +87,15 @@ def test_all_end_with_one_code(batch: Batch, place: str) -> None:
 def running(batch: Batch, place: str, method: str) -> Entered:
     """With all ranks ready."""
     job = start(batch, place, method, written(batch, WAITS))
+    wait_for_ranks(batch, place, job)
+    return job
+
+
+def wait_for_ranks(batch: Batch, place: str, job: Entered) -> None:
     folder = batch.folder / "ranklaunch-logs" / HOW[place][1]
     logs = [folder / f"node_{rank // 2}/attempt_1/rank_{rank}.log" for rank in range(4)]
     wait_until(lambda: job.poll() is not None or all(log.exists() and "ready" in log.read_text() for log in logs), "ranks", LONG_S)
     assert job.poll() is None, job.communicate()
-    return job
 
 
 @pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.table)])
@@ -130,6 +135,37 @@ def test_a_task_for_each_rank(batch: Batch) -> None:
     assert code == 3, out
     found = [batch.folder / "ranklaunch-logs" / HOW["flux"][1] / f"node_{i}" / "attempt_2" / "verdict.json" for i in range(4)]
     assert [(each["exit_code"], each["culprit"]["rank"]) for each in map(checked_verdict, found)] == [(3, 2)] * 4
+
+
+def of_spec(batch: Batch, place: str, program: str) -> Entered:
+    """The script that `ranklaunch spec` writes, with the command ranklaunch on PATH."""
+    command = batch.folder / "bin" / "ranklaunch"
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(RANKLAUNCH)} "$@"\n')
+    command.chmod(0o755)
+    asked = ("--name", "llm", "--nodes", "2", "--devices", "2", "--device-kind", "cpu", "--cpu", "2", "--method", "spawn")
+    words = (*RANKLAUNCH, "spec", place, *asked, "--env", f"RANKLAUNCH_PYTHON={sys.executable}", "--", written(batch, program))
+    made = subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=LONG_S, check=True)
+    (batch.folder / "job.sh").write_text(made.stdout)
+    own = {"PBS_O_WORKDIR": str(batch.folder), "LSB_DJOB_HOSTFILE": str(batch.folder / "nodes")}
+    return batch.script(place, "exec bash job.sh", own)
+
+
+@pytest.mark.parametrize("place", ["pbs", pytest.param("lsf", marks=pytest.mark.table), pytest.param("flux", marks=pytest.mark.table)])
+def test_a_script_of_spec_ends_as_its_job_does(batch: Batch, place: str) -> None:
+    code, out = ended(of_spec(batch, place, FAILS))
+    assert code == 3, out
+    assert [(each["exit_code"], each["culprit"]["rank"]) for each in verdicts(batch, place)] == [(3, 2)] * 2
+
+
+def test_a_script_of_spec_for_pbs_outlives_the_polite_signal_to_all(batch: Batch) -> None:
+    """With the script the job ends, and with the job its tasks."""
+    job = of_spec(batch, "pbs", WAITS)
+    wait_for_ranks(batch, "pbs", job)
+    job.send_signal(signal.SIGTERM)
+    batch.signal(signal.SIGTERM)
+    code, out = ended(job)
+    assert code == 143, out
+    assert [(each["outcome"], each["exit_code"]) for each in verdicts(batch, "pbs")] == [("stopped", 143)] * 2, out
 
 
 MPI_RANK = 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(cat /proc/sys/kernel/hostname)"'

@@ -164,8 +164,7 @@ def test_a_host_without_a_name_takes_part(job: Job) -> None:
 
 @pytest.mark.parametrize(
     ("words", "code", "name"),
-    # The kernel kills one in the table of failures.
-    [(("exits.py", 42), 42, None), pytest.param(("killed.py",), 137, "SIGKILL", marks=pytest.mark.table)],
+    [(("exits.py", 42), 42, None), (("killed.py",), 137, "SIGKILL")],
 )
 def test_a_ranks_end_is_the_jobs(job: Job, words: tuple[Any, ...], code: int, name: str | None) -> None:
     """DeepSpeed itself ends with 42 and 247, on that node alone, and does not say which rank it was."""
@@ -277,6 +276,7 @@ if "deepspeed.launcher.launch" in sys.orig_argv and "--node_rank=0" in sys.orig_
 """
 
 
+@pytest.mark.table  # by pdsh, and of some nodes, are tests of their own
 @pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
 def test_from_the_first_node_that_takes_part(chosen: Job, tmp_path: Path) -> None:
     """Each finds its line of the hostfile. What is in .deepspeed_env reaches the ranks of the other nodes."""
@@ -321,6 +321,7 @@ def test_from_node_0_every_rank_has_the_grace(job: Job, tmp_path: Path) -> None:
     assert job.nodes[0].text.count("has saved") == 2 * SLOTS, job.words()  # pdsh, which was not told, has brought it here
 
 
+@pytest.mark.table  # mpirun has the same in test_mpirun.py
 @pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
 def test_from_node_0_what_ranks_leave_behind_does_not_hold_up_the_end(job: Job, tmp_path: Path) -> None:
     """pdsh waits until nobody has its ranks' pipes any more, on each node."""

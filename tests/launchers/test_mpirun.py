@@ -109,7 +109,7 @@ def test_horovod_on_two_hosts(job: MakeJob) -> None:
     assert sorted(re.findall(r"^\[rank (\d)\] rank \1: [0-9.]+ img/sec$", out, re.MULTILINE)) == ["0", "1"]
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.table), 2])
 @pytest.mark.parametrize("stubborn", ["", 'trap "" TERM; '], ids=["obeys", "stubborn"])
 def test_what_ranks_leave_behind_does_not_hold_up_the_end(job: MakeJob, nodes: int, stubborn: str) -> None:
     """mpirun waits until nobody has its ranks' pipes any more. What was there before the ranks stays until the end."""
@@ -126,7 +126,7 @@ def test_what_ranks_leave_behind_does_not_hold_up_the_end(job: MakeJob, nodes: i
         assert note.endswith("by SIGKILL" if stubborn else "by SIGTERM")
 
 
-@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("code", [pytest.param(0, marks=pytest.mark.table), 3])
 def test_ranks_that_leave_something_and_fail(job: MakeJob, code: int) -> None:
     started = job(1, 2)
     started.start("sh", "-c", f"(setsid sleep 600 &); exit {code}", env=own(started))
@@ -442,7 +442,9 @@ def test_a_stop_request_on_one_node_stops_all(job: MakeJob) -> None:
     assert os.listdir(started.folder / "run") == []
 
 
-@pytest.mark.parametrize("seconds", ["$((1 + 2 * OMPI_COMM_WORLD_RANK))", "$((5 - 2 * OMPI_COMM_WORLD_RANK))"])
+@pytest.mark.parametrize(
+    "seconds", [pytest.param("$((1 + 2 * OMPI_COMM_WORLD_RANK))", marks=pytest.mark.table), "$((5 - 2 * OMPI_COMM_WORLD_RANK))"]
+)
 def test_all_ranks_have_time_to_save(job: MakeJob, seconds: str) -> None:
     started = job(3)
     words = f"exec {sys.executable} -u {child('saves_on_term.py')} --takes {seconds}"

@@ -21,10 +21,10 @@ from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH
 from testbench.jobs.on_hosts import LauncherJob
 from testbench.places import child
-from testbench.waiting import sleep_until
+from testbench.waiting import free_port, sleep_until
 
 LONG_S = 240  # several imports of PyTorch on two busy cores
-METHODS = ("spawn", "torchrun", "deepspeed")
+METHODS = ("spawn", "deepspeed", pytest.param("torchrun", marks=pytest.mark.table))
 PROGRAM = str(child("placed.py"))
 
 pytestmark = [
@@ -35,24 +35,9 @@ pytestmark = [
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
 
 
-def free_port(count: int) -> int:
-    """The first of so many that are free next to each other."""
-    while True:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            port = int(sock.getsockname()[1])
-        try:
-            for each in range(port, port + count):
-                with socket.socket() as sock:
-                    sock.bind(("127.0.0.1", each))
-        except (OSError, OverflowError):
-            continue
-        return port
-
-
 def words(folder: Path, method: str, *options: object) -> list[str]:
     common = ["--method", method, "--slots", "2", "--python", sys.executable, "--log-dir", str(folder / "logs")]
-    return [*common, "--master-port", str(free_port(1)), *map(str, options), PROGRAM, "--local_rank_of_mine", "a b"]
+    return [*common, "--master-port", str(free_port()), *map(str, options), PROGRAM, "--local_rank_of_mine", "a b"]
 
 
 def run(folder: Path, method: str, *options: object, **env: str) -> tuple[int, list[dict[str, Any]], str]:
@@ -64,7 +49,7 @@ def run(folder: Path, method: str, *options: object, **env: str) -> tuple[int, l
 
 
 @two_cores
-@pytest.mark.parametrize("method", [*METHODS, "accelerate", "msrun"])
+@pytest.mark.parametrize("method", [*METHODS, "msrun", pytest.param("accelerate", marks=pytest.mark.table)])
 def test_each_rank_has_a_core_of_its_own(method: str, tmp_path: Path) -> None:
     first, second = sorted(os.sched_getaffinity(0))[:2]
     code, told, text = run(tmp_path, method, "--bind-cores", f"{first},{second}", OMP_NUM_THREADS="")
@@ -169,7 +154,7 @@ def test_a_debugger_attaches_to_each_rank(debugged: tuple[subprocess.Popen[bytes
 
 
 @two_cores
-@pytest.mark.parametrize("way", ["mpirun", "pdsh", "openmpi"])
+@pytest.mark.parametrize("way", ["mpirun", "pdsh", pytest.param("openmpi", marks=pytest.mark.table)])
 def test_where_node_0_starts_the_ranks_of_all_nodes(way: str, hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
     """Its variables reach those of the other node unharmed, and the command before each knows which rank of the job it is."""
     first, second = sorted(os.sched_getaffinity(0))[:2]

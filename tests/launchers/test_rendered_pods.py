@@ -125,7 +125,7 @@ def test_ascend_pods_meet_by_deepspeed(pods: MakePods) -> None:
 
 
 @every_kind
-@pytest.mark.parametrize("code", [5, 78])
+@pytest.mark.parametrize("code", [5, pytest.param(78, marks=pytest.mark.table)])
 def test_pods_end_as_the_first_failing_rank_does(pods: MakePods, tmp_path: Path, kind: str, code: int) -> None:
     program = tmp_path / "train.py"
     program.write_text(FAILS)

@@ -152,7 +152,7 @@ def sagemaker(hosts: Callable[..., Hosts], tmp_path: Path) -> MakeSagemaker:
     return make
 
 
-@pytest.mark.parametrize("code", [0, 7])
+@pytest.mark.parametrize("code", [pytest.param(0, marks=pytest.mark.table), 7])
 def test_the_same_program_with_the_same_words(toolkit: Path, sagemaker: MakeSagemaker, code: int) -> None:
     """The toolkit ends with 1 whatever the program's code is; ranklaunch keeps it. Both leave a file with the reason."""
     theirs, ours = (sagemaker(name, 1, TOLD, code=code) for name in ("theirs", "ours"))
@@ -165,7 +165,8 @@ def test_the_same_program_with_the_same_words(toolkit: Path, sagemaker: MakeSage
     assert {name: our_told["env"].get(name) for name in given} == given
 
 
-@pytest.mark.parametrize("code", [pytest.param(0, marks=pytest.mark.table), 7])
+@pytest.mark.table  # what a program is told is the same by whatever way it is started
+@pytest.mark.parametrize("code", [0, 7])
 def test_torchrun_on_two_hosts(toolkit: Path, sagemaker: MakeSagemaker, code: int) -> None:
     theirs = sagemaker("theirs", 2, SUM, code=code, sagemaker_mpi_num_of_processes_per_host=2)
     (theirs.folder / "framework.py").write_text(FRAMEWORK)

@@ -97,7 +97,7 @@ def of_mpi(slurm: Slurm) -> dict[str, str]:
 
 
 @needs_mpirun
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.table), 2])
 def test_mpirun_starts_as_many_ranks_as_there_are_slots(slurm: Slurm, nodes: int) -> None:
     """Debian's Open MPI knows Slurm: by itself it would take one slot for each of srun's tasks, and reach the nodes by srun."""
     words = ("--method", "mpirun", "--slots", "2", "sh", "-c", MPI_RANK)
@@ -206,7 +206,7 @@ def test_a_script_without_srun_has_a_rank_for_each_task_but_not_for_each_process
     assert ("counts processors" in out) == (ranks == 1)
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.table), 2])
 def test_the_shell_of_salloc_is_no_step_of_srun(slurm: Slurm, nodes: int) -> None:
     """It is a step, with one task on the first node, where the cluster is set up so."""
     shell = slurm.folder / "shell.sh"

@@ -57,7 +57,7 @@ if os.environ["RANK"] != "0":
 """
 
 
-@pytest.mark.parametrize("method", ["torchrun", "accelerate"])
+@pytest.mark.parametrize("method", ["torchrun", pytest.param("accelerate", marks=pytest.mark.table)])
 def test_a_launcher_without_ranks_does_not_hold_a_stop(hosts: Callable[[int], Hosts], tmp_path: Path, method: str) -> None:
     if method == "accelerate" and not importlib.util.find_spec("accelerate"):
         pytest.skip("accelerate is not installed")
@@ -88,7 +88,7 @@ sys.exit(42)
 """
 
 
-@pytest.mark.parametrize("why", ["stopped", "failed", "failed without a word"])
+@pytest.mark.parametrize("why", ["stopped", pytest.param("failed", marks=pytest.mark.table), "failed without a word"])
 def test_ranks_have_the_grace_and_not_torchruns_thirty_seconds(hosts: Callable[[int], Hosts], tmp_path: Path, why: str) -> None:
     program = tmp_path / "train.py"
     program.write_text(SAVES_LATE)

@@ -15,6 +15,7 @@ from ranklaunch.muster import door
 from ranklaunch.muster.hub import RUNNING
 
 
+@pytest.mark.one_python
 def test_thousands_of_members(bench: Callable[..., Bench], record_property: Callable[[str, object], None]) -> None:
     wanted = 2048
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

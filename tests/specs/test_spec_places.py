@@ -105,20 +105,19 @@ STAND_INS = {
     "blaunch": """[[ $1 == -no-shell && $2 == -z ]] || exit 9
         hosts=$3; shift 3
         for host in $hosts; do env -i HOME="$HOME" HOSTNAME=$host LSB_JOBID=$LSB_JOBID "$@" || exit; done""",
-    "pbsdsh": """[[ $1 == -- ]] || exit 9
-        shift; number=0
-        while read -r host; do env -i HOME="$HOME" HOSTNAME=$host PBS_NODENUM=$((number++)) "$@" || exit; done <"$PBS_NODEFILE" """,
+    "pbs_tmrsh": """host=$1; shift
+        env -i HOME="$HOME" HOSTNAME="$host" PBS_NODENUM=$(($(grep -nx "$host" "$PBS_NODEFILE" | cut -d : -f 1) - 1)) "$@" """,
     "flux": """if [[ $1 == hostlist ]]; then echo gn03,gn04; exit; fi
         [[ "$1 $2 $3 $4 $5" == "run -N 2 -n 2" ]] || exit 9
         shift 9
         for rank in 0 1; do FLUX_TASK_RANK=$rank "$@" || exit; done""",
     "ranklaunch": """printf '%s\\n' "$PWD" "$HOSTNAME ${PBS_NODENUM:-} ${FLUX_TASK_RANK:-}" "${RANKLAUNCH_HOSTS:-}" "$NOTE" \\
-        "${RANKLAUNCH_SECRET_FILE##*/}" "$*" >>"$OUT" """,
+        "${RANKLAUNCH_SECRET_FILE##*/}" "$*" >>"$OUT"."$HOSTNAME" """,
 }
 
 
 def started(kind: str, folder: Path, *options: str) -> list[str]:
-    """What ranklaunch was told on each host, one after the other."""
+    """What ranklaunch was told on each host."""
     programs = folder / "bin"
     programs.mkdir()
     for name, body in STAND_INS.items():
@@ -133,7 +132,7 @@ def started(kind: str, folder: Path, *options: str) -> list[str]:
     text = spec(kind, "--env", "NOTE=it's $(x) `y`", *options).out
     done = subprocess.run(["/bin/bash"], input=text, env=env, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    return (folder / "out").read_text(encoding="utf-8").splitlines()
+    return [line for told in sorted(folder.glob("out.*")) for line in told.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.processes

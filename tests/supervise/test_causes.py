@@ -34,14 +34,15 @@ time.sleep(600)
 """
 
 
-def needs(method: str, there: object) -> object:
-    return pytest.param(method, marks=[pytest.mark.launchers, pytest.mark.skipif(not there, reason=f"{method} is not installed")])
+def needs(method: str, there: object, *marks: pytest.MarkDecorator) -> object:
+    return pytest.param(method, marks=[pytest.mark.launchers, pytest.mark.skipif(not there, reason=f"{method} is not installed"), *marks])
 
 
 @pytest.mark.parametrize(
     "method",
     [
-        "spawn", "torchrun", needs("accelerate", importlib.util.find_spec("accelerate")), needs("mpirun", shutil.which("mpirun")),
+        "spawn", "torchrun", needs("mpirun", shutil.which("mpirun")),
+        needs("accelerate", importlib.util.find_spec("accelerate"), pytest.mark.table),
         needs("deepspeed", importlib.util.find_spec("deepspeed")), needs("msrun", importlib.util.find_spec("mindspore")),
     ],
 )  # fmt: skip

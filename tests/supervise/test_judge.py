@@ -13,7 +13,7 @@ from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.catalogue import CONSEQUENCE
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import judge, words
-from ranklaunch.supervise.judge import Ending, Evidence
+from ranklaunch.supervise.judge import Circumstances, Ending
 from ranklaunch.supervise.output.pipe import LAST_LINES, last_lines
 from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child, End
@@ -65,8 +65,8 @@ def of_torchrun(plan: Plan, status: int, *told: int, tail: bytes = b"") -> Child
     return child
 
 
-def evidence(memory: Memory = UNKNOWN, tail: bytes = b"") -> Evidence:
-    return Evidence(
+def circumstances(memory: Memory = UNKNOWN, tail: bytes = b"") -> Circumstances:
+    return Circumstances(
         memory=memory, explain=lambda child, tail: torchrun.explain(tail), told=lambda process: None,
         end_of_rank=lambda child, rank: None, tail_of_rank=lambda rank: tail if rank == 1 else b"", wall=lambda at: at,
     )  # fmt: skip
@@ -76,7 +76,7 @@ def judged(memory: Memory, tail: bytes) -> Suspect:
     """Of a rank of torchrun that was killed."""
     plan = helpers.plan(helpers.local(), method="torchrun")
     child = of_torchrun(plan, 1 << 8, tail=TABLE.encode())
-    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], evidence(memory, tail))
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], circumstances(memory, tail))
     return found
 
 
@@ -91,7 +91,7 @@ def test_victims_of_a_launcher_are_its_ranks() -> None:
     child = of_torchrun(plan, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL)
     child.below = seen((2, signal.SIGTERM, False), (3, 0, False))
     common = Judgement("failed", 3, "", Culprit(0, 1, 7, 3, None, False, ()))
-    found = judge.verdict(plan, common, Ending("failed", 3, "", from_elsewhere=True), [child], evidence(), "").victims
+    found = judge.verdict(plan, common, Ending("failed", 3, "", from_elsewhere=True), [child], circumstances(), "").victims
     assert [(victim.name, victim.rank, victim.signal) for victim in found] == [
         ("rank 2", 2, "SIGTERM"), ("rank 3", 3, "SIGTERM"), ("torchrun", None, "SIGKILL"),
     ]  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_culprit_is_no_victim() -> None:
     child = of_torchrun(plan, 1 << 8, tail=TABLE.encode())
     child.below = seen((1, signal.SIGKILL, True), (0, signal.SIGTERM, False))
     common = Judgement("failed", 137, "", Culprit(0, 1, 7, 137, "SIGKILL", False, ()))
-    found = judge.verdict(plan, common, Ending("failed", 1, "", child), [child], evidence(), "").victims
+    found = judge.verdict(plan, common, Ending("failed", 1, "", child), [child], circumstances(), "").victims
     assert [(victim.rank, victim.signal) for victim in found] == [(0, "SIGTERM")]
 
 
@@ -121,12 +121,12 @@ def test_what_ranks_wrote_into_their_launchers_output() -> None:
     lost = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:7"
     said = f"step 1\n{lost}\nE1122 api.py:984] failed (exitcode: 1) local_rank: 1 (pid: 7) of x\n"
     child = of_torchrun(plan, 1 << 8, tail=f"{said}{TABLE}".encode())
-    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], evidence())
+    (found,) = judge.suspects(plan, Ending("failed", 1, "", child), [child], circumstances())
     assert found.culprit
     assert found.culprit.error
     assert (found.culprit.error.kind, found.culprit.last_lines[0]) == (CONSEQUENCE, "step 1")
     stopped = of_torchrun(plan, 1 << 8, signal.SIGTERM, tail=f"ValueError: x\n{said}{TABLE}".encode())
-    assert judge.suspects(plan, Ending("stopped", 143, ""), [stopped], evidence())[0].outcome == "stopped"
+    assert judge.suspects(plan, Ending("stopped", 143, ""), [stopped], circumstances())[0].outcome == "stopped"
 
 
 @for_each(

@@ -25,6 +25,11 @@ def session(starter: Starter, ranks: int, *words: object, second: list[object] |
     return starter.spawn(ranks, *words, env=env, prefix=(sys.executable, child("session.py")))
 
 
+def in_company(starter: Starter, seconds: float, *words: object) -> Job:
+    """Three ranks, and a companion that holds a stop up for so long."""
+    return starter.spawn(3, *words, env={"COMPANION": str(seconds)}, prefix=(sys.executable, child("session.py")))
+
+
 def end_of(job: Job, attempt: int) -> dict[str, Any]:
     return checked_verdict(job.of_attempt(attempt) / "verdict.json")
 
@@ -74,6 +79,30 @@ def test_after_a_stop_request_no_attempt_follows(ranklaunch: Starter) -> None:
     job.send(signal.SIGTERM)
     assert job.end() == 143
     assert not (job.log_dir / "attempt_2").exists()
+
+
+def test_a_companion_sees_a_failure_before_the_others_are_ended(ranklaunch: Starter) -> None:
+    job = in_company(ranklaunch, 0.5, child("exits.py"), 7, "--rank", 1)
+    assert job.end() == 7
+    verdict = end_of(job, 1)
+    assert (verdict["lived"], verdict["culprit"]["rank"]) == ([0, 2], 1)
+    assert job.out.text.count("held by failed") == 1
+
+
+def test_a_stop_request_waits_for_no_companion(ranklaunch: Starter) -> None:
+    job = in_company(ranklaunch, 3600, child("exits.py"), 7, "--rank", 1)
+    job.out.wait_for("held by failed", 1)
+    job.send(signal.SIGTERM)
+    assert job.end() == 7
+
+
+def test_nobody_is_asked_about_a_stop_request(ranklaunch: Starter) -> None:
+    job = in_company(ranklaunch, 3600, child("saves_on_term.py"))
+    job.out.wait_for("ready", 3)
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+    assert "held by" not in job.out.text
+    assert end_of(job, 1)["lived"] == []
 
 
 @pytest.mark.parametrize("ending", ["exits", "is ended"])

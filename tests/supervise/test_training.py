@@ -45,7 +45,10 @@ def trained(starter: Starter, method: str, slots: str, epochs: int = 2) -> Job:
     return job
 
 
-OTHERS = [pytest.param(method, marks=pytest.mark.launchers) for method in ("pytorch", "ranktable")]
+OTHERS = [
+    pytest.param("pytorch", marks=pytest.mark.launchers),
+    pytest.param("ranktable", marks=[pytest.mark.launchers, pytest.mark.table]),  # the example is torchrun's
+]
 
 
 @pytest.mark.parametrize("method", ["torchrun", *OTHERS])

@@ -24,7 +24,8 @@ HOSTS_FROM = Variable(
 )  # fmt: skip
 HOSTS_COMMAND = Variable(
     "hosts_command", ("RANKLAUNCH_HOSTS_COMMAND",), parse.text, "",
-    "command for a shell that writes the hosts of all nodes, in node order; run and check alone run it", option="--hosts-command",
+    "command for a shell that writes the hosts of all nodes, in node order; run and check alone run it, check not from an --env-file",
+    option="--hosts-command",
 )  # fmt: skip
 PER_RANK = Variable(
     "per_rank", ("RANKLAUNCH_PER_RANK",), parse.flag, False,

@@ -18,7 +18,7 @@ from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
-from ranklaunch.supervise.attempt import Start
+from ranklaunch.supervise.given import Start
 from ranklaunch.supervise.ranks.start import MARK, marked
 from ranklaunch.supervise.record import Record, now
 from ranklaunch.supervise.session import Session

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, HOSTS_FROM
+from ranklaunch.command.options import Given
 from ranklaunch.plan.planning import Request
 from ranklaunch.read.reader import Reader
-from ranklaunch.read.settings import HOSTS, WAIT_S
+from ranklaunch.read.settings import ENV_FILE, HOSTS, WAIT_S
 from ranklaunch.supervise.waits import asked
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import replace
@@ -21,6 +22,14 @@ def with_hosts(request: Request, signals: Signals | None = None) -> Request:
     command, timeout_s = reader.get(HOSTS_COMMAND), reader.get(WAIT_S)
     answer = asked.ask(command, reader.told(HOSTS_COMMAND), request.env, timeout_s, _say, signals)
     return request if answer is None else replace(request, arrived=replace(request.arrived, named=answer))
+
+
+def of_others(given: Given) -> list[str]:
+    """What check says of a command that stands in a file alone, which somebody else may have written: it does not run it."""
+    told, own = Reader(given.request.env, given.request.files, given.request.options, given.request.cwd), given.own
+    if not told.given(HOSTS_COMMAND) or own.get(HOSTS_COMMAND) == told.get(HOSTS_COMMAND):
+        return []
+    return [f"{told.told(HOSTS_COMMAND)} of {own.get(ENV_FILE)} is not run by check; {HOSTS_COMMAND.option} on the command line is"]
 
 
 def _say(text: str) -> None:

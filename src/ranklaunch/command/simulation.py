@@ -24,7 +24,7 @@ from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.tasks import PS, WORKER
 from ranklaunch.supervise import nested
-from ranklaunch.supervise.attempt import Start
+from ranklaunch.supervise.given import Start
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.session import Session
 from ranklaunch.system import disk

@@ -30,7 +30,8 @@ def without_hosts(plan: Plan, reader: Reader) -> Plan:
     """The plan of a job whose hosts a command will name."""
     told, nodes = reader.told(HOSTS_COMMAND), reader.ledger.reading(settings.NODES.value)
     if not nodes or nodes.source == "default":
-        reader.problem(f"{told}: run and check alone run it; here {settings.NODES.both} has to say how many nodes there are")
+        where = "run and check alone run it, and check none of an --env-file"
+        reader.problem(f"{told}: {where}; here {settings.NODES.both} has to say how many nodes there are")
     wait = Wait("hosts command", reader.get(HOSTS_COMMAND), plan.limits.wait_s)
     return replace(plan, waits=(wait, *plan.waits))
 

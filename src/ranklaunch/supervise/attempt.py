@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
-from ranklaunch.files import Files
-from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise import judge
-from ranklaunch.supervise.judge import Ending, Explain, Told
-from ranklaunch.supervise.output.console import Terminal
+from ranklaunch.supervise import closing, judge
+from ranklaunch.supervise.companions import Attended, Companions
+from ranklaunch.supervise.given import Start, Surroundings
+from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.output.logs import Logs
-from ranklaunch.supervise.phases import Phases, Replan
+from ranklaunch.supervise.phases import Phases
 from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, RANK, SERVICE, STEP, UNJUDGED, Child, Success
 from ranklaunch.supervise.ranks.children import Children, OfChildren
-from ranklaunch.supervise.ranks.launchers import Around, Launchers, Ranks
+from ranklaunch.supervise.ranks.launchers import Around, Launchers
 from ranklaunch.supervise.ranks.start import lift_limit
-from ranklaunch.supervise.record import Record, made_since, now
+from ranklaunch.supervise.record import now
 from ranklaunch.supervise.stop import Stopper
-from ranklaunch.system import memory, tree
-from ranklaunch.system.loop import Loop, Share
-from ranklaunch.system.signals import STOPPING, Signals, name_of
-from ranklaunch.values import Value, replace
+from ranklaunch.system import memory
+from ranklaunch.system.loop import Share
+from ranklaunch.system.signals import STOPPING, name_of
+from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Verdict
@@ -39,34 +38,8 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Leftovers
 
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
-LISTENS_S = (0.02, 0.1, 0.4, 1.5)  # between looks at whether a rank catches a signal that it did not when that came
 TWICE = "; a second SIGINT ends everything at once, whatever is being saved"
 ASKED_S = 0.25  # for a stop request to come, after a rank has died of such a signal
-
-
-class Start(Value):
-    """What an attempt begins with. replan: makes the plan anew once a wait has brought facts. explain: what a launcher's output says of the
-    rank that failed first. told: what a process that is itself a ranklaunch has found."""
-
-    plan: Plan
-    record: Record
-    files: Files
-    replan: Replan | None = None
-    explain: Explain = lambda child, tail: None
-    told: Told = lambda process: None
-
-
-class Surroundings(Value):
-    """What attempts have in common. env: what processes inherit. take_signals: looks at once for those that have come. asked: the signal
-    of the first stop request, and when it came, in monotonic seconds."""
-
-    loop: Loop
-    terminal: Terminal
-    signals: Signals
-    env: Mapping[str, str]
-    nodes: Nodes
-    take_signals: Callable[[], None]
-    asked: Callable[[], tuple[int, float] | None]
 
 
 class Attempt:
@@ -100,6 +73,7 @@ class Attempt:
             explain=start.explain,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
+        self._companions = Companions(start.companions, self._loop)
 
     @property
     def plan(self) -> Plan:
@@ -128,16 +102,17 @@ class Attempt:
         self._stop()
         assert self.ending is not None
         self._hear_of_stop()
-        evidence = self._evidence()
-        verdict = judge.verdict(self.plan, self._agree(evidence), self.ending, self._children.ended, evidence, self._started)
+        circumstances = self._circumstances()
+        verdict = judge.verdict(self.plan, self._agree(circumstances), self.ending, self._children.ended, circumstances, self._started)
         ended = (*self._launchers.notes, *(self._left.notes if self._left else ())) if verdict.outcome == "succeeded" else ()
-        verdict = replace(verdict, notes=(*verdict.notes, *ended))
+        verdict = replace(verdict, notes=(*verdict.notes, *ended), more=self._companions.facts())
         self._report(verdict)
         return verdict
 
     def close(self) -> None:
         """Nothing of it is left: no timer, no descriptor, no keys."""
         self._phases.close()
+        self._companions.close()
         self._loop.close()
         self._record.close()
 
@@ -160,39 +135,30 @@ class Attempt:
         if not self.ending:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self._children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, outputs)
+        self._companions.join(self._attended)
+
+    def _attended(self) -> Attended:
+        return Attended(
+            plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
+            outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
+        )  # fmt: skip
 
     def _watch(self) -> None:
         self._loop.run_until(lambda: self.ending is not None)
 
     def _stop(self) -> None:
         """Ends what is left, however it came to the end; then takes what is left in the pipes."""
-        self._look_for_leftovers()
+        self._loop.run_until(lambda: not self._companions.hold_the_stop)
+        if self.ending and self.ending.outcome == "succeeded":
+            self._left = closing.leftovers(self._children, self._loop, self._say, self.plan.limits.grace_s)
         self._stopper.begin(signal.SIGTERM)
         self._loop.run_until(self._stopper.done)
         self._stopper.finish()
         for process in self._stopper.stuck:
             self._logs.say_at_end(f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device)")
-        self._remove_sessions()
+        closing.remove_sessions(self._children)
+        self._companions.stopped()
         self._logs.finish()
-
-    def _look_for_leftovers(self) -> None:
-        """What ranks that have succeeded leave behind, and nobody has asked to end until now."""
-        if self.ending and self.ending.outcome == "succeeded" and tree.has_children():
-            try:
-                from ranklaunch.supervise.ranks.left import Leftovers
-
-                self._left = Leftovers(self._children, self._loop, self._say, self.plan.limits.grace_s)
-            except (OSError, ImportError):  # no descriptor left
-                self._left = None
-
-    def _remove_sessions(self) -> None:
-        if any(child.process.conduct.sessions for child in self._children.ended):
-            try:
-                from ranklaunch.supervise.ranks.left import remove_sessions
-
-                remove_sessions(self._children)
-            except (OSError, ImportError):  # no descriptor left
-                pass
 
     def _hear_of_stop(self) -> None:
         """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""
@@ -206,21 +172,13 @@ class Attempt:
 
     def pass_on(self, number: int) -> None:
         """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it."""
-        self._offer_again(number, self._launchers.pass_on(number), LISTENS_S)
-
-    def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
-        """A process that is about to wait for a signal shows that a moment later."""
-        if unheard and pauses:
-            self._loop.after(pauses[0], lambda: self._offer_again(number, self._launchers.pass_on(number, unheard), pauses[1:]))
-        elif unheard:
-            names = list(dict.fromkeys(name for name, _ in unheard))
-            whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
-            self._say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
+        self._launchers.offer(number)
 
     def on_stop_request(self, number: int) -> None:
         name, grace_s = name_of(number), self.plan.limits.grace_s
         self._record.event("signal", signal=name)
         self._around.terminal.hurry(grace_s)
+        self._companions.hurry()
         if self.ending is None and self._success and self._nodes.may_leave:
             self._nodes.leave()
             self._end(Ending("succeeded", 0, f"{self._success.text}; {name} came while the other nodes were still running"))
@@ -242,6 +200,7 @@ class Attempt:
         """The outer process was killed: nobody is left to be told, so everything ends at once."""
         self._nodes.go()
         self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed by SIGKILL", killed=True))
+        self._companions.hurry()
         self._stopper.begin(signal.SIGKILL)
         self._stopper.kill_all()
 
@@ -324,14 +283,24 @@ class Attempt:
 
     def _fail(self, ending: Ending) -> None:
         """The end of all that runs here."""
-        self._end(ending)
-        self._stopper.begin(signal.SIGTERM, self._launchers.failing_since)
+        if self.ending is None:
+            self._end(ending)
+            self._begin_stop()
 
     def _end_by(self, judgement: Judgement) -> None:
         """Another node's word."""
         self._end(Ending(judgement.outcome, judgement.exit_code, judgement.reason, from_elsewhere=True))
         if judgement.outcome != "succeeded":
-            self._stopper.begin(signal.SIGTERM, self._launchers.failing_since)
+            self._begin_stop()
+
+    def _begin_stop(self) -> None:
+        """Once nobody needs what runs as it is."""
+        assert self.ending
+        begin = partial(self._stopper.begin, signal.SIGTERM, self._launchers.failing_since)
+        if self.ending.outcome == "failed":
+            self._companions.before_stop(self.ending, begin)
+        else:
+            begin()
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
@@ -353,17 +322,17 @@ class Attempt:
                 child.said = child.reader.output.tail
         self._logs.remember()
 
-    def _agree(self, evidence: judge.Evidence) -> Judgement:
+    def _agree(self, circumstances: judge.Circumstances) -> Judgement:
         """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""
         assert self.ending
-        suspects = judge.suspects(self.plan, self.ending, self._children.ended, evidence)
-        unwell = self._launchers.unwell(self._children.ended, suspects, evidence, self._stopper.caught)
+        suspects = judge.suspects(self.plan, self.ending, self._children.ended, circumstances)
+        unwell = self._launchers.unwell(self._children.ended, suspects, circumstances.tail_of_rank, self._stopper.caught)
         seen = (*judge.notes(self.plan, self.ending, suspects), *unwell)
-        own = judge.judgement(self.ending, suspects, self._finishes, seen, evidence)
+        own = judge.judgement(self.ending, suspects, self._finishes, seen, circumstances)
         return self._nodes.agree(own, suspects, self._finishes, seen, self.ending)
 
-    def _evidence(self) -> judge.Evidence:
-        return judge.Evidence(
+    def _circumstances(self) -> judge.Circumstances:
+        return judge.Circumstances(
             memory=memory.look().since(self._memory_before),
             explain=self._launchers.explained,
             end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None,
@@ -375,20 +344,5 @@ class Attempt:
 
     def _report(self, verdict: Verdict) -> None:
         self._logs.end()
-        if verdict.culprit:
-            job = self.plan.job
-            here = len(job.everyone) == 1 or verdict.culprit.node == job.node_index
-            text, lines = blame.last_words(verdict.culprit, here)
-            if text:
-                self._say(text, [line.encode(errors="backslashreplace") for line in lines])
-        for path in self.plan.shows if verdict.outcome == "succeeded" else ():
-            made = made_since(path, self._began)
-            if made is not None:
-                self._say(f"{path}:", made)
-        self._record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
-        path = self._record.verdict(verdict)
-        self._say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
-        for text in (*blame.advice(verdict.culprit), *verdict.notes):
-            self._say(text)
-        self._say(f"logs {self._record.folder}, verdict {path or '(could not be written)'}")
+        closing.report(self.plan, verdict, self._record, self._say, self._began)
         self._around.terminal.flush_own()

@@ -46,7 +46,7 @@ class Ending(Value):
     killed: bool = False
 
 
-class Evidence(Value):
+class Circumstances(Value):
     """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
     explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen.
     told: what a process that is itself a ranklaunch has found. wall: monotonic seconds to those since 1970, by node 0's clock. stop: the
@@ -62,10 +62,10 @@ class Evidence(Value):
 
 
 def judgement(
-    ending: Ending, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: tuple[str, ...], evidence: Evidence
+    ending: Ending, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: tuple[str, ...], circumstances: Circumstances
 ) -> Judgement:
     """This node's own, which is the job's where there is no other node to ask. seen: notes()."""
-    told = evidence.told(ending.child.process) if ending.child else None
+    told = circumstances.told(ending.child.process) if ending.child else None
     if told and ending.child and told.exit_code == ending.child.ended.code:
         return told
     if ending.outcome == "succeeded":
@@ -94,34 +94,34 @@ def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
             pass
 
 
-def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence, started: str) -> Verdict:
+def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], circumstances: Circumstances, started: str) -> Verdict:
     """What all nodes say, and what happened on this one."""
-    victims = () if common.outcome == "succeeded" else tuple(_victims(plan, common, ending, ended, evidence))
+    victims = () if common.outcome == "succeeded" else tuple(_victims(plan, common, ending, ended, circumstances))
     return Verdict(
         common.outcome, common.exit_code, common.reason, common.culprit, victims, started, now(), common.failures, common.notes
     )  # fmt: skip
 
 
-def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], evidence: Evidence) -> list[Suspect]:
+def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], circumstances: Circumstances) -> list[Suspect]:
     """Everything on this node that ended by itself and not well. Whom we or a launcher ended is a victim, unless what it had written
     by then names a cause."""
     found: list[Suspect] = []
     if not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded":
-        found.append(_of_ending(plan, ending, evidence.wall(ending.at)))
+        found.append(_of_ending(plan, ending, circumstances.wall(ending.at)))
     for child in ended:
         if child.failure_code and child.role not in UNJUDGED:
-            found += _of_child(plan, child, evidence)
-    found = _with_memory(found, evidence.memory, plan.job.node_index)
-    if not found and not plan.processes and evidence.memory.kills:
-        found.append(_unseen(plan, evidence.memory, evidence.wall(ending.at)))
-    return _without_stopped(plan, found, evidence) if evidence.stop else found
+            found += _of_child(plan, child, circumstances)
+    found = _with_memory(found, circumstances.memory, plan.job.node_index)
+    if not found and not plan.processes and circumstances.memory.kills:
+        found.append(_unseen(plan, circumstances.memory, circumstances.wall(ending.at)))
+    return _without_stopped(plan, found, circumstances) if circumstances.stop else found
 
 
-def _without_stopped(plan: Plan, found: list[Suspect], evidence: Evidence) -> list[Suspect]:
+def _without_stopped(plan: Plan, found: list[Suspect], circumstances: Circumstances) -> list[Suspect]:
     """Who stops ranklaunch may stop its ranks too, as Slurm does: a rank that died of the same signal at the same time was stopped,
     and did not fail, although its end was seen first."""
-    assert evidence.stop
-    number, at = evidence.stop[0], evidence.wall(evidence.stop[1])
+    assert circumstances.stop
+    number, at = circumstances.stop[0], circumstances.wall(circumstances.stop[1])
     stopped = [s for s in found if s.culprit and s.culprit.signal == name_of(number) and abs(s.at - at) < TOGETHER_S]
     if not stopped:
         return found
@@ -188,20 +188,20 @@ def _placed(plan: Plan, text: str) -> str:
     return f"{blame.place(job.node_index, job.node.host)}: {text}" if len(job.everyone) > 1 else text
 
 
-def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
+def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
     assert child.reader
     output = child.reader.output
     tail = child.said if child.ended.told and child.said is not None else output.tail
-    seen = list(_of_ranks(plan, child, evidence))
+    seen = list(_of_ranks(plan, child, circumstances))
     if seen:
         yield from seen
         if child.below:
-            yield from _below(plan, child, seen[0].exit_code, {suspect.culprit.rank for suspect in seen if suspect.culprit}, evidence)
+            yield from _below(plan, child, seen[0].exit_code, {suspect.culprit.rank for suspect in seen if suspect.culprit}, circumstances)
         return
-    told = _placed_by(child, evidence.explain(child, decoded(tail)))
+    told = _placed_by(child, circumstances.explain(child, decoded(tail)))
     failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
-    at = evidence.wall(child.ended.at if failure.at is None else failure.at)
-    of_rank = evidence.tail_of_rank(failure.rank) if failure.rank is not None else b""
+    at = circumstances.wall(child.ended.at if failure.at is None else failure.at)
+    of_rank = circumstances.tail_of_rank(failure.rank) if failure.rank is not None else b""
     # What a launcher writes when it ends its ranks is not what the rank died of, nor a rank's own words.
     apart = told and plan.outputs and failure.rank in plan.outputs.keys
     own = of_rank or (_words().before_report(tail) if told and not apart and not child.ended.told else b"")
@@ -212,18 +212,18 @@ def _of_child(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]
         reason = "" if told else _words().reported(culprit, tail)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     if plan.outputs and child.role in DECIDING:
-        yield from _below(plan, child, failure.exit_code, {failure.rank}, evidence)
+        yield from _below(plan, child, failure.exit_code, {failure.rank}, circumstances)
 
 
-def _of_ranks(plan: Plan, child: Child, evidence: Evidence) -> Iterable[Suspect]:
+def _of_ranks(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
     """The ranks of a launcher of which it was seen how they ended, judged like processes of our own; where a launcher tells more of
     them, those of one that was ended before it could."""
     ranks = child.announced or (child.below if child.ended.told else None)
     for rank in ranks.ended if ranks else ():
-        tail = evidence.tail_of_rank(rank.rank)
+        tail = circumstances.tail_of_rank(rank.rank)
         error = _words().known(tail, plan)
         if rank.failed or (rank.code and not rank.signal and error and error.kind == blame.CAUSE):
-            yield _of_rank(plan, child, rank, last_lines(tail), error, evidence.wall)
+            yield _of_rank(plan, child, rank, last_lines(tail), error, circumstances.wall)
 
 
 def _of_rank(
@@ -243,16 +243,16 @@ def _placed_by(child: Child, told: Failure | None) -> Failure | None:
     return replace(told, rank=meant[0].rank, pid=meant[0].pid)
 
 
-def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], evidence: Evidence) -> Iterable[Suspect]:
+def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], circumstances: Circumstances) -> Iterable[Suspect]:
     """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause."""
-    at = evidence.wall(child.ended.at) + AFTER
+    at = circumstances.wall(child.ended.at) + AFTER
     for rank in plan.outputs.keys if plan.outputs else ():
-        end = evidence.end_of_rank(child, rank)
+        end = circumstances.end_of_rank(child, rank)
         well = end and not end.exit_code
-        error = _words().known(evidence.tail_of_rank(rank) if rank not in seen and not well else b"", plan)
+        error = _words().known(circumstances.tail_of_rank(rank) if rank not in seen and not well else b"", plan)
         if error and error.kind == blame.CAUSE:
             told = end or Failure(rank, code if code < 128 else 1)
-            culprit = _culprit(plan, child, told, last_lines(evidence.tail_of_rank(rank)), error, at)
+            culprit = _culprit(plan, child, told, last_lines(circumstances.tail_of_rank(rank)), error, at)
             yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
 
@@ -339,9 +339,9 @@ def _is(culprit: Culprit | None, child: Child, plan: Plan) -> bool:
     return culprit.node == plan.job.node_index and culprit.pid == child.identity.pid
 
 
-def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[Victim]:
+def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> Iterable[Victim]:
     culprit = common.culprit
-    for rank, number in sorted(set(_ended_by_launchers(ending, ended, evidence))):
+    for rank, number in sorted(set(_ended_by_launchers(ending, ended, circumstances))):
         if not (culprit and (culprit.node, culprit.rank) == (plan.job.node_index, rank)):
             yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
     told = [
@@ -354,7 +354,7 @@ def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Chil
         yield Victim(node, child.process.rank, name_of(child.ended.told[-1]), child.process.name)
 
 
-def _ended_by_launchers(ending: Ending, ended: Sequence[Child], evidence: Evidence) -> Iterable[tuple[int, int]]:
+def _ended_by_launchers(ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> Iterable[tuple[int, int]]:
     """(rank, signal): as they were seen, or as the launcher tells."""
     for child in ended:
         seen = child.announced or child.below
@@ -364,7 +364,7 @@ def _ended_by_launchers(ending: Ending, ended: Sequence[Child], evidence: Eviden
             continue
         found = {rank: number or _first_told(child) for rank, number in ranks}
         if child is ending.child and child.ended.code and child.reader:
-            failure = evidence.explain(child, decoded(child.reader.output.tail))
+            failure = circumstances.explain(child, decoded(child.reader.output.tail))
             found.update(failure.victims if failure else ())
         yield from found.items()
 

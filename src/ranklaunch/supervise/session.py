@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 
 from ranklaunch.muster.nodes import Nodes, OfNodes
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise.attempt import Attempt, Start, Surroundings
+from ranklaunch.supervise.attempt import Attempt
+from ranklaunch.supervise.given import Start, Surroundings
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import PASSED_ON, Signals

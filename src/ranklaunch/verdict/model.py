@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ranklaunch.values import Value, as_dict
+from ranklaunch.values import NOTHING, Value, as_dict
 
 SCHEMA = "ranklaunch.verdict/1"
 
@@ -51,8 +52,8 @@ class Victim(Value):
 
 class Verdict(Value):
     """outcome: succeeded, failed or stopped. started, ended: UTC, ISO 8601. failures: other processes that ended by themselves and
-    did not decide. notes: what else is worth knowing. victims are this node's; all but victims, started and ended is the same on
-    every node of the job."""
+    did not decide. notes: what else is worth knowing. more: what companions of the attempt have to say, by key. victims and more are this
+    node's; all but them, started and ended is the same on every node of the job."""
 
     outcome: str
     exit_code: int
@@ -63,6 +64,7 @@ class Verdict(Value):
     ended: str
     failures: tuple[Culprit, ...] = ()
     notes: tuple[str, ...] = ()
+    more: Mapping[str, Any] = NOTHING
 
 
 class Failure(Value):
@@ -84,4 +86,6 @@ class Failure(Value):
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
     """Contract-bound JSON (schema ranklaunch.verdict/1): keys are only ever added."""
-    return {"schema": SCHEMA, **as_dict(verdict)}
+    said = as_dict(verdict)
+    more = said.pop("more")
+    return {"schema": SCHEMA, **said, **more}

@@ -13,8 +13,9 @@ from ranklaunch.command.tuning.site import TOPIC, Site
 from ranklaunch.errors import ConfigError
 from ranklaunch.muster.wire import WireError
 from ranklaunch.plan.model import Process
-from ranklaunch.supervise.attempt import Attempt, Start, Surroundings
-from ranklaunch.supervise.judge import Ending, Evidence
+from ranklaunch.supervise.attempt import Attempt
+from ranklaunch.supervise.given import Start, Surroundings
+from ranklaunch.supervise.judge import Circumstances, Ending
 from ranklaunch.supervise.ranks.child import EXPERIMENT, LAUNCHER, Child, Success
 from ranklaunch.system import memory, tree
 from ranklaunch.tune.search import Search
@@ -57,9 +58,9 @@ class Tuning(Attempt):
         if child.role == EXPERIMENT and not self.ending:
             self._crew.on_end(child)
 
-    def _evidence(self) -> Evidence:
+    def _circumstances(self) -> Circumstances:
         """What experiments did to memory is none of the search's failures."""
-        return replace(super()._evidence(), memory=memory.UNKNOWN)
+        return replace(super()._circumstances(), memory=memory.UNKNOWN)
 
     def _report(self, verdict: Verdict) -> None:
         """What the search has found, however it ended."""

@@ -53,7 +53,7 @@ def _lsf(spec: JobSpec) -> Iterator[str]:
 
 
 def _pbs(spec: JobSpec) -> Iterator[str]:
-    """mpiprocs=1: pbsdsh starts one task for each line of the node file."""
+    """mpiprocs=1: the node file has each host once."""
     own = spec.batch
     memory = f":mem={math.ceil(bytes_of(spec.resources.memory) / MEBI)}mb" if spec.resources.memory else ""
     gpus = f":ngpus={spec.devices_per_node}" if spec.device.kind == "gpu" else ""
@@ -158,4 +158,4 @@ def warnings(spec: JobSpec) -> Iterator[str]:
         yield f"resources.cpu is not set: all {spec.devices_per_node} ranks of a node may have one core; set it (--cpu)"
 
 
-STARTER = {"lsf": "blaunch", "pbs": "pbsdsh"}
+STARTER = {"lsf": "blaunch", "pbs": "pbs_tmrsh"}

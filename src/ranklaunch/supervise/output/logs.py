@@ -29,7 +29,7 @@ LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end
 
 class Logs:
     """sink() and read() for each process; follow() for ranks that write into files. Then let_go(), finish() and end(), in the order in
-    which an attempt ends."""
+    which an attempt ends. by_rank: what each rank writes."""
 
     def __init__(self, loop: Loop, record: Record, terminal: Terminal) -> None:
         self._loop = loop
@@ -43,7 +43,7 @@ class Logs:
         self._demux: Demux | None = None
         self._said: dict[int, bytes] = {}
         self._launchers: list[tuple[Process, Output]] = []  # whose ranks write into files
-        self._by_rank: dict[int, Output] = {}
+        self.by_rank: dict[int, Output] = {}
         self._trouble: list[str] = []
         self._letting_go = False
         self._unshown = 0  # lines
@@ -100,7 +100,7 @@ class Logs:
     def last_output(self) -> str:
         """When each rank has written last, for people; "" where there is none."""
         now = self._loop.clock()
-        ages = [(rank, _age(self._by_rank[rank].written_at, now)) for rank in sorted(self._by_rank)]
+        ages = [(rank, _age(self.by_rank[rank].written_at, now)) for rank in sorted(self.by_rank)]
         alike = [(age, [rank for rank, _ in group]) for age, group in itertools.groupby(ages, key=lambda each: each[1])]
         more = f" and {len(alike) - MOST_AGES} more" if len(alike) > MOST_AGES else ""
         return ", ".join(f"{_ranks(ranks)} {age}" for age, ranks in alike[:MOST_AGES]) + more
@@ -111,7 +111,7 @@ class Logs:
         first = lambda: self._record.event("first output", name=name)  # noqa: E731
         output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after)
         if rank is not None:
-            self._by_rank[rank] = output
+            self.by_rank[rank] = output
         return output
 
     def _output_of(self, log: RankLog) -> Output:

@@ -26,7 +26,7 @@ BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown
 class Output:
     """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last line without its newline.
     show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it. after: calls back so
-    many seconds later. written_at: when the last came. unshown: lines since hush()."""
+    many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush()."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Output:
         after: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
         self.written_at: float | None = None
-        self.unshown = 0
+        self.taken = self.unshown = 0
         self._after = after
         self.tag = tag.encode(errors="surrogateescape")
         self.tail = b""
@@ -73,6 +73,7 @@ class Output:
 
     def store(self, data: bytes) -> None:
         self.written_at = self._clock()
+        self.taken += len(data)
         if self._on_first:
             self._on_first()
             self._on_first = None

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Holders
     from ranklaunch.supervise.ranks.watched import Watched
 
+LISTENS_S = (0.02, 0.1, 0.4, 1.5)  # between looks at whether a rank catches a signal that it did not when that came
 LOOK_AT_LAUNCHER_S = 0.25
 ONE_AFTER_THE_OTHER_S = 1.0  # for a launcher that ends its ranks in that way to have told all that end at once
 TELL_S = 1.0  # for a launcher to say that a rank of it has failed, from the end of that on
@@ -129,6 +130,12 @@ class Launchers:
             for ranks in filter(None, (child.announced, child.below)):
                 ranks.look()
 
+    def living(self) -> dict[int, tree.Identity]:
+        """The processes of ranks, by rank, as far as they are known."""
+        own = {child.process.rank: child.identity for child in self._children.values() if child.process.rank is not None}
+        watched = [ranks.living() for child in self._children.values() for ranks in filter(None, (child.announced, child.below))]
+        return {**own, **{rank: process for ranks in watched for rank, process in ranks.items()}}
+
     def silent_s(self) -> float:
         """How long a launcher has from now on to tell of a rank that it knows to have ended, and nobody else how; 0: there is none."""
         ended = [rank.ended_at for child in self._children.values() if child.below for rank in child.below.unknown]
@@ -157,8 +164,9 @@ class Launchers:
         return counted.success(self._around.plan(), ended)
 
     def unwell(
-        self, ended: Sequence[Child], suspects: Sequence[Suspect], evidence: judge.Evidence, caught: Callable[[tree.Identity], bool]
-    ) -> Sequence[str]:
+        self, ended: Sequence[Child], suspects: Sequence[Suspect], tail_of: Callable[[int | None], bytes],
+        caught: Callable[[tree.Identity], bool],
+    ) -> Sequence[str]:  # fmt: skip
         """What is said of ranks that failed while they were being stopped, with a launcher or without."""
         ending = self._around.ending()
         if not ending or ending.outcome == "succeeded":
@@ -167,11 +175,23 @@ class Launchers:
             from ranklaunch.supervise.ranks import unwell
         except (OSError, ImportError):  # no descriptor left
             return ()
-        return unwell.notes(self._around.plan(), ended, suspects, evidence.tail_of_rank, caught)
+        return unwell.notes(self._around.plan(), ended, suspects, tail_of, caught)
 
     # Signals for ranks
 
-    def pass_on(self, number: int, ranks: Ranks | None = None) -> Ranks:
+    def offer(self, number: int) -> None:
+        """A signal for the processes of the ranks that catch it. One that is about to wait for a signal shows that a moment later."""
+        self._offer_again(number, self._pass_on(number), LISTENS_S)
+
+    def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
+        if unheard and pauses:
+            self._loop.after(pauses[0], lambda: self._offer_again(number, self._pass_on(number, unheard), pauses[1:]))
+        elif unheard:
+            names = list(dict.fromkeys(name for name, _ in unheard))
+            whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
+            self._around.say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
+
+    def _pass_on(self, number: int, ranks: Ranks | None = None) -> Ranks:
         """A signal for those processes of the ranks that catch it; the ranks in which none does, each with a name."""
         hearing = tree.Hearing(number, through_all=True)
         unheard = []

@@ -70,6 +70,10 @@ class Ranks:
     def alive(self) -> list[Watched]:
         return [rank for rank in self._all.values() if not rank.ended]
 
+    def living(self) -> dict[int, tree.Identity]:
+        """By rank."""
+        return {rank.rank: rank.identity for rank in self.alive if rank.rank is not None}
+
     def look(self) -> None:
         """At those of which the loop has not heard yet."""
         for rank in self.alive:

@@ -55,6 +55,18 @@ program=$(command -v ranklaunch) || {
     exit 69
 }
 # The other hosts have no node file.
-told+=("RANKLAUNCH_HOSTS=$(awk '!seen[$1]++ { printf "%s%s", comma, $1; comma = "," }' "$PBS_NODEFILE")")
-# Once for each line of the node file, of which each host has one.
-pbsdsh -- /bin/bash -c 'cd -- "$1" && shift && exec env "$@"' bash "$PWD" "${told[@]}" "$program" run -- train.py --text 'a '"'"'b'"'"' $c'
+hosts=$(awk '!seen[$1]++ { printf "%s%s", comma, $1; comma = "," }' "$PBS_NODEFILE")
+told+=("RANKLAUNCH_HOSTS=$hosts")
+# qdel and the end of the time are told to this shell too, with which the job would end before its tasks have.
+trap '' TERM
+# Once on each host; not by pbsdsh, which ends with 0 whatever its tasks end with.
+tasks=()
+for host in ${hosts//,/ }; do
+    pbs_tmrsh "$host" /bin/bash -c 'cd -- "$1" && shift && exec env "$@"' bash "$PWD" "${told[@]}" "$program" run -- train.py --text 'a '"'"'b'"'"' $c' &
+    tasks+=($!)
+done
+code=0
+for task in "${tasks[@]}"; do
+    wait "$task" || code=$?
+done
+exit "$code"

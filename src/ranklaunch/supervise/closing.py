@@ -1,0 +1,64 @@
+"""The end of an attempt: what is left behind is removed, and its last words go to the console, into the record and into verdict.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ranklaunch.plan.model import Plan
+from ranklaunch.supervise.ranks.children import Children
+from ranklaunch.supervise.record import Record, made_since
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.model import Verdict
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks.left import Leftovers
+
+
+def leftovers(children: Children, loop: Loop, say: Callable[[str], None], grace_s: float) -> Leftovers | None:
+    """What ranks that have succeeded leave behind, and nobody has asked to end until now."""
+    if not tree.has_children():
+        return None
+    try:
+        from ranklaunch.supervise.ranks.left import Leftovers
+
+        return Leftovers(children, loop, say, grace_s)
+    except (OSError, ImportError):  # no descriptor left
+        return None
+
+
+def remove_sessions(children: Children) -> None:
+    """The folders that launchers have made for a run, and did not live to remove."""
+    if any(child.process.conduct.sessions for child in children.ended):
+        try:
+            from ranklaunch.supervise.ranks import left
+
+            left.remove_sessions(children)
+        except (OSError, ImportError):  # no descriptor left
+            pass
+
+
+def report(plan: Plan, verdict: Verdict, record: Record, say: Callable[..., None], began: float) -> None:
+    """began: of the attempt, in seconds since 1970."""
+    if verdict.culprit:
+        job = plan.job
+        here = len(job.everyone) == 1 or verdict.culprit.node == job.node_index
+        text, lines = blame.last_words(verdict.culprit, here)
+        if text:
+            say(text, _bytes(lines))
+    for path in plan.shows if verdict.outcome == "succeeded" else ():
+        made = made_since(path, began)
+        if made is not None:
+            say(f"{path}:", made)
+    record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
+    path = record.verdict(verdict)
+    say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
+    for text in (*blame.advice(verdict.culprit), *verdict.notes):
+        say(text)
+    say(f"logs {record.folder}, verdict {path or '(could not be written)'}")
+
+
+def _bytes(lines: Sequence[str]) -> list[bytes]:
+    return [line.encode(errors="backslashreplace") for line in lines]

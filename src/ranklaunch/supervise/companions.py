@@ -1,0 +1,119 @@
+"""What goes along with an attempt from its launch to its end, and is no part of starting or ending ranks: who watches them, takes evidence
+of a failure, or answers whoever asks how it stands. An attempt knows none of them; each sees of it what Attended has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ranklaunch.muster.nodes import Nodes
+from ranklaunch.plan.model import Plan
+from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.ranks.child import Child
+from ranklaunch.supervise.record import Record
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.values import Value
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.output.pipe import Output
+
+PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before it ends what runs
+
+
+class Attended(Value):
+    """An attempt as its companions see it. plan: the newest. ending: what decided, None until then. running: its own children, by pid.
+    ranks: the processes of ranks that are known to live, by rank, whoever has started them. outputs: what ranks write, by rank. loop: what
+    is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure."""
+
+    plan: Callable[[], Plan]
+    ending: Callable[[], Ending | None]
+    running: Mapping[int, Child]
+    ranks: Callable[[], Mapping[int, tree.Identity]]
+    outputs: Callable[[], Mapping[int, Output]]
+    nodes: Nodes
+    loop: Loop
+    record: Record
+    say: Callable[[str], None]
+    fail: Callable[[Ending], None]
+
+
+class Companion:
+    """Does nothing, at any of these moments."""
+
+    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
+        """A failure has decided, here or on another node, and nothing has been told to end yet. True: it shall not be, until this companion
+        calls go_on, for at most PATIENCE_S. Nobody is asked when somebody has asked for the stop, or all have succeeded."""
+        return False
+
+    def stopped(self) -> None:
+        """Nothing of the attempt runs any more."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """What verdict.json says beside the judgement, by key: what JSON can hold."""
+        return {}
+
+    def close(self) -> None:
+        """The attempt is over; its timers and descriptors end by themselves."""
+
+
+Join = Callable[[Attended], Companion]
+
+
+class Companions:
+    """All of an attempt's."""
+
+    def __init__(self, joining: Sequence[Join], loop: Loop) -> None:
+        self._joining = joining
+        self._loop = loop
+        self._all: list[Companion] = []
+        self._waited_for: set[int] = set()
+        self._go_on: Callable[[], None] | None = None
+        self._timer: Timer | None = None
+
+    @property
+    def hold_the_stop(self) -> bool:
+        return self._go_on is not None
+
+    def join(self, attended: Callable[[], Attended]) -> None:
+        """Everything has been started."""
+        if self._joining:
+            seen = attended()
+            self._all += [join(seen) for join in self._joining]
+
+    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> None:
+        """Calls go_on, at once where nobody needs time."""
+        self._go_on = go_on
+        self._waited_for = set(range(len(self._all)))
+        for i, companion in enumerate(self._all):
+            if not companion.before_stop(ending, partial(self._is_done, i)):
+                self._waited_for.discard(i)
+        if not self._waited_for:
+            self.hurry()
+        elif self.hold_the_stop:
+            self._timer = self._loop.after(PATIENCE_S, self.hurry)
+
+    def hurry(self) -> None:
+        """Nobody is waited for any more."""
+        go_on, self._go_on = self._go_on, None
+        if self._timer:
+            self._timer.cancel()
+        if go_on:
+            go_on()
+
+    def stopped(self) -> None:
+        for companion in self._all:
+            companion.stopped()
+
+    def facts(self) -> Mapping[str, Any]:
+        return {key: value for companion in self._all for key, value in companion.facts().items()}
+
+    def close(self) -> None:
+        for companion in self._all:
+            companion.close()
+
+    def _is_done(self, i: int) -> None:
+        self._waited_for.discard(i)
+        if not self._waited_for:
+            self.hurry()

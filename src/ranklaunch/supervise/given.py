@@ -1,0 +1,43 @@
+"""What an attempt begins with: what is its own, and what all attempts of a session have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ranklaunch.files import Files
+from ranklaunch.muster.nodes import Nodes
+from ranklaunch.plan.model import Plan
+from ranklaunch.supervise.companions import Join
+from ranklaunch.supervise.judge import Explain, Told
+from ranklaunch.supervise.output.console import Terminal
+from ranklaunch.supervise.phases import Replan
+from ranklaunch.supervise.record import Record
+from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import Signals
+from ranklaunch.values import Value
+
+
+class Start(Value):
+    """What an attempt begins with. replan: makes the plan anew once a wait has brought facts. explain: what a launcher's output says of the
+    rank that failed first. told: what a process that is itself a ranklaunch has found. companions: who goes along with it."""
+
+    plan: Plan
+    record: Record
+    files: Files
+    replan: Replan | None = None
+    explain: Explain = lambda child, tail: None
+    told: Told = lambda process: None
+    companions: Sequence[Join] = ()
+
+
+class Surroundings(Value):
+    """What attempts have in common. env: what processes inherit. take_signals: looks at once for those that have come. asked: the signal
+    of the first stop request, and when it came, in monotonic seconds."""
+
+    loop: Loop
+    terminal: Terminal
+    signals: Signals
+    env: Mapping[str, str]
+    nodes: Nodes
+    take_signals: Callable[[], None]
+    asked: Callable[[], tuple[int, float] | None]
