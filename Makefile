@@ -96,8 +96,10 @@ test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "(chaos or launchers or guide) and not table"
 
-tables: ## run the whole tables, of failures, launchers and places, of which others run a case of each kind; half an hour
-	$(PYTEST) -m "chaos or launchers or table"
+tables: ## run the whole tables of failures and launchers, of which CI runs a case of each kind, and write docs/tables.md; an hour. K=mpirun: a part
+	@mkdir -p build
+	@$(VENV)/python tools/tables.py --cases >build/tables.txt
+	$(PYTEST) @build/tables.txt $(if $(K),-k "$(K)") --junitxml=build/tables.xml; ended=$$?; $(VENV)/python tools/tables.py build/tables.xml && exit $$ended
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections
@@ -132,6 +134,7 @@ generate: ## write anew what is made from tables: pages, the chart's values, exa
 	$(VENV)/python tools/chart_values.py
 	$(VENV)/python tools/render_examples.py
 	$(VENV)/python tools/secret_patterns.py
+	$(VENV)/python tools/tables.py
 
 hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2
 	@$(VENV)/python -m testbench.hosts $(N)

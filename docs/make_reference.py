@@ -192,7 +192,12 @@ Where a rank fails, the end of its output is compared with this catalogue, and t
 that it was found in. A *cause* arose in the process that wrote the line. A *consequence* is what a process says when another one has
 failed; an error that can be both is listed as a consequence. A process that was *stopped* was told to end by somebody. Causes win over
 consequences, entries that say much over those that say little, then the earliest line. Exceptions of Python count only where the program
-did not go on after them. [Why they are data](adr/0018-known-errors-are-data.md).
+did not go on after them.
+
+What no entry knows is told by its words: an exception, or the last lines after which the process was not seen at work again. Words of a
+lost or silent peer, of a time-out or of a child's end make it a consequence; of a signal, a limit or a preemption, stopped; of a name, a
+right, memory or a device of its own, and any other error, a cause ([Anything else](#anything-else)). The same is asked of the lines beside
+one that leaves it open who was at fault, such as a launcher's report. [Why they are data](adr/0018-known-errors-are-data.md).
 
 `ranklaunch explain` says the same of any log, of any program, without a job:
 
@@ -242,9 +247,9 @@ source = "https://wiki.example.org/licences"
 `settings` are names of values in `ranklaunch plan` that the remedy is about: the verdict tells them as they are. `run`, `plan` and
 `check` refuse a folder with a mistake in it (78). `standing` says what an entry is worth beside others, where it is not the usual:
 `vague` says little, `wait` counts only where nothing was said after it, `report` is what a launcher says of its processes, `aftermath` is
-said on the way out. `survivable = true`: it counts only where the program did not go on after it. A pattern that repeats without a bound
-can take long on a long line: write `.{1,40}`, not `.*`. As JSON: `{"family": "...", "entry": [{...}]}`. What is shipped is written in the
-same form, in `catalogue/` of the repository.
+said on the way out; `words` are tried on exceptions and last lines that no entry knows. `survivable = true`: it counts only where the
+program did not go on after it. A pattern that repeats without a bound can take long on a long line: write `.{1,40}`, not `.*`. As JSON:
+`{"family": "...", "entry": [{...}]}`. What is shipped is written in the same form, in `catalogue/` of the repository.
 """
 
 

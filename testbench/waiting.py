@@ -10,7 +10,7 @@ from typing import Any
 
 DEADLINE_S = 60.0  # of every wait: far more than a slow machine needs, so that reaching it is a defect
 LOOK_AGAIN_S = 0.01
-AT_MOST_S = 0.5
+SOON_S, LATER_S = 0.05, 0.5  # at most, between looks at what is there, and between those that ask other programs
 LOWEST, HIGHEST = 20000, 29000  # of ports: below what launchers have unless told (29500), and below what the kernel gives (32768 and more)
 
 
@@ -22,12 +22,12 @@ def sleep_until(condition: Callable[[], Any], what: str | Callable[[], str], tim
         if value:
             return value
         assert time.monotonic() < began + timeout, f"waited {timeout:g} s in vain: {what() if callable(what) else what}"
-        pause(began)
+        pause(began, SOON_S)
 
 
-def pause(began: float) -> None:
-    """Before another look: the longer, the longer the wait has been. Looks that start a program would take a whole core otherwise."""
-    time.sleep(min(AT_MOST_S, max(LOOK_AGAIN_S, (time.monotonic() - began) / 20)))
+def pause(began: float, at_most: float) -> None:
+    """Before another look: the longer, the longer the wait has been."""
+    time.sleep(min(at_most, max(LOOK_AGAIN_S, (time.monotonic() - began) / 20)))
 
 
 def free_port(count: int = 1) -> int:

@@ -33,8 +33,10 @@ FAMILIES = (
     "jax",
     "slurm",
     "storage",
+    "kernel",
     "system",
     "python",
+    "general",
 )
 
 

@@ -1,4 +1,5 @@
-"""Writes examples/k8s, examples/modelarts and examples/slurm: what `ranklaunch spec` says for the command beside each file's name.
+"""Writes the folders k8s, modelarts, slurm, clouds and batch of examples/: what `ranklaunch spec` says for the command beside each
+file's name.
 
 .venv/bin/python tools/render_examples.py            write them
 .venv/bin/python tools/render_examples.py --check    write nothing; name those that are stale and exit with 1
@@ -19,6 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGE = "registry.example.com/team/train:1.0"
 TRAIN = "-- examples/ddp_digits.py --epochs 5"
 
+ON_HOSTS = ("slurm", "lsf", "pbs", "flux")  # without an image
+SETUP = '--set \'batch.setup=["module load cuda", "source .venv/bin/activate"]\''
+
 COMMANDS: dict[str, str] = {
     "examples/k8s/volcano-gpu.yaml": "volcano --nodes 2 --devices 8 --method torchrun --max-restarts 3 --set restart.onEviction=restart",
     "examples/k8s/volcano-npu.yaml": (
@@ -37,6 +41,23 @@ COMMANDS: dict[str, str] = {
         "slurm --nodes 2 --devices 8 --cpu 64 --method torchrun --partition gpu --set slurm.time=04:00:00 --max-restarts 2 "
         '--set \'slurm.setup=["module load cuda", "source .venv/bin/activate"]\''
     ),
+    "examples/clouds/sky-gpu.yaml": (
+        "sky --nodes 2 --devices 8 --method torchrun --max-restarts 2 --set cloud.accelerator=H100 --set cloud.spot=true "
+        '--set cloud.code=. --set \'cloud.secrets={"RANKLAUNCH_SECRET": ""}\''
+    ),
+    "examples/clouds/gpu.dstack.yml": (
+        "dstack --nodes 2 --devices 8 --method torchrun --shm 64Gi --deadline-s 86400 --set cloud.accelerator=H100 "
+        '--set \'cloud.fleets=["train"]\' --set \'cloud.secrets={"RANKLAUNCH_SECRET": "ranklaunch_secret"}\''
+    ),
+    "examples/clouds/aws_batch-gpu.json": (
+        "aws_batch --nodes 2 --devices 8 --method torchrun --cpu 96 --memory 1000Gi --shm 64Gi --max-restarts 2 --deadline-s 86400"
+    ),
+    "examples/clouds/azureml-gpu.yaml": (
+        "azureml --nodes 2 --devices 8 --method torchrun --shm 64Gi --deadline-s 86400 --set cloud.compute=azureml:gpu --set cloud.code=."
+    ),
+    "examples/batch/gpu.lsf": f"lsf --nodes 2 --devices 8 --cpu 64 --method torchrun --deadline-s 14400 --set batch.queue=gpu {SETUP}",
+    "examples/batch/gpu.pbs": f"pbs --nodes 2 --devices 8 --cpu 64 --method torchrun --deadline-s 14400 --set batch.queue=gpu {SETUP}",
+    "examples/batch/gpu.flux": f"flux --nodes 2 --devices 8 --cpu 64 --method torchrun --deadline-s 14400 --set batch.queue=gpu {SETUP}",
 }
 
 
@@ -56,9 +77,9 @@ def main(argv: Sequence[str], root: Path = ROOT) -> int:
 
 def files(root: Path) -> Iterator[tuple[Path, str]]:
     for name, options in COMMANDS.items():
-        image = "" if options.startswith("slurm") else f"--image {IMAGE} "
+        image = "" if options.startswith(ON_HOSTS) else f"--image {IMAGE} "
         line = f"spec {options} --name digits {image}{TRAIN}"
-        yield root / name, (f"# ranklaunch {line}\n" if name.endswith(".yaml") else "") + rendered(line)
+        yield root / name, (f"# ranklaunch {line}\n" if name.endswith((".yaml", ".yml")) else "") + rendered(line)
 
 
 def rendered(line: str) -> str:

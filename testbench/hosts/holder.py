@@ -14,7 +14,7 @@ from typing import Any
 
 from testbench.hosts import kernel
 from testbench.hosts.kernel import DEADLINE_S
-from testbench.waiting import pause
+from testbench.waiting import LATER_S, pause
 
 
 def wait_until(condition: Callable[[], Any], what: str, timeout: float = DEADLINE_S) -> Any:
@@ -26,7 +26,7 @@ def wait_until(condition: Callable[[], Any], what: str, timeout: float = DEADLIN
         if time.monotonic() > began + timeout:
             msg = f"waited {timeout:g} s in vain: {what}"
             raise TimeoutError(msg)
-        pause(began)
+        pause(began, LATER_S)  # Slurm's state, and who is on a host, take a core to look at all the time
 
 
 def state_and_parent(pid: int) -> tuple[str, int]:

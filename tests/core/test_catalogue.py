@@ -432,6 +432,7 @@ def test_traceback_in_a_panel_counts() -> None:
 def test_stack_of_a_fatal_error_is_no_traceback() -> None:
     text = 'Fatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n  File "a.py", line 324 in wait\nINFO: done\n'
     assert find(text) is None
+    assert name_of(text.replace("INFO: done\n", "")) == "words-of-an-error"
 
 
 def test_only_the_end_of_a_long_output_counts() -> None:

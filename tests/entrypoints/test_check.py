@@ -137,6 +137,20 @@ def test_what_stands_before_ranks_must_be_there(method: str, env: dict[str, str]
     assert f"it starts '{missing}', which is not found on PATH=" in found.out
 
 
+@pytest.mark.parametrize("method", ["torchrun", "accelerate", "deepspeed", "mpirun"])
+def test_an_executable_that_ranks_are_to_run_must_be_there(method: str, tmp_path: Path) -> None:
+    """Launchers find that out themselves, after their own start, and end with codes of their own."""
+    launcher = tmp_path / method
+    launcher.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n")
+    launcher.chmod(0o755)
+    Path(tmp_path, "there").touch(mode=0o755)
+    said = {}
+    for program in ("not-there", "./not-there", "there"):
+        words = ("--python", sys.executable, "--method", method, "--slots", "2", "--log-dir", str(tmp_path), "--", program, "-x")
+        said[program] = helpers.call("check", *words, env={"PATH": str(tmp_path)}).out
+    assert [f"{method}: program '{program}' not found" in out for program, out in said.items()] == [True, True, False], said
+
+
 @pytest.mark.parametrize("folder", ["file/logs", "file"])
 def test_a_log_directory_that_cannot_be_made(folder: str, train: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")

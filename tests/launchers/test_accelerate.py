@@ -88,7 +88,7 @@ def test_the_arguments_of_one_rank_arrive_as_they_are(job: MakeJob, tmp_path: Pa
     assert json.loads(given.nodes[0].log("rank_0.log")) == ["1", *words]
 
 
-@pytest.mark.parametrize("first", ["", pytest.param("-", marks=pytest.mark.table)])
+@pytest.mark.parametrize("first", [pytest.param("", id="empty"), pytest.param("-", id="dash", marks=pytest.mark.table)])
 def test_first_arguments_that_ranklaunch_refuses_for_it(tmp_path: Path, first: str) -> None:
     """If this fails, accelerate has learned to take them, and ranklaunch should let them pass."""
     argv = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "1", "--num_processes", "2"]
@@ -100,7 +100,10 @@ def test_first_arguments_that_ranklaunch_refuses_for_it(tmp_path: Path, first: s
 
 @pytest.mark.parametrize(
     ("words", "code", "name"),
-    [pytest.param(("exits.py", 42), 42, None, marks=pytest.mark.table), (("killed.py",), 137, "SIGKILL")],
+    [
+        pytest.param(("exits.py", 42), 42, None, id="exits", marks=pytest.mark.table),
+        pytest.param(("killed.py",), 137, "SIGKILL", id="killed"),
+    ],
 )
 def test_its_one_becomes_the_ranks_own_code(job: MakeJob, words: tuple[object, ...], code: int, name: str | None) -> None:
     failed = job()

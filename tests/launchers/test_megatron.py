@@ -44,7 +44,10 @@ def difference(one: Path, other: Path) -> float:
 
 @pytest.mark.parametrize(
     ("options", "args", "sizes"),
-    [(("--tp", 2), (), (2, 2)), pytest.param((), ("--tensor-model-parallel-size", "4"), (4, 1), marks=pytest.mark.table)],
+    [
+        pytest.param(("--tp", 2), (), (2, 2), id="tp-2"),
+        pytest.param((), ("--tensor-model-parallel-size", "4"), (4, 1), id="tp-4", marks=pytest.mark.table),
+    ],
 )
 def test_what_is_learned_does_not_depend_on_the_layout(
     job: MakeJob, tmp_path: Path, options: tuple[object, ...], args: tuple[str, ...], sizes: tuple[int, int]

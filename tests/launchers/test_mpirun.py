@@ -443,7 +443,11 @@ def test_a_stop_request_on_one_node_stops_all(job: MakeJob) -> None:
 
 
 @pytest.mark.parametrize(
-    "seconds", [pytest.param("$((1 + 2 * OMPI_COMM_WORLD_RANK))", marks=pytest.mark.table), "$((5 - 2 * OMPI_COMM_WORLD_RANK))"]
+    "seconds",
+    [
+        pytest.param("$((1 + 2 * OMPI_COMM_WORLD_RANK))", id="last-slowest", marks=pytest.mark.table),
+        pytest.param("$((5 - 2 * OMPI_COMM_WORLD_RANK))", id="first-slowest"),
+    ],
 )
 def test_all_ranks_have_time_to_save(job: MakeJob, seconds: str) -> None:
     started = job(3)

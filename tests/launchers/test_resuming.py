@@ -38,8 +38,8 @@ def ran(folder: Path, method: str, *program: object) -> str:
 @pytest.mark.parametrize(
     ("method", "example", "checkpoint", "said"),
     [
-        ("spawn", "ddp_digits", "digits.pt", "in epoch 1 after step 12"),
-        pytest.param("accelerate", "accelerate_digits", "digits", "in epoch 1 after batch 12", marks=pytest.mark.table),
+        pytest.param("spawn", "ddp_digits", "digits.pt", "in epoch 1 after step 12", id="spawn"),
+        pytest.param("accelerate", "accelerate_digits", "digits", "in epoch 1 after batch 12", id="accelerate", marks=pytest.mark.table),
     ],
 )
 def test_what_is_learned_in_two_parts_is_what_is_learned_in_one(

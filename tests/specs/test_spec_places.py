@@ -149,6 +149,15 @@ def test_a_script_starts_one_ranklaunch_on_each_host(kind: str, tmp_path: Path) 
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("kind", BY_SCRIPT)
+def test_what_env_says_counts_more_than_what_setup_has_left(kind: str, tmp_path: Path) -> None:
+    setup = json.dumps(["export RANKLAUNCH_SECRET_FILE=/of/setup"])
+    given = ("--env", "RANKLAUNCH_SECRET_FILE=/of/values", "--set", f"batch.setup={setup}")
+    lines = started(kind, tmp_path, *given)
+    assert [lines[4], lines[10]] == ["values", "values"]
+
+
+@pytest.mark.processes
 def test_scripts_have_no_faults_that_shellcheck_knows(tmp_path: Path) -> None:
     if not shutil.which("shellcheck"):
         pytest.skip("shellcheck is not installed")

@@ -29,6 +29,7 @@ class Tasks(NamedTuple):
 def job(reader: Reader, program: Program, tasks: Tasks, *, platform: str, name: str, folder: str) -> Job:
     """folder: that of the job's in the log folder."""
     _refuse(reader, tasks)
+    tasks = tasks._replace(total=max(1, tasks.total))  # none, or a malformed number of them, is refused above
     number = base.index(reader, tasks.total, tasks.numbered)
     # One that is planned from elsewhere: nothing is known of it but its number.
     here = number % tasks.of_host if reader.by_user(tasks.numbered) and tasks.of_host else tasks.here

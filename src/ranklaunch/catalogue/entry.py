@@ -12,8 +12,12 @@ KINDS = CAUSE, CONSEQUENCE, STOPPED = "cause", "consequence", "stopped"
 # Whether to start the job again as it is: it ends the same way; it may go well; it may on other hosts, without this one. Else nobody knows.
 RETRIES = NO, YES, ELSEWHERE = "no", "yes", "elsewhere"
 # What an entry's words are worth beside those of others, the most first: a line that says why; one that says little; one that counts only
-# where nothing was said after it; what a launcher says of its processes; any exception; what a process says on its way out.
-STANDINGS = USUAL, VAGUE, WAIT, REPORT, UNCAUGHT, AFTERMATH = "", "vague", "wait", "report", "uncaught", "aftermath"
+# where nothing was said after it; what a launcher says of its processes; words that tell of an exception or of last words which no entry
+# knows; any exception; any last words, and those that only sound of an error; what a process says on its way out.
+STANDINGS = USUAL, VAGUE, WAIT, REPORT, WORDS, UNCAUGHT, LAST, FAINT, AFTERMATH = (
+    "", "vague", "wait", "report", "words", "uncaught", "last", "faint", "aftermath",
+)  # fmt: skip
+GENERAL = frozenset((WORDS, UNCAUGHT, LAST, FAINT))  # not for lines of which an entry of their own tells
 
 
 class Through(NamedTuple):

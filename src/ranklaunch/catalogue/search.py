@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, REPORT, UNCAUGHT, USUAL, WAIT, KnownError
+from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, REPORT, USUAL, VAGUE, WAIT, KnownError
 from ranklaunch.catalogue.known import shipped
+from ranklaunch.catalogue.last_words import causes_before, last_words, of_exception
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
@@ -51,6 +52,11 @@ def findings(text: str, errors: Sequence[KnownError] = ()) -> list[Finding]:
     _drop_waits_that_are_over(lines, claims)
     if not claims:
         _name_bare_exception(lines, claims, errors or shipped())
+    if not claims:
+        claims = last_words(lines, errors or shipped())
+    elif all(_says_little(error) for error in claims.values()):
+        reports = {number for number, error in claims.items() if error.standing == REPORT}
+        claims = {**causes_before(lines, errors or shipped(), reports), **claims}
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
     return [Finding(claims[number], _shown(lines.told[number], _compiled(claims[number])), number) for number in numbers]
 
@@ -77,8 +83,13 @@ def before_report(text: str) -> str:
     return said[: said.rfind("\n") + 1]
 
 
-def _rank(error: KnownError) -> tuple[bool, bool, bool]:
-    return error.standing == AFTERMATH, error.kind != CAUSE, error.standing != USUAL
+def _rank(error: KnownError) -> tuple[bool, bool, bool, bool]:
+    return error.standing == AFTERMATH, error.standing == FAINT, error.kind != CAUSE, error.standing != USUAL
+
+
+def _says_little(error: KnownError) -> bool:
+    """Whether it leaves open what was at fault, so that words which no entry knows may tell."""
+    return error.kind == CONSEQUENCE and error.standing in (VAGUE, REPORT, AFTERMATH)
 
 
 def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]:
@@ -87,7 +98,7 @@ def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     claims: dict[int, KnownError] = {}
     for error in errors:
-        if error.standing != UNCAUGHT:
+        if error.standing not in GENERAL:
             for number in sorted(_numbers(error, text, starts)):
                 claims.setdefault(number, error)
     return claims
@@ -114,7 +125,6 @@ def _numbers(error: KnownError, text: str, starts: Sequence[int]) -> set[int]:
 def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
     """Drops what the program survived, and adds the exception that ended it where no entry knows better."""
     reports = {number for number, error in claims.items() if error.standing == REPORT}
-    uncaught = next(error for error in errors if error.standing == UNCAUGHT)
     for group, last in last_tracebacks(lines, reports):
         for number in group:
             if number < last.endings[0] and number in claims and claims[number].survivable:
@@ -122,16 +132,18 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
         for error in errors:
             if error.through:
                 _name_by_frames(error, last, lines.bare, claims)
-        if not _explained(last, claims) and _compiled(uncaught).search(lines.bare[last.endings[-1]]):
-            claims[last.endings[-1]] = uncaught
+        any_exception = None if _explained(last, claims) else of_exception(lines.bare[last.endings[-1]], errors)
+        if any_exception:
+            claims[last.endings[-1]] = any_exception
 
 
 def _name_bare_exception(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
     """Where nothing else is known: the last line that an exception begins, although no frames stand above it. Loggers leave them out."""
     for number in range(len(lines.bare) - 1, max(-1, len(lines.bare) - 1 - _MOST_LINES), -1):
-        framed = number and lines.bare[number - 1][:1].isspace()  # a traceback that the process survived
-        if not framed and _compiled_text(_BARE_EXCEPTION).match(lines.bare[number]):
-            claims[number] = next(error for error in errors if error.standing == UNCAUGHT)
+        bare = _compiled_text(_BARE_EXCEPTION).match(lines.bare[number]) and not lines.framed(number)  # it survived those that are
+        error = of_exception(lines.bare[number], errors) if bare else None
+        if error:
+            claims[number] = error
             return
 
 

@@ -32,6 +32,11 @@ class Lines:
         quoted = {number + 1 for number, line in enumerate(self.bare) if is_frame(line)}
         return ["" if number in quoted and line[:1].isspace() else line for number, line in enumerate(self.bare)]
 
+    def framed(self, number: int) -> bool:
+        """Whether a line names the exception below the frames of a traceback."""
+        above = self.bare[max(0, number - 4) : number] if _pattern(_NAMES).match(self.bare[number]) else []
+        return bool(above) and above[-1][:1].isspace() and any(_FRAME_NEEDS in line for line in above)
+
     def groups(self) -> Iterable[list[int]]:
         """The numbers of the lines of each process, as far as tags tell them apart."""
         if not self.tagged:
@@ -108,6 +113,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 _COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
+_NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"
 _FRAME_NEEDS = 'File "'
 _CHAINED = (
     "During handling of the above exception, another exception occurred",

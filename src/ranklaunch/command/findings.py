@@ -16,6 +16,7 @@ from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
 from ranklaunch.muster.nodes import secret
 from ranklaunch.plan.hints import behind
 from ranklaunch.plan.model import Plan, Process
+from ranklaunch.read.job import Job
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.ranks import start
 from ranklaunch.supervise.waits.waiting import some
@@ -57,11 +58,13 @@ def _programs(plan: Plan, env: Mapping[str, str], root: str) -> Iterator[Finding
     yield from _tried(lambda: start.require_program(plan, root))
     steps = (*plan.gather, *plan.prepare, *plan.services, *plan.processes)
     for process in {step.argv[0]: step for step in steps}.values():
-        yield from _tried(functools.partial(_executable, process, env))
+        yield from _tried(functools.partial(_startable, process, plan.job, env))
 
 
-def _executable(process: Process, env: Mapping[str, str]) -> str:
-    return start.executable(process, start.environment(process, env))
+def _startable(process: Process, job: Job, env: Mapping[str, str]) -> None:
+    own = start.environment(process, env)
+    start.executable(process, own)
+    start.require_below(process, job, own)
 
 
 def _tried(look: Callable[[], object]) -> Iterator[Finding]:

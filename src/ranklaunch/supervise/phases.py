@@ -59,7 +59,7 @@ class Phases:
         processes = {process.argv[0]: process for process in (*self.plan.services, *self.plan.processes)}
         missing = []
         looks: list[Callable[[], None]] = [partial(require_program, self.plan)]
-        for look in looks + [partial(self._children.require, process) for process in processes.values()]:
+        for look in looks + [partial(self._children.require, process, self.plan.job) for process in processes.values()]:
             try:
                 look()
             except MissingProgramError as error:

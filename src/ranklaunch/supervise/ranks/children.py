@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ranklaunch.plan.model import Process, RankOutputs
+from ranklaunch.read.job import Job
 from ranklaunch.supervise.output.pipe import make_pipe
 from ranklaunch.supervise.ranks.child import Child, End
-from ranklaunch.supervise.ranks.start import environment, executable, start
+from ranklaunch.supervise.ranks.start import environment, executable, require_below, start
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals, name_of, signal_of
 from ranklaunch.values import Value
@@ -41,9 +42,10 @@ class Children:
         self._logs = logs
         self._reaping = False
 
-    def require(self, process: Process) -> None:
-        """Raises MissingProgramError where it could not be started."""
-        self._program(process)
+    def require(self, process: Process, job: Job) -> None:
+        """Raises MissingProgramError where it could not be started, or would not find what it is to start."""
+        _, env = self._program(process)
+        require_below(process, job, env)
 
     def start(self, processes: Sequence[Process], role: str, outputs: RankOutputs | None = None) -> None:
         """All of them, or none where one could not be. outputs: of ranks that they start."""

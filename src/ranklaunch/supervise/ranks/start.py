@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ranklaunch.errors import MissingProgramError
 from ranklaunch.files import absolute
 from ranklaunch.plan.model import Plan, Process
+from ranklaunch.read.job import Job
 from ranklaunch.read.settings import OUTER_RUN
 from ranklaunch.redact import clipped
 from ranklaunch.system import tree
@@ -19,6 +20,8 @@ from ranklaunch.system.signals import Signals, block, unblock
 
 MARK = OUTER_RUN
 CANNOT_EXECUTE = 126  # as shells say it
+# Options of mpirun by which it looks for programs where this module does not.
+_ELSEWHERE = frozenset(f"{dash}{name}" for dash in ("-", "--") for name in ("wd", "wdir", "path"))
 # Of open files: what ranks get, whatever ranklaunch needs for itself.
 INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
 
@@ -37,22 +40,37 @@ def marked(env: Mapping[str, str], job: str, logs: str, attempt: str) -> dict[st
 
 def executable(process: Process, env: Mapping[str, str]) -> str:
     """Path of the process's program. Raises MissingProgramError that says where it was looked for."""
-    name = process.argv[0]
+    hint = f"; {process.comes_with}" if process.comes_with else ""
+    path = _found(process.argv[0], process, env, hint)
+    _refuse_older(process, path)
+    _require_others(process, env)
+    return path
+
+
+def require_below(process: Process, job: Job, env: Mapping[str, str]) -> None:
+    """Raises MissingProgramError where the user's executable, which this launcher is to start as ranks, is not there. It would find that
+    out itself, once it has loaded all that it needs, and end with a code of its own."""
+    program = job.program
+    own, words = process.argv[: -len(program.words)], process.argv[-len(program.words) :]
+    here = bool(job.node.slots) and not job.is_idle and process.conduct.launches and not os.path.isabs(process.template)
+    if here and words == program.words and not (program.is_python or program.is_shell or _ELSEWHERE & {*own}):
+        _found(program.path, process, env, "; it is what the ranks are to run")
+
+
+def _found(name: str, process: Process, env: Mapping[str, str], hint: str) -> str:
+    """The path of an executable. hint: what else is said where there is none."""
     folders = [""] if "/" in name else [folder for folder in env.get("PATH", os.defpath).split(":") if folder]
     denied = ""
     for folder in folders:
         path = os.path.join(process.cwd or "", folder, name)
         if os.path.isfile(path):
             if os.access(path, os.X_OK):
-                _refuse_older(process, path)
-                _require_others(process, env)
                 return path
             denied = path
     if denied:
         msg = f"{denied} is not executable (files from object storage lose that mark): chmod +x it, or start it through its interpreter"
         raise MissingProgramError(msg)
     where = f"on PATH={clipped(env.get('PATH', ''))!r}" if "/" not in name else f"from {process.cwd or working_folder()}"
-    hint = f"; {process.comes_with}" if process.comes_with else ""
     msg = f"{process.name}: program {name!r} not found {where}{hint}"
     raise MissingProgramError(msg)
 

@@ -34,13 +34,8 @@ if [[ -z ${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; then
 fi
 job=${PBS_JOBID%%[!0-9]*}
 
-# What each node's ranklaunch is told: what this shell exports does not reach it.
-told=(
-    RANKLAUNCH_SLOTS=8
-    RANKLAUNCH_ACCELERATOR=gpu
-    'NOTE=it'"'"'s $(x)
-`y`'
-)
+# What each node's ranklaunch is told: what this shell exports does not reach it. Of a name that is there twice the last counts.
+told=()
 for name in PATH LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX RANKLAUNCH_SECRET_FILE; do
     if [[ -n ${!name:-} ]]; then
         told+=("$name=${!name}")
@@ -50,6 +45,12 @@ done
 # Ports for this job alone: another one may have the same first host.
 told+=("RANKLAUNCH_MASTER_PORT=$((20000 + job % 3000 * 4))")
 told+=("RANKLAUNCH_MUSTER_PORT=$((20001 + job % 3000 * 4))")
+told+=(
+    RANKLAUNCH_SLOTS=8
+    RANKLAUNCH_ACCELERATOR=gpu
+    'NOTE=it'"'"'s $(x)
+`y`'
+)
 program=$(command -v ranklaunch) || {
     echo "ranklaunch: not found on PATH; let a line of batch.setup bring it" >&2
     exit 69

@@ -1,0 +1,104 @@
+"""What is told of an output that no entry knows: by its words, and only where the process was not at work after them."""
+
+from __future__ import annotations
+
+import helpers
+import pytest
+
+from ranklaunch.catalogue import CAUSE, CONSEQUENCE, STOPPED, find
+
+FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\n    step()\n'
+NCCL = "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:264, unhandled system error"
+WORK = "step 12 | loss 2.31\n"
+OF = {
+    CAUSE: (
+        "train: error: no such split: dev",
+        "[node 3] fatal: the plan has no stage 3",
+        "solver.cc:81: int solve(Grid*): Assertion `grid->n > 0' failed.",
+        "F1122 08:00:00.123 4711 pipeline.cc:33] Check failed: stages.size() == 4 (3 vs. 4)",
+        "thread 'main' panicked at src/main.rs:12:5: no such stage",
+        'Exception in thread "main" java.lang.IllegalStateException: no stage',
+        "train.sh: line 3: data.txt: No such file or directory",
+        "2026-11-22 08:00:00 | ERROR | pipeline:run:33 - stage 3 cannot be built",
+        "Worker 2: grid.StageError: no stage 3",
+        "[trainer] cannot reach the peer h2: No route to host",
+        "floating point exception (core dumped)",
+    ),
+    CONSEQUENCE: (
+        "grid: lost connection to worker 3",
+        "grid.StepFailed: rank 5 died unexpectedly",
+        "[engine] child process 4711 exited with code 3",
+        "E1122 08:00:00.123 4711 ring.cc:33] stage barrier timed out after 300 s",
+        "ring: peer h3 closed the stream",
+        "terminating all other workers",
+        "ring.Aborted: aborted because another rank failed",
+    ),
+    STOPPED: (
+        "trainer: caught SIGTERM, leaving",
+        "the job was cancelled by the user",
+        "runner: time limit of 3600 s reached",
+        "this instance has been reclaimed",
+    ),
+}
+SURVIVED = (
+    "WARNING: could not open the cache, rebuilding it",
+    "ERROR: upload failed, attempt 2 of 5",
+    "fatal: not a git repository (or any of the parent directories): .git",
+    "E1122 08:00:00.123 4711 cuda_fft.cc:477] Unable to register cuFFT factory: one has already been registered",
+    "connection to h2 timed out; retrying",
+    "metric error: 0.031, failed: 0",
+    "bash: no job control in this shell",
+    "skip_failed_samples: False",
+    "worker 3 exited with code 0",
+)
+
+
+def kind(text: str) -> str | None:
+    found = find(text)
+    return found.error.kind if found else None
+
+
+@helpers.for_each([(told, line) for told, lines in OF.items() for line in lines])
+def test_by_its_words(told: str, line: str) -> None:
+    assert kind(f"{WORK}{line}\n") == told
+    assert kind(f"{line}\n{WORK}") is None
+
+
+@helpers.for_each(list(SURVIVED))
+def test_what_is_survived_is_no_last_word(line: str) -> None:
+    assert find(f"{WORK}{line}\n") is None
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("worker 3 died unexpectedly", CONSEQUENCE),
+        ("ring closed by peer", CONSEQUENCE),
+        ("caught SIGTERM", STOPPED),
+        ("no stage 3", CAUSE),
+        ("cannot reach h2: connection failed: No route to host", CAUSE),
+        ("worker 3 was killed: the host is out of memory", CAUSE),
+    ],
+)
+def test_an_exception_that_no_entry_knows(message: str, told: str) -> None:
+    found = find(f"{FRAMES}grid.Trouble: {message}\n")
+    assert found
+    assert (found.error.kind, found.line) == (told, f"grid.Trouble: {message}")
+
+
+def test_an_exception_within_a_line_is_looked_up_as_one_of_its_own() -> None:
+    found = find(f"{WORK}<<stderr>> ModuleNotFoundError: No module named 'apex'\n")
+    assert found
+    assert found.error.name == "python-module-not-found"
+
+
+def test_words_of_a_cause_win_over_a_line_that_leaves_it_open() -> None:
+    assert kind(f"{FRAMES}{NCCL}\n") == CONSEQUENCE
+    assert kind(f"ring.cc:12 bind failed: Address already in use\n{FRAMES}{NCCL}\n") == CAUSE
+
+
+def test_what_a_launcher_says_after_its_report_is_no_cause() -> None:
+    report = "= BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
+    ended = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)\n"
+    assert kind(f"{report}{ended}") == CONSEQUENCE
+    assert kind(f"ring: Segmentation fault\n{report}{ended}") == CAUSE

@@ -1,0 +1,204 @@
+"""Writes docs/tables.md, the page of what `make tables` has run: `tools/tables.py RESULTS.xml`, as pytest's --junitxml writes them.
+
+Cells that these results do not have stay as the page has them, so a part can be run alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+sys.path.insert(0, str(TESTS))
+
+from chaos_cases import CASES, EVENTS, LAUNCHERS, Case  # noqa: E402
+
+PAGE = ROOT / "docs" / "tables.md"
+CHAOS = "tests/cluster/test_chaos.py::test_chaos"
+PASSED, FAILED, NOT_RUN, NONE = "✓", "✗", "?", ""
+Marks = Mapping[str, str]  # by what pytest calls a case
+
+INTRODUCTION = """\
+# Tables of real runs
+
+Made by `make tables`: jobs of real launchers on hosts that are network namespaces of one machine. Of each kind CI runs a case, and
+`make tables` all: before a release, and where a launcher or the supervisor changes. ✓: it ended as the row says. ✗: it did not.
+?: it has not run here yet.
+
+## Failures, by launcher
+
+Three nodes of two ranks. What goes wrong, and what every verdict then has: the job's exit code, who is to blame, and words of the reason,
+`node 0: ...` where nodes have reasons of their own. All nodes end, nothing of the job is left on any, and where the network is up they
+tell the same. An empty cell is a case that cannot be with this launcher, or that is ranklaunch's own and not tried with those that take
+seconds to start; `tests/chaos_cases.py` has both.
+"""
+OTHERS = """
+## Other cases
+
+Each line is a test of `tests/`, with its cases.
+"""
+FIRST, OTHER = "what goes wrong", "where"  # in the heads of the tables
+
+
+@dataclass(frozen=True)
+class Found:
+    """A case that pytest has collected."""
+
+    name: str
+    table: bool
+
+    @property
+    def test(self) -> str:
+        return self.name.partition("[")[0]
+
+    @property
+    def case(self) -> str:
+        return self.name.partition("[")[2].removesuffix("]")
+
+    @property
+    def where(self) -> str:
+        return self.name.partition("::")[0].removeprefix("tests/")
+
+    @property
+    def words(self) -> str:
+        return self.test.rpartition("::test_")[2].replace("_", " ")
+
+
+class Collector:
+    """A plugin of pytest's."""
+
+    def __init__(self) -> None:
+        self.found: list[Found] = []
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        self.found = [Found(item.nodeid, item.get_closest_marker("table") is not None) for item in items]
+
+
+def collected() -> list[Found]:
+    """The cases of all tests of which some are for `make tables` alone."""
+    files = [str(path) for path in sorted(TESTS.glob("**/test_*.py")) if "pytest.mark.table" in path.read_text(encoding="utf-8")]
+    collector, said = Collector(), io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = pytest.main(["--collect-only", "-q", f"--rootdir={ROOT}", *files], plugins=[collector])
+    if code:
+        sys.exit(said.getvalue())
+    tests = {found.test for found in collector.found if found.table}
+    return [found for found in collector.found if found.test in tests]
+
+
+def results(path: Path) -> dict[str, str]:
+    """By case; of one whose end failed too there are two."""
+    marks: dict[str, str] = {}
+    for case in ElementTree.parse(path).iter("testcase"):
+        name = f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name']}"
+        bad = any(case.find(kind) is not None for kind in ("failure", "error"))
+        skipped = case.find("skipped") is not None
+        marks[name] = FAILED if bad or marks.get(name) == FAILED else NOT_RUN if skipped else PASSED
+    return marks
+
+
+def page(found: list[Found], marks: Marks) -> str:
+    chaos = {each.case for each in found if each.test == CHAOS}
+    others = [each for each in found if each.test != CHAOS]
+    return "\n".join([INTRODUCTION, *failures(chaos, marks), OTHERS, *other_tables(others, marks)]) + "\n"
+
+
+def failures(cases: set[str], marks: Marks) -> Iterator[str]:
+    methods = [launcher.method for launcher in LAUNCHERS]
+    yield row(FIRST, "exit code", "to blame", "reason", *methods)
+    yield "|".join(["", " --- ", " ---: ", *[" --- "] * 2, *[" :-: "] * len(methods), ""])
+    for case in (*CASES, *EVENTS):
+        names = [f"{method}-{case.name.replace(' ', '-')}" for method in methods]
+        yield row(
+            case.name, str(case.code), blamed(case), reasons(case),
+            *(marks.get(f"{CHAOS}[{name}]", NOT_RUN) if name in cases else NONE for name in names),
+        )  # fmt: skip
+
+
+def blamed(case: Case) -> str:
+    culprit = case.culprit
+    if culprit is None:
+        return "nobody" if case.code else NONE
+    rank = "" if culprit.local is None else f"rank {culprit.local} of "
+    more = (culprit.signal, "out of memory" if culprit.out_of_memory else "", "a consequence" if culprit.consequence else "")
+    return ", ".join(filter(None, [f"{rank}node {culprit.node}", *more]))
+
+
+def reasons(case: Case) -> str:
+    own = (f"node {index}: {in_short(texts)}" for index, texts in sorted(case.reasons.items()))
+    return "<br>".join(filter(None, [in_short(case.reason), *own]))
+
+
+def in_short(texts: Iterable[str]) -> str:
+    return " … ".join(text.strip() for text in texts)
+
+
+def other_tables(found: list[Found], marks: Marks) -> Iterator[str]:
+    yield row(OTHER, "test", "cases")
+    yield "| --- | --- | --- |"
+    for test in dict.fromkeys(each.test for each in found):
+        cells = [each for each in found if each.test == test]
+        yield row(cells[0].where, cells[0].words, ", ".join(f"{shown(each)}{marks.get(each.name, NOT_RUN)}" for each in cells))
+
+
+def shown(found: Found) -> str:
+    return f"{found.case} " if found.case else ""
+
+
+def row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', '¦') for cell in cells)} |"
+
+
+def stored(found: list[Found], text: str) -> dict[str, str]:
+    """The marks of a page."""
+    marks: dict[str, str] = {}
+    methods: list[str] = []
+    tests = {(each.where, each.words): each.test for each in found}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0] == FIRST:
+            methods = cells[4:]
+        elif len(cells) == len(methods) + 4:
+            name = cells[0].replace(" ", "-")
+            marks.update({f"{CHAOS}[{method}-{name}]": mark for method, mark in zip(methods, cells[4:])})
+        elif test := tests.get((cells[0], cells[1]) if len(cells) == 3 else ("", "")):
+            for case, mark in re.findall(rf"(?:^|, )(?:(.*?) )?([{PASSED}{FAILED}{NOT_RUN}])(?=, |$)", cells[2]):
+                marks[f"{test}[{case}]" if case else test] = mark
+    return marks
+
+
+def names_only(text: str) -> str:
+    return re.sub(f"[{PASSED}{FAILED}]", NOT_RUN, text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", nargs="?", type=Path)
+    parser.add_argument("--check", action="store_true", help="only say whether the page has the cases that there are")
+    parser.add_argument("--cases", action="store_true", help="only list the cases that there are, for pytest")
+    asked = parser.parse_args()
+    found = collected()
+    if asked.cases:
+        print(*(each.name for each in found), sep="\n")
+        return
+    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    marks = {**stored(found, old), **(results(asked.results) if asked.results else {})}
+    new = page(found, marks)
+    if not asked.check:
+        PAGE.write_text(new, encoding="utf-8")
+    elif names_only(new) != names_only(old):
+        sys.exit("docs/tables.md has other cases than there are: run make tables, or tools/tables.py, which leaves the new ones as not run")
+
+
+if __name__ == "__main__":
+    main()
