@@ -18,6 +18,7 @@ from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
+from ranklaunch.supervise.companions import Attended, Companion, OnCall
 from ranklaunch.supervise.given import Start
 from ranklaunch.supervise.ranks.start import MARK, marked
 from ranklaunch.supervise.record import Record, now
@@ -67,7 +68,17 @@ def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard
 def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = None) -> tuple[Start, Mapping[str, str]]:
     """What the command line asks for, with its log folder open; and what processes inherit."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
-    return opened(options.read(parser, argv, env), env, planning.make_plan, signals)
+    start, inherited = opened(options.read(parser, argv, env), env, planning.make_plan, signals)
+    return replace(start, companions=(_taking,)), inherited
+
+
+def _taking(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.supervise.taking.taking import Taking  # most jobs leave no evidence
+
+        return Taking(attended)
+
+    return OnCall(attended, make, {("evidence", True): "on_asked", ("evidence", False): "on_order", ("taken", True): "on_taken"})
 
 
 def opened(

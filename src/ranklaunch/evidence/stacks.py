@@ -58,6 +58,11 @@ def written_on_abort(output: str) -> str:
     return output[start:] if start >= 0 else ""
 
 
+def line(frame: Frame) -> str:
+    """As faulthandler writes it."""
+    return f'File "{frame.file}", line {frame.line} in {frame.function}'
+
+
 def place(frame: Frame) -> str:
     """all_reduce at train.py:88"""
     return f"{frame.function} at {frame.file.rpartition('/')[2]}:{frame.line}"

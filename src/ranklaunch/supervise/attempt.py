@@ -141,6 +141,7 @@ class Attempt:
         return Attended(
             plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
+            abort=self._stopper.say_where, env=self._around.env, evidence=[],
         )  # fmt: skip
 
     def _watch(self) -> None:
@@ -305,6 +306,8 @@ class Attempt:
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
             self.ending = ending = replace(ending, at=self._loop.clock())
+            if not ending.from_elsewhere and ending.outcome == "failed":
+                self._companions.deciding(ending)
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
             self._nodes.decided(outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._services()))

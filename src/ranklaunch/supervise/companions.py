@@ -25,7 +25,8 @@ PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before 
 class Attended(Value):
     """An attempt as its companions see it. plan: the newest. ending: what decided, None until then. running: its own children, by pid.
     ranks: the processes of ranks that are known to live, by rank, whoever has started them. outputs: what ranks write, by rank. loop: what
-    is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure."""
+    is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure. abort: from now on what is
+    to end says by SIGABRT where it is, if Python has a handler for that. evidence: on node 0, who hears what all nodes have found."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -37,10 +38,16 @@ class Attended(Value):
     record: Record
     say: Callable[[str], None]
     fail: Callable[[Ending], None]
+    abort: Callable[[], None]
+    env: Mapping[str, str]
+    evidence: list[Callable[[Any], object]]
 
 
 class Companion:
     """Does nothing, at any of these moments."""
+
+    def deciding(self, ending: Ending) -> None:
+        """A failure of this node has decided, and no other node has heard of it yet."""
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         """A failure has decided, here or on another node, and nothing has been told to end yet. True: it shall not be, until this companion
@@ -59,6 +66,51 @@ class Companion:
 
 
 Join = Callable[[Attended], Companion]
+Word = Callable[[int, Any], object]
+
+
+class OnCall(Companion):
+    """Stands in for one that most attempts never need, which is made as soon as there is something to do for it: another node's word, or a
+    failure. words: (topic, whether nodes say it to node 0), with the name of who hears it."""
+
+    def __init__(self, attended: Attended, make: Join, words: Mapping[tuple[str, bool], str]) -> None:
+        self._attended = attended
+        self._make = make
+        self._made: Companion | None = None
+        for (topic, at_node_0), name in words.items():
+            attended.nodes.hear(topic, partial(self._hear, name), at_node_0=at_node_0)
+
+    def deciding(self, ending: Ending) -> None:
+        companion = self._companion()
+        if companion:
+            companion.deciding(ending)
+
+    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
+        return self._made.before_stop(ending, go_on) if self._made else False
+
+    def stopped(self) -> None:
+        if self._made:
+            self._made.stopped()
+
+    def facts(self) -> Mapping[str, Any]:
+        return self._made.facts() if self._made else {}
+
+    def close(self) -> None:
+        if self._made:
+            self._made.close()
+
+    def _hear(self, name: str, node: int, body: Any) -> None:
+        companion = self._companion()
+        if companion:
+            getattr(companion, name)(node, body)
+
+    def _companion(self) -> Companion | None:
+        """None where no descriptor is left to import it."""
+        try:
+            self._made = self._made or self._make(self._attended)
+        except (OSError, ImportError) as error:
+            self._attended.say(f"no evidence is taken: {error}")
+        return self._made
 
 
 class Companions:
@@ -81,6 +133,10 @@ class Companions:
         if self._joining:
             seen = attended()
             self._all += [join(seen) for join in self._joining]
+
+    def deciding(self, ending: Ending) -> None:
+        for companion in self._all:
+            companion.deciding(ending)
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> None:
         """Calls go_on, at once where nobody needs time."""

@@ -1,6 +1,7 @@
 """The names of what a job leaves behind, for those who write it and those who look for it. Paths are text; nothing here touches a disk.
 
     LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, rank_<r>.log, and what launchers keep
+        evidence/node_<i>/<n>/                 what was taken the n-th time
 
 The middle two are there where several jobs or nodes may have one log folder.
 """
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from ranklaunch.files import join
 
 PLAN, EVENTS, VERDICT = "plan.json", "events.jsonl", "verdict.json"
+EVIDENCE = "evidence"
 ATTEMPTS, OF_NODES = "attempt_*", "node_*/attempt_*"  # for people
 
 _ATTEMPT = re.compile("attempt_([0-9]{1,6})")
@@ -34,6 +36,11 @@ def attempt(logs: str, number: int) -> str:
 
 def rank_log(attempt: str, rank: int) -> str:
     return join(attempt, f"rank_{rank}.log")
+
+
+def evidence(attempt: str, node: int) -> str:
+    """Of one node, with a folder in it for each time that it was taken."""
+    return join(join(attempt, EVIDENCE), f"node_{node}")
 
 
 def attempts(names: Iterable[str]) -> list[int]:

@@ -25,7 +25,7 @@ def kept(recorders: Recorders, record: Record) -> Iterator[Callable[[str], bool]
         _try_fifo(values.get(recorders.fifo, ""))
         without = set()
     except (OSError, ConfigError) as error:
-        record.event("recorders", without=sorted(without), why=str(error))
+        record.event("recorders", without=", ".join(sorted(without)), why=str(error))
     try:
         yield lambda name: name not in without
     finally:
