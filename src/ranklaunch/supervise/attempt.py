@@ -67,13 +67,14 @@ class Attempt:
         )  # fmt: skip
         others_end = lambda: self._nodes.others_end  # noqa: E731
         self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services, others_end)
+        self._companions = Companions(start.companions, self._loop)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
             tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
+            deciding=self._companions.deciding, died=self._companions.died,
             explain=start.explain,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
-        self._companions = Companions(start.companions, self._loop)
 
     @property
     def plan(self) -> Plan:

@@ -18,6 +18,7 @@ from ranklaunch.values import Value
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import Output
+    from ranklaunch.supervise.ranks.watched import Watched
 
 PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before it ends what runs
 
@@ -47,12 +48,18 @@ class Companion:
     """Does nothing, at any of these moments."""
 
     def deciding(self, ending: Ending) -> None:
-        """A failure of this node has decided, and no other node has heard of it yet."""
+        """A failure of this node has decided, or a launcher has told of one, and no other node has heard of it yet."""
+
+    def died(self, launcher: Child, rank: Watched) -> None:
+        """A rank of a launcher that will end the others as soon as it sees that."""
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         """A failure has decided, here or on another node, and nothing has been told to end yet. True: it shall not be, until this companion
         calls go_on, for at most PATIENCE_S. Nobody is asked when somebody has asked for the stop, or all have succeeded."""
         return False
+
+    def hurried(self) -> None:
+        """Nothing is waited for any more: what runs is about to be ended."""
 
     def stopped(self) -> None:
         """Nothing of the attempt runs any more."""
@@ -85,8 +92,17 @@ class OnCall(Companion):
         if companion:
             companion.deciding(ending)
 
+    def died(self, launcher: Child, rank: Watched) -> None:
+        companion = self._companion()
+        if companion:
+            companion.died(launcher, rank)
+
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         return self._made.before_stop(ending, go_on) if self._made else False
+
+    def hurried(self) -> None:
+        if self._made:
+            self._made.hurried()
 
     def stopped(self) -> None:
         if self._made:
@@ -138,6 +154,10 @@ class Companions:
         for companion in self._all:
             companion.deciding(ending)
 
+    def died(self, launcher: Child, rank: Watched) -> None:
+        for companion in self._all:
+            companion.died(launcher, rank)
+
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> None:
         """Calls go_on, at once where nobody needs time."""
         self._go_on = go_on
@@ -155,6 +175,8 @@ class Companions:
         go_on, self._go_on = self._go_on, None
         if self._timer:
             self._timer.cancel()
+        for companion in self._all:
+            companion.hurried()
         if go_on:
             go_on()
 

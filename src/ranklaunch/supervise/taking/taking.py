@@ -1,8 +1,8 @@
 """The companion of an attempt that has evidence taken, on all nodes at once: because a hang is suspected, because somebody asks, or because
 the first failure is one that another rank may have caused, before the stop erases what that rank was doing.
 
-Words between nodes: whoever wants it says "evidence" to node 0, with why; node 0 gives it a number and says "evidence" to all; each says
-"taken" to node 0, a few ranks in each message.
+Words between nodes: whoever wants it says "evidence" to node 0, with why, and whether the job ends; node 0 gives it a number and says
+"evidence" to all; each says "taken" to node 0, a few ranks in each message.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from ranklaunch.muster.wire import WireError
 from ranklaunch.supervise import words
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.ranks.child import UNJUDGED
+from ranklaunch.supervise.ranks.child import UNJUDGED, Child
 from ranklaunch.supervise.taking import taker
 from ranklaunch.supervise.taking.folder import Folder, room_in
 from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks.watched import Watched
     from ranklaunch.system.loop import Timer
 
 TOPIC, TAKEN = "evidence", "taken"
 HEARS_S = 1.0  # for node 0's word, before this node goes ahead alone
+READS_S = 0.05  # for the last words of a rank to be read from the file that its launcher keeps for it
 RANKS_A_MESSAGE = 8
 GATHERS_S = 15.0  # for all nodes to have said what they have
 _TIMED_OUT = re.compile("time-?out|timed-out")
@@ -51,10 +53,15 @@ class Taking(Companion):
         self._at_stop = ""
         self._gathering: dict[int, Gathering] = {}
         self._alone: Timer | None = None
+        self._held: list[Child] = []  # launchers
 
-    def take(self, why: str) -> None:
-        """On all nodes; any node may ask. A second time waits for the first."""
-        self._attended.nodes.tell_node_0(TOPIC, {"why": why[:500]})
+    def take(self, why: str, *, ends: bool = False) -> None:
+        """On all nodes; any node may ask. A second time waits for the first. ends: the job is about to."""
+        body, muster = {"why": why[:500], "ends": ends}, self._attended.plan().muster
+        if not muster or muster.node == 0:
+            self.on_asked(0, body)  # at once: what follows may be that all are told to stop
+        else:
+            self._attended.nodes.tell_node_0(TOPIC, body)
 
     # What is heard
 
@@ -62,16 +69,16 @@ class Taking(Companion):
         """As node 0."""
         if self._pipe >= 0 or self._gathering:
             return  # this time's is what whoever asks again wants to have
-        number, why = self._number + 1, str(body["why"])[:500]
+        number, why, ends = self._number + 1, str(body["why"])[:500], bool(body.get("ends"))
         self._gathering[number] = Gathering(number, why, len(self._attended.plan().job.everyone))
         self._attended.loop.after(GATHERS_S, lambda: self._gather(number))
-        self._attended.nodes.tell_nodes(TOPIC, {"number": number, "why": why})
-        self._begin(number, why)
+        self._attended.nodes.tell_nodes(TOPIC, {"number": number, "why": why, "ends": ends})
+        self._begin(number, why, ends)
 
     def on_order(self, node: int, body: Any) -> None:
-        number, why = body["number"], str(body["why"])
+        number = body["number"]
         if type(number) is int and 0 < number < 1 << 31:
-            self._begin(number, why)
+            self._begin(number, str(body["why"]), bool(body.get("ends")))
 
     def on_taken(self, node: int, body: Any) -> None:
         """As node 0: what a node says of some of its ranks."""
@@ -83,16 +90,42 @@ class Taking(Companion):
     # As a companion
 
     def deciding(self, ending: Ending) -> None:
-        why = self._suspicious(ending)
-        if why:
+        self._take_if(self._suspicious(ending))
+
+    def died(self, launcher: Child, rank: Watched) -> None:
+        """The launcher is held until the others' evidence is there: it would end them within a tenth of a second."""
+        if self._at_stop or self._attended.ending() or launcher.halted:
+            return
+        launcher.halt()
+        self._held.append(launcher)
+        self._attended.loop.after(READS_S, lambda: self._judge(launcher, rank))
+        self._attended.loop.after(GATHERS_S, self._let_go)
+
+    def hurried(self) -> None:
+        self._let_go()
+
+    def _judge(self, launcher: Child, rank: Watched) -> None:
+        if not self._take_if(self._words_of(launcher, rank)):
+            self._let_go()
+
+    def _take_if(self, why: str) -> bool:
+        """Whether it is taken for that, or was already."""
+        if why and not self._at_stop:
             self._at_stop = why
             self._alone = self._attended.loop.after(HEARS_S, self._go_alone)
-            self.take(why)
+            self.take(why, ends=True)
+        return bool(why)
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, []
+        for launcher in held:
+            launcher.go_on()
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
+        if self._at_stop:
+            self._attended.abort()  # what is to end anyway says by that where it is
         if self._pipe < 0 and not self._alone:
             return False
-        self._attended.abort()  # what is to end anyway says by that where it is
         self._go_on = go_on
         return True
 
@@ -121,11 +154,16 @@ class Taking(Companion):
     def _suspicious(self, ending: Ending) -> str:
         """Why, where the words of who failed first say that another may be to blame; "" else."""
         child = ending.child
-        if not child or child.role in UNJUDGED or not child.reader:
+        if not child or child.role in UNJUDGED:
             return ""
-        rank = ending.rank.rank if ending.rank else child.process.rank
+        below = child.announced or child.below
+        return self._words_of(child, ending.rank or next(iter(below.failed if below else ()), None))
+
+    def _words_of(self, child: Child, failed: Watched | None) -> str:
+        rank = failed.rank if failed else child.process.rank
         output = self._attended.outputs().get(rank) if rank is not None else None
-        error = words.known((output or child.reader.output).tail, self._attended.plan())
+        tail = output.tail if output else child.reader.output.tail if child.reader else b""
+        error = words.known(tail, self._attended.plan())
         if not error or not (error.kind == CONSEQUENCE or _TIMED_OUT.search(error.name)):
             return ""
         return f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error.name}"
@@ -134,9 +172,9 @@ class Taking(Companion):
         """Node 0 has not answered."""
         self._alone = None
         if self._pipe < 0:
-            self._begin(self._number + 1, self._at_stop)
+            self._begin(self._number + 1, self._at_stop, True)
 
-    def _begin(self, number: int, why: str) -> None:
+    def _begin(self, number: int, why: str, ends: bool) -> None:
         if self._alone:
             self._alone.cancel()
             self._alone = None
@@ -145,9 +183,7 @@ class Taking(Companion):
         self._number = number
         job = self._attended.plan().job
         parent = folders.evidence(self._attended.record.folder, job.node_index)
-        ending = self._attended.ending()
-        if ending and ending.outcome == "failed":
-            self._at_stop = self._at_stop or why
+        self._at_stop = self._at_stop or (why if ends else "")
         try:
             order = taker.Order(
                 number, why, os.path.join(parent, str(number)), self._attended.ranks(), self._attended.env, self._began, room_in(parent)
@@ -195,6 +231,7 @@ class Taking(Companion):
                 self._attended.nodes.tell_node_0(TAKEN, {**message, "ranks": {}})
 
     def _done(self) -> None:
+        self._let_go()
         go_on, self._go_on = self._go_on, None
         if go_on:
             go_on()
