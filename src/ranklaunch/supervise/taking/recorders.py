@@ -18,9 +18,11 @@ def kept(recorders: Recorders, record: Record) -> Iterator[Callable[[str], bool]
     fifo, so that is tried first; no job fails for want of a recorder."""
     values = {each.name: each.value for each in recorders.variables}
     without = {name for name, value in values.items() if value.startswith(f"{recorders.folder}/")}
+    made = False
     try:
-        bequeath("recorders", recorders.folder)
         make_private(recorders.folder)
+        made = True
+        bequeath("recorders", recorders.folder)
         without = {recorders.fifo} & without
         _try_fifo(values.get(recorders.fifo, ""))
         without = set()
@@ -29,7 +31,8 @@ def kept(recorders: Recorders, record: Record) -> Iterator[Callable[[str], bool]
     try:
         yield lambda name: name not in without
     finally:
-        shutil.rmtree(recorders.folder, ignore_errors=True)
+        if made:
+            shutil.rmtree(recorders.folder, ignore_errors=True)
 
 
 def _try_fifo(stem: str) -> None:
