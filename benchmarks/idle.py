@@ -20,6 +20,9 @@ SECONDS_QUICK = 2.0
 END_S = 120.0
 SETTLE_S = 1.0  # after the last rank is up: what starting needed is over
 CASE = f"{RANKS} ranks that sleep"
+WATCHED, WATCHED_QUICK = 64, 8
+WATCHING = "watching whether ranks hang"  # as it does by default: a look each ten seconds
+UNWATCHED = "ranklaunch --hang off"
 PEERS: dict[str, Command] = {"torchrun": launchers.torchrun_with_logs, "deepspeed": launchers.deepspeed}
 
 
@@ -27,6 +30,9 @@ def measure(quick: bool) -> list[Row]:
     seconds = SECONDS_QUICK if quick else SECONDS
     makers = {"ranklaunch": launchers.spawn, **{way: PEERS[way] for way in launchers.here(*PEERS)}}
     rows = in_turn(CASE, {way: partial(idle, make, seconds) for way, make in makers.items()}, 1)
+    count = WATCHED_QUICK if quick else WATCHED
+    ways = {"ranklaunch": launchers.spawn, UNWATCHED: lambda ranks: launchers.ranklaunch("spawn", ranks, "--hang", "off")}
+    rows += in_turn(WATCHING, {way: partial(idle, make, seconds, count) for way, make in ways.items()}, 1)
     return [*(made.noted(f"over {seconds:g} s") for made in rows), *launchers.absent(CASE, *PEERS)]
 
 
@@ -34,14 +40,19 @@ def targets(rows: Sequence[Row]) -> list[Target]:
     ours = partial(value, rows, CASE, way="ranklaunch")
     return [
         Target("wake-ups of ranklaunch in a second, with silent ranks", ours("wake-ups/s"), 1.0),
+        Target(
+            f"CPU seconds in a minute to watch {WATCHED} silent ranks, 1 % of a core",
+            value(rows, WATCHING, "CPU s/min", way="ranklaunch"),
+            0.6,
+        ),
         Target("MB that the largest process of ranklaunch has resident, with silent ranks", ours("largest MB"), 25.0),
     ]
 
 
-def idle(make: Command, seconds: float) -> Sample:
+def idle(make: Command, seconds: float, count: int = RANKS) -> Sample:
     with tempfile.TemporaryDirectory(prefix="ranklaunch-idle-") as name, Job(Path(name)) as job:
-        launcher = job.start(make(Ranks(RANKS, (str(RANK), "sleeps", name), job.folder)))
-        ranks = job.wait_until_up(RANKS)
+        launcher = job.start(make(Ranks(count, (str(RANK), "sleeps", name), job.folder)))
+        ranks = job.wait_until_up(count)
         time.sleep(SETTLE_S)
         pids = processes.below(launcher.popen.pid, without=ranks)
         began, switches, cpu_s = time.monotonic(), processes.switches(pids), processes.cpu_s(pids)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from typing import IO, Any, Protocol
 from benchmarks import jobs
 from benchmarks.rows import Row, Sample, Target, in_turn, ratio, value
 from testbench.hosts import Host, Hosts, missing
+from testbench.waiting import free_port
 
 NAME = "scale"
 RANKS = (1_000, 10_000, 100_000)
@@ -193,9 +193,3 @@ class Step:
         self._process.wait()
         self._errors.seek(0)
         return RuntimeError(f"{self._name} failed: {self._errors.read()[-2000:]}")
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("", 0))
-        return int(sock.getsockname()[1])

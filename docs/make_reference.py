@@ -20,7 +20,7 @@ from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.catalogue import shipped
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan.planning import every_variable
-from ranklaunch.read import settings, tuning
+from ranklaunch.read import hangs, settings, tuning
 from ranklaunch.read.reader import Variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import KINDS, JobSpec
@@ -101,6 +101,7 @@ def variables_page() -> str:
 
 def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Every platform and method", (*settings.VARIABLES, *OF_ALL)
+    yield "Jobs that hang", hangs.VARIABLES
     yield "Of the command plan alone", settings.PLAN_VARIABLES
     yield "Of the command tune alone", tuning.VARIABLES
     yield "Ascend NPUs, whatever the method", communication.VARIABLES

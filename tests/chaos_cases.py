@@ -291,13 +291,14 @@ WRONG_VALUE = """say Traceback (most recent call last):
   File "/workspace/train.py", line 91, in <module>
     raise ValueError(f"loss is {loss}")
 ValueError: loss is nan"""
-SOON_LOSES_PEER = ("wait go", "sleep 0.05", LOST_PEER, "exit 1")
+# What comes later waits for what is first: how soon a busy machine lets each rank go on is nobody's order.
+SOON_LOSES_PEER = ("wait first", "sleep 0.05", LOST_PEER, "exit 1")
 LOSES_PEER = ("wait go", "mark at", LOST_PEER, "exit 1")
 APART = Case(
     "two causes, 0.3 s apart",
     GO,
     7,
-    {"2.1": ("wait go", "exit 7"), "1.1": ("hold", "wait go", "sleep 0.3", "exit 42")},
+    {"2.1": ("wait go", "mark first", "exit 7"), "1.1": ("hold", "wait first", "sleep 0.3", "exit 42")},
     culprit=Culprit(2, 1),
     reason=("node 2 (h2) exited with code 7",),
     failures=None,
@@ -307,7 +308,7 @@ LATE_NEWS = APART.with_(
     name="the first cause is heard of last",
     steps=("delay 1 600", *GO),
     code=42,
-    orders={"1.1": ("wait go", "exit 42"), "2.1": ("hold", "wait go", "sleep 0.35", "exit 7")},
+    orders={"1.1": ("wait go", "mark first", "exit 42"), "2.1": ("hold", "wait first", "sleep 0.35", "exit 7")},
     culprit=Culprit(1, 1),
     reason=("node 1 (h1) exited with code 42",),
     without={
@@ -364,7 +365,7 @@ EVENTS = (
         "a consequence, and its cause 0.5 s later",
         GO,
         3,
-        {"0.0": LOSES_PEER, "2.0": ("hold", "wait go", "sleep 0.5", WRONG_VALUE, "exit 3")},
+        {"0.0": LOSES_PEER, "2.0": ("hold", "wait at", "sleep 0.5", WRONG_VALUE, "exit 3")},
         culprit=Culprit(2, 0),
         reason=("node 2 (h2) exited with code 3", "ValueError: loss is nan"),
         failures=(0,),
@@ -374,7 +375,7 @@ EVENTS = (
         "a consequence, and its cause 0.5 s later, which exits with 1",
         GO,
         1,
-        {"0.0": LOSES_PEER, "2.0": ("hold", "wait go", "sleep 0.5", WRONG_VALUE, "exit 1")},
+        {"0.0": LOSES_PEER, "2.0": ("hold", "wait at", "sleep 0.5", WRONG_VALUE, "exit 1")},
         culprit=Culprit(2, 0),
         reason=("node 2 (h2) exited with code 1", "ValueError: loss is nan"),
         failures=(0,),
@@ -383,7 +384,7 @@ EVENTS = (
         "a SIGKILL that left no trace is heard of after its consequences",
         ("delay 2 300", *GO),
         137,
-        {"2.1": ("wait go", "kill"), "0.1": SOON_LOSES_PEER, "1.0": SOON_LOSES_PEER},
+        {"2.1": ("wait go", "mark first", "kill"), "0.1": SOON_LOSES_PEER, "1.0": SOON_LOSES_PEER},
         culprit=Culprit(2, 1, "SIGKILL"),
         reason=("node 2 (h2) was killed by SIGKILL",),
         failures=None,
@@ -393,7 +394,7 @@ EVENTS = (
         "a SIGKILL that left no trace, beside a rank that takes a second to end",
         GO,
         137,
-        {"2.1": ("wait go", "kill"), "2.0": ("slow 1", "sleep 600"), "0.1": SOON_LOSES_PEER},
+        {"2.1": ("wait go", "mark first", "kill"), "2.0": ("slow 1", "sleep 600"), "0.1": SOON_LOSES_PEER},
         culprit=Culprit(2, 1, "SIGKILL"),
         reason=("node 2 (h2) was killed by SIGKILL",),
         failures=None,

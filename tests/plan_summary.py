@@ -20,7 +20,10 @@ Item = tuple[str, str]  # what it is, by which it is found in another node's pla
 WIDTH = 140
 LONG_NAME = 20  # characters of a host's name from which on its number takes its place
 SHORT_FILE = 10  # lines of a file that are shown; of a longer one, its hash
-USUAL = {"timeout_s": 600.0, "wait_s": 600.0, "grace_s": 25.0, "lost_after_s": 20.0, "end_timeout_s": 600.0}
+USUAL = {
+    "timeout_s": 600.0, "wait_s": 600.0, "grace_s": 25.0, "lost_after_s": 20.0, "end_timeout_s": 600.0, "hang": "observe", "hang_s": 300.0,
+    "first_step_s": 1800.0,
+}  # fmt: skip
 COUNTED_FROM_0 = ("rank", "local_rank", "node")
 TOLD_ABOVE = ("schema", "platform", "method", "why", "job", "values", "warnings")
 LEFT_OUT = ("recorders",)  # the same in almost all; whole plans have them

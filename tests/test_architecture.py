@@ -62,6 +62,7 @@ READS = {"render/simple.py": {"open", "isfile"}, "simple_templates.py": {"open",
 
 
 @functools.cache
+@functools.cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
@@ -120,7 +121,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "ranktable": set(),
     "system": set(),
     "render": set(),
-    "read": {"ranktable", "verdict"},
+    "read": {"ranktable", "verdict", "watch"},
     "verdict": set(),
     "evidence": set(),
     "watch": set(),
@@ -131,7 +132,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
-    "supervise": {"catalogue", "evidence", "muster", "plan", "read", "system", "verdict"},
+    "supervise": {"catalogue", "evidence", "muster", "plan", "read", "system", "verdict", "watch"},
     "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
         "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",
@@ -163,7 +164,7 @@ MODULES = {name_of(path): path for path in EVERYTHING}
 
 def imported_modules(path: Path) -> set[str]:
     """Modules of ours that one imports when it runs, also inside functions."""
-    tree = parsed(path)
+    tree = ast.parse(path.read_text(encoding="utf-8"))  # of its own, for it is changed
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING":
             node.body = []

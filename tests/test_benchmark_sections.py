@@ -36,7 +36,8 @@ def test_output_is_measured_and_nothing_is_lost() -> None:
 def test_idle_launchers_are_measured() -> None:
     rows = idle.measure(quick=True)
     sound(rows, idle.targets(rows))
-    assert [row.way for row in rows] == ["ranklaunch", "torchrun", "deepspeed"]
+    assert [row.way for row in rows if row.case == idle.CASE] == ["ranklaunch", "torchrun", "deepspeed"]
+    assert [row.way for row in rows if row.case == idle.WATCHING] == ["ranklaunch", idle.UNWATCHED]
 
 
 def test_size_is_measured() -> None:

@@ -214,6 +214,7 @@ WHEEL = {
     "ranklaunch/ranktable/show.py",
     "ranklaunch/ranktable/write.py",
     "ranklaunch/read/__init__.py",
+    "ranklaunch/read/hangs.py",
     "ranklaunch/read/job.py",
     "ranklaunch/read/parse.py",
     "ranklaunch/read/provenance.py",
@@ -293,6 +294,12 @@ WHEEL = {
     "ranklaunch/supervise/waits/asked.py",
     "ranklaunch/supervise/waits/banners.py",
     "ranklaunch/supervise/waits/waiting.py",
+    "ranklaunch/supervise/watching/__init__.py",
+    "ranklaunch/supervise/watching/heard.py",
+    "ranklaunch/supervise/watching/judging.py",
+    "ranklaunch/supervise/watching/sampler.py",
+    "ranklaunch/supervise/watching/tool.py",
+    "ranklaunch/supervise/watching/watching.py",
     "ranklaunch/supervise/words.py",
     "ranklaunch/system/__init__.py",
     "ranklaunch/system/bounded.py",
@@ -366,7 +373,13 @@ WHEEL = {
     "ranklaunch/verdict/folders.py",
     "ranklaunch/verdict/model.py",
     "ranklaunch/watch/__init__.py",
+    "ranklaunch/watch/detector.py",
+    "ranklaunch/watch/devices.py",
+    "ranklaunch/watch/expect.py",
+    "ranklaunch/watch/frames.py",
+    "ranklaunch/watch/sample.py",
     "ranklaunch/watch/steps.py",
+    "ranklaunch/watch/who.py",
     "ranklaunch_start.py",
 }
 INFO = {"METADATA", "WHEEL", "entry_points.txt", "licenses/LICENSE", "licenses/LICENSES/detect-secrets.txt", "RECORD"}
@@ -434,6 +447,7 @@ def test_files_of_the_wheel_are_those_of_the_tree(wheel: Path) -> None:
             assert archive.read(name) == source.read_bytes(), name
 
 
+@pytest.mark.one_python
 def test_source_distribution_holds_the_tests_and_no_link(sdist: Path, unpacked: Path) -> None:
     with tarfile.open(sdist) as archive:
         members = archive.getmembers()

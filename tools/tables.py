@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import io
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
-sys.path.insert(0, str(TESTS))
-
-from chaos_cases import CASES, EVENTS, LAUNCHERS, Case  # noqa: E402
-
 PAGE = ROOT / "docs" / "tables.md"
 CHAOS = "tests/cluster/test_chaos.py::test_chaos"
 PASSED, FAILED, NOT_RUN, NONE = "✓", "✗", "?", ""
@@ -114,10 +112,11 @@ def page(found: list[Found], marks: Marks) -> str:
 
 
 def failures(cases: set[str], marks: Marks) -> Iterator[str]:
-    methods = [launcher.method for launcher in LAUNCHERS]
+    chaos = importlib.import_module("chaos_cases")  # of tests/, which pytest has imported
+    methods = [launcher.method for launcher in chaos.LAUNCHERS]
     yield row(FIRST, "exit code", "to blame", "reason", *methods)
     yield "|".join(["", " --- ", " ---: ", *[" --- "] * 2, *[" :-: "] * len(methods), ""])
-    for case in (*CASES, *EVENTS):
+    for case in (*chaos.CASES, *chaos.EVENTS):
         names = [f"{method}-{case.name.replace(' ', '-')}" for method in methods]
         yield row(
             case.name, str(case.code), blamed(case), reasons(case),
@@ -125,7 +124,7 @@ def failures(cases: set[str], marks: Marks) -> Iterator[str]:
         )  # fmt: skip
 
 
-def blamed(case: Case) -> str:
+def blamed(case: Any) -> str:
     culprit = case.culprit
     if culprit is None:
         return "nobody" if case.code else NONE
@@ -134,7 +133,7 @@ def blamed(case: Case) -> str:
     return ", ".join(filter(None, [f"{rank}node {culprit.node}", *more]))
 
 
-def reasons(case: Case) -> str:
+def reasons(case: Any) -> str:
     own = (f"node {index}: {in_short(texts)}" for index, texts in sorted(case.reasons.items()))
     return "<br>".join(filter(None, [in_short(case.reason), *own]))
 

@@ -65,7 +65,8 @@ def read(reader: Reader, program: Program) -> Job:
     several.kills(reader, KILLS_AFTER_S, "PBS")
     hosts = _hosts(reader)
     index = _index(reader, hosts)
-    slots = _slots(reader, hosts)
+    listed = _listed_gpus(reader, hosts)
+    slots = listed or batch.slots(reader, len(hosts))
     job = make_job(
         reader,
         program,
@@ -75,6 +76,7 @@ def read(reader: Reader, program: Program) -> Job:
         hosts=hosts,
         slots=slots,
         node_index=index,
+        accelerator=("gpu", GPU_FILE.names[0]) if listed else ("cpu", "default"),
     )
     return replace(job, log_dir=batch.log_dir(reader, reader.get(JOB_ID), len(hosts), index))
 
@@ -152,12 +154,11 @@ def _refuse_script(reader: Reader, hosts: tuple[str, ...], index: int) -> None:
 
 
 def on_all(reader: Reader, hosts: tuple[str, ...]) -> str:
-    """The line that starts a ranklaunch on each host."""
+    """The line that starts a ranklaunch on each host. Not by pbsdsh of OpenPBS, which ends with 0 whatever its tasks end with."""
     own = f"env RANKLAUNCH_HOSTS={redact.clipped(','.join(hosts))} ranklaunch run ..."
     if "TORQUE" in reader.get(VERSION).upper():
         return f"pbsdsh -u {own}"
-    repeated = max(batch.listed(reader, reader.get(NODE_FILE)).values(), default=1) > 1 if reader.given(NODE_FILE) else False
-    return f"pbsdsh -- {own}{', with mpiprocs=1 in the select of qsub, since it starts one for each line of the file' if repeated else ''}"
+    return f"for host in $(sort -u $PBS_NODEFILE); do pbs_tmrsh $host {own} & done; wait $!"
 
 
 def _refuse_several_tasks(reader: Reader) -> None:
@@ -169,12 +170,12 @@ def _refuse_several_tasks(reader: Reader) -> None:
         )
 
 
-def _slots(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
-    """Torque may list the GPUs of all hosts."""
+def _listed_gpus(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
+    """Torque may list the GPUs of all hosts; () where it does not."""
     path = reader.get(GPU_FILE)
     lines = list(batch.listed(reader, path)) if path and not reader.given(SLOTS) else []
     counts = batch.counted(reader, path, [match[1] for match in map(_GPU.fullmatch, lines) if match])
     if not counts or set(hosts) - counts.keys():
-        return batch.slots(reader, len(hosts))
+        return ()
     reader.ledger.note(SLOTS.value, redact.show([counts[host] for host in hosts]), GPU_FILE.names[0])
     return tuple(counts[host] for host in hosts)

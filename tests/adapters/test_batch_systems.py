@@ -65,6 +65,15 @@ def test_hosts_that_are_refused(env: dict[str, str], said: str) -> None:
     assert any(said in problem for problem in caught.value.problems), caught.value.problems
 
 
+@helpers.for_each({"pbs": (PBS, "^tm"), "lsf": (LSF, "^lsf"), "within slurm": ({**LSF, "SLURM_JOB_ID": "1"}, "^slurm,lsf")})
+def test_open_mpi_takes_no_hosts_of_the_batch_system(env: dict[str, str], kept_off: str) -> None:
+    own = {"RANKLAUNCH_HOSTS": "g2,g1", "RANKLAUNCH_NODE": "0", "RANKLAUNCH_PLATFORM": "pbs" if env is PBS else "lsf"}
+    (mpirun,) = helpers.plan({**env, **own}, method="mpirun").processes
+    assert {name: mpirun.env[name] for name in mpirun.env if name.endswith(("_ras", "_plm"))} == dict.fromkeys(
+        ("OMPI_MCA_ras", "OMPI_MCA_plm", "PRTE_MCA_ras", "PRTE_MCA_plm"), kept_off
+    )
+
+
 @pytest.mark.parametrize("method", ["torchrun", "mpirun"])
 def test_a_command_that_was_not_run_is_a_wait(method: str) -> None:
     found = helpers.plan({**FLUX, "RANKLAUNCH_HOSTS_COMMAND": "flux hostlist"}, method=method)

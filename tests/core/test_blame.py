@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ranklaunch.muster import wire
 from ranklaunch.values import replace
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import blame, endings
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Culprit, KnownError
 
@@ -104,6 +104,51 @@ def test_no_other_was_both_earlier_and_no_less_a_cause(given_: list[tuple[float,
 )
 def test_sentence(more: dict[str, Any], text: str) -> None:
     assert blame.sentence(replace(culprit(), **more)) == text
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"exit_code": 139}, "memory that is not its own"),
+        ({"exit_code": 134, "signal": "SIGABRT"}, "gave itself up"),
+        ({"exit_code": 135}, "/dev/shm"),
+        ({"exit_code": 132}, "processor does not have"),
+        ({"exit_code": 137}, "want of memory"),
+        ({"exit_code": 255}, "ssh ends so"),
+        ({"exit_code": 127}, "does not find a program"),
+        ({"exit_code": 143}, "told it to end"),
+        ({"exit_code": 137, "out_of_memory": True}, None),
+        ({"exit_code": 139, "error": replace(CAUSE, meaning="")}, None),
+        ({"exit_code": 3}, None),
+        ({"exit_code": 254}, None),
+    ],
+)
+def test_what_an_exit_code_says_where_words_say_nothing(more: dict[str, Any], said: str | None) -> None:
+    told = list(blame.advice(replace(culprit(), **more)))
+    assert len(told) == (said is not None)
+    assert all(said in line for line in told if said)
+
+
+def test_the_same_error_on_all_ranks_is_the_programs() -> None:
+    def of(*lines: str) -> tuple[str, ...]:
+        return blame.judge([suspect(n, n, replace(CAUSE, line=line)) for n, line in enumerate(lines)]).notes
+
+    (note,) = of("KeyError: rank 0", "KeyError: rank 1")
+    assert note.startswith("2 ranks ended with the same error")
+    assert not of("KeyError: rank 0")
+    assert not of("KeyError: rank 0", "ValueError: rank 1")
+    assert not blame.judge([suspect(1, 1, CONSEQUENCE), suspect(2, 2, CONSEQUENCE)]).notes
+
+
+def test_the_rank_that_has_not_failed_may_be_the_one_that_others_waited_for() -> None:
+    lost = [suspect(1, 0, CONSEQUENCE), suspect(2, 1, CONSEQUENCE)]
+    assert list(endings.waited_for(lost, range(3))) == [
+        "rank 2 had not failed when the others of its node did: they may have waited for it"
+    ]
+    assert not list(endings.waited_for(lost, range(4)))
+    assert not list(endings.waited_for(lost, range(2)))
+    assert not list(endings.waited_for(lost[:1], range(2)))
+    assert not list(endings.waited_for([suspect(1, 0, CAUSE), *lost[1:]], range(3)))
 
 
 # Who had left before

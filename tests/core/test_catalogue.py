@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ranklaunch.catalogue import CAUSE, CONSEQUENCE, STOPPED, KnownError, before_report, find, reported, shipped
+from ranklaunch.catalogue.literals import needed
 from ranklaunch.plan.planning import every_variable
 from testbench import places
 
@@ -156,6 +157,20 @@ def test_entry_is_whole(error: KnownError) -> None:
 # The patterns
 
 
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        ("ab+c(?:def|gh)?i", ("ab",)),
+        ("x(?:left|right)[0-9]", ("left", "right")),
+        (r"a\.b\(|(?i:no)t|de{0,2}fg", ("a.b(", "t", "fg")),
+        ("(?<!not )found (?=here)", ("found ",)),
+        ("[ab]c?|x", ("",)),
+    ],
+)
+def test_texts_that_a_pattern_needs(pattern: str, texts: tuple[str, ...]) -> None:
+    assert needed(pattern) == texts
+
+
 @helpers.for_each(BY_NAME)
 def test_pattern_stays_in_its_line(error: KnownError) -> None:
     """What could match the end of a line, and repetitions without a bound of what could be much."""
@@ -170,7 +185,7 @@ def test_needed_text_is_needed(error: KnownError) -> None:
     texts = [excerpt.text for excerpt in EXCERPTS.values()] + list(SAMPLES.values())
     for text in texts:
         if re.search(error.pattern, text, re.MULTILINE):
-            assert any(needed in text for needed in error.needed)
+            assert any(each in text for each in error.needed)
 
 
 def hostile_texts() -> dict[str, str]:
@@ -189,6 +204,7 @@ def hostile_texts() -> dict[str, str]:
     texts["frames"] = f"{FRAMES}E: x\n" * (size // len(FRAMES))
     texts["chained frames"] = f"{FRAMES}E: x\n\nDuring handling of the above exception, another exception occurred:\n" * 256
     texts["ranks"] = "".join(f"[rank{number}]: \n" for number in range(3000))
+    texts["every text that an entry needs"] = " ".join(each for error in ERRORS for each in error.needed)[-size:]
     texts["every entry"] = "\n".join(SAMPLES.values()) * 4
     texts["every entry in one line"] = " ".join(SAMPLES.values()) * 4
     for name in ("ascend-ei0002-broadcast", "nccl-ib-completion", "python-name-error"):

@@ -319,6 +319,7 @@ def growth(work: Callable[[int], object], count: int) -> float:
     return operations(lambda: work(10 * count)) / operations(lambda: work(count))
 
 
+@pytest.mark.one_python
 def test_ten_thousand_nodes_cost_ten_times_as_much_as_a_thousand() -> None:
     assert growth(mustered, 1000) < 12
 

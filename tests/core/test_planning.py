@@ -226,6 +226,7 @@ def seconds_for_all(nodes: int) -> float:
     return took
 
 
+@pytest.mark.one_python
 def test_plans_of_all_nodes_take_time_by_their_number() -> None:
     """Four times as many take four times as long; what each does for all of them would make that sixteen times."""
     seconds_for_all(2)  # imports

@@ -324,6 +324,7 @@ def test_messages_stay_short(key: str) -> None:
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.one_python
 def test_a_large_table_is_read_in_no_time() -> None:
     """10,000 nodes with 8 devices each, listed backwards."""
     pods = [(f"j-worker-{i}", f"10.{i >> 8}.{i & 255}.1", "01234567") for i in reversed(range(10_000))]

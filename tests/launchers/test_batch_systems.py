@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import shutil
@@ -196,10 +197,48 @@ def test_mpirun_without_ssh(batch: Batch, shell: str) -> None:
     assert not (batch.folder / "ranklaunch-logs" / HOW[place][1] / "node_1/attempt_1/sshd.log").exists()
 
 
+DEEPSPEED_RANK = """
+import os, sys, time
+from pathlib import Path
+own = Path(f"part-{os.environ['RANK']}")
+own.write_text(os.uname().nodename)
+own.rename(f"rank-{os.environ['RANK']}")
+while sum(1 for each in Path().glob("rank-*")) < int(os.environ["WORLD_SIZE"]):
+    time.sleep(0.1)
+if sys.argv[-1] == "fails" and os.environ["RANK"] == "2":
+    sys.exit(42)
+time.sleep(600 if sys.argv[-1] == "fails" else 0)
+"""
+
+
+@pytest.mark.skipif(not shutil.which("pdsh") or not importlib.util.find_spec("deepspeed"), reason="needs pdsh and DeepSpeed")
+@pytest.mark.parametrize(
+    ("shell", "how", "code"),
+    [
+        ("blaunch", "fails", 42),
+        *(pytest.param(*case, marks=pytest.mark.table) for case in [("blaunch", "works", 0), ("pbs_tmrsh", "fails", 42)]),
+    ],
+)
+def test_deepspeed_without_ssh(batch: Batch, shell: str, how: str, code: int) -> None:
+    """pdsh reaches the hosts by the batch system's own way."""
+    place, line = BY_MPI[shell]
+    set_there = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh", "DS_ACCELERATOR": "cpu", "RANKLAUNCH_RUN_DIR": batch.folder}
+    own = " ".join([*(f"{name}={value}" for name, value in set_there.items()), f"RANKLAUNCH_REMOTE_SHELL={shell}"])
+    words = (*RANKLAUNCH, "run", "--python", sys.executable, "--method", "deepspeed", "--slots", "2", written(batch, DEEPSPEED_RANK), how)
+    (batch.folder / "job.sh").write_text(f"#!/bin/sh\nexec {shlex.join(map(str, words))}\n")
+    (batch.folder / "job.sh").chmod(0o755)
+    found, out = ended(batch.script(place, line.format(own).replace(" job.sh", " ./job.sh")))
+    assert {path.name: path.read_text() for path in batch.folder.glob("rank-*")} == {f"rank-{rank}": f"h{rank // 2}" for rank in range(4)}
+    assert found == (code if shell == "blaunch" else 0), out  # its script waits for all, and is told no code
+    assert [verdict["exit_code"] for verdict in verdicts(batch, place)] == [code] * 2, out
+    for host in batch.hosts:
+        wait_until(lambda host=host: not ranks_on(batch, host), f"no rank on {host.name}", LONG_S)
+
+
 SCRIPTS = {
-    "lsf": r'blaunch -z "h0 h1" ranklaunch run',
-    "pbs": r"pbsdsh -- env RANKLAUNCH_HOSTS=h0,h1 ranklaunch run",
-    "flux": r"flux run -N NODES -n NODES ranklaunch run",
+    "lsf": r'blaunch -z "h0 h1" ranklaunch run \.\.\.',
+    "pbs": r"for host in .* RANKLAUNCH_HOSTS=h0,h1 ranklaunch run \.\.\. & done; wait \$!",
+    "flux": r"flux run -N NODES -n NODES ranklaunch run \.\.\.",
 }
 
 
@@ -209,10 +248,10 @@ def test_a_script_on_the_first_host_is_refused_with_what_starts_it_on_all(batch:
     own = shlex.join([*RANKLAUNCH, "run", "--python", sys.executable, "--method", "spawn", "--slots", "1"])
     code, out = ended(batch.script(place, f"{own} {child('sums.py')}"))
     assert code == 78, out
-    found = re.search(f"({SCRIPTS[place]}) \\.\\.\\.", out)
+    found = re.search(SCRIPTS[place], out)
     assert found, out
     if place != "flux":  # which needs its hosts, too
-        code, out = ended(batch.script(place, found[1].replace("ranklaunch run", f"{own} {child('sums.py')}")))
+        code, out = ended(batch.script(place, found[0].replace("ranklaunch run ...", f"{own} {child('sums.py')}")))
         assert (code, len(re.findall("place [01] sum 2", out))) == (0, 2), out
 
 

@@ -54,7 +54,8 @@ class Node:
 
     def wait_for(self, text: str) -> None:
         def look() -> bool:
-            assert self.popen.poll() is None, f"ended: {self.words()}"
+            ended = self.popen.poll() is not None  # before the look at what it has written
+            assert text in self.printed or not ended, f"ended: {self.words()}"
             return text in self.printed
 
         sleep_until(look, lambda: f"{text!r} in {self.words()}", END_S)  # type: ignore[arg-type]

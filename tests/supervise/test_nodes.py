@@ -410,12 +410,22 @@ def test_a_node_that_has_succeeded_before_another_fails(as_process: Starter) -> 
     assert any(re.fullmatch(r"node 0 had ended with 0, [0-9.]+ s before the failure", note) for note in found["notes"])
 
 
+WAITS_FOR_GO = """
+import os, sys, time
+if os.environ["RANK"] == "{rank}":
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+"""
+
+
 def test_a_rank_that_had_ended_is_noted_once(as_process: Starter, tmp_path: Path) -> None:
     """Its own node has noted it, and so has node 0, by clocks of its own."""
     program = tmp_path / "program.py"
-    program.write_text("import os, sys, time\nif os.environ['RANK'] == '1':\n    time.sleep(1)\n    sys.exit(9)\n")
+    program.write_text(f"{WAITS_FOR_GO.format(rank=1)}    sys.exit(9)\n")
     nodes = Nodes(as_process, 2)
-    jobs = [nodes.start(0, program, slots="2,1"), nodes.start(1, program, slots="2,1")]
+    jobs = [nodes.start(node, program, tmp_path / "go", slots="2,1") for node in range(2)]
+    jobs[0].wait_for_event("exit")
+    (tmp_path / "go").touch()
     notes = check_same(jobs, 9)["notes"]
     assert len([note for note in notes if note.startswith("rank 0 on node 0 had ended with 0")]) == 1
 
@@ -534,8 +544,11 @@ def test_a_cause_that_comes_later_wins(as_process: Starter, tmp_path: Path) -> N
 def test_only_consequences(as_process: Starter, tmp_path: Path) -> None:
     """Nobody says why: the first consequence is named, as one, with who had left before."""
     program = tmp_path / "program.py"
-    program.write_text(f"import os, time\nif os.environ['RANK'] == '0':\n    time.sleep(1)\n    {CONSEQUENCE}\n")
-    found = check_same(Nodes(as_process, 2).start_all(program), 1)
+    program.write_text(f"{WAITS_FOR_GO.format(rank=0)}    {CONSEQUENCE}\n")
+    jobs = Nodes(as_process, 2).start_all(program, tmp_path / "go")
+    jobs[1].err.wait_for("waiting for the other nodes")
+    (tmp_path / "go").touch()
+    found = check_same(jobs, 1)
     assert "looks like the consequence of another failure" in found["reason"]
     assert "[127.0.0.2]:31337" in found["reason"]
     assert any(note.startswith("node 1 had ended with 0") and "consequence" in note for note in found["notes"])

@@ -54,7 +54,7 @@ def _told(job: Job) -> list[str]:
 
 def test_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = {parent: [(parent + 1, tree.Entry(parent, "S", start=1))] for parent in range(1, 5000)}
-    monkeypatch.setattr(tree, "_by_parent", lambda: chain)
+    monkeypatch.setattr(tree, "by_parent", lambda: chain)
     assert len(tree.apart(1, own=(), carriers=()).left) == len(tree.apart(1, own=(2,), carriers=()).ranks) + 1 == 4999
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
-from testbench.jobs.processes import children_of, state_of
+from testbench.jobs.processes import children_of, command_of, state_of
 from testbench.places import child
 from testbench.waiting import sleep_until
 
@@ -58,8 +58,9 @@ def test_each_signal_comes_once(as_process: Starter) -> None:
 
 def test_a_signal_that_nobody_catches_is_not_passed_on(as_process: Starter) -> None:
     """It would end the ranks."""
-    job = in_shell(as_process, "echo ready; sleep 600; exit 0", shell="sh")
-    job.out.wait_for("ready", 2)
+    job = in_shell(as_process, "sleep 600; exit 0", shell="sh")
+    # Before it runs, a program has its shell's signal mask, with which it could as well be waiting for the signal.
+    sleep_until(lambda: [command_of(pid) for pid in job.family.members()].count("sleep 600") == 2, "the programs of the shells")
     job.send(signal.SIGUSR1)
     job.err.wait_for("SIGUSR1 is not passed on to rank 0, rank 1: no process there catches it, so it would end them")
     assert job.popen.poll() is None

@@ -72,7 +72,9 @@ def test_it_goes_on_where_it_was_ended(number: signal.Signals, as_process: Start
     finished: dict[str, float] = {}
     for i in range(MOMENTS):
         job = tune(as_process, config=FEW)
-        time.sleep(0.2 + chance.random() * 2.3)
+        # A Python that is still starting itself ends with 1 when it is interrupted.
+        job.err.wait_for("ranklaunch: ")
+        time.sleep(chance.random() * 2.3)
         job.send(number)
         if number == signal.SIGKILL:
             assert job.end(at_once=False) in (128 + number, 0), job.err.text

@@ -103,6 +103,7 @@ def test_experiments_of_one_node_run_side_by_side(job: Job) -> None:
     assert {each["name"] for each in job.found["experiments"]} == set(times)
 
 
+@pytest.mark.one_python
 def test_experiments_of_all_nodes(job: Job) -> None:
     job.start()
     assert job.end() == [0, 0], job.words()

@@ -22,6 +22,7 @@ def is_at_no_corner(best: Candidate, space: tuple[Candidate, ...]) -> bool:
     )
 
 
+@pytest.mark.one_python
 @pytest.mark.parametrize("name", LANDSCAPES)
 def test_a_grid_needs_the_most_experiments_and_a_model_the_fewest(name: str) -> None:
     landscape = LANDSCAPES[name]

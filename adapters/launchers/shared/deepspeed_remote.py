@@ -54,9 +54,8 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
     """own: without processes. process: the runner, as it is started on node 0."""
     by = reader.get(BY)
     _refuse(job, reader, by)
-    if not ssh.by_ssh(reader):
-        reader.problem(f"{reader.told(ssh.REMOTE_SHELL)}: DeepSpeed reaches the other nodes by ssh; method mpirun takes another way")
-    server = ssh.server(job, reader, templates) if by != SLURM else None
+    shell = None if ssh.by_ssh(reader) else ssh.other_shell(job, reader)
+    server = ssh.server(job, reader, templates) if by != SLURM and not shell else None
     if server and by == PDSH:
         server = replace(server, service=replace(server.service, conduct=replace(server.service.conduct, ranks_below=LAUNCH_PY)))
     own = replace(own, followers=len(job.nodes) - 1)
@@ -68,15 +67,17 @@ def plan(job: Job, reader: Reader, templates: Templates, own: Plan, process: Pro
         return own
     hosts = Wait("hosts", ",".join(node.host for node in job.nodes), reader.get(WAIT_S))
     user = env_file.read(job, reader)
-    if not server:  # srun hands on whatever the runner has
+    program = _ssh_program(reader, server) if server else shell
+    if not program:  # srun hands on whatever the runner has
         process = _below_srun(replace(process, env={**process.env, **env_file.expanded(user, reader.env)}), job, reader)
         return replace(own, processes=(process,), files=(hostfile,), waits=(hosts,))
     forwarded = File(join(attempt_dir(job), "deepspeed_env"), _forwarded(reader, by, process, user))
     return replace(
         own,
-        processes=(replace(process, env={**process.env, **_ways(reader, process, server), "DS_ENV_FILE": forwarded.path}),),
-        files=(*own.files, hostfile, forwarded, _ssh_program(reader, server)),
-        waits=(hosts, ssh.answers(job, reader)),
+        processes=(replace(process, env={**process.env, **_ways(reader, process, program), "DS_ENV_FILE": forwarded.path}),),
+        files=(*own.files, hostfile, forwarded, program),
+        private=folder_of(program.path),
+        waits=(hosts, ssh.answers(job, reader)) if server else (hosts,),
     )
 
 
@@ -107,6 +108,9 @@ def told_by_srun(tail: str) -> Failure | None:
 
 def _refuse(job: Job, reader: Reader, by: str) -> None:
     told = reader.told(BY)
+    if by != PDSH and not ssh.by_ssh(reader):
+        shell = reader.told(ssh.REMOTE_SHELL)
+        reader.problem(f"{shell}: it takes ssh's place where DeepSpeed reaches the other nodes by pdsh; set {BY.names[0]}={PDSH}")
     if by in _EVEN and job.slots_differ:
         reader.problem(f"{told}: DeepSpeed needs the same number of slots on every node for it; use no_ssh, or --method torchrun or spawn")
     if by == SLURM and (job.program.module or not job.program.is_python):
@@ -127,10 +131,10 @@ def _ssh_program(reader: Reader, server: ssh.Server) -> File:
     return File(join(server.private, "ssh"), f'#!/bin/sh\nexec {shlex.quote(path)} -F {shlex.quote(server.config)} "$@"\n', "0700")
 
 
-def _ways(reader: Reader, process: Process, server: ssh.Server) -> dict[str, str]:
+def _ways(reader: Reader, process: Process, program: File) -> dict[str, str]:
     path = process.env.get("PATH", reader.env.get("PATH", ""))
     made = {**from_node_0.OPEN_MPI_AS_ROOT, **from_node_0.open_mpi_by_hostfile(reader)}
-    return {"PATH": f"{server.private}:{path}", **{name: value for name, value in made.items() if name not in reader.env}}
+    return {"PATH": f"{folder_of(program.path)}:{path}", **{name: value for name, value in made.items() if name not in reader.env}}
 
 
 def _forwarded(reader: Reader, by: str, process: Process, user: Mapping[str, str]) -> str:

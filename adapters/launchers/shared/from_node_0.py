@@ -23,15 +23,17 @@ _OF_NODE_0 = re.compile(
 # Numbers may be meant for every node; these are of one machine's devices.
 _CHOSEN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _UNIQUE = re.compile(r"\b(GPU|MIG)-")
+_OF_OPEN_MPI = {"SLURM_": "slurm", "LSB_JOBID": "lsf", "PBS_JOBID": "tm"}  # what its components for batch systems look for
 OPEN_MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def open_mpi_by_hostfile(reader: Reader) -> dict[str, str]:
     """What Open MPI reads from the environment, so that its hosts and slots are those of the hostfile. Under Slurm it would take srun's
-    tasks for slots, of which each node has one, and start its daemons by another srun, which waits until this one has ended."""
-    in_slurm = any(name.startswith("SLURM_") for name in reader.env)
-    not_slurm = {f"{runtime}_MCA_{framework}": "^slurm" for runtime in ("OMPI", "PRTE") for framework in ("ras", "plm")}
-    return {"OMPI_MCA_orte_keep_fqdn_hostnames": "1", **(not_slurm if in_slurm else {})}
+    tasks for slots, of which each node has one, and start its daemons by another srun, which waits until this one has ended. Under LSF and
+    PBS it would take the slots of the batch system, and a node file that PBS has on the first host alone."""
+    there = [own for sign, own in _OF_OPEN_MPI.items() if any(name.startswith(sign) for name in reader.env)]
+    kept_off = {f"{runtime}_MCA_{framework}": f"^{','.join(there)}" for runtime in ("OMPI", "PRTE") for framework in ("ras", "plm")}
+    return {"OMPI_MCA_orte_keep_fqdn_hostnames": "1", **(kept_off if there else {})}
 
 
 def refuse_addresses(job: Job, reader: Reader, told: str) -> None:

@@ -5,11 +5,12 @@ The entries are in catalogue/ at the top of the repository, one file a family; h
 
 from __future__ import annotations
 
-from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, REPORT, STOPPED, UNCAUGHT, KnownError
+from ranklaunch.catalogue.entry import CAUSE, CONSEQUENCE, REPORT, SAYS_LESS, STOPPED, UNCAUGHT, KnownError
 from ranklaunch.catalogue.known import shipped, with_own
 from ranklaunch.catalogue.search import Finding, before_report, find, findings, reported
 
 __all__ = [
-    "CAUSE", "CONSEQUENCE", "REPORT", "STOPPED", "UNCAUGHT", "Finding", "KnownError", "before_report", "find", "findings", "reported",
+    "CAUSE", "CONSEQUENCE", "REPORT", "SAYS_LESS", "STOPPED", "UNCAUGHT",
+    "Finding", "KnownError", "before_report", "find", "findings", "reported",
     "shipped", "with_own",
 ]  # fmt: skip

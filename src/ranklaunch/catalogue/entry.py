@@ -17,6 +17,7 @@ RETRIES = NO, YES, ELSEWHERE = "no", "yes", "elsewhere"
 STANDINGS = USUAL, VAGUE, WAIT, REPORT, WORDS, UNCAUGHT, LAST, FAINT, AFTERMATH = (
     "", "vague", "wait", "report", "words", "uncaught", "last", "faint", "aftermath",
 )  # fmt: skip
+SAYS_LESS = frozenset((UNCAUGHT, LAST, FAINT))  # than the line that it was found in
 GENERAL = frozenset((WORDS, UNCAUGHT, LAST, FAINT))  # not for lines of which an entry of their own tells
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Collection, Sequence
+from itertools import islice
 
 from ranklaunch.catalogue.entry import CAUSE, FAINT, GENERAL, LAST, UNCAUGHT, WORDS, KnownError
+from ranklaunch.catalogue.literals import alternatives, needed
 from ranklaunch.catalogue.tracebacks import Lines
 
 _MOST_LINES = 40  # that are not empty: what stands before them is no last word
 _FEWEST_LINES = 12  # of those, where the words are faint
-_LONGEST = 1000  # characters of one that are looked at
+_LONGEST = 600  # characters of one that are looked at
 
 
 def of_exception(line: str, errors: Sequence[KnownError]) -> KnownError | None:
@@ -19,7 +21,8 @@ def of_exception(line: str, errors: Sequence[KnownError]) -> KnownError | None:
     uncaught = next(error for error in errors if error.standing == UNCAUGHT)
     if not _compiled(uncaught.pattern).search(line):
         return None
-    told = _first([error for error in errors if error.standing == WORDS], line[:_LONGEST])
+    line = line[:_LONGEST]
+    told = _Asked([line]).first([error for error in errors if error.standing == WORDS], line)
     return told if told and told.kind != CAUSE else uncaught
 
 
@@ -45,20 +48,24 @@ def causes_before(lines: Lines, errors: Sequence[KnownError], reports: Collectio
 def _told(lines: Lines, found: Sequence[tuple[int, str]], errors: Sequence[KnownError]) -> dict[int, KnownError]:
     """By their words alone; a logger's level stands in what was told before the line itself."""
     general = [error for error in errors if error.standing in (WORDS, LAST, FAINT)]
-    told = {number: _first(general, text) or _first(general, lines.told[number][:_LONGEST]) for number, text in found}
+    asked = _Asked([lines.told[number][:_LONGEST] for number, _ in found])
+    told = {number: asked.first(general, text) or asked.first(general, lines.told[number][:_LONGEST]) for number, text in found}
     return {number: error for number, error in told.items() if error}
 
 
 def _since_work(lines: Lines) -> list[tuple[int, str]]:
     """The last lines, up to one that shows the program at work, without those that it survives."""
-    found = []
+    found: list[tuple[int, str]] = []
     said = lines.said
-    filled = [number for number, line in enumerate(said) if line.strip()][-_MOST_LINES:]
-    for number in reversed(filled):
+    filled = list(islice((number for number in range(len(said) - 1, -1, -1) if said[number].strip()), _MOST_LINES))
+    asked = _Asked([lines.told[number][:_LONGEST] for number in filled])
+    small_asked = _Asked([lines.told[number][:_LONGEST].lower() for number in filled])
+    for number in filled:
         line, told = said[number][:_LONGEST], lines.told[number][:_LONGEST]
-        if _compiled(_SURVIVED).search(told) and "NCCL WARN" not in told:
+        small = told.lower()
+        if (small_asked.says(_SURVIVED, small) or asked.says(_PASSES, told)) and "NCCL WARN" not in told:
             continue
-        if _compiled(_AT_WORK).search(told) or (_compiled(_TELLS).search(told) and not _compiled(_ENDS).search(told)):
+        if small_asked.says(_AT_WORK, small) or (asked.says(_TELLS, told) and not small_asked.says(_ENDS, small)):
             break
         if not lines.framed(number):  # the process survived that traceback
             found.append((number, line))
@@ -73,8 +80,21 @@ def _named(line: str, errors: Sequence[KnownError]) -> KnownError | None:
     return next((error for error in errors if any(text in inner for text in error.needed) and _compiled(error.pattern).search(inner)), None)
 
 
-def _first(errors: Sequence[KnownError], line: str) -> KnownError | None:
-    return next((error for error in errors if _compiled(error.pattern).search(line)), None)
+class _Asked:
+    """Some lines, of which patterns are asked: most of what stands beside each other in these needs a text that no line has."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._text = "\n".join(lines)
+        self._possible: dict[str, list[str]] = {}
+
+    def first(self, errors: Sequence[KnownError], line: str) -> KnownError | None:
+        return next((error for error in errors if self.says(error.pattern, line)), None)
+
+    def says(self, pattern: str, line: str) -> bool:
+        if pattern not in self._possible:
+            each_alone = alternatives(pattern)
+            self._possible[pattern] = [each for each in each_alone if any(text in self._text for text in needed(each))]
+        return any(any(text in line for text in needed(each)) and _compiled(each).search(line) for each in self._possible[pattern])
 
 
 @functools.cache
@@ -83,27 +103,33 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 _EXCEPTION = r"\b(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception): ?\S"
+# Of lines in small letters: what a process survives, what it does while it is at work, and what it does when it ends.
 _SURVIVED = "|".join(
     (
-        r"(?i:\bwarn(?:ing|ings)?\b|\w*Warning:|\bdeprecat|\bnote:|\bhint:|\boptional\b)",
-        r"(?i:\bretry|\bretries\b|\bretrying|\bagain in\b|\battempt \d|\bignor(?:e|ed|ing)\b|\bskip|\bfall(?:ing|s)? ?back|\binstead\b)",
-        r"(?i:will (?:be|use|try|proceed|continue|retry|not be)|won.t be|\bgo(?:ing|es)? on\b|continu(?:e|ing) (?:without|any)|\bproceed)",
-        r"(?i:\busing (?:\w{1,12} ){0,2}(?:cpu|default|internal|local)|\bdisabl(?:ed|ing)\b|if you would like|\bnewly\b)",
-        r"(?i:\b(?:0|no|zero) (?:errors?|fail|exceptions?)|(?:errors?|failed|failures?|exceptions?|killed)(?: \w{1,20})?[^\w\n]{1,3}0\b)",
-        r"(?i:err(?:or)?s?(?: rate)?[ :=]{1,3}\d{0,4}(?:\.\d|%|e-))",
-        r"already been registered|register cu\w{2,5} factory|call to cuInit|not a git repository|job control|terminal process group",
-        r"help message|error messages$|dependency (?:resolver|conflicts)|but you have|dubious ownership|NCCL INFO|^\[\w{1,12} @ 0x",
-        r"load (?:image Python extension|dynamic library)|dlerror: |parse the list of possible processors",
-        r"(?:^|: |\[)W\d{0,4} |^[ \t]+(?:raise|File|at) |\.{5}|[:=] ?(?:True|False|None|null)\b",
+        r"\bwarn(?:ing|ings)?\b|warning:|\bdeprecat|\bnote:|\bhint:|\boptional\b|\bagain in\b|\battempt \d",
+        r"\bretry|\bretries\b|\bignor(?:e|ed|ing)\b|\bskip|\bfall(?:ing|s)? ?back|\bfallback|\binstead\b|won.t be",
+        r"will (?:be|use|try|proceed|continue|retry|not be)",
+        r"\bgo(?:ing|es)? on\b|\bproceed|continu(?:e|ing) (?:without|any)|\busing (?:\w{1,12} ){0,2}(?:cpu|default|internal|local)",
+        r"\bdisabl(?:ed|ing)\b|if you would like|\bnewly\b|\b(?:0|no|zero) (?:errors?|fail|exceptions?)",
+        r"(?:errors?|failed|failures?|exceptions?|killed)(?: \w{1,20})?[^\w\n]{1,3}0\b",
+        r"err(?:or)?s?(?: rate)?[ :=]{1,3}\d{0,4}(?:\.\d|%|e-)|already been registered|register cu\w{2,5} factory|call to cuinit",
+        r"but you have|not a git repository|dubious ownership|job control|terminal process group|help message|error messages$",
+        r"dependency (?:resolver|conflicts)|load (?:image python extension|dynamic library)|dlerror: ",
+        r"parse the list of possible processors",
+    )
+)
+_PASSES = "|".join(
+    (
+        r"(?:^|: |\[)W\d{0,4} |^[ \t]+raise |^[ \t]+File |^[ \t]+at |\.{5}|[:=] ?(?:True|False|None|null)\b|NCCL INFO|^\[\w{1,12} @ 0x",
         r"^(?:/\S{1,60}/)?(?:rm|mkdir|ls|cat|grep|find|chmod|chown|mesg|tput|stty|lspci|which|ldconfig\S{0,5}|libgomp|OMP|libpng): ",
     )
 )
 _AT_WORK = "|".join(
     (
-        r"(?i:\b(?:step|epoch|iter|iteration|batch|(?:train|val|eval|avg|mean)?_?(?:loss|acc|accuracy)|lr)s?\b[ :=\[#/(]{1,4}\d)",
-        r"(?i:\b(?:saved|saving|finished|completed?|success|succeeded|successful|successfully|done|passed|loaded)\b)",
+        r"\b(?:step|epoch|iter|iteration|batch|(?:train|val|eval|avg|mean)?_?(?:loss|acc|accuracy)|lr)s?\b[ :=\[#/(]{1,4}\d",
+        r"\b(?:saved|saving|finished|completed?|success|succeeded|successful|successfully|done|passed|loaded)\b",
         r"100%|\d(?:it|s|samples|tokens)/s\b",
     )
 )
 _TELLS = r"(?:^|[ \t\[(])(?:INFO|DEBUG|NOTICE|TRACE)\b|(?:^|: |\[)[ID]\d{0,4} "
-_ENDS = r"(?i:exit|kill|terminat|shut|abort|fail|error|stop|destroy|signal|clos|clean|\.cc:\d{1,6} -> \d)"
+_ENDS = r"exit|kill|terminat|shut|abort|fail|error|stop|destroy|signal|clos|clean|\.cc:\d{1,6} -> \d"

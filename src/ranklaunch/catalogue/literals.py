@@ -4,25 +4,68 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
+
+_MOST_OF_A_GROUP = 64  # texts: with more, to look for them takes longer than they spare
 
 
 @functools.cache
 def needed(pattern: str) -> tuple[str, ...]:
-    """Texts of which each match has one at least: for each alternative the longest that is plain to see, or the empty one."""
-    found, runs, run, depth = [], [""], "", 0
-    for token in [*_TOKEN.findall(pattern), "|"]:
-        depth += {"(": 1, ")": -1}.get(token, 0)
-        plain = token[-1] if len(token) == 1 or (token[0] == "\\" and not token[1].isalnum()) else ""
-        if not depth and plain and token not in _SPECIAL:
-            run += plain
-            continue
-        runs.append(run[:-1] if token[0] in "?*+{" else run)
-        run = ""
-        if token == "|" and not depth:
-            found.append(max(runs, key=len))
-            runs = [""]
+    """Texts of which each match has one at least: for each alternative the longest that is plain to see, or those of a group in it, or the
+    empty one."""
+    return _alternatives(iter([*_TOKEN.findall(pattern), ")"]))
+
+
+@functools.cache
+def alternatives(pattern: str) -> tuple[str, ...]:
+    """The patterns that stand beside each other in it, separated by |."""
+    found, depth = [""], 0
+    for token in _TOKEN.findall(pattern):
+        depth += 1 if token[0] == "(" else -1 if token == ")" else 0
+        found = [*found, ""] if token == "|" and not depth else [*found[:-1], found[-1] + token]
     return tuple(found)
 
 
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|.", re.DOTALL)
-_SPECIAL = frozenset("()^$.?*+|")
+def _alternatives(tokens: Iterator[str]) -> tuple[str, ...]:
+    """Up to the end of the group that was opened last."""
+    found: list[str] = []
+    seen: list[tuple[str, ...]] = [("",)]  # what this alternative needs: the texts of each part of it
+    run = ""
+    for token in tokens:
+        plain = _plain(token)
+        if plain:
+            run += plain
+            continue
+        if token[0] in "?*{" and run:  # what stands before it may be missing, or come once more
+            run, seen = run[:-1], [*seen, (run[:-1],)]
+            run = ""
+            continue
+        if token[0] in "?*" or token.startswith(("{0", "{,")):
+            seen = seen[:-1] or [("",)]  # a group that may be missing
+        seen.append((run,))
+        run = ""
+        if token.startswith("("):
+            inner = _alternatives(tokens)
+            seen.append(inner if token in ("(", "(?:") or token.startswith("(?P<") else ("",))
+        elif token not in "|)":
+            seen.append(("",))  # whatever comes once more or not at all is this
+        else:
+            best: tuple[str, ...] = max(seen, key=_worth)
+            found += best
+            seen = [("",)]
+            if token == ")":
+                break
+    return tuple(dict.fromkeys(found)) if all(found) else ("",)
+
+
+def _worth(texts: tuple[str, ...]) -> int:
+    return min(map(len, texts)) if len(texts) <= _MOST_OF_A_GROUP else 0
+
+
+def _plain(token: str) -> str:
+    plain = token if len(token) == 1 or (token[0] == "\\" and not token[1].isalnum()) else ""
+    return plain[-1:] if token not in _SPECIAL else ""
+
+
+_TOKEN = re.compile(r"\(\?P<\w+>|\(\?[a-zA-Z]*:|\(\?<?[!=]|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|.", re.DOTALL)
+_SPECIAL = frozenset("()^$.?*+|{")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -22,9 +22,13 @@ from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
+_WORD = r"[A-Za-z0-9_]+"
 _ENDS_RANKS = "closing signal SIGTERM"
 _LONGEST_TEXT = 65536  # characters, of the end
+_MOST_LINES_AT_ALL = 3000
 _MOST_LINES = 400  # that one entry can have: more than real lines fit into what is searched
+_MOST_TRIES = 4  # to match one line with an entry
+_AROUND = 400  # characters on both sides of a text that an entry needs, in which it is to match
 _LONGEST_LINE = 500  # characters of a finding, for people
 
 
@@ -37,14 +41,15 @@ class Finding(NamedTuple):
     number: int = 0
 
 
-def find(text: str, errors: Sequence[KnownError] = ()) -> Finding | None:
+def find(text: str, errors: Sequence[KnownError] = (), by_itself: bool = True) -> Finding | None:
     """The entry that explains best why the process with this output ended, if any does. errors: all there are, if not those that are
-    shipped."""
-    found = findings(text[-_LONGEST_TEXT:], errors)
+    shipped. by_itself: whether it was not told to; else words that no entry knows do not count."""
+    last = text[-_LONGEST_TEXT:].replace("\r\n", "\n").replace("\r", "\n").rsplit("\n", _MOST_LINES_AT_ALL)
+    found = findings("\n".join(last[-_MOST_LINES_AT_ALL:]), errors, by_itself)
     return found[0] if found else None
 
 
-def findings(text: str, errors: Sequence[KnownError] = ()) -> list[Finding]:
+def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = True) -> list[Finding]:
     """All that entries know of the text, the one that explains most first."""
     lines = Lines(text)
     claims = _claims(lines, errors or shipped())
@@ -52,9 +57,9 @@ def findings(text: str, errors: Sequence[KnownError] = ()) -> list[Finding]:
     _drop_waits_that_are_over(lines, claims)
     if not claims:
         _name_bare_exception(lines, claims, errors or shipped())
-    if not claims:
+    if not claims and by_itself:
         claims = last_words(lines, errors or shipped())
-    elif all(_says_little(error) for error in claims.values()):
+    elif by_itself and all(_says_little(error) for error in claims.values()):
         reports = {number for number, error in claims.items() if error.standing == REPORT}
         claims = {**causes_before(lines, errors or shipped(), reports), **claims}
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
@@ -96,29 +101,48 @@ def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]
     """From a line's number to its entry."""
     text = "\n".join(lines.said)
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    words = frozenset(_compiled_text(_WORD).findall(text))
+    pieces = "\n".join(words)
     claims: dict[int, KnownError] = {}
     for error in errors:
         if error.standing not in GENERAL:
-            for number in sorted(_numbers(error, text, starts)):
+            there = [needed for needed in error.needed if _may_be_there(needed, words, pieces)]
+            for number in sorted(_numbers(error, there, text, starts)) if there else ():
                 claims.setdefault(number, error)
     return claims
 
 
-def _numbers(error: KnownError, text: str, starts: Sequence[int]) -> set[int]:
-    """Of the lines that the pattern matches: it is searched where a text is that each match has, which is far faster than everywhere."""
-    if "" in error.needed:
+def _may_be_there(text: str, words: Collection[str], pieces: str) -> bool:
+    """Far faster than to look for it: whether the words of an output, which are fewer than its characters, allow for it."""
+    inner, longest = _words_of(text)
+    return (not inner or inner in words) and longest in pieces
+
+
+@functools.cache
+def _words_of(text: str) -> tuple[str, str]:
+    """The longest that begins and ends within it, and the longest at all."""
+    found = [(match[0], match.start() > 0 and match.end() < len(text)) for match in re.finditer(_WORD, text)]
+    return max((word for word, inside in found if inside), key=len, default=""), max((word for word, _ in found), key=len, default="")
+
+
+def _numbers(error: KnownError, there: Sequence[str], text: str, starts: Sequence[int]) -> set[int]:
+    """Of the lines that the pattern matches: it is searched around a text that each match has, which is far faster than everywhere."""
+    if "" in there:
         return {bisect_right(starts, match.start()) - 1 for match in islice(_compiled(error).finditer(text), _MOST_LINES)}
     found = set()
-    for needed in error.needed:
-        position = text.find(needed)
+    for needed in there:
+        position, tries, last = text.find(needed), 0, -1
         for _ in range(_MOST_LINES):
             if position < 0:
                 break
             number = bisect_right(starts, position) - 1
             end = starts[number + 1] - 1 if number + 1 < len(starts) else len(text)
-            if _compiled(error).search(text, starts[number], end):
+            tries, last = (tries + 1 if number == last else 1), number
+            stop = min(end, position + _AROUND)
+            if _compiled(error).search(text, max(starts[number], position - _AROUND), stop):
                 found.add(number)
-            position = text.find(needed, end)
+                stop = end
+            position = text.find(needed, end if tries == _MOST_TRIES else max(stop, position + 1))
     return found
 
 

@@ -18,7 +18,7 @@ from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
-from ranklaunch.supervise.companions import Attended, Companion, OnCall
+from ranklaunch.supervise.companions import Attended, Companion, Join, Later, OnCall
 from ranklaunch.supervise.given import Start
 from ranklaunch.supervise.ranks.start import MARK, marked
 from ranklaunch.supervise.record import Record, now
@@ -69,7 +69,21 @@ def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = Non
     """What the command line asks for, with its log folder open; and what processes inherit."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
     start, inherited = opened(options.read(parser, argv, env), env, planning.make_plan, signals)
-    return replace(start, companions=(_taking,)), inherited
+    return replace(start, companions=_companions(start.plan)), inherited
+
+
+def _companions(plan: Plan) -> tuple[Join, ...]:
+    """Who goes along with what is run."""
+    return (_taking, *((_watching,) if plan.watch.hang != "off" else ()))
+
+
+def _watching(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.supervise.watching.watching import Watching  # most of what it needs, a short job does not
+
+        return Watching(attended)
+
+    return Later(attended, attended.plan().watch.look_s, make)
 
 
 def _taking(attended: Attended) -> Companion:

@@ -13,8 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TypeVar, Union
 
 from ranklaunch import errors, redact
+from ranklaunch.files import absolute
 from ranklaunch.plan.facts import digest, short
 from ranklaunch.plan.model import Plan
+from ranklaunch.read import settings
+from ranklaunch.read.reader import Reader
 
 ARGUMENTS = "arguments"
 PROGRAM = "program"  # whose arguments are its own, where nodes may have different ones
@@ -28,6 +31,8 @@ _STEERS = re.compile(
 _RUN = re.compile(r"[\w-]{20,}")  # no known token has less
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 _NUMBER = re.compile(r"(?<![0-9])(?<![0-9]\.)[0-9]+(?!\.?[0-9])")
+# An id of Kubernetes, which makes them at random, or the private key of an MPIJob.
+UNGUESSABLE = r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|PRIVATE KEY-"
 _ADDRESS = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+")
 
 T = TypeVar("T")
@@ -191,3 +196,18 @@ def _at(said: Mapping[Piece, str], places: Sequence[int]) -> str | None:
             words.append(option)
         words += [said[place]] if place in said else []
     return short(shlex.join(words)) if words else None
+
+
+def secret(reader: Reader) -> str:
+    """Where the key is; the key itself is in no plan."""
+    if reader.given(settings.SECRET):
+        reader.record(settings.SECRET)
+        return reader.source(settings.SECRET)
+    if reader.given(settings.SECRET_FILE):
+        return absolute(reader.get(settings.SECRET_FILE), reader.cwd)
+    if reader.given(settings.JOB_UID):
+        if re.search(UNGUESSABLE, reader.get(settings.JOB_UID)):
+            return reader.source(settings.JOB_UID)
+        reader.warn(f"{reader.source(settings.JOB_UID)}: it holds neither a UUID nor a private key, so it is no key for the muster")
+    reader.ledger.note(settings.SECRET.value, "derived from the job's name", "default")
+    return ""

@@ -179,6 +179,21 @@ class Recorders(Value):
     fifo: str = ""
 
 
+class Watch(Value):
+    """What is done where the job hangs (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
+    of life, and the same before the first step. expect: the user's rules, as they were given."""
+
+    hang: str = "observe"
+    hang_s: float = 300.0
+    first_step_s: float = 1800.0
+    expect: str = ""
+
+    @property
+    def look_s(self) -> float:
+        """Between looks at the ranks."""
+        return min(10.0, self.hang_s / 10)
+
+
 class Plan(Value):
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
     processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
@@ -188,7 +203,7 @@ class Plan(Value):
     followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
     on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. recorders: what is
-    added to the environment of all processes."""
+    added to the environment of all processes. watch: what is done where the job hangs."""
 
     job: Job
     method: str
@@ -213,6 +228,7 @@ class Plan(Value):
     warnings: tuple[str, ...] = ()
     known_errors: str = ""
     recorders: Recorders = Recorders()
+    watch: Watch = Watch()
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -244,6 +260,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
         "layout": _layout(plan.layout) if plan.layout else None,
         "limits": as_dict(plan.limits),
+        "watch": as_dict(plan.watch),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
     }

@@ -11,8 +11,8 @@ from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError
-from ranklaunch.files import Files, absolute, folder_of, join
-from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
+from ranklaunch.files import Files, folder_of, join
+from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait, Watch
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program, hosts_of
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
@@ -23,8 +23,7 @@ from ranklaunch.values import Value, replace
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
-# An id of Kubernetes, which makes them at random, or the private key of an MPIJob.
-UNGUESSABLE = r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|PRIVATE KEY-"
+_OF_HANGS = re.compile(r"(?:RANKLAUNCH_)?(?:hang|first_step|expect)", re.IGNORECASE)
 
 
 class Request(Value):
@@ -71,7 +70,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     _say_unused(plan, reader)
     _judge_ds_config(plan, reader)
     prepare = (*_prepare(plan.job, reader), *plan.prepare)
-    known_errors = _known_errors(reader)
+    known_errors, watch = _known_errors(reader), _watch(reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
     plan = _mustered(communication.recorded(_in_folder(plan), reader), job, reader, args)
     if reader.awaits_hosts:
@@ -80,7 +79,13 @@ def _planned(request: Request, reader: Reader) -> Plan:
         plan = before.without_hosts(plan, reader)
     reader.check()
     plan = replace(
-        plan, why=why, prepare=prepare, known_errors=known_errors, values=reader.ledger.readings, warnings=tuple(reader.warnings)
+        plan,
+        why=why,
+        prepare=prepare,
+        known_errors=known_errors,
+        watch=watch,
+        values=reader.ledger.readings,
+        warnings=tuple(reader.warnings),
     )
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
@@ -92,6 +97,14 @@ def _known_errors(reader: Reader) -> str:
     from ranklaunch.plan import own_errors  # most have none
 
     return own_errors.folder(reader)
+
+
+def _watch(reader: Reader) -> Watch:
+    if not any(map(_OF_HANGS.match, (*reader.env, *reader.options))):
+        return Watch()
+    from ranklaunch.read import hangs  # most say nothing of it
+
+    return Watch(reader.get(hangs.HANG), reader.get(hangs.HANG_S), reader.get(hangs.FIRST_STEP_S), reader.get(hangs.EXPECT))
 
 
 def _launched(launcher: base.Launcher, job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -195,10 +208,10 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.read import tuning  # of one command
+    from ranklaunch.read import hangs, tuning  # tuning: of one command
 
     tables = [
-        *(settings.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(settings.VARIABLES, hangs.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
@@ -281,7 +294,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
         timeout_s=timeout_s,
         lost_after_s=reader.get(settings.LOST_AFTER_S),
         end_timeout_s=reader.get(settings.END_TIMEOUT_S),
-        secret=_secret(reader),
+        secret=agreement.secret(reader),
         facts={
             # Until its rank table is complete a node may know no more than its own slots.
             **facts.of_job(job if any(wait.kind == "rank table" for wait in plan.waits) else plan.job, plan.method),
@@ -314,21 +327,6 @@ def _around(meeting: Wait, plan: Plan, job: Job) -> Iterable[Wait]:
             yield wait
     yield meeting
     yield from after
-
-
-def _secret(reader: Reader) -> str:
-    """Where the key is; the key itself is in no plan."""
-    if reader.given(settings.SECRET):
-        reader.record(settings.SECRET)
-        return reader.source(settings.SECRET)
-    if reader.given(settings.SECRET_FILE):
-        return absolute(reader.get(settings.SECRET_FILE), reader.cwd)
-    if reader.given(settings.JOB_UID):
-        if re.search(UNGUESSABLE, reader.get(settings.JOB_UID)):
-            return reader.source(settings.JOB_UID)
-        reader.warn(f"{reader.source(settings.JOB_UID)}: it holds neither a UUID nor a private key, so it is no key for the muster")
-    reader.ledger.note(settings.SECRET.value, "derived from the job's name", "default")
-    return ""
 
 
 def _say_unused(plan: Plan, reader: Reader) -> None:

@@ -195,3 +195,34 @@ class Companions:
         self._waited_for.discard(i)
         if not self._waited_for:
             self.hurry()
+
+
+class Later(Companion):
+    """Stands in for one that a job needs only once it has lasted so many seconds: that is made then, and nothing is imported before. make:
+    raises OSError or ImportError where no descriptor is left for that."""
+
+    def __init__(self, attended: Attended, seconds: float, make: Join) -> None:
+        self._attended = attended
+        self._make = make
+        self._made = Companion()
+        attended.loop.after(seconds, self._join)
+
+    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
+        return self._made.before_stop(ending, go_on)
+
+    def stopped(self) -> None:
+        self._made.stopped()
+
+    def facts(self) -> Mapping[str, Any]:
+        return self._made.facts()
+
+    def close(self) -> None:
+        self._made.close()
+
+    def _join(self) -> None:
+        if self._attended.ending():
+            return
+        try:
+            self._made = self._make(self._attended)
+        except (OSError, ImportError) as error:
+            self._attended.say(f"nobody watches whether the job hangs: {error}")

@@ -77,7 +77,11 @@ def judgement(
 
 def notes(plan: Plan, ending: Ending, found: Sequence[Suspect] = ()) -> tuple[str, ...]:
     """What was seen here that may have to do with a failure. Who had finished before it is noted by whoever judges."""
-    return () if ending.outcome == "succeeded" else (*full_disks(plan), *_of_arguments(plan, found))
+    if ending.outcome == "succeeded":
+        return ()
+    from ranklaunch.verdict import endings  # only failures need it
+
+    return (*full_disks(plan), *_of_arguments(plan, found), *endings.waited_for(found, plan.job.node.ranks))
 
 
 def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
@@ -205,7 +209,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     # What a launcher writes when it ends its ranks is not what the rank died of, nor a rank's own words.
     apart = told and plan.outputs and failure.rank in plan.outputs.keys
     own = of_rank or (_words().before_report(tail) if told and not apart and not child.ended.told else b"")
-    error = _words().known(own if told else tail, plan)
+    error = _words().known(own if told else tail, plan, not child.ended.told)
     lines = last_lines(own if apart else own or output.tail)
     if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
@@ -221,7 +225,7 @@ def _of_ranks(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     ranks = child.announced or (child.below if child.ended.told else None)
     for rank in ranks.ended if ranks else ():
         tail = circumstances.tail_of_rank(rank.rank)
-        error = _words().known(tail, plan)
+        error = _words().known(tail, plan, rank.failed)
         if rank.failed or (rank.code and not rank.signal and error and error.kind == blame.CAUSE):
             yield _of_rank(plan, child, rank, last_lines(tail), error, circumstances.wall)
 
@@ -249,7 +253,7 @@ def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], ci
     for rank in plan.outputs.keys if plan.outputs else ():
         end = circumstances.end_of_rank(child, rank)
         well = end and not end.exit_code
-        error = _words().known(circumstances.tail_of_rank(rank) if rank not in seen and not well else b"", plan)
+        error = _words().known(circumstances.tail_of_rank(rank) if rank not in seen and not well else b"", plan, by_itself=False)
         if error and error.kind == blame.CAUSE:
             told = end or Failure(rank, code if code < 128 else 1)
             culprit = _culprit(plan, child, told, last_lines(circumstances.tail_of_rank(rank)), error, at)

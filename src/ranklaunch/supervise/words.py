@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 _RANK_PREFIX = re.compile(r"^\[rank ?[0-9]+\]:? ?")  # of PyTorch, on each line of a traceback
 
 
-def known(tail: bytes, plan: Plan) -> KnownError | None:
-    """What the catalogue says of the last of an output, and which settings of the plan that is about."""
+def known(tail: bytes, plan: Plan, by_itself: bool = True) -> KnownError | None:
+    """What the catalogue says of the last of an output, and which settings of the plan that is about. by_itself: whether the process ended
+    so; else what it says on its way out is no last word."""
     from ranklaunch import catalogue
 
     own = plan.known_errors
-    finding = catalogue.find(tail.decode(errors="replace"), _own(own) if own and tail else ())
+    finding = catalogue.find(tail.decode(errors="replace"), _own(own) if own and tail else (), by_itself)
     if not finding:
         return None
     error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
-    if error.standing == catalogue.UNCAUGHT:  # the line says more than what can be said of any exception
+    if error.standing in catalogue.SAYS_LESS:  # than the line
         return KnownError(error.name, error.kind, line, "", "", "")
     remedy = f"{error.remedy}{_present(plan, error.settings)}"
     return KnownError(error.name, error.kind, line, error.meaning, remedy, error.source, error.retry)

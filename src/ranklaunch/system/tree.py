@@ -25,13 +25,14 @@ class Identity(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """name: of the program, cut by the kernel to 15 bytes. status: the wait status of a zombie."""
+    """name: of the program, cut by the kernel to 15 bytes. status: the wait status of a zombie. ticks: of CPU time."""
 
     parent: int
     state: str
     start: int
     name: str = ""
     status: int = 0
+    ticks: int = 0
 
 
 def entry(pid: int) -> Entry | None:
@@ -49,7 +50,14 @@ def entry(pid: int) -> Entry | None:
     end = text.rindex(b")")  # the name before it may hold anything
     fields = text[end + 2 :].split()
     name = text[text.index(b"(") + 1 : end].decode(errors="replace")
-    return Entry(parent=int(fields[1]), state=chr(fields[0][0]), start=int(fields[19]), name=name, status=int(fields[49]))
+    return Entry(
+        parent=int(fields[1]),
+        state=chr(fields[0][0]),
+        start=int(fields[19]),
+        name=name,
+        status=int(fields[49]),
+        ticks=int(fields[11]) + int(fields[12]),
+    )
 
 
 class Apart(NamedTuple):
@@ -88,7 +96,7 @@ def descendants(root: int) -> list[Identity]:
 
 def generation(root: int, number: int) -> list[Identity]:
     """Living processes that many generations below root: 1 for its children."""
-    below = _by_parent()
+    below = by_parent()
     parents = [root]
     found: list[tuple[int, Entry]] = []
     for _ in range(number):
@@ -105,7 +113,7 @@ def names_below(root: int) -> list[str]:
 def carried(root: int, carriers: Collection[str]) -> list[Identity]:
     """Living processes below root that are no carriers, and between which and root there is nothing but carriers. A shell is one below
     a session of sshd only: elsewhere it is a rank that is a script."""
-    below = _by_parent()
+    below = by_parent()
     names = {carrier[:NAME_BYTES] for carrier in carriers}
     result: list[Identity] = []
     parents = [(root, "")]
@@ -121,7 +129,7 @@ def carried(root: int, carriers: Collection[str]) -> list[Identity]:
 
 def apart(root: int, own: Collection[int], carriers: Collection[str]) -> Apart:
     """own: pids of those that root has started itself."""
-    below = _by_parent()
+    below = by_parent()
     names = {carrier[:NAME_BYTES] for carrier in carriers}
     result = Apart([], [], [])
     parents = [(root, "")]
@@ -189,7 +197,7 @@ class Hearing:
     def _children(self, pid: int) -> list[tuple[int, Entry]]:
         if self._below is None:
             try:
-                self._below = _by_parent()
+                self._below = by_parent()
             except OSError:  # no descriptor left
                 self._below = {}
         return self._below.get(pid, [])
@@ -243,7 +251,7 @@ def is_stopped(process: Identity) -> bool:
 
 def _below(root: int) -> Iterator[tuple[int, Entry]]:
     """All that live, also below those that do not."""
-    below = _by_parent()
+    below = by_parent()
     parents = [root]
     while parents:
         for pid, found in below.get(parents.pop(), ()):
@@ -252,7 +260,8 @@ def _below(root: int) -> Iterator[tuple[int, Entry]]:
                 yield pid, found
 
 
-def _by_parent() -> dict[int, list[tuple[int, Entry]]]:
+def by_parent() -> dict[int, list[tuple[int, Entry]]]:
+    """Everything that there is, the dead included, by its parent's pid."""
     below: dict[int, list[tuple[int, Entry]]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

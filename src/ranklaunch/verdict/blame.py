@@ -72,6 +72,8 @@ class Judgement(Value):
 
 def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: Iterable[str] = ()) -> Judgement:
     """At least one suspect is needed."""
+    from ranklaunch.verdict import endings  # only failures need it
+
     first, *others = ordered(_with_proof(list(suspects)))
     culprit = first.culprit
     return Judgement(
@@ -80,7 +82,7 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
-        notes=_noted(list(notes), tuple(_early(first, finishes))),
+        notes=_noted([*notes, *endings.together([first, *others])], tuple(_early(first, finishes))),
     )
 
 
@@ -165,11 +167,17 @@ def last_words(culprit: Culprit, here: bool) -> tuple[str, tuple[str, ...]]:
 
 
 def advice(culprit: Culprit | None) -> Iterable[str]:
-    error = culprit.error if culprit else None
+    if not culprit:
+        return
+    from ranklaunch.verdict import endings
+
+    error, meaning = culprit.error, endings.meaning(culprit)
+    if meaning:
+        yield f"meaning: {meaning}"
     if error and error.meaning:
         yield f"meaning: {error.meaning}"
         yield f"remedy: {error.remedy} ({error.source})"
-    if culprit and error and error.retry in RETRY:
+    if error and error.retry in RETRY:
         yield f"again: {RETRY[error.retry]}{f', without {culprit.host}' if error.retry == ELSEWHERE and culprit.host else ''}"
 
 

@@ -68,6 +68,7 @@ EVENTS: tuple[Event, ...] = (
             Field("seconds", float), Field("ranks", int, "that lived"), Field("stacks", int, "ranks whose Python stacks are there"),
         ),
     ),
+    Event("hang", "nothing moves: a warning, an alarm, or that it moves again", (Field("text", str),)),
     Event("failing", "a launcher has begun to end its ranks after a failure of one", (_NAME,)),
     Event("done", "this node's ranks have succeeded; other nodes' have not yet"),
     Event("ending", "what decided", (Field("outcome", str), Field("by", str, "a process's name, or the reason"))),

@@ -1,0 +1,1 @@
+"""A running job, looked at from outside: whether anything of it moves."""

@@ -1,0 +1,139 @@
+"""Node 0's part of watching: it hears all nodes, says when none moves, asks for evidence, and names who stands out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ranklaunch.errors import WaitError
+from ranklaunch.supervise.companions import Attended
+from ranklaunch.supervise.judge import Ending
+from ranklaunch.verdict import blame
+from ranklaunch.watch import expect, who
+from ranklaunch.watch.detector import ALARM, WARNING, Change, Detector, Limits
+from ranklaunch.watch.frames import unpacked
+from ranklaunch.watch.who import Known, Missing, Suspect
+
+SAMPLE, HANG, EVIDENCE = "sample", "hang", "evidence"  # words
+EVIDENCE_S = 16.0  # for all nodes to have given theirs
+MOST_GROUPS = 8  # of stacks, that are said
+
+
+class Judging:
+    """From the first frames on. began: when the job was launched."""
+
+    def __init__(self, attended: Attended, limits: Limits, began: float) -> None:
+        self._of = attended
+        plan = attended.plan()
+        self._mode = plan.watch.hang
+        self._limits = limits
+        self._detector = Detector([node.index for node in plan.job.everyone], limits, began, expect.parse(plan.watch.expect))
+        self._ever: dict[int, int] = {}  # ranks that were seen, and on which node
+        self._alarm: Change | None = None  # that stands
+        self._what = ""
+        self._waits = False  # for evidence, with what is asked for
+        self._hears: list[Callable[[Any], object]] | None = getattr(attended, "evidence", None)
+        if self._hears is not None:
+            self._hears.append(self._on_evidence)
+        attended.nodes.hear(SAMPLE, self._on_sample, at_node_0=True)
+
+    def _on_sample(self, node: int, body: Any) -> None:
+        if self._of.ending():
+            return
+        frame = unpacked(body)
+        self._ever.update({seen.rank: node for seen in frame.ranks if seen.rank is not None})
+        for change in self._detector.feed(node, frame, self._of.loop.clock()):
+            if change.kind == ALARM:
+                self._on_alarm(change)
+            elif change.kind == WARNING:
+                self._say(f"{self._still(change)}; a hang is suspected after {self._limit_s:g} s")
+            else:
+                self._alarm = None
+                self._say(change.rule or f"it moves again: {', '.join(change.signals)}")
+                self._of.nodes.tell_nodes(HANG, None)
+
+    @property
+    def _limit_s(self) -> float:
+        return self._limits.hang_s if self._detector.begun else self._limits.first_step_s
+
+    # An alarm
+
+    def _on_alarm(self, change: Change) -> None:
+        self._alarm = change
+        self._what = change.rule or f"the job hangs: {self._still(change)}"
+        found = who.suspects(self._known()) if not change.rule else ()
+        self._tell(found)
+        self._of.nodes.tell_node_0(EVIDENCE, {"why": self._reason(found)[:500]})
+        if self._mode != "observe" and self._hears is None:
+            self._fail(found)
+        elif self._mode != "observe":
+            self._waits = True
+            self._of.loop.after(EVIDENCE_S, lambda: self._give_up(found))
+
+    def _on_evidence(self, gathered: Any) -> None:
+        """What all nodes have found, where that says more. gathered: a ranklaunch.evidence.gathered.Gathered."""
+        if not self._alarm or self._of.ending():
+            return
+        known = [self._with_stack(each, gathered.ranks.get(each.rank)) for each in self._known()]
+        recorded, behind = ([Missing(each.ranks, each.what, each.file) for each in told] for told in (gathered.recorded, gathered.behind))
+        found = who.suspects(known, recorded, behind)
+        for text in who.groups(known)[:MOST_GROUPS]:
+            self._say(text)
+        if found:
+            self._tell(found)
+        if self._waits:
+            self._fail(found)
+
+    def _with_stack(self, known: Known, found: Any) -> Known:
+        return known._replace(stack=found.stack, file=found.file) if found else known
+
+    def _tell(self, found: tuple[Suspect, ...]) -> None:
+        """People, and all nodes."""
+        assert self._alarm
+        self._say(self._reason(found))
+        self._of.nodes.tell_nodes(HANG, {
+            "reason": self._reason(found),
+            "since": blame.iso(self._of.nodes.wall(self._alarm.since)),
+            "signals": list(self._alarm.signals) or [self._alarm.rule],
+            "suspects": [{"rank": each.rank, "node": each.node, "why": each.why, "file": each.file or None} for each in found],
+        })  # fmt: skip
+
+    def _give_up(self, found: tuple[Suspect, ...]) -> None:
+        """Evidence that is not there by now."""
+        if self._waits:
+            self._fail(found)
+
+    def _fail(self, found: tuple[Suspect, ...]) -> None:
+        self._waits = False
+        if self._alarm and not self._of.ending():
+            self._of.fail(Ending("failed", WaitError.exit_code, f"{self._reason(found)} (RANKLAUNCH_HANG={self._mode})"))
+
+    # In words
+
+    def _reason(self, found: tuple[Suspect, ...]) -> str:
+        """What is wrong, and whom it may be put down to, with their nodes where there are several."""
+        if not found and self._alarm and self._alarm.rule:
+            return self._what
+        nodes = sorted({each.node for each in found})
+        several = len(self._of.plan().job.everyone) > 1
+        place = f" (node{'' if len(nodes) == 1 else 's'} {', '.join(map(str, nodes))})" if several and nodes else ""
+        return f"{self._what}; {who.sentence(found)}{place}"
+
+    def _still(self, change: Change) -> str:
+        """What does not move, since when, and of how many ranks."""
+        seconds = self._of.loop.clock() - change.since
+        ranks = sum(len(frame.ranks) for frame in self._detector.frames.values())
+        return f"for {seconds:.0f} s nothing has moved on {ranks} ranks ({', '.join(change.signals)})"
+
+    def _known(self) -> list[Known]:
+        """Of each rank, from its node's last frame; of one that is not in it any more, that it is gone."""
+        frames = self._detector.frames.items()
+        found = {
+            seen.rank: Known(seen.rank, node, seen.state, seen.cpu, seen.full, seen.step)
+            for node, frame in frames for seen in frame.ranks if seen.rank is not None
+        }  # fmt: skip
+        return [found.get(rank) or Known(rank, node, "") for rank, node in sorted(self._ever.items())]
+
+    def _say(self, text: str) -> None:
+        self._of.say(text)
+        self._of.record.event("hang", text=text)

@@ -1,0 +1,225 @@
+"""Looks at the ranks of a node and at its interfaces: /proc and /sys alone, read at once.
+
+A process tree may be large and is looked at every few seconds for as long as a job lasts, so nothing is read that is not needed: whether a
+debugger holds a rank is asked of silent ones only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.system import tree
+from ranklaunch.system.tree import Entry, Identity
+from ranklaunch.watch.sample import Look, Traffic
+
+TICKS = os.sysconf("SC_CLK_TCK")
+# In a process's environment: which rank it is. Launchers set them, and what a rank starts inherits them.
+RANK_NAMES = (b"RANK", b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK", b"RANK_ID", b"SLURM_PROCID")
+MOST_ENVIRONMENT = 512 * 1024  # bytes
+# Of the kernel's own network, and of the first that it may have made: numbers in between are given to other things at boot.
+FIRST_NETWORKS = (0xEFFFFFF9, range(0xF0000000, 0xF0000000 + 180))
+INFINIBAND = "/sys/class/infiniband"
+
+
+class _Spent(NamedTuple):
+    """By a process, so far."""
+
+    ticks: int
+    io: int | None
+
+
+class Sampler:
+    """Of ranks. Their sums only grow, so what a process that has ended had spent stays."""
+
+    def __init__(self) -> None:
+        self._before: dict[Identity, _Spent] = {}
+        self._sums: dict[int | None, tuple[int, int]] = {}
+        self._written: dict[int | None, int] = {}
+        self._ranks = Ranks()
+        self._looked = False
+
+    def look(
+        self, known: Mapping[int, Identity], most: int, launchers: list[Identity], outputs: Mapping[int, Output]
+    ) -> dict[int | None, Look]:
+        """known: ranks whose process is known; where these are not as many as there may be, the others are looked for. launchers: what is
+        looked at where no rank is found."""
+        below = tree.by_parent()
+        entries = {pid: found for children in below.values() for pid, found in children}
+        ranks = self._ranks.find(known, most, below, entries)
+        if not ranks and launchers:
+            ranks = {None: launchers[0]}
+        spent: dict[Identity, _Spent] = {}
+        looks = {rank: self._one(rank, process, below, entries, outputs.get(rank) if rank is not None else None, spent)
+                 for rank, process in ranks.items()}  # fmt: skip
+        self._before, self._looked = spent, True
+        return looks
+
+    def _one(
+        self, rank: int | None, process: Identity, below: Mapping[int, list[tuple[int, Entry]]], entries: Mapping[int, Entry],
+        output: Output | None, spent: dict[Identity, _Spent],
+    ) -> Look:  # fmt: skip
+        ticks, io = self._sums.get(rank, (0, 0))
+        for each, found in _tree(process, below, entries):
+            now = spent[each] = _Spent(found.ticks, _io(each.pid))
+            # What was there before the first look has spent nothing that anybody saw.
+            before = self._before.get(each, _Spent(0, 0) if self._looked else now)
+            ticks += max(0, now.ticks - before.ticks)
+            io += max(0, (now.io or 0) - (before.io or 0)) if before.io is not None else 0
+        self._sums[rank] = ticks, io
+        is_readable = process in spent and spent[process].io is not None  # its children may be gone since
+        written = output.taken if output else 0
+        silent = self._written.get(rank) == written
+        self._written[rank] = written
+        leader = _leader(process, below, entries)
+        found_leader = entries.get(leader.pid)
+        state = found_leader.state if found_leader and found_leader.start == leader.start else ""
+        traced = bool(state) and (state == "t" or (silent and _is_traced(leader.pid)))
+        return Look(process, state, written, io if is_readable else None, ticks / TICKS, _wanted_s(leader.pid) if state else None, traced)
+
+
+class Ranks:
+    """Who they are, where launchers do not say it: the first process on each way down whose environment has a rank's number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Identity, int | None] = {}
+
+    def find(
+        self, known: Mapping[int, Identity], most: int, below: Mapping[int, list[tuple[int, Entry]]], entries: Mapping[int, Entry]
+    ) -> dict[int | None, Identity]:
+        """By number. Some launchers' daemons leave their parents, and so become this process's own children."""
+        found: dict[int | None, Identity] = {rank: process for rank, process in known.items()}  # noqa: C416
+        if len(known) < max(1, most):
+            found = {**self._below(os.getpid(), below, set(known.values())), **found}
+            there = {Identity(pid, entry.start) for pid, entry in entries.items()}
+            self._numbers = {process: rank for process, rank in self._numbers.items() if process in there}
+        return found
+
+    def _below(self, root: int, below: Mapping[int, list[tuple[int, Entry]]], known: Collection[Identity]) -> dict[int | None, Identity]:
+        found: dict[int | None, Identity] = {}
+        left = _living(root, below)
+        while left:
+            process = left.pop()
+            if process in known:
+                continue
+            if process not in self._numbers:
+                self._numbers[process] = _rank_of(process.pid)
+            rank = self._numbers[process]
+            if rank is not None:
+                found.setdefault(rank, process)
+            else:
+                left += _living(process.pid, below)
+        return found
+
+
+def _living(pid: int, below: Mapping[int, list[tuple[int, Entry]]]) -> list[Identity]:
+    """Its children."""
+    return [Identity(child, entry.start) for child, entry in below.get(pid, ()) if entry.state not in "ZX"]
+
+
+def _tree(process: Identity, below: Mapping[int, list[tuple[int, Entry]]], entries: Mapping[int, Entry]) -> list[tuple[Identity, Entry]]:
+    """A process and all that live below it."""
+    root = entries.get(process.pid)
+    if not root or root.start != process.start:
+        return []
+    found, left = [], [(process.pid, root)]
+    while left:
+        pid, entry = left.pop()
+        if entry.state not in "ZX":
+            found.append((Identity(pid, entry.start), entry))
+        left += below.get(pid, ())
+    return found
+
+
+def _leader(process: Identity, below: Mapping[int, list[tuple[int, Entry]]], entries: Mapping[int, Entry]) -> Identity:
+    """Whoever does the work: below a shell that waits for it, the one that it waits for."""
+    found = entries.get(process.pid)
+    while found and found.name in tree.SHELLS:
+        living = [(pid, child) for pid, child in below.get(process.pid, ()) if child.state not in "ZX"]
+        if len(living) != 1:
+            break
+        process, found = Identity(living[0][0], living[0][1].start), living[0][1]
+    return process
+
+
+def _read(path: str, most: int = 4096) -> bytes:
+    """b"" where it cannot be."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, most)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _io(pid: int) -> int | None:
+    """Bytes that it has read and written, from files, pipes and the like; None where that may not be read."""
+    words = _read(f"/proc/{pid}/io").split()
+    return int(words[1]) + int(words[3]) if len(words) > 3 else None
+
+
+def _wanted_s(pid: int) -> float | None:
+    """For how long its first thread has run, or waited for a core to run on."""
+    words = _read(f"/proc/{pid}/schedstat").split()
+    return (int(words[0]) + int(words[1])) / 1e9 if len(words) > 1 else None
+
+
+def _is_traced(pid: int) -> bool:
+    found = re.search(rb"^TracerPid:\s*(\d+)", _read(f"/proc/{pid}/status"), re.MULTILINE)
+    return bool(found and found[1] != b"0")
+
+
+def _rank_of(pid: int) -> int | None:
+    for pair in _read(f"/proc/{pid}/environ", MOST_ENVIRONMENT).split(b"\0"):
+        name, _, value = pair.partition(b"=")
+        if name in RANK_NAMES and value.isdigit():
+            return int(value[:9])
+    return None
+
+
+# Interfaces
+
+
+def traffic() -> Traffic | None:
+    """What has come and gone so far by the interfaces that are the container's own, and by InfiniBand; None where there are none."""
+    found = [*([_of_interfaces()] if _is_own_network() else []), *_of_infiniband()]
+    return Traffic(sum(each.packets for each in found), sum(each.bytes for each in found)) if found else None
+
+
+def _is_own_network() -> bool:
+    """A container that has its host's sees what others do there, too."""
+    try:
+        number = os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return False
+    return number != FIRST_NETWORKS[0] and number not in FIRST_NETWORKS[1]
+
+
+def _of_interfaces() -> Traffic:
+    packets = octets = 0
+    for line in _read("/proc/self/net/dev", 1 << 16).splitlines()[2:]:
+        words = line.rpartition(b":")[2].split()
+        if len(words) > 9:
+            octets += int(words[0]) + int(words[8])
+            packets += int(words[1]) + int(words[9])
+    return Traffic(packets, octets)
+
+
+def _of_infiniband() -> list[Traffic]:
+    """Of each port that says it. Its data are counted in words of four bytes."""
+    try:
+        places = [f"{INFINIBAND}/{name}/ports" for name in os.listdir(INFINIBAND)]
+        ports = [f"{place}/{port}/counters" for place in places for port in os.listdir(place)]
+    except OSError:
+        return []
+    counters = ("port_rcv_packets", "port_xmit_packets", "port_rcv_data", "port_xmit_data")
+    counts = [[_read(f"{port}/{name}").strip() for name in counters] for port in ports]
+    read = [[int(count) for count in each] for each in counts if all(count.isdigit() for count in each)]
+    return [Traffic(each[0] + each[1], 4 * (each[2] + each[3])) for each in read]

@@ -1,0 +1,119 @@
+"""The companion of an attempt that watches whether it hangs: each node looks at its ranks, and tells node 0 of each window.
+
+All of it hangs on one timer of the loop. What nodes say to each other are words of the muster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ranklaunch.supervise.companions import Attended, Companion
+from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.supervise.ranks.child import LEADING
+from ranklaunch.supervise.watching.heard import Heard
+from ranklaunch.supervise.watching.judging import HANG, SAMPLE, Judging
+from ranklaunch.supervise.watching.sampler import Sampler, traffic
+from ranklaunch.supervise.watching.tool import Tool
+from ranklaunch.system.tree import Identity
+from ranklaunch.watch import devices, expect
+from ranklaunch.watch.detector import Limits
+from ranklaunch.watch.frames import Frame, packed
+from ranklaunch.watch.sample import Device, Place, Traffic, Window, flows, works
+
+TOOLS: dict[str, tuple[tuple[str, ...], Callable[[str], list[Device]]]] = {
+    "gpu": (devices.NVIDIA, devices.nvidia),
+    "npu": (devices.ASCEND, devices.ascend),
+}
+
+
+class Watching(Companion):
+    """One node's, from the launch to the end."""
+
+    def __init__(self, attended: Attended) -> None:
+        self._of = attended
+        plan = attended.plan()
+        self._limits = Limits(plan.watch.hang_s, plan.watch.first_step_s)
+        self._looks = max(2, round(self._limits.window_s / plan.watch.look_s))
+        self._here = plan.job.node_index
+        self._sampler = Sampler()
+        self._window = Window()
+        self._count = 0
+        self._devices: list[list[Device]] = []  # what the tool has said, the last two times
+        self._hang: dict[str, Any] | None = None
+        self._tool: Tool | None = None
+        now = attended.loop.clock()
+        launched_at = now - plan.watch.look_s  # before that nobody looks
+        self._heard = Heard(launched_at, expect.parse(plan.watch.expect))
+        attended.nodes.hear(HANG, self._on_hang)
+        if self._here == 0:
+            Judging(attended, self._limits, launched_at)
+        tool = TOOLS.get(plan.job.accelerator)
+        if tool:
+            self._tool = Tool(tool[0], attended.loop, lambda text: self._on_devices(tool[1](text)))
+        self._began_at, self._traffic = now, traffic()  # of the window
+        self._look()
+
+    def facts(self) -> Mapping[str, object]:
+        return {"hang": self._hang} if self._hang else {}
+
+    def close(self) -> None:
+        if self._tool:
+            self._tool.close()
+
+    # A look, and a window of some
+
+    def _look(self) -> None:
+        if self._of.ending():
+            return
+        now, outputs = self._of.loop.clock(), self._of.outputs()
+        slots = self._of.plan().job.node.slots
+        self._window.look(now, self._sampler.look(self._of.ranks(), slots, self._launchers(), outputs))
+        self._heard.look(outputs, now)
+        self._count += 1
+        if self._count > self._looks:
+            self._tell(now, outputs)
+        self._of.loop.after(self._limits.window_s / self._looks, self._look)
+
+    def _launchers(self) -> list[Identity]:
+        return [child.identity for child in self._of.running.values() if child.role in LEADING]
+
+    def _tell(self, now: float, outputs: Mapping[int, Output]) -> None:
+        self._count = 1  # the last look of a window is the first of the next
+        seconds, before = now - self._began_at, self._traffic
+        self._began_at, self._traffic = now, traffic()
+        frame = Frame(
+            seconds=seconds,
+            wall=self._of.nodes.wall(now - seconds),
+            ranks=tuple(self._window.close(self._heard.said(outputs, now))),
+            traffic=flows(_between(before, self._traffic), seconds, self._place()),
+            devices=works(*self._devices) if len(self._devices) == 2 else None,
+            rules=self._heard.rules(now),
+        )
+        self._of.nodes.tell_node_0(SAMPLE, packed(frame))
+        if self._tool:
+            self._tool.ask()
+
+    def _place(self) -> Place:
+        """Node 0 has the muster's door, and most often what ranks ask for signs of life."""
+        job = self._of.plan().job
+        others = len(job.everyone) - 1
+        return Place(others, job.world_size) if self._here == 0 else Place(min(1, others), job.node.slots)
+
+    def _on_devices(self, found: list[Device]) -> None:
+        self._devices = [*(self._devices or [found]), found][-2:]
+
+    def _on_hang(self, node: int, body: Any) -> None:
+        """Node 0 says it, or takes it back."""
+        if body is not None and not isinstance(body, dict):
+            msg = "expected an object"
+            raise TypeError(msg)
+        if self._here != 0:
+            self._of.record.event("hang", text=str(body["reason"]) if body else "over")
+        self._hang = {key: body[key] for key in ("since", "signals", "suspects")} if body else None
+
+
+def _between(before: Traffic | None, after: Traffic | None) -> Traffic | None:
+    if before is None or after is None:
+        return None
+    return Traffic(max(0, after.packets - before.packets), max(0, after.bytes - before.bytes))

@@ -1,0 +1,73 @@
+"""What an exit code or a signal says where the words of a process say nothing, and what several ranks' ends say together. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ranklaunch.verdict.model import Culprit
+
+if TYPE_CHECKING:
+    from ranklaunch.verdict.blame import Suspect
+
+_OF_SIGNALS = {
+    "SIGSEGV": "it accessed memory that is not its own: a defect in compiled code, or packages that do not fit each other",
+    "SIGABRT": "it gave itself up, as C and C++ do at a failed assertion or an exception that nobody catches",
+    "SIGBUS": "memory behind a file was not there: mostly /dev/shm is full, else a mapped file became shorter",
+    "SIGILL": "a library uses an instruction that this processor does not have",
+    "SIGFPE": "compiled code divided by zero",
+    "SIGKILL": "nothing in it could react: it was the kernel for want of memory, the platform, or a person",
+    "SIGTERM": "somebody told it to end: the platform, a person, or a launcher after a failure elsewhere",
+    "SIGINT": "somebody told it to end, as Ctrl-C does",
+    "SIGHUP": "the terminal or ssh session that it was started from has gone",
+    "SIGXCPU": "its limit on processor time was reached (ulimit -t)",
+    "SIGXFSZ": "its limit on the size of files was reached (ulimit -f)",
+    "SIGPIPE": "it wrote to a process that has ended",
+    "SIGSYS": "a call of the system is forbidden here, as by a container's seccomp profile",
+}
+_OF_CODES = {
+    126: "a shell ends so where it may not execute a program: its mode, its format or a folder of that name",
+    127: "a shell ends so where it does not find a program, and the loader where it does not find a library",
+    255: "ssh ends so where it cannot connect, and a program by exit(-1)",
+}
+_SHELL = 128  # and the number of the signal that ended what it ran
+_FEWEST = 2  # ranks that say something together
+
+
+def meaning(culprit: Culprit) -> str:
+    """ "" where nothing can be said, or where the words say it."""
+    if culprit.error or culprit.out_of_memory:
+        return ""
+    code = culprit.exit_code
+    name = culprit.signal or (_name_of(code - _SHELL) if code > _SHELL else "")
+    return _OF_SIGNALS.get(name, "") or _OF_CODES.get(code, "")
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""
+
+
+def together(suspects: Sequence[Suspect]) -> Iterable[str]:
+    """The same exception on all ranks that failed is the program's: no rank and no host has brought it about."""
+    said = [_said(suspect.culprit) for suspect in suspects if suspect.culprit]
+    if len(said) >= _FEWEST and said[0] and len(set(said)) == 1:
+        yield f"{len(said)} ranks ended with the same error: it is the program's or its settings', not one rank's or host's"
+
+
+def waited_for(suspects: Sequence[Suspect], ranks: Collection[int]) -> Iterable[str]:
+    """Where all but one died of another's failure, they point to that one. ranks: those of the node."""
+    culprits = [suspect.culprit for suspect in suspects if suspect.culprit and suspect.is_consequence and suspect.culprit.rank is not None]
+    left = sorted(set(ranks) - {culprit.rank for culprit in culprits})
+    if len(culprits) == len(suspects) >= _FEWEST and len(left) == 1:
+        yield f"rank {left[0]} had not failed when the others of its node did: they may have waited for it"
+
+
+def _said(culprit: Culprit) -> str:
+    """Without what differs from rank to rank. "" where that is no cause."""
+    error = culprit.error
+    return f"{error.name}: {re.sub('[0-9]+', '0', error.line)}" if error and error.kind == "cause" else ""

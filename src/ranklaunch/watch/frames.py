@@ -1,0 +1,87 @@
+"""What one node says to node 0 of a window: short, for a message of the muster holds 128 KiB and a node may have 1,024 ranks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ranklaunch.watch.sample import Seen
+
+MOST_RANKS = 1500  # of a frame: what is beyond is counted with the last
+MOST_TEXT = 80
+_TRACED, _FULL, _STARTED = 1, 2, 4
+
+
+class Rule(NamedTuple):
+    """What has become of one of RANKLAUNCH_EXPECT's rules on a node. age_s: seconds since its last match, None: there was none. wrong: what
+    stood where a number should, and the rank that wrote it."""
+
+    age_s: float | None = None
+    wrong: str = ""
+    rank: int | None = None
+
+
+class Frame(NamedTuple):
+    """traffic, devices: whether there was any, and whether any worked; None: this node cannot tell. wall: when the window began, in seconds
+    since 1970."""
+
+    seconds: float
+    wall: float
+    ranks: tuple[Seen, ...]
+    traffic: bool | None = None
+    devices: bool | None = None
+    rules: tuple[Rule, ...] = ()
+
+
+def packed(frame: Frame) -> dict[str, Any]:
+    """As JSON has it."""
+    return {
+        "seconds": round(frame.seconds, 2),
+        "wall": round(frame.wall, 2),
+        "traffic": frame.traffic,
+        "devices": frame.devices,
+        "ranks": [_packed(seen) for seen in frame.ranks[:MOST_RANKS]],
+        "rules": [[None if rule.age_s is None else round(rule.age_s, 1), rule.wrong[:MOST_TEXT], rule.rank] for rule in frame.rules],
+    }
+
+
+def unpacked(body: Any) -> Frame:
+    """Raises ValueError, TypeError or LookupError where it is none: a body is whatever a node says."""
+    return Frame(
+        seconds=_number(body["seconds"]),
+        wall=_number(body["wall"]),
+        ranks=tuple(_unpacked(row) for row in body["ranks"]),
+        traffic=_answer(body["traffic"]),
+        devices=_answer(body["devices"]),
+        rules=tuple(Rule(None if age is None else _number(age), str(wrong)[:MOST_TEXT], _rank(rank)) for age, wrong, rank in body["rules"]),
+    )
+
+
+def _packed(seen: Seen) -> list[Any]:
+    flags = _TRACED * seen.traced + _FULL * seen.full + _STARTED * seen.started
+    cpu = None if seen.cpu is None else round(100 * seen.cpu)
+    return [seen.rank, seen.state, seen.output, seen.io, cpu, flags, round(seen.silent_s), seen.step, round(seen.gap, 1)]
+
+
+def _unpacked(row: Any) -> Seen:
+    rank, state, output, io, cpu, flags, silent_s, step, gap = row
+    return Seen(
+        rank=_rank(rank), state=str(state)[:1], output=int(_number(output)), io=None if io is None else int(_number(io)),
+        cpu=None if cpu is None else _number(cpu) / 100, full=bool(int(flags) & _FULL), traced=bool(int(flags) & _TRACED),
+        started=bool(int(flags) & _STARTED), silent_s=_number(silent_s), step=int(step), gap=_number(gap),
+    )  # fmt: skip
+
+
+def _rank(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _answer(value: Any) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not 0 <= number < 1e15:
+        msg = f"{value!r} is no amount"
+        raise ValueError(msg)
+    return number

@@ -1,0 +1,171 @@
+"""Who holds a job up, by the best of what is known: what collectives have recorded, then what the kernel says of each rank, then what
+sets one apart from the others. These are suspects: nobody has failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+FEW = 0.1  # share of the ranks that a group has at most to stand out, or
+LEAST_FEW = 2  # so many, where they are fewer than the others
+MOST_FRAMES = 20  # of a stack, the innermost
+MOST_SUSPECTS = 64
+MOST_SHOWN = 160  # characters of a group's stack
+SYMMETRIC = "symmetric: no rank stands out"
+_WAITS = re.compile(
+    r"(?i)all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast|barrier|\brecv|\bsend\b|_wait\b|\bwait\b|synchronize|"
+    r"rendezvous|\bjoin\b|hccl|nccl|gloo|mpi_"
+)
+# As py-spy writes a frame, and as faulthandler does.
+_FRAME = re.compile(r'(?P<name>\S+) \((?P<file>[^()]+):(?P<line>\d+)\)|File "(?P<filed>[^"]+)", line (?P<lined>\d+) in (?P<named>.+)')
+_LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|^<frozen|^(?:torch|threading|selectors|socket|multiprocessing)[/.]")
+STOPPED, STUCK = "T", "D"
+_STATES = {
+    STOPPED: "its process is stopped (state T)",
+    STUCK: "its process is stuck in the kernel (state D)",
+    "": "its process is gone",
+    "Z": "its process has ended and nobody has asked for its status",
+}
+
+
+class Known(NamedTuple):
+    """Of one rank. state: as in /proc, "" where it is gone, "?" where that is unknown. cpu: cores; full: it has wanted full ones all the
+    time. stack: of its main thread, a frame a line, the innermost first; "" where there is none. file: where that is."""
+
+    rank: int
+    node: int
+    state: str = "?"
+    cpu: float | None = None
+    full: bool = False
+    step: int = -1
+    stack: str = ""
+    file: str = ""
+
+
+class Missing(NamedTuple):
+    """What a recorder says: ranks that are not in the lowest collective that has not ended, or in another one. what: that in words."""
+
+    ranks: tuple[int, ...]
+    what: str
+    file: str = ""
+
+
+class Suspect(NamedTuple):
+    rank: int
+    node: int
+    why: str
+    file: str = ""
+
+
+def suspects(known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: Iterable[Missing] = ()) -> tuple[Suspect, ...]:
+    """By the first kind of evidence that says anything, the most trusted first: recorders, NCCL's RAS, states, stacks, CPU time, steps.
+    None where all are alike."""
+    at = {each.rank: each for each in known}
+    found = (*_told(recorded, at),) or (*_told(lagging, at),)
+    kinds: tuple[Callable[[Sequence[Known]], Iterable[Suspect]], ...] = (_by_state, _by_stack, _by_cpu, _by_step)
+    for kind in kinds:
+        found = found or tuple(kind(known))
+    return found[:MOST_SUSPECTS]
+
+
+def groups(known: Iterable[Known]) -> list[str]:
+    """Ranks with equal stacks, the largest group first: "ranks 0-2,4-63: all_reduce at train.py:88"."""
+    found = sorted(_alike(known).values(), key=lambda group: (-len(group), group[0].rank))
+    return [f"{numbers(each.rank for each in group)}: {_summary(group[0].stack)}" for group in found]
+
+
+def numbers(ranks: Iterable[int]) -> str:
+    """rank 3; ranks 0-2,4-63."""
+    ordered = sorted(set(ranks))
+    spans: list[list[int]] = []
+    for rank in ordered:
+        if spans and rank == spans[-1][-1] + 1:
+            spans[-1][1:] = [rank]
+        else:
+            spans.append([rank])
+    return f"rank{'' if len(ordered) == 1 else 's'} {','.join('-'.join(map(str, span)) for span in spans)}"
+
+
+def sentence(found: Sequence[Suspect]) -> str:
+    """For the console."""
+    if not found:
+        return SYMMETRIC
+    by_reason: dict[str, list[int]] = {}
+    for each in found:
+        by_reason.setdefault(each.why, []).append(each.rank)
+    return "; ".join(f"{numbers(ranks)}: {why}" for why, ranks in by_reason.items())
+
+
+def _told(missing: Iterable[Missing], at: Mapping[int, Known]) -> Iterable[Suspect]:
+    for each in missing:
+        yield from (Suspect(rank, at[rank].node if rank in at else -1, each.what, each.file) for rank in each.ranks)
+
+
+def _by_state(known: Sequence[Known]) -> Iterable[Suspect]:
+    """Where not all are so."""
+    for state in (STOPPED, STUCK, "", "Z"):
+        found = [each for each in known if each.state == state]
+        if 0 < len(found) < len(known):
+            yield from (Suspect(each.rank, each.node, _STATES[state], each.file) for each in found)
+
+
+def _by_stack(known: Sequence[Known]) -> Iterable[Suspect]:
+    """Those outside communication, where others are in it; else those whose stack few others have."""
+    stacks = [each for each in known if each.stack]
+    outside = [each for each in stacks if not _WAITS.search(_frames(each.stack))]
+    odd = outside if 0 < len(outside) < len(stacks) and _are_few(len(outside), len(stacks), by_kind=True) else []
+    for group in () if odd else _alike(stacks).values():
+        odd += group if _are_few(len(group), len(stacks)) else []
+    for each in odd:
+        yield Suspect(each.rank, each.node, f"it is elsewhere than the others: {_summary(each.stack)}", each.file)
+
+
+def _by_cpu(known: Sequence[Known]) -> Iterable[Suspect]:
+    """Who computes while the others wait, or waits while the others spin."""
+    measured = [each for each in known if each.cpu is not None]
+    busy = [each for each in measured if each.full or (each.cpu or 0) >= 0.5]
+    idle = [each for each in measured if each not in busy]
+    for group, why in ((busy, "it uses a full core while the others wait"), (idle, "it waits while the others use a full core each")):
+        if _are_few(len(group), len(measured)):
+            yield from (Suspect(each.rank, each.node, why, each.file) for each in group)
+
+
+def _by_step(known: Sequence[Known]) -> Iterable[Suspect]:
+    """Who is behind."""
+    stepped = [each for each in known if each.step >= 0]
+    last = max((each.step for each in stepped), default=0)
+    behind = [each for each in stepped if each.step < last]
+    if _are_few(len(behind), len(stepped)):
+        yield from (Suspect(each.rank, each.node, f"its last step is {each.step}, that of others {last}", each.file) for each in behind)
+
+
+def _are_few(count: int, of: int, *, by_kind: bool = False) -> bool:
+    """by_kind: what sets them apart says more than their number."""
+    return 0 < count < of and (by_kind or (2 * count < of and (count <= FEW * of or count <= LEAST_FEW)))
+
+
+def _alike(known: Iterable[Known]) -> dict[str, list[Known]]:
+    found: dict[str, list[Known]] = {}
+    for each in known:
+        if each.stack:
+            found.setdefault(re.sub(r"0x[0-9a-fA-F]+|\d+", "0", _frames(each.stack)), []).append(each)
+    return found
+
+
+def _frames(stack: str) -> str:
+    return "\n".join(line.strip() for line in stack.splitlines()[:MOST_FRAMES])
+
+
+def _summary(stack: str) -> str:
+    """What the user's code was in: the call that its innermost frame has made, and where; the innermost frame of all where none is its."""
+    frames = [found for line in stack.splitlines()[:MOST_FRAMES] if (found := _FRAME.search(line))]
+    own = next((i for i, frame in enumerate(frames) if not _LIBRARY.search(_file(frame))), 0 if frames else -1)
+    if own < 0:
+        return next((line.strip() for line in stack.splitlines() if line.strip()), "")[:MOST_SHOWN]
+    called = frames[max(0, own - 1)]
+    return f"{called['name'] or called['named']} at {_file(frames[own]).rpartition('/')[2]}:{frames[own]['line'] or frames[own]['lined']}"
+
+
+def _file(frame: re.Match[str]) -> str:
+    return frame["file"] or frame["filed"] or ""

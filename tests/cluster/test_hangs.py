@@ -1,0 +1,110 @@
+"""Real programs on three hosts: a hang is seen and whoever stands out is named, and what only looks like one is let alone. The table itself
+is in hang_cases.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hang_cases import CASES, HANG_S, NODES, TIMES, Case
+
+from testbench.hosts import Hosts
+from testbench.jobs.on_hosts import LauncherJob
+from testbench.places import child
+from testbench.waiting import sleep_until
+
+ALARM = "the job hangs"
+ALARM_S = 90.0  # of waiting for it on a busy machine
+SAID = Path(os.environ.get("RANKLAUNCH_HANG_TABLE", os.devnull))  # a line of JSON for each run, of which the table is made
+
+
+def marked(case: Case, time: int) -> Any:
+    marks = [
+        *([] if case.typical and time == 1 else [pytest.mark.table]),
+        *([pytest.mark.training] if case.training else []),
+        *([pytest.mark.launchers] if case.launchers else []),
+    ]
+    return pytest.param(case, id=f"{case.name}, {time}", marks=marks)
+
+
+def all_times(hangs: bool) -> list[Any]:
+    return [marked(case, time) for time in range(1, TIMES + 1) for case in CASES if case.hangs is hangs]
+
+
+class HangJob(LauncherJob):
+    def __init__(self, hosts: Hosts, folder: Path, case: Case) -> None:
+        super().__init__(hosts, folder, case.method, case.slots)
+        self._case = case
+
+    def run(self, **more: str) -> None:
+        case = self._case
+        (self.folder / "run").mkdir()
+        star = self._hosts[0].address
+        given = {"WHAT": case.what, "WHO": case.who, "LONG": str(case.long), "STAR": star, "RANKLAUNCH_RUN_DIR": str(self.folder / "run")}
+        self.start(child("hangs.py"), env={**given, "RANKLAUNCH_HANG_S": str(HANG_S), **case.env, **more})
+
+    @property
+    def hung(self) -> bool:
+        return ALARM in self.nodes[0].err
+
+    @property
+    def over(self) -> bool:
+        return all(node.popen.poll() is not None for node in self.nodes)
+
+
+@pytest.fixture
+def job(hosts: Callable[..., Hosts], tmp_path: Path) -> Callable[[Case], HangJob]:
+    return lambda case: HangJob(hosts(NODES), tmp_path, case)
+
+
+@pytest.mark.parametrize("case", all_times(hangs=True))
+def test_a_hang_is_seen_and_named(case: Case, job: Callable[[Case], HangJob]) -> None:
+    started = job(case)
+    started.run()
+    sleep_until(lambda: started.hung or started.over, started.words, ALARM_S)
+    seen = started.hung
+    for node in started.nodes:
+        if node.popen.poll() is None:
+            node.popen.send_signal(signal.SIGTERM)
+    verdict = started.end(143)
+    hang = verdict.get("hang")
+    note(case, seen, hang)
+    assert seen, started.words()
+    assert hang, verdict
+    if case.names is not None:
+        assert tuple(each["rank"] for each in hang["suspects"]) == case.names, hang
+        assert all(each["node"] == each["rank"] // case.slots for each in hang["suspects"])
+    assert all(node.verdict["hang"] == hang for node in started.nodes)
+    assert verdict["culprit"] is None
+
+
+@pytest.mark.parametrize("case", all_times(hangs=False))
+def test_what_is_no_hang_is_let_alone(case: Case, job: Callable[[Case], HangJob]) -> None:
+    started = job(case)
+    started.run()
+    verdict = started.end(0)
+    note(case, started.hung, verdict.get("hang"))
+    assert not started.hung, started.words()
+    assert "hang" not in verdict
+
+
+def test_a_hang_ends_the_job_where_that_is_asked_for(job: Callable[[Case], HangJob]) -> None:
+    started = job(CASES[0])
+    started.run(RANKLAUNCH_HANG="stop")
+    verdict = started.end(75)
+    assert verdict["reason"].startswith("node 0 (h0): the job hangs: for "), verdict
+    assert "rank 3: its process is stopped (state T) (node 1)" in verdict["reason"]
+    assert verdict["culprit"] is None
+
+
+def note(case: Case, seen: bool, hang: dict[str, Any] | None) -> None:
+    """For the table."""
+    named = [each["rank"] for each in hang["suspects"]] if hang else None
+    line = {"name": case.name, "hangs": case.hangs, "seen": seen, "named": named, "names": case.names, "method": case.method}
+    with SAID.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")

@@ -1,0 +1,164 @@
+"""A running job looked at: what a look at real processes sees, tools that do not answer, and what becomes of an alarm on one node."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.supervise.watching.heard import Heard
+from ranklaunch.supervise.watching.sampler import Sampler
+from ranklaunch.supervise.watching.tool import Tool
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
+from ranklaunch.watch.expect import parse
+from ranklaunch.watch.sample import Look
+from testbench.jobs.job import Starter
+from testbench.places import child
+from testbench.waiting import sleep_until
+
+DEADLINE_S = 60.0
+Started = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def started() -> Iterator[Started]:
+    """Programs of sh that have said that they are ready."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(code: str, **env: str) -> subprocess.Popen[str]:
+        words = ["sh", "-c", f"{code}"]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={"PATH": os.environ["PATH"], **env}, process_group=0)
+        processes.append(process)
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with process:
+            pass
+
+
+def looked(sampler: Sampler, *known: subprocess.Popen[str], most: int = 0) -> dict[int | None, Look]:
+    return sampler.look({rank: tree.identify(process.pid) for rank, process in enumerate(known)}, most, [], {})
+
+
+def test_what_a_tree_spends_is_its_ranks(started: Started) -> None:
+    """Its children's too, and what those that have ended had spent by the last look."""
+    rank = started("echo ready; while :; do head -c 200000 /dev/zero | tail -c 1; done > /dev/null")
+    sampler = Sampler()
+    first = looked(sampler, rank)[0]
+    assert (first.io, first.cpu_s) == (0, 0.0)
+
+    def has_moved() -> bool:
+        look = looked(sampler, rank)[0]
+        return bool(look.io and look.io > 1 << 20 and look.cpu_s)
+
+    sleep_until(has_moved, "I/O and CPU of its children", DEADLINE_S)
+
+
+def test_states_are_those_of_who_does_the_work(started: Started) -> None:
+    """Below a shell that waits, the one that it waits for."""
+    rank = started("sh -c 'echo ready; kill -STOP $$'; true")
+    sleep_until(lambda: looked(Sampler(), rank)[0].state == "T", "state T", DEADLINE_S)
+    os.killpg(rank.pid, signal.SIGKILL)
+    rank.wait()
+    assert looked(Sampler(), rank)[0].state == ""
+
+
+def test_ranks_that_nobody_tells_of_are_known_by_their_environment(started: Started) -> None:
+    launcher = started(
+        "env OMPI_COMM_WORLD_RANK=6 sh -c 'sleep 600; true' & env OMPI_COMM_WORLD_RANK=7 sh -c 'sleep 600; true' & echo ready; wait",
+        RANK="no",
+    )
+    found = sleep_until(lambda: len(found := looked(Sampler(), most=2)) == 2 and found, "two ranks", DEADLINE_S)
+    assert sorted(found) == [6, 7]
+    assert launcher.pid not in {look.process.pid for look in found.values()}
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """What a program that stands in for nvidia-smi has said in so many seconds."""
+
+    def heard(code: str) -> list[str]:
+        path = tmp_path / "nvidia-smi"
+        path.write_text(f"#!/bin/sh\n{code}\n")
+        path.chmod(0o755)
+        monkeypatch.setattr(os, "get_exec_path", lambda: [str(tmp_path)])
+        loop, said = Loop(), []
+        asked = Tool(("nvidia-smi", "-L"), loop, said.append)
+        asked.ask()
+        asked.ask()  # one is enough
+        child_ = asked._child
+        assert child_
+        loop.run_until(lambda: asked._child is None, loop.clock() + DEADLINE_S)
+        assert asked._child is None
+        os.waitpid(child_.pid, 0)
+        return said
+
+    return heard
+
+
+def test_a_tool_that_answers(tool: Callable[[str], list[str]]) -> None:
+    assert tool('echo "$@"; echo trouble >&2') == ["-L\n"]
+
+
+def test_a_tool_that_does_not_answer_is_ended(tool: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ranklaunch.supervise.watching.tool.LIMIT_S", 0.2)
+    assert tool("echo half; exec sleep 600") == []
+
+
+def test_what_ranks_have_said_between_two_looks(tmp_path: Path) -> None:
+    clock = [0.0]
+    output = Output((), "", lambda *lines: None, lambda: clock[0], lambda text: None)
+    heard = Heard(0.0, parse(r"step \d+ every 60s; loss=(\S+) is number; done by 9s"))
+    for at in range(1, 6):
+        clock[0] = at
+        begun = b"st" if at == 1 else b""
+        output.feed(begun + b"ep %d loss=%s\nst" % (at, b"0.5" if at < 4 else b"nan"))
+        heard.look({3: output}, clock[0])
+    clock[0] = 20.0
+    assert heard.said({3: output}, 20.0)[3][:2] == (15.0, 3)
+    every, number, by = heard.rules(20.0)
+    assert (every.age_s, by.age_s) == (15.0, None)
+    assert (number.wrong, number.rank) == ("nan", 3)
+
+
+def test_of_a_flood_nothing_is_said_to_be_missing(tmp_path: Path) -> None:
+    output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
+    heard = Heard(0.0, parse("step every 60s"))
+    output.feed(b"x" * 79 + b"\n" * 10)
+    output.feed((b"x" * 79 + b"\n") * 1000)
+    heard.look({0: output}, 5.0)
+    assert heard.rules(6.0)[0].age_s == 1.0
+
+
+def test_an_alarm_is_said_and_taken_back_and_the_job_goes_on(as_process: Starter) -> None:
+    job = as_process.spawn(
+        2, child("hangs.py"), env={"WHAT": "SIGSTOP", "WHO": "1", "RANKLAUNCH_HANG_S": "2"},
+    )  # fmt: skip
+    sleep_until(lambda: "the job hangs" in job.err.text, lambda: job.err.text, DEADLINE_S)
+    stopped = next(line["pid"] for line in job.events if line["event"] == "spawn" and line["rank"] == 1)
+    os.kill(stopped, signal.SIGCONT)
+    assert job.end() == 0
+    assert "rank 1: its process is stopped (state T)" in job.err.text
+    assert "it moves again" in job.err.text
+    assert "hang" not in job.verdict
+
+
+def test_nobody_looks_where_that_is_not_wanted(as_process: Starter) -> None:
+    job = as_process.spawn(
+        1, child("hangs.py"), env={"WHAT": "waits a while", "LONG": "3", "RANKLAUNCH_HANG_S": "1", "RANKLAUNCH_HANG": "off"}
+    )
+    assert job.end() == 0
+    assert "hang" not in job.err.text
+    assert [line for line in job.events if line["event"] == "hang"] == []

@@ -1,0 +1,122 @@
+"""When a job is said to hang: by what its nodes say of windows, and by nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ranklaunch.watch.detector import ALARM, OVER, WARNING, Change, Detector, Limits
+from ranklaunch.watch.expect import parse
+from ranklaunch.watch.frames import Frame, Rule
+from ranklaunch.watch.sample import Seen
+
+LIMITS = Limits(hang_s=300, first_step_s=1800)
+STILL = Seen(0, "S", 0, 0, 0.01, False, False, False, 0.0, step=7)
+SPINS = STILL._replace(cpu=1.0, full=True)
+UNSTEADY = STILL._replace(cpu=0.5)
+LIFE = {
+    "output": STILL._replace(output=1),
+    "I/O": STILL._replace(io=65536),
+    "a debugger": STILL._replace(traced=True, state="t"),
+    "a new process": STILL._replace(started=True),
+    "CPU": UNSTEADY,
+}
+
+
+def frame(
+    *ranks: Seen, seconds: float = 60, traffic: bool | None = None, devices: bool | None = None, rules: tuple[Rule, ...] = ()
+) -> Frame:
+    return Frame(seconds, 0.0, ranks or (STILL,), traffic, devices, rules)
+
+
+def fed(*frames: Frame, nodes: int = 1, limits: Limits = LIMITS, expected: str = "") -> list[tuple[float, Change]]:
+    """A frame of each node each time; what was said, and when."""
+    detector = Detector(range(nodes), limits, 0.0, parse(expected))
+    said, now = [], 0.0
+    for each in frames:
+        now += each.seconds
+        for node in range(nodes):
+            said += [(now, change) for change in detector.feed(node, each, now)]
+    return said
+
+
+def kinds(said: list[tuple[float, Change]]) -> list[tuple[float, str]]:
+    return [(at, change.kind) for at, change in said]
+
+
+def test_suspicion_grows_and_is_taken_back() -> None:
+    said = fed(*[frame()] * 6, frame(LIFE["output"]), frame())
+    assert kinds(said) == [(180, WARNING), (300, ALARM), (420, OVER)]
+    assert said[1][1] == Change(ALARM, 0.0, ("output", "I/O", "CPU"))
+    assert said[2][1].signals == ("output",)
+
+
+def test_one_burst_costs_a_window_and_one_pause_is_none() -> None:
+    assert kinds(fed(*[frame()] * 4, frame(LIFE["I/O"]), *[frame()] * 5)) == [(180, WARNING), (300, OVER), (480, WARNING), (600, ALARM)]
+    assert kinds(fed(*[frame(LIFE["output"]), frame(), frame()] * 9)) == []
+
+
+@pytest.mark.parametrize("sign", LIFE)
+def test_any_sign_of_life_of_one_rank_is_the_jobs(sign: str) -> None:
+    assert fed(*[frame(STILL, LIFE[sign], STILL)] * 50, nodes=2) == []
+
+
+def test_traffic_and_devices_are_life_and_what_is_not_there_is_left_out() -> None:
+    assert fed(*[frame(traffic=True)] * 50) == fed(*[frame(devices=True)] * 50) == []
+    (_, _), (_, alarm) = fed(*[frame(STILL._replace(io=None), traffic=False)] * 5)
+    assert alarm.signals == ("output", "CPU", "traffic")
+
+
+def test_a_full_core_is_life_until_the_first_step_alone() -> None:
+    compiles = SPINS._replace(step=-1)
+    assert kinds(fed(*[frame(SPINS)] * 5)) == [(180, WARNING), (300, ALARM)]
+    # What has made no step in all that time had it to make one.
+    assert kinds(fed(*[frame(compiles)] * 40)) == [(1920, WARNING), (2040, ALARM)]
+    waits = STILL._replace(step=-1)
+    assert kinds(fed(*[frame(waits)] * 40)) == [(900, WARNING), (1800, ALARM)]
+
+
+def test_ranks_that_wrote_steps_and_move_their_cpus_alone_hang() -> None:
+    """Five times as long as they ever needed for a step; a device that is busy says nothing either."""
+    busy = UNSTEADY._replace(gap=100.0)
+    assert kinds(fed(*[frame(busy, devices=True)] * 9)) == [(300, WARNING), (540, ALARM)]
+    assert fed(*[frame(busy._replace(io=1 << 20))] * 50) == fed(*[frame(busy, traffic=True)] * 50) == []
+
+
+def test_a_node_that_says_nothing_is_not_silent() -> None:
+    detector = Detector(range(2), LIMITS, 0.0)
+    detector.feed(1, frame(), 60)
+    assert [detector.feed(0, frame(), 60.0 * at) for at in range(1, 30)] == [[]] * 29
+    assert detector.feed(7, frame(), 1800) == []  # nobody's
+
+
+def test_what_users_expect() -> None:
+    never, once = frame(LIFE["output"], rules=(Rule(),)), frame(LIFE["output"], rules=(Rule(30.0),))
+    assert kinds(fed(*[never] * 12, expected="loaded by 10m")) == [(600, ALARM)]
+    assert fed(once, *[never] * 12, expected="loaded by 10m") == []
+    (at, alarm), (later, over) = fed(once, *[never] * 5, once, expected=r"step \d+ every 240s")
+    assert (at, alarm.kind, later, over.kind) == (300, ALARM, 420, OVER)
+    assert alarm.rule == r"RANKLAUNCH_EXPECT: step \d+ every 240s; the last was 270 s ago"
+    wrong = frame(LIFE["output"], rules=(Rule(0.0, "nan", 3),))
+    ((at, alarm),) = fed(once, wrong, wrong, expected="loss=(.*) is number")
+    assert (at, alarm.rule) == (120, "RANKLAUNCH_EXPECT: loss=(.*) is number, but a line of rank 3 has 'nan'")
+
+
+def test_a_line_that_comes_as_often_as_it_is_expected_is_life() -> None:
+    assert fed(frame(rules=(Rule(0.0),)), *[frame(rules=(Rule(),))] * 50, expected="round every 1h") == []
+
+
+SOME = st.sampled_from([*LIFE.values()])
+ANY = st.sampled_from([STILL, SPINS, *LIFE.values()])
+
+
+@given(st.lists(st.tuples(SOME, st.lists(ANY, max_size=4)), min_size=1, max_size=30), st.integers(1, 3))
+def test_no_alarm_while_any_rank_moves(windows: list[tuple[Seen, list[Seen]]], nodes: int) -> None:
+    assert fed(*[frame(*others, life) for life, others in windows], nodes=nodes) == []
+
+
+@given(st.lists(st.lists(ANY, min_size=1, max_size=4), max_size=12), st.integers(1, 3), st.sampled_from([STILL, SPINS]))
+def test_always_an_alarm_where_all_are_still(before: list[list[Seen]], nodes: int, last: Seen) -> None:
+    said = fed(*[frame(*ranks) for ranks in before], *[frame(last)] * 5, nodes=nodes)
+    assert said[-1][1].kind == ALARM

@@ -1,0 +1,76 @@
+"""Whom a hang is put down to, and who stands behind a better witness."""
+
+from __future__ import annotations
+
+import pytest
+
+from ranklaunch.watch.who import SYMMETRIC, Known, Missing, Suspect, groups, numbers, sentence, suspects
+
+IN_TORCH = """
+    wait (torch/_ops.py:1158)
+    all_reduce (/opt/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py:{n})
+    main (/job/train.py:88)
+    <module> (/job/train.py:120)
+"""
+IN_LOADER = '  File "/job/data.py", line 40 in read\n  File "/job/train.py", line 80 in main\n'
+IDLE = [Known(rank, rank // 4, "S", 0.0) for rank in range(8)]
+
+
+def but(rank: int, **what: object) -> list[Known]:
+    return [each._replace(**what) if each.rank == rank else each for each in IDLE]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ({"state": "T"}, "its process is stopped (state T)"),
+        ({"state": "D"}, "its process is stuck in the kernel (state D)"),
+        ({"state": ""}, "its process is gone"),
+        ({"cpu": 1.0, "full": True}, "it uses a full core while the others wait"),
+    ],
+)
+def test_one_rank_apart(what: dict[str, object], why: str) -> None:
+    assert suspects(but(5, **what)) == (Suspect(5, 1, why),)
+
+
+def test_who_waits_while_all_others_spin() -> None:
+    spins = [each._replace(cpu=1.0, full=True) if each.rank != 2 else each for each in IDLE]
+    assert suspects(spins) == (Suspect(2, 0, "it waits while the others use a full core each"),)
+
+
+def test_who_is_behind() -> None:
+    steps = [each._replace(step=7 if each.rank == 3 else 8) for each in IDLE]
+    assert suspects(steps) == (Suspect(3, 0, "its last step is 7, that of others 8"),)
+
+
+def test_stacks_say_who_is_elsewhere() -> None:
+    known = [
+        each._replace(stack=IN_LOADER if each.rank == 3 else IN_TORCH.format(n=2500 + each.rank), file=f"{each.rank}.txt") for each in IDLE
+    ]
+    assert suspects(known) == (Suspect(3, 0, "it is elsewhere than the others: read at data.py:40", "3.txt"),)
+    assert groups(known) == ["ranks 0-2,4-7: all_reduce at train.py:88", "rank 3: read at data.py:40"]
+
+
+def test_of_two_ranks_the_one_outside_communication() -> None:
+    two = [Known(0, 0, stack=IN_TORCH.format(n=1)), Known(1, 0, stack=IN_LOADER)]
+    assert [each.rank for each in suspects(two)] == [1]
+
+
+def test_the_better_witness_is_heard() -> None:
+    known = but(5, state="T", cpu=1.0, full=True)
+    recorded, lagging = Missing((2,), "has not come to all_reduce 17 of group 0", "fr.json"), Missing((3,), "is 2 behind")
+    assert suspects(known, [recorded], [lagging]) == (Suspect(2, 0, "has not come to all_reduce 17 of group 0", "fr.json"),)
+    assert [each.rank for each in suspects(known, [], [lagging])] == [3]
+
+
+def test_all_alike() -> None:
+    assert suspects(IDLE) == suspects([each._replace(state="T") for each in IDLE]) == ()
+    halves = [each._replace(cpu=1.0 if each.rank % 2 else 0.0) for each in IDLE]
+    assert suspects(halves) == ()
+    assert sentence(()) == SYMMETRIC
+
+
+def test_words() -> None:
+    assert numbers([3]) == "rank 3"
+    assert numbers([9, 0, 1, 2, 4]) == "ranks 0-2,4,9"
+    assert sentence([Suspect(1, 0, "stopped"), Suspect(2, 0, "stopped"), Suspect(4, 1, "stuck")]) == "ranks 1-2: stopped; rank 4: stuck"
