@@ -52,7 +52,7 @@ def test_before_a_rank_is_ended_it_says_where_it_waits(ranklaunch: Starter) -> N
     verdict = job.verdict
     assert verdict["culprit"]["rank"] == 1
     assert verdict["culprit"]["error"]["name"] == "gloo-timeout"
-    assert {victim["rank"] for victim in verdict["victims"]} == {0, 2}
+    assert {(victim["rank"], victim["signal"]) for victim in verdict["victims"]} == {(0, "SIGABRT"), (2, "SIGABRT")}
     assert verdict["failures"] == []
     assert verdict["evidence"] == str(folder.parents[1])
     assert [event["stacks"] for event in taken(job)] == [2]

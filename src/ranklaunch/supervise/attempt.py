@@ -142,7 +142,7 @@ class Attempt:
         return Attended(
             plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
-            abort=self._stopper.say_where, env=self._around.env, evidence=[],
+            abort=self._stopper.say_where, take=self._companions.take, env=self._around.env, evidence=[],
         )  # fmt: skip
 
     def _watch(self) -> None:

@@ -27,7 +27,8 @@ class Attended(Value):
     """An attempt as its companions see it. plan: the newest. ending: what decided, None until then. running: its own children, by pid.
     ranks: the processes of ranks that are known to live, by rank, whoever has started them. outputs: what ranks write, by rank. loop: what
     is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure. abort: from now on what is
-    to end says by SIGABRT where it is, if Python has a handler for that. evidence: on node 0, who hears what all nodes have found."""
+    to end says by SIGABRT where it is, if Python has a handler for that. take: has evidence taken on all nodes, and whether the job
+    ends after that. evidence: on node 0, who hears what all nodes have found."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -40,12 +41,16 @@ class Attended(Value):
     say: Callable[[str], None]
     fail: Callable[[Ending], None]
     abort: Callable[[], None]
+    take: Callable[[str, bool], None]
     env: Mapping[str, str]
     evidence: list[Callable[[Any], object]]
 
 
 class Companion:
     """Does nothing, at any of these moments."""
+
+    def take(self, why: str, ends: bool) -> None:
+        """Evidence of all nodes is wanted. ends: the job is about to."""
 
     def deciding(self, ending: Ending) -> None:
         """A failure of this node has decided, or a launcher has told of one, and no other node has heard of it yet."""
@@ -73,7 +78,6 @@ class Companion:
 
 
 Join = Callable[[Attended], Companion]
-Word = Callable[[int, Any], object]
 
 
 class OnCall(Companion):
@@ -86,6 +90,11 @@ class OnCall(Companion):
         self._made: Companion | None = None
         for (topic, at_node_0), name in words.items():
             attended.nodes.hear(topic, partial(self._hear, name), at_node_0=at_node_0)
+
+    def take(self, why: str, ends: bool) -> None:
+        companion = self._companion()
+        if companion:
+            companion.take(why, ends)
 
     def deciding(self, ending: Ending) -> None:
         companion = self._companion()
@@ -149,6 +158,10 @@ class Companions:
         if self._joining:
             seen = attended()
             self._all += [join(seen) for join in self._joining]
+
+    def take(self, why: str, ends: bool) -> None:
+        for companion in self._all:
+            companion.take(why, ends)
 
     def deciding(self, ending: Ending) -> None:
         for companion in self._all:

@@ -253,6 +253,7 @@ class Stopper:
         left = tree.descendants(os.getpid())
         now = self._loop.clock()
         if self._killing_since is None and self._aborts and now >= self._due and self._aborts.end_all(left):
+            self._note_aborted()
             self._timers.append(self._loop.after(WRITES_S, self.kill_all))
             return
         if self._killing_since is None:
@@ -270,6 +271,11 @@ class Stopper:
         for process in left:
             tree.send(process, signal.SIGKILL)
         self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
+
+    def _note_aborted(self) -> None:
+        for child in self._leaders() if self._aborts else ():
+            if self._aborts and child.identity in self._aborts.told and signal.SIGABRT not in child.told:
+                child.told.append(signal.SIGABRT)
 
     def caught(self, rank: tree.Identity) -> bool:
         """Whether one that was told first had a way to hear it."""
@@ -290,6 +296,7 @@ class Stopper:
             os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
         else:
             self._teller.tell([child.identity], number)
+        self._note_aborted()
         if conduct.halt_stop_s:
             self._timers.append(self._loop.after(conduct.halt_stop_s, lambda: halt_with_ranks(child)))
 

@@ -13,8 +13,10 @@ from ranklaunch.system import tree
 
 
 class Aborts:
+    """told: who was sent the signal."""
+
     def __init__(self) -> None:
-        self._told: set[tree.Identity] = set()
+        self.told: set[tree.Identity] = set()
 
     def end(self, rank: tree.Identity) -> bool:
         """The rank, or what runs in it where it is a shell; whether there was one to hear it."""
@@ -22,7 +24,7 @@ class Aborts:
 
     def end_all(self, left: Iterable[tree.Identity]) -> bool:
         """All of these that have not been told yet; whether there was one."""
-        return self._end_each(process for process in left if process not in self._told)
+        return self._end_each(process for process in left if process not in self.told)
 
     def _end_each(self, processes: Iterable[tree.Identity]) -> bool:
         told = [self._end(process) for process in processes]
@@ -31,7 +33,7 @@ class Aborts:
     def _end(self, process: tree.Identity) -> bool:
         if not processes.catches(process.pid, signal.SIGABRT):
             return False
-        self._told.add(process)
+        self.told.add(process)
         _dump_no_core(process.pid)
         sent = tree.send(process, signal.SIGABRT)
         if tree.is_stopped(process):

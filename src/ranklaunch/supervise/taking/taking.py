@@ -22,7 +22,6 @@ from ranklaunch.supervise import words
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.child import UNJUDGED, Child
-from ranklaunch.supervise.taking import taker
 from ranklaunch.supervise.taking.folder import Folder, room_in
 from ranklaunch.verdict import folders
 
@@ -55,8 +54,8 @@ class Taking(Companion):
         self._alone: Timer | None = None
         self._held: list[Child] = []  # launchers
 
-    def take(self, why: str, *, ends: bool = False) -> None:
-        """On all nodes; any node may ask. A second time waits for the first. ends: the job is about to."""
+    def take(self, why: str, ends: bool) -> None:
+        """Any node may ask. A second time waits for the first."""
         body, muster = {"why": why[:500], "ends": ends}, self._attended.plan().muster
         if not muster or muster.node == 0:
             self.on_asked(0, body)  # at once: what follows may be that all are told to stop
@@ -113,7 +112,7 @@ class Taking(Companion):
         if why and not self._at_stop:
             self._at_stop = why
             self._alone = self._attended.loop.after(HEARS_S, self._go_alone)
-            self.take(why, ends=True)
+            self.take(why, True)
         return bool(why)
 
     def _let_go(self) -> None:
@@ -184,6 +183,8 @@ class Taking(Companion):
         job = self._attended.plan().job
         parent = folders.evidence(self._attended.record.folder, job.node_index)
         self._at_stop = self._at_stop or (why if ends else "")
+        from ranklaunch.supervise.taking import taker  # large; most failures are of a rank's own
+
         try:
             order = taker.Order(
                 number, why, os.path.join(parent, str(number)), self._attended.ranks(), self._attended.env, self._began, room_in(parent)
