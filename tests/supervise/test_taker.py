@@ -21,6 +21,7 @@ from ranklaunch.evidence.gathered import Gathered, Gathering
 from ranklaunch.plan.model import Recorder, Recorders
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.taking import taker
+from ranklaunch.supervise.taking import tools as tools_of_nodes
 from ranklaunch.supervise.taking.folder import KEPT_LAST, MOST_BYTES, Folder, room_in
 from ranklaunch.supervise.taking.recorders import kept
 from ranklaunch.supervise.taking.taking import _messages
@@ -77,7 +78,9 @@ def take(tmp_path: Path, ranks: dict[int, int], **env: str) -> dict[str, Any]:
     return json.loads(json.dumps(taker.take(order)))
 
 
-def test_devices_recorders_and_ras(tmp_path: Path, ras: int) -> None:
+def test_devices_recorders_and_ras(tmp_path: Path, ras: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools_of_nodes, "TOOL_S", 60.0)  # whatever else this machine does
+    monkeypatch.setattr(taker, "TAKE_S", 60.0)
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "nvidia-smi").write_text('#!/bin/sh\necho "asked for $*"\n')

@@ -159,8 +159,8 @@ class Attempt:
         for process in self._stopper.stuck:
             self._logs.say_at_end(f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device)")
         closing.remove_sessions(self._children)
-        self._companions.stopped()
         self._logs.finish()
+        self._companions.stopped()
 
     def _hear_of_stop(self) -> None:
         """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""

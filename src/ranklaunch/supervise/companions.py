@@ -67,7 +67,7 @@ class Companion:
         """Nothing is waited for any more: what runs is about to be ended."""
 
     def stopped(self) -> None:
-        """Nothing of the attempt runs any more."""
+        """Nothing of the attempt runs any more, and all that was written has been read."""
 
     def facts(self) -> Mapping[str, Any]:
         """What verdict.json says beside the judgement, by key: what JSON can hold."""
