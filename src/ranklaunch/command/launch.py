@@ -18,7 +18,7 @@ from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
-from ranklaunch.supervise.companions import Attended, Companion, Join, Later
+from ranklaunch.supervise.companions import AtStop, Attended, Companion, Join, Later
 from ranklaunch.supervise.given import After, Start
 from ranklaunch.supervise.ranks.start import MARK, marked
 from ranklaunch.supervise.record import Record, now, run_id
@@ -62,7 +62,16 @@ def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = Non
 
 def _companions(plan: Plan) -> tuple[Join, ...]:
     """Who goes along with what is run."""
-    return (_watching,) if plan.watch.hang != "off" else ()
+    return (_stops, *((_watching,) if plan.watch.hang != "off" else ()))
+
+
+def _stops(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.supervise.desk.stops import Stops  # most jobs are never stopped
+
+        return Stops(attended)
+
+    return AtStop(attended, make)
 
 
 def _watching(attended: Attended) -> Companion:

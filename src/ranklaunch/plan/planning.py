@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from ranklaunch import __version__, redact
 from ranklaunch.adapters import launchers, platforms
@@ -13,7 +12,8 @@ from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, folder_of, join
-from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait, Watch
+from ranklaunch.plan import seldom
+from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program, hosts_of
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
@@ -24,7 +24,6 @@ from ranklaunch.values import Value, replace
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
-_OF_HANGS = re.compile(r"(?:RANKLAUNCH_)?(?:hang|first_step|expect)", re.IGNORECASE)
 
 
 class Request(Value):
@@ -59,6 +58,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates.forget()
     _warn_of_unused_templates(reader, templates)
     known = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
+    seldom.settle_grace(reader, known)
     job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -71,7 +71,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     _say_unused(plan, reader)
     _judge_ds_config(plan, reader)
     prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
-    asked = _asked(plan, reader)
+    rare = seldom.of(plan, reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
     plan = _mustered(_in_folder(plan), job, reader, args)
     if reader.awaits_hosts:
@@ -79,29 +79,9 @@ def _planned(request: Request, reader: Reader) -> Plan:
 
         plan = before.without_hosts(plan, reader)
     reader.check()
-    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings), **asked)
+    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings), **rare)
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
-
-
-def _asked(plan: Plan, reader: Reader) -> dict[str, Any]:
-    """What most have not asked for."""
-    found: dict[str, Any] = {}
-    if reader.given(settings.KNOWN_ERRORS):
-        from ranklaunch.plan import own_errors
-
-        found["known_errors"] = own_errors.folder(reader)
-    if reader.given(settings.MAX_RESTARTS):
-        from ranklaunch.plan import again
-
-        found["rounds"] = again.rounds(plan, reader)
-    if any(map(_OF_HANGS.match, (*reader.env, *reader.options))):
-        from ranklaunch.read import hangs
-
-        found["watch"] = Watch(
-            reader.get(hangs.HANG), reader.get(hangs.HANG_S), reader.get(hangs.FIRST_STEP_S), reader.get(hangs.EXPECT)
-        )  # fmt: skip
-    return found
 
 
 def _launched(launcher: base.Launcher, job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -205,10 +185,11 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.read import again, hangs, tuning  # of few jobs, and of one command
+    from ranklaunch.read import again, hangs, saving, tuning  # of few jobs, and of one command
 
     tables = [
-        *(settings.VARIABLES, again.VARIABLES, hangs.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(settings.VARIABLES, again.VARIABLES, hangs.VARIABLES, saving.VARIABLES, tuning.VARIABLES),
+        *(settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]

@@ -111,6 +111,7 @@ class Reader:
         self.awaits_hosts = False  # of a command that was not run
         self._problems = Problems()
         self._offered: dict[str, tuple[Candidate, ...]] = {}
+        self._settled: dict[str, Candidate] = {}
 
     def get(self, variable: Variable[T]) -> T:
         """The value, or its default. A malformed text is recorded as a problem and the default stands in for it."""
@@ -139,6 +140,8 @@ class Reader:
     def candidates(self, variable: Variable[T]) -> list[Candidate]:
         """Every non-empty text offered for a variable, highest precedence first. An empty variable counts as unset."""
         option = self.options.get(variable.value)
+        if variable.value in self._settled:
+            return [self._settled[variable.value], *self._offered.get(variable.value, ())]
         first = [Candidate(f"option {variable.option}", option)] if option else []
         named = [Candidate(name, self.env[name]) for name in variable.names if self.env.get(name, "").strip()]
         return [*first, *named, *self._offered.get(variable.value, ())]
@@ -150,6 +153,10 @@ class Reader:
     def offer(self, value: str, *candidates: Candidate) -> None:
         """What a platform has for a value that it does not read itself, such as a launcher's: it comes last, before the default."""
         self._offered[value] = candidates
+
+    def settle(self, value: str, candidate: Candidate) -> None:
+        """What stands in place of a text by which a user says that the value is to be found out."""
+        self._settled[value] = candidate
 
     def leave_aside(self, *beginnings: str) -> None:
         """From here on, variables whose names begin so are as if nobody had set them."""

@@ -72,7 +72,8 @@ class Attempt:
         self._launched_at: float | None = None
         self.held: Held | None = None  # by its processes, where others are to follow them
         others_end = lambda: self._nodes.others_end  # noqa: E731
-        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services, others_end)
+        leaders, services = partial(self._children.of, LEADING), partial(self._children.of, (SERVICE,))
+        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, leaders, self._say, services, others_end)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
             tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
@@ -144,7 +145,7 @@ class Attempt:
         if not self.ending:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self._children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, outputs)
-        self._companions.join(self._attended)
+        self._companions.join(self.attended)
 
     def _own_variables(self) -> dict[str, str]:
         """What tells a program where it stands. A launcher that counts for itself says so to its ranks in place of the last."""
@@ -152,11 +153,24 @@ class Attempt:
         counted = {"TORCHELASTIC_RESTART_COUNT": count} if self.plan.rounds else {}
         return {RUN: self._nodes.run_id, RESTART_COUNT: count, **counted}
 
-    def _attended(self) -> Attended:
+    def attended(self) -> Attended:
         return Attended(
             plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
+            caught=self._stopper.caught, ends=lambda: self._launchers.ends(self._children.ended),
         )  # fmt: skip
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        """What is known of ranks beside what the kernel and their output tell, by rank and key."""
+        return self._companions.of_ranks()
+
+    def phase(self) -> tuple[str, str]:
+        """What it does, and what it waits for, "" for nothing."""
+        if self.ending:
+            return "stopping", ""
+        if self._success:
+            return "done", "the other nodes"
+        return ("running", "") if self._launched_at else ("starting", self._phases.waiting)
 
     def _watch(self) -> None:
         self._loop.run_until(lambda: self.ending is not None)
@@ -185,9 +199,9 @@ class Attempt:
     def reap(self) -> None:
         self._children.reap()
 
-    def pass_on(self, number: int) -> None:
-        """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it."""
-        self._launchers.offer(number)
+    def pass_on(self, number: int) -> list[str]:
+        """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it: their names."""
+        return self._launchers.offer(number)
 
     def on_stop_request(self, number: int) -> None:
         name, grace_s = name_of(number), self.plan.limits.grace_s
@@ -198,6 +212,7 @@ class Attempt:
             self._nodes.leave()
             self._end(Ending("succeeded", 0, f"{self._success.text}; {name} came while the other nodes were still running"))
         elif self.ending is None:
+            self._companions.on_stop_request(number)
             self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
             if self._logs.last_output:
                 self._say(f"last output: {self._logs.last_output}")
@@ -288,12 +303,6 @@ class Attempt:
         else:
             self._end(Ending("succeeded", 0, success.text))
 
-    def _leaders(self) -> list[Child]:
-        return [child for child in self._children.running.values() if child.role in LEADING]
-
-    def _services(self) -> list[Child]:
-        return [child for child in self._children.running.values() if child.role == SERVICE]
-
     # The end
 
     def _fail(self, ending: Ending) -> None:
@@ -323,7 +332,9 @@ class Attempt:
             self.ending = ending = replace(ending, at=self._loop.clock())
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
-            self._nodes.decided(outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._services()))
+            self._nodes.decided(
+                outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._children.of((SERVICE,)))
+            )
             self._logs.let_go()
             if not ending.child or ending.rank:  # what failed by itself says why
                 self._logs.hush()

@@ -54,6 +54,7 @@ class Phases:
         self._known = Arrived()
         self._private = ""  # the folder of that name that has been made
         self._waited: set[tuple[str, str]] = set()
+        self.waiting = ""  # for what, at this time
 
     @property
     def all(self) -> tuple[Callable[[], None], ...]:
@@ -106,7 +107,9 @@ class Phases:
         from ranklaunch.supervise.waits.waiting import perform
 
         self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
+        self.waiting = f"{wait.kind} {wait.what}"
         seconds = perform(wait, condition, self._loop, self._say, self._over)
+        self.waiting = ""
         self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
 
     def close(self) -> None:
@@ -198,6 +201,7 @@ class Phases:
     def _run_steps(self, steps: tuple[Process, ...]) -> None:
         for step in steps:
             self._nodes.busy(step.name)
+            self.waiting = step.name
             self._children.start((step,), STEP)
             self._loop.run_until(lambda: self._over() or not self._children.running)
             if self._over():
@@ -213,6 +217,7 @@ class Phases:
         what = next(wait.what for wait in self.plan.waits if wait.kind == "muster")
         self._record.event("wait", kind="muster", what=what, timeout_s=plan.muster.timeout_s)
         self._waited.add(("muster", what))
+        self.waiting = f"the other nodes of the job, at {what}"
         offers = {name: offered(path) for name, path in self.plan.offers.items()}
         seconds = self._nodes.muster(replace(self.plan, muster=plan.muster), offers, self._over)
         self._record.event("waited", kind="muster", what=what, seconds=round(seconds, 3))

@@ -5,15 +5,23 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from ranklaunch.muster.nodes import Nodes, OfNodes
+from ranklaunch.plan.model import as_json
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.given import Start, Surroundings
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.system.loop import Loop
-from ranklaunch.system.signals import PASSED_ON, Signals
+from ranklaunch.system.signals import PASSED_ON, Signals, name_of
 from ranklaunch.values import replace
 from ranklaunch.verdict.model import Verdict
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.desk.desk import Desk
+
+
+OPENS_S = 1.0  # after the start: a job that is shorter is asked nothing
 
 
 def no_more(verdict: Verdict) -> Start | None:
@@ -31,6 +39,7 @@ class Session:
         self._loop = Loop()
         self._terminal = Terminal(self._loop)
         self._attempt: Attempt | None = None
+        self._desk: Desk | None = None
         self._orphaned = False
         self._loop.on_readable(signals.fd, self._take_signals)
         if guard >= 0:
@@ -42,6 +51,7 @@ class Session:
     ) -> Verdict:  # fmt: skip
         """The last attempt's verdict. next_start: what follows an attempt that has ended so. kind: of the attempts."""
         around = self._surroundings(start)
+        self._loop.after(OPENS_S, self._open_desk)
         while True:
             attempt = self._attempt = kind(start, around)
             if self._orphaned:  # this, or the next, came while it was being decided that all start again: they are told
@@ -55,6 +65,7 @@ class Session:
             else:
                 following = None if self._asked else next_start(verdict)
             if not following:
+                self._close_desk()
                 around.nodes.finish()
                 attempt.close()
                 return verdict
@@ -83,10 +94,40 @@ class Session:
             if number == signal.SIGCHLD:
                 self._now().reap()
             elif number in PASSED_ON:
-                self._now().pass_on(number)
+                self._pass_on(number)
             else:
-                self._asked = self._asked or (number, self._loop.clock())
-                self._now().on_stop_request(number)
+                self._stop(number)
+
+    def _stop(self, number: int) -> None:
+        self._asked = self._asked or (number, self._loop.clock())
+        self._now().on_stop_request(number)
+
+    def _pass_on(self, number: int) -> None:
+        if self._desk and self._desk.is_warning(name_of(number)):
+            self._desk.warn()
+        else:
+            self._now().pass_on(number)
+
+    def _open_desk(self) -> None:
+        """Of a job that lasts. One that cannot be asked runs all the same."""
+        try:
+            from ranklaunch.supervise.desk.desk import Asked, Desk
+
+            asked = Asked(
+                attended=lambda: self._now().attended(), phase=lambda: self._now().phase(), of_ranks=lambda: self._now().of_ranks(),
+                offer=lambda number: self._now().pass_on(number), stop=lambda: self._stop(signal.SIGTERM),
+            )  # fmt: skip
+            self._desk = Desk(asked, self._loop)
+            seen = self._now().attended()
+            if self._desk.path:
+                seen.record.plan({**as_json(seen.plan()), "socket": self._desk.path})
+        except (OSError, ImportError):
+            pass
+
+    def _close_desk(self) -> None:
+        if self._desk:
+            self._desk.close()
+            self._desk = None
 
     def _on_guard(self, guard: int) -> None:
         self._loop.forget(guard)

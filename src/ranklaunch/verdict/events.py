@@ -61,6 +61,14 @@ EVENTS: tuple[Event, ...] = (
                   may_be_null=True),
         ),
     ),
+    Event(
+        "save", "the ranks were asked to save",
+        (
+            Field("signal", str, "by which, or empty"), Field("file", str, "that was touched, or empty"),
+            Field("deaf", str, "who catches no such signal, and was not sent it"),
+            Field("trouble", str, "why the file could not be touched"),
+        ),
+    ),
     Event("signal", "a stop request came", (Field("signal", str),)),
     Event("trouble", "a log could not be written", (Field("text", str),)),
     Event("hang", "nothing moves: a warning, an alarm, or that it moves again", (Field("text", str),)),

@@ -43,6 +43,22 @@ def rank_log(attempt: str, rank: int) -> str:
     return join(attempt, f"rank_{rank}.log")
 
 
+def socket(node: int) -> str:
+    """The name, in an attempt's folder, of what a node's supervisor is asked at."""
+    return f"node_{node}.sock"
+
+
+def stop_clock(node: int) -> str:
+    """The name, in an attempt's folder, of the file that tells how long a stop of this node took."""
+    return f"stop_clock_{node}"
+
+
+def killed_after(clock: str) -> int:
+    """Seconds from a stop request to the kill, as a stop's clock tells; 0 where everything had ended before, or it tells nothing."""
+    _, line, ticks = clock.partition("\n")
+    return len(ticks) if line and ticks and not ticks.strip(".") else 0
+
+
 def attempts(names: Iterable[str]) -> list[int]:
     """The numbers of the attempts among the names in a folder, ascending."""
     return sorted(int(found[1]) for found in map(_ATTEMPT.fullmatch, names) if found)

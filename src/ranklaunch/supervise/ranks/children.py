@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ranklaunch.plan.model import Process, RankOutputs
@@ -56,6 +56,10 @@ class Children:
         """All of them, or none where one could not be. outputs: of ranks that they start."""
         for process, (path, env) in [(process, self._program(process)) for process in processes]:
             self._start(process, role, path, env, outputs)
+
+    def of(self, roles: Collection[str]) -> list[Child]:
+        """Those that run in one of these roles."""
+        return [child for child in self.running.values() if child.role in roles]
 
     def reap(self) -> None:
         """Those whose end SIGCHLD tells: behind the pidfds of this step, whose order says who died first."""
