@@ -58,8 +58,14 @@ def stood_still(folder: Path, ranks: int) -> float:
 def play(folder: Path, ranks: int, start: Start, *jobs: tuple[Sequence[str], Mapping[str, str]]) -> float:
     """jobs: one after the other, each when the one before has ended."""
     for command, env in jobs:
-        for process in start(command, env):
-            process.wait(MOST_S)
+        started = start(command, env)
+        try:
+            for process in started:
+                process.wait(MOST_S)
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
     if not all((folder / f"final_{rank}").exists() for rank in range(ranks)):
         msg = "the training did not come to its end"
         raise RuntimeError(msg)

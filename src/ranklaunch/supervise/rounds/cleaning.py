@@ -59,8 +59,9 @@ def _files(pid: int) -> Iterator[str]:
 def remove(left: Held) -> list[str]:
     """The files that only those had who are dead now, and those whose name holds a pid of theirs; what was removed."""
     removed = []
-    used = {path for name in os.listdir("/proc") if name.isdecimal() and int(name) not in left.pids for path in _files(int(name))}
-    for path in sorted({*left.files, *_named(left.pids)} - used):
+    found = {path for path in (*left.files, *_named(left.pids)) if os.path.lexists(path)}
+    others = [int(name) for name in os.listdir("/proc") if name.isdecimal() and int(name) not in left.pids] if found else []
+    for path in sorted(found.difference(*map(_files, others))):
         try:
             if os.lstat(path).st_uid == os.geteuid():
                 os.unlink(path)
