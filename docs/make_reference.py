@@ -255,7 +255,8 @@ source = "https://wiki.example.org/licences"
 `check` refuse a folder with a mistake in it (78). `standing` says what an entry is worth beside others, where it is not the usual:
 `vague` says little, `wait` counts only where nothing was said after it, `report` is what a launcher says of its processes, `aftermath` is
 said on the way out; `words` are tried on exceptions and last lines that no entry knows. `survivable = true`: it counts only where the
-program did not go on after it. A pattern that repeats without a bound can take long on a long line: write `.{1,40}`, not `.*`. As JSON:
+program did not go on after it. A pattern that repeats without a bound can take long on a long line: write `.{1,40}`, not `.*`.
+A run in which yours take more than two seconds of CPU time looks up only what is shipped. As JSON:
 `{"family": "...", "entry": [{...}]}`. What is shipped is written in the same form, in `catalogue/` of the repository.
 """
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import helpers
+import pytest
 from helpers import for_each
 
 from ranklaunch.adapters.launchers import torchrun
@@ -188,3 +191,15 @@ def test_another_host_is_named_where_this_one_is_at_fault() -> None:
     assert error
     culprit = Culprit(1, 9, 7, 1, None, False, (), host="n7", error=error)
     assert [*blame.advice(culprit)][-1] == "again: start the job on other hosts, without n7"
+
+
+@pytest.mark.parametrize(("pattern", "name"), [("^(a+)+b", "cuda-out-of-memory"), ("^a{60}", "ours")])
+def test_a_pattern_of_the_users_may_not_hold_a_verdict(tmp_path: Path, pattern: str, name: str) -> None:
+    """One that takes exponential time: where it has taken too much, there are the entries that are shipped."""
+    entry = {"name": "ours", "kind": "cause", "patterns": [pattern], "meaning": "m", "remedy": "r", "source": "https://example.org/"}
+    (tmp_path / "own.json").write_text(json.dumps({"family": "Ours", "entry": [entry]}))
+    plan = replace(helpers.plan({}), known_errors=str(tmp_path))
+    for _ in range(2):
+        error = words.known(b"a" * 60 + b"\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", plan)
+        assert error
+        assert error.name == name

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan.model import Plan
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.values import replace
@@ -14,8 +15,10 @@ from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Culprit, KnownError
 
 if TYPE_CHECKING:
+    from ranklaunch.catalogue import Finding
     from ranklaunch.catalogue import KnownError as Entry
 
+_too_slow: set[str] = set()  # folders of the user's known errors
 _RANK_PREFIX = re.compile(r"^\[rank ?[0-9]+\]:? ?")  # of PyTorch, on each line of a traceback
 
 
@@ -24,8 +27,8 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True) -> KnownError | None:
     so; else what it says on its way out is no last word."""
     from ranklaunch import catalogue
 
-    own = plan.known_errors
-    finding = catalogue.find(tail.decode(errors="replace"), _own(own) if own and tail else (), by_itself)
+    text, own = tail.decode(errors="replace"), plan.known_errors
+    finding = _by_own(text, own, by_itself) if own and tail else catalogue.find(text, (), by_itself)
     if not finding:
         return None
     error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
@@ -33,6 +36,27 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True) -> KnownError | None:
         return KnownError(error.name, error.kind, line, "", "", "")
     remedy = f"{error.remedy}{_present(plan, error.settings)}"
     return KnownError(error.name, error.kind, line, error.meaning, remedy, error.source, error.retry)
+
+
+def _by_own(text: str, folder: str, by_itself: bool) -> Finding | None:
+    """With patterns of the user's, of which one may take for ever: in a process that may not. Where they take too long, they are not tried
+    again, and there are those that are shipped."""
+    from ranklaunch import catalogue
+    from ranklaunch.system import bounded
+
+    entries = _own(folder)
+
+    def told() -> list[object]:
+        finding = catalogue.find(text, entries, by_itself)
+        return [entries.index(finding.error), finding.line, finding.number] if finding else []
+
+    if entries and folder not in _too_slow:
+        try:
+            found = bounded.call(told, folder)
+            return catalogue.Finding(entries[found[0]], *found[1:]) if found else None
+        except RanklaunchError:
+            _too_slow.add(folder)
+    return catalogue.find(text, (), by_itself)
 
 
 def _present(plan: Plan, settings: Sequence[str]) -> str:
