@@ -121,7 +121,8 @@ _EXCEPTION = r"\b(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception): 
 # Of lines in small letters: what a process survives, what it does while it is at work, and what it does when it ends.
 _SURVIVED = "|".join(
     (
-        r"\bwarn(?:ing|ings)?\b|warning:|\bdeprecat|\bnote:|\bhint:|\boptional\b|\bagain in\b|\battempt \d",
+        r"\bwarn(?:ing|ings)?\b|warning:|\bdeprecat|\bnote:|\bhint:|\boptional\b",
+        r"\bagain$|\bagain in\b|\banew\b|\boom_score|\b0 missed|numpy 2\.0|\battempt \d",
         r"\bretry|\bretries\b|\bignor(?:e|ed|ing)\b|\bskip|\bfall(?:ing|s)? ?back|\bfallback|\binstead\b|won.t be",
         r"will (?:be|use|try|proceed|continue|retry|not be)",
         r"\bgo(?:ing|es)? on\b|\bproceed|continu(?:e|ing) (?:without|any)|\busing (?:\w{1,12} ){0,2}(?:cpu|default|internal|local)",
@@ -136,7 +137,7 @@ _SURVIVED = "|".join(
 _PASSES = "|".join(
     (
         r"(?:^|: |\[)W\d{0,4} |^[ \t]+raise |^[ \t]+File |^[ \t]+at |\.{5}|[:=] ?(?:True|False|None|null)\b",
-        r"NCCL INFO|^debug\d: |^salloc: |your current branch|cannot modify limit|^ {1,8}Configure options|^\[\w{1,12} @ 0x",
+        r"NCCL INFO|^debug\d: |^salloc: |your current branch|\] code 404|cannot modify limit|^ {1,8}Configure options|^\[\w{1,12} @ 0x",
         r"^(?:/\S{1,60}/)?(?:rm|mkdir|ls|cat|grep|find|chmod|chown|mesg|tput|stty|lspci|which|ldconfig\S{0,5}|libgomp|OMP|libpng): ",
     )
 )
@@ -145,7 +146,8 @@ _AT_WORK = "|".join(
         r"\b(?<!of )(?:step|epoch|iter|iteration|batch|(?:train|val|eval|avg|mean)?_?(?:loss|acc|accuracy)|lr)s?\b[ :=\[#/(]{1,4}\d",
         r"\b(?:saved|saving|finished|completed?|success|succeeded|successful|successfully|done|passed|loaded|collected)\b",
         r"^(?:load|writ|read|tokeniz|download|compil|process|evaluat|generat|comput|prepar|build|creat|fetch|restor|resum)ing\b",
-        r"\d ?%|\bgoes on\b|^start(?:ed|ing)?\b|running on (?:the )?cpus?\b|\bexit (?:status|code) 0\b",
+        r"\d ?%|\bgo(?:es|ing) on\b|\bis (?:taken|used)$|^served\b|not used here|^start(?:ed|ing)?\b|running on (?:the )?cpus?\b",
+        r"\bexit (?:status|code) 0\b",
         r"100%|\d(?:it|s|samples|tokens)/s\b",
     )
 )
