@@ -42,7 +42,19 @@ def last_words(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownErr
 def causes_before(lines: Lines, errors: Sequence[KnownError], reports: Collection[int]) -> dict[int, KnownError]:
     """What may be the cause where entries know only of lines that leave it open. reports: those with which a launcher tells of it."""
     found = [each for each in _since_work(lines) if each[0] < min(reports, default=len(lines.told))]
-    return {number: error for number, error in _told(lines, found, errors).items() if error.kind == CAUSE and error.standing != FAINT}
+    told = {number: error for number, error in _told(lines, found, errors).items() if error.kind == CAUSE}
+    for number in [number for number, error in told.items() if error.standing == FAINT]:
+        faint = told.pop(number)
+        if reports and _compiled(_CALLS_ITSELF_ERROR).match(lines.bare[number]):  # which says more than a report does
+            told[number] = faint._replace(standing=LAST)
+    return told
+
+
+def at_work_after(lines: Lines, number: int) -> bool:
+    """Whether a later line shows the process at work."""
+    later = [line[:_LONGEST].lower() for line in lines.told[number + 1 :]]
+    asked = _Asked(later)
+    return any(asked.says(_AT_WORK, line) for line in later)
 
 
 def _told(lines: Lines, found: Sequence[tuple[int, str]], errors: Sequence[KnownError]) -> dict[int, KnownError]:
@@ -63,9 +75,11 @@ def _since_work(lines: Lines) -> list[tuple[int, str]]:
     for number in filled:
         line, told = said[number][:_LONGEST], lines.told[number][:_LONGEST]
         small = told.lower()
+        if small_asked.says(_AT_WORK, small):
+            break
         if (small_asked.says(_SURVIVED, small) or asked.says(_PASSES, told)) and "NCCL WARN" not in told:
             continue
-        if small_asked.says(_AT_WORK, small) or (asked.says(_TELLS, told) and not small_asked.says(_ENDS, small)):
+        if asked.says(_TELLS, told) and not small_asked.says(_ENDS, small):
             break
         if not lines.framed(number):  # the process survived that traceback
             found.append((number, line))
@@ -102,11 +116,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
+_CALLS_ITSELF_ERROR = r"(?:ERROR|Error|error|FATAL)(?: \w{1,20})?:"
 _EXCEPTION = r"\b(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception): ?\S"
 # Of lines in small letters: what a process survives, what it does while it is at work, and what it does when it ends.
 _SURVIVED = "|".join(
     (
-        r"\bwarn(?:ing|ings)?\b|warning:|\bdeprecat|\bnote:|\bhint:|\boptional\b|\bagain in\b|\battempt \d",
+        r"\bwarn(?:ing|ings)?\b|warning:|\bdeprecat|\bnote:|\bhint:|\boptional\b",
+        r"\bagain$|\bagain in\b|\banew\b|\boom_score|\b0 missed|numpy 2\.0|\battempt \d",
         r"\bretry|\bretries\b|\bignor(?:e|ed|ing)\b|\bskip|\bfall(?:ing|s)? ?back|\bfallback|\binstead\b|won.t be",
         r"will (?:be|use|try|proceed|continue|retry|not be)",
         r"\bgo(?:ing|es)? on\b|\bproceed|continu(?:e|ing) (?:without|any)|\busing (?:\w{1,12} ){0,2}(?:cpu|default|internal|local)",
@@ -120,14 +136,18 @@ _SURVIVED = "|".join(
 )
 _PASSES = "|".join(
     (
-        r"(?:^|: |\[)W\d{0,4} |^[ \t]+raise |^[ \t]+File |^[ \t]+at |\.{5}|[:=] ?(?:True|False|None|null)\b|NCCL INFO|^\[\w{1,12} @ 0x",
+        r"(?:^|: |\[)W\d{0,4} |^[ \t]+raise |^[ \t]+File |^[ \t]+at |\.{5}|[:=] ?(?:True|False|None|null)\b",
+        r"NCCL INFO|^debug\d: |^salloc: |your current branch|\] code 404|cannot modify limit|^ {1,8}Configure options|^\[\w{1,12} @ 0x",
         r"^(?:/\S{1,60}/)?(?:rm|mkdir|ls|cat|grep|find|chmod|chown|mesg|tput|stty|lspci|which|ldconfig\S{0,5}|libgomp|OMP|libpng): ",
     )
 )
 _AT_WORK = "|".join(
     (
-        r"\b(?:step|epoch|iter|iteration|batch|(?:train|val|eval|avg|mean)?_?(?:loss|acc|accuracy)|lr)s?\b[ :=\[#/(]{1,4}\d",
-        r"\b(?:saved|saving|finished|completed?|success|succeeded|successful|successfully|done|passed|loaded)\b",
+        r"\b(?<!of )(?:step|epoch|iter|iteration|batch|(?:train|val|eval|avg|mean)?_?(?:loss|acc|accuracy)|lr)s?\b[ :=\[#/(]{1,4}\d",
+        r"\b(?:saved|saving|finished|completed?|success|succeeded|successful|successfully|done|passed|loaded|collected)\b",
+        r"^(?:load|writ|read|tokeniz|download|compil|process|evaluat|generat|comput|prepar|build|creat|fetch|restor|resum)ing\b",
+        r"\d ?%|\bgo(?:es|ing) on\b|\bis (?:taken|used)$|^served\b|not used here|^start(?:ed|ing)?\b|running on (?:the )?cpus?\b",
+        r"\bexit (?:status|code) 0\b",
         r"100%|\d(?:it|s|samples|tokens)/s\b",
     )
 )

@@ -15,9 +15,23 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from ranklaunch.catalogue.entry import AFTERMATH, CAUSE, CONSEQUENCE, FAINT, GENERAL, REPORT, USUAL, VAGUE, WAIT, KnownError
+from ranklaunch.catalogue.entry import (
+    AFTERMATH,
+    CAUSE,
+    CONSEQUENCE,
+    FAINT,
+    GENERAL,
+    REPORT,
+    STOPPED,
+    UNCAUGHT,
+    USUAL,
+    VAGUE,
+    WAIT,
+    WORDS,
+    KnownError,
+)
 from ranklaunch.catalogue.known import shipped
-from ranklaunch.catalogue.last_words import causes_before, last_words, of_exception
+from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_words, of_exception
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
@@ -62,6 +76,7 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
     elif by_itself and all(_says_little(error) for error in claims.values()):
         reports = {number for number, error in claims.items() if error.standing == REPORT}
         claims = {**causes_before(lines, errors or shipped(), reports), **claims}
+    _drop_what_was_survived(lines, claims)
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
     return [Finding(claims[number], _shown(lines.told[number], _compiled(claims[number])), number) for number in numbers]
 
@@ -191,6 +206,13 @@ def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> No
     for number in waits:
         if number < over:
             del claims[number]
+
+
+def _drop_what_was_survived(lines: Lines, claims: dict[int, KnownError]) -> None:
+    """What says little, or is no more than an exception, where the process was at work after it."""
+    little = [number for number, error in claims.items() if error.standing in (VAGUE, WORDS, UNCAUGHT) and error.kind != STOPPED]
+    if little and len(little) == len(claims) and at_work_after(lines, max(little)):
+        claims.clear()
 
 
 def _explained(last: Traceback, claims: Mapping[int, KnownError]) -> bool:
