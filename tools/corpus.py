@@ -15,6 +15,7 @@ from ranklaunch import catalogue
 
 CORPUS = Path(__file__).resolve().parent.parent / "tests" / "corpus"
 JUDGED = ("judged", "judged2", "judged3")
+MADE = "made"  # failures that were made to happen
 TAIL = "%%% "  # begins each tail of a file that has many, with its name
 KINDS = ("cause", "consequence", "stopped")
 UNKNOWN = "not recognised"
@@ -106,10 +107,10 @@ def _share(some: list[Answer], answers: list[Answer]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", choices=JUDGED, help="a judged set in tests/corpus (all of them, and the quiet runs)")
+    parser.add_argument("folder", nargs="?", choices=(*JUDGED, MADE), help="a judged set in tests/corpus (all of them, and the quiet runs)")
     only = parser.parse_args().folder
     quiet = [] if only else [ask(case) for case in read_all("quiet")]
-    folders = (only,) if only else JUDGED
+    folders = (only,) if only else (*JUDGED, MADE)
     reports = [report([ask(case) for case in read_all(name)], quiet if name == "judged" else [], name) for name in folders]
     print("\n\n".join(reports))
     return 0

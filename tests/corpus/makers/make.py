@@ -81,7 +81,7 @@ def make(case: dict[str, str], to: Path, begin: str) -> bool:
     text = output(case["run"], folder, begin, float(case.get("limit", 120)))
     family = case["name"].split("-")[0]
     said = str(case.get("says", ""))
-    head = f"source: run for this corpus, tests/corpus/made/{family}.toml\n"
+    head = f"source: run for this corpus, tests/corpus/makers/{family}.toml\n"
     if said:
         head += f"family: {family}\nkind: {case['kind']}\nsays: {said}\nwhy: {case['why']}\n"
     good = said in text and bool(text.strip())
