@@ -36,7 +36,7 @@ def output(job: str, folder: str, begin: str, limit: float) -> str:
     work = Path(tempfile.mkdtemp(prefix="job"))
     try:
         (work / ".job").write_text(job)
-        environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+        environment = {"LANG": "C.UTF-8", "PATH": f"{folder}:{os.environ['PATH']}"}
         apart = ["unshare", "--mount", "--uts", "--net", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
         command = [*apart, "bash", "-c", BEFORE + begin + "\nexec bash .job"]
         with (work / ".out").open("wb") as out:
