@@ -18,6 +18,8 @@ from testbench.jobs.on_hosts import LONG_S, LauncherJob
 from testbench.places import child
 from testbench.waiting import sleep_until
 
+pytestmark = pytest.mark.chaos  # with which they are run: what breaks a job on several hosts
+
 ALARM = "the job hangs"
 ALARM_S = 90.0  # of waiting for it on a busy machine
 SAID = Path(os.environ.get("RANKLAUNCH_HANG_TABLE", os.devnull))  # a line of JSON for each run, of which the table is made
@@ -29,7 +31,7 @@ def marked(case: Case, time: int) -> Any:
         *([pytest.mark.training] if case.training else []),
         *([pytest.mark.launchers] if case.launchers else []),
     ]
-    return pytest.param(case, id=f"{case.name.replace(',', '')} {time}", marks=marks)
+    return pytest.param(case, id=f"{case.name}, {time}", marks=marks)
 
 
 def all_times(hangs: bool) -> list[Any]:
