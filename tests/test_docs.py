@@ -26,9 +26,8 @@ from ranklaunch.plan import megatron
 from ranklaunch.plan import model as plan
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read.job import Job
-from ranklaunch.read.settings import PLAN_VARIABLES
+from ranklaunch.read.settings import PLAN_VARIABLES, SET_FOR_RANKS
 from ranklaunch.specs.model import KINDS
-from ranklaunch.supervise.ranks.start import MARK
 from ranklaunch.values import fields
 from ranklaunch.verdict import model as verdict
 from testbench import places
@@ -279,7 +278,7 @@ def resolves(name: str) -> bool:
 
 @every_page
 def test_named_variables_exist(page: Path) -> None:
-    known = {MARK, *(name for variable in every_variable() for name in variable.names)}
+    known = {*SET_FOR_RANKS, *(name for variable in every_variable() for name in variable.names)}
     for span in spans(page):
         if re.fullmatch(r"RANKLAUNCH_[A-Z_]+[A-Z](=\S*)?", span):
             assert span.partition("=")[0] in known, f"{page_id(page)} names {span}"

@@ -57,7 +57,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
     templates.forget()
     _warn_of_unused_templates(reader, templates)
-    known = platforms.read(reader, request.program)
+    known = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
     seldom.settle_grace(reader, known)
     job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
@@ -70,10 +70,10 @@ def _planned(request: Request, reader: Reader) -> Plan:
         raise
     _say_unused(plan, reader)
     _judge_ds_config(plan, reader)
-    prepare = (*_prepare(plan.job, reader), *plan.prepare)
-    rare = seldom.of(reader)
+    prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
+    rare = seldom.of(plan, reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
-    plan = _mustered(_in_folder(plan), job, reader, args)
+    plan = _mustered(communication.recorded(_in_folder(plan), reader), job, reader, args)
     if reader.awaits_hosts:
         from ranklaunch.plan import before
 
@@ -185,18 +185,11 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.read import hangs, saving, tuning  # tuning: of one command
+    from ranklaunch.read import again, hangs, saving, tuning  # of few jobs, and of one command
 
     tables = [
-        *(
-            settings.VARIABLES,
-            hangs.VARIABLES,
-            saving.VARIABLES,
-            tuning.VARIABLES,
-            settings.PLAN_VARIABLES,
-            OF_ALL,
-            communication.VARIABLES,
-        ),
+        *(settings.VARIABLES, again.VARIABLES, hangs.VARIABLES, saving.VARIABLES, tuning.VARIABLES),
+        *(settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
@@ -236,14 +229,6 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     return before.steps(job, reader)
 
 
-def _measured(job: Job, reader: Reader) -> dict[str, str]:
-    if not reader.given(settings.SAME):
-        return {}
-    from ranklaunch.plan import before
-
-    return before.measured(job, reader)
-
-
 def _muster_timeout_s(plan: Plan, reader: Reader) -> float:
     """That of each wait, where only that is said."""
     if reader.given(settings.MUSTER_TIMEOUT_S) or not reader.given(settings.WAIT_S):
@@ -270,7 +255,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
     said = [reader.ledger.reading(v.value) for v in settings_of if not v.per_node]
     if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
         reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
-    from ranklaunch.plan import agreement, facts  # one node alone compares nothing
+    from ranklaunch.plan import agreement, before, facts  # one node alone compares nothing
 
     muster = Muster(
         node=job.node_index,
@@ -292,7 +277,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
                 reader.cwd,
                 reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
             ),
-            **_measured(plan.job, reader),
+            **(before.measured(plan.job, reader) if reader.given(settings.SAME) and not reader.arrived.restart else {}),
             "ranklaunch": __version__,
             **agreement.of_ranks(plan, reader.env, args),
         },

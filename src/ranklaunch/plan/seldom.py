@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ranklaunch.files import join, text_of
-from ranklaunch.plan.model import Save, Watch
+from ranklaunch.plan.model import Plan, Rounds, Save, Watch
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job
 from ranklaunch.read.provenance import Candidate
@@ -17,10 +17,11 @@ MOST_CLOCKS = 5  # attempts, the last, that are looked at
 MOST_CLOCK = 64 * 1024  # bytes, one a second
 
 
-def of(reader: Reader) -> dict[str, object]:
+def of(plan: Plan, reader: Reader) -> dict[str, object]:
     """Fields of a plan."""
     return {
         **({"known_errors": _known_errors(reader)} if reader.given(settings.KNOWN_ERRORS) else {}),
+        **({"rounds": _rounds(plan, reader)} if reader.given(settings.MAX_RESTARTS) else {}),
         **({"save": _save(reader)} if _named(reader, "save_") else {}),
         **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
     }
@@ -31,6 +32,12 @@ def _known_errors(reader: Reader) -> str:
     from ranklaunch.plan import own_errors
 
     return own_errors.folder(reader)
+
+
+def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
+    from ranklaunch.plan import again
+
+    return again.rounds(plan, reader)
 
 
 def _save(reader: Reader) -> Save:

@@ -31,11 +31,13 @@ def as_text(plan: Plan, verbose: bool = False, here: Iterable[str] = ()) -> str:
         *_section("waits", (f"{wait.kind}: {wait.what}, at most {wait.timeout_s:g} s" for wait in plan.waits)),
         *_section("the same on all nodes", _facts(plan, verbose)),
         *_section("removed from the environment", _listed(_unset((*plan.services, *plan.processes)), verbose)),
+        *_section("recorders", (f"{each.name}={each.value}  [{each.why}]" for each in plan.recorders.variables)),
         *_section("before planning again", _blocks(plan.gather, verbose)),
         *_section("before launch", _blocks(plan.prepare, verbose)),
         *_section("services", _blocks(plan.services, verbose)),
         *_section("processes", _blocks(plan.processes, verbose)),
         f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
+        *([f"restarts  at most {plan.rounds.most} in place without progress"] if plan.rounds else []),
     ]
     return "".join(f"{_printable(line)}\n" for line in lines)
 
@@ -98,7 +100,8 @@ def as_shell(plan: Plan) -> str:
         "(",
         "set -eu",
         f"mkdir -p {FOLDED.join(_wrapped(folders))}",
-        *((f"mkdir -m 700 {shlex.quote(plan.private)}",) if plan.private else ()),
+        *(f"mkdir -m 700 {shlex.quote(folder)}" for folder in (plan.private, plan.recorders.folder) if folder),
+        *(f"export {each.name}={shlex.quote(each.value)}" for each in plan.recorders.variables),
         *(line for file in plan.files for line in _written(file)),
         *(_command(step) for step in plan.prepare),
         *(_started(plan.processes) if not plan.services else _served(plan)),

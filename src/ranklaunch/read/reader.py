@@ -75,12 +75,15 @@ ROOT_ACCOUNT = Account("root", "/root", True)
 class Arrived(Value):
     """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
     offered, by node and name. missed: paths of files that this node has waited for in vain and can do without. named: what a command for
-    the names of hosts has written; None: it was not run."""
+    the names of hosts has written; None: it was not run. restart: how many times the ranks were started again in place.
+    run_id: of the job, as node 0 has handed it over."""
 
     addresses: Mapping[str, str] = NOTHING
     shared: Mapping[int, Mapping[str, str]] = NOTHING
     missed: tuple[str, ...] = ()
     named: str | None = None
+    restart: int = 0
+    run_id: str = ""
 
 
 class Reader:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ranklaunch.muster.nodes import Nodes, OfNodes
-from ranklaunch.plan.model import Plan, as_json
+from ranklaunch.plan.model import as_json
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.given import Start, Surroundings
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import PASSED_ON, Signals, name_of
+from ranklaunch.values import replace
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Session:
         self._terminal = Terminal(self._loop)
         self._attempt: Attempt | None = None
         self._desk: Desk | None = None
+        self._orphaned = False
         self._loop.on_readable(signals.fd, self._take_signals)
         if guard >= 0:
             self._loop.on_readable(guard, lambda: self._on_guard(guard))
@@ -48,12 +50,20 @@ class Session:
         kind: Callable[[Start, Surroundings], Attempt] = Attempt,
     ) -> Verdict:  # fmt: skip
         """The last attempt's verdict. next_start: what follows an attempt that has ended so. kind: of the attempts."""
-        around = self._surroundings(start.plan)
+        around = self._surroundings(start)
         self._loop.after(OPENS_S, self._open_desk)
         while True:
             attempt = self._attempt = kind(start, around)
+            if self._orphaned:  # this, or the next, came while it was being decided that all start again: they are told
+                attempt.on_guard()
+            elif self._asked:
+                attempt.on_stop_request(self._asked[0])
             verdict = attempt.run()
-            following = None if self._asked else next_start(verdict)
+            again = around.nodes.again
+            if again and start.again:
+                following: Start | None = replace(start.again(again, attempt.held), companions=start.companions)
+            else:
+                following = None if self._asked else next_start(verdict)
             if not following:
                 self._close_desk()
                 around.nodes.finish()
@@ -61,15 +71,17 @@ class Session:
                 return verdict
             attempt.close()
             start = following
+            if again:
+                around.nodes.begin(start.plan)
 
-    def _surroundings(self, plan: Plan) -> Surroundings:
+    def _surroundings(self, start: Start) -> Surroundings:
         hear = OfNodes(
             released=lambda text: self._now().on_released(text),
             stop=lambda judgement: self._now().on_stop(judgement),
             judged=lambda judgement: self._now().on_judged(judgement),
             lost=lambda suspect: self._now().on_lost(suspect),
         )
-        nodes = Nodes(plan, self._env, self._loop, self._terminal.say, hear)
+        nodes = Nodes(start.plan, self._env, self._loop, self._terminal.say, hear, start.decide, start.run_id)
         return Surroundings(self._loop, self._terminal, self._signals, self._env, nodes, self._take_signals, lambda: self._asked)
 
     def _now(self) -> Attempt:
@@ -102,7 +114,8 @@ class Session:
             from ranklaunch.supervise.desk.desk import Asked, Desk
 
             asked = Asked(
-                attended=lambda: self._now().attended(), phase=lambda: self._now().phase(), of_ranks=lambda: self._now().of_ranks(),
+                attended=lambda: self._now().attended(), phase=lambda: self._now().phase(),
+                of_ranks=lambda: self._now().companions.of_ranks(),
                 offer=lambda number: self._now().pass_on(number), stop=lambda: self._stop(signal.SIGTERM),
             )  # fmt: skip
             self._desk = Desk(asked, self._loop)
@@ -119,4 +132,5 @@ class Session:
 
     def _on_guard(self, guard: int) -> None:
         self._loop.forget(guard)
+        self._orphaned = True
         self._now().on_guard()

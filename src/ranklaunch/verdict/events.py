@@ -40,6 +40,11 @@ EVENTS: tuple[Event, ...] = (
         "read", "the environment is read and the plan made",
         (Field("platform", str), Field("method", str), Field("why", str, "why this method"), Field("attempt", int)),
     ),
+    Event(
+        "settle", "ranks are about to start again in place",
+        (Field("removed", int, "files of dead ranks in shared memory that were"), Field("pause_s", float)),
+    ),
+    Event("settled", "nothing is left of those before them", (Field("seconds", float),)),
     Event("wait", "a wait begins", (*_WAIT, Field("timeout_s", float))),
     Event("waited", "it ended", (*_WAIT, Field("seconds", float))),
     Event("file", "a file of the plan is written", (Field("path", str),)),
@@ -66,6 +71,16 @@ EVENTS: tuple[Event, ...] = (
     ),
     Event("signal", "a stop request came", (Field("signal", str),)),
     Event("trouble", "a log could not be written", (Field("text", str),)),
+    Event(
+        "recorders", "some cannot be switched on", (Field("without", str, "variables that ranks do not get"), Field("why", str)),
+    ),
+    Event(
+        "evidence", "evidence was taken here",
+        (
+            Field("number", int, "how often by then"), Field("why", str), Field("folder", str), Field("bytes", int),
+            Field("seconds", float), Field("ranks", int, "that lived"), Field("stacks", int, "ranks whose Python stacks are there"),
+        ),
+    ),
     Event("hang", "nothing moves: a warning, an alarm, or that it moves again", (Field("text", str),)),
     Event("failing", "a launcher has begun to end its ranks after a failure of one", (_NAME,)),
     Event("done", "this node's ranks have succeeded; other nodes' have not yet"),

@@ -7,6 +7,8 @@
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
 mkdir -m 700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9
+export PYTHONFAULTHANDLER=1
+export ASCEND_PROCESS_LOG_PATH=/home/ma-user/modelarts/log/attempt_1/ascend
 printf %s '# For this job'"'"'s own processes: one port, one account, keys only.
 Port 36666
 HostKey /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/host_key
@@ -88,7 +90,9 @@ PATH=/home/ma-user/anaconda/bin:/usr/local/bin:/usr/bin:/bin
 PYTHONUNBUFFERED=1
 RANKLAUNCH_ATTEMPT=1
 RANKLAUNCH_DEEPSPEED_LAUNCHER=pdsh
+RANKLAUNCH_RESTART_COUNT=0
 RANKLAUNCH_RUN_DIR=/opt/run
+RANKLAUNCH_RUN_ID=
 S3_ENDPOINT=https://obs.example.com
 VC_WORKER_HOSTS=ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-0.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38,ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-1.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38,ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-worker-2.ma-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38
 VC_WORKER_NUM=3

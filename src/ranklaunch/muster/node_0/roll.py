@@ -64,14 +64,20 @@ class Roll:
         if not entry:
             return
         self._strange -= not self._is_node(entry.node)
-        if entry.facts is not None:
-            self._ready -= 1
-            self._count(entry.facts, -1)
-            self._ranks.remove(instance)
-            self._sit(entry, -1)
+        self.renew(entry)
         others = [other for other in self._by_node.pop(entry.node) if other is not entry]
         if others:
             self._by_node[entry.node] = others
+
+    def renew(self, entry: Entry) -> None:
+        """It is not ready any more."""
+        if entry.facts is None:
+            return
+        self._ready -= 1
+        self._count(entry.facts, -1)
+        self._ranks.remove(entry.instance)
+        self._sit(entry, -1)
+        entry.facts = None
 
     def ready(self, entry: Entry, facts: Mapping[str, str], now: float) -> None:
         """Ready to start."""

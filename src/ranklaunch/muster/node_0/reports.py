@@ -12,7 +12,7 @@ from ranklaunch import redact
 from ranklaunch.errors import WaitError, counted
 from ranklaunch.muster import wire
 from ranklaunch.muster.events import INSIDE, First, Now
-from ranklaunch.muster.roll import NAMED, Entry, Roll
+from ranklaunch.muster.node_0.roll import NAMED, Entry, Roll
 from ranklaunch.muster.wire import Message
 from ranklaunch.muster.words import Kept
 from ranklaunch.values import replace
@@ -56,7 +56,15 @@ class Node:
         self.finishes: list[Finish] = []
         self.notes: list[str] = []
         self.offers: Mapping[str, str] = {}
+        self.state: Mapping[str, object] = {}
         self.words = Kept()
+
+    def renew(self) -> None:
+        """As it comes to another round."""
+        self.stopping = self.reported = self.done = self.told = False
+        self.unseen = 0
+        self.suspects, self.finishes, self.notes, self.offers, self.state = [], [], [], {}, {}
+        self.words.clear()
 
     def prepared(self, message: Message) -> dict[str, str]:
         """Its facts, once it is ready, and what else it says then."""
@@ -180,6 +188,7 @@ class Reports:
         self._grace_s = grace_s
         self._reported = 0
         self._suspects: list[Suspect] = []  # of nodes that are gone
+        self._lost: list[str] = []
 
     # What a node says
 
@@ -197,6 +206,8 @@ class Reports:
         node.suspects = [blame.clipped(blame.suspect(each)) for each in message["suspects"]]
         node.finishes = [blame.finish(each) for each in message["finishes"]]
         node.notes = [redact.one_line(note)[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
+        state = message.get("state", {})
+        node.state = state if isinstance(state, dict) else {}
         self._reported += not node.reported
         node.reported = True
 
@@ -210,6 +221,7 @@ class Reports:
     def lose(self, node: Node, now: Now) -> None:
         """It is gone, and that is a failure, unless it has told one."""
         self.forget(node)
+        self._lost.append(blame.place(node.index, self._host(node)))
         if not node.suspects:
             self._suspects.append(self._vanished(node, silence(node.gone_why), now))
 
@@ -223,8 +235,10 @@ class Reports:
         heard_at, seconds = now.wall_of(node.heard), now.clock - node.heard
         at = now.wall_of(node.gone_at) if node.gone_at is not None and not silent else heard_at
         since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
-        host = node.entry.named or (self._hosts[node.entry.node] if 0 <= node.entry.node < len(self._hosts) else "")
-        return gone_suspect(node.index, host, silent, at, since)
+        return gone_suspect(node.index, self._host(node), silent, at, since)
+
+    def _host(self, node: Node) -> str:
+        return node.entry.named or (self._hosts[node.entry.node] if 0 <= node.entry.node < len(self._hosts) else "")
 
     # What follows
 
@@ -233,6 +247,17 @@ class Reports:
         unseen = sum(node.unseen for node in self._nodes.values())
         launchers = f"the launchers of {counted(self.done, 'node')} succeeded"
         return f"{launchers}; {counted(unseen, 'rank')} were not seen, and whether they ran is not known" if unseen else text
+
+    @property
+    def states(self) -> tuple[Mapping[str, object], ...]:
+        """What the nodes say of themselves for whoever decides what follows."""
+        return tuple([node.state for node in self._nodes.values()])
+
+    @property
+    def away(self) -> str:
+        """The first node that is gone, or has not said that it has ended; "" where all have."""
+        left = (blame.place(node.index, self._host(node)) for node in self._nodes.values() if not node.reported)
+        return next(iter(self._lost), "") or next(left, "")
 
     @property
     def all_filed(self) -> bool:

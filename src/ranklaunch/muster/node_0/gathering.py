@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ranklaunch.errors import ConfigError, WaitError, reason
-from ranklaunch.muster.roll import NAMED, Entry, Roll
+from ranklaunch.muster.node_0.roll import NAMED, Entry, Roll
 from ranklaunch.plan.facts import FIXED
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict.blame import Judgement
