@@ -104,6 +104,16 @@ def test_a_hang_ends_the_job_where_that_is_asked_for(job: Callable[[Case], HangJ
     assert verdict["culprit"] is None
 
 
+@pytest.mark.training
+def test_stacks_name_a_rank_that_does_not_come(job: Callable[[Case], HangJob]) -> None:
+    """All wait, and nothing else sets it apart."""
+    started = job(next(case for case in CASES if case.name == "gloo: a rank is absent"))
+    started.run(RANKLAUNCH_HANG="stop", RANKLAUNCH_STACKS="on")
+    verdict = started.end(75)
+    assert "rank 1: it is elsewhere than the others: gloo at hangs.py:" in verdict["reason"]
+    assert [suspect["rank"] for suspect in verdict["hang"]["suspects"]] == [1]
+
+
 class TensorFlowJob(LauncherJob):
     """Two workers, and a ps on the last host."""
 
