@@ -18,6 +18,8 @@ from testbench.jobs.on_hosts import LONG_S, LauncherJob
 from testbench.places import child
 from testbench.waiting import sleep_until
 
+pytestmark = pytest.mark.chaos  # with which they are run: what breaks a job on several hosts
+
 ALARM = "the job hangs"
 ALARM_S = 90.0  # of waiting for it on a busy machine
 SAID = Path(os.environ.get("RANKLAUNCH_HANG_TABLE", os.devnull))  # a line of JSON for each run, of which the table is made
@@ -29,7 +31,7 @@ def marked(case: Case, time: int) -> Any:
         *([pytest.mark.training] if case.training else []),
         *([pytest.mark.launchers] if case.launchers else []),
     ]
-    return pytest.param(case, id=f"{case.name.replace(',', '')} {time}", marks=marks)
+    return pytest.param(case, id=f"{case.name}, {time}", marks=marks)
 
 
 def all_times(hangs: bool) -> list[Any]:
@@ -100,6 +102,16 @@ def test_a_hang_ends_the_job_where_that_is_asked_for(job: Callable[[Case], HangJ
     assert verdict["reason"].startswith("node 0 (h0): the job hangs: for "), verdict
     assert "rank 3: its process is stopped (state T) (node 1)" in verdict["reason"]
     assert verdict["culprit"] is None
+
+
+@pytest.mark.training
+def test_stacks_name_a_rank_that_does_not_come(job: Callable[[Case], HangJob]) -> None:
+    """All wait, and nothing else sets it apart."""
+    started = job(next(case for case in CASES if case.name == "gloo: a rank is absent"))
+    started.run(RANKLAUNCH_HANG="stop", RANKLAUNCH_STACKS="on")
+    verdict = started.end(75)
+    assert "rank 1: it is elsewhere than the others: gloo at hangs.py:" in verdict["reason"]
+    assert [suspect["rank"] for suspect in verdict["hang"]["suspects"]] == [1]
 
 
 class TensorFlowJob(LauncherJob):
