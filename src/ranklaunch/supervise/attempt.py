@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ranklaunch import errors
@@ -298,11 +297,15 @@ class Attempt:
     def _begin_stop(self) -> None:
         """Once nobody needs what runs as it is."""
         assert self.ending
-        begin = partial(self._stopper.begin, signal.SIGTERM, self._launchers.failing_since)
         if self.ending.outcome == "failed":
-            self._companions.before_stop(self.ending, begin)
+            self._companions.before_stop(self.ending, self._tell_all)
         else:
-            begin()
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        if self._stopper.says_where:
+            self._remember()  # the stacks that they are about to write are no words of theirs
+        self._stopper.begin(signal.SIGTERM, self._launchers.failing_since)
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
@@ -321,6 +324,8 @@ class Attempt:
 
     def _remember(self) -> None:
         """What those who are still there had written by now: what they write later is about being ended."""
+        if self._stopper.says_where and self._stopper.begun:
+            return
         for child in self._children.running.values():
             if child.reader:
                 child.said = child.reader.output.tail
