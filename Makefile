@@ -99,7 +99,9 @@ test-launchers: ## run the others: every launcher for real, and failures on seve
 tables: ## run the whole tables of failures and launchers, of which CI runs a case of each kind, and write docs/tables.md; an hour. K=mpirun: a part
 	@mkdir -p build
 	@$(VENV)/python tools/tables.py --cases >build/tables.txt
-	$(PYTEST) @build/tables.txt $(if $(K),-k "$(K)") --junitxml=build/tables.xml; ended=$$?; $(VENV)/python tools/tables.py build/tables.xml && exit $$ended
+	@rm -f build/hangs.jsonl
+	RANKLAUNCH_HANG_TABLE=$(CURDIR)/build/hangs.jsonl $(PYTEST) @build/tables.txt $(if $(K),-k "$(K)") -o junit_family=xunit1 --junitxml=build/tables.xml; \
+	ended=$$?; $(VENV)/python tools/tables.py build/tables.xml; $(VENV)/python tools/hang_table.py build/hangs.jsonl; exit $$ended
 
 bench: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-bench
 bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONLY=start,failure: some sections

@@ -21,9 +21,13 @@ from ranklaunch.system.disk import DiskFiles
 from ranklaunch.values import Value
 from ranklaunch.verdict.blame import RETRY
 
-USAGE = "ranklaunch explain [OPTIONS] FILE|-"
+USAGE = "ranklaunch explain [OPTIONS] FILE|- | --find WORDS"
 FORMATS = ("text", "json")
-OPTIONS = (options.of_variable(KNOWN_ERRORS), Option("--format", "format", f"{', '.join(FORMATS)} (default: text)"))
+OPTIONS = (
+    options.of_variable(KNOWN_ERRORS),
+    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)"),
+    Option("--find", "find", "list the known errors with these words in name, family, meaning, remedy or patterns, in place of a log"),
+)
 SCHEMA = "ranklaunch.explain/1"
 MOST_BYTES = 16 * 1024 * 1024  # of the end of the log
 MOST_SHOWN = 20  # errors beside the one that explains most
@@ -42,17 +46,18 @@ class Looked(Value):
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     """0 where something is known, else 1."""
-    given, words = options.Parser("explain", __doc__ or "", USAGE, OPTIONS).split(argv)
-    values = dict(given)
+    values, words = options.Parser("explain", __doc__ or "", USAGE, OPTIONS).apart(argv)
     form = values.get("format", "text")
     if form not in FORMATS:
         msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
         raise UsageError(msg)
-    if len(words) != 1:
+    if len(words) != ("find" not in values):
         msg = f"{len(words)} files: expected one, or - for standard input\nusage: {USAGE}"
         raise UsageError(msg)
     own = Reader(env, NoFiles(), values).get(KNOWN_ERRORS)
     errors = _errors(own) if own else ()
+    if "find" in values:
+        return _list(values["find"], errors or catalogue.shipped())
     looked = _read(words[0])
     found = catalogue.findings(looked.text, errors)
     sys.stdout.write(_as_json(looked, found) if form == "json" else _as_text(looked, found))
@@ -65,6 +70,20 @@ def _errors(folder: str) -> Sequence[catalogue.KnownError]:
     except ValueError as error:
         msg = f"{KNOWN_ERRORS.both}: {error}"
         raise ConfigError(msg) from None
+
+
+def _list(words: str, errors: Sequence[catalogue.KnownError]) -> int:
+    """Those that have all of the words, in whatever order."""
+    small = words.lower().split()
+    found = [error for error in errors if all(word in _searched(error) for word in small)]
+    lines = [f"{error.name} ({error.kind}, {error.family}): {error.meaning}\n  What to do: {error.remedy}\n" for error in found]
+    sys.stdout.write("".join(lines) or f"{words}: no known error has these words\n")
+    return 0 if found else NOTHING_KNOWN
+
+
+def _searched(error: catalogue.KnownError) -> str:
+    pattern = error.pattern.replace("\\", "")
+    return "\n".join((error.name, error.family, error.meaning, error.remedy, pattern, *error.needed)).lower()
 
 
 def _read(path: str) -> Looked:

@@ -16,6 +16,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "show what run would do, and why; starts and writes nothing"),
     "check": ("check", "what would make run fail, all of it at once; starts nothing"),
     "simulate": ("simulate", "a whole job on this machine, one run per node on 127.0.0.x"),
+    "status": ("status", "how a running job stands: its nodes, its ranks, and what it waits for"),
+    "save": ("save", "ask all ranks of a running job to save"),
     "tune": ("tune", "the fastest DeepSpeed configuration that fits, found by trying"),
     "spec": ("spec", "a platform's job spec that runs this program"),
     "template": ("template", "print a template that ranklaunch ships, or list them"),
@@ -145,8 +147,9 @@ def _fail(message: str, exit_code: int) -> int:
 
 
 def inherited_environment() -> dict[str, str]:
-    """The environment as it was given. Python itself may add LC_CTYPE at its start (PEP 538); ranks must not inherit that."""
-    env = dict(os.environ)
+    """The environment as it was given. Python itself may add LC_CTYPE at its start (PEP 538); ranks must not inherit that. Nor can they
+    inherit a variable without a name, with which Python starts nothing."""
+    env = {name: value for name, value in os.environ.items() if name}
     if "LC_CTYPE" in env:
         try:
             with open("/proc/self/environ", "rb") as file:

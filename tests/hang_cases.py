@@ -59,6 +59,7 @@ CASES = (
     Case("gloo: a barrier of one", "gloo: another group", who="1", slots=1, training=True),
     Case("torchrun, endless loop", "endless loop", who="1", method="torchrun", slots=1, names=(1,), training=True),
     Case("mpirun, SIGSTOP", "SIGSTOP", who="1", method="mpirun", slots=1, names=(1,), launchers=True),
+    Case("msrun, endless loop", "endless loop", who="1", method="msrun", slots=1, names=(1,), launchers=True),
     Case("mpirun, sleeps for ever", "sleeps for ever", who="1", method="mpirun", slots=1, launchers=True),
     quiet("writes a checkpoint", "writes a checkpoint", typical=True),
     quiet("rank 0 writes a checkpoint, the others wait", "writes a checkpoint", who="0"),

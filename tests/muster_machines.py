@@ -131,10 +131,11 @@ class Peer:
 class Bench:
     """A hub, and its connections. asked: names that it has looked up. words: that it has heard."""
 
-    def __init__(self, nodes: int, *, grace_s: float = 1.0, **more: Any) -> None:
+    def __init__(self, nodes: int, *, grace_s: float = 1.0, restarts: bool = False, **more: Any) -> None:
         self.time = Time()
+        self.decisions: list[events.Decide] = []
         self.hosts = hosts(nodes)
-        self.hub = Hub(muster(nodes, **more), grace_s, "all succeeded", "this hub")
+        self.hub = Hub(muster(nodes, **more), grace_s, "all succeeded", "this hub", restarts=restarts)
         self.running = Running(self.hub, self.time, self._do)
         self.peers: dict[int, Peer] = {}
         self.asked: list[str] = []
@@ -166,6 +167,9 @@ class Bench:
             self.peers[action.link].turned_away = True
         elif isinstance(action, events.Told):
             self.words.append(action)
+        elif isinstance(action, events.Decide):
+            self.decisions.append(action)
+            self.time.after(0, lambda: self.feed(events.Decided(not action.away, action.judgement)))
         elif isinstance(action, events.LookUp):
             self.asked.append(action.host)
             self.feed(events.Resolved(action.node, (action.host,), ""))
@@ -228,6 +232,15 @@ class Bench:
             m.send(type="bye")
         assert self.hub.settled
         return judgement
+
+    def fails_once(self, members: list[Peer]) -> None:
+        """The last of the released members fails, and all start again."""
+        members[-1].send(type="fail", suspect=suspect(len(members) - 1, EPOCH + self.time.clock))
+        self.time.run(0)
+        for m in members:
+            m.send(type="report", suspects=[], finishes=[])
+        self.time.run(0)
+        assert all([message["round"] for message in m.of("again")] == [1] for m in members)
 
 
 class Lone:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from typing import Any
 
 from muster_machines import EPOCH, FACTS, Running, Time, as_sent, muster
@@ -72,11 +73,13 @@ class Link:
 
 
 class Node:
-    """One start of one node: its member, and what its supervisor does. plan: what its ranks do, as (seconds, exit code)."""
+    """One start of one node: its member, and what its supervisor does. plan: what its ranks do in each round, as (seconds, exit code); the
+    last is that of all rounds from there on. ready_s: what it takes to be ready, in each."""
 
-    def __init__(self, net: Net, index: int, instance: str, ready_s: float, plan: tuple[float, int], stop_s: float) -> None:
+    def __init__(self, net: Net, index: int, instance: str, ready_s: float, plan: list[tuple[float, int]], stop_s: float) -> None:
         self.net, self.index, self.instance = net, index, instance
-        self.plan, self.stop_s = plan, stop_s
+        self.plans, self.stop_s, self.ready_s = plan, stop_s, ready_s
+        self.round = 0
         self.member = Member(muster(net.count, index, **LIMITS), instance, f"h{index}", attempt=1 + net.chance.randrange(3))
         self.running = Running(self.member, net.time, self._do)
         self.link: Link | None = None
@@ -86,10 +89,24 @@ class Node:
         self.judgements: list[Judgement] = []
         self.words: list[Any] = []  # that it has heard
         self.words_said: list[Any] = []
-        self.ending = self.finished = self.disturbed = False
+        self.ending = self.finished = self.disturbed = self.stopped = False
         self.reset_at = 0.0
         self.running.feed(events.Start())
-        net.time.after(ready_s, self._ready)
+        self._later(ready_s, self._ready)
+
+    @property
+    def plan(self) -> tuple[float, int]:
+        return self.plans[min(self.round, len(self.plans) - 1)]
+
+    @property
+    def runs(self) -> bool:
+        """Whether its ranks do, or may."""
+        return self.released and not (self.dead or self.stopped)
+
+    def _later(self, seconds: float, what: Callable[[], object]) -> None:
+        """Unless its round is over by then."""
+        number = self.round
+        self.net.time.after(seconds, lambda: what() if number == self.round else None)
 
     @property
     def away(self) -> bool:
@@ -109,9 +126,11 @@ class Node:
             assert action.node == 0
             self.words.append(action.body)
         elif isinstance(action, events.Released):
-            time.after(0, self._on_released)
+            self._later(0, self._on_released)
         elif isinstance(action, events.Stop):
-            time.after(0, lambda: self._end("told", action.judgement))
+            self._later(0, lambda: self._end("told", action.judgement))
+        elif isinstance(action, events.Again):
+            time.after(0, lambda: self._on_again(action))
         elif isinstance(action, events.Judged):
             time.after(0, lambda: self._on_judged(action.judgement))
         elif isinstance(action, events.Lost):
@@ -154,29 +173,41 @@ class Node:
         if since + LIMITS["timeout_s"] + (SILENT_S if joined else 0) - now <= 0:
             self._fail(75)
         else:
-            self.net.time.after(0.5, lambda: self._wait_for_release(since, joined))
+            self._later(0.5, lambda: self._wait_for_release(since, joined))
 
     def _on_released(self) -> None:
         if not self.dead and not self.ending:
             assert not self.released
             self.released = True
             self._talk()
-            self.net.time.after(self.plan[0], self._done if self.plan[1] == 0 else lambda: self._fail(self.plan[1]))
+            self._later(self.plan[0], self._done if self.plan[1] == 0 else lambda: self._fail(self.plan[1]))
+
+    def _on_again(self, action: events.Again) -> None:
+        """As a session does: nothing of the round before is there any more, and the next is prepared."""
+        if self.dead or self.ended:
+            return
+        assert self.stopped
+        assert action.round == self.round + 1
+        self.net.rounds.setdefault(self.round, set()).add(repr(action.judgement))
+        self.round = action.round
+        self.released = self.ending = self.finished = self.stopped = False
+        self._later(self.ready_s, self._ready)
 
     def _talk(self) -> None:
         """To node 0, now and then; node 0 to all, and to one."""
         net = self.net
         if self.dead or self.ended or self.finished or not net.talk_s or len(self.words_said) > MOST_WORDS:
             return
-        word = [self.instance, len(self.words_said)]
+        word = [self.instance, len(self.words_said), self.round]
         if not self.cut_off and not self.member.over:
             self.words_said.append(word)
             self.feed(events.Word("talk", word))
         if self is net.node_0 and not (net.hub_gone or net.hub_unreachable):
             to = (net.chance.randrange(net.count),) if net.chance.random() < 0.5 else ()
-            net.words_said.append((to, len(net.words_said)))
-            net.hub_running.feed(events.Word("talk", [list(to), len(net.words_said) - 1], to))
-        net.time.after(net.chance.random() * net.talk_s, self._talk)
+            word = [list(to), len(net.words_said), self.round]
+            net.words_said.append((to, word))
+            net.hub_running.feed(events.Word("talk", word, to))
+        self._later(net.chance.random() * net.talk_s, self._talk)
 
     def _done(self) -> None:
         if self.dead or self.ending or self.ended:
@@ -186,7 +217,7 @@ class Node:
             return
         self.finished = True
         self.feed(events.Done(Finish(self.index, None, EPOCH + self.net.time.clock)))
-        self.net.time.after(LIMITS["end_timeout_s"], self._leave)
+        self._later(LIMITS["end_timeout_s"], self._leave)
 
     def _leave(self) -> None:
         if self.dead or self.ending or self.ended:
@@ -222,11 +253,12 @@ class Node:
             return
         self.ending = True
         ends = self.net.time.clock + (GRACE_S + VERDICT_S if self.member.joined else JOIN_S)
-        self.net.time.after(self.stop_s, lambda: self._report(how, what, ends))
+        self._later(self.stop_s, lambda: self._report(how, what, ends))
 
     def _report(self, how: str, what: Any, ends: float) -> None:
         if self.dead or self.ended:
             return
+        self.stopped = True
         if self.judgements or self.member.over:
             self._finish(how, what)
             return
@@ -240,7 +272,7 @@ class Node:
         if self.judgements or self.member.over or self.net.time.clock >= ends:
             self._finish(how, what)
         else:
-            self.net.time.after(0.05, lambda: self._wait_for_judgement(how, what, ends))
+            self._later(0.05, lambda: self._wait_for_judgement(how, what, ends))
 
     def _on_judged(self, judgement: Judgement) -> None:
         self.judgements.append(judgement)
@@ -295,31 +327,35 @@ class Node:
 
 
 class Net:
-    """count: of nodes. followers: of the last of them. repeats: how often a message comes twice. slow: seconds that one takes at most."""
+    """count: of nodes. followers: of the last of them. repeats: how often a message comes twice. slow: seconds that one takes at most.
+    restarts: how many rounds may follow the first."""
 
-    def __init__(self, count: int, seed: int, *, followers: int = 0, repeats: float = 0.0, slow: float = 0.1) -> None:
-        self.count, self.followers, self.repeats, self.slow = count, followers, repeats, slow
+    def __init__(self, count: int, seed: int, *, followers: int = 0, repeats: float = 0.0, slow: float = 0.1, restarts: int = 0) -> None:
+        self.count, self.followers, self.repeats, self.slow, self.restarts = count, followers, repeats, slow, restarts
         self.chance = random.Random(seed)
         self.time = Time()
-        self.hub = Hub(muster(count, followers=followers, **LIMITS), GRACE_S, "all succeeded", "this hub")
+        self.hub = Hub(muster(count, followers=followers, **LIMITS), GRACE_S, "all succeeded", "this hub", restarts=restarts > 0)
         self.hub_running = Running(self.hub, self.time, self._do)
         self.hub_gone = self.hub_unreachable = False
         self.links: dict[int, Link] = {}
         self.nodes: list[Node] = []
         self.node_0: Node | None = None
         self.together: set[str] | None = None  # instances that were released
+        self.rounds: dict[int, set[str]] = {}  # what was judged of each that was followed by another
+        self.decisions: list[events.Decide] = []
         self.left_out: list[str] = []
         self.talk_s = 0.0  # seconds at most between two words of a node; 0: nobody talks
         self.words: list[Any] = []  # that node 0 has heard
         self.words_said: list[Any] = []  # by node 0
         self.at_release: list[int] = []  # nodes whose connection breaks just then
         self._count = 0
+        self._released = -1  # the last round that was
         self.hub_running.feed(events.Start())
 
     def delay(self) -> float:
         return self.chance.random() ** 4 * self.slow
 
-    def start(self, index: int, ready_s: float, plan: tuple[float, int], stop_s: float) -> None:
+    def start(self, index: int, ready_s: float, plan: list[tuple[float, int]], stop_s: float) -> None:
         node = Node(self, index, f"{index}.{len(self.nodes)}", ready_s, plan, stop_s)
         self.nodes.append(node)
         if index == 0:
@@ -345,6 +381,9 @@ class Net:
         here = self.hub.here.by_instance
         self.together = {*here}
         assert sorted(node.index for node in here.values()) == list(range(self.count))
+        # Nothing of an earlier round lives when one is released, and nobody has another number for it.
+        assert [node.instance for node in self.nodes if node.runs] == []
+        assert {node.round for node in self.nodes if node.instance in here and not node.dead} <= {self.hub.round}
         self.time.after(SOON_S, self._look_for_left_out)
         for node in [node for node in self.nodes if node.index in self.at_release]:
             self.time.after(0, lambda node=node: node.reset(0.0))  # type: ignore[misc]
@@ -357,7 +396,8 @@ class Net:
 
     def _do(self, action: Action) -> None:
         if isinstance(action, events.Send):
-            if self.together is None and action.message["type"] == "release":
+            if action.message["type"] == "release" and self._released < self.hub.round:
+                self._released = self.hub.round
                 self._note_release()
             for link in [self.links[number] for number in action.links if number in self.links]:
                 link.send("member", action.message)
@@ -367,6 +407,11 @@ class Net:
                 link_.end(member=None)
         elif isinstance(action, events.Told):
             self.words.append(action.body)
+        elif isinstance(action, events.Decide):
+            self.decisions.append(action)
+            again = action.released and not action.away and action.round < self.restarts
+            decided = events.Decided(again, action.judgement, {"pause_s": 0})
+            self.time.after(0, lambda: self.hub_running.feed(decided))
         elif isinstance(action, events.LookUp):
             self.time.after(self.delay(), lambda: self.hub_running.feed(events.Resolved(action.node, ("10.0.0.1",), "")))
 

@@ -19,16 +19,15 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.command import options
-from ranklaunch.entrypoints import layout
+from ranklaunch.entrypoints import explain, layout
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan import megatron
 from ranklaunch.plan import model as plan
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read.job import Job
-from ranklaunch.read.settings import PLAN_VARIABLES
+from ranklaunch.read.settings import PLAN_VARIABLES, SET_FOR_RANKS
 from ranklaunch.specs.model import KINDS
-from ranklaunch.supervise.ranks.start import MARK
 from ranklaunch.values import fields
 from ranklaunch.verdict import model as verdict
 from testbench import places
@@ -194,7 +193,8 @@ def test_every_field_of_a_plan_is_named() -> None:
 
 def test_every_field_of_a_verdict_is_named() -> None:
     page = TEXTS[DOCS / "supervision.md"]
-    names = [name for kind in (verdict.Verdict, verdict.Culprit, verdict.Victim) for name in fields(kind) if name != "more"]
+    said = {*fields(verdict.Verdict), "stop", "hang"} - {"more"}  # in whose place stand the keys of companions
+    names = [*said, *fields(verdict.Culprit), *fields(verdict.Victim)]
     assert {name for name in names if not re.search(rf'"{name}"', page)} == set()
     culprit = {f"culprit.{name}" for name in fields(verdict.Culprit)}
     assert {name for name in culprit if name not in page} == set()
@@ -237,10 +237,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(path), f"{page_id(page)} links to {target}; that page has {sorted(anchors(path))}"
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
-    """Of its headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """Of its headings, as GitHub makes them, and those that it has itself."""
+    text = prose(page)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return made.union(re.findall('<a id="(.{1,80}?)">', text))
 
 
 @every_page
@@ -275,7 +278,7 @@ def resolves(name: str) -> bool:
 
 @every_page
 def test_named_variables_exist(page: Path) -> None:
-    known = {MARK, *(name for variable in every_variable() for name in variable.names)}
+    known = {*SET_FOR_RANKS, *(name for variable in every_variable() for name in variable.names)}
     for span in spans(page):
         if re.fullmatch(r"RANKLAUNCH_[A-Z_]+[A-Z](=\S*)?", span):
             assert span.partition("=")[0] in known, f"{page_id(page)} names {span}"
@@ -309,7 +312,9 @@ def test_command_lines_parse(page: Path) -> None:
             assert program or line in spans(page), f"{page_id(page)} has no program: {line}"  # prose may name options alone
 
 
-def parser_of(command: str) -> options.JobParser:
+def parser_of(command: str) -> options.Parser:
+    if command == "explain":
+        return options.Parser(command, "", "", explain.OPTIONS)
     return options.JobParser(command, "", "", PLAN_VARIABLES if command == "plan" else ())
 
 

@@ -28,24 +28,28 @@ def test_the_page_has_the_cases_that_there_are() -> None:
 
 
 def test_what_was_found_stays(tables: ModuleType, tmp_path: Path) -> None:
-    """In the page, while another part is run: of a test without cases, with them, and of the table of failures."""
+    """In the page, while another part is run: of a test without cases, with them, with runs of one, and of the table of failures."""
     names = ("tests/a/test_b.py::test_it_ends", "tests/a/test_b.py::test_it_is[x-y z]", "tests/a/test_b.py::test_it_is[w]")
+    names += ("tests/a/test_b.py::test_it_hangs[a, b, 1]", "tests/a/test_b.py::test_it_hangs[a, b, 2]")
     names += tuple(f"{tables.CHAOS}[{method}-rank-exits-42]" for method in ("spawn", "mpirun", "msrun"))
     found = [tables.Found(name, table=True) for name in names]
     xml = tmp_path / "results.xml"
     cases = [
+        '<testcase time="0.1"/>',
         '<testcase classname="tests.a.test_b" name="test_it_ends"/>',
         '<testcase classname="tests.a.test_b" name="test_it_is[x-y z]"><failure/></testcase>',
         '<testcase classname="tests.a.test_b" name="test_it_is[x-y z]"/>',
         '<testcase classname="tests.a.test_b" name="test_it_is[w]"><skipped/></testcase>',
+        '<testcase classname="tests.a.test_b" name="test_it_hangs[a, b, 2]"/>',
         '<testcase classname="tests.cluster.test_chaos" name="test_chaos[spawn-rank-exits-42]"/>',
         '<testcase classname="tests.cluster.test_chaos" name="test_chaos[mpirun-rank-exits-42]"><error/></testcase>',
     ]
     xml.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
     page = tables.page(found, tables.results(xml))
     assert "| a/test_b.py | it is | x-y z ✗, w ? |" in page
+    assert "| a, b | ? | ✓ |" in page
     marks = tables.stored(found, page)
-    assert {name: marks[name] for name in names} == dict(zip(names, "✓✗?✓✗?"))
+    assert {name: marks[name] for name in names} == dict(zip(names, "✓✗??✓✓✗?"))
     assert tables.page(found, marks) == page
     other = tables.page([*found, tables.Found("tests/a/test_b.py::test_more", table=True)], marks)
     assert tables.names_only(other) != tables.names_only(page)

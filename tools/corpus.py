@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ranklaunch import catalogue
 
 CORPUS = Path(__file__).resolve().parent.parent / "tests" / "corpus"
-JUDGED = ("judged", "judged2")
+JUDGED = ("judged", "judged2", "judged3")
+MADE = "made"  # failures that were made to happen
+TAIL = "%%% "  # begins each tail of a file that has many, with its name
 KINDS = ("cause", "consequence", "stopped")
 UNKNOWN = "not recognised"
 
@@ -54,7 +56,14 @@ def read(path: Path) -> Case:
 
 
 def read_all(folder: str, corpus: Path = CORPUS) -> list[Case]:
-    return [read(path) for path in sorted((corpus / folder).glob("*.txt"))]
+    return [case for path in sorted((corpus / folder).glob("*.txt")) for case in tails(read(path))]
+
+
+def tails(whole: Case) -> list[Case]:
+    """Those of a file that has many, which begin with a line of their name; else it alone."""
+    first, *more = f"\n{whole.text}".split(f"\n{TAIL}")
+    parts = [("start", "", first), *(part.partition("\n") for part in more)]
+    return [replace(whole, name=f"{whole.name}/{name}", text=text) for name, _, text in parts if text.strip()] if more else [whole]
 
 
 def ask(case: Case) -> Answer:
@@ -98,10 +107,10 @@ def _share(some: list[Answer], answers: list[Answer]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", choices=JUDGED, help="a judged set in tests/corpus (all of them, and the quiet runs)")
+    parser.add_argument("folder", nargs="?", choices=(*JUDGED, MADE), help="a judged set in tests/corpus (all of them, and the quiet runs)")
     only = parser.parse_args().folder
     quiet = [] if only else [ask(case) for case in read_all("quiet")]
-    folders = (only,) if only else JUDGED
+    folders = (only,) if only else (*JUDGED, MADE)
     reports = [report([ask(case) for case in read_all(name)], quiet if name == "judged" else [], name) for name in folders]
     print("\n\n".join(reports))
     return 0

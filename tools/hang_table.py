@@ -19,8 +19,9 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1:
         sys.stderr.write(__doc__ or "")
         return 2
-    runs = [json.loads(line) for line in Path(argv[0]).read_text(encoding="utf-8").splitlines()]
-    print("\n".join(table(runs)))
+    path = Path(argv[0])
+    runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    print("\n".join(table(runs)) if runs else "no program that hangs was run")
     return 0
 
 

@@ -51,18 +51,19 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/torchrun.py", "        return Conduct(ranks_below=1)\n", "        pass\n", "torchrun's own restarts are ended"),
     ("launchers/spawn.py", '"RANK": str(job.node.first_rank + local_rank)', '"RANK": str(local_rank)', "ranks begin at 0 on each node"),
     ("launchers/spawn.py", '"LOCAL_WORLD_SIZE": str(job.node.slots),', "", "a variable of ranks is missing"),
-    ("launchers/spawn.py", '"MASTER_ADDR": job.master,', '"MASTER_ADDR": job.node.host,', "each node is its own master"),
-    ("launchers/shared/base.py", "rank=job.node_index,", "rank=0,", "all nodes are rank 0"),
-    ("launchers/shared/base.py", "else misleading(reader.env)", "else ()", "what misleads is inherited"),
+    ("launchers/spawn.py", '"GROUP_RANK": str(job.node_index),', '"GROUP_RANK": "0",', "each node is the first of elastic programs"),
+    ("launchers/base.py", "return job.master if len(job.nodes) > 1", "return job.node.host if len(job.nodes) > 1", "each is the master"),
+    ("launchers/base.py", "rank=job.node_index,", "rank=0,", "all nodes are rank 0"),
+    ("launchers/base.py", "else misleading(reader.env)", "else ()", "what misleads is inherited"),
     ("launchers/pytorch.py", "str(len(job.nodes))", "str(job.world_size)", "--world_size counts ranks, not nodes"),
     ("launchers/pytorch.py", "default=6666", "default=6667", "another port by default"),
     ("launchers/mpirun.py", "followers=len(job.nodes) - 1,", "followers=len(job.nodes),", "node 0 follows itself"),
     ("launchers/mpirun.py", '"HOROVOD_MPI_THREADS_DISABLE": "1",', "", "a variable of ranks is missing"),
     ("launchers/mpirun.py", "[max(1, n) if node.slots else 0 for", "[max(1, n) for", "a launcher alone gets a rank"),
-    ("launchers/mpirun.py", '{"4": ",vader", "5": ",sm"}', '{"4": ",sm", "5": ",vader"}', "each version has the other's name"),
+    ("launchers/mpirun.py", '{"4": "vader", "5": "sm"}', '{"4": "sm", "5": "vader"}', "each version has the other's name"),
     ("launchers/mpirun.py", 'failed_with(-int(killed[-1]["sig"])', 'failed_with(int(killed[-1]["sig"])', "a signal is no exit code"),
     ("launchers/base.py", "128 + signal if signal", "signal if signal", "a signal is no exit code"),
-    ("launchers/msrun.py", "master_port=reader.get(MASTER_PORT),", "master_port=reader.get(MASTER_PORT) + 1,", "a port off by one"),
+    ("launchers/msrun.py", '"master_port": reader.get(MASTER_PORT),', '"master_port": reader.get(MASTER_PORT) + 1,', "a port off by one"),
     ("launchers/msrun.py", "if index != job.node_index:", "if False:", "a table in another order passes"),
     ("launchers/msrun.py", "return folder if job.attempt == 1 else", "return folder if job.attempt else", "an attempt empties old logs"),
     ("launchers/msrun.py", "if len({node.slots for node in job.nodes if node.slots}) > 1:", "if False:", "uneven slots pass"),
@@ -105,7 +106,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/modelarts.py", "if index >= nodes:", "if index > nodes:", "an index too high passes"),
     ("platforms/modelarts.py", 're.sub(r"^ma-job(?=-)", "modelarts-job", name)', "name", "the job has not its public name"),
     ("launchers/contradictions.py", "option.startswith(name)", "option == name", "an abbreviation of torchrun's passes"),
-    ("launchers/accelerate.py", '_ONE_PROCESS = ("NO", "MULTI_CPU")', '_ONE_PROCESS = ("NO",)', "each node trains alone"),
+    ("launchers/merge.py", '_ONE_PROCESS = ("NO", "MULTI_CPU")', '_ONE_PROCESS = ("NO",)', "each node trains alone"),
     ("platforms/modelarts.py", 'f"{job}-{task}-{i}.{job}"', 'f"{job}-{task}-{i + 1}.{job}"', "names of hosts off by one"),
     ("platforms/kubernetes.py", "reader.get(RESTARTS) + 1", "reader.get(RESTARTS)", "attempts begin at 0"),
     ("platforms/kubernetes.py", "if answer != first:", "if False:", "a contradicting index passes"),
@@ -114,7 +115,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/mpijob.py", 'int(pod["index"]) + 1', 'int(pod["index"])', "worker 0 is the launcher"),
     ("platforms/mpijob.py", "only_launches=not has_ranks and nodes > 1,", "only_launches=False,", "the launcher gets ranks"),
     ("platforms/openpai.py", 'text.partition(",")[0]', 'text.rpartition(",")[2]', "memory is taken for GPUs"),
-    ("platforms/pai_dlc.py", "(found[1] if found else NAME)", "NAME", "all jobs have one name"),
+    ("platforms/pai_dlc.py", "name or found or NAME", "name or NAME", "all jobs have one name"),
     ("platforms/sagemaker.py", "tuple(sorted(told or listed))", "tuple(told or listed)", "nodes disagree on their order"),
     ("platforms/sagemaker.py", "if own and listed and own != listed:", "if False:", "two own names pass"),
     ("platforms/slurm.py", "here = [host for host in whole if", "here = [host for host in sorted(whole) if", "components in another order"),
@@ -148,7 +149,6 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/runpod.py", "!= (own == 0)", "== (own == 0) and False", "two nodes are the first"),
     ("platforms/several.py", "if answer != number", "if False", "contradicting numbers pass"),
     ("platforms/skypilot.py", 'several.has(reader, *NODE_INDEX.names[1:], *ADDRESSES.names)', "True", "the setup stage trains"),
-    ("platforms/unrecognised.py", "len(slots) - launching", "len(slots)", "one node of Summit is two"),
     ("platforms/lsf.py", "return tuple(others)", "return tuple(listed)", "the host that launches on Summit is a node"),
     ("platforms/pbs.py", 'in ("", "1")', 'in ("",)', "a script of PBS trains alone"),
     ("platforms/per_rank.py", "tasks.here >= tasks.of_host", "False", "a rank that its host does not have"),
@@ -173,6 +173,8 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("templates/jobs/slurm.sh.j2", " --kill-on-bad-exit=0", "", "srun ends the others in its own way"),
     ("templates/jobs/slurm.sh.j2", "SLURM_JOB_ID % {{", "0 * {{", "all jobs have the same ports"),
     ("templates/jobs/slurm.sh.j2", "{{ word | sh }}", "{{ word | line }}", "a word is not quoted"),
+    ("templates/jobs/pbs.sh.j2", " || code=$?", " || true", "a failed job of PBS is a success"),
+    ("templates/jobs/lsf.sh.j2", ' -z "$hosts"', "", "LSF starts one ranklaunch for each slot"),
     ("templates/jobs/mpijob.yaml.j2", "slotsPerWorker: {{ ([slots, 1] | max) | yaml }}", "slotsPerWorker: 1", "one rank on each worker"),
 ))
 # fmt: on
@@ -204,7 +206,7 @@ def _copy(folder: str) -> None:
 
 def _judge(mutation: Mutation) -> str:
     """The test that catches it, "" where none does."""
-    path = _file(_TREES[0], mutation.place)
+    path = path_of(_TREES[0], mutation.place)
     text = path.read_text(encoding="utf-8")
     if text.count(mutation.old) != 1:
         msg = f"{path.relative_to(_TREES[0])} has {mutation.old!r} {text.count(mutation.old)} times: expected once"
@@ -223,7 +225,7 @@ def _stages(place: str) -> Iterator[tuple[str, ...]]:
     yield ("tests/adapters", "tests/test_golden.py", "tests/core/test_render.py")
 
 
-def _file(tree: Path, place: str) -> Path:
+def path_of(tree: Path, place: str) -> Path:
     """Of files of one name, the one nearest to the top: what adapters share may stand in a folder of its own."""
     if place.startswith("templates/"):
         return tree / place

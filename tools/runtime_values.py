@@ -65,7 +65,7 @@ class Scheduling:
 @dataclass(frozen=True)
 class Restart:
     max_restarts: int = whole(0, 0, 1000, "how often a job is started anew after a failure. A TrainJob cannot say this itself")
-    no_retry_exit_codes: tuple[int, ...] = wholes((2, 69, 78), 1, 255, "exit codes after which it never is")
+    no_retry_exit_codes: tuple[int, ...] = wholes((2, 69, 76, 78), 1, 255, "exit codes after which it never is")
     on_eviction: str = text(
         "", "what the loss of a pod to the cluster does; empty: restart where maxRestarts is above 0", "", "restart", "fail"
     )

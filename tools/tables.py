@@ -11,7 +11,7 @@ import importlib
 import io
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ TESTS = ROOT / "tests"
 PAGE = ROOT / "docs" / "tables.md"
 CHAOS = "tests/cluster/test_chaos.py::test_chaos"
 PASSED, FAILED, NOT_RUN, NONE = "✓", "✗", "?", ""
+MARKED = re.compile(rf"(?:^|, )(?:(.*?) )?([{PASSED}{FAILED}{NOT_RUN}])(?=, |$)")
 Marks = Mapping[str, str]  # by what pytest calls a case
 
 INTRODUCTION = """\
@@ -44,6 +45,11 @@ OTHERS = """
 ## Other cases
 
 Each line is a test of `tests/`, with its cases.
+"""
+REPEATED = """
+## {}
+
+Each program several times.
 """
 FIRST, OTHER = "what goes wrong", "where"  # in the heads of the tables
 
@@ -66,6 +72,12 @@ class Found:
     @property
     def where(self) -> str:
         return self.name.partition("::")[0].removeprefix("tests/")
+
+    @property
+    def run(self) -> tuple[str, str]:
+        """Of a case that is tried several times: what, and the number of this time."""
+        what, _, number = self.case.rpartition(", ")
+        return (what, number) if number.isdigit() else ("", "")
 
     @property
     def words(self) -> str:
@@ -95,9 +107,9 @@ def collected() -> list[Found]:
 
 
 def results(path: Path) -> dict[str, str]:
-    """By case; of one whose end failed too there are two."""
+    """By case; of one whose end failed too there are two, and of one that was interrupted there is no name."""
     marks: dict[str, str] = {}
-    for case in ElementTree.parse(path).iter("testcase"):
+    for case in ElementTree.parse(path).findall(".//testcase[@classname]"):
         name = f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name']}"
         bad = any(case.find(kind) is not None for kind in ("failure", "error"))
         skipped = case.find("skipped") is not None
@@ -107,8 +119,9 @@ def results(path: Path) -> dict[str, str]:
 
 def page(found: list[Found], marks: Marks) -> str:
     chaos = {each.case for each in found if each.test == CHAOS}
-    others = [each for each in found if each.test != CHAOS]
-    return "\n".join([INTRODUCTION, *failures(chaos, marks), OTHERS, *other_tables(others, marks)]) + "\n"
+    repeated = [each for each in found if all(each.run)]
+    others = [each for each in found if each.test != CHAOS and each not in repeated]
+    return "\n".join([INTRODUCTION, *failures(chaos, marks), *repeated_tables(repeated, marks), OTHERS, *other_table(others, marks)]) + "\n"
 
 
 def failures(cases: set[str], marks: Marks) -> Iterator[str]:
@@ -142,12 +155,26 @@ def in_short(texts: Iterable[str]) -> str:
     return " … ".join(text.strip() for text in texts)
 
 
-def other_tables(found: list[Found], marks: Marks) -> Iterator[str]:
+def repeated_tables(found: list[Found], marks: Marks) -> Iterator[str]:
+    for test, cases in by(found, lambda each: each.test):
+        runs = list(dict.fromkeys(each.run[1] for each in cases))
+        yield REPEATED.format(cases[0].words.capitalize())
+        yield row(cases[0].words, *runs)
+        yield "|".join(["", " --- ", *[" :-: "] * len(runs), ""])
+        for what, _ in by(cases, lambda each: each.run[0]):
+            yield row(what, *(marks.get(f"{test}[{what}, {run}]", NOT_RUN) for run in runs))
+
+
+def other_table(found: list[Found], marks: Marks) -> Iterator[str]:
     yield row(OTHER, "test", "cases")
     yield "| --- | --- | --- |"
-    for test in dict.fromkeys(each.test for each in found):
-        cells = [each for each in found if each.test == test]
-        yield row(cells[0].where, cells[0].words, ", ".join(f"{shown(each)}{marks.get(each.name, NOT_RUN)}" for each in cells))
+    for _, cases in by(found, lambda each: each.test):
+        yield row(cases[0].where, cases[0].words, ", ".join(f"{shown(each)}{marks.get(each.name, NOT_RUN)}" for each in cases))
+
+
+def by(found: list[Found], key: Callable[[Found], str]) -> Iterator[tuple[str, list[Found]]]:
+    for value in dict.fromkeys(map(key, found)):
+        yield value, [each for each in found if key(each) == value]
 
 
 def shown(found: Found) -> str:
@@ -161,18 +188,18 @@ def row(*cells: str) -> str:
 def stored(found: list[Found], text: str) -> dict[str, str]:
     """The marks of a page."""
     marks: dict[str, str] = {}
-    methods: list[str] = []
     tests = {(each.where, each.words): each.test for each in found}
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if cells[0] == FIRST:
-            methods = cells[4:]
-        elif len(cells) == len(methods) + 4:
-            name = cells[0].replace(" ", "-")
-            marks.update({f"{CHAOS}[{method}-{name}]": mark for method, mark in zip(methods, cells[4:])})
-        elif test := tests.get((cells[0], cells[1]) if len(cells) == 3 else ("", "")):
-            for case, mark in re.findall(rf"(?:^|, )(?:(.*?) )?([{PASSED}{FAILED}{NOT_RUN}])(?=, |$)", cells[2]):
-                marks[f"{test}[{case}]" if case else test] = mark
+    repeated = {each.words: each.test for each in found if all(each.run)}
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        head, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+        for cells in lines:
+            if head[0] == FIRST:
+                name = cells[0].replace(" ", "-")
+                marks.update({f"{CHAOS}[{method}-{name}]": mark for method, mark in zip(head[4:], cells[4:])})
+            elif head[0] in repeated:
+                marks.update({f"{repeated[head[0]]}[{cells[0]}, {run}]": mark for run, mark in zip(head[1:], cells[1:])})
+            elif test := tests.get((cells[0], cells[1])):
+                marks.update({f"{test}[{case}]" if case else test: mark for case, mark in MARKED.findall(cells[2])})
     return marks
 
 

@@ -27,7 +27,7 @@ from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOut
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, make_nodes
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import WAIT_S, spread
+from ranklaunch.read.settings import WAIT_S, WHERE_IT_STANDS, spread
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 from ranklaunch.verdict.model import Failure
@@ -185,7 +185,7 @@ def _settings(job: Job, reader: Reader) -> dict[str, str]:
 
 def _forwarded(reader: Reader, added: Mapping[str, str]) -> list[str]:
     """By name alone: so any value arrives as it is, and none is seen in a list of processes."""
-    return from_node_0.forwarded(reader, {**reader.env, **added})
+    return from_node_0.forwarded(reader, {**reader.env, **added, **dict.fromkeys(WHERE_IT_STANDS, "")})
 
 
 def _added(job: Job, reader: Reader) -> dict[str, str]:

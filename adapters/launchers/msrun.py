@@ -191,7 +191,7 @@ def _log_dir(job: Job, reader: Reader) -> str:
     if not given:
         return join(attempt_dir(job), NAME)
     folder = absolute(given, reader.cwd)
-    return folder if job.attempt == 1 else folders.attempt(folder, job.attempt)
+    return folders.restart(folder if job.attempt == 1 else folders.attempt(folder, job.attempt), job.restart)
 
 
 def _outputs(job: Job, reader: Reader, templates: Templates, folder: str) -> RankOutputs:

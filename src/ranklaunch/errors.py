@@ -80,6 +80,7 @@ LEFT_OUT = "(left out: the secrets in it cannot be hidden: {})"
 
 SUCCESS = 0
 DEFECT = 70
+NO_PROGRESS = 76
 USAGE = UsageError.exit_code
 
 # Shown by `ranklaunch --help` and in docs/exit-codes.md; a test holds the two together.
@@ -92,6 +93,7 @@ EXIT_CODES: dict[int, str] = {
         "waited in vain (rank table, host name, other nodes), a node is lost, or the system has no process, memory or disk left; "
         "trying again may help"
     ),
+    NO_PROGRESS: "restarts in place made no progress: the same failure came again at the same place; trying again does not help",
     ConfigError.exit_code: "wrong or contradictory platform environment, rank table or template; a launcher has started too few ranks",
 }
 

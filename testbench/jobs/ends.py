@@ -29,7 +29,7 @@ def checked_verdict(path: Path) -> dict[str, Any]:
     if verdict["culprit"] is not None:
         _check_culprit(verdict["culprit"])
         own = 75 if verdict["culprit"]["name"] == "sshd" else verdict["culprit"]["exit_code"]  # what sshd ends with says nothing
-        assert own == verdict["exit_code"]
+        assert verdict["exit_code"] in (own, 76)  # of restarts in place that bring nothing
         assert verdict["outcome"] == "failed"
     for victim in verdict["victims"]:
         assert victim.keys() >= {"node", "rank", "signal"}

@@ -184,7 +184,11 @@ def test_notes_say_where_an_eviction_is_not_counted(name: str, changes: tuple[st
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("volcano-torchrun-gpu", ["restart.maxRestarts=3"], "exit code 2, 69, 78 it is not started anew, after any other 3 times at most."),
+        (
+            "volcano-torchrun-gpu",
+            ["restart.maxRestarts=3"],
+            "exit code 2, 69, 76, 78 it is not started anew, after any other 3 times at most.",
+        ),
         ("volcano-torchrun-gpu", ["restart.maxRestarts=1", "restart.noRetryExitCodes=[]"], "a failure it is started anew 1 time at most."),
         ("jobset-torchrun-gpu", ["restart.maxRestarts=3"], "any other 3 times at most (a pod that the cluster takes away is not counted)."),
         ("acjob-msrun-npu", ["restart.maxRestarts=3"], "After exit codes from 128 alone it is started anew, 3 times at most."),
@@ -245,7 +249,7 @@ def test_helm_test_checks_the_program_without_devices(values: Path) -> None:
     assert "resources" not in container
 
 
-RETRIED_NEVER = [2, 69, 78]
+RETRIED_NEVER = [2, 69, 76, 78]
 
 
 def test_volcano_asks_for_codes_before_events() -> None:

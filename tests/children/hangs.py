@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 RANK = int(os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("RANK_ID") or 0)
-SIZE = int(os.environ.get("WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("RANK_SIZE") or 1)
+SIZE = int(next((os.environ[name] for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "MS_WORKER_NUM") if name in os.environ), "1"))
 HOST = os.environ.get("STAR") or os.environ.get("MASTER_ADDR", "127.0.0.1")
 PORT = 7311
 WHAT, WHO = os.environ["WHAT"], os.environ.get("WHO", "all")
@@ -277,4 +277,6 @@ HAPPENS: dict[str, Callable[[Star], None]] = {
 }
 
 if __name__ == "__main__":
+    if os.environ.get("MS_ROLE") == "MS_SCHED":  # msrun runs the program once more for this, and waits for it
+        time.sleep(1e6)
     gloo() if WHAT.startswith("gloo") else main()

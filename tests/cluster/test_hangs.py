@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hang_cases import CASES, HANG_S, NODES, TIMES, Case
 
-from testbench.hosts import Hosts
-from testbench.jobs.on_hosts import LauncherJob
+from testbench.hosts import Host, Hosts
+from testbench.jobs.on_hosts import LONG_S, LauncherJob
 from testbench.places import child
 from testbench.waiting import sleep_until
 
@@ -29,7 +29,7 @@ def marked(case: Case, time: int) -> Any:
         *([pytest.mark.training] if case.training else []),
         *([pytest.mark.launchers] if case.launchers else []),
     ]
-    return pytest.param(case, id=f"{case.name}, {time}", marks=marks)
+    return pytest.param(case, id=f"{case.name.replace(',', '')} {time}", marks=marks)
 
 
 def all_times(hangs: bool) -> list[Any]:
@@ -100,6 +100,30 @@ def test_a_hang_ends_the_job_where_that_is_asked_for(job: Callable[[Case], HangJ
     assert verdict["reason"].startswith("node 0 (h0): the job hangs: for "), verdict
     assert "rank 3: its process is stopped (state T) (node 1)" in verdict["reason"]
     assert verdict["culprit"] is None
+
+
+class TensorFlowJob(LauncherJob):
+    """Two workers, and a ps on the last host."""
+
+    def _environment(self, host: Host) -> dict[str, str]:
+        is_ps = host.index == NODES - 1
+        lists = {"RANKLAUNCH_WORKER_HOSTS": "h0:6234,h1:6234", "RANKLAUNCH_PS_HOSTS": "h2:6234"}
+        own = {"RANKLAUNCH_TASK": "ps" if is_ps else "worker", "RANKLAUNCH_NODE": "0" if is_ps else str(host.index)}
+        return {**super()._environment(host), **lists, **own, "RANKLAUNCH_HANG_S": "15"}
+
+
+@pytest.mark.table
+@pytest.mark.launchers
+def test_a_worker_of_tensorflow_that_waits_for_ever(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
+    """For one that has left, which it says every ten seconds."""
+    job = TensorFlowJob(hosts(NODES), tmp_path, "tensorflow", 1)
+    job.start(child("tf_chief_leaves.py"), env={"GONE": str(tmp_path / "gone"), "RANKLAUNCH_FIRST_STEP_S": "15"})
+    sleep_until(lambda: "waiting for the other nodes" in job.nodes[0].err, job.words, LONG_S)
+    (tmp_path / "gone").touch()
+    sleep_until(lambda: any(ALARM in node.err for node in job.nodes), job.words, LONG_S)
+    for node in job.nodes:
+        node.popen.send_signal(signal.SIGTERM)
+    job.end(143)
 
 
 def note(case: Case, seen: bool, hang: dict[str, Any] | None) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ranklaunch.muster.roll import Entry, Roll
+from ranklaunch.muster.node_0.roll import Entry, Roll
 from ranklaunch.plan import agreement
 from ranklaunch.plan.agreement import Agreement, Teller
 from ranklaunch.plan.facts import LONGEST

@@ -96,6 +96,14 @@ def test_secrets_and_escape_sequences_are_not_shown(tmp_path: Path) -> None:
     assert "\x1b" not in said.out
 
 
+def test_entries_by_their_words(tmp_path: Path) -> None:
+    said = helpers.call("explain", "--find", "closed by peer gloo")
+    assert (said.code, said.out.partition(" ")[0]) == (0, "gloo-peer-connection-lost")
+    assert helpers.call("explain", "--find", "nothing of the kind").code == 1
+    assert "site-licence (cause" in helpers.call("explain", "--find=LICENCE", "--known-errors", str(own(tmp_path))).out
+    assert helpers.call("explain", "--find", "gloo", str(log(tmp_path))).code == 2
+
+
 # The user's own
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import re
 import subprocess
 import sys
@@ -34,6 +35,12 @@ def test_help(argv: list[str]) -> None:
 @pytest.mark.parametrize("argv", [["--version"], ["-V"]])
 def test_version(argv: list[str]) -> None:
     assert helpers.call(*argv) == helpers.Result(0, f"ranklaunch {__version__}\n", "")
+
+
+def test_a_variable_without_a_name_is_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python reads it and starts nothing with it: illegal environment variable name."""
+    monkeypatch.setattr(os, "environ", {"": "x", "HOME": "/root"})
+    assert entrypoint.inherited_environment() == {"HOME": "/root"}
 
 
 def test_no_command_is_a_wrong_command_line() -> None:

@@ -34,12 +34,14 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
         "stops": draw(st.lists(SECONDS.map(lambda s: s * 2), min_size=1, max_size=3)),
         "talk_s": draw(st.sampled_from([0.0, 0.5, 5.0])),
         "at_release": draw(st.lists(some, max_size=2)),
+        "restarts": draw(st.sampled_from([0, 1, 2, 5])),
+        "heals": draw(st.booleans()),  # nothing fails by itself in a later round
         "faults": draw(st.lists(st.tuples(SECONDS.map(lambda s: s * 25), FAULTS, some), max_size=6)),
     }
 
 
 def play(job: dict[str, Any]) -> Net:
-    net = Net(job["count"], job["seed"], followers=job["followers"], repeats=job["repeats"], slow=job["slow"])
+    net = Net(job["count"], job["seed"], followers=job["followers"], repeats=job["repeats"], slow=job["slow"], restarts=job["restarts"])
     net.at_release = job["at_release"]
     net.talk_s = job["talk_s"]
 
@@ -47,7 +49,8 @@ def play(job: dict[str, Any]) -> Net:
         follower = index >= job["count"] - job["followers"]
         run_s = 1000.0 if follower else job["runs"][index % len(job["runs"])]
         stop_s = job["stops"][index % len(job["stops"])]
-        net.start(index, net.chance.random(), (run_s, job["codes"].get(index, 0)), stop_s)
+        plans = [(run_s, job["codes"].get(index, 0)), *([(run_s, 0)] if job["heals"] else [])]
+        net.start(index, net.chance.random(), plans, stop_s)
 
     for index in range(job["count"]):
         if index != job["missing"]:
@@ -55,7 +58,7 @@ def play(job: dict[str, Any]) -> Net:
     for at, fault, index in job["faults"]:
         net.time.after(at, lambda fault=fault, index=index: strike(net, fault, index, start))  # type: ignore[misc]
     net.time.run(STARTS_S)
-    net.run(BOUND_S)
+    net.run(BOUND_S + job["restarts"] * (RUNS_S + LIMITS["timeout_s"] + 30))
     return net
 
 
@@ -92,7 +95,10 @@ def check(net: Net) -> None:
         if net.together and node.instance in net.together and not node.disturbed and not node.ending:
             assert node.released, node.instance
     assert net.left_out == []
+    assert [decision.round for decision in net.decisions] == list(range(len(net.decisions)))
     # One judgement.
+    for number, judged in net.rounds.items():
+        assert judged == {repr(net.decisions[number].judgement)}, number
     judgements = {repr(judgement) for node in net.nodes if not was_sent_away(node) for judgement in node.judgements}
     assert len(judgements) <= 1, judgements
     assert judgements <= {repr(net.hub.judgement)}
@@ -105,13 +111,16 @@ def check(net: Net) -> None:
 
 
 def check_words(net: Net) -> None:
-    """Each was heard once at most, and in its order. Until the end began none was lost that had time to come, however often connections
-    broke: what is missing is at the end of what its node has said."""
+    """Each was heard once at most, and in its order. Until the end of a round began none was lost that had time to come, however often
+    connections broke: what is missing is at the end of what its node has said in it. Who came too late hears later ones alone."""
     for node in net.nodes:
-        heard = [word for word in net.words if word[0] == node.instance]
-        assert heard == node.words_said[: len(heard)], node.instance
-        own = [[list(to), number] for to, number in net.words_said if not to or node.index in to]
-        assert node.words == own[: len(node.words)], node.instance
+        by_node = [word for word in net.words if word[0] == node.instance]
+        for_node = [word for to, word in net.words_said if not to or node.index in to]
+        here = node.instance in (net.together or ())
+        for heard, said in ((by_node, node.words_said), (node.words if here else [], for_node)):
+            for number in {word[2] for word in heard}:
+                those = [word for word in heard if word[2] == number]
+                assert those == [word for word in said if word[2] == number][: len(those)], node.instance
 
 
 @settings(max_examples=EXAMPLES)
@@ -124,7 +133,7 @@ def test_whatever_happens(job: dict[str, Any]) -> None:
 
 PLAIN: dict[str, Any] = {
     "count": 3, "seed": 1, "followers": 0, "repeats": 0.0, "slow": 0.01, "late": {}, "missing": None, "codes": {}, "runs": [1.0],
-    "stops": [0.1], "at_release": [], "faults": [], "talk_s": 0.0,
+    "stops": [0.1], "at_release": [], "faults": [], "talk_s": 0.0, "restarts": 0, "heals": False,
 }  # fmt: skip
 
 
@@ -143,6 +152,18 @@ def test_the_network_itself() -> None:
     assert codes(play({**PLAIN, "runs": [20.0], "faults": [(4.0, "cut", 0)]}))[1:] == [75, 75]
     assert codes(play({**PLAIN, "runs": [9.0], "faults": [(4.0, "reset", 1)]})) == [0, 0, 0]
     assert codes(play({**PLAIN, "late": {2: 5.0}, "faults": [(2.0, "again", 1)]}))[0] == 0
+
+
+def test_rounds_follow_one_another() -> None:
+    heals = {**PLAIN, "restarts": 3, "heals": True, "runs": [9.0]}
+    net = play({**heals, "codes": {1: 3}})
+    assert (codes(net), net.hub.round) == ([0, 0, 0], 1)
+    assert (codes(net := play({**heals, "codes": {1: 3, 2: 5}})), net.hub.round) == ([0, 0, 0], 1)  # two failures are one restart
+    assert (codes(net := play({**heals, "codes": {1: 3}, "heals": False})), net.hub.round) == ([3, 3, 3], 3)
+    for at in (4.0, 9.05, 9.3, 10.5):  # in the round, while it stops, before the next release, in the next round
+        net = play({**heals, "codes": {1: 3}, "faults": [(at, "kill", 2)]})
+        assert codes(net)[:2] in ([137, 137], [3, 3]), at
+        assert codes(play({**heals, "codes": {1: 3}, "faults": [(at, "reset", 2)], "repeats": 1.0})) == [0, 0, 0], at
 
 
 def test_no_word_is_lost() -> None:

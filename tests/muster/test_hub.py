@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 from muster_machines import EPOCH, FACTS, Bench, Peer, finish, suspect
 
-from ranklaunch.muster import events, reports
+from ranklaunch.muster import events
 from ranklaunch.muster.hub import ENDING, GATHERING, JUDGED, RUNNING
+from ranklaunch.muster.node_0 import reports
 
 RESET = OSError(errno.ECONNRESET, "Connection reset by peer")
 SILENT = OSError(errno.ETIMEDOUT, "Connection timed out")

@@ -9,7 +9,8 @@ import helpers
 import pytest
 from muster_machines import muster
 
-from ranklaunch.muster.nodes import Nodes, OfNodes, secret
+from ranklaunch.muster.nodes import Nodes, OfNodes
+from ranklaunch.muster.secrets import secret
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace

@@ -33,6 +33,7 @@ TO_MEMBER: dict[str, dict[str, Any]] = {
     "release": {"text": "all"},
     "stop": {"judgement": JUDGEMENT},
     "judgement": {"judgement": JUDGEMENT},
+    "again": {"judgement": JUDGEMENT, "next": {}},
     "word": {"number": 1, "topic": "t", "body": {}},
     "dismissed": {},
 }
@@ -43,7 +44,7 @@ def test_each_message_has_its_rule() -> None:
         kind: TAKEN if kind in ("hello", "ping", "bye") else REFUSED for kind in ("hello", *TO_HUB)
     }
     assert {key: row[-1] for key, row in member.TABLE.items() if isinstance(key, str)} == {
-        kind: TAKEN if kind in ("welcome", "pong", "dismissed") else REFUSED for kind in TO_MEMBER
+        kind: TAKEN if kind in ("welcome", "pong", "again", "dismissed") else REFUSED for kind in TO_MEMBER
     }
 
 
@@ -131,7 +132,53 @@ def test_what_was_said_in_an_earlier_round_stays_of_that_round() -> None:
     lone.hear("release")
     lone.feed(events.Done(blame.finish(finish(1))), events.Broken(0, None))
     lone.come(round=1)
-    assert [(m["type"], m["round"]) for m in lone.sent[-3:]] == [("hello", 0), ("ping", 1), ("done", 0)]
+    assert [(m["type"], m["round"]) for m in lone.sent[-3:]] == [("hello", 0), ("ping", 0), ("done", 0)]
+
+
+def test_a_member_hears_once_that_all_start_again() -> None:
+    """Of the round that is next, and of no other; what it had said is of the round before."""
+    lone = Lone()
+    lone.come()
+    lone.feed(events.Ready(FACTS, 1, ""))
+    lone.hear("release")
+    lone.feed(events.Fail(blame.suspect(suspect(1))), events.Report((), ()))
+    lone.calls.clear()
+    for number in (2, 0, 1, 1, 0):
+        lone.hear("again", judgement=JUDGEMENT, next={"pause_s": 1}, round=number)
+    assert lone.calls == [events.Again(1, blame.judgement(JUDGEMENT), {"pause_s": 1})]
+    lone.feed(events.Broken(0, None))
+    lone.come(round=1)
+    assert [(m["type"], m["round"]) for m in lone.sent[-2:]] == [("hello", 1), ("ping", 1)]
+    lone.hear("release")
+    lone.hear("stop", judgement=JUDGEMENT)
+    assert len(lone.calls) == 1
+    lone.feed(events.Ready(FACTS, 1, ""))
+    lone.hear("release", round=1)
+    assert lone.calls[1:] == [events.Released("")]
+
+
+def test_whoever_has_not_heard_that_all_start_again_hears_it_when_it_comes_back() -> None:
+    b = Bench(2, restarts=True)
+    zero, one = b.released(2)
+    b.fails_once([zero, one])
+    back = b.member(1, facts=None)
+    assert [(m["type"], m["round"]) for m in back.messages] == [("welcome", 1), ("again", 1)]
+    stranger = b.member(1, "another", facts=None)
+    assert (stranger.turned_away, stranger.types()) == (True, ["judgement"])
+
+
+def test_a_node_that_does_not_come_to_the_next_round_ends_the_job() -> None:
+    b = Bench(2, restarts=True)
+    zero, one = b.released(2)
+    one.on_message = lambda message: None
+    b.fails_once([zero, one])
+    one.cut()
+    b.time.run(3)
+    assert b.hub.state == ENDING
+    assert zero.of("stop")[-1]["round"] == 1
+    zero.send(type="report", suspects=[], finishes=[], round=1)
+    b.time.run(3)
+    assert b.decisions[-1].away.startswith("node 1")
 
 
 def test_the_hub_says_its_own() -> None:

@@ -132,7 +132,8 @@ def test_not_a_program_of_this_machine(as_process: Starter, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("text", "name", "says"), [
-    ("echo hello\n", "script-without-interpreter", "#!/bin/sh"), ("#!/no/such/shell\n", "program-not-executed", "No such file"),
+    ("echo hello\n", "script-without-interpreter", "#!/bin/sh"), ("#!/no/such/shell\n", "program-not-executed", "'/no/such/shell'"),
+    ("#!/bin/sh\r\n", "program-not-executed", "'/bin/sh\\r'"),
 ])  # fmt: skip
 def test_a_script_that_the_kernel_refuses(as_process: Starter, tmp_path: Path, text: str, name: str, says: str) -> None:
     program = tmp_path / "train"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ranklaunch.muster import reports
+from ranklaunch.muster.node_0 import reports
 from ranklaunch.values import NOTHING
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter, attempts

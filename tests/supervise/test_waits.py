@@ -130,6 +130,21 @@ def test_hosts_that_a_command_names(as_process: Starter, tmp_path: Path) -> None
     assert said.read_text() == "asked\n"
 
 
+def test_hosts_of_a_command_that_leaves_something_behind(as_process: Starter) -> None:
+    """It has answered, although what it has left could still write."""
+    job = as_process.run(
+        child("environment.py"), options=("--method", "spawn", "--hosts-command", "sleep 600 & echo localhost", "--slots", "1")
+    )
+    check_end(job, "succeeded", 0)
+
+
+def test_the_deadline_of_a_command_that_has_closed_its_output(as_process: Starter) -> None:
+    options = ("--method", "spawn", "--hosts-command", "echo localhost; exec sleep 600 >&-", "--wait-s", "1")
+    job = as_process.run(child("environment.py"), options=options)
+    assert job.end() == 75
+    assert any("waited 1 s in vain for" in line for line in job.err.lines)
+
+
 def test_a_stop_request_ends_the_command_that_names_hosts(as_process: Starter, tmp_path: Path) -> None:
     started = tmp_path / "started"
     command = f"echo > {started}; exec sleep 600"

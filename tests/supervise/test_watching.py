@@ -133,6 +133,17 @@ def test_what_ranks_have_said_between_two_looks(tmp_path: Path) -> None:
     assert (number.wrong, number.rank) == ("nan", 3)
 
 
+def test_who_writes_that_it_waits_says_nothing() -> None:
+    """As TensorFlow's sessions do each ten seconds, for ever."""
+    output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
+    heard = Heard(0.0, ())
+    waits = b"I0000 CreateSession still waiting for response from worker: /job:worker/replica:0/task:0\n"
+    said = [(b"step 1\n", 7), (waits, 7), (waits * 2, 7), (waits + b"step 2\n", 7 + len(waits) + 7), (b"...", 17 + len(waits))]
+    for data, counted in said:
+        output.feed(data)
+        assert heard.look({0: output}, 5.0)[0] == counted
+
+
 def test_of_a_flood_nothing_is_said_to_be_missing(tmp_path: Path) -> None:
     output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
     heard = Heard(0.0, parse("step every 60s"))
@@ -162,3 +173,31 @@ def test_nobody_looks_where_that_is_not_wanted(as_process: Starter) -> None:
     assert job.end() == 0
     assert "hang" not in job.err.text
     assert [line for line in job.events if line["event"] == "hang"] == []
+
+
+@pytest.mark.parametrize(("use", "hangs"), [("0, 500, 90.0, 700.0, 0", True), ("99, 500, 650.0, 700.0, 40", False)])
+def test_devices_are_asked_once_nothing_else_moves(as_process: Starter, tmp_path: Path, use: str, hangs: bool) -> None:
+    """By a stand-in for nvidia-smi: one that is at work keeps a job alive."""
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho '{use}'\n")
+    tool.chmod(0o755)
+    env = {
+        "WHAT": "waits a while",
+        "AT": "1",
+        "LONG": "10",
+        "RANKLAUNCH_HANG_S": "3",
+        "RANKLAUNCH_FIRST_STEP_S": "1",
+        "RANKLAUNCH_ACCELERATOR": "gpu",
+    }
+    job = as_process.spawn(1, child("hangs.py"), env={**env, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert job.end() == 0
+    assert (tmp_path / "asked").exists()
+    assert ("the job hangs" in job.err.text) is hangs
+
+
+def test_without_a_muster_each_node_judges_by_itself(as_process: Starter) -> None:
+    """Rank 0 of two waits for the other, which nobody has started."""
+    env = {"WHAT": "tqdm", "RANKLAUNCH_HANG_S": "2", "RANKLAUNCH_FIRST_STEP_S": "2", "RANKLAUNCH_HANG": "stop", "RANKLAUNCH_MUSTER": "off"}
+    job = as_process.spawn(1, child("hangs.py"), env={**env, "RANKLAUNCH_HOSTS": "localhost,h1", "RANKLAUNCH_NODE": "0"})
+    assert job.end() == 75
+    assert "the job hangs: for " in job.verdict["reason"]

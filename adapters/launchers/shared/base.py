@@ -114,7 +114,8 @@ def _as_written_in_scripts(job: Job, reader: Reader) -> dict[str, str]:
 
 
 def attempt_dir(job: Job) -> str:
-    return folders.attempt(job.log_dir, job.attempt)
+    """Of the attempt's last start."""
+    return folders.restart(folders.attempt(job.log_dir, job.attempt), job.restart)
 
 
 def once(job: Job, reader: Reader, templates: Templates, method: str, template: str, script: Script | None) -> Plan:

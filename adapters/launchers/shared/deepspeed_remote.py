@@ -19,7 +19,7 @@ from ranklaunch.plan.model import File, Plan, Process, Wait
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import WAIT_S
+from ranklaunch.read.settings import RESTART_COUNT, RUN, WAIT_S
 from ranklaunch.render.templates import Templates
 from ranklaunch.values import replace
 from ranklaunch.verdict.model import Failure
@@ -140,7 +140,7 @@ def _ways(reader: Reader, process: Process, program: File) -> dict[str, str]:
 def _forwarded(reader: Reader, by: str, process: Process, user: Mapping[str, str]) -> str:
     """DeepSpeed itself forwards little (PYTHON*, NCCL*, ...), and shows all that it forwards, so secrets are not among it. user: what is in
     files for DeepSpeed, which comes last, and as it is written there."""
-    values = {**reader.env, **process.env, **user}
+    values = {**reader.env, **process.env, RUN: reader.arrived.run_id, RESTART_COUNT: str(reader.arrived.restart), **user}
     names = sorted({*(name for name in from_node_0.forwarded(reader, values) if name != "HOME"), *user})
     secret = [name for name in names if redact.is_secret(name) or redact.text(values[name]) != values[name]]
     lost = [name for name in names if name not in secret and not _arrives(values[name], by)]

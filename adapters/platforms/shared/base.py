@@ -33,7 +33,16 @@ PER_RANK = Variable(
     is_switch=True,
 )  # fmt: skip
 NAMING: tuple[Variable[object], ...] = (HOSTS_FROM, HOSTS_COMMAND)
-OF_ALL = (*NAMING, PER_RANK)  # platforms
+RUN_ID = Variable(
+    "run_id",
+    (
+        "RANKLAUNCH_RUN_ID", "BATCH_JOB_ID", "SLURM_JOB_ID", "AWS_BATCH_JOB_ID", "CLOUD_ML_JOB_ID", "AZUREML_RUN_ID", "PBS_JOBID",
+        "LSB_JOBID", "FLUX_JOB_ID", "PADDLE_JOB_ID",
+    ),
+    parse.text, "", "id of the job, for its program: the same on all nodes, and in all attempts and restarts", "platform",
+    default_text="made by node 0, and kept in the log folder for this job name and command",
+)  # fmt: skip
+OF_ALL = (*NAMING, PER_RANK, RUN_ID)  # platforms
 
 
 def per_rank(reader: Reader) -> bool:

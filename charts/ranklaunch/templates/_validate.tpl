@@ -406,7 +406,7 @@ scheduling.tolerations: {{ not (empty .scheduling.tolerations) }}
 scheduling.affinity: {{ not (empty .scheduling.affinity) }}
 scheduling.topology: {{ not (empty .scheduling.topology) }}
 restart.maxRestarts: {{ gt (int .restart.maxRestarts) 0 }}
-restart.noRetryExitCodes: {{ ne (toJson .restart.noRetryExitCodes) "[2,69,78]" }}
+restart.noRetryExitCodes: {{ ne (toJson .restart.noRetryExitCodes) "[2,69,76,78]" }}
 restart.onEviction: {{ not (empty .restart.onEviction) }}
 security.runAsUser: {{ ne (int .security.runAsUser) 1000 }}
 security.runAsGroup: {{ ne (int .security.runAsGroup) 100 }}

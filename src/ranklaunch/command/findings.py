@@ -13,7 +13,7 @@ from ranklaunch.adapters.launchers.shared.base import MASTER_PORT, attempt_dir
 from ranklaunch.adapters.launchers.shared.ssh import NAME as SSHD
 from ranklaunch.adapters.launchers.shared.ssh import PORT as SSHD_PORT
 from ranklaunch.errors import ConfigError, RanklaunchError, WaitError
-from ranklaunch.muster.nodes import secret
+from ranklaunch.muster.secrets import secret
 from ranklaunch.plan.hints import behind
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import Job

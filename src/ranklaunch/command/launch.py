@@ -11,24 +11,27 @@ from ranklaunch import errors
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.base import attempt_dir
-from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND
+from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND, RUN_ID
 from ranklaunch.command import options
 from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
-from ranklaunch.supervise.companions import Attended, Companion, Join, Later, OnCall
-from ranklaunch.supervise.given import Start
+from ranklaunch.supervise.companions import AtStop, Attended, Companion, Join, Later, OnCall
+from ranklaunch.supervise.given import After, Start
 from ranklaunch.supervise.ranks.start import MARK, marked
-from ranklaunch.supervise.record import Record, now
+from ranklaunch.supervise.record import Record, now, run_id
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import replace
+from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
+    from ranklaunch.muster.events import Again, Decide, Decided
     from ranklaunch.supervise.nested import Outer
+    from ranklaunch.supervise.rounds.cleaning import Held
 
 DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
@@ -74,7 +77,16 @@ def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = Non
 
 def _companions(plan: Plan) -> tuple[Join, ...]:
     """Who goes along with what is run."""
-    return (_taking, *((_watching,) if plan.watch.hang != "off" else ()))
+    return (_taking, _stops, *((_watching,) if plan.watch.hang != "off" else ()))
+
+
+def _stops(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.supervise.desk.stops import Stops  # most jobs are never stopped
+
+        return Stops(attended)
+
+    return AtStop(attended, make)
 
 
 def _watching(attended: Attended) -> Companion:
@@ -105,17 +117,70 @@ def opened(
     with _recorded(given.request, outer):
         given = replace(given, request=_with_hosts(given.request, signals))
         plan, record = _opened(given.request, outer, make_plan)
-    record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
-    again = replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
-    start = Start(
+    same = replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
+    start = _start(plan, record, same, make_plan)
+    start = replace(start, decide=_decider(plan), run_id=_run_id(given.request, plan))
+    return start, marked(given.request.env, plan.job.name, plan.job.log_dir, record.folder)
+
+
+def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Callable[[planning.Request], Plan]) -> Start:
+    """request: of this attempt, and this round."""
+    record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
+    kept, began = request.arrived, now()
+    return Start(
         plan,
         record,
-        given.request.files,
-        replan=lambda arrived: make_plan(replace(again, arrived=replace(arrived, named=again.arrived.named))),
+        request.files,
+        replan=lambda arrived: make_plan(replace(request, arrived=replace(arrived, named=kept.named, restart=kept.restart))),
         explain=lambda child, tail: LAUNCHERS[plan.method].explain(tail),
+        again=lambda again, held: _again(again, held, request, make_plan, After(started=began)),
     )
-    return start, marked(given.request.env, plan.job.name, plan.job.log_dir, record.folder)
+
+
+def _again(
+    again: Again, held: Held | None, request: planning.Request, make_plan: Callable[[planning.Request], Plan], before: After
+) -> Start:
+    """All ranks once more: with a plan of its own, and a folder of its own in that of the attempt."""
+    from ranklaunch.supervise.rounds import cleaning
+
+    restarts = (*before.restarts, again.next.get("restart", {}))
+    after = After(restarts, float(again.next.get("pause_s", 0)), held, before.started)
+    request = replace(request, arrived=replace(request.arrived, restart=again.round))
+    plan = make_plan(request)
+    attempt = folders.attempt(plan.job.log_dir, plan.job.attempt)
+    record = _record(request, attempt_dir(plan.job), attempt)
+    record.open()
+    with contextlib.suppress(OSError):
+        cleaning.prune(attempt, again.round)
+    return replace(
+        _start(plan, record, request, make_plan),
+        again=lambda later, had: _again(later, had, request, make_plan, after),
+        after=after,
+    )
+
+
+def _decider(plan: Plan) -> Callable[[Decide], Decided] | None:
+    """Made when it is asked for the first time: most jobs never fail."""
+    rounds = plan.rounds
+    made: list[Callable[[Decide], Decided]] = []
+    if not rounds:
+        return None
+
+    def decide(asked: Decide) -> Decided:
+        from ranklaunch.supervise.rounds.deciding import Decider
+
+        made.extend([] if made else [Decider(rounds)])
+        return made[0](asked)
+
+    return decide
+
+
+def _run_id(request: planning.Request, plan: Plan) -> str:
+    """The platform's id of the job; else one that node 0 has made, and hands over when all meet."""
+    reader, job = _reader(request), plan.job
+    known = reader.get(RUN_ID)
+    return known or (run_id(job.log_dir, job.name, "\0".join(job.program.words)) if job.node_index == 0 else "")
 
 
 def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.Request:
@@ -150,9 +215,10 @@ def _outer(env: Mapping[str, str]) -> Outer | None:
     return nested.outer(env)
 
 
-def _record(request: planning.Request, folder: str) -> Record:
+def _record(request: planning.Request, folder: str, attempt: str = "") -> Record:
+    """attempt: the folder of the attempt, where that is another."""
     reader = _reader(request)
-    return Record(folder, reader.get(TERMINATION_LOG), platforms.failure_file(reader))
+    return Record(folder, reader.get(TERMINATION_LOG), platforms.failure_file(reader), attempt)
 
 
 def _reader(request: planning.Request) -> Reader:

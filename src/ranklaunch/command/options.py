@@ -83,6 +83,19 @@ class Parser:
             given.append((option.value, text))
         return given, argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
 
+    def apart(self, argv: list[str]) -> tuple[dict[str, str], list[str]]:
+        """Options and words in any order, for a command that starts no program; of what is given twice, the last counts."""
+        given: dict[str, str] = {}
+        words: list[str] = []
+        while True:
+            found, rest = self.split(argv)
+            given.update(found)
+            ended = len(rest) < len(argv) and argv[len(argv) - len(rest) - 1] == "--"
+            words += rest if ended else rest[:1]
+            if ended or not rest:
+                return given, words
+            argv = rest[1:]
+
     def _option(self, name: str, word: str) -> Option:
         if name in ("-h", "--help"):
             print(self.help())

@@ -74,13 +74,15 @@ class Driver:
 
 
 class HubDriver(Driver):
-    """Node 0: the hub and its door. attempt: of this start of it. hear: a word of a node, in a turn of the loop of its own."""
+    """Node 0: the hub and its door. attempt: of this start of it. hear: a word of a node, in a turn of the loop of its own. decide: whether
+    another round follows a failed one; None: none does. run_id: of the job, for all nodes."""
 
     def __init__(
         self, muster: Muster, key: bytes, loop: Loop, say: Callable[[str], None], grace_s: float, success: str, attempt: int = 1,
         hear: Callable[[int, str, Any], object] = lambda node, topic, body: None,
+        decide: Callable[[events.Decide], events.Decided] | None = None, run_id: str = "",
     ) -> None:  # fmt: skip
-        self.hub = Hub(muster, grace_s, success, os.urandom(8).hex(), attempt)
+        self.hub = Hub(muster, grace_s, success, os.urandom(8).hex(), attempt, restarts=bool(decide), run_id=run_id)
         self._port = muster.port
         self._inside: Inside | None = None
         self._leaving: list[int] = []
@@ -93,6 +95,7 @@ class HubDriver(Driver):
             events.Sweep: lambda action: self.door.drop_late(),
             events.LookUp: self._look_up,
             events.Told: lambda action: loop.after(0, lambda: hear(action.node, action.topic, action.body)),
+            events.Decide: lambda action: self.feed(decide(action) if decide else events.Decided(False, action.judgement)),
         })  # fmt: skip
         self.feed(events.Start())
         self.door = Door(muster, key, loop, say, self.feed, grace_s)
@@ -205,7 +208,7 @@ class Inside:
 class Calls(Value):
     """What a member calls, in a turn of the loop of its own. released: all may start, and who was late. stop: another node has failed.
     judged: what the job died of, or that it has succeeded. lost: node 0 is gone. dismissed: node 0 leaves, having waited for the others
-    long enough. word: of node 0."""
+    long enough. word: of node 0. again: all start once more."""
 
     released: Callable[[str], object]
     stop: Callable[[Judgement], object]
@@ -213,6 +216,7 @@ class Calls(Value):
     lost: Callable[[Suspect], object]
     dismissed: Callable[[], object]
     word: Callable[[str, Any], object] = lambda topic, body: None
+    again: Callable[[events.Again], object] = lambda action: None
 
 
 class MemberDriver(Driver):
@@ -231,6 +235,7 @@ class MemberDriver(Driver):
             events.Dial: lambda action: self._way.dial(action.again),
             events.Released: lambda action: self._call(lambda: calls.released(action.text)),
             events.Stop: lambda action: self._call(lambda: calls.stop(action.judgement)),
+            events.Again: lambda action: self._call(lambda: calls.again(action)),
             events.Judged: lambda action: self._call(lambda: calls.judged(action.judgement)),
             events.Lost: lambda action: self._call(lambda: calls.lost(action.suspect)),
             events.Dismissed: lambda action: self._call(calls.dismissed),
@@ -253,9 +258,11 @@ class MemberDriver(Driver):
     def done(self, finish: Finish, unseen: int = 0) -> None:
         self.feed(events.Done(finish, unseen))
 
-    def report(self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[str]) -> None:
+    def report(
+        self, suspects: Iterable[Suspect], finishes: Iterable[Finish], notes: Iterable[str], state: Mapping[str, Any] = NOTHING
+    ) -> None:
         """How this node has ended."""
-        self.feed(events.Report(tuple(suspects), tuple(finishes), tuple(notes)))
+        self.feed(events.Report(tuple(suspects), tuple(finishes), tuple(notes), state))
 
     def say(self, topic: str, body: object) -> None:
         """To node 0. Raises WireError, TypeError or ValueError where no frame can hold it."""
@@ -291,6 +298,11 @@ class MemberDriver(Driver):
     def shared(self) -> Mapping[str, str]:
         """What node 0 offers, once all are released."""
         return self.member.shared
+
+    @property
+    def run_id(self) -> str:
+        """Of the job, as node 0 says it, once all are released."""
+        return self.member.run_id
 
     @property
     def flushed(self) -> bool:

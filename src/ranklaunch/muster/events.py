@@ -118,6 +118,15 @@ class Hurry(Event):
     """Node 0 waits for nobody any more."""
 
 
+class Decided(Event):
+    """The answer to Decide. again: all start once more; judgement: of what has ended. next: what the nodes are to know of the next round,
+    as JSON has it."""
+
+    again: bool
+    judgement: Judgement
+    next: Mapping[str, Any] = NOTHING
+
+
 class Reached(Event):
     """Something answers at node 0's port."""
 
@@ -179,11 +188,12 @@ class Done(Event):
 
 
 class Report(Event):
-    """How this node has ended."""
+    """How this node has ended. state: for whoever decides whether another round follows, as JSON has it."""
 
     suspects: tuple[Suspect, ...] = ()
     finishes: tuple[Finish, ...] = ()
     notes: tuple[str, ...] = ()
+    state: Mapping[str, Any] = NOTHING
 
 
 class Word(Event):
@@ -280,6 +290,25 @@ class Judged(Action):
     """What the job died of, or that it has succeeded."""
 
     judgement: Judgement
+
+
+class Decide(Action):
+    """A round has failed, and all that are there have ended; ends in Decided, soon. released: whether it had begun. away: a node that is
+    gone, or has not said that it has ended. states: what the others say of themselves."""
+
+    judgement: Judgement
+    round: int
+    released: bool
+    away: str
+    states: tuple[Mapping[str, object], ...] = ()
+
+
+class Again(Action):
+    """All start once more, as this round. judgement: of the one before. next: as in Decided."""
+
+    round: int
+    judgement: Judgement
+    next: Mapping[str, Any]
 
 
 class Told(Action):

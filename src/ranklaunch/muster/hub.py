@@ -6,70 +6,70 @@ A machine without input or output: events go in, actions come out, and TABLE say
 
 from __future__ import annotations
 
-import errno
-
 from ranklaunch.errors import WaitError
-from ranklaunch.muster import events, reports, wire
+from ranklaunch.muster import events, wire
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Event, First, Heard, Key, Row
-from ranklaunch.muster.gathering import ASK_S, FIRST_STATUS_S, STATUS_S, Gathering
-from ranklaunch.muster.reports import Node, Present, Reports, told
-from ranklaunch.muster.roll import Roll
+from ranklaunch.muster.node_0 import reports
+from ranklaunch.muster.node_0.gathering import ASK_S, FIRST_STATUS_S, STATUS_S, Gathering
+from ranklaunch.muster.node_0.reception import Reception
+from ranklaunch.muster.node_0.reports import Node, Reports, told
 from ranklaunch.muster.wire import Message
-from ranklaunch.muster.words import Speaker
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement
 
-# Before the release; after it; since the first failure; the judgement is known; node 0 has left without one.
-STATES = GATHERING, RUNNING, ENDING, JUDGED, DISMISSED = "gathering", "running", "ending", "judged", "dismissed"
+# Before the release; after it; since the first failure; all have ended, and whether they start again is being decided; they do, and the
+# next release is waited for; the judgement is known; node 0 has left without one.
+STATES = GATHERING, RUNNING, ENDING, DECIDING, GATE, JUDGED, DISMISSED = (
+    "gathering", "running", "ending", "deciding", "gate", "judged", "dismissed",
+)  # fmt: skip
 
 # fmt: off
 TABLE: dict[Key, Row] = {
-    # what comes  gathering       running          ending            judged            dismissed         of another round
-    "hello":     ("enrol",        "readmit",       "enrol_to_stop",  "enrol_to_tell",  "enrol_to_leave", TAKEN),
-    "ping":      ("pong",         "pong",          "pong",           "pong",           "pong",           TAKEN),
-    "busy":      ("note",         "note",          "note",           "note",           "note",           REFUSED),
-    "ready":     ("compare",      NO,              NO,               NO,               NO,               REFUSED),
-    "fail":      ("stop_all",     "stop_all",      "suspect",        "suspect",        "suspect",        REFUSED),
-    "stopping":  ("obeyed",       "obeyed",        "obeyed",         "obeyed",         "obeyed",         REFUSED),
-    "done":      ("succeed",      "succeed_last",  "succeed",        "succeed",        "succeed",        REFUSED),
-    "report":    ("stop_and_ask", "stop_and_ask",  "file",           "file",           "file",           REFUSED),
-    "word":      (NO,              "hear_word",    "hear_word",      NO,               NO,               REFUSED),
-    "bye":       ("part",         "part_early",    "part",           "part",           "part",           TAKEN),
+    # what comes      gathering       running         ending       deciding     gate            judged       dismissed    of another round
+    "hello":         ("enrol",        "readmit",      "stop_it",   "stop_it",   "take_back",    "tell_it",   "send_off",  TAKEN),
+    "ping":          ("pong",         "pong",         "pong",      "pong",      "pong",         "pong",      "pong",      TAKEN),
+    "busy":          ("note",         "note",         "note",      "note",      "note",         "note",      "note",      REFUSED),
+    "ready":         ("compare",      NO,             NO,          NO,          "compare",      NO,          NO,          REFUSED),
+    "fail":          ("stop_all",     "stop_all",     "suspect",   NO,          "stop_all",     "suspect",   "suspect",   REFUSED),
+    "stopping":      ("obeyed",       "obeyed",       "obeyed",    NO,          "obeyed",       "obeyed",    "obeyed",    REFUSED),
+    "done":          ("succeed",      "succeed_last", "succeed",   NO,          "succeed",      "succeed",   "succeed",   REFUSED),
+    "report":        ("stop_and_ask", "stop_and_ask", "file",      NO,          "stop_and_ask", "file",      "file",      REFUSED),
+    "word":          (NO,             "hear_word",    "hear_word", NO,          NO,             NO,          NO,          REFUSED),
+    "bye":           ("part",         "part_early",   "part",      "part",      "part",         "part",      "part",      TAKEN),
     # what happens on this side
-    events.Start:       ("begin",        NO,              NO,               NO,               NO),
-    First:              ("drop",         "drop",          "drop",           "drop",           "drop"),  # and it is no hello
-    events.Broken:      ("miss",         "miss",          "miss",           "see_off",        "see_off"),
-    events.Nonsense:    ("drop",         "drop",          "drop",           "drop",           "drop"),
-    events.Overdue:     ("forget",       "lose",          "lose",           NO,               NO),
-    events.Tick:        ("gather",       "watch",         "await_reports",  "tidy",           "tidy"),
-    events.Resolved:    ("learn",        NO,              NO,               NO,               NO),
-    events.AtDoor:      ("mind_door",    "mind_door",     "mind_door",      "mind_door",      "mind_door"),
-    events.Planned:     ("plan",         "plan",          "plan",           "plan",           "plan"),
-    events.Dismiss:     ("dismiss",      "dismiss",       "dismiss",        NO,               NO),
-    events.EndLate:     (NO,             "end_late",      NO,               NO,               NO),
-    events.Word:        (NO,             "say_word",     "say_word",      NO,               NO),
-    events.Hurry:       (NO,             NO,              "judge_now",      NO,               NO),
+    events.Start:    ("begin",        NO,             NO,          NO,          NO,             NO,          NO),
+    First:           ("drop",         "drop",         "drop",      "drop",      "drop",         "drop",      "drop"),  # and it is no hello
+    events.Broken:   ("miss",         "miss",         "miss",      "miss",      "miss",         "see_off",   "see_off"),
+    events.Nonsense: ("drop",         "drop",         "drop",      "drop",      "drop",         "drop",      "drop"),
+    events.Overdue:  ("forget",       "lose",         "lose",      NO,          "lose",         NO,          NO),
+    events.Tick:     ("gather",       "watch",        "await_all", "tidy",      "gather",       "tidy",      "tidy"),
+    events.Resolved: ("learn",        NO,             NO,          NO,          "learn",        NO,          NO),
+    events.AtDoor:   ("mind_door",    "mind_door",    "mind_door", "mind_door", "mind_door",    "mind_door", "mind_door"),
+    events.Planned:  ("plan",         "plan",         "plan",      "plan",      "plan",         "plan",      "plan"),
+    events.Dismiss:  ("dismiss",      "dismiss",      "dismiss",   "dismiss",   "dismiss",      NO,          NO),
+    events.EndLate:  (NO,             "end_late",     NO,          NO,          NO,             NO,          NO),
+    events.Word:     (NO,             "say_word",     "say_word",  NO,          NO,             NO,          NO),
+    events.Hurry:    (NO,             NO,             "judge_now", NO,          NO,             NO,          NO),
+    events.Decided:  (NO,             NO,             NO,          "go_by",     NO,             NO,          NO),
 }
 # fmt: on
 
 TICK_S, QUIET_TICK_S = 0.25, 5.0  # the second while the job runs
 
 
-class Hub(Speaker):
-    """success: what is said when everything has succeeded. name: tells two starts of node 0 apart."""
+class Hub(Reception):
+    """success: what is said when everything has succeeded. name: tells two starts of node 0 apart. restarts: whether a round may follow
+    a failed one: it is asked then. run_id: of the job, for all nodes."""
 
-    def __init__(self, muster: Muster, grace_s: float, success: str, name: str, attempt: int = 1) -> None:
-        super().__init__(GATHERING, attempt)
-        self.judgement: Judgement | None = None
-        self._muster = muster
+    def __init__(
+        self, muster: Muster, grace_s: float, success: str, name: str, attempt: int = 1, *, restarts: bool = False, run_id: str = ""
+    ) -> None:
+        super().__init__(GATHERING, muster, grace_s, name, attempt, restarts=restarts)
         self._success = success
-        self._hub_name = name
-        self._roll = Roll(muster.hosts, muster.allowed)
+        self._run_id = run_id
         self._gathering = Gathering(muster, self._roll)
-        self.here = Present(self._roll)
-        self._reports = Reports(self.here, muster.hosts, grace_s)
-        self._released: Message = {}
+        self._is_released = False  # this round
         self._next_status = self._next_ask = 0.0
 
     @property
@@ -88,7 +88,7 @@ class Hub(Speaker):
         early = self.state == JUDGED and not self._released and not self._gathering.is_late(self._now.clock)
         return early and bool(self._roll.missing)
 
-    # Connections
+    # What comes
 
     def _take(self, event: Event) -> None:
         if not isinstance(event, (First, Heard)):
@@ -112,86 +112,6 @@ class Hub(Speaker):
     def _is_of_round(self, node: Node, message: Message) -> bool:
         """The attempt is each start's own count, so it is compared with what the same start has said before."""
         return wire.number(message, "attempt") == node.attempt and wire.number(message, "round") == self.round
-
-    def _drop(self, event: events.Nonsense) -> None:
-        """A connection is worth nothing any more. Of a node that has signed: a defect, or another version."""
-        self._do(events.Close(event.link))
-        node = self.here.by_link.get(event.link)
-        if not node:
-            return
-        if self.here.is_odd(node):
-            self._do(events.Say(f"muster: {self._name(node)} sent what is not understood: {event.why:.200}"))
-        super()._take(events.Broken(event.link, OSError(errno.EPROTO, event.why)))
-
-    def _miss(self, event: events.Broken) -> None:
-        """Its connection broke: it has a moment to come back, unless it has said all that it had to say."""
-        node = self.here.disconnect(event.link)
-        if node and node.reported:
-            node.told = True
-        elif node:
-            seconds = reports.time_to_return(event.error)
-            node.gone_at, node.gone_why, node.back_by = self._now.clock, event.error, self._now.clock + seconds
-            self._do(events.Wake(events.Overdue(node.entry.instance), seconds))
-
-    def _see_off(self, event: events.Broken) -> None:
-        """Its connection is over, and so is the job."""
-        node = self.here.disconnect(event.link)
-        if node:
-            node.told = True
-
-    def _forget(self, event: events.Overdue) -> None:
-        """It may be started again, and come again."""
-        node = self.here.overdue(event.instance, self._now)
-        if node:
-            self._do(events.Say(f"muster: {self._name(node)} has gone again; waiting for it to come back"))
-            self._reports.forget(node)
-            self.here.remove(node)
-
-    def _lose(self, event: events.Overdue) -> None:
-        """It is gone, and the job ends with it."""
-        node = self.here.overdue(event.instance, self._now)
-        if node:
-            self._reports.lose(node, self._now)
-            self.here.remove(node)
-            self._begin_end()
-
-    # Who comes
-
-    def _enrol(self, event: First) -> Node:
-        """A node comes, or comes back, and is welcome."""
-        node = self.here.come(event, self._now)
-        if node.link is not None:
-            self._do(events.Close(node.link))
-            self.here.disconnect(node.link)
-        self.here.connect(node, event.link, self._now)
-        self._do(events.Admit(event.link))
-        self._send(node, {"type": "welcome", "hub": self._hub_name})
-        return node
-
-    def _readmit(self, event: First) -> None:
-        """One that comes back goes on; for another one the job has started without it."""
-        instance, index = wire.text(event.message, "instance"), wire.number(event.message, "node")
-        if instance in self.here.by_instance:
-            node = self._enrol(event)
-            self._send(node, self._released, *node.words)
-            return
-        text = f"{self._roll.name(index)} came when the job had already started without it"
-        self._do(events.TurnAway(event.link))
-        self._do(events.Send(self._stamped(told("judgement", Judgement("failed", WaitError.exit_code, text))), (event.link,)))
-
-    def _enrol_to_stop(self, event: First) -> None:
-        """It comes, and is told to stop."""
-        node = self._enrol(event)
-        self._send(node, *node.words, self._stop_message())
-
-    def _enrol_to_tell(self, event: First) -> None:
-        """It comes, and is told the judgement."""
-        assert self.judgement
-        self._send(self._enrol(event), told("judgement", self.judgement))
-
-    def _enrol_to_leave(self, event: First) -> None:
-        """It comes, and is told that node 0 leaves."""
-        self._send(self._enrol(event), {"type": "dismissed"})
 
     # What nodes say
 
@@ -270,12 +190,13 @@ class Hub(Speaker):
             self._conclude(failure)
         elif self._gathering.complete:
             self._actions += map(events.Say, self._gathering.warnings())
-            self.state = RUNNING
-            self._released = {"type": "release", "text": self._gathering.summary(self._now.clock), "shared": self.here.offers_of_node_0}
+            self.state, self._is_released = RUNNING, True
+            text, shared = self._gathering.summary(self._now.clock), self.here.offers_of_node_0
+            self._released = {"type": "release", "text": text, "shared": shared, **({"run": self._run_id} if self._run_id else {})}
             self._broadcast(self._released)
 
     def _begin_end(self) -> None:
-        if self.state not in (GATHERING, RUNNING):
+        if self.state not in (GATHERING, RUNNING, GATE):
             return
         self.state = ENDING
         self._reports.begun_at = self._now.clock
@@ -289,8 +210,36 @@ class Hub(Speaker):
 
     def _look_at_reports(self) -> None:
         if self.state == ENDING and self._reports.over(self._now):
+            away = self._reports.away
             self._reports.give_up(self._now)
-            self._conclude(self._reports.judge())
+            self._judge_or_ask(self._reports.judge(), away)
+
+    def _judge_or_ask(self, judgement: Judgement, away: str) -> None:
+        """A failure may be followed by another round."""
+        if not self._restarts or judgement.outcome != "failed":
+            self._conclude(judgement)
+            return
+        self.state = DECIDING
+        self._do(events.Decide(judgement, self.round, self._is_released, away, self._reports.states))
+
+    def _go_by(self, event: events.Decided) -> None:
+        """What was decided: the job ends, or goes on with the next round, in which all meet again. Whoever has not come back by then from a
+        broken connection has the time of one that breaks now."""
+        if not event.again:
+            self._conclude(event.judgement)
+            return
+        self.state, self._is_released = GATE, False
+        self.round += 1
+        self._again = {**told("again", event.judgement), "next": dict(event.next)}
+        for node in self.here.by_instance.values():
+            node.renew()
+            self._roll.renew(node.entry)
+            if node.link is None:
+                node.gone_at, node.back_by = self._now.clock, self._now.clock + reports.RESET_S
+                self._do(events.Wake(events.Overdue(node.entry.instance), reports.RESET_S))
+        self._gathering, self._reports = Gathering(self._muster, self._roll), Reports(self.here, self._muster.hosts, self._grace_s)
+        self._broadcast(self._again)
+        self._begin(events.Start())
 
     def _conclude(self, judgement: Judgement) -> None:
         self.state = JUDGED
@@ -346,7 +295,7 @@ class Hub(Speaker):
         self._do(events.Listen())
         self._do(events.Sweep())
         self._look()
-        if self.state != GATHERING:
+        if self.state not in (GATHERING, GATE):
             return
         if self._now.clock >= self._next_ask:
             self._next_ask = self._now.clock + ASK_S
@@ -363,7 +312,7 @@ class Hub(Speaker):
                 text = f"has said nothing for {self._now.clock - node.heard:.0f} s, but its host answers"
                 self._do(events.Say(f"muster: {self._name(node)} {text}"))
 
-    def _await_reports(self, event: events.Tick) -> None:
+    def _await_all(self, event: events.Tick) -> None:
         """Judges, once nobody is worth waiting for any more."""
         self._do(events.Wake(events.Tick(), TICK_S))
         self._do(events.Sweep())
@@ -379,20 +328,6 @@ class Hub(Speaker):
         if due:
             self._next_status = self._now.clock + STATUS_S
         return due
-
-    def _name(self, node: Node) -> str:
-        return self._roll.name(node.entry.node)
-
-    # Sending
-
-    def _send(self, node: Node, *messages: Message) -> None:
-        links = self.here.links_of((node,))
-        self._actions += [events.Send(self._stamped(message), links) for message in messages if links]
-
-    def _broadcast(self, message: Message) -> None:
-        links = tuple(self.here.by_link)
-        if links:
-            self._do(events.Send(self._stamped(message), links))
 
 
 Hub.rules = events.rules(Hub, STATES, TABLE)

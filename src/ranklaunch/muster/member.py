@@ -8,8 +8,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping
 
-from ranklaunch.muster import events, reports, wire
+from ranklaunch.muster import events, wire
 from ranklaunch.muster.events import NO, REFUSED, TAKEN, Broken, Event, Heard, Key, Row
+from ranklaunch.muster.node_0 import reports
 from ranklaunch.muster.wire import Message
 from ranklaunch.muster.words import Kept, Speaker
 from ranklaunch.plan.model import Muster
@@ -27,6 +28,7 @@ TABLE: dict[Key, Row] = {
     "release":           ("release",      NO,              NO,              NO,        REFUSED),
     "stop":              ("stop",         "stop",          "stop",          NO,        REFUSED),
     "judgement":         ("accept",       "accept",        "accept",        NO,        REFUSED),
+    "again":             ("go_again",     "go_again",      "go_again",      NO,        TAKEN),
     "word":              (NO,             "hear_word",     "hear_word",     NO,        REFUSED),
     "dismissed":         ("part",         "part",          "part",          NO,        TAKEN),
     # what happens on this side
@@ -61,14 +63,16 @@ TRUSTED_S = 300.0  # how long the best measurement of the clocks counts for more
 
 
 class Member(Speaker):
-    """instance: tells two starts of a node apart. host: as this node calls itself. joined: node 0 has welcomed it. shared: what node 0
-    offers, once all are released. offset: seconds by which node 0's wall clock is ahead of this node's monotonic one, once measured."""
+    """instance: tells two starts of a node apart. host: as this node calls itself. joined: node 0 has welcomed it. shared, run_id: what
+    node 0 offers, and the job's id, once all are released. offset: seconds by which node 0's wall clock is ahead of this node's monotonic
+    one, once measured."""
 
     def __init__(self, muster: Muster, instance: str, host: str, attempt: int = 1) -> None:
         super().__init__(GATHERING, attempt)
         self.joined = False
         self.why = "not tried yet"
         self.shared: Mapping[str, str] = {}
+        self.run_id = ""
         self.offset: float | None = None
         self._muster = muster
         self._instance = instance
@@ -214,7 +218,11 @@ class Member(Speaker):
     # What node 0 says
 
     def _join(self, message: Message) -> None:
-        """It is welcome, and tells again what node 0 must know, as of the round that node 0 is in: nothing of it is of an earlier one."""
+        """It is welcome, and tells again what node 0 must know, as of the round that node 0 is in: where it is new there,
+        nothing of it is of an earlier one."""
+        if wire.text(message, "hub") == self._hub_name:
+            self._settle_in(message)
+            return
         self.round = wire.number(message, "round")
         if self._ready:
             self._ready = self._stamped(self._ready)
@@ -222,14 +230,11 @@ class Member(Speaker):
         self._settle_in(message)
 
     def _rejoin(self, message: Message) -> None:
-        """As join; a node 0 that was started anew has an attempt that this node is no part of. What was said in another round stays so."""
+        """As join; a node 0 that was started anew has an attempt that this node is no part of. Of another round it hears next."""
         if wire.text(message, "hub") != self._hub_name:
             self._do(events.Rest(events.GreetingDue()))
             self._lose()
             return
-        if wire.number(message, "round") != self.round:
-            self._words.clear()
-        self.round = wire.number(message, "round")
         self._settle_in(message)
 
     def _settle_in(self, message: Message) -> None:
@@ -263,6 +268,7 @@ class Member(Speaker):
         self.state, self._is_released = RELEASED, True
         self.shared = wire.texts(message.get("shared", {}))
         self._do(events.Rest(events.Remind()))
+        self.run_id = wire.text({"run": "", **message}, "run")[: blame.WORD]
         self._do(events.Released(wire.text({"text": "", **message}, "text")))
 
     def _stop(self, message: Message) -> None:
@@ -281,6 +287,20 @@ class Member(Speaker):
         judgement = blame.judgement(message["judgement"])
         self.state = OVER
         self._do(events.Judged(judgement))
+
+    def _go_again(self, message: Message) -> None:
+        """The round has ended, and all start once more. Nothing that was said in it counts any more. A round that is not the next is one
+        that this node is in, or has been in, already."""
+        judgement, following = blame.judgement(message["judgement"]), message["next"]
+        if (wire.number(message, "attempt"), wire.number(message, "round")) != (self._hub_attempt, self.round + 1):
+            return
+        self.round += 1
+        self.state, self._is_released = GATHERING, False
+        self._ready, self._missing, self._doing = None, "", "starting again"
+        self._last.clear()
+        self._words.clear()
+        self._do(events.Rest(events.Remind()))
+        self._do(events.Again(self.round, judgement, following if isinstance(following, dict) else {}))
 
     def _part(self, message: Message) -> None:
         """Node 0 leaves, and nobody is left to talk to."""
@@ -318,6 +338,7 @@ class Member(Speaker):
             "suspects": [blame.as_message(suspect) for suspect in event.suspects],
             "finishes": [blame.as_message(finish) for finish in event.finishes],
             "notes": [note[: blame.LINE] for note in event.notes],
+            **({"state": dict(event.state)} if event.state else {}),
         })  # fmt: skip
 
     def _say_word(self, event: events.Word) -> None:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ranklaunch.errors import ConfigError, WaitError
-from ranklaunch.plan.model import Muster, Plan, everything
-from ranklaunch.system import disk
+from ranklaunch.errors import WaitError
+from ranklaunch.plan.model import Plan, everything
 from ranklaunch.system.loop import Loop, Timer
-from ranklaunch.values import Value
+from ranklaunch.values import NOTHING, Value, replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
 if TYPE_CHECKING:
     from ranklaunch.muster.driver import HubDriver, MemberDriver
+    from ranklaunch.muster.events import Again, Decide, Decided
 
-MOST_SECRET_BYTES = 4096
 JOIN_S = 10.0  # for a node that has failed before it has reached node 0, to tell it
 STRANGE_S = 30.0  # beyond the grace, which an earlier start of the job has to end: for what answers to be node 0
 SILENT_S = 15.0  # beyond its own deadline, for node 0 to say that nobody waits any more
 VERDICT_S = 3.0  # beyond the grace: for the job's verdict to come
+EVIDENCE_S = 15.0  # beyond that, where a round may follow: for what a node takes of a failure before it stops
 BYE_S = 2.0  # for the nodes to take it
 HURRIED_S = 1.0  # for either, where whoever stops the job does not want to wait
 LATE_S = 5.0  # after an end before all have met: for those to hear of it who come later
@@ -53,14 +53,34 @@ class Ending(Protocol):
 
 
 class Nodes:
-    def __init__(self, plan: Plan, env: Mapping[str, str], loop: Loop, say: Callable[[str], None], hear: OfNodes) -> None:
-        self._plan = plan
+    """decide: whether another round follows a failed one, asked on node 0; None: none does. run_id: the job's, where it is known here."""
+
+    def __init__(
+        self, plan: Plan, env: Mapping[str, str], loop: Loop, say: Callable[[str], None], hear: OfNodes,
+        decide: Callable[[Decide], Decided] | None = None, run_id: str = "",
+    ) -> None:  # fmt: skip
+        self.again: Again | None = None  # how all start once more, after this round
+        self.run_id = run_id
+        self._decide = decide
+        self._round = 0  # of one node alone
         self._env = env
         self._loop = loop
         self._say = say
         self._hear = hear
         self._hub: HubDriver | None = None
         self._member: MemberDriver | None = None
+        self._begin(plan)
+        self._hearing: dict[tuple[str, bool], Callable[[int, Any], object]] = {}
+
+    def begin(self, plan: Plan) -> None:
+        """Another round, for which all meet again."""
+        self._begin(plan)
+        self._round += 1
+        if self._hub:
+            self._hub.plan(f"{everything(plan, of_job=True)} succeeded")
+
+    def _begin(self, plan: Plan) -> None:
+        self._plan = plan
         self._failed = self._released = self._hurry = self._outlasts = False
         self._told: tuple[Suspect, ...] = ()
         self._judgement: Judgement | None = None
@@ -70,25 +90,29 @@ class Nodes:
         self._ready_at = 0.0
         self._finished = ""
         self._timer: Timer | None = None
-        self._hearing: dict[tuple[str, bool], Callable[[int, Any], object]] = {}
+        self.again = None
 
     def join(self) -> None:
         """Raises ConfigError where the key cannot be read."""
         muster = self._plan.muster
-        if not muster:
+        if not muster or self._member:
             return
-        from ranklaunch.muster import wire  # sockets, which one node does not need
+        from ranklaunch.muster import secrets, wire  # sockets, which one node does not need
         from ranklaunch.muster.driver import Calls, HubDriver, MemberDriver
 
-        key, attempt = wire.job_key(secret(muster, self._env), self._plan.job.name), self._plan.job.attempt
+        key, attempt = wire.job_key(secrets.secret(muster, self._env), self._plan.job.name), self._plan.job.attempt
         if muster.node == 0:
             success = f"{everything(self._plan, of_job=True)} succeeded"
             hear = lambda node, topic, body: self._on_word(node, topic, body, at_node_0=True)  # noqa: E731
-            self._hub = HubDriver(muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt, hear)
+            self._hub = HubDriver(
+                muster, key, self._loop, self._say, self._plan.limits.grace_s, success, attempt, hear, self._decide, self.run_id
+            )  # fmt: skip
             if not muster.secret:
                 self._say(f"muster: {GUESSED}{HANDED if self._plan.offers else ''}; {OWN_KEY}")
         word = lambda topic, body: self._on_word(0, topic, body)  # noqa: E731
-        calls = Calls(self._on_released, self._on_stop, self._on_judged, self._on_lost, self._on_dismissed, word)
+        calls = Calls(
+            self._on_released, self._on_stop, self._on_judged, self._on_lost, self._on_dismissed, word, self._on_again
+        )  # fmt: skip
         self._member = MemberDriver(muster, key, self._loop, self._say, calls, attempt, self._hub)
         self._member.start()
 
@@ -217,7 +241,8 @@ class Nodes:
         """Whether others are still ending. The other nodes know that where node 0 waits for nothing of theirs: until it judges."""
         if self._hub:
             return self._hub.others_end
-        return bool(self._outlasts and not self._judgement and self._member and not self._member.over)
+        ended = self._judgement or self.again
+        return bool(self._outlasts and not ended and self._member and not self._member.over)
 
     def leave(self) -> None:
         """Before the others."""
@@ -239,29 +264,44 @@ class Nodes:
         return self._member.wall(clock) if self._member else self._loop.wall(clock)
 
     def agree(
-        self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[str], ending: Ending
-    ) -> Judgement:
-        """The job's judgement; this node's own where none comes in time. seen: notes of this node alone."""
+        self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[str], ending: Ending,
+        state: Mapping[str, Any] = NOTHING,
+    ) -> Judgement:  # fmt: skip
+        """The job's judgement; this node's own where none comes in time. seen: notes of this node alone. state: for whoever decides whether
+        another round follows; `again` says whether one does."""
         member = self._member
         if not member:
-            return own
-        if not self._judgement and not member.over:
+            return self._agree_alone(own, state)
+        if not (self._judgement or self.again) and not member.over:
             self._outlasts = False
             told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
             # The first alone can decide, so the others' last lines are not needed.
             if not (self._hub or member.joined) and self._patience(ending):
                 self._say(f"muster: trying {self._patience(ending):g} s more to tell node 0 of it")
-            member.report([*told[:1], *map(blame.brief, told[1:])], list(finishes)[: blame.MOST_NOTES], seen[: blame.MOST_NOTES])
-            self._run(lambda: bool(self._judgement) or member.over or self._hurry, lambda: ending.at + self._patience(ending))
+            others, few = map(blame.brief, told[1:]), list(finishes)[: blame.MOST_NOTES]
+            member.report([*told[:1], *others], few, seen[: blame.MOST_NOTES], state)
+            self._run(lambda: bool(self._judgement or self.again) or member.over or self._hurry, lambda: ending.at + self._patience(ending))
             if self._hurry and self._hub:  # the others are to hear it before this node leaves
                 self._hub.hurry()
                 soon = self._loop.clock() + HURRIED_S
                 self._run(lambda: bool(self._judgement), lambda: soon)
+        if self.again:
+            return self.again.judgement
         if self._lost and self._order and not (self._judgement or suspects):
             return self._order  # all were stopping by then
         if self._lost and not self._judgement:
             return blame.judge([*suspects, self._lost], finishes, seen)
         return self._judgement or own
+
+    def _agree_alone(self, own: Judgement, state: Mapping[str, Any]) -> Judgement:
+        if not self._decide or self._plan.muster or own.outcome != "failed":
+            return own
+        from ranklaunch.muster.events import Again, Decide
+
+        decided = self._decide(Decide(own, self._round, bool(state.get("launched")), "", (state,)))
+        if decided.again:
+            self.again = Again(self._round + 1, decided.judgement, decided.next)
+        return decided.judgement
 
     def finish(self) -> None:
         """Until all have written down how the job ended, and no longer than that takes: some platforms kill the others when the first
@@ -284,7 +324,7 @@ class Nodes:
         """Seconds after the ending for which the job's verdict is worth waiting for."""
         assert self._member
         if self._member.joined:
-            return self._plan.limits.grace_s + VERDICT_S
+            return self._plan.limits.grace_s + VERDICT_S + (EVIDENCE_S if self._plan.rounds else 0.0)
         if ending.exit_code == WaitError.exit_code:  # it has waited enough
             return 0.0
         return JOIN_S if ending.outcome != "stopped" else 0.0 if self._released else self._late_s
@@ -318,11 +358,16 @@ class Nodes:
 
     def _on_released(self, text: str) -> None:
         self._released = True
+        self.run_id = (self._member.run_id if self._member else "") or self.run_id
         self._hear.released(f"{text}; this node waited {self._loop.clock() - self._ready_at:.1f} s")
 
     def _on_stop(self, judgement: Judgement) -> None:
         self._order = blame.heard(judgement)
         self._hear.stop(self._order)
+
+    def _on_again(self, again: Again) -> None:
+        self.again = replace(again, judgement=blame.heard(again.judgement))
+        self._hear.judged(self.again.judgement)
 
     def _on_judged(self, judgement: Judgement) -> None:
         self._judgement = blame.heard(judgement)
@@ -336,21 +381,3 @@ class Nodes:
         self._say("muster: node 0 has succeeded and leaves; this node goes on without it")
         if self._finished:
             self._hear.judged(Judgement("succeeded", 0, self._finished))
-
-
-def secret(muster: Muster, env: Mapping[str, str]) -> bytes:
-    """Raises ConfigError where it is in a file that is not there, is none, or says nothing."""
-    if not muster.secret.startswith("/"):
-        return env.get(muster.secret, "").encode(errors="surrogateescape")
-    try:
-        text = disk.read(disk.given(muster.secret), MOST_SECRET_BYTES).strip()
-    except disk.NotRegularError as error:
-        msg = f"RANKLAUNCH_SECRET_FILE: {error}"
-        raise ConfigError(msg) from None
-    except OSError as error:
-        msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: {error.strerror}"
-        raise ConfigError(msg) from None
-    if not text:
-        msg = f"RANKLAUNCH_SECRET_FILE={muster.secret}: it is empty"
-        raise ConfigError(msg)
-    return text

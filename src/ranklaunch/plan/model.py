@@ -161,6 +161,26 @@ class Muster(Value):
     followers: int = 0
 
 
+class Save(Value):
+    """How the ranks are asked to save: by a signal (USR1, USR2 or TERM) and by a file that is touched; "" for neither."""
+
+    signal: str = ""
+    file: str = ""
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.signal or self.file)
+
+
+class Rounds(Value):
+    """Restarts in place. most: without progress; never: exit codes after which there is none. marks: patterns of the paths of checkpoints'
+    markers."""
+
+    most: int
+    never: tuple[int, ...] = ()
+    marks: tuple[str, ...] = ()
+
+
 class Recorder(Value):
     """A variable of all that is started, and why it has it."""
 
@@ -202,8 +222,9 @@ class Plan(Value):
     names hosts by IPv4 address, so it is made anew once they are resolved. muster: None for one node, or where it is switched off.
     followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
-    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. recorders: what is
-    added to the environment of all processes. watch: what is done where the job hangs."""
+    on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. save: how ranks are
+    asked to save. recorders: what is added to the environment of all processes. watch: what is done where the job hangs. rounds: None where
+    nothing is started again."""
 
     job: Job
     method: str
@@ -227,8 +248,10 @@ class Plan(Value):
     values: tuple[Reading, ...] = ()
     warnings: tuple[str, ...] = ()
     known_errors: str = ""
+    save: Save = Save()
     recorders: Recorders = Recorders()
     watch: Watch = Watch()
+    rounds: Rounds | None = None
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -242,6 +265,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "job": {
             "name": job.name,
             "attempt": job.attempt,
+            **({"restart": job.restart} if job.restart else {}),
             "world_size": job.world_size,
             "node_index": job.node_index,
             "accelerator": job.accelerator,
@@ -260,6 +284,8 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
         "layout": _layout(plan.layout) if plan.layout else None,
         "limits": as_dict(plan.limits),
+        "save": as_dict(plan.save),
+        **({"restarts": as_dict(plan.rounds)} if plan.rounds else {}),
         "watch": as_dict(plan.watch),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),

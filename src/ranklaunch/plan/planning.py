@@ -12,7 +12,8 @@ from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files, folder_of, join
-from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait, Watch
+from ranklaunch.plan import seldom
+from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program, hosts_of
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
@@ -23,7 +24,6 @@ from ranklaunch.values import Value, replace
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
 _LEFT_ASIDE_BY_SOME: tuple[Variable[str], ...] = (settings.LOG_TAG, communication.INTERFACE)  # of these
 PREFIX = "RANKLAUNCH_"  # of ranklaunch's own variables
-_OF_HANGS = re.compile(r"(?:RANKLAUNCH_)?(?:hang|first_step|expect)", re.IGNORECASE)
 
 
 class Request(Value):
@@ -57,7 +57,8 @@ def _planned(request: Request, reader: Reader) -> Plan:
     templates = _templates(tuple(_folders(reader)), request.bounded)
     templates.forget()
     _warn_of_unused_templates(reader, templates)
-    known = platforms.read(reader, request.program)
+    known = replace(platforms.read(reader, request.program), restart=reader.arrived.restart)
+    seldom.settle_grace(reader, known)
     job = _passed(known, reader, templates)
     launcher, why = launchers.choose(job, reader)
     try:
@@ -69,8 +70,8 @@ def _planned(request: Request, reader: Reader) -> Plan:
         raise
     _say_unused(plan, reader)
     _judge_ds_config(plan, reader)
-    prepare = (*_prepare(plan.job, reader), *plan.prepare)
-    known_errors, watch = _known_errors(reader), _watch(reader)
+    prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
+    rare = seldom.of(plan, reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
     plan = _mustered(communication.recorded(_in_folder(plan), reader), job, reader, args)
     if reader.awaits_hosts:
@@ -78,33 +79,9 @@ def _planned(request: Request, reader: Reader) -> Plan:
 
         plan = before.without_hosts(plan, reader)
     reader.check()
-    plan = replace(
-        plan,
-        why=why,
-        prepare=prepare,
-        known_errors=known_errors,
-        watch=watch,
-        values=reader.ledger.readings,
-        warnings=tuple(reader.warnings),
-    )
+    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings), **rare)
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
-
-
-def _known_errors(reader: Reader) -> str:
-    if not reader.given(settings.KNOWN_ERRORS):
-        return ""
-    from ranklaunch.plan import own_errors  # most have none
-
-    return own_errors.folder(reader)
-
-
-def _watch(reader: Reader) -> Watch:
-    if not any(map(_OF_HANGS.match, (*reader.env, *reader.options))):
-        return Watch()
-    from ranklaunch.read import hangs  # most say nothing of it
-
-    return Watch(reader.get(hangs.HANG), reader.get(hangs.HANG_S), reader.get(hangs.FIRST_STEP_S), reader.get(hangs.EXPECT))
 
 
 def _launched(launcher: base.Launcher, job: Job, reader: Reader, templates: Templates) -> Plan:
@@ -208,10 +185,11 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.read import hangs, tuning  # tuning: of one command
+    from ranklaunch.read import again, hangs, saving, tuning  # of few jobs, and of one command
 
     tables = [
-        *(settings.VARIABLES, hangs.VARIABLES, tuning.VARIABLES, settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(settings.VARIABLES, again.VARIABLES, hangs.VARIABLES, saving.VARIABLES, tuning.VARIABLES),
+        *(settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
@@ -251,14 +229,6 @@ def _prepare(job: Job, reader: Reader) -> tuple[Process, ...]:
     return before.steps(job, reader)
 
 
-def _measured(job: Job, reader: Reader) -> dict[str, str]:
-    if not reader.given(settings.SAME):
-        return {}
-    from ranklaunch.plan import before
-
-    return before.measured(job, reader)
-
-
 def _muster_timeout_s(plan: Plan, reader: Reader) -> float:
     """That of each wait, where only that is said."""
     if reader.given(settings.MUSTER_TIMEOUT_S) or not reader.given(settings.WAIT_S):
@@ -285,7 +255,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
     said = [reader.ledger.reading(v.value) for v in settings_of if not v.per_node]
     if any(reading_ and reading_.name == base.MASTER_PORT.value and reading_.value == str(port) for reading_ in said):
         reader.problem(f"{reader.told(settings.MUSTER_PORT)} is the port of the rendezvous too: give one of them another port")
-    from ranklaunch.plan import agreement, facts  # one node alone compares nothing
+    from ranklaunch.plan import agreement, before, facts  # one node alone compares nothing
 
     muster = Muster(
         node=job.node_index,
@@ -307,7 +277,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
                 reader.cwd,
                 reader.get(settings.CANN_FOLDER) if reader.given(settings.CANN_FOLDER) else "",
             ),
-            **_measured(plan.job, reader),
+            **(before.measured(plan.job, reader) if reader.given(settings.SAME) and not reader.arrived.restart else {}),
             "ranklaunch": __version__,
             **agreement.of_ranks(plan, reader.env, args),
         },

@@ -37,6 +37,7 @@ def as_text(plan: Plan, verbose: bool = False, here: Iterable[str] = ()) -> str:
         *_section("services", _blocks(plan.services, verbose)),
         *_section("processes", _blocks(plan.processes, verbose)),
         f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
+        *([f"restarts  at most {plan.rounds.most} in place without progress"] if plan.rounds else []),
     ]
     return "".join(f"{_printable(line)}\n" for line in lines)
 

@@ -100,6 +100,7 @@ class Job(Value):
     among: tuple[int, int] | None = None
     # What a program that stands in for the user's is told, in variables; None where none does.
     place: Callable[[Job], Mapping[str, str]] | None = None
+    restart: int = 0  # how many times its ranks were started again in place
 
     @property
     def node(self) -> Node:

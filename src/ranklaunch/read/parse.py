@@ -47,6 +47,11 @@ def port(value: str) -> int:
 _SECONDS = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(?:[eE][+-]?[0-9]{1,2})?")
 
 
+def grace(text: str) -> float:
+    """Seconds, or auto: what it is then, a plan finds out (ranklaunch.plan.seldom)."""
+    return 25.0 if text.strip().lower() == "auto" else seconds(text)
+
+
 def seconds(value: str) -> float:
     number = float(value) if _SECONDS.fullmatch(value.strip(" \t")) else math.nan
     if not 0 <= number <= 10_000_000:

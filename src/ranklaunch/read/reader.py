@@ -75,12 +75,15 @@ ROOT_ACCOUNT = Account("root", "/root", True)
 class Arrived(Value):
     """What appears only while the job starts, for a plan that is made anew then. addresses: IPv4, by host. shared: what nodes have
     offered, by node and name. missed: paths of files that this node has waited for in vain and can do without. named: what a command for
-    the names of hosts has written; None: it was not run."""
+    the names of hosts has written; None: it was not run. restart: how many times the ranks were started again in place.
+    run_id: of the job, as node 0 has handed it over."""
 
     addresses: Mapping[str, str] = NOTHING
     shared: Mapping[int, Mapping[str, str]] = NOTHING
     missed: tuple[str, ...] = ()
     named: str | None = None
+    restart: int = 0
+    run_id: str = ""
 
 
 class Reader:
@@ -108,6 +111,7 @@ class Reader:
         self.awaits_hosts = False  # of a command that was not run
         self._problems = Problems()
         self._offered: dict[str, tuple[Candidate, ...]] = {}
+        self._settled: dict[str, Candidate] = {}
 
     def get(self, variable: Variable[T]) -> T:
         """The value, or its default. A malformed text is recorded as a problem and the default stands in for it."""
@@ -136,6 +140,8 @@ class Reader:
     def candidates(self, variable: Variable[T]) -> list[Candidate]:
         """Every non-empty text offered for a variable, highest precedence first. An empty variable counts as unset."""
         option = self.options.get(variable.value)
+        if variable.value in self._settled:
+            return [self._settled[variable.value], *self._offered.get(variable.value, ())]
         first = [Candidate(f"option {variable.option}", option)] if option else []
         named = [Candidate(name, self.env[name]) for name in variable.names if self.env.get(name, "").strip()]
         return [*first, *named, *self._offered.get(variable.value, ())]
@@ -147,6 +153,10 @@ class Reader:
     def offer(self, value: str, *candidates: Candidate) -> None:
         """What a platform has for a value that it does not read itself, such as a launcher's: it comes last, before the default."""
         self._offered[value] = candidates
+
+    def settle(self, value: str, candidate: Candidate) -> None:
+        """What stands in place of a text by which a user says that the value is to be found out."""
+        self._settled[value] = candidate
 
     def leave_aside(self, *beginnings: str) -> None:
         """From here on, variables whose names begin so are as if nobody had set them."""

@@ -72,8 +72,8 @@ WAIT_S = Variable(
     "seconds: deadline of each wait before launch, also that for the other nodes unless that has its own", option="--wait-s",
 )  # fmt: skip
 GRACE_S = Variable(
-    "grace_s", ("RANKLAUNCH_GRACE_S",), parse.seconds, 25.0, "seconds from the first signal to SIGKILL, for all ranks together",
-    option="--grace-s",
+    "grace_s", ("RANKLAUNCH_GRACE_S",), parse.grace, 25.0, "seconds from the first signal to SIGKILL, for all ranks together; auto: 5 "
+    "fewer than earlier attempts were seen to be given", option="--grace-s",
 )  # fmt: skip
 MUSTER = Variable(
     "muster", ("RANKLAUNCH_MUSTER",), parse.flag, True,
@@ -121,6 +121,9 @@ CHECK_BATCH = Variable(
 KNOWN_ERRORS = Variable(
     "known_errors", ("RANKLAUNCH_KNOWN_ERRORS",), parse.text, "", "folder of your own known errors, JSON or TOML", option="--known-errors",
 )  # fmt: skip
+MAX_RESTARTS = Variable(
+    "max_restarts", ("RANKLAUNCH_MAX_RESTARTS",), parse.count, 0, "restarts of all ranks in place without progress, after a failure",
+)  # fmt: skip
 CANN_FOLDERS = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann", "/usr/local/Ascend/nnae/latest")
 CANN_FOLDER = Variable(
     "cann_folder", ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH"), parse.text, "", "where CANN is installed", "image",
@@ -149,18 +152,15 @@ ATTEMPT = Variable(
 JOB_NAME = Variable(
     "job_name", ("RANKLAUNCH_JOB_NAME",), parse.text, "", "name of the job, the same on every node", option="--job-name",
 )  # fmt: skip
-
 RANK_TABLE = Variable(
     "rank_table", ("RANKLAUNCH_RANK_TABLE", "RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"), parse.text, "",
     "the rank table, or the folder in which the platform puts it", "platform", option="--rank-table",
     default_text=f"{' or '.join(ranktable.DEFAULT_PATHS)}, where it exists",
 )  # fmt: skip
-
 TERMINATION_LOG = Variable(
     "termination_log", ("RANKLAUNCH_TERMINATION_LOG",), parse.text, "/dev/termination-log",
     "file that Kubernetes shows as the container's last words; written only where it exists",
 )  # fmt: skip
-
 NPU_SIGNS = Variable(
     "npu_signs", ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"), parse.text, "",
     "set in containers with Ascend NPUs; only whether they are set counts", "image",
@@ -194,7 +194,6 @@ ALL_NODES = Variable(
 VERBOSE = Variable(
     "verbose", ("RANKLAUNCH_VERBOSE",), parse.flag, False, "plan shows every value and every rank", option="--verbose", is_switch=True,
 )  # fmt: skip
-
 BIND = Variable(
     "bind", ("RANKLAUNCH_BIND",), parse.one_of("none", "cores"), "none", "cores: each rank has cores of its own", option="--bind",
 )  # fmt: skip
@@ -229,7 +228,8 @@ NUMACTL = ("numactl", "it is a package of its own (numactl on Debian and Ubuntu)
 PLACING = (BIND, BIND_CORES, BIND_MEMORY, RANK_PREFIX, DEBUGPY)  # by any of which something may stand before a rank
 
 OUTER_RUN = "RANKLAUNCH_OUTER_RUN"
-SET_FOR_RANKS = (OUTER_RUN,)  # which may start a ranklaunch themselves
+WHERE_IT_STANDS = RUN, RESTART_COUNT = ("RANKLAUNCH_RUN_ID", "RANKLAUNCH_RESTART_COUNT")  # for a program
+SET_FOR_RANKS = (OUTER_RUN, *WHERE_IT_STANDS)  # which may start a ranklaunch themselves
 
 PLAN_VARIABLES: tuple[Variable[object], ...] = (FORMAT, ALL_NODES, VERBOSE)  # of the command plan alone
 VARIABLES: tuple[Variable[object], ...] = (
@@ -238,7 +238,7 @@ VARIABLES: tuple[Variable[object], ...] = (
     HOSTS, NODE_INDEX, MASTER_ADDR, JOB_NAME, ATTEMPT, RANK_TABLE, TERMINATION_LOG,
     MUSTER, MUSTER_PORT, MUSTER_TIMEOUT_S, MUSTER_ALLOW, LOST_AFTER_S, END_TIMEOUT_S, SECRET, SECRET_FILE, JOB_UID, FEWER_RANKS,
     CHECK_BATCH, KNOWN_ERRORS, *PLACING, DEBUGPY_HOST, DEBUGPY_WAIT, DEBUG, NPU_SIGNS, GPU_SIGNS, VISIBLE_NPUS, VISIBLE_GPUS, CANN_FOLDER,
-    *OF_TASKS,
+    MAX_RESTARTS, *OF_TASKS,
 )  # fmt: skip
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
 from ranklaunch.plan.model import Plan
+from ranklaunch.read.settings import RESTART_COUNT, RUN
 from ranklaunch.supervise import closing, judge
 from ranklaunch.supervise.companions import Attended, Companions
 from ranklaunch.supervise.given import Start, Surroundings
@@ -35,6 +38,7 @@ from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Leftovers
+    from ranklaunch.supervise.rounds.cleaning import Held
 
 OWN_WORDS_S = 2.0  # after the end has begun, for those who were on their way out by themselves to say why
 TWICE = "; a second SIGINT ends everything at once, whatever is being saved"
@@ -49,7 +53,7 @@ class Attempt:
         self._record = start.record
         self._nodes = around.nodes
         self._say = around.terminal.say
-        self._started = now()
+        self._started = start.after.started or now()
         self._began = time.time()
         self._memory_before = memory.look()
         self._finishes: list[Finish] = []
@@ -62,15 +66,19 @@ class Attempt:
         self._children = Children(hear, around.env, around.signals, self._loop, self._logs)
         over = lambda: self.ending is not None  # noqa: E731
         self._phases = Phases(
-            start.plan, start.replan, start.files, start.record, self._loop, self._say, self._children, self._nodes, over
+            start.plan, start.replan, start.files, start.record, self._loop, self._say, self._children, self._nodes, over, start.after
         )  # fmt: skip
+        self._after = start.after
+        self._launched_at: float | None = None
+        self.held: Held | None = None  # by its processes, where others are to follow them
         others_end = lambda: self._nodes.others_end  # noqa: E731
-        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, self._leaders, self._say, self._services, others_end)
-        self._companions = Companions(start.companions, self._loop)
+        leaders, services = partial(self._children.of, LEADING), partial(self._children.of, (SERVICE,))
+        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, leaders, self._say, services, others_end)
+        self.companions = Companions(start.companions, self._loop)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
             tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
-            deciding=self._companions.deciding, died=self._companions.died,
+            deciding=self.companions.deciding, died=self.companions.died,
             explain=start.explain,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
@@ -105,14 +113,15 @@ class Attempt:
         circumstances = self._circumstances()
         verdict = judge.verdict(self.plan, self._agree(circumstances), self.ending, self._children.ended, circumstances, self._started)
         ended = (*self._launchers.notes, *(self._left.notes if self._left else ())) if verdict.outcome == "succeeded" else ()
-        verdict = replace(verdict, notes=(*verdict.notes, *ended), more=self._companions.facts())
+        restarts = {"restarts": [dict(restart) for restart in self._after.restarts]} if self._after.restarts else {}
+        verdict = replace(verdict, notes=(*verdict.notes, *ended), more={**self.companions.facts(), **restarts})
         self._report(verdict)
         return verdict
 
     def close(self) -> None:
         """Nothing of it is left: no timer, no descriptor, no keys."""
         self._phases.close()
-        self._companions.close()
+        self.companions.close()
         self._loop.close()
         self._record.close()
 
@@ -121,6 +130,8 @@ class Attempt:
     def _launch(self) -> None:
         """Services first: what the processes need of them, on this node and the others, is waited for."""
         self._phases.require()
+        self._children.give(self._own_variables())
+        self._launched_at = time.time()
         outputs = self.plan.outputs
         if outputs:
             lift_limit(len(outputs.logs))
@@ -135,21 +146,36 @@ class Attempt:
         if not self.ending:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self._children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, outputs)
-        self._companions.join(self._attended)
+        self.companions.join(self.attended)
 
-    def _attended(self) -> Attended:
+    def _own_variables(self) -> dict[str, str]:
+        """What tells a program where it stands. A launcher that counts for itself says so to its ranks in place of the last."""
+        count = str(self.plan.job.restart)
+        counted = {"TORCHELASTIC_RESTART_COUNT": count} if self.plan.rounds else {}
+        return {RUN: self._nodes.run_id, RESTART_COUNT: count, **counted}
+
+    def attended(self) -> Attended:
         return Attended(
             plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
-            abort=self._stopper.say_where, take=self._companions.take, env=self._around.env, evidence=[],
+            caught=self._stopper.caught, ends=lambda: self._launchers.ends(self._children.ended),
+            abort=self._stopper.say_where, take=self.companions.take, env=self._around.env, evidence=[],
         )  # fmt: skip
+
+    def phase(self) -> tuple[str, str]:
+        """What it does, and what it waits for, "" for nothing."""
+        if self.ending:
+            return "stopping", ""
+        if self._success:
+            return "done", "the other nodes"
+        return ("running", "") if self._launched_at else ("starting", self._phases.waiting)
 
     def _watch(self) -> None:
         self._loop.run_until(lambda: self.ending is not None)
 
     def _stop(self) -> None:
         """Ends what is left, however it came to the end; then takes what is left in the pipes."""
-        self._loop.run_until(lambda: not self._companions.hold_the_stop)
+        self._loop.run_until(lambda: not self.companions.hold_the_stop)
         if self.ending and self.ending.outcome == "succeeded":
             self._left = closing.leftovers(self._children, self._loop, self._say, self.plan.limits.grace_s)
         self._stopper.begin(signal.SIGTERM)
@@ -159,7 +185,7 @@ class Attempt:
             self._logs.say_at_end(f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device)")
         closing.remove_sessions(self._children)
         self._logs.finish()
-        self._companions.stopped()
+        self.companions.stopped()
 
     def _hear_of_stop(self) -> None:
         """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""
@@ -171,19 +197,20 @@ class Attempt:
     def reap(self) -> None:
         self._children.reap()
 
-    def pass_on(self, number: int) -> None:
-        """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it."""
-        self._launchers.offer(number)
+    def pass_on(self, number: int) -> list[str]:
+        """A signal that is meant for ranks: for those of their processes that catch it. Others would die of it: their names."""
+        return self._launchers.offer(number)
 
     def on_stop_request(self, number: int) -> None:
         name, grace_s = name_of(number), self.plan.limits.grace_s
         self._record.event("signal", signal=name)
         self._around.terminal.hurry(grace_s)
-        self._companions.hurry()
+        self.companions.hurry()
         if self.ending is None and self._success and self._nodes.may_leave:
             self._nodes.leave()
             self._end(Ending("succeeded", 0, f"{self._success.text}; {name} came while the other nodes were still running"))
         elif self.ending is None:
+            self.companions.on_stop_request(number)
             self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
             if self._logs.last_output:
                 self._say(f"last output: {self._logs.last_output}")
@@ -201,7 +228,7 @@ class Attempt:
         """The outer process was killed: nobody is left to be told, so everything ends at once."""
         self._nodes.go()
         self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed by SIGKILL", killed=True))
-        self._companions.hurry()
+        self.companions.hurry()
         self._stopper.begin(signal.SIGKILL)
         self._stopper.kill_all()
 
@@ -274,12 +301,6 @@ class Attempt:
         else:
             self._end(Ending("succeeded", 0, success.text))
 
-    def _leaders(self) -> list[Child]:
-        return [child for child in self._children.running.values() if child.role in LEADING]
-
-    def _services(self) -> list[Child]:
-        return [child for child in self._children.running.values() if child.role == SERVICE]
-
     # The end
 
     def _fail(self, ending: Ending) -> None:
@@ -296,9 +317,9 @@ class Attempt:
 
     def _begin_stop(self) -> None:
         """Once nobody needs what runs as it is."""
-        assert self.ending
-        if self.ending.outcome == "failed":
-            self._companions.before_stop(self.ending, self._tell_all)
+        self._hold()
+        if self.ending and self.ending.outcome == "failed":
+            self.companions.before_stop(self.ending, self._tell_all)
         else:
             self._tell_all()
 
@@ -311,21 +332,21 @@ class Attempt:
         if self.ending is None:
             self.ending = ending = replace(ending, at=self._loop.clock())
             if not ending.from_elsewhere and ending.outcome == "failed":
-                self._companions.deciding(ending)
+                self.companions.deciding(ending)
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
-            self._nodes.decided(outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._services()))
+            self._nodes.decided(
+                outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._children.of((SERVICE,)))
+            )
             self._logs.let_go()
             if not ending.child or ending.rank:  # what failed by itself says why
                 self._logs.hush()
-            self._loop.after(OWN_WORDS_S, self._remember)
+            self._loop.after(OWN_WORDS_S, lambda: None if self._stopper.said_where else self._remember())
             by = ending.child.process.name if ending.child else errors.reason(ending.reason)
             self._record.event("ending", outcome=ending.outcome, by=by)
 
     def _remember(self) -> None:
         """What those who are still there had written by now: what they write later is about being ended."""
-        if self._stopper.says_where and self._stopper.begun:
-            return
         for child in self._children.running.values():
             if child.reader:
                 child.said = child.reader.output.tail
@@ -338,7 +359,26 @@ class Attempt:
         unwell = self._launchers.unwell(self._children.ended, suspects, circumstances.tail_of_rank, self._stopper.caught)
         seen = (*judge.notes(self.plan, self.ending, suspects), *unwell)
         own = judge.judgement(self.ending, suspects, self._finishes, seen, circumstances)
-        return self._nodes.agree(own, suspects, self._finishes, seen, self.ending)
+        return self._nodes.agree(own, suspects, self._finishes, seen, self.ending, self._state())
+
+    def _state(self) -> Mapping[str, Any]:
+        """For whoever decides whether the ranks start again."""
+        if not self.plan.rounds or not self.ending or self.ending.outcome != "failed":
+            return {}
+        from ranklaunch.supervise.rounds import seen
+
+        first = min(self.ending.at, self._launchers.failing_since or self.ending.at)
+        finished = self._success is not None or any(finish.at < self._nodes.wall(first) for finish in self._finishes)
+        state = seen.state(self.plan, self._launched_at, finished=finished)
+        return {**state, "gone": blame.place(self.plan.job.node_index, self.plan.job.node.host)} if self.ending.killed else state
+
+    def _hold(self) -> None:
+        """Looks up what the processes have, where others are to follow them."""
+        if self.plan.rounds:
+            from ranklaunch.supervise.rounds import cleaning
+
+            found = cleaning.held()
+            self.held = found.and_more(self.held) if self.held else found
 
     def _circumstances(self) -> judge.Circumstances:
         return judge.Circumstances(
@@ -353,5 +393,8 @@ class Attempt:
 
     def _report(self, verdict: Verdict) -> None:
         self._logs.end()
+        if self._nodes.again:
+            closing.report_round(self.plan, verdict, self._nodes.again.next.get("restart", {}), self._record, self._say)
+            return
         closing.report(self.plan, verdict, self._record, self._say, self._began)
         self._around.terminal.flush_own()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.ranks.children import Children
@@ -40,14 +40,26 @@ def remove_sessions(children: Children) -> None:
             pass
 
 
-def report(plan: Plan, verdict: Verdict, record: Record, say: Callable[..., None], began: float) -> None:
-    """began: of the attempt, in seconds since 1970."""
+def _say_last_words(plan: Plan, verdict: Verdict, say: Callable[..., None]) -> None:
     if verdict.culprit:
         job = plan.job
         here = len(job.everyone) == 1 or verdict.culprit.node == job.node_index
         text, lines = blame.last_words(verdict.culprit, here)
         if text:
             say(text, _bytes(lines))
+
+
+def report_round(plan: Plan, verdict: Verdict, restart: Mapping[str, Any], record: Record, say: Callable[..., None]) -> None:
+    """Of one that another follows. restart: what is said of it in the verdict of the end."""
+    _say_last_words(plan, verdict, say)
+    record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
+    record.of_round(verdict, restart)
+    say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}; {restart.get('decision', 'starting all ranks again')}")
+
+
+def report(plan: Plan, verdict: Verdict, record: Record, say: Callable[..., None], began: float) -> None:
+    """began: of the attempt, in seconds since 1970."""
+    _say_last_words(plan, verdict, say)
     for path in plan.shows if verdict.outcome == "succeeded" else ():
         made = made_since(path, began)
         if made is not None:

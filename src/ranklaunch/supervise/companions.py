@@ -26,9 +26,10 @@ PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before 
 class Attended(Value):
     """An attempt as its companions see it. plan: the newest. ending: what decided, None until then. running: its own children, by pid.
     ranks: the processes of ranks that are known to live, by rank, whoever has started them. outputs: what ranks write, by rank. loop: what
-    is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure. abort: from now on what is
-    to end says by SIGABRT where it is, if Python has a handler for that. take: has evidence taken on all nodes, and whether the job
-    ends after that. evidence: on node 0, who hears what all nodes have found."""
+    is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure. caught: whether a process
+    that was told to end had a way to hear it. ends: of ranks that have ended, the name of the signal that killed them, else "", by rank.
+    abort: from now on what is to end says by SIGABRT where it is, if Python has a handler for that. take: has evidence taken on all nodes,
+    and whether the job ends after that. evidence: on node 0, who hears what all nodes have found."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -40,6 +41,8 @@ class Attended(Value):
     record: Record
     say: Callable[[str], None]
     fail: Callable[[Ending], None]
+    caught: Callable[[tree.Identity], bool]
+    ends: Callable[[], Mapping[int, str]]
     abort: Callable[[], None]
     take: Callable[[str, bool], None]
     env: Mapping[str, str]
@@ -62,6 +65,13 @@ class Companion:
         """A failure has decided, here or on another node, and nothing has been told to end yet. True: it shall not be, until this companion
         calls go_on, for at most PATIENCE_S. Nobody is asked when somebody has asked for the stop, or all have succeeded."""
         return False
+
+    def on_stop_request(self, number: int) -> None:
+        """By this signal, while nothing had decided yet; the ranks have not been told."""
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        """What it knows of ranks of this node, by rank and key, for who asks how the job stands."""
+        return {}
 
     def hurried(self) -> None:
         """Nothing is waited for any more: what runs is about to be ended."""
@@ -193,6 +203,17 @@ class Companions:
         if go_on:
             go_on()
 
+    def on_stop_request(self, number: int) -> None:
+        for companion in self._all:
+            companion.on_stop_request(number)
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        found: dict[int, dict[str, Any]] = {}
+        for companion in self._all:
+            for rank, known in companion.of_ranks().items():
+                found.setdefault(rank, {}).update(known)
+        return found
+
     def stopped(self) -> None:
         for companion in self._all:
             companion.stopped()
@@ -210,18 +231,22 @@ class Companions:
             self.hurry()
 
 
-class Later(Companion):
-    """Stands in for one that a job needs only once it has lasted so many seconds: that is made then, and nothing is imported before. make:
-    raises OSError or ImportError where no descriptor is left for that."""
+class StandIn(Companion):
+    """Stands in for one that nobody may need. make: imports it, and raises OSError or ImportError where no descriptor is left for that."""
 
-    def __init__(self, attended: Attended, seconds: float, make: Join) -> None:
+    def __init__(self, attended: Attended, make: Join) -> None:
         self._attended = attended
         self._make = make
         self._made = Companion()
-        attended.loop.after(seconds, self._join)
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         return self._made.before_stop(ending, go_on)
+
+    def on_stop_request(self, number: int) -> None:
+        self._made.on_stop_request(number)
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        return self._made.of_ranks()
 
     def stopped(self) -> None:
         self._made.stopped()
@@ -232,10 +257,29 @@ class Later(Companion):
     def close(self) -> None:
         self._made.close()
 
+
+class AtStop(StandIn):
+    """Of one that is made when a stop request comes."""
+
+    def on_stop_request(self, number: int) -> None:
+        try:
+            self._made = self._make(self._attended)
+        except (OSError, ImportError):
+            return
+        self._made.on_stop_request(number)
+
+
+class Later(StandIn):
+    """Of one that a job needs only once it has lasted so many seconds."""
+
+    def __init__(self, attended: Attended, seconds: float, make: Join) -> None:
+        super().__init__(attended, make)
+        attended.loop.after(seconds, self._join)
+
     def _join(self) -> None:
         if self._attended.ending():
             return
         try:
             self._made = self._make(self._attended)
-        except (OSError, ImportError) as error:
-            self._attended.say(f"nobody watches whether the job hangs: {error}")
+        except Exception as error:  # no descriptor left; whatever it is, the job goes on
+            self._attended.say(f"nobody watches whether the job hangs: {type(error).__name__}: {error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
@@ -16,10 +17,26 @@ from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import Value
 
+if TYPE_CHECKING:
+    from ranklaunch.muster.events import Again, Decide, Decided
+    from ranklaunch.supervise.rounds.cleaning import Held
+
+
+class After(Value):
+    """What came before a round. restarts: what verdict.json says of the rounds before. pause_s: until this one may start. held: what the
+    last one had, and may have left. started: when the first began; "" of the first."""
+
+    restarts: tuple[Mapping[str, Any], ...] = ()
+    pause_s: float = 0.0
+    held: Held | None = None
+    started: str = ""
+
 
 class Start(Value):
     """What an attempt begins with. replan: makes the plan anew once a wait has brought facts. explain: what a launcher's output says of the
-    rank that failed first. told: what a process that is itself a ranklaunch has found. companions: who goes along with it."""
+    rank that failed first. told: what a process that is itself a ranklaunch has found. companions: who goes along with it.
+    decide: whether all start again after a failure; again: what they begin with then. after: which rounds were before. run_id: of the job,
+    where it is known here."""
 
     plan: Plan
     record: Record
@@ -28,6 +45,10 @@ class Start(Value):
     explain: Explain = lambda child, tail: None
     told: Told = lambda process: None
     companions: Sequence[Join] = ()
+    decide: Callable[[Decide], Decided] | None = None
+    again: Callable[[Again, Held | None], Start] | None = None
+    after: After = After()
+    run_id: str = ""
 
 
 class Surroundings(Value):

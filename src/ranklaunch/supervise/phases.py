@@ -5,6 +5,8 @@ Each phase may bring facts from which the plan is made anew; what is launched is
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,26 +16,30 @@ from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import File, Plan, Process, Wait, as_json
 from ranklaunch.read.reader import Arrived
-from ranklaunch.supervise.ranks.child import STEP
+from ranklaunch.supervise import judge
+from ranklaunch.supervise.ranks.child import HELPER, STEP
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.ranks.start import require_program
 from ranklaunch.supervise.record import Record, bequeath, copied, make_private, offered, write_file
+from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.given import After
     from ranklaunch.supervise.waits.waiting import Condition
 
+TOOL_S = 5.0  # for a device's tool to answer
 Replan = Callable[[Arrived], Plan]
 
 
 class Phases:
     """plan: the newest. replan: makes it anew from what is known by then; None: it stays. over: whether the end has begun, after which no
-    phase goes on."""
+    phase goes on. after: which rounds were before."""
 
     def __init__(
         self, plan: Plan, replan: Replan | None, files: Files, record: Record, loop: Loop, say: Callable[[str], None], children: Children,
-        nodes: Nodes, over: Callable[[], bool],
+        nodes: Nodes, over: Callable[[], bool], after: After,
     ) -> None:  # fmt: skip
         self.plan = plan
         self._replan = replan
@@ -44,15 +50,45 @@ class Phases:
         self._children = children
         self._nodes = nodes
         self._over = over
+        self._after = after
         self._known = Arrived()
         self._private = ""  # the folder of that name that has been made
         self._waited: set[tuple[str, str]] = set()
+        self.waiting = ""  # for what, at this time
 
     @property
     def all(self) -> tuple[Callable[[], None], ...]:
         """In their order. Raise RanklaunchError where one fails."""
-        before = (self._check, self._wait, self._gather, self._write_files, self._prepare)
+        before = (self._settle, self._check, self._wait, self._gather, self._write_files, self._prepare)
         return (*before, self._muster, self._wait)
+
+    def _settle(self) -> None:
+        """Before ranks start again: until nothing is left of those before them, and for as long as was decided."""
+        if not self.plan.job.restart:
+            return
+        from ranklaunch.supervise.rounds import cleaning
+
+        began = self._loop.clock()
+        self._nodes.busy("cleaning up")
+        self._record.event("settle", removed=len(cleaning.remove(self._after.held or cleaning.Held())), pause_s=self._after.pause_s)
+        cleaning.wait(self.plan, self._loop, self._say, self._over, self._ask)
+        if self._after.pause_s:
+            self._nodes.busy(f"pausing {self._after.pause_s:g} s")
+            self._loop.run_until(self._over, began + self._after.pause_s)
+        self._record.event("settled", seconds=round(self._loop.clock() - began, 3))
+
+    def _ask(self, argv: tuple[str, ...]) -> str:
+        """What a tool has to say."""
+        tool = Process(argv[0], argv, os.path.join(self._record.folder, f"{argv[0]}.log"))
+        try:
+            self._children.start((tool,), HELPER)
+        except MissingProgramError:
+            return ""
+        self._loop.run_until(lambda: self._over() or not self._children.running, self._loop.clock() + TOOL_S)
+        for child in self._children.running.values():
+            tree.send(child.identity, signal.SIGKILL)
+        ended = self._children.ended[-1] if self._children.ended else None
+        return judge.decoded(ended.reader.output.tail) if ended and ended.reader and not ended.ended.code else ""
 
     def require(self) -> None:
         """Raises MissingProgramError that names all that is to be started and is not there."""
@@ -71,7 +107,9 @@ class Phases:
         from ranklaunch.supervise.waits.waiting import perform
 
         self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
+        self.waiting = f"{wait.kind} {wait.what}"
         seconds = perform(wait, condition, self._loop, self._say, self._over)
+        self.waiting = ""
         self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
 
     def close(self) -> None:
@@ -163,6 +201,7 @@ class Phases:
     def _run_steps(self, steps: tuple[Process, ...]) -> None:
         for step in steps:
             self._nodes.busy(step.name)
+            self.waiting = step.name
             self._children.start((step,), STEP)
             self._loop.run_until(lambda: self._over() or not self._children.running)
             if self._over():
@@ -178,10 +217,11 @@ class Phases:
         what = next(wait.what for wait in self.plan.waits if wait.kind == "muster")
         self._record.event("wait", kind="muster", what=what, timeout_s=plan.muster.timeout_s)
         self._waited.add(("muster", what))
+        self.waiting = f"the other nodes of the job, at {what}"
         offers = {name: offered(path) for name, path in self.plan.offers.items()}
         seconds = self._nodes.muster(replace(self.plan, muster=plan.muster), offers, self._over)
         self._record.event("waited", kind="muster", what=what, seconds=round(seconds, 3))
         if offers and not self._over():
-            self._known = replace(self._known, shared=self._nodes.shared)
+            self._known = replace(self._known, shared=self._nodes.shared, run_id=self._nodes.run_id)
             self.plan = self._anew()
             self._write(self.plan.files)

@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import time
+import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from ranklaunch.errors import SHORTAGES, ConfigError, WaitError, refused
@@ -13,6 +15,8 @@ from ranklaunch.system import disk
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Verdict, as_json
 
+RUN_IDS = "run_ids.json"  # in the log folder
+RESERVE = ".reserved"
 RESERVED = 128 * 1024  # bytes
 MOST_OFFERED = 4096  # characters
 MOST_COPIED = 1024 * 1024
@@ -29,12 +33,13 @@ def now() -> str:
 
 
 class Record:
-    """The folder of one attempt. Nothing in it that an earlier start wrote is lost: logs and events are appended to."""
+    """The folder of one attempt, or of a restart in place, whose attempt has one of its own. Nothing in it that an earlier start wrote is
+    lost: logs and events are appended to."""
 
-    def __init__(self, folder: str, termination_log: str = "", failure_file: str = "") -> None:
+    def __init__(self, folder: str, termination_log: str = "", failure_file: str = "", attempt: str = "") -> None:
         self.folder = folder
+        self._attempt = attempt
         self._failure_file = failure_file
-        self._reserved = os.path.join(folder, ".reserved")
         self._termination_log = termination_log
         self._events = -1
         self._spare = -1
@@ -51,7 +56,8 @@ class Record:
             for name in (folders.PLAN, folders.VERDICT):
                 disk.require(os.path.join(self.folder, name))
             self._spare = os.dup(self._events)
-            self._bequeath()
+            if not self._attempt:
+                self._bequeath()
             return True
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
@@ -92,15 +98,21 @@ class Record:
         """Writes the verdict; its path, or "" where it could not be written."""
         self._free()
         written = self._write(folders.VERDICT, as_json(verdict))
+        if self._attempt:
+            written = self._write(folders.VERDICT, as_json(verdict), self._attempt)
         if written:
             bequeath("judged", verdict.outcome)
         error = verdict.culprit.error if verdict.culprit else None
         self.last_words("\n".join([verdict.reason, *([error.remedy] if error and error.remedy else []), *verdict.notes]), verdict.exit_code)
         return written
 
+    def of_round(self, verdict: Verdict, restart: Mapping[str, Any]) -> None:
+        """The end of a round that another follows; the attempt's own verdict is that of the last."""
+        self._write(folders.ROUND, {**as_json(verdict), "restart": dict(restart)})
+
     def _reserve(self) -> None:
         """Room for the verdict, for when the ranks' logs have filled the disk."""
-        fd = disk.private(self._reserved)
+        fd = disk.private(os.path.join(self.folder, RESERVE))
         try:
             os.posix_fallocate(fd, 0, RESERVED)
         except OSError:  # a disk that is full already is found out by what is written next
@@ -113,10 +125,11 @@ class Record:
         if self._spare >= 0:
             os.close(self._spare)
             self._spare = -1
-        try:
-            os.unlink(self._reserved)
-        except OSError:
-            pass
+        for folder in {self.folder, self._attempt or self.folder}:
+            try:
+                os.unlink(os.path.join(folder, RESERVE))
+            except OSError:
+                pass
 
     def last_words(self, reason: str, exit_code: int) -> None:
         """For /dev/termination-log, which Kubernetes makes; never made by ranklaunch."""
@@ -143,13 +156,31 @@ class Record:
         except (OSError, ValueError):
             pass
 
-    def _write(self, name: str, value: dict[str, Any]) -> str:
-        path = os.path.join(self.folder, name)
+    def _write(self, name: str, value: dict[str, Any], folder: str = "") -> str:
+        path = os.path.join(folder or self.folder, name)
         try:
             write_file(path, json.dumps(value, indent=1) + "\n", 0o644)
         except (OSError, disk.NotRegularError):
             return ""
         return path
+
+
+def run_id(logs: str, job: str, command: str) -> str:
+    """Of this job and its command, as an earlier attempt has left it there, else a new one."""
+    path = os.path.join(logs, RUN_IDS)
+    known = f"{job} {zlib.crc32(command.encode(errors='surrogateescape')):08x}"
+    try:
+        kept = json.loads(disk.read(disk.own(path), MOST_SHOWN)) if os.path.exists(path) else {}
+    except (OSError, ValueError, disk.NotRegularError):
+        kept = {}
+    kept = kept if isinstance(kept, dict) else {}
+    if not isinstance(kept.get(known), str):
+        kept[known] = os.urandom(8).hex()
+        try:
+            write_file(path, json.dumps(kept), 0o644)
+        except (OSError, disk.NotRegularError):
+            pass
+    return str(kept[known])
 
 
 def make_private(path: str) -> None:

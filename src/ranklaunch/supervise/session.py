@@ -5,15 +5,23 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from ranklaunch.muster.nodes import Nodes, OfNodes
-from ranklaunch.plan.model import Plan
+from ranklaunch.plan.model import as_json
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.given import Start, Surroundings
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.system.loop import Loop
-from ranklaunch.system.signals import PASSED_ON, Signals
+from ranklaunch.system.signals import PASSED_ON, Signals, name_of
+from ranklaunch.values import replace
 from ranklaunch.verdict.model import Verdict
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.desk.desk import Desk
+
+
+OPENS_S = 1.0  # after the start: a job that is shorter is asked nothing
 
 
 def no_more(verdict: Verdict) -> Start | None:
@@ -31,6 +39,8 @@ class Session:
         self._loop = Loop()
         self._terminal = Terminal(self._loop)
         self._attempt: Attempt | None = None
+        self._desk: Desk | None = None
+        self._orphaned = False
         self._loop.on_readable(signals.fd, self._take_signals)
         if guard >= 0:
             self._loop.on_readable(guard, lambda: self._on_guard(guard))
@@ -40,26 +50,38 @@ class Session:
         kind: Callable[[Start, Surroundings], Attempt] = Attempt,
     ) -> Verdict:  # fmt: skip
         """The last attempt's verdict. next_start: what follows an attempt that has ended so. kind: of the attempts."""
-        around = self._surroundings(start.plan)
+        around = self._surroundings(start)
+        self._loop.after(OPENS_S, self._open_desk)
         while True:
             attempt = self._attempt = kind(start, around)
+            if self._orphaned:  # this, or the next, came while it was being decided that all start again: they are told
+                attempt.on_guard()
+            elif self._asked:
+                attempt.on_stop_request(self._asked[0])
             verdict = attempt.run()
-            following = None if self._asked else next_start(verdict)
+            again = around.nodes.again
+            if again and start.again:
+                following: Start | None = replace(start.again(again, attempt.held), companions=start.companions)
+            else:
+                following = None if self._asked else next_start(verdict)
             if not following:
+                self._close_desk()
                 around.nodes.finish()
                 attempt.close()
                 return verdict
             attempt.close()
             start = following
+            if again:
+                around.nodes.begin(start.plan)
 
-    def _surroundings(self, plan: Plan) -> Surroundings:
+    def _surroundings(self, start: Start) -> Surroundings:
         hear = OfNodes(
             released=lambda text: self._now().on_released(text),
             stop=lambda judgement: self._now().on_stop(judgement),
             judged=lambda judgement: self._now().on_judged(judgement),
             lost=lambda suspect: self._now().on_lost(suspect),
         )
-        nodes = Nodes(plan, self._env, self._loop, self._terminal.say, hear)
+        nodes = Nodes(start.plan, self._env, self._loop, self._terminal.say, hear, start.decide, start.run_id)
         return Surroundings(self._loop, self._terminal, self._signals, self._env, nodes, self._take_signals, lambda: self._asked)
 
     def _now(self) -> Attempt:
@@ -72,11 +94,43 @@ class Session:
             if number == signal.SIGCHLD:
                 self._now().reap()
             elif number in PASSED_ON:
-                self._now().pass_on(number)
+                self._pass_on(number)
             else:
-                self._asked = self._asked or (number, self._loop.clock())
-                self._now().on_stop_request(number)
+                self._stop(number)
+
+    def _stop(self, number: int) -> None:
+        self._asked = self._asked or (number, self._loop.clock())
+        self._now().on_stop_request(number)
+
+    def _pass_on(self, number: int) -> None:
+        if self._desk and self._desk.is_warning(name_of(number)):
+            self._desk.warn()
+        else:
+            self._now().pass_on(number)
+
+    def _open_desk(self) -> None:
+        """Of a job that lasts. One that cannot be asked runs all the same."""
+        try:
+            from ranklaunch.supervise.desk.desk import Asked, Desk
+
+            asked = Asked(
+                attended=lambda: self._now().attended(), phase=lambda: self._now().phase(),
+                of_ranks=lambda: self._now().companions.of_ranks(),
+                offer=lambda number: self._now().pass_on(number), stop=lambda: self._stop(signal.SIGTERM),
+            )  # fmt: skip
+            self._desk = Desk(asked, self._loop)
+            seen = self._now().attended()
+            if self._desk.path:
+                seen.record.plan({**as_json(seen.plan()), "socket": self._desk.path})
+        except (OSError, ImportError):
+            pass
+
+    def _close_desk(self) -> None:
+        if self._desk:
+            self._desk.close()
+            self._desk = None
 
     def _on_guard(self, guard: int) -> None:
         self._loop.forget(guard)
+        self._orphaned = True
         self._now().on_guard()

@@ -40,6 +40,11 @@ EVENTS: tuple[Event, ...] = (
         "read", "the environment is read and the plan made",
         (Field("platform", str), Field("method", str), Field("why", str, "why this method"), Field("attempt", int)),
     ),
+    Event(
+        "settle", "ranks are about to start again in place",
+        (Field("removed", int, "files of dead ranks in shared memory that were"), Field("pause_s", float)),
+    ),
+    Event("settled", "nothing is left of those before them", (Field("seconds", float),)),
     Event("wait", "a wait begins", (*_WAIT, Field("timeout_s", float))),
     Event("waited", "it ended", (*_WAIT, Field("seconds", float))),
     Event("file", "a file of the plan is written", (Field("path", str),)),
@@ -54,6 +59,14 @@ EVENTS: tuple[Event, ...] = (
             Field("signal", str, "that killed it, else null", may_be_null=True),
             Field("max_rss_kb", int, "its peak of memory; null for ranks of msrun and DeepSpeed, which the kernel tells their parent alone",
                   may_be_null=True),
+        ),
+    ),
+    Event(
+        "save", "the ranks were asked to save",
+        (
+            Field("signal", str, "by which, or empty"), Field("file", str, "that was touched, or empty"),
+            Field("deaf", str, "who catches no such signal, and was not sent it"),
+            Field("trouble", str, "why the file could not be touched"),
         ),
     ),
     Event("signal", "a stop request came", (Field("signal", str),)),

@@ -3,7 +3,8 @@
     LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, rank_<r>.log, and what launchers keep
         evidence/node_<i>/<n>/                 what was taken the n-th time
 
-The middle two are there where several jobs or nodes may have one log folder.
+What ranks that were started again in place leave is below it, in restart_<r>/, with the same names; the attempt's own verdict.json is the
+end of all. The middle two are there where several jobs or nodes may have one log folder.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from ranklaunch.files import join
 
 PLAN, EVENTS, VERDICT = "plan.json", "events.jsonl", "verdict.json"
+ROUND = "round.json"  # how a round has ended that another follows
 EVIDENCE = "evidence"
 ATTEMPTS, OF_NODES = "attempt_*", "node_*/attempt_*"  # for people
 
@@ -34,8 +36,29 @@ def attempt(logs: str, number: int) -> str:
     return join(logs, f"attempt_{number}")
 
 
+def restart(attempt: str, number: int) -> str:
+    """number: 0 is the first start, whose folder is the attempt's own."""
+    return join(attempt, f"restart_{number}") if number else attempt
+
+
 def rank_log(attempt: str, rank: int) -> str:
     return join(attempt, f"rank_{rank}.log")
+
+
+def socket(node: int) -> str:
+    """The name, in an attempt's folder, of what a node's supervisor is asked at."""
+    return f"node_{node}.sock"
+
+
+def stop_clock(node: int) -> str:
+    """The name, in an attempt's folder, of the file that tells how long a stop of this node took."""
+    return f"stop_clock_{node}"
+
+
+def killed_after(clock: str) -> int:
+    """Seconds from a stop request to the kill, as a stop's clock tells; 0 where everything had ended before, or it tells nothing."""
+    _, line, ticks = clock.partition("\n")
+    return len(ticks) if line and ticks and not ticks.strip(".") else 0
 
 
 def evidence(attempt: str, node: int) -> str:

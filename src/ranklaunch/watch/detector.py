@@ -80,7 +80,7 @@ class Detector:
             return []
         self._learn(frame, now)
         node.heard_at, node.frame = now, frame
-        node.moved = frozenset(_moved(frame, self.begun))
+        node.moved = frozenset(moved(frame, self.begun))
         began = now - frame.seconds
         node.flat = 0 if node.moved else node.flat + 1
         node.flat_since = None if node.moved else began if node.flat_since is None else node.flat_since
@@ -179,7 +179,7 @@ class Detector:
         return f"{rule.shown}; the last was {now - last:.0f} s ago" if last is not None and now - last >= rule.seconds else ""
 
 
-def _moved(frame: Frame, begun: bool) -> set[str]:
+def moved(frame: Frame, begun: bool) -> set[str]:
     """By which signals the ranks of a node have moved."""
     found = {sign for seen in frame.ranks for sign in moving(seen, begun)}
     if frame.traffic:

@@ -10,7 +10,7 @@ from ranklaunch.command.tuning import site
 from ranklaunch.command.tuning.attempt import Tuning
 from ranklaunch.command.tuning.search import Searches
 from ranklaunch.muster import wire
-from ranklaunch.muster.nodes import secret
+from ranklaunch.muster.secrets import secret
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import Request
 from ranklaunch.read import tuning

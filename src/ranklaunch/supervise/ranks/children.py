@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ranklaunch.plan.model import Process, RankOutputs
@@ -37,10 +37,15 @@ class Children:
         self.killed: dict[int, str] = {}
         self._hear = hear
         self._env = env
+        self._own: Mapping[str, str] = {}
         self._signals = signals
         self._loop = loop
         self._logs = logs
         self._reaping = False
+
+    def give(self, own: Mapping[str, str]) -> None:
+        """Variables of ranklaunch's own, for those that are started from here on."""
+        self._own = own
 
     def require(self, process: Process, job: Job) -> None:
         """Raises MissingProgramError where it could not be started, or would not find what it is to start."""
@@ -52,6 +57,10 @@ class Children:
         for process, (path, env) in [(process, self._program(process)) for process in processes]:
             self._start(process, role, path, env, outputs)
 
+    def of(self, roles: Collection[str]) -> list[Child]:
+        """Those that run in one of these roles."""
+        return [child for child in self.running.values() if child.role in roles]
+
     def reap(self) -> None:
         """Those whose end SIGCHLD tells: behind the pidfds of this step, whose order says who died first."""
         if not self._reaping:
@@ -59,7 +68,7 @@ class Children:
             self._loop.after(0, self._reap)
 
     def _program(self, process: Process) -> tuple[str, dict[str, str]]:
-        env = environment(process, self._env)
+        env = {**environment(process, self._env), **self._own}
         return executable(process, env), env
 
     def _start(self, process: Process, role: str, path: str, env: dict[str, str], outputs: RankOutputs | None) -> None:

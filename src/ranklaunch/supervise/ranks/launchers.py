@@ -139,6 +139,13 @@ class Launchers:
         watched = [ranks.living() for child in self._children.values() for ranks in filter(None, (child.announced, child.below))]
         return {**own, **{rank: process for ranks in watched for rank, process in ranks.items()}}
 
+    def ends(self, ended: Iterable[Child]) -> dict[int, str]:
+        """How ranks of this node have ended, by rank: the name of the signal that killed it, else "" ."""
+        own = {child.process.rank: child.ended.signal for child in ended if child.process.rank is not None}
+        groups = [ranks for child in ended for ranks in filter(None, (child.announced, child.below))]
+        watched = {each.rank: each.signal for ranks in groups for each in ranks.ended if each.rank is not None}
+        return {rank: name_of(number) if number else "" for rank, number in {**watched, **own}.items()}
+
     def silent_s(self) -> float:
         """How long a launcher has from now on to tell of a rank that it knows to have ended, and nobody else how; 0: there is none."""
         ended = [rank.ended_at for child in self._children.values() if child.below for rank in child.below.unknown]
@@ -182,15 +189,18 @@ class Launchers:
 
     # Signals for ranks
 
-    def offer(self, number: int) -> None:
-        """A signal for the processes of the ranks that catch it. One that is about to wait for a signal shows that a moment later."""
-        self._offer_again(number, self._pass_on(number), LISTENS_S)
+    def offer(self, number: int) -> list[str]:
+        """A signal for the processes of the ranks that catch it. One that is about to wait for a signal shows that a moment later. The
+        names of those in which none does now."""
+        unheard = self._pass_on(number)
+        self._offer_again(number, unheard, LISTENS_S)
+        return _names(unheard)
 
     def _offer_again(self, number: int, unheard: Ranks, pauses: tuple[float, ...]) -> None:
         if unheard and pauses:
             self._loop.after(pauses[0], lambda: self._offer_again(number, self._pass_on(number, unheard), pauses[1:]))
         elif unheard:
-            names = list(dict.fromkeys(name for name, _ in unheard))
+            names = _names(unheard)
             whom = f"{', '.join(names[:8])}{' and others' if len(names) > 8 else ''}"
             self._around.say(f"{name_of(number)} is not passed on to {whom}: no process there catches it, so it would end them")
 
@@ -360,3 +370,7 @@ class Launchers:
             self._around.fail(Ending("failed", WaitError.exit_code, reason))
         else:
             self._loop.after(LOOK_FOR_RANKS_S, lambda: self._look_for_ranks(child, looks, alone_since))
+
+
+def _names(ranks: Ranks) -> list[str]:
+    return list(dict.fromkeys(name for name, _ in ranks))

@@ -20,6 +20,7 @@ from ranklaunch.system.signals import Signals, block, unblock
 
 MARK = OUTER_RUN
 CANNOT_EXECUTE = 126  # as shells say it
+BLANKS = b" \n"
 # Options of mpirun by which it looks for programs where this module does not.
 _ELSEWHERE = frozenset(f"{dash}{name}" for dash in ("-", "--") for name in ("wd", "wdir", "path"))
 # Of open files: what ranks get, whatever ranklaunch needs for itself.
@@ -134,11 +135,22 @@ def start(process: Process, path: str, env: dict[str, str], output: int, signals
 
 
 def _why(path: str, error: BaseException) -> str:
-    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
-        with open(path, "rb") as file:
-            if file.read(4) != b"\x7fELF":
-                return "its first line does not say what runs it, such as #!/bin/sh"
+    if isinstance(error, OSError) and error.errno in (errno.ENOEXEC, errno.ENOENT):
+        first = _first_line(path)
+        if error.errno == errno.ENOENT and first.startswith(b"#!"):  # quoted, so that the carriage return of a file from Windows is seen
+            return f"its first line names an interpreter that is not there: {os.fsdecode(first[2:].strip(BLANKS))!r}"
+        if error.errno == errno.ENOEXEC and first and not first.startswith(b"\x7fELF"):
+            return "its first line does not say what runs it, such as #!/bin/sh"
     return str(error)
+
+
+def _first_line(path: str) -> bytes:
+    """Empty where it may only be executed."""
+    try:
+        with open(path, "rb") as file:
+            return file.readline(256) or b"\n"
+    except OSError:
+        return b""
 
 
 def _become(process: Process, path: str, env: dict[str, str], output: int, signals: Signals, parent: int) -> None:

@@ -17,6 +17,8 @@ from ranklaunch.system.signals import STOPPING, Signals, code_of
 
 PROGRESS_S = 30.0
 FIRST_PROGRESS_S = 2.0
+LOOK_S = 0.2  # between two looks whether it has ended, where nothing else tells
+SOON_S = 0.005
 MOST_BYTES = 16 * 1024 * 1024
 
 
@@ -30,19 +32,17 @@ def ask(
         child, readable = forked(lambda writable: _become(command, env, writable, signals))
     except OSError as error:
         raise refused(error, " to start a process") from None
-    ended = False
     try:
-        text = _read(readable, what, timeout_s, say, signals, taken)
-        ended = text is not None
+        text = _read(child, readable, what, timeout_s, say, signals, taken)
     finally:
         os.close(readable)
-        if not ended:
+        if not _has_ended(child):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child, signal.SIGKILL)  # not reaped yet, so the number is still its own
         status = os.waitpid(child, 0)[1]
         if signals:
             signals.keep(number for number in taken if number != signal.SIGCHLD)
-    if ended and status:
+    if text is not None and status:
         msg = f"{what}: ended with {code_of(status)}"
         raise ConfigError(msg)
     return text
@@ -63,32 +63,43 @@ def _become(command: str, env: Mapping[str, str], writable: int, signals: Signal
         os._exit(127)
 
 
-def _read(fd: int, what: str, timeout_s: float, say: Callable[[str], None], signals: Signals | None, taken: list[int]) -> str | None:
-    """None at a stop request. taken: the signals that came."""
+def _read(
+    child: int, fd: int, what: str, timeout_s: float, say: Callable[[str], None], signals: Signals | None, taken: list[int]
+) -> str | None:
+    """Up to the end of the command, whoever else may still hold the pipe, and however early it has closed it. None at a stop request.
+    taken: the signals that came."""
     began, told = time.monotonic(), bytearray()
     progress = began + FIRST_PROGRESS_S
     poll = select.poll()
     for readable in (fd, *((signals.fd,) if signals else ())):
         poll.register(readable, select.POLLIN)
+    pause_s = LOOK_S
     while len(told) <= MOST_BYTES:
-        now = time.monotonic()
-        if now >= began + timeout_s:
+        now, ended = time.monotonic(), _has_ended(child)
+        if not ended and now >= began + timeout_s:
             raise _too_long(what, timeout_s)
         if now >= progress:
             say(f"waiting for {what} ({now - began:.0f} of {timeout_s:g} s)")
             progress = now + PROGRESS_S
-        ready = {each for each, _ in poll.poll(max(1.0, (min(progress, began + timeout_s) - now) * 1000))}
+        wait_s = 0.0 if ended else min(pause_s, began + timeout_s - now)
+        ready = {each for each, _ in poll.poll(wait_s * 1000)}
         if signals and signals.fd in ready:
             taken += signals.take()
             if any(number in STOPPING for number in taken):
                 return None
-        if fd in ready:
-            block = os.read(fd, 65536)
-            if not block:
-                return told.decode(errors="surrogateescape")
-            told += block
+        block = os.read(fd, 65536) if fd in ready else b""
+        told += block
+        if ended and not block:
+            return told.decode(errors="surrogateescape")
+        if fd in ready and not block:
+            poll.unregister(fd)  # closed: what is left is its end, which is near as a rule
+            pause_s = SOON_S
     msg = f"{what}: it writes more than {MOST_BYTES} bytes"
     raise ConfigError(msg)
+
+
+def _has_ended(child: int) -> bool:
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _too_long(what: str, timeout_s: float) -> WaitError:

@@ -1,13 +1,13 @@
 """What ranks have said between two looks: their steps, and lines that users expect.
 
-Only the end of each output is kept, so of a rank that writes more between two looks the last 32 KiB are read; of what was not, nothing
+Only the end of each output is kept, so of a rank that writes more between two looks the last of it is read; of what was not, nothing
 is said.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ranklaunch.supervise.output.pipe import Output
@@ -18,6 +18,11 @@ from ranklaunch.watch.sample import Said
 from ranklaunch.watch.steps import Steps
 
 MOST_LINE = 2000  # characters of one that rules are tried on
+READ = 2 * 1024  # bytes of what is new, the last, that are looked at where there are no rules: it is done for as long as the job lasts
+# What libraries write again and again while they wait for others: it is no sign of life.
+_WAITS = re.compile(
+    r"(?i)\b(?:still )?waiting (?:for|on)\b|\bstill waiting\b|\bretrying\b|\bnot (?:yet )?ready\b|\bheart ?beat|\bkeep-?alive\b"
+)
 
 
 class _News(NamedTuple):
@@ -33,18 +38,27 @@ class Heard:
         self._began = began
         self._rules = rules
         self._read: dict[int, int] = {}
+        self._counts: dict[int, int] = {}
         self._begun: dict[int, str] = {}  # a line that has not ended
         self._matched: list[float | None] = [None] * len(rules)
         self._wrong: list[tuple[str, int | None]] = [("", None)] * len(rules)
 
-    def look(self, outputs: Mapping[int, Output], now: float) -> None:
+    def look(self, outputs: Mapping[int, Output], now: float) -> Mapping[int, int]:
+        """Bytes that each rank has written so far and that say something; not that it waits."""
         for rank, output in outputs.items():
+            before = self._read.get(rank, 0)
             news = self._news(rank, output)
             if news.data:
                 at = now if output.written_at is None else output.written_at
-                self.steps.setdefault(rank, Steps()).feed(news.data, at)
-                if self._rules:
-                    self._try(rank, news, at)
+                end = _end(news.data)
+                self.steps.setdefault(rank, Steps()).feed(end, at)
+                text = (news.data if self._rules else end).decode(errors="replace").replace("\r", "\n")
+                *lines, begun = (self._begun.get(rank, "") + text).split("\n")
+                self._begun[rank] = begun[-MOST_LINE:]
+                if not news.is_all or not _only_waits([*lines, begun]):
+                    self._counts[rank] = self._counts.get(rank, 0) + output.taken - before
+                self._try(rank, lines, news.is_all, at)
+        return self._counts
 
     def said(self, outputs: Mapping[int, Output], now: float) -> dict[int | None, Said]:
         """What the next frame tells of each."""
@@ -69,13 +83,19 @@ class Heard:
             return _News(output.tail[-new:], is_all=True)
         return _News(b"\n" + output.tail.partition(b"\n")[2], is_all=False)
 
-    def _try(self, rank: int, news: _News, now: float) -> None:
-        *lines, begun = re.split(r"[\r\n]", self._begun.get(rank, "") + news.data.decode(errors="replace"))
-        self._begun[rank] = begun[-MOST_LINE:]
+    def _try(self, rank: int, lines: Sequence[str], is_all: bool, now: float) -> None:
         for number, rule in enumerate(self._rules):
             if rule.kind == expect.NUMBER:
                 wrong = next((wrong for line in lines if (wrong := rule.wrong(line[:MOST_LINE])) is not None), None)
                 if wrong is not None and self._wrong[number][1] is None:
                     self._wrong[number] = (wrong or "nothing", rank)
-            elif any(rule.pattern.search(line[:MOST_LINE]) for line in lines) or not news.is_all:
+            elif any(rule.pattern.search(line[:MOST_LINE]) for line in lines) or not is_all:
                 self._matched[number] = now
+
+
+def _end(data: bytes) -> bytes:
+    return data if len(data) <= READ else b"\n" + data[-READ:].partition(b"\n")[2]
+
+
+def _only_waits(lines: Iterable[str]) -> bool:
+    return all(_WAITS.search(line[:MOST_LINE]) for line in lines if line.strip())

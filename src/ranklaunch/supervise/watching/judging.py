@@ -1,4 +1,5 @@
-"""Node 0's part of watching: it hears all nodes, says when none moves, asks for evidence, and names who stands out."""
+"""Node 0's part of watching, and every node's where there is no muster: it hears all nodes, says when none moves, asks for evidence, and
+names who stands out."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ class Judging:
         plan = attended.plan()
         self._mode = plan.watch.hang
         self._limits = limits
-        self._detector = Detector([node.index for node in plan.job.everyone], limits, began, expect.parse(plan.watch.expect))
+        # Without a muster each node judges by itself, and hears nobody else.
+        self._nodes = [node.index for node in plan.job.everyone] if plan.muster else [plan.job.node_index]
+        self._detector = Detector(self._nodes, limits, began, expect.parse(plan.watch.expect))
         self._ever: dict[int, int] = {}  # ranks that were seen, and on which node
         self._alarm: Change | None = None  # that stands
         self._what = ""
@@ -40,17 +43,20 @@ class Judging:
     def _on_sample(self, node: int, body: Any) -> None:
         if self._of.ending():
             return
-        frame = unpacked(body)
+        frame, node = unpacked(body), node if self._of.plan().muster else self._nodes[0]
         self._ever.update({seen.rank: node for seen in frame.ranks if seen.rank is not None})
         for change in self._detector.feed(node, frame, self._of.loop.clock()):
-            if change.kind == ALARM:
-                self._on_alarm(change)
-            elif change.kind == WARNING:
-                self._say(f"{self._still(change)}; a hang is suspected after {self._limit_s:g} s")
-            else:
-                self._alarm = None
-                self._say(change.rule or f"it moves again: {', '.join(change.signals)}")
-                self._of.nodes.tell_nodes(HANG, None)
+            self._on_change(change)
+
+    def _on_change(self, change: Change) -> None:
+        if change.kind == ALARM:
+            self._on_alarm(change)
+        elif change.kind == WARNING:
+            self._say(f"{self._still(change)}; a hang is suspected after {self._limit_s:g} s")
+        else:
+            self._alarm = None
+            self._say(change.rule or f"it moves again: {', '.join(change.signals)}")
+            self._of.nodes.tell_nodes(HANG, None)
 
     @property
     def _limit_s(self) -> float:
@@ -115,7 +121,7 @@ class Judging:
         if not found and self._alarm and self._alarm.rule:
             return self._what
         nodes = sorted({each.node for each in found})
-        several = len(self._of.plan().job.everyone) > 1
+        several = len(self._nodes) > 1
         place = f" (node{'' if len(nodes) == 1 else 's'} {', '.join(map(str, nodes))})" if several and nodes else ""
         return f"{self._what}; {who.sentence(found)}{place}"
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Entry, Identity
 from ranklaunch.watch.sample import Look, Traffic
@@ -43,24 +42,23 @@ class Sampler:
         self._looked = False
 
     def look(
-        self, known: Mapping[int, Identity], most: int, launchers: list[Identity], outputs: Mapping[int, Output]
+        self, known: Mapping[int, Identity], most: int, launchers: list[Identity], written: Mapping[int, int]
     ) -> dict[int | None, Look]:
         """known: ranks whose process is known; where these are not as many as there may be, the others are looked for. launchers: what is
-        looked at where no rank is found."""
+        looked at where no rank is found. written: bytes, by rank."""
         below = tree.by_parent()
         entries = {pid: found for children in below.values() for pid, found in children}
         ranks = self._ranks.find(known, most, below, entries)
         if not ranks and launchers:
             ranks = {None: launchers[0]}
         spent: dict[Identity, _Spent] = {}
-        looks = {rank: self._one(rank, process, below, entries, outputs.get(rank) if rank is not None else None, spent)
-                 for rank, process in ranks.items()}  # fmt: skip
+        looks = {rank: self._one(rank, process, below, entries, written, spent) for rank, process in ranks.items()}
         self._before, self._looked = spent, True
         return looks
 
     def _one(
         self, rank: int | None, process: Identity, below: Mapping[int, list[tuple[int, Entry]]], entries: Mapping[int, Entry],
-        output: Output | None, spent: dict[Identity, _Spent],
+        written: Mapping[int, int], spent: dict[Identity, _Spent],
     ) -> Look:  # fmt: skip
         ticks, io = self._sums.get(rank, (0, 0))
         for each, found in _tree(process, below, entries):
@@ -71,14 +69,14 @@ class Sampler:
             io += max(0, (now.io or 0) - (before.io or 0)) if before.io is not None else 0
         self._sums[rank] = ticks, io
         is_readable = process in spent and spent[process].io is not None  # its children may be gone since
-        written = output.taken if output else 0
-        silent = self._written.get(rank) == written
-        self._written[rank] = written
+        output = written.get(rank, 0) if rank is not None else 0
+        silent = self._written.get(rank) == output
+        self._written[rank] = output
         leader = _leader(process, below, entries)
         found_leader = entries.get(leader.pid)
         state = found_leader.state if found_leader and found_leader.start == leader.start else ""
         traced = bool(state) and (state == "t" or (silent and _is_traced(leader.pid)))
-        return Look(process, state, written, io if is_readable else None, ticks / TICKS, _wanted_s(leader.pid) if state else None, traced)
+        return Look(process, state, output, io if is_readable else None, ticks / TICKS, _wanted_s(leader.pid) if state else None, traced)
 
 
 class Ranks:

@@ -17,9 +17,9 @@ from ranklaunch.supervise.watching.sampler import Sampler, traffic
 from ranklaunch.supervise.watching.tool import Tool
 from ranklaunch.system.tree import Identity
 from ranklaunch.watch import devices, expect
-from ranklaunch.watch.detector import Limits
+from ranklaunch.watch.detector import Limits, moved
 from ranklaunch.watch.frames import Frame, packed
-from ranklaunch.watch.sample import Device, Place, Traffic, Window, flows, works
+from ranklaunch.watch.sample import DEVICES, Device, Place, Traffic, Window, flows, works
 
 TOOLS: dict[str, tuple[tuple[str, ...], Callable[[str], list[Device]]]] = {
     "gpu": (devices.NVIDIA, devices.nvidia),
@@ -46,13 +46,18 @@ class Watching(Companion):
         launched_at = now - plan.watch.look_s  # before that nobody looks
         self._heard = Heard(launched_at, expect.parse(plan.watch.expect))
         attended.nodes.hear(HANG, self._on_hang)
-        if self._here == 0:
+        if self._here == 0 or not plan.muster:
             Judging(attended, self._limits, launched_at)
         tool = TOOLS.get(plan.job.accelerator)
         if tool:
             self._tool = Tool(tool[0], attended.loop, lambda text: self._on_devices(tool[1](text)))
         self._began_at, self._traffic = now, traffic()  # of the window
         self._look()
+
+    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
+        """Their last steps."""
+        last = {rank: steps.last for rank, steps in self._heard.steps.items()}
+        return {rank: {"step": step.place.step} for rank, step in last.items() if step}
 
     def facts(self) -> Mapping[str, object]:
         return {"hang": self._hang} if self._hang else {}
@@ -64,16 +69,25 @@ class Watching(Companion):
     # A look, and a window of some
 
     def _look(self) -> None:
+        """Whatever is wrong with it, the job goes on."""
         if self._of.ending():
             return
-        now, outputs = self._of.loop.clock(), self._of.outputs()
-        slots = self._of.plan().job.node.slots
-        self._window.look(now, self._sampler.look(self._of.ranks(), slots, self._launchers(), outputs))
-        self._heard.look(outputs, now)
+        try:
+            self._look_at_all(self._of.loop.clock())
+        except OSError:  # no descriptor left
+            pass
+        except Exception as error:  # ours
+            self._of.say(f"nobody watches any more whether the job hangs: a defect in ranklaunch: {type(error).__name__}: {error}")
+            return
+        self._of.loop.after(self._limits.window_s / self._looks, self._look)
+
+    def _look_at_all(self, now: float) -> None:
+        outputs, slots = self._of.outputs(), self._of.plan().job.node.slots
+        written = self._heard.look(outputs, now)
+        self._window.look(now, self._sampler.look(self._of.ranks(), slots, self._launchers(), written))
         self._count += 1
         if self._count > self._looks:
             self._tell(now, outputs)
-        self._of.loop.after(self._limits.window_s / self._looks, self._look)
 
     def _launchers(self) -> list[Identity]:
         return [child.identity for child in self._of.running.values() if child.role in LEADING]
@@ -91,8 +105,10 @@ class Watching(Companion):
             rules=self._heard.rules(now),
         )
         self._of.nodes.tell_node_0(SAMPLE, packed(frame))
-        if self._tool:
-            self._tool.ask()
+        if self._tool and moved(frame, begun=True) <= {DEVICES}:
+            self._tool.ask()  # as long as anything else moves, what devices do changes nothing, and tools cost more than all the rest
+        else:
+            self._devices = []
 
     def _place(self) -> Place:
         """Node 0 has the muster's door, and most often what ranks ask for signs of life."""

@@ -46,7 +46,7 @@ fi
 srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none ranklaunch run -- train.py --text 'a '"'"'b'"'"' $c'
 code=$?
 case $code in
-    0|2|69|78) ;;
+    0|2|69|76|78) ;;
     *)
         if ((${SLURM_RESTART_COUNT:-0} < 2)); then
             scontrol requeue "$SLURM_JOB_ID"

@@ -1,0 +1,123 @@
+"""Asking a running job, by the socket that its supervisor on this node has in the folder of its attempt."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ranklaunch.adapters import platforms
+from ranklaunch.errors import ConfigError, WaitError
+from ranklaunch.read.reader import Reader
+from ranklaunch.system import disk
+from ranklaunch.system.disk import DiskFiles
+from ranklaunch.verdict import folders
+
+ANSWER_S = 20.0  # for a supervisor that has much to do; it answers within a second
+MOST_PLAN = 64 * 1024 * 1024  # bytes
+MOST_ANSWER = 256 * 1024 * 1024
+_FOLDER = re.compile(r"(?:job|node|attempt)_.{1,200}")
+_SOCKET = re.compile(r"node_[0-9]{1,7}\.sock")
+DEEPEST = 3  # folders between a log folder and its attempts: of a job, of a node, and the attempt itself
+
+
+def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[str, Any]:
+    """What the newest job that runs on this machine answers. logs: a log folder, or a folder in it; "" for that of this container's own
+    environment. Raises WaitError where none runs."""
+    top = os.path.abspath(logs or _own_logs(env))
+    for path in _sockets(top):
+        answer = _asked(path, question)
+        if answer is not None:
+            return _checked(answer, path)
+    looked = f"{top} has no attempt whose ranklaunch answers" if os.path.isdir(top) else f"there is no folder {top}"
+    msg = f"no job that runs on this machine is found: {looked}; LOG_DIR names another folder of logs"
+    raise WaitError(msg)
+
+
+def _own_logs(env: Mapping[str, str]) -> str:
+    return os.path.dirname(platforms.attempt_dir(Reader(env, DiskFiles(), {}, disk.working_folder())))
+
+
+def _sockets(top: str) -> Iterator[str]:
+    """Those below a folder, of the newest attempts first."""
+    found = sorted(((_age(folder), folder) for folder in _folders(top, DEEPEST)), reverse=True)
+    for _, folder in found:
+        names = [name for name in _names(folder) if _SOCKET.fullmatch(name)]
+        yield from (os.path.join(folder, name) for name in sorted(names))
+        if not names:
+            yield from _elsewhere(folder)
+
+
+def _folders(top: str, depth: int) -> Iterator[str]:
+    yield top
+    for name in _names(top) if depth else ():
+        path = os.path.join(top, name)
+        if _FOLDER.fullmatch(name) and os.path.isdir(path) and not os.path.islink(path):
+            yield from _folders(path, depth - 1)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _age(folder: str) -> float:
+    try:
+        return os.stat(os.path.join(folder, folders.EVENTS)).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _elsewhere(folder: str) -> Iterator[str]:
+    """As the plan tells, where the file system of the logs has no sockets."""
+    try:
+        plan = json.loads(disk.read(disk.own(os.path.join(folder, folders.PLAN)), MOST_PLAN))
+    except (OSError, ConfigError, ValueError, RecursionError):
+        return
+    path = plan.get("socket") if isinstance(plan, dict) else None
+    if isinstance(path, str) and path:
+        yield path
+
+
+def _asked(path: str, question: Mapping[str, Any]) -> bytes | None:
+    """None where nobody answers there: what a killed ranklaunch has left, or one of another host or account."""
+    try:
+        folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(ANSWER_S)
+            connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")  # a path of a socket has 107 bytes at most
+            connection.sendall(json.dumps(question).encode() + b"\n")
+            return _everything(connection) or None
+    except OSError:
+        return None
+    finally:
+        os.close(folder)
+
+
+def _everything(connection: socket.socket) -> bytes:
+    said = bytearray()
+    while len(said) < MOST_ANSWER and (data := connection.recv(1024 * 1024)):
+        said += data
+    return bytes(said)
+
+
+def _checked(said: bytes, path: str) -> dict[str, Any]:
+    """Raises ConfigError with what the supervisor refuses, or where it is of another version."""
+    try:
+        answer = json.loads(said)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        msg = f"{path}: what answers there is not understood"
+        raise ConfigError(msg)
+    if "error" in answer:
+        raise ConfigError(str(answer["error"]))
+    return answer

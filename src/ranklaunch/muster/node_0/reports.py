@@ -1,0 +1,314 @@
+"""The nodes that are here, and node 0's view of how the job ends: what each says of its own end, what is seen of those that are gone.
+
+Owns what the job may have died of. When it is asked, and who hears it, is the hub's.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Mapping, Sequence
+
+from ranklaunch import redact
+from ranklaunch.errors import WaitError, counted
+from ranklaunch.muster import wire
+from ranklaunch.muster.events import INSIDE, First, Now
+from ranklaunch.muster.node_0.roll import NAMED, Entry, Roll
+from ranklaunch.muster.wire import Message
+from ranklaunch.muster.words import Kept
+from ranklaunch.values import replace
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Finish, Judgement, Suspect
+from ranklaunch.verdict.model import Culprit
+
+REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
+MOST_RANKS = 10_000_000  # of which a node may speak
+ACK_S = 3.0  # within which a node that is there answers the order to stop
+RETURN_S = 1.0  # for a node whose connection broke to come back, before it counts as gone
+RESET_S = 2.5
+
+
+def told(kind: str, judgement: Judgement) -> Message:
+    """A judgement as a message that a frame holds, whatever its texts are made of: a control character takes six bytes."""
+    message: Message = {"type": kind, "judgement": blame.as_message(judgement)}
+    try:
+        wire.body(message)
+    except wire.WireError:
+        message["judgement"] = blame.as_message(replace(judgement, failures=(), notes=()))
+    return message
+
+
+class Node:
+    """One start of one node that has signed. link: its connection, None where that is broken; attempt: by its own count; heard: when it
+    last said something; gone_at: when its connection broke, and back_by: until when it may come back; reported: its last word on how
+    it ended has come; told: it has taken the verdict."""
+
+    def __init__(self, entry: Entry, attempt: int) -> None:
+        self.entry = entry
+        self.attempt = attempt
+        self.link: int | None = None
+        self.heard = 0.0
+        self.gone_at: float | None = None
+        self.gone_why: OSError | None = None
+        self.back_by = 0.0
+        self.stopping = self.reported = self.done = self.told = False
+        self.unseen = 0
+        self.suspects: list[Suspect] = []
+        self.finishes: list[Finish] = []
+        self.notes: list[str] = []
+        self.offers: Mapping[str, str] = {}
+        self.state: Mapping[str, object] = {}
+        self.words = Kept()
+
+    def renew(self) -> None:
+        """As it comes to another round."""
+        self.stopping = self.reported = self.done = self.told = False
+        self.unseen = 0
+        self.suspects, self.finishes, self.notes, self.offers, self.state = [], [], [], {}, {}
+        self.words.clear()
+
+    def prepared(self, message: Message) -> dict[str, str]:
+        """Its facts, once it is ready, and what else it says then."""
+        facts = {redact.one_line(str(name)): redact.one_line(str(value)) for name, value in message["facts"].items()}
+        self.entry.index, self.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.WORD]
+        self.offers = wire.texts(message.get("offers", {}))
+        self.entry.gives = bool(self.offers)
+        return facts
+
+    @property
+    def index(self) -> int:
+        """Its place by its own word, once that is known."""
+        return self.entry.node if self.entry.index is None else self.entry.index
+
+
+class Present:
+    """The nodes that are here, by instance and by connection."""
+
+    def __init__(self, roll: Roll) -> None:
+        self.by_instance: dict[str, Node] = {}
+        self.by_link: dict[int, Node] = {}
+        self._roll = roll
+        self._silent: set[str] = set()
+        self._odd: set[str] = set()
+
+    @property
+    def offers(self) -> dict[int, Mapping[str, str]]:
+        """What the nodes have for each other, by node."""
+        return {node.index: node.offers for node in self.by_instance.values()}
+
+    @property
+    def offers_of_node_0(self) -> Mapping[str, str]:
+        """Of the supervisor in this process, whoever else may say that it is node 0."""
+        own = self.by_link.get(INSIDE)
+        return own.offers if own and own.index == 0 else {}
+
+    def come(self, event: First, now: Now) -> Node:
+        """Who says hello, new or known."""
+        hello = event.message
+        instance, index, attempt = wire.text(hello, "instance"), wire.number(hello, "node"), wire.number(hello, "attempt")
+        node = self.by_instance.get(instance)
+        if not node:
+            entry = Entry(index, instance, wire.text(hello, "host"), event.address, now.clock, wire.text(hello, "doing"))
+            node = self.by_instance[instance] = Node(entry, attempt)
+            self._roll.add(entry)
+        return node
+
+    def keep(self, word: Message, nodes: Sequence[int]) -> tuple[int, ...]:
+        """A word for these nodes, or for all where there are none; the connections of those that can hear it now."""
+        those = [node for node in self.by_instance.values() if not nodes or node.index in nodes]
+        for node in those:
+            node.words.add(word)
+        return self.links_of(those)
+
+    def links_of(self, nodes: Iterable[Node]) -> tuple[int, ...]:
+        """Of those that have a connection."""
+        return tuple([node.link for node in nodes if node.link is not None])
+
+    def is_odd(self, node: Node) -> bool:
+        """Whether this is the first that it has said without sense."""
+        is_first = node.entry.instance not in self._odd
+        self._odd.add(node.entry.instance)
+        return is_first
+
+    def remove(self, node: Node) -> None:
+        self._roll.remove(node.entry.instance)
+        del self.by_instance[node.entry.instance]
+
+    def connect(self, node: Node, link: int, now: Now) -> None:
+        self.by_link[link] = node
+        node.link, node.gone_at, node.heard = link, None, now.clock
+
+    def disconnect(self, link: int) -> Node | None:
+        """Whose connection it was."""
+        node = self.by_link.pop(link, None)
+        if node:
+            node.link = None
+        return node
+
+    def hear(self, link: int, now: Now) -> Node | None:
+        """Who says something there."""
+        node = self.by_link.get(link)
+        if node:
+            node.heard = now.clock
+            self._silent.discard(node.entry.instance)
+        return node
+
+    def overdue(self, instance: str, now: Now) -> Node | None:
+        """A node whose connection broke, that has not come back in its time, and that is needed: one that has succeeded is not."""
+        node = self.by_instance.get(instance)
+        if not node or node.gone_at is None or now.clock < node.back_by:
+            return None
+        if node.done:
+            node.gone_at = None
+            return None
+        return node
+
+    def unfinished(self, leading: int) -> str:
+        """Names of those that have not succeeded, of the first so many nodes."""
+        left = [self._roll.name(node.entry.node) for node in self.by_instance.values() if not node.done and node.entry.node < leading]
+        return ", ".join([*sorted(left)[:NAMED], *([f"{len(left) - NAMED} more"] if len(left) > NAMED else [])])
+
+    def newly_silent(self, seconds: float, now: Now) -> list[Node]:
+        """Those of whom nothing has been heard for so long, once each. The host is there, or the kernel would have said so; the process
+        is stopped, or waits for a file system."""
+        silent = [node for node in self.by_instance.values() if now.clock - node.heard > seconds and not node.done]
+        found = [node for node in silent if node.entry.instance not in self._silent]
+        self._silent.update(node.entry.instance for node in found)
+        return found
+
+
+class Reports:
+    """present: who is here. grace_s: within which they end. begun_at: when all were told to stop, by the
+    hub's clock. done: how many have succeeded."""
+
+    def __init__(self, present: Present, hosts: Sequence[str], grace_s: float) -> None:
+        self.done = 0
+        self.begun_at = 0.0
+        self._nodes: Mapping[str, Node] = present.by_instance
+        self._hosts = hosts
+        self._grace_s = grace_s
+        self._reported = 0
+        self._suspects: list[Suspect] = []  # of nodes that are gone
+        self._lost: list[str] = []
+
+    # What a node says
+
+    def suspect(self, node: Node, message: Message) -> None:
+        node.suspects = [blame.clipped(blame.suspect(message["suspect"]))]
+
+    def succeed(self, node: Node, message: Message) -> None:
+        unseen = message.get("unseen", 0)  # an older version says nothing of it
+        node.unseen = unseen if isinstance(unseen, int) and 0 < unseen < MOST_RANKS else 0
+        node.finishes = [blame.finish(message["finish"])]
+        self.done += not node.done
+        node.done = True
+
+    def file(self, node: Node, message: Message) -> None:
+        node.suspects = [blame.clipped(blame.suspect(each)) for each in message["suspects"]]
+        node.finishes = [blame.finish(each) for each in message["finishes"]]
+        node.notes = [redact.one_line(note)[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
+        state = message.get("state", {})
+        node.state = state if isinstance(state, dict) else {}
+        self._reported += not node.reported
+        node.reported = True
+
+    # What is seen of it
+
+    def forget(self, node: Node) -> None:
+        """It is here no more. What it has said still counts."""
+        self._suspects += node.suspects
+        self._reported -= node.reported
+
+    def lose(self, node: Node, now: Now) -> None:
+        """It is gone, and that is a failure, unless it has told one."""
+        self.forget(node)
+        self._lost.append(blame.place(node.index, self._host(node)))
+        if not node.suspects:
+            self._suspects.append(self._vanished(node, silence(node.gone_why), now))
+
+    def give_up(self, now: Now) -> None:
+        """Those that do not answer. What happened before they were told to stop was not their doing, or it would have been noticed."""
+        silent = [node for node in self._left if not node.stopping]
+        self._suspects += [replace(self._vanished(node, True, now), at=now.wall) for node in silent]
+
+    def _vanished(self, node: Node, silent: bool, now: Now) -> Suspect:
+        """When it was killed is when its connection was closed; when its host went down is after it was last heard of."""
+        heard_at, seconds = now.wall_of(node.heard), now.clock - node.heard
+        at = now.wall_of(node.gone_at) if node.gone_at is not None and not silent else heard_at
+        since = f"; last heard of at {blame.iso(heard_at)}, {seconds:.1f} s before"
+        return gone_suspect(node.index, self._host(node), silent, at, since)
+
+    def _host(self, node: Node) -> str:
+        return node.entry.named or (self._hosts[node.entry.node] if 0 <= node.entry.node < len(self._hosts) else "")
+
+    # What follows
+
+    def success(self, text: str) -> str:
+        """What is said of the job's. text: where all ranks were seen."""
+        unseen = sum(node.unseen for node in self._nodes.values())
+        launchers = f"the launchers of {counted(self.done, 'node')} succeeded"
+        return f"{launchers}; {counted(unseen, 'rank')} were not seen, and whether they ran is not known" if unseen else text
+
+    @property
+    def states(self) -> tuple[Mapping[str, object], ...]:
+        """What the nodes say of themselves for whoever decides what follows."""
+        return tuple([node.state for node in self._nodes.values()])
+
+    @property
+    def away(self) -> str:
+        """The first node that is gone, or has not said that it has ended; "" where all have."""
+        left = (blame.place(node.index, self._host(node)) for node in self._nodes.values() if not node.reported)
+        return next(iter(self._lost), "") or next(left, "")
+
+    @property
+    def all_filed(self) -> bool:
+        return self._reported >= len(self._nodes)
+
+    @property
+    def others_left(self) -> bool:
+        """Whether a node beside node 0 that is still there has not said how it ended."""
+        return any(node.gone_at is None and node.entry.node for node in self._left)
+
+    def over(self, now: Now) -> bool:
+        """Whether nobody's report is worth waiting for any more."""
+        waited = now.clock - self.begun_at
+        answering = any(node.stopping or node.gone_at is not None or waited <= ACK_S for node in self._left)
+        return not answering or waited > self._grace_s + REPORTS_S
+
+    def judge(self) -> Judgement:
+        """By what is known now."""
+        suspects = [*self._suspects, *(each for node in self._nodes.values() for each in node.suspects)]
+        finishes = [each for node in self._nodes.values() for each in node.finishes]
+        if not suspects:
+            return Judgement("failed", WaitError.exit_code, "a node ended without a reason")
+        return blame.judge(suspects, finishes, [note for node in self._nodes.values() for note in node.notes])
+
+    @property
+    def _left(self) -> list[Node]:
+        return [node for node in self._nodes.values() if not node.reported and (node.link is not None or node.gone_at is not None)]
+
+
+# What the end of a connection says of the node behind it: whether it may come back, and what became of it where it does not.
+
+
+def silence(error: OSError | None) -> bool:
+    """Whether a connection ended because the other host does not answer, not because something there closed it."""
+    return error is not None and error.errno in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
+
+
+def time_to_return(error: OSError | None) -> float:
+    """A reset may come from something between the two, and be news to the other side with its next word only."""
+    if silence(error):
+        return 0.0
+    return RESET_S if error is not None and error.errno in (errno.ECONNRESET, errno.EPIPE) else RETURN_S
+
+
+def gone_suspect(node: int, host: str, silent: bool, at: float, since: str = "") -> Suspect:
+    """A node that is gone without a word. A process that ends says why; one whose host still closes its connections was killed; a
+    host that does not answer is down or cut off, and another try may find it back."""
+    name = blame.place(node, host)
+    if silent:
+        reason = f"{name} does not answer: its host or the network to it is down{since}"
+        return Suspect(node, at, "failed", WaitError.exit_code, reason)
+    reason = f"ranklaunch on {name} ended without a word: it was killed by SIGKILL, or its container was{since}"
+    culprit = Culprit(node, None, None, 137, "SIGKILL", False, (), "ranklaunch", host, blame.iso(at))
+    return Suspect(node, at, "failed", 137, reason, culprit)

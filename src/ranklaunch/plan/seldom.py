@@ -1,0 +1,79 @@
+"""What few plans have. Nothing of it is imported where an environment and a command line say nothing of it."""
+
+from __future__ import annotations
+
+from ranklaunch.files import join, text_of
+from ranklaunch.plan.model import Plan, Rounds, Save, Watch
+from ranklaunch.read import settings
+from ranklaunch.read.job import Job
+from ranklaunch.read.provenance import Candidate
+from ranklaunch.read.reader import Reader
+from ranklaunch.verdict import folders
+
+PREFIX = "RANKLAUNCH_"
+SPARE_S = 5.0  # fewer than were seen
+AUTO = "auto"
+MOST_CLOCKS = 5  # attempts, the last, that are looked at
+MOST_CLOCK = 64 * 1024  # bytes, one a second
+
+
+def of(plan: Plan, reader: Reader) -> dict[str, object]:
+    """Fields of a plan."""
+    return {
+        **({"known_errors": _known_errors(reader)} if reader.given(settings.KNOWN_ERRORS) else {}),
+        **({"rounds": _rounds(plan, reader)} if reader.given(settings.MAX_RESTARTS) else {}),
+        **({"save": _save(reader)} if _named(reader, "save_") else {}),
+        **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
+    }
+
+
+def _known_errors(reader: Reader) -> str:
+    """The folder of the user's own."""
+    from ranklaunch.plan import own_errors
+
+    return own_errors.folder(reader)
+
+
+def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
+    from ranklaunch.plan import again
+
+    return again.rounds(plan, reader)
+
+
+def _save(reader: Reader) -> Save:
+    from ranklaunch.read import saving
+
+    return Save(*saving.given(reader))
+
+
+def _watch(reader: Reader) -> Watch:
+    from ranklaunch.read import hangs
+
+    return Watch(reader.get(hangs.HANG), reader.get(hangs.HANG_S), reader.get(hangs.FIRST_STEP_S), reader.get(hangs.EXPECT))
+
+
+def settle_grace(reader: Reader, job: Job) -> None:
+    """By what this platform was seen to give: the clocks of stops that earlier attempts have left, whose container was killed. Where it is
+    to be that, it is; a longer one is warned of."""
+    seen = [(seconds, number) for number in range(job.attempt)[-MOST_CLOCKS:] if (seconds := _killed_after(reader, job, number))]
+    first = reader.candidates(settings.GRACE_S)[:1]
+    if not seen and (not first or first[0].value.strip().lower() != AUTO):
+        return
+    told = f"attempt {min(seen)[1]} was killed {min(seen)[0]} s after its stop request" if seen else "nothing seen yet"
+    if first and first[0].value.strip().lower() == AUTO:
+        grace_s = max(1.0, min(seen)[0] - SPARE_S) if seen else settings.GRACE_S.default
+        reader.settle(settings.GRACE_S.value, Candidate(f"{first[0].source}={AUTO}: {told}", f"{grace_s:g}"))
+    elif reader.get(settings.GRACE_S) >= min(seen)[0]:
+        reader.warn(f"{told}, before {reader.told(settings.GRACE_S)} was over: {settings.GRACE_S.names[0]}={AUTO} stays below that")
+
+
+def _killed_after(reader: Reader, job: Job, attempt: int) -> int:
+    """Seconds, 0 where it ended by itself, was not stopped, or left no clock."""
+    path = join(folders.attempt(job.log_dir, attempt), folders.stop_clock(job.node_index))
+    return folders.killed_after(text_of(reader.files, path, MOST_CLOCK))
+
+
+def _named(reader: Reader, *parts: str) -> bool:
+    """Whether a variable of ranklaunch's, or an option, begins so."""
+    names = (*reader.options, *(name[len(PREFIX) :].lower() for name in reader.env if name.startswith(PREFIX)))
+    return any(name.startswith(parts) for name in names)

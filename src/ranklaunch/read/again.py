@@ -1,0 +1,34 @@
+"""Settings of restarts in place, beside how many there may be."""
+
+from __future__ import annotations
+
+from ranklaunch.read.reader import Variable
+
+
+def codes(value: str) -> tuple[int, ...]:
+    """Exit codes with commas between them."""
+    words = [word.strip() for word in value.split(",") if word.strip()]
+    if not all(word.isdecimal() and 0 < int(word[:4]) < 256 for word in words):
+        msg = "expected exit codes from 1 to 255, with commas between them"
+        raise ValueError(msg)
+    return tuple(map(int, words))
+
+
+def paths(value: str) -> tuple[str, ...]:
+    """Patterns of paths with colons between them."""
+    if "\0" in value:
+        msg = "expected paths with colons between them"
+        raise ValueError(msg)
+    return tuple(path for path in value.split(":") if path)
+
+
+NO_RESTART_CODES: Variable[tuple[int, ...]] = Variable(
+    "no_restart_codes", ("RANKLAUNCH_NO_RESTART_CODES",), codes, (), "exit codes after which ranks are not started again in place, with "
+    "commas between them; 2, 69 and 78 are among them in any case",
+)  # fmt: skip
+PROGRESS_FILE: Variable[tuple[str, ...]] = Variable(
+    "progress_file", ("RANKLAUNCH_PROGRESS_FILE",), paths, (), "markers of the trainer's checkpoints, by which restarts in place tell "
+    "progress: paths with wildcards, with colons between them (/ckpt/latest, /ckpt/checkpoint-*)",
+)  # fmt: skip
+
+VARIABLES: tuple[Variable[object], ...] = (NO_RESTART_CODES, PROGRESS_FILE)

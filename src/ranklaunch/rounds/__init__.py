@@ -1,0 +1,1 @@
+"""What follows a round that has failed: whether all ranks start again, and why not. Pure."""

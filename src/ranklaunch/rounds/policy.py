@@ -1,0 +1,167 @@
+"""Whether all start again after a failure. Pure: what is known of the rounds goes in, a decision comes out.
+
+To stop for nothing costs without bound, to try once more for nothing costs one try: so a restart is the answer where nothing speaks against
+it, and each reason to stop is something that was seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ranklaunch.errors import NO_PROGRESS, ConfigError, MissingProgramError, UsageError, counted
+from ranklaunch.values import Value
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Judgement
+from ranklaunch.verdict.model import Culprit
+
+NEVER = (UsageError.exit_code, MissingProgramError.exit_code, ConfigError.exit_code)
+PAUSES_S = (0.0, 10.0, 30.0, 60.0)  # before the first restart without progress, the second, ...
+LONG_S = 600.0  # a round that ran longer went on, where nothing else tells
+FULL = ("no-space-left", "quota-exceeded")  # known errors that nobody can wait out
+
+HANG_STOPS = "RANKLAUNCH_HANG=stop"  # in the reason of a job that was ended so
+
+Place = tuple[int, int]  # epoch and step
+
+
+class Settings(Value):
+    """most: restarts without progress. never: exit codes after which there is none."""
+
+    most: int
+    never: tuple[int, ...] = ()
+
+
+class Seen(Value):
+    """Of a round that has failed. launched: its ranks had been started. away: a node that is gone, or has not said that it has ended.
+    finished: a rank had ended with 0 by itself. began: a step had been seen. place: the highest step in what ranks wrote. mark: the
+    number of the newest checkpoint that this round has made, None where there is none or nobody can tell; marks: it was looked for, and
+    could be read. seconds: from the release to the failure."""
+
+    number: int
+    judgement: Judgement
+    launched: bool
+    away: str = ""
+    finished: bool = False
+    began: bool = False
+    place: Place | None = None
+    mark: int | None = None
+    marks: bool = False
+    seconds: float = 0.0
+
+
+class Past(Value):
+    """A round that has ended. signature: which failure it was and where, None where that is not known. best, mark: the highest step and
+    checkpoint so far."""
+
+    number: int
+    signature: tuple[object, ...] | None
+    progress: bool
+    best: Place | None
+    mark: int | None
+
+
+class Decision(Value):
+    """again: all start once more, after pause_s seconds. sentence: what was decided, and why. exit_code: of the job, None: the culprit's
+    own."""
+
+    again: bool
+    sentence: str
+    past: Past
+    exit_code: int | None = None
+    pause_s: float = 0.0
+
+
+def decide(history: Sequence[Past], seen: Seen, settings: Settings) -> Decision:
+    """history: the rounds before, the oldest first."""
+    last = history[-1] if history else None
+    best = max(filter(None, (seen.place, last.best if last else None)), default=None)
+    mark = max((each for each in (seen.mark, last.mark if last else None) if each is not None), default=None)
+    past = Past(seen.number, signature(seen, last.best if last else None), _progress(seen, last), best, mark)
+    why = _forbidden(seen, settings)
+    if why:
+        return Decision(False, f"not started again: {why}", past)
+    if last and past.signature and past.signature == last.signature and not past.progress:
+        text = f"not started again: the same failure {_where(past)} twice, without progress between them"
+        return Decision(False, text, past, NO_PROGRESS)
+    used = spent([*history, past])
+    if used >= settings.most:
+        budget = f"{counted(settings.most, 'restart')} without progress"
+        return Decision(False, f"not started again: {budget}, which is all that RANKLAUNCH_MAX_RESTARTS allows", past)
+    pause_s = PAUSES_S[min(used, len(PAUSES_S) - 1)]
+    later = f" in {pause_s:g} s" if pause_s else ""
+    after = f"after progress ({_what(seen)})" if past.progress else f"{counted(used + 1, 'restart')} of {settings.most} without progress"
+    return Decision(True, f"starting all ranks again{later}, restart {seen.number + 1}: {after}", past, None, pause_s)
+
+
+def spent(history: Sequence[Past]) -> int:
+    """Restarts without progress that were used before the last of these rounds has ended; each progress gives one back."""
+    used = 0
+    for i, past in enumerate(history):
+        used = max(0, used - past.progress) + (i < len(history) - 1)
+    return used
+
+
+def signature(seen: Seen, before: Place | None) -> tuple[object, ...] | None:
+    """Two failures with the same one are the same failure at the same place. None where nothing tells them apart from others. before: the
+    highest step before this round, which went on from there, where it has come to none."""
+    culprit = seen.judgement.culprit
+    words = _words(culprit) if culprit else _masked(seen.judgement.reason)
+    place = seen.place or before
+    return (seen.judgement.exit_code, words, place) if words or place else None
+
+
+def _words(culprit: Culprit) -> str:
+    """The line that says why, as the catalogue has it, else the last one; without its numbers. Of a kill there is none."""
+    error = culprit.error
+    line = error.line if error and error.kind == blame.CAUSE else ""
+    if not line and not culprit.signal:
+        line = next((line for line in reversed(culprit.last_lines) if line.strip()), "")
+    return _masked(line)
+
+
+def _masked(line: str) -> str:
+    return re.sub(r"0x[0-9a-f]+|[0-9]+(?:\.[0-9]+)?", "N", line.strip())
+
+
+def _forbidden(seen: Seen, settings: Settings) -> str:
+    judgement = seen.judgement
+    error = judgement.culprit.error if judgement.culprit else None
+    if judgement.outcome != "failed":
+        return "somebody has asked for the stop"
+    if not seen.launched and not seen.number:
+        return "no rank had been started yet"
+    if seen.away:
+        return f"{seen.away} is gone, or has not said that its ranks have ended"
+    if HANG_STOPS in judgement.reason:
+        return f"{HANG_STOPS} ends a job that hangs; RANKLAUNCH_HANG=restart lets it start again"
+    if seen.finished:
+        return "a rank had ended with 0 before"
+    if judgement.exit_code in settings.never:
+        return f"exit code {judgement.exit_code} is in RANKLAUNCH_NO_RESTART_CODES"
+    if judgement.exit_code in NEVER:
+        return f"exit code {judgement.exit_code} would come again"
+    if error and error.kind == blame.CAUSE and error.name in FULL:
+        return f"{error.meaning[:1].lower()}{error.meaning[1:].rstrip('.')}"
+    if error and error.kind == blame.CAUSE and error.retry == blame.NO and not seen.began:
+        return f"before the first step, {error.name} would come again"
+    return ""
+
+
+def _progress(seen: Seen, last: Past | None) -> bool:
+    """By checkpoints where these can be read, else by steps, else by time."""
+    if seen.marks:
+        return seen.mark is not None and (last is None or last.mark is None or seen.mark > last.mark)
+    if seen.place:
+        return last is None or last.best is None or seen.place > last.best
+    return seen.seconds > LONG_S
+
+
+def _what(seen: Seen) -> str:
+    if seen.marks:
+        return f"checkpoint {seen.mark}"
+    return f"step {seen.place[1]}" if seen.place else f"{seen.seconds:.0f} s"
+
+
+def _where(past: Past) -> str:
+    return f"at step {past.best[1]}" if past.best else "before the first step"

@@ -1,0 +1,90 @@
+"""One node asks, all answer: a question goes to node 0, from there to all, and each answer the same way back.
+
+Words of the muster are no larger than 128 KiB, so a long answer comes in pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ranklaunch.muster.nodes import Nodes
+from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.values import Value
+
+ASK, DO, DID, SAID = "ask", "do", "did", "said"
+PAGE = 256  # ranks
+ANSWER_S = 0.8  # for all nodes to answer
+
+Asked = Mapping[str, Any]
+Do = Callable[[Asked], Mapping[str, Any]]
+Told = Callable[[Mapping[int, Mapping[str, Any]]], None]
+
+
+class _Question(Value):
+    answers: dict[int, dict[str, Any]]
+    of: int
+    told: Told
+    timer: Timer
+
+
+class Circle:
+    """do: what this node does with a question of any node, and answers: values that JSON can hold, and `ranks`, a list, at will. nodes: of
+    the job, their number. known: the last answer of each, and when it came, in the loop's seconds."""
+
+    def __init__(self, nodes: Nodes, index: int, number: int, loop: Loop, do: Do) -> None:
+        self.known: dict[int, tuple[float, Mapping[str, Any]]] = {}
+        self._nodes = nodes
+        self._index = index
+        self._number = number
+        self._loop = loop
+        self._do = do
+        self._last = 0
+        self._open: dict[int, _Question] = {}
+        if index == 0:
+            nodes.hear(ASK, self._pass_on, at_node_0=True)
+            nodes.hear(DID, self._pass_back, at_node_0=True)
+        nodes.hear(DO, self._answer)
+        nodes.hear(SAID, self._hear)
+
+    def ask(self, question: Asked, told: Told) -> None:
+        """told: of all answers by node, or of those that have come within ANSWER_S."""
+        self._last += 1
+        number = self._last
+        self._open[number] = _Question({}, self._number, told, self._loop.after(ANSWER_S, lambda: self._close(number)))
+        self._nodes.tell_node_0(ASK, {"number": number, "asked": dict(question)})
+
+    def _pass_on(self, node: int, body: Mapping[str, Any]) -> None:
+        self._nodes.tell_nodes(DO, {"number": int(body["number"]), "asked": dict(body["asked"]), "by": node})
+
+    def _answer(self, node: int, body: Mapping[str, Any]) -> None:
+        answer = dict(self._do(body["asked"]))
+        ranks = answer.pop("ranks", [])
+        pages = [ranks[i : i + PAGE] for i in range(0, len(ranks), PAGE)] or [[]]
+        for page, part in enumerate(pages):
+            said = {**answer, "ranks": part, "page": page, "pages": len(pages)}
+            self._nodes.tell_node_0(DID, {"number": body["number"], "by": body["by"], "said": said})
+
+    def _pass_back(self, node: int, body: Mapping[str, Any]) -> None:
+        self._nodes.tell_nodes(SAID, {"number": body["number"], "node": node, "said": body["said"]}, [int(body["by"])])
+
+    def _hear(self, node: int, body: Mapping[str, Any]) -> None:
+        who, said = int(body["node"]), dict(body["said"])
+        question = self._open.get(int(body["number"]))
+        if not question:
+            return
+        before = question.answers.get(who)
+        page, pages, ranks = int(said.pop("page")), int(said.pop("pages")), [dict(rank) for rank in said["ranks"]]
+        answer = {**said, "ranks": [*before["ranks"], *ranks] if before else ranks, "left": pages - page - 1}
+        question.answers[who] = answer
+        if len(question.answers) >= question.of and not any(each["left"] for each in question.answers.values()):
+            self._close(int(body["number"]))
+
+    def _close(self, number: int) -> None:
+        question = self._open.pop(number, None)
+        if question:
+            question.timer.cancel()
+            for node, answer in question.answers.items():
+                answer.pop("left", None)
+                self.known[node] = self._loop.clock(), answer
+            question.told(question.answers)

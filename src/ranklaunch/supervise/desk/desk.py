@@ -1,0 +1,153 @@
+"""Where a running job is asked how it stands, and told to save; opened once it has lasted a second.
+
+Whoever is asked answers for the whole job: the question goes round, and what other nodes do not say in time is what they said before, with
+its age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ranklaunch.muster.wire import WireError
+from ranklaunch.plan.model import Plan, Save
+from ranklaunch.supervise.companions import Attended
+from ranklaunch.supervise.desk import standing
+from ranklaunch.supervise.desk.circle import Circle
+from ranklaunch.supervise.desk.counter import Answer, Counter
+from ranklaunch.supervise.desk.saving import Saving
+from ranklaunch.supervise.record import now as time_now
+from ranklaunch.system.loop import Loop
+from ranklaunch.values import Value
+from ranklaunch.verdict import folders
+
+SCHEMA = "ranklaunch.status/1"
+MARGIN_S = 2.0  # between the end of the grace and a deadline
+WARNINGS = ("SIGUSR1", "SIGUSR2")
+DO = "do"
+
+
+class Asked(Value):
+    """A session, as its desk sees it. attended: the attempt that runs. phase: what it does, and what it waits for, "" for nothing.
+    of_ranks: what else is known of ranks, by rank and key. offer: a signal for ranks that catch it. stop: the job, as by SIGTERM."""
+
+    attended: Callable[[], Attended]
+    phase: Callable[[], tuple[str, str]]
+    of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
+    offer: Callable[[int], list[str]]
+    stop: Callable[[], None]
+
+
+class Desk:
+    """loop: the session's. Raises OSError where there is no way to be asked."""
+
+    def __init__(self, asked: Asked, loop: Loop) -> None:
+        self._asked = asked
+        seen = asked.attended()
+        self._loop = loop
+        job = seen.plan().job
+        self._saving = Saving(lambda: self._save, asked.offer, lambda: asked.attended().record, loop.clock)
+        self._circle = Circle(seen.nodes, job.node_index, len(job.everyone), self._loop, self._do)
+        self._handlers: dict[object, Callable[[Mapping[str, Any], Answer], None]] = {"status": self._status, "save": self._on_save}
+        self._counter = Counter(seen.record.folder, folders.socket(job.node_index), self._loop, self._handle)
+
+    @property
+    def path(self) -> str:
+        """Of its socket, where that is not in the attempt's folder; else ""."""
+        return self._counter.path if self._counter.elsewhere else ""
+
+    def close(self) -> None:
+        self._counter.close()
+
+    def is_warning(self, name: str) -> bool:
+        """Whether a signal that this node was sent is a request to save, for all."""
+        return name in WARNINGS and self._save.wanted
+
+    def warn(self) -> None:
+        """A platform has warned this node."""
+        self._ask({DO: "save"}, lambda answers: None)
+
+    @property
+    def _save(self) -> Save:
+        return self._plan.save
+
+    @property
+    def _plan(self) -> Plan:
+        return self._asked.attended().plan()
+
+    def _handle(self, question: Mapping[str, Any], answer: Answer) -> None:
+        handler = self._handlers.get(question.get(DO))
+        if handler:
+            handler(question, answer)
+        else:
+            answer({"error": f"this ranklaunch answers {', '.join(map(str, self._handlers))}"})
+
+    def _ask(self, question: Mapping[str, Any], told: Callable[[Mapping[int, Mapping[str, Any]]], None]) -> None:
+        try:
+            self._circle.ask(question, told)
+        except (WireError, ValueError, TypeError):  # no message holds it
+            told({})
+
+    def _do(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What any node asks of this one."""
+        if question.get(DO) == "status":
+            return self._stands()
+        return self._to_save(question) if question.get(DO) == "save" else {}
+
+    # How it stands
+
+    def _status(self, question: Mapping[str, Any], answer: Answer) -> None:
+        self._ask({DO: "status"}, lambda answers: answer(self._compiled(answers)))
+
+    def _stands(self) -> dict[str, Any]:
+        phase, waiting = self._asked.phase()
+        seen = self._asked.attended()
+        plan = seen.plan()
+        numbers = () if plan.job.is_idle else tuple(plan.job.node.ranks)
+        ranks = standing.ranks(plan.job.node_index, numbers, seen.ranks(), seen.outputs(), self._loop.clock())
+        more = self._asked.of_ranks()
+        ranks = [{**rank, **more.get(rank["rank"], {})} for rank in ranks]
+        return {"host": plan.job.node.host, "phase": phase, "waiting": waiting, "ranks": ranks}
+
+    def _compiled(self, answers: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+        """schema ranklaunch.status/1; age_s: seconds since a node has said so, null where it never has."""
+        plan, now = self._plan, self._loop.clock()
+        here = plan.job.node_index
+        said: dict[int, tuple[float, Mapping[str, Any]]] = {**self._circle.known, **{node: (now, each) for node, each in answers.items()}}
+        said.setdefault(here, (now, self._stands()))
+        nodes = [
+            {"node": i, "host": each.host, **_of_node(*said[i], now)} if i in said else {"node": i, "host": each.host, **_UNHEARD}
+            for i, each in enumerate(plan.job.everyone)
+        ]
+        ranks = [rank for i in sorted(said) for rank in said[i][1]["ranks"]]
+        job = {"job": plan.job.name, "platform": plan.job.platform, "method": plan.method, "attempt": plan.job.attempt}
+        return {"schema": SCHEMA, **job, "time": time_now(), "node": here, "nodes": nodes, "ranks": ranks}
+
+    # Saving
+
+    def _on_save(self, question: Mapping[str, Any], answer: Answer) -> None:
+        deadline = question.get("deadline_s")
+        if deadline is not None and not (isinstance(deadline, (int, float)) and deadline >= 0):
+            answer({"error": f"deadline_s {deadline!r}: expected seconds"})
+        elif deadline is None and not self._save.wanted:
+            answer({"error": "no way is known to ask this trainer to save: RANKLAUNCH_SAVE_SIGNAL or RANKLAUNCH_SAVE_FILE says it"})
+        else:
+            asked = {DO: "save", "deadline_s": deadline}
+            self._ask(asked, lambda answers: answer({"nodes": [{"node": i, **each, "ranks": None} for i, each in sorted(answers.items())]}))
+
+    def _to_save(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        plan = self._plan
+        asked = dict(self._saving.ask()) if plan.save.wanted else {}
+        deadline = question.get("deadline_s")
+        if plan.job.node_index == 0 and deadline is not None:  # which tells the others
+            left = max(0.0, float(deadline) - plan.limits.grace_s - MARGIN_S)
+            self._loop.after(left, self._asked.stop)
+            asked["stop_in_s"] = round(left, 1)
+        return asked
+
+
+_UNHEARD = {"phase": "unknown", "waiting": "", "age_s": None}
+
+
+def _of_node(at: float, said: Mapping[str, Any], now: float) -> dict[str, Any]:
+    return {"phase": said["phase"], "waiting": said["waiting"], "age_s": round(now - at, 1)}

@@ -1,0 +1,79 @@
+"""What a stop did to the ranks of this node, and a clock that tells the next attempt how long the platform has left them.
+
+Nobody says how long a platform waits between its signal and the kill, and some documents nothing of it. So during a stop a byte a second is
+appended to a file in the attempt's folder, and a last line when everything has ended: a file without that line is of a container that was
+killed, so many seconds after the signal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ranklaunch.supervise.companions import Attended, Companion
+from ranklaunch.system import disk
+from ranklaunch.system.signals import name_of
+from ranklaunch.verdict import folders
+
+
+class Stops(Companion):
+    def __init__(self, attended: Attended) -> None:
+        self._attended = attended
+        self._signal = 0
+        self._at = 0.0
+        self._ranks: Mapping[int, Any] = {}
+        self._seconds = 0.0
+        self._clock = -1
+
+    def on_stop_request(self, number: int) -> None:
+        self._signal, self._at = number, self._attended.loop.clock()
+        self._ranks = dict(self._attended.ranks())
+        try:
+            node = self._attended.plan().job.node_index
+            self._clock = disk.append(os.path.join(self._attended.record.folder, folders.stop_clock(node)))
+            self._write(f"{name_of(number)} {self._attended.plan().limits.grace_s:g}\n")
+            self._attended.loop.after(1.0, self._tick)
+        except OSError:  # a full disk; the ranks are what counts now
+            pass
+
+    def stopped(self) -> None:
+        if self._signal:
+            self._seconds = self._attended.loop.clock() - self._at
+            self._write("\nended\n")
+            self.close()
+
+    def facts(self) -> Mapping[str, Any]:
+        """stop: caught_by: ranks that had a way to hear the signal; ended_by_themselves and killed: how those that lived then have ended;
+        saved: "no" where nobody heard it, else "unknown"."""
+        if not self._signal:
+            return {}
+        ends = self._attended.ends()
+        caught = [rank for rank, process in self._ranks.items() if self._attended.caught(process)]
+        killed = [rank for rank in self._ranks if ends.get(rank) == "SIGKILL"]
+        stop = {
+            "signal": name_of(self._signal),
+            "caught_by": sorted(caught),
+            "ended_by_themselves": sorted(rank for rank in self._ranks if rank in ends and rank not in killed),
+            "killed": sorted(killed),
+            "seconds": round(self._seconds, 3),
+            "saved": "unknown" if caught or not self._ranks else "no",
+        }
+        return {"stop": stop}
+
+    def close(self) -> None:
+        if self._clock >= 0:
+            os.close(self._clock)
+            self._clock = -1
+
+    def _tick(self) -> None:
+        if self._clock >= 0:
+            self._write(".")
+            self._attended.loop.after(1.0, self._tick)
+
+    def _write(self, text: str) -> None:
+        try:
+            if self._clock >= 0:
+                os.write(self._clock, text.encode())
+        except OSError:
+            pass

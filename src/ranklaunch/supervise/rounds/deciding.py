@@ -1,0 +1,78 @@
+"""Node 0's decision after a round that has failed, with what is remembered of those before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ranklaunch.muster.events import Decide, Decided
+from ranklaunch.plan.model import Rounds
+from ranklaunch.rounds import policy
+from ranklaunch.rounds.policy import Decision, Past, Seen
+from ranklaunch.values import replace
+from ranklaunch.verdict.blame import Judgement
+
+State = Mapping[str, Any]
+
+
+class Decider:
+    """Asked once for each round."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self._settings = policy.Settings(rounds.most, rounds.never)
+        self._history: list[Past] = []
+
+    def __call__(self, asked: Decide) -> Decided:
+        states = list(asked.states)
+        seen = _seen(asked, states)
+        decision = policy.decide(self._history, seen, self._settings)
+        self._history.append(decision.past)
+        if decision.again:
+            restart = _restart(asked.judgement, seen, decision, states)
+            return Decided(True, asked.judgement, {"restart": restart, "pause_s": decision.pause_s})
+        code = asked.judgement.exit_code if decision.exit_code is None else decision.exit_code
+        notes = (*asked.judgement.notes, decision.sentence)
+        return Decided(False, replace(asked.judgement, exit_code=code, notes=notes))
+
+
+def _seen(asked: Decide, states: list[State]) -> Seen:
+    places = [(place[0], place[1]) for place in _each(states, "place", list) if len(place) == 2 and all(isinstance(n, int) for n in place)]
+    return Seen(
+        number=asked.round,
+        judgement=asked.judgement,
+        launched=asked.released,
+        away=asked.away or next(iter(_each(states, "gone", str)), ""),
+        finished=any(_each(states, "finished", bool)),
+        began=bool(places),
+        place=max(places, default=None),
+        mark=max(_each(states, "mark", int), default=None),
+        marks=any(_each(states, "marks", bool)),
+        seconds=max(_each(states, "seconds", float), default=0.0),
+    )
+
+
+def _restart(judgement: Judgement, seen: Seen, decision: Decision, states: list[State]) -> dict[str, Any]:
+    """What verdict.json says of it. lost_s: since the round's newest checkpoint, where these are known, else since its start."""
+    culprit = judgement.culprit
+    since = list(_each(states, "since_mark_s", float))
+    return {
+        "round": seen.number,
+        "reason": judgement.reason,
+        "culprit": culprit.name if culprit else None,
+        "node": culprit.node if culprit else None,
+        "lost_s": round(min(since) if since else seen.seconds, 1),
+        "progress": decision.past.progress,
+        "decision": decision.sentence,
+    }
+
+
+def _each(states: Iterable[State], name: str, kind: type) -> list[Any]:
+    """What nodes say comes from outside: what is not of its kind says nothing."""
+    values = [state.get(name) for state in states]
+    return [value for value in values if _is(value, kind)]
+
+
+def _is(value: object, kind: type) -> bool:
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))

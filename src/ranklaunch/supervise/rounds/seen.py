@@ -1,0 +1,92 @@
+"""What a node knows of a round that has ended, for whoever decides whether another follows."""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ranklaunch.plan.model import Plan
+from ranklaunch.rounds import progress
+from ranklaunch.watch.steps import Steps
+
+TAIL = 64 * 1024  # bytes of a rank's log, at its end
+MOST_LOGS = 16  # that are looked at: the first ranks and the last, which trainers let speak
+MOST_MARKS = 10_000
+
+
+def state(plan: Plan, launched_at: float | None, *, finished: bool) -> Mapping[str, Any]:
+    """As JSON has it. launched_at: seconds since 1970, None where no rank was started. finished: a rank has ended with 0 by itself."""
+    if launched_at is None:
+        return {"launched": False}
+    place = highest(logs(plan))
+    looked, mark, at = marks(plan.rounds.marks if plan.rounds else (), launched_at)
+    return {
+        "launched": True,
+        "seconds": round(time.time() - launched_at, 3),
+        "finished": finished,
+        "place": list(place) if place else None,
+        "marks": looked,
+        "mark": mark,
+        "since_mark_s": round(time.time() - at, 3) if at else None,
+    }
+
+
+def logs(plan: Plan) -> list[str]:
+    """Of this node's ranks, some of many."""
+    paths = [process.log for process in plan.processes if process.rank is not None]
+    paths += [log.log for log in (plan.outputs.logs if plan.outputs else ()) if log.rank is not None]
+    paths = paths or [process.log for process in plan.processes]
+    half = MOST_LOGS // 2
+    return paths if len(paths) <= MOST_LOGS else [*paths[:half], *paths[-half:]]
+
+
+def highest(paths: Iterable[str]) -> tuple[int, int] | None:
+    """The highest step in the ends of these logs, behind its epoch."""
+    places = []
+    for path in paths:
+        steps = Steps()
+        steps.feed(_tail(path) + b"\n", 0.0)
+        if steps.last:
+            places.append((steps.last.place.epoch, steps.last.place.step))
+    return max(places, default=None)
+
+
+def _tail(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            return file.read(TAIL)
+    except OSError:
+        return b""
+
+
+def marks(patterns: Sequence[str], since: float) -> tuple[bool, int | None, float | None]:
+    """Whether there are any that can be read; the highest of those that are newer, and when it was made."""
+    found = [(number, at) for path in _paths(patterns) if (number := _number(path)) is not None and (at := _made(path)) is not None]
+    newest = max((each for each in found if each[1] >= since), default=(None, None))
+    return bool(found), *newest
+
+
+def _paths(patterns: Sequence[str]) -> list[str]:
+    return [path for pattern in patterns for path in glob.glob(pattern)[:MOST_MARKS]]
+
+
+def _number(path: str) -> int | None:
+    number = progress.of_name(path)
+    if number is not None or os.path.isdir(path):
+        return number
+    try:
+        with open(path, "rb") as file:
+            return progress.of_text(file.read(progress.MOST_BYTES).decode(errors="replace"))
+    except OSError:
+        return None
+
+
+def _made(path: str) -> float | None:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None

@@ -1,0 +1,50 @@
+"""On three hosts: after a failure anywhere, all ranks of all nodes start again in place, and end as if nothing had happened."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from training_jobs import Training
+
+from testbench.hosts import Hosts
+from testbench.waiting import sleep_until
+
+MakeHosts = Callable[..., Hosts]
+
+FAILURES = {
+    "a rank exits": (["0:3:4:exit"], 1),
+    "is killed": (["0:5:4:kill"], 1),
+    "two at once on two nodes": (["0:2:4:exit", "0:5:4:kill"], 1),
+    "while starting": (["0:4:1:exit"], 1),
+    "while others stop": (["0:3:4:exit", "0:0:4:ignore", "0:5:4:kill"], 1),
+    "one after the other": (["0:3:2:kill", "1:0:5:exit"], 2),
+}
+
+
+@pytest.mark.parametrize("what", FAILURES)
+@pytest.mark.parametrize("method", ["spawn", "torchrun"])
+def test_the_training_ends_as_if_nothing_had_happened(hosts: MakeHosts, tmp_path: Path, method: str, what: str) -> None:
+    fails, rounds = FAILURES[what]
+    Training(hosts(3), tmp_path, method, *fails).check(rounds)
+
+
+def test_a_node_that_is_lost_ends_the_job(hosts: MakeHosts, tmp_path: Path) -> None:
+    training = Training(hosts(3), tmp_path, "spawn", "0:0:4:hang")
+    training.wait_for("sum_0_4_5")
+    training.job.nodes[2].popen.send_signal(signal.SIGKILL)
+    for node in training.job.nodes[:2]:
+        node.popen.wait(60)
+        assert node.popen.returncode == 137
+        assert "not started again: node 2" in "\n".join(node.verdict["notes"])
+
+
+def test_a_stop_request_at_the_gate_ends_all(hosts: MakeHosts, tmp_path: Path) -> None:
+    """Two failures without progress bring a pause, in which one node is told to stop."""
+    training = Training(hosts(3), tmp_path, "spawn", "0:3:1:kill", "1:3:1:exit")
+    job = training.job
+    sleep_until(lambda: "starting all ranks again in 10 s" in job.nodes[1].err, job.words, 120)
+    job.nodes[1].popen.send_signal(signal.SIGTERM)
+    assert job.end(143)["outcome"] == "stopped"

@@ -1,0 +1,42 @@
+"""Restarts in place as they are asked for."""
+
+from __future__ import annotations
+
+import helpers
+import pytest
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.plan.model import Rounds, as_json
+
+ASKED = {"PATH": "/usr/bin", "RANKLAUNCH_MAX_RESTARTS": "3"}
+
+
+def test_a_plan_says_what_was_asked_for() -> None:
+    more = {"RANKLAUNCH_NO_RESTART_CODES": "33, 100", "RANKLAUNCH_PROGRESS_FILE": "/ckpt/latest:ckpt/step_*"}
+    plan = helpers.plan({**ASKED, **more}, method="spawn")
+    assert plan.rounds == Rounds(3, (33, 100), ("/ckpt/latest", f"{helpers.CWD}/ckpt/step_*"))
+    assert as_json(plan)["restarts"]["most"] == 3
+
+
+@pytest.mark.parametrize("most", ["", "0"])
+def test_none_are_none(most: str) -> None:
+    plan = helpers.plan({"PATH": "/usr/bin", "RANKLAUNCH_MAX_RESTARTS": most}, method="spawn")
+    assert plan.rounds is None
+    assert "restarts" not in as_json(plan)
+
+
+@pytest.mark.parametrize("extra", ["--max-restarts=3", "--max_restarts 1"])
+def test_a_launchers_own_beside_them_are_refused(extra: str) -> None:
+    with pytest.raises(ConfigError, match="each would start the ranks again"):
+        helpers.plan({**ASKED, "MA_EXTRA_TORCHRUN_PARAMS": extra}, method="torchrun")
+
+
+def test_a_launchers_own_alone_are_not() -> None:
+    helpers.plan({"PATH": "/usr/bin", "MA_EXTRA_TORCHRUN_PARAMS": "--max-restarts=3"}, method="torchrun")
+    helpers.plan({**ASKED, "MA_EXTRA_TORCHRUN_PARAMS": "--max-restarts=0"}, method="torchrun")
+
+
+@pytest.mark.parametrize("codes", ["0", "256", "x", "1,-2"])
+def test_what_is_no_code(codes: str) -> None:
+    with pytest.raises(ConfigError, match="RANKLAUNCH_NO_RESTART_CODES"):
+        helpers.plan({**ASKED, "RANKLAUNCH_NO_RESTART_CODES": codes}, method="spawn")

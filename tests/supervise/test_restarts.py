@@ -1,0 +1,172 @@
+"""All ranks of one node start again in place after a failure: real processes, with a training that goes on from what it has saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training_jobs import STEPS, undisturbed
+
+from ranklaunch.supervise.rounds import cleaning
+from ranklaunch.supervise.rounds.cleaning import Held
+from testbench.jobs.ends import checked_verdict
+from testbench.jobs.job import Job, Starter
+from testbench.places import child
+
+
+def check_training(folder: Path, ranks: int) -> None:
+    assert [json.loads((folder / f"final_{rank}").read_text()) for rank in range(ranks)] == [undisturbed(ranks)] * ranks
+    assert not (folder / "twice").exists()
+
+
+def train(starter: Starter, folder: Path, *fails: str, restarts: int = 3, env: dict[str, str] | None = None) -> Job:
+    words = (child("trains.py"), folder, STEPS, *fails)
+    return starter.spawn(2, *words, env={"RANKLAUNCH_MAX_RESTARTS": str(restarts), **(env or {})})
+
+
+def history(job: Job) -> list[dict[str, Any]]:
+    return list(checked_verdict(job.attempt / "verdict.json").get("restarts", []))
+
+
+@pytest.mark.parametrize(
+    ("fails", "rounds"),
+    [(["0:1:4:exit"], 1), (["0:1:4:kill"], 1), (["0:1:4:memory"], 1), (["0:0:4:exit", "0:1:4:kill"], 1), (["0:1:1:kill", "1:0:6:exit"], 2)],
+    ids=["a rank exits", "is killed", "has no memory", "two at once", "before its first step, and once more"],
+)
+def test_the_training_ends_as_if_nothing_had_happened(ranklaunch: Starter, tmp_path: Path, fails: list[str], rounds: int) -> None:
+    job = train(ranklaunch, tmp_path, *fails)
+    assert job.end() == 0
+    check_training(tmp_path, 2)
+    restarts = history(job)
+    assert [restart["round"] for restart in restarts] == list(range(rounds))
+    assert all(re.match(r"rank [01] (on node 0 )?", restart["reason"]) and restart["decision"] for restart in restarts)
+    for number in range(1, rounds + 1):
+        folder = job.attempt / f"restart_{number}"
+        assert json.loads((folder / "plan.json").read_text())["job"]["restart"] == number
+        assert f"count {number}" in (folder / "rank_0.log").read_text()
+    assert job.err.text.count("starting all ranks again") == rounds
+    assert not [name for name in os.listdir(job.attempt) if name == ".reserved"]
+
+
+@pytest.mark.parametrize(
+    ("fails", "code", "why"),
+    [
+        (["0:1:1:import"], 1, "before the first step, python-module-not-found would come again"),
+        (["0:1:4:zero", "0:0:4:late"], 7, "a rank had ended with 0"),
+    ],
+    ids=["an import error", "one ended with 0"],
+)
+def test_what_must_not_start_again_does_not(ranklaunch: Starter, tmp_path: Path, fails: list[str], code: int, why: str) -> None:
+    job = train(ranklaunch, tmp_path, *fails)
+    assert job.end() == code
+    assert history(job) == []
+    assert why in "\n".join(job.verdict["notes"])
+    assert not (job.attempt / "restart_1").exists()
+
+
+def test_a_failure_that_comes_again_at_its_place_ends_the_job_for_good(ranklaunch: Starter, tmp_path: Path) -> None:
+    job = train(ranklaunch, tmp_path, "0:1:4:value", "1:1:4:value", "2:1:4:value")
+    assert job.end() == 76
+    verdict = job.verdict
+    assert (verdict["exit_code"], verdict["culprit"]["exit_code"], len(verdict["restarts"])) == (76, 1, 1)
+    assert "the same failure at step 3 twice" in "\n".join(verdict["notes"])
+
+
+def test_a_stop_request_is_never_followed_by_a_start(ranklaunch: Starter, tmp_path: Path) -> None:
+    """While ranks stop after a failure: what decides then is the request."""
+    job = train(ranklaunch, tmp_path, "0:0:2:ignore", "0:1:4:exit", env={"RANKLAUNCH_GRACE_S": "3"})
+    job.wait_for_event("ending")
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+    assert job.verdict["outcome"] == "stopped"
+
+
+def test_without_restarts_the_ranks_know_two_variables_more_and_that_is_all(ranklaunch: Starter, tmp_path: Path) -> None:
+    job = train(ranklaunch, tmp_path, "0:1:4:exit", restarts=0)
+    assert job.end() == 7
+    assert "restarts" not in job.verdict
+    assert sorted(os.listdir(job.attempt)) == ["events.jsonl", "plan.json", "rank_0.log", "rank_1.log", "verdict.json"]
+
+
+def test_the_id_of_a_job_stays_that_of_its_attempts(ranklaunch: Starter, tmp_path: Path) -> None:
+    ids = []
+    for _ in range(2):
+        job = ranklaunch.spawn(1, "/bin/sh", "-c", "echo id=$RANKLAUNCH_RUN_ID,$RANKLAUNCH_RESTART_COUNT", log_dir=tmp_path / "logs")
+        assert job.end() == 0
+        ids += re.findall(r"id=([0-9a-f]{16}),0", job.out.text)
+    assert len(ids) == 2
+    assert len(set(ids)) == 1
+
+
+# What is left behind
+
+
+def test_files_of_dead_ranks_in_shared_memory_go_and_no_others(tmp_path: Path) -> None:
+    """Those that they had open, and those named by a pid of theirs; not those of the living, nor what only looks alike."""
+    mine, other, named, alike = (Path(cleaning.SHARED) / f"rl_test_{os.getpid()}x{name}" for name in ("mine", "other", "named", "alike"))
+    program = "import sys, time; files = [open(path, 'w') for path in sys.argv[1:]]; print('ready', flush=True); time.sleep(600)"
+    rank = subprocess.Popen([sys.executable, "-c", program, mine, other], stdout=subprocess.PIPE)
+    living = subprocess.Popen([sys.executable, "-c", program, other], stdout=subprocess.PIPE)
+    try:
+        for process in (rank, living):
+            assert process.stdout
+            process.stdout.readline()
+        named = named.with_name(f"rl_test_{rank.pid}_1")
+        alike = alike.with_name(f"rl_test_{rank.pid}7_1")
+        named.touch(), alike.touch()
+        held = Held(frozenset({rank.pid}), frozenset(cleaning._files(rank.pid)))
+        rank.kill()
+        rank.wait()
+        assert set(cleaning.remove(held)) == {str(mine), str(named)}
+        assert (other.exists(), alike.exists()) == (True, True)
+    finally:
+        for process in (rank, living):
+            process.kill()
+            process.wait()
+            assert process.stdout
+            process.stdout.close()
+        for path in (mine, other, named, alike):
+            path.unlink(missing_ok=True)
+
+
+def test_logs_of_the_first_and_the_last_rounds_stay(tmp_path: Path) -> None:
+    for number in range(1, 9):
+        cleaning.prune(str(tmp_path), number)
+        (tmp_path / f"restart_{number}" / "evidence").mkdir(parents=True)
+        for name in ("rank_0.log", "round.json"):
+            (tmp_path / f"restart_{number}" / name).touch()
+    kept = {number: sorted(os.listdir(tmp_path / f"restart_{number}")) for number in range(1, 9)}
+    assert [number for number in kept if kept[number] == ["round.json"]] == [1, 2, 3]
+    assert all(kept[number] == ["evidence", "rank_0.log", "round.json"] for number in range(4, 9))
+
+
+NPU_SMI = """
++---------------------------+---------------+----------------------------------------------------+
+| NPU     Chip              | Process id    | Process name             | Process memory(MB)      |
++===========================+===============+====================================================+
+| 0       0                 | 4711          | python                   | 31205                   |
++===========================+===============+====================================================+
+| No running processes found in NPU 1                                                            |
++===========================+===============+====================================================+
+"""  # as npu-smi info shows it, by Ascend's documentation; no NPU was here to ask
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "busy"),
+    [
+        ("gpu", "3\n11\n", ""),
+        ("gpu", "3\n20480\n", "device 1 still has 20480 MB in use"),
+        ("gpu", "", ""),
+        ("npu", NPU_SMI, "NPU 0 still has process 4711"),
+        ("npu", NPU_SMI.replace("4711", "    "), ""),
+    ],
+)  # fmt: skip
+def test_what_a_tool_says_of_devices(kind: str, text: str, busy: str) -> None:
+    assert cleaning.DEVICE_TOOLS[kind][1](text) == busy

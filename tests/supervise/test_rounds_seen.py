@@ -1,0 +1,61 @@
+"""What a node knows of a round that has ended: the last steps in its logs, and checkpoints' markers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ranklaunch.muster.events import Decide
+from ranklaunch.plan.model import Rounds
+from ranklaunch.supervise.rounds import seen
+from ranklaunch.supervise.rounds.deciding import Decider
+from ranklaunch.verdict.blame import Judgement
+
+FAILED = Judgement("failed", 7, "rank 1 failed")
+
+
+def test_the_highest_step_of_some_logs(tmp_path: Path) -> None:
+    for rank, steps in enumerate((range(1, 8), range(1, 6))):
+        (tmp_path / str(rank)).write_text("".join(f"step: {step} loss: 1.0\n" for step in steps) + "Traceback\nValueError: 99\n")
+    assert seen.highest([str(tmp_path / "0"), str(tmp_path / "1"), str(tmp_path / "none")]) == (0, 7)
+    assert seen.highest([str(tmp_path / "none")]) is None
+
+
+def test_markers_that_are_new_count_and_those_that_cannot_be_read_are_none(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint-100").mkdir()
+    (tmp_path / "latest").write_text("global_step200")
+    (tmp_path / "release").write_text("release")
+    os.utime(tmp_path / "checkpoint-100", (1000, 1000))
+    os.utime(tmp_path / "latest", (2000, 2000))
+    patterns = [str(tmp_path / "checkpoint-*"), str(tmp_path / "latest")]
+    assert seen.marks(patterns, 1500) == (True, 200, 2000)
+    assert seen.marks(patterns, 2500) == (True, None, None)
+    assert seen.marks([str(tmp_path / "release"), str(tmp_path / "none")], 0) == (False, None, None)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"place": 5},
+        {"place": [1]},
+        {"place": ["a", "b"]},
+        {"mark": "x", "marks": 1},
+        {"seconds": "long"},
+        {"finished": "no", "gone": 3},
+    ],
+    ids=str,
+)
+def test_what_a_node_says_that_is_none_of_it_says_nothing(state: dict[str, object]) -> None:
+    decided = Decider(Rounds(3))(Decide(FAILED, 0, True, "", (state,)))
+    assert decided.again
+    assert decided.next["restart"]["progress"] is False
+
+
+def test_a_node_that_says_that_it_leaves_ends_the_job() -> None:
+    decided = Decider(Rounds(3))(Decide(FAILED, 0, True, "", ({"launched": True}, {"launched": True, "gone": "node 1"})))
+    assert not decided.again
+    assert decided.judgement.exit_code == 7
+    assert "node 1 is gone" in decided.judgement.notes[-1]
