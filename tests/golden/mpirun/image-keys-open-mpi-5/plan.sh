@@ -91,10 +91,11 @@ env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 HCCL_CONNECT_TIMEOUT=1800 HCCL_WHITE
   -x MA_HOME -x MA_JOB_DIR -x MA_LOG_DIR -x MA_MOUNT_PATH -x MA_NUM_GPUS -x MA_NUM_HOSTS -x \
   MA_PROC_START_CNT -x MA_RUN_METHOD -x MA_SCHEDULE_CNT -x MA_SCRIPT_INTERPRETER -x MA_TASK_NAME -x \
   MA_VJ_NAME -x PATH -x PYTHONFAULTHANDLER -x PYTHONUNBUFFERED -x RANKLAUNCH_ATTEMPT -x \
-  S3_ACCESS_KEY_ID -x S3_ENDPOINT -x S3_SECRET_ACCESS_KEY -x VC_WORKER_HOSTS -x VC_WORKER_NUM -x \
-  NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 -x NCCL_SOCKET_FAMILY=AF_INET -x \
-  HOROVOD_MPI_THREADS_DISABLE=1 --mca pml ob1 --mca btl '^openib' --prtemca plm_ssh_no_tree_spawn 1 \
-  python -u train.py --epochs=3 --data_url=/home/ma-user/modelarts/inputs/data_url_0 || status=$?
+  RANKLAUNCH_RESTART_COUNT -x RANKLAUNCH_RUN_ID -x S3_ACCESS_KEY_ID -x S3_ENDPOINT -x \
+  S3_SECRET_ACCESS_KEY -x VC_WORKER_HOSTS -x VC_WORKER_NUM -x NCCL_DEBUG=INFO -x \
+  NCCL_SOCKET_IFNAME=eth0 -x NCCL_SOCKET_FAMILY=AF_INET -x HOROVOD_MPI_THREADS_DISABLE=1 --mca pml ob1 \
+  --mca btl '^openib' --prtemca plm_ssh_no_tree_spawn 1 python -u train.py --epochs=3 \
+  --data_url=/home/ma-user/modelarts/inputs/data_url_0 || status=$?
 kill "$@" 2> /dev/null || true
 exit "$status"
 )
