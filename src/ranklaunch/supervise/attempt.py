@@ -317,13 +317,16 @@ class Attempt:
 
     def _begin_stop(self) -> None:
         """Once nobody needs what runs as it is."""
-        assert self.ending
         self._hold()
-        begin = partial(self._stopper.begin, signal.SIGTERM, self._launchers.failing_since)
-        if self.ending.outcome == "failed":
-            self.companions.before_stop(self.ending, begin)
+        if self.ending and self.ending.outcome == "failed":
+            self.companions.before_stop(self.ending, self._tell_all)
         else:
-            begin()
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        if self._stopper.says_where:
+            self._remember()  # the stacks that they are about to write are no words of theirs
+        self._stopper.begin(signal.SIGTERM, self._launchers.failing_since)
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
@@ -338,7 +341,7 @@ class Attempt:
             self._logs.let_go()
             if not ending.child or ending.rank:  # what failed by itself says why
                 self._logs.hush()
-            self._loop.after(OWN_WORDS_S, self._remember)
+            self._loop.after(OWN_WORDS_S, lambda: None if self._stopper.said_where else self._remember())
             by = ending.child.process.name if ending.child else errors.reason(ending.reason)
             self._record.event("ending", outcome=ending.outcome, by=by)
 

@@ -207,6 +207,14 @@ class Stopper:
         self._timers.append(self._loop.after(max(0.0, self._grace_s * LEADERS_SHARE - spent_s), self.tell_all))
         self._timers.append(self._loop.after(left_s, self.kill_all))
 
+    @property
+    def said_where(self) -> bool:
+        return self.begun and self.says_where
+
+    @property
+    def says_where(self) -> bool:
+        return self._aborts is not None
+
     def say_where(self) -> None:
         """From now on: what is to end says where it is, if Python has a handler that does."""
         from ranklaunch.supervise.taking.abort import Aborts  # few stops need it
