@@ -192,7 +192,6 @@ WHEEL = {
     "ranklaunch/plan/megatron.py",
     "ranklaunch/plan/megatron_args.py",
     "ranklaunch/plan/model.py",
-    "ranklaunch/plan/own_errors.py",
     "ranklaunch/plan/planning.py",
     "ranklaunch/plan/seldom.py",
     "ranklaunch/plan/show.py",

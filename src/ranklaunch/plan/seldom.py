@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch.files import join, text_of
+from ranklaunch.files import absolute, join, text_of
 from ranklaunch.plan.model import Plan, Rounds, Save, Watch
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job
@@ -28,10 +28,15 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
 
 
 def _known_errors(reader: Reader) -> str:
-    """The folder of the user's own."""
-    from ranklaunch.plan import own_errors
+    """The folder of the user's own; what is wrong with them is a problem before the job needs them."""
+    from ranklaunch import catalogue
 
-    return own_errors.folder(reader)
+    path = absolute(reader.get(settings.KNOWN_ERRORS), reader.cwd)
+    try:
+        catalogue.with_own(reader.files, path)
+    except ValueError as error:
+        reader.problem(f"{reader.quoted(settings.KNOWN_ERRORS)}: {error}")
+    return path
 
 
 def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
