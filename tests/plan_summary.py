@@ -26,6 +26,7 @@ USUAL = {
 }  # fmt: skip
 COUNTED_FROM_0 = ("rank", "local_rank", "node")
 TOLD_ABOVE = ("schema", "platform", "method", "why", "job", "values", "warnings")
+LEFT_OUT = ("recorders",)  # the same in almost all; whole plans have them
 PROCESSES = ("gather", "prepare", "services", "processes")
 _NUMBER = re.compile(r"([0-9]+)")
 
@@ -121,7 +122,7 @@ def _items(plan: Plan, names: Mapping[str, str]) -> Iterator[Item]:
         elif key == "muster" and value:
             yield "muster", f"muster {_flat({**value, 'facts': ''})}"
             yield "facts", f"the same on all nodes: {_all(value['facts'])}"
-        elif key not in TOLD_ABOVE and value and _flat(value):
+        elif key not in (*TOLD_ABOVE, *LEFT_OUT) and value and _flat(value):
             yield key, f"{key} {_flat(value)}"
 
 

@@ -48,7 +48,8 @@ PURE = [path for path in EVERYTHING if not within(path, WITH_EFFECTS)]
 MAY_IMPORT = {
     "__future__", "base64", "binascii", "bisect", "collections", "dataclasses", "datetime", "difflib", "errno", "functools", "gzip",
     "hashlib", "hmac", "importlib.import_module", "ipaddress", "itertools", "jinja2", "json", "math", "operator", "os.path",
-    "pkgutil.get_data", "posixpath", "ranklaunch", "re", "shlex", "signal", "types", "typing", "typing_extensions", "xml.etree", "zlib",
+    "pkgutil.get_data", "posixpath", "ranklaunch", "re", "shlex", "signal", "struct", "types", "typing", "typing_extensions", "xml.etree",
+    "zlib",
 }  # fmt: skip
 # Functions that reach the disk, the terminal, the clock or a process, whatever module they come from.
 TOUCH = {
@@ -122,6 +123,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "render": set(),
     "read": {"ranktable", "verdict", "watch"},
     "verdict": set(),
+    "evidence": set(),
     "watch": set(),
     "rounds": {"verdict"},
     "specs": {"read", "render"},
@@ -131,7 +133,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "place": {"adapters", "plan", "read", "render"},
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
-    "supervise": {"catalogue", "muster", "plan", "read", "rounds", "system", "verdict", "watch"},
+    "supervise": {"catalogue", "evidence", "muster", "plan", "read", "rounds", "system", "verdict", "watch"},
     "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
         "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",

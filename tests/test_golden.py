@@ -223,6 +223,7 @@ def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path:
     for source in filter(None, (file["source"] for file in plan["files"])):
         Path(source).parent.mkdir(parents=True, exist_ok=True)
         Path(source).touch()
+    given, env = env, {**env, **{each["name"]: each["value"] for each in plan["recorders"]["variables"]}}
     processes = [*plan["prepare"], *plan["services"], *plan["processes"]]
     for process in processes:
         process["cwd"] = process["cwd"] or str(work)
@@ -234,7 +235,7 @@ def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path:
     path = tmp_path / "plan.sh"
     path.write_bytes(script.encode(errors="surrogateescape"))
 
-    done = subprocess.run(["/bin/sh", str(path)], cwd=work, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["/bin/sh", str(path)], cwd=work, env=given, capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
     started = [told_by(record) for record in seen.glob("*.json")]

@@ -20,7 +20,7 @@ from ranklaunch.adapters.launchers.shared.base import (
     rank_log,
     rank_tag,
 )
-from ranklaunch.adapters.launchers.shared.communication import INTERFACE
+from ranklaunch.adapters.launchers.shared.communication import INTERFACE, of_python
 from ranklaunch.adapters.launchers.shared.inherited import without_slurm_tasks
 from ranklaunch.files import folder_of, join, which
 from ranklaunch.plan.model import Conduct, File, Plan, Process, RankLog, RankOutputs, Wait
@@ -119,7 +119,8 @@ def _with_slots(job: Job, reader: Reader) -> Job:
 def _process(job: Job, reader: Reader, templates: Templates, hostfile: str, server: ssh.Server | None, shell: str) -> Process:
     mpirun = _mpirun(job, reader)
     process = launcher_process(job, reader, NAME, (mpirun,), _settings(job, reader))
-    forwarded = _forwarded(reader, process.env)
+    recorders = {each.name: each.value for each in of_python(reader)}  # paths of others are those of node 0
+    forwarded = _forwarded(reader, {**process.env, **recorders})
     added = {name: value for name, value in _added(job, reader).items() if name not in reader.env and name not in process.env}
     argv = templates.command(
         "mpirun/command.j2", job=job, mpirun=mpirun, version=_version(job, reader), hostfile=hostfile, ssh=server.config if server else "",

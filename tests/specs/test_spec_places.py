@@ -116,7 +116,7 @@ STAND_INS = {
 }
 
 
-def started(kind: str, folder: Path, *options: str) -> list[str]:
+def started(kind: str, folder: Path, *options: str, code: int = 0) -> list[str]:
     """What ranklaunch was told on each host."""
     programs = folder / "bin"
     programs.mkdir()
@@ -131,7 +131,7 @@ def started(kind: str, folder: Path, *options: str) -> list[str]:
     }  # fmt: skip
     text = spec(kind, "--env", "NOTE=it's $(x) `y`", *options).out
     done = subprocess.run(["/bin/bash"], input=text, env=env, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return [line for told in sorted(folder.glob("out.*")) for line in told.read_text(encoding="utf-8").splitlines()]
 
 
@@ -155,6 +155,12 @@ def test_what_env_says_counts_more_than_what_setup_has_left(kind: str, tmp_path:
     given = ("--env", "RANKLAUNCH_SECRET_FILE=/of/values", "--set", f"batch.setup={setup}")
     lines = started(kind, tmp_path, *given)
     assert [lines[4], lines[10]] == ["values", "values"]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("kind", ["lsf", "pbs"])
+def test_a_script_that_finds_no_hosts_fails(kind: str, tmp_path: Path) -> None:
+    assert started(kind, tmp_path, "--set", 'batch.setup=[": >hosts"]', code=78) == []
 
 
 @pytest.mark.processes

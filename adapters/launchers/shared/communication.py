@@ -1,5 +1,5 @@
-"""Settings of communication libraries where the user has made none: the interface of all of them, and HCCL's on Ascend, as ModelArts' own
-launcher sets them, or better.
+"""Settings of communication libraries where the user has made none: the interface of all of them, HCCL's on Ascend, as ModelArts' own
+launcher sets them, or better, and what makes them and Python record what they do.
 
 Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITELIST_DISABLE, HCCL_SOCKET_IFNAME, HCCL_IF_IP); NCCL's
 (NCCL_SOCKET_IFNAME); for gloo and TensorPipe PyTorch's page "Distributed communication package", "Choosing the network interface".
@@ -7,9 +7,13 @@ Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITEL
 
 from __future__ import annotations
 
+from ranklaunch.files import absolute
+from ranklaunch.plan.model import Plan, Recorder, Recorders
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.values import replace
+from ranklaunch.verdict import folders
 
 INTERFACE = Variable(
     "interface", ("RANKLAUNCH_INTERFACE",), parse.text, "", "network interface of all communication between nodes",
@@ -25,13 +29,25 @@ NCCL_INTERFACE = Variable("nccl_socket_ifname", ("NCCL_SOCKET_IFNAME",), parse.t
 TP_INTERFACE = Variable("tp_socket_ifname", ("TP_SOCKET_IFNAME",), parse.text, "", "interface of TensorPipe: one exact name")
 PROCESS_LOG_PATH = Variable(
     "ascend_process_log_path", ("ASCEND_PROCESS_LOG_PATH",), parse.text, "", "folder of CANN's own logs",
-    default_text="one below the log directory for each rank, with method ranktable",
+    default_text="below the log directory: one for each rank with method ranktable, else one for all, as a recorder",
+)  # fmt: skip
+RECORDERS = Variable(
+    "recorders", ("RANKLAUNCH_RECORDERS",), parse.one_of("on", "npu", "off"), "on", "recorders of Python, PyTorch and CANN, where you have "
+    "not set them; npu: also those that change how torch_npu supervises itself",
+)  # fmt: skip
+STACKS = Variable(
+    "stacks", ("RANKLAUNCH_STACKS",), parse.flag, False, "let every Python of a rank write its stacks when asked, by a sitecustomize of "
+    "ranklaunch's own",
+)  # fmt: skip
+RUN_DIR = Variable(
+    "run_dir", ("RANKLAUNCH_RUN_DIR",), parse.text, "/tmp", "folder for private folders, of this run's keys and of what recorders write",
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (
     INTERFACE, CONNECT_TIMEOUT, WHITELIST_DISABLE, HCCL_INTERFACE, GLOO_INTERFACE, TP_INTERFACE, NCCL_INTERFACE,
-    PROCESS_LOG_PATH,
+    PROCESS_LOG_PATH, RECORDERS, STACKS, RUN_DIR,
 )  # fmt: skip
+FAULTHANDLER = Recorder("PYTHONFAULTHANDLER", "1", "Python writes the stacks of a rank that crashes, or that is ended by SIGABRT")
 
 CONNECT_TIMEOUTS = range(120, 7201)
 _ROUTES = "/proc/net/route"
@@ -82,3 +98,25 @@ def _default_route(reader: Reader) -> str:
     if name:
         reader.ledger.note(INTERFACE.value, name, "default route")
     return name
+
+
+def recorded(plan: Plan, reader: Reader) -> Plan:
+    """With what processes get so that they record what they do."""
+    job = plan.job
+    if job.is_idle:
+        return plan
+    if job.accelerator == "cpu" and not (reader.given(RECORDERS) or reader.given(STACKS)):
+        return replace(plan, recorders=Recorders(of_python(reader)))
+    from ranklaunch.plan import recorders  # a job of CPUs needs none of it
+
+    mode, stacks, run_dir = (reader.get(each) if reader.given(each) else each.default for each in (RECORDERS, STACKS, RUN_DIR))
+    folder, logs = absolute(str(run_dir), reader.cwd), folders.attempt(job.log_dir, job.attempt)
+    return replace(
+        plan, recorders=recorders.of(plan, reader, str(mode), bool(stacks), folder, logs, of_python(reader))
+    )  # fmt: skip
+
+
+def of_python(reader: Reader) -> tuple[Recorder, ...]:
+    """Where the user says nothing of it."""
+    off = reader.given(RECORDERS) and reader.get(RECORDERS) == "off"
+    return () if off or FAULTHANDLER.name in reader.env else (FAULTHANDLER,)

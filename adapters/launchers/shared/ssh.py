@@ -12,6 +12,7 @@ import hashlib
 import re
 
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, common_env
+from ranklaunch.adapters.launchers.shared.communication import RUN_DIR
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.errors import WaitError
 from ranklaunch.files import absolute, join, text_of, which
@@ -31,9 +32,6 @@ KEYS = Variable(
     "ssh_keys", ("RANKLAUNCH_SSH_KEYS",), parse.text, "",
     "folder with a private key and the authorized_keys that let it in, or new for a key of this run's own",
     default_text="~/.ssh or /root/.ssh where such keys are, else new",
-)  # fmt: skip
-RUN_DIR = Variable(
-    "run_dir", ("RANKLAUNCH_RUN_DIR",), parse.text, "/tmp", "folder for a private folder with the keys of this run",
 )  # fmt: skip
 
 TEMPORARY = Variable(

@@ -18,7 +18,7 @@ from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
-from ranklaunch.supervise.companions import AtStop, Attended, Companion, Join, Later
+from ranklaunch.supervise.companions import AtStop, Attended, Companion, Join, Later, OnCall
 from ranklaunch.supervise.given import After, Start
 from ranklaunch.supervise.ranks.start import MARK, marked
 from ranklaunch.supervise.record import Record, now, run_id
@@ -40,7 +40,22 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     start, inherited = begin(argv, env, signals)
     gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
     gc.enable()
-    return _session(start, signals, inherited, guard).run(start).exit_code
+    with _recording(start, inherited) as env_of_ranks:
+        return _session(start, signals, env_of_ranks, guard).run(start).exit_code
+
+
+@contextlib.contextmanager
+def _recording(start: Start, inherited: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """What processes inherit, with what makes them record what they do."""
+    recorders = start.plan.recorders
+    added = {each.name: each.value for each in recorders.variables}
+    if not recorders.folder:
+        yield {**inherited, **added}
+        return
+    from ranklaunch.supervise.taking.recorders import kept  # a job of CPUs needs no folder for them
+
+    with kept(recorders, start.record) as usable:
+        yield {**inherited, **{name: value for name, value in added.items() if usable(name)}}
 
 
 def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard: int) -> Session:
@@ -62,7 +77,7 @@ def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = Non
 
 def _companions(plan: Plan) -> tuple[Join, ...]:
     """Who goes along with what is run."""
-    return (_stops, *((_watching,) if plan.watch.hang != "off" else ()))
+    return (_taking, _stops, *((_watching,) if plan.watch.hang != "off" else ()))
 
 
 def _stops(attended: Attended) -> Companion:
@@ -81,6 +96,15 @@ def _watching(attended: Attended) -> Companion:
         return Watching(attended)
 
     return Later(attended, attended.plan().watch.look_s, make)
+
+
+def _taking(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.supervise.taking.taking import Taking  # most jobs leave no evidence
+
+        return Taking(attended)
+
+    return OnCall(attended, make, {("evidence", True): "on_asked", ("evidence", False): "on_order", ("taken", True): "on_taken"})
 
 
 def opened(

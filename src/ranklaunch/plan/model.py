@@ -181,6 +181,24 @@ class Rounds(Value):
     marks: tuple[str, ...] = ()
 
 
+class Recorder(Value):
+    """A variable of all that is started, and why it has it."""
+
+    name: str
+    value: str
+    why: str
+
+
+class Recorders(Value):
+    """What makes processes record what they do. folder: a private one of this machine, where they keep it until it is evidence, "" where
+    none is needed. fifo: the variable that names the beginning of the paths of fifos, by which a recorder is asked for a dump; processes
+    get it only where a fifo can be made in the folder."""
+
+    variables: tuple[Recorder, ...] = ()
+    folder: str = ""
+    fifo: str = ""
+
+
 class Watch(Value):
     """What is done where the job hangs (docs/hangs.md): hang is observe, stop, restart or off. hang_s, first_step_s: seconds without a sign
     of life, and the same before the first step. expect: the user's rules, as they were given."""
@@ -205,7 +223,8 @@ class Plan(Value):
     followers: as in Muster. shows: files that are shown at the end of a success, those that the job has made or renewed.
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
     on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. save: how ranks are
-    asked to save. watch: what is done where the job hangs. rounds: None where nothing is started again."""
+    asked to save. recorders: what is added to the environment of all processes. watch: what is done where the job hangs. rounds: None where
+    nothing is started again."""
 
     job: Job
     method: str
@@ -230,6 +249,7 @@ class Plan(Value):
     warnings: tuple[str, ...] = ()
     known_errors: str = ""
     save: Save = Save()
+    recorders: Recorders = Recorders()
     watch: Watch = Watch()
     rounds: Rounds | None = None
 
@@ -260,6 +280,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "gather": [_process(step) for step in plan.gather],
         "prepare": [_process(step) for step in plan.prepare],
         "processes": [_process(process) for process in plan.processes],
+        "recorders": as_dict(plan.recorders),
         "rank_logs": [{"rank": log.rank, "log": log.log, "tag": log.tag} for log in (plan.outputs.logs if plan.outputs else ())],
         "layout": _layout(plan.layout) if plan.layout else None,
         "limits": as_dict(plan.limits),

@@ -73,7 +73,7 @@ def _planned(request: Request, reader: Reader) -> Plan:
     prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
     rare = seldom.of(plan, reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
-    plan = _mustered(_in_folder(plan), job, reader, args)
+    plan = _mustered(communication.recorded(_in_folder(plan), reader), job, reader, args)
     if reader.awaits_hosts:
         from ranklaunch.plan import before
 

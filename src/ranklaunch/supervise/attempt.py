@@ -74,13 +74,14 @@ class Attempt:
         others_end = lambda: self._nodes.others_end  # noqa: E731
         leaders, services = partial(self._children.of, LEADING), partial(self._children.of, (SERVICE,))
         self._stopper = Stopper(self._loop, start.plan.limits.grace_s, leaders, self._say, services, others_end)
+        self.companions = Companions(start.companions, self._loop)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
             tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
+            deciding=self.companions.deciding, died=self.companions.died,
             explain=start.explain,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
-        self._companions = Companions(start.companions, self._loop)
 
     @property
     def plan(self) -> Plan:
@@ -113,14 +114,14 @@ class Attempt:
         verdict = judge.verdict(self.plan, self._agree(circumstances), self.ending, self._children.ended, circumstances, self._started)
         ended = (*self._launchers.notes, *(self._left.notes if self._left else ())) if verdict.outcome == "succeeded" else ()
         restarts = {"restarts": [dict(restart) for restart in self._after.restarts]} if self._after.restarts else {}
-        verdict = replace(verdict, notes=(*verdict.notes, *ended), more={**self._companions.facts(), **restarts})
+        verdict = replace(verdict, notes=(*verdict.notes, *ended), more={**self.companions.facts(), **restarts})
         self._report(verdict)
         return verdict
 
     def close(self) -> None:
         """Nothing of it is left: no timer, no descriptor, no keys."""
         self._phases.close()
-        self._companions.close()
+        self.companions.close()
         self._loop.close()
         self._record.close()
 
@@ -145,7 +146,7 @@ class Attempt:
         if not self.ending:
             are_ranks = all(process.rank is not None for process in self.plan.processes)
             self._children.start(self.plan.processes, RANK if are_ranks else LAUNCHER, outputs)
-        self._companions.join(self.attended)
+        self.companions.join(self.attended)
 
     def _own_variables(self) -> dict[str, str]:
         """What tells a program where it stands. A launcher that counts for itself says so to its ranks in place of the last."""
@@ -158,11 +159,8 @@ class Attempt:
             plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
             caught=self._stopper.caught, ends=lambda: self._launchers.ends(self._children.ended),
+            abort=self._stopper.say_where, take=self.companions.take, env=self._around.env, evidence=[],
         )  # fmt: skip
-
-    def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
-        """What is known of ranks beside what the kernel and their output tell, by rank and key."""
-        return self._companions.of_ranks()
 
     def phase(self) -> tuple[str, str]:
         """What it does, and what it waits for, "" for nothing."""
@@ -177,7 +175,7 @@ class Attempt:
 
     def _stop(self) -> None:
         """Ends what is left, however it came to the end; then takes what is left in the pipes."""
-        self._loop.run_until(lambda: not self._companions.hold_the_stop)
+        self._loop.run_until(lambda: not self.companions.hold_the_stop)
         if self.ending and self.ending.outcome == "succeeded":
             self._left = closing.leftovers(self._children, self._loop, self._say, self.plan.limits.grace_s)
         self._stopper.begin(signal.SIGTERM)
@@ -186,8 +184,8 @@ class Attempt:
         for process in self._stopper.stuck:
             self._logs.say_at_end(f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device)")
         closing.remove_sessions(self._children)
-        self._companions.stopped()
         self._logs.finish()
+        self.companions.stopped()
 
     def _hear_of_stop(self) -> None:
         """Who signals all processes of a job, as Slurm does, may reach the ranks before it reaches this one."""
@@ -207,12 +205,12 @@ class Attempt:
         name, grace_s = name_of(number), self.plan.limits.grace_s
         self._record.event("signal", signal=name)
         self._around.terminal.hurry(grace_s)
-        self._companions.hurry()
+        self.companions.hurry()
         if self.ending is None and self._success and self._nodes.may_leave:
             self._nodes.leave()
             self._end(Ending("succeeded", 0, f"{self._success.text}; {name} came while the other nodes were still running"))
         elif self.ending is None:
-            self._companions.on_stop_request(number)
+            self.companions.on_stop_request(number)
             self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
             if self._logs.last_output:
                 self._say(f"last output: {self._logs.last_output}")
@@ -230,7 +228,7 @@ class Attempt:
         """The outer process was killed: nobody is left to be told, so everything ends at once."""
         self._nodes.go()
         self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed by SIGKILL", killed=True))
-        self._companions.hurry()
+        self.companions.hurry()
         self._stopper.begin(signal.SIGKILL)
         self._stopper.kill_all()
 
@@ -323,13 +321,15 @@ class Attempt:
         self._hold()
         begin = partial(self._stopper.begin, signal.SIGTERM, self._launchers.failing_since)
         if self.ending.outcome == "failed":
-            self._companions.before_stop(self.ending, begin)
+            self.companions.before_stop(self.ending, begin)
         else:
             begin()
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
             self.ending = ending = replace(ending, at=self._loop.clock())
+            if not ending.from_elsewhere and ending.outcome == "failed":
+                self.companions.deciding(ending)
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
             self._nodes.decided(

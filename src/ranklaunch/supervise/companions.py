@@ -18,6 +18,7 @@ from ranklaunch.values import Value
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import Output
+    from ranklaunch.supervise.ranks.watched import Watched
 
 PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before it ends what runs
 
@@ -26,7 +27,9 @@ class Attended(Value):
     """An attempt as its companions see it. plan: the newest. ending: what decided, None until then. running: its own children, by pid.
     ranks: the processes of ranks that are known to live, by rank, whoever has started them. outputs: what ranks write, by rank. loop: what
     is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure. caught: whether a process
-    that was told to end had a way to hear it. ends: of ranks that have ended, the name of the signal that killed them, else "", by rank."""
+    that was told to end had a way to hear it. ends: of ranks that have ended, the name of the signal that killed them, else "", by rank.
+    abort: from now on what is to end says by SIGABRT where it is, if Python has a handler for that. take: has evidence taken on all nodes,
+    and whether the job ends after that. evidence: on node 0, who hears what all nodes have found."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -40,10 +43,23 @@ class Attended(Value):
     fail: Callable[[Ending], None]
     caught: Callable[[tree.Identity], bool]
     ends: Callable[[], Mapping[int, str]]
+    abort: Callable[[], None]
+    take: Callable[[str, bool], None]
+    env: Mapping[str, str]
+    evidence: list[Callable[[Any], object]]
 
 
 class Companion:
     """Does nothing, at any of these moments."""
+
+    def take(self, why: str, ends: bool) -> None:
+        """Evidence of all nodes is wanted. ends: the job is about to."""
+
+    def deciding(self, ending: Ending) -> None:
+        """A failure of this node has decided, or a launcher has told of one, and no other node has heard of it yet."""
+
+    def died(self, launcher: Child, rank: Watched) -> None:
+        """A rank of a launcher that will end the others as soon as it sees that."""
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         """A failure has decided, here or on another node, and nothing has been told to end yet. True: it shall not be, until this companion
@@ -57,8 +73,11 @@ class Companion:
         """What it knows of ranks of this node, by rank and key, for who asks how the job stands."""
         return {}
 
+    def hurried(self) -> None:
+        """Nothing is waited for any more: what runs is about to be ended."""
+
     def stopped(self) -> None:
-        """Nothing of the attempt runs any more."""
+        """Nothing of the attempt runs any more, and all that was written has been read."""
 
     def facts(self) -> Mapping[str, Any]:
         """What verdict.json says beside the judgement, by key: what JSON can hold."""
@@ -69,6 +88,64 @@ class Companion:
 
 
 Join = Callable[[Attended], Companion]
+
+
+class OnCall(Companion):
+    """Stands in for one that most attempts never need, which is made as soon as there is something to do for it: another node's word, or a
+    failure. words: (topic, whether nodes say it to node 0), with the name of who hears it."""
+
+    def __init__(self, attended: Attended, make: Join, words: Mapping[tuple[str, bool], str]) -> None:
+        self._attended = attended
+        self._make = make
+        self._made: Companion | None = None
+        for (topic, at_node_0), name in words.items():
+            attended.nodes.hear(topic, partial(self._hear, name), at_node_0=at_node_0)
+
+    def take(self, why: str, ends: bool) -> None:
+        companion = self._companion()
+        if companion:
+            companion.take(why, ends)
+
+    def deciding(self, ending: Ending) -> None:
+        companion = self._companion()
+        if companion:
+            companion.deciding(ending)
+
+    def died(self, launcher: Child, rank: Watched) -> None:
+        companion = self._companion()
+        if companion:
+            companion.died(launcher, rank)
+
+    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
+        return self._made.before_stop(ending, go_on) if self._made else False
+
+    def hurried(self) -> None:
+        if self._made:
+            self._made.hurried()
+
+    def stopped(self) -> None:
+        if self._made:
+            self._made.stopped()
+
+    def facts(self) -> Mapping[str, Any]:
+        return self._made.facts() if self._made else {}
+
+    def close(self) -> None:
+        if self._made:
+            self._made.close()
+
+    def _hear(self, name: str, node: int, body: Any) -> None:
+        companion = self._companion()
+        if companion:
+            getattr(companion, name)(node, body)
+
+    def _companion(self) -> Companion | None:
+        """None where no descriptor is left to import it."""
+        try:
+            self._made = self._made or self._make(self._attended)
+        except (OSError, ImportError) as error:
+            self._attended.say(f"no evidence is taken: {error}")
+        return self._made
 
 
 class Companions:
@@ -92,6 +169,18 @@ class Companions:
             seen = attended()
             self._all += [join(seen) for join in self._joining]
 
+    def take(self, why: str, ends: bool) -> None:
+        for companion in self._all:
+            companion.take(why, ends)
+
+    def deciding(self, ending: Ending) -> None:
+        for companion in self._all:
+            companion.deciding(ending)
+
+    def died(self, launcher: Child, rank: Watched) -> None:
+        for companion in self._all:
+            companion.died(launcher, rank)
+
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> None:
         """Calls go_on, at once where nobody needs time."""
         self._go_on = go_on
@@ -109,6 +198,8 @@ class Companions:
         go_on, self._go_on = self._go_on, None
         if self._timer:
             self._timer.cancel()
+        for companion in self._all:
+            companion.hurried()
         if go_on:
             go_on()
 

@@ -121,10 +121,10 @@ def _execute(inherited: int, status: int) -> None:
 
 
 def _clean_up(will: dict[str, str], reason: str, exit_code: int) -> None:
-    if will.get("private"):
+    for folder in filter(None, (will.get("private"), will.get("recorders"))):
         import shutil
 
-        shutil.rmtree(will["private"], ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     if will.get("folder") and not will.get("judged"):
         from ranklaunch.supervise.record import Record, now  # only now: until here this process is small
         from ranklaunch.verdict.model import Verdict

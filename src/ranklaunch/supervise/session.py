@@ -114,7 +114,8 @@ class Session:
             from ranklaunch.supervise.desk.desk import Asked, Desk
 
             asked = Asked(
-                attended=lambda: self._now().attended(), phase=lambda: self._now().phase(), of_ranks=lambda: self._now().of_ranks(),
+                attended=lambda: self._now().attended(), phase=lambda: self._now().phase(),
+                of_ranks=lambda: self._now().companions.of_ranks(),
                 offer=lambda number: self._now().pass_on(number), stop=lambda: self._stop(signal.SIGTERM),
             )  # fmt: skip
             self._desk = Desk(asked, self._loop)

@@ -11,11 +11,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
 
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.taking.abort import Aborts
 
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
 REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
@@ -24,6 +28,7 @@ LOOK_S = 0.25  # between looks at what has become of launchers' ranks, and of pr
 LEAST_S = 1.0  # for what is left when ranks have spent the budget before the stop has begun
 LONE_S = 2.5  # for a launcher without ranks to end, before it is killed
 SHELL_S = 1.0  # for a shell to end after the programs in it, before it gets the signal itself
+WRITES_S = 0.5  # for what has heard SIGABRT after the grace to write its stacks, before it is killed
 GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the kernel
 
 
@@ -38,6 +43,7 @@ class Teller:
         self.caught: set[tree.Identity] = set()  # ranks in which somebody heard it
         self._told: set[tree.Identity] = set()
         self._shells: dict[tree.Identity, tuple[int, float | None]] = {}  # the signal, and since when nobody in it hears that
+        self.aborts: Callable[[tree.Identity], bool] = lambda rank: False  # ends one that hears nothing in a way that says where it is
 
     @property
     def waiting(self) -> bool:
@@ -51,6 +57,8 @@ class Teller:
                 self.caught.add(rank)
             if heard and heard != [rank]:
                 self._shells[rank] = number, None
+            elif not heard and self.aborts(rank):
+                continue
             for process in heard or [rank]:
                 self._send(process, number)
             wake(rank)
@@ -178,6 +186,7 @@ class Stopper:
         self._teller = Teller(loop.clock, lambda: [child.identity for child in leaders()])
         self._next_look: Timer | None = None
         self._lone = Lone(loop.clock, grace_s)
+        self._aborts: Aborts | None = None
         self._timers: list[Timer] = []
 
     def begin(self, number: int, since: float | None = None) -> None:
@@ -197,6 +206,13 @@ class Stopper:
         self._look()
         self._timers.append(self._loop.after(max(0.0, self._grace_s * LEADERS_SHARE - spent_s), self.tell_all))
         self._timers.append(self._loop.after(left_s, self.kill_all))
+
+    def say_where(self) -> None:
+        """From now on: what is to end says where it is, if Python has a handler that does."""
+        from ranklaunch.supervise.taking.abort import Aborts  # few stops need it
+
+        self._aborts = Aborts()
+        self._teller.aborts = self._aborts.end
 
     def _tell_rest(self) -> None:
         """When the leaders are gone: those that catch SIGTERM may have something to save, and need the others for it, such as the tee that
@@ -236,6 +252,10 @@ class Stopper:
         neither."""
         left = tree.descendants(os.getpid())
         now = self._loop.clock()
+        if self._killing_since is None and self._aborts and now >= self._due and self._aborts.end_all(left):
+            self._note_aborted()
+            self._timers.append(self._loop.after(WRITES_S, self.kill_all))
+            return
         if self._killing_since is None:
             self._killing_since = now
             if left:
@@ -251,6 +271,11 @@ class Stopper:
         for process in left:
             tree.send(process, signal.SIGKILL)
         self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
+
+    def _note_aborted(self) -> None:
+        for child in self._leaders() if self._aborts else ():
+            if self._aborts and child.identity in self._aborts.told and signal.SIGABRT not in child.told:
+                child.told.append(signal.SIGABRT)
 
     def caught(self, rank: tree.Identity) -> bool:
         """Whether one that was told first had a way to hear it."""
@@ -271,6 +296,7 @@ class Stopper:
             os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
         else:
             self._teller.tell([child.identity], number)
+        self._note_aborted()
         if conduct.halt_stop_s:
             self._timers.append(self._loop.after(conduct.halt_stop_s, lambda: halt_with_ranks(child)))
 

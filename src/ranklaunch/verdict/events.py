@@ -71,6 +71,16 @@ EVENTS: tuple[Event, ...] = (
     ),
     Event("signal", "a stop request came", (Field("signal", str),)),
     Event("trouble", "a log could not be written", (Field("text", str),)),
+    Event(
+        "recorders", "some cannot be switched on", (Field("without", str, "variables that ranks do not get"), Field("why", str)),
+    ),
+    Event(
+        "evidence", "evidence was taken here",
+        (
+            Field("number", int, "how often by then"), Field("why", str), Field("folder", str), Field("bytes", int),
+            Field("seconds", float), Field("ranks", int, "that lived"), Field("stacks", int, "ranks whose Python stacks are there"),
+        ),
+    ),
     Event("hang", "nothing moves: a warning, an alarm, or that it moves again", (Field("text", str),)),
     Event("failing", "a launcher has begun to end its ranks after a failure of one", (_NAME,)),
     Event("done", "this node's ranks have succeeded; other nodes' have not yet"),

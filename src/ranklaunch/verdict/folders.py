@@ -1,6 +1,7 @@
 """The names of what a job leaves behind, for those who write it and those who look for it. Paths are text; nothing here touches a disk.
 
     LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, rank_<r>.log, and what launchers keep
+        evidence/node_<i>/<n>/                 what was taken the n-th time
 
 What ranks that were started again in place leave is below it, in restart_<r>/, with the same names; the attempt's own verdict.json is the
 end of all. The middle two are there where several jobs or nodes may have one log folder.
@@ -15,6 +16,7 @@ from ranklaunch.files import join
 
 PLAN, EVENTS, VERDICT = "plan.json", "events.jsonl", "verdict.json"
 ROUND = "round.json"  # how a round has ended that another follows
+EVIDENCE = "evidence"
 ATTEMPTS, OF_NODES = "attempt_*", "node_*/attempt_*"  # for people
 
 _ATTEMPT = re.compile("attempt_([0-9]{1,6})")
@@ -57,6 +59,11 @@ def killed_after(clock: str) -> int:
     """Seconds from a stop request to the kill, as a stop's clock tells; 0 where everything had ended before, or it tells nothing."""
     _, line, ticks = clock.partition("\n")
     return len(ticks) if line and ticks and not ticks.strip(".") else 0
+
+
+def evidence(attempt: str, node: int) -> str:
+    """Of one node, with a folder in it for each time that it was taken."""
+    return join(join(attempt, EVIDENCE), f"node_{node}")
 
 
 def attempts(names: Iterable[str]) -> list[int]:

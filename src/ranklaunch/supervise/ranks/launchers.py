@@ -20,7 +20,7 @@ from ranklaunch.supervise.stop import LEADERS_SHARE, Lone, halt_with_ranks
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
-from ranklaunch.values import Value
+from ranklaunch.values import Value, replace
 from ranklaunch.verdict.blame import Finish, Suspect
 from ranklaunch.verdict.model import Failure
 
@@ -41,8 +41,9 @@ Ranks = list[tuple[str, tree.Identity]]
 class Around(Value):
     """What launchers need to know of the attempt that they are part of, and what they tell it. plan: the newest. ending: what decided,
     None until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. tell: SIGTERM for
-    ranks. fail: the first failure. finish: a rank that has ended with 0. say: a line for people. hush: what launchers write from here on is
-    about the end of their ranks. explain: which rank failed, by what a launcher has written."""
+    ranks. fail: the first failure. deciding: one that other nodes are about to be told of; died: a rank, and its launcher has not seen it
+    yet. finish: a rank that has ended with 0. say: a line for people. hush: what launchers write from here on is about the end of their
+    ranks. explain: which rank failed, by what a launcher has written."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -50,6 +51,8 @@ class Around(Value):
     carried: Callable[[], list[tree.Identity]]
     tell: Callable[[Iterable[tree.Identity]], None]
     fail: Callable[[Ending], None]
+    deciding: Callable[[Ending], None]
+    died: Callable[[Child, Watched], None]
     finish: Callable[[Finish], None]
     say: Callable[[str], None]
     hush: Callable[[], None]
@@ -252,6 +255,7 @@ class Launchers:
         if not child.process.conduct.impatient:
             if rank.code and child.process.conduct.failing:
                 self._around.hush()
+                self._around.died(child, rank)
                 self._loop.after(SAYS_S, lambda: self._says_nothing(child))
             return
         if rank.rank is None:
@@ -268,7 +272,9 @@ class Launchers:
 
     def _says_nothing(self, child: Child) -> None:
         """A launcher that ends its ranks after a failure and was told to keep silent."""
-        if child.alive and not (child.told or child.ends_ranks or self._around.ending()):
+        if child.halted:  # others want to see its ranks as they are
+            self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._says_nothing(child))
+        elif child.alive and not (child.told or child.ends_ranks or self._around.ending()):
             child.ends_ranks = True
             self._fails(child, f"a rank of {child.process.name} has failed")
 
@@ -288,8 +294,9 @@ class Launchers:
         self.failing_since = self.failing_since or self._loop.clock()
         self._around.hush()
         self._record.event("failing", name=child.process.name)
-        plan = self._around.plan()
-        self._nodes.fail(lambda: judge.first_word(plan, Ending("failed", 1, reason, at=self._loop.clock()), self._nodes.wall))
+        plan, ending = self._around.plan(), Ending("failed", 1, reason, at=self._loop.clock())
+        self._around.deciding(replace(ending, child=child))
+        self._nodes.fail(lambda: judge.first_word(plan, ending, self._nodes.wall))
         # The other nodes wait for what it tells then, until the grace is over.
         share, at = LEADERS_SHARE if plan.muster else 1, self._loop.clock()
         self._loop.after(plan.limits.grace_s * share, lambda: self._kill_ranks(child, at))

@@ -15,7 +15,7 @@ from ranklaunch.watch.detector import ALARM, WARNING, Change, Detector, Limits
 from ranklaunch.watch.frames import unpacked
 from ranklaunch.watch.who import Known, Missing, Suspect
 
-SAMPLE, HANG, EVIDENCE = "sample", "hang", "evidence"  # words
+SAMPLE, HANG = "sample", "hang"  # words
 EVIDENCE_S = 16.0  # for all nodes to have given theirs
 MOST_GROUPS = 8  # of stacks, that are said
 
@@ -69,7 +69,7 @@ class Judging:
         self._what = change.rule or f"the job hangs: {self._still(change)}"
         found = who.suspects(self._known()) if not change.rule else ()
         self._tell(found)
-        self._of.nodes.tell_node_0(EVIDENCE, {"why": self._reason(found)[:500]})
+        self._of.take(self._reason(found), self._mode != "observe")
         if self._mode != "observe" and self._hears is None:
             self._fail(found)
         elif self._mode != "observe":

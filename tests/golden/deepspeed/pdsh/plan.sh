@@ -7,6 +7,8 @@
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
 mkdir -m 700 /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9
+export PYTHONFAULTHANDLER=1
+export ASCEND_PROCESS_LOG_PATH=/home/ma-user/modelarts/log/attempt_1/ascend
 printf %s '# For this job'"'"'s own processes: one port, one account, keys only.
 Port 36666
 HostKey /opt/run/ranklaunch-modelarts-job-5d2e7c1a-90b3-4c57-8e0f-2a6d1b7f4c38-1-0-e09938b9/host_key

@@ -5,6 +5,12 @@
 (
 set -eu
 mkdir -p /workspace/ranklaunch-logs/node_1/attempt_1
+mkdir -m 700 /tmp/ranklaunch-recorders-8b09a4946ef84178
+export PYTHONFAULTHANDLER=1
+export TORCH_NCCL_TRACE_BUFFER_SIZE=2000
+export TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/tmp/ranklaunch-recorders-8b09a4946ef84178/nccl_trace_rank_
+export TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/ranklaunch-recorders-8b09a4946ef84178/nccl_pipe_rank_
+export TORCH_NCCL_DUMP_ON_TIMEOUT=1
 exec env -C /opt/ml/code 'SM_CHANNELS=["train"]' SM_CHANNEL_TRAIN=/opt/ml/input/data/train \
   SM_CURRENT_HOST=algo-2 SM_CURRENT_INSTANCE_GROUP=homogeneousCluster \
   SM_CURRENT_INSTANCE_TYPE=ml.p4d.24xlarge 'SM_HOSTS=["algo-1","algo-2"]' \

@@ -3,6 +3,8 @@
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
+export PYTHONFAULTHANDLER=1
+export ASCEND_PROCESS_LOG_PATH=/home/ma-user/modelarts/log/attempt_1/ascend
 env RANKLAUNCH_ATTEMPT=1 PYTHONUNBUFFERED=1 \
   PATH=/opt/venv/bin:/home/ma-user/anaconda/bin:/usr/local/bin:/usr/bin:/bin bash \
   /home/ma-user/modelarts/user-job-dir/code/ma_pre_start.sh

@@ -58,4 +58,8 @@ program=$(command -v ranklaunch) || {
 }
 # Once on each host, which without -z were once for each slot.
 hosts=$(awk '!seen[$1]++ { printf "%s%s", space, $1; space = " " }' "$LSB_DJOB_HOSTFILE")
+if [[ -z $hosts ]]; then
+    echo "LSB_DJOB_HOSTFILE=$LSB_DJOB_HOSTFILE: no host in it" >&2
+    exit 78
+fi
 blaunch -no-shell -z "$hosts" /bin/bash -c 'cd -- "$1" && shift && exec env "$@"' bash "$PWD" "${told[@]}" "$program" run -- train.py --text 'a '"'"'b'"'"' $c'

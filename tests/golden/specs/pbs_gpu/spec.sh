@@ -57,6 +57,10 @@ program=$(command -v ranklaunch) || {
 }
 # The other hosts have no node file.
 hosts=$(awk '!seen[$1]++ { printf "%s%s", comma, $1; comma = "," }' "$PBS_NODEFILE")
+if [[ -z $hosts ]]; then
+    echo "PBS_NODEFILE=$PBS_NODEFILE: no host in it" >&2
+    exit 78
+fi
 told+=("RANKLAUNCH_HOSTS=$hosts")
 # qdel and the end of the time are told to this shell too, with which the job would end before its tasks have.
 trap '' TERM

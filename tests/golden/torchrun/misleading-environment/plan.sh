@@ -5,6 +5,8 @@
 (
 set -eu
 mkdir -p /home/ma-user/modelarts/log/attempt_1
+export PYTHONFAULTHANDLER=1
+export ASCEND_PROCESS_LOG_PATH=/home/ma-user/modelarts/log/attempt_1/ascend
 exec env -u ASCEND_DEVICE_ID -u DEVICE_ID -u GROUP_RANK -u LOCAL_RANK -u LOCAL_WORLD_SIZE -u MASTER_ADDR \
   -u MASTER_PORT -u MS_LOCAL_WORKER -u MS_NODE_RANK -u MS_ROLE -u MS_SCHED_HOST -u MS_SCHED_PORT -u \
   MS_WORKER_NUM -u OMPI_COMM_WORLD_RANK -u PET_NNODES -u PET_RDZV_BACKEND -u RANK -u RANK_ID -u \

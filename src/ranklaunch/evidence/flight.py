@@ -1,0 +1,179 @@
+"""Who has not arrived: from the dumps of flight recorders to the ranks that a collective waits for.
+
+Each rank records the collectives that it has entered, numbered within their group. The lowest number that any rank has entered and not
+finished is where the group stands; members that have not come so far are missing, and those that entered something else there are wrong.
+
+Source of the form: PyTorch's torch/csrc/distributed/c10d/FlightRecorder.hpp and torch/distributed/flight_recorder, versions 2.0 to 2.10 of
+the dump; torch_npu writes the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ranklaunch.evidence import pickles
+from ranklaunch.values import Value
+
+# Of these every rank must give tensors of the same sizes; of others, such as all_to_all, they may differ.
+_SAME_SIZES = re.compile("all_?reduce|broadcast|_?all_?gather(_base|_into_tensor)?|_?reduce_scatter(_base|_tensor)?|reduce")
+MOST_GROUPS = 64
+MOST_MEMBERS = 64  # of a group, told in a message
+MOST_TEXT = 200
+
+
+class Standing(Value):
+    """Where one rank stands in one group. done, entered: the last collective that it has finished, and entered; 0 for none. at: the lowest
+    that it has entered and not finished, 0 where there is none; op, sizes: of that."""
+
+    done: int
+    entered: int
+    at: int = 0
+    op: str = ""
+    sizes: str = ""
+    members: tuple[int, ...] = ()
+    description: str = ""
+
+
+class Stuck(Value):
+    """A group that waits. at: the number of the collective. missing: members that have not entered it. differing: those that entered
+    something else there, with what. unknown: members of which nothing is known."""
+
+    group: str
+    description: str
+    at: int
+    op: str
+    waiting: tuple[int, ...]
+    missing: tuple[int, ...] = ()
+    differing: tuple[tuple[int, str], ...] = ()
+    unknown: tuple[int, ...] = ()
+
+
+def standings(dump: bytes) -> dict[str, Standing]:
+    """By group. Raises ValueError where it is no dump."""
+    told = pickles.plain(dump)
+    if not isinstance(told, dict) or not isinstance(told.get("entries"), (list, tuple)):
+        msg = "no dump of a flight recorder"
+        raise ValueError(msg)
+    entries: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in told["entries"]:
+        name = _group(entry)
+        if name and _number(entry, "collective_seq_id"):
+            entries.setdefault(name, []).append(entry)
+    return {name: _standing(told, name, found) for name, found in list(entries.items())[:MOST_GROUPS]}
+
+
+def stuck(ranks: Mapping[int, Mapping[str, Standing]]) -> list[Stuck]:
+    """Of all ranks of a job, as far as they are known: groups with somebody to name first, the smallest of them first, since a rank that is
+    held up in one group is missing in others too."""
+    names = dict.fromkeys(name for of_rank in ranks.values() for name in of_rank)
+    found = [each for name in names for each in _stuck(name, ranks)]
+    return sorted(found, key=lambda each: (not (each.missing or each.differing), len(each.waiting) + len(each.missing), each.group))
+
+
+def as_json(of_rank: Mapping[str, Standing]) -> dict[str, Any]:
+    """Short, for a message: members are told where they are few."""
+    return {
+        name: [s.done, s.entered, s.at, s.op, s.sizes, list(s.members) if len(s.members) <= MOST_MEMBERS else [], s.description]
+        for name, s in of_rank.items()
+    }
+
+
+def from_json(told: Any) -> dict[str, Standing]:
+    """Whatever another node has sent: what is not of the right form is left out."""
+    found = {}
+    for name, fields in told.items() if isinstance(told, dict) else ():
+        if isinstance(name, str) and isinstance(fields, list) and len(fields) == 7 and all(type(n) is int for n in fields[:3]):
+            done, entered, at, op, sizes, told_members, description = fields
+            members = tuple(n for n in told_members if type(n) is int) if isinstance(told_members, list) else ()
+            found[name] = Standing(done, entered, at, _text(op), _text(sizes), members, _text(description))
+    return found
+
+
+def _stuck(name: str, ranks: Mapping[int, Mapping[str, Standing]]) -> Iterator[Stuck]:
+    here = {rank: of_rank[name] for rank, of_rank in ranks.items() if name in of_rank}
+    at = min((standing.at for standing in here.values() if standing.at), default=0)
+    if not at:
+        return
+    waiting = {rank: standing for rank, standing in here.items() if standing.at == at}
+    members = next((standing.members for standing in here.values() if standing.members), ())
+    op, sizes = Counter((_op(s.op), _sizes(s)) for s in waiting.values()).most_common(1)[0][0]
+    differing = [(rank, _told(s)) for rank, s in waiting.items() if (_op(s.op), _sizes(s)) != (op, sizes)]
+    missing = [rank for rank, standing in here.items() if standing.entered < at]
+    missing += [rank for rank in members if rank in ranks and rank not in here]  # it knows of no collective of this group
+    yield Stuck(
+        name, next(iter(here.values())).description, at, op, tuple(sorted(waiting)), tuple(sorted(missing)), tuple(sorted(differing)),
+        tuple(sorted(rank for rank in members if rank not in ranks)),
+    )  # fmt: skip
+
+
+def _standing(told: Mapping[str, Any], name: str, entries: list[Mapping[str, Any]]) -> Standing:
+    done = max((_number(entry, "collective_seq_id") for entry in entries if entry.get("state") == "completed"), default=0)
+    done = max(done, _completed(told, {str(entry.get("pg_id")) for entry in entries}))
+    left = [entry for entry in entries if _number(entry, "collective_seq_id") > done]
+    first = min(left, key=lambda entry: _number(entry, "collective_seq_id"), default=None)
+    entered = max(_number(entry, "collective_seq_id") for entry in entries)
+    members, description = _members(told, name), _text(entries[0]["process_group"][-1])
+    if first is None:
+        return Standing(done, entered, members=members, description=description)
+    number = _number(first, "collective_seq_id")
+    return Standing(done, entered, number, _text(first.get("profiling_name")), _as_text(first.get("input_sizes")), members, description)
+
+
+def _completed(told: Mapping[str, Any], ids: set[str]) -> int:
+    """gloo marks no entry as completed, but says so of the group."""
+    status = told.get("pg_status")
+    found = [status.get(each) for each in ids] if isinstance(status, dict) else []
+    return max((_number(each, "last_completed_collective") for each in found if isinstance(each, dict)), default=0)
+
+
+def _members(told: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """Of gloo's default group the name is not there."""
+    config = told.get("pg_config")
+    if not isinstance(config, dict):
+        return ()
+    of_group = config.get(name, config.get("") if name == "0" else None)
+    ranks = of_group.get("ranks") if isinstance(of_group, dict) else None
+    try:
+        found = json.loads(ranks) if isinstance(ranks, str) and len(ranks) < 1 << 20 else ranks
+    except (ValueError, RecursionError):
+        return ()
+    return tuple(rank for rank in found if type(rank) is int and rank >= 0) if isinstance(found, (list, tuple)) else ()
+
+
+def _group(entry: Any) -> str:
+    group = entry.get("process_group") if isinstance(entry, dict) else None
+    usable = isinstance(group, (list, tuple)) and group and isinstance(group[0], str) and not entry.get("is_p2p")
+    return group[0][:MOST_TEXT] if usable else ""  # type: ignore[index]
+
+
+def _number(entry: Mapping[str, Any], key: str) -> int:
+    value = entry.get(key)
+    return value if type(value) is int and 0 < value < 1 << 62 else 0
+
+
+def _text(value: Any) -> str:
+    return value[:MOST_TEXT] if isinstance(value, str) else ""
+
+
+def _as_text(sizes: Any) -> str:
+    """[[4], [2, 3]]; of what is of another form nothing."""
+    usable = isinstance(sizes, (list, tuple)) and len(sizes) < 100
+    rows = [[n for n in row if type(n) is int][:16] for row in sizes if isinstance(row, (list, tuple))] if usable else []
+    return str(rows)[:MOST_TEXT] if rows else ""
+
+
+def _op(name: str) -> str:
+    """gloo:all_reduce is all_reduce."""
+    return name.rpartition(":")[2]
+
+
+def _told(standing: Standing) -> str:
+    return f"{_op(standing.op)} of {standing.sizes}" if _sizes(standing) else _op(standing.op)
+
+
+def _sizes(standing: Standing) -> str:
+    return standing.sizes if _SAME_SIZES.fullmatch(_op(standing.op)) else ""

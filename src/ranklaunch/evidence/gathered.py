@@ -1,0 +1,94 @@
+"""What all nodes of a job have found at one time, put together on node 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ranklaunch.evidence import flight
+from ranklaunch.files import join
+from ranklaunch.values import NOTHING, Value
+
+MOST_RANKS = 65536
+MOST_FRAMES = 20
+MOST_TEXT = 300
+
+
+class OfRank(Value):
+    """state: as in /proc, "gone" where it is. stack: of its main thread, a frame a line, the innermost first, "" where there is none.
+    file: where its stacks are."""
+
+    node: int
+    state: str
+    stack: str = ""
+    file: str = ""
+
+
+class Named(Value):
+    """Ranks that a recorder names, and what it says of them. file: where that is."""
+
+    ranks: tuple[int, ...]
+    what: str
+    file: str = ""
+
+
+class Gathered(Value):
+    """recorded: by flight recorders; behind: by NCCL's RAS, whose numbers are those of a communicator, which are the job's in its largest.
+    silent: nodes that have not answered. folders: by node."""
+
+    number: int
+    why: str
+    ranks: Mapping[int, OfRank] = NOTHING
+    recorded: tuple[Named, ...] = ()
+    behind: tuple[Named, ...] = ()
+    silent: tuple[int, ...] = ()
+    folders: Mapping[int, str] = NOTHING
+
+
+class Gathering:
+    """hear() for each message of a node, until it says that all have answered."""
+
+    def __init__(self, number: int, why: str, nodes: int) -> None:
+        self._number, self._why = number, why
+        self._awaited = set(range(nodes))
+        self._ranks: dict[int, OfRank] = {}
+        self._standings: dict[int, dict[str, flight.Standing]] = {}
+        self._behind: dict[str, Named] = {}
+        self._folders: dict[int, str] = {}
+
+    def hear(self, node: int, body: Mapping[str, Any]) -> bool:
+        """Raises ValueError, TypeError or LookupError where it is none of these messages."""
+        folder = self._folders[node] = str(body["folder"])
+        for name, told in body["ranks"].items():
+            rank = int(name)
+            if 0 <= rank < MOST_RANKS:
+                stack = "\n".join(str(line)[:MOST_TEXT] for line in told["stack"][:MOST_FRAMES])
+                self._ranks[rank] = OfRank(node, str(told["state"])[:8], stack, join(folder, f"rank_{rank}.stacks.txt") if stack else "")
+                self._standings.update({rank: flight.from_json(told["recorder"])} if told["recorder"] else {})
+        for communicator, rank, operation, launched, most in body["behind"]:
+            what = f"it has launched {int(launched)} {operation} operations of communicator {communicator}, others {int(most)}"
+            self._behind[f"{communicator} {rank}"] = Named((int(rank),), what[:MOST_TEXT], join(folder, "ras.txt"))
+        if not body["more"]:
+            self._awaited.discard(node)
+        return not self._awaited
+
+    def gathered(self) -> Gathered:
+        return Gathered(
+            self._number, self._why, dict(sorted(self._ranks.items())), tuple(self._recorded()), tuple(self._behind.values()),
+            tuple(sorted(self._awaited)), self._folders,
+        )  # fmt: skip
+
+    def _recorded(self) -> Iterator[Named]:
+        """Of the first group that names somebody: a rank that is held up there is missing elsewhere too."""
+        for group in flight.stuck(self._standings):
+            op = group.op.rpartition(":")[2]
+            place = f"{op} number {group.at} of group {group.description or group.group}"
+            if group.missing:
+                yield Named(group.missing, f"it has not come to {place}, where others wait", self._folder_of(group.missing[0]))
+            for rank, what in group.differing:
+                yield Named((rank,), f"it is in {what}, where others are in {place}", self._folder_of(rank))
+            if group.missing or group.differing:
+                return
+
+    def _folder_of(self, rank: int) -> str:
+        return self._folders.get(self._ranks[rank].node, "") if rank in self._ranks else ""

@@ -1,0 +1,68 @@
+"""Python stacks as text, from whoever wrote them, and as what can be compared.
+
+Sources of the forms: Python's page "faulthandler", and the output of `py-spy dump` of py-spy's README.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ranklaunch.values import Value
+
+MOST_FRAMES = 20  # innermost, of a thread
+_LATER = r"(?: \[(?P<name>[^\]\n]{0,64})\])?"  # the name of a thread, since Python 3.14
+_OF_FAULTHANDLER = re.compile(rf"^(?:Current thread|Thread) 0x[0-9a-f]+{_LATER} ?\(most recent call first\):")
+_STACK_ALONE = re.compile(r"^Stack \(most recent call first\):")
+_OF_PY_SPY = re.compile(r'^Thread (?:0x)?[0-9A-Fa-f]+ \([^)\n]{1,32}\)(?:: "(?P<name>[^"\n]{0,200})")?')
+_FRAME = re.compile(r'^ {2}File "(?P<file>[^"\n]{1,500})", line (?P<line>[0-9]{1,9}) in (?P<function>.{1,200})')
+_FRAME_OF_PY_SPY = re.compile(r"^ {4}(?P<function>.{1,200}) \((?P<file>[^()\n]{1,500}):(?P<line>[0-9]{1,9})\)$")
+_FATAL = "Fatal Python error: "
+
+
+class Frame(Value):
+    function: str
+    file: str
+    line: int
+
+
+class Thread(Value):
+    """frames: innermost first."""
+
+    name: str
+    frames: tuple[Frame, ...]
+
+
+def threads(text: str) -> list[Thread]:
+    """Of one process, in the order in which they stand there."""
+    found: list[tuple[str, list[Frame]]] = []
+    for line in text.splitlines():
+        head = _OF_FAULTHANDLER.match(line) or _OF_PY_SPY.match(line)
+        frame = _FRAME.match(line) or _FRAME_OF_PY_SPY.match(line)
+        if head or _STACK_ALONE.match(line):
+            found.append(((head["name"] or "") if head else "", []))
+        elif frame and found and len(found[-1][1]) < MOST_FRAMES:
+            found[-1][1].append(Frame(frame["function"], frame["file"], int(frame["line"])))
+    return [Thread(name, tuple(frames)) for name, frames in found]
+
+
+def main(text: str) -> tuple[Frame, ...]:
+    """The main thread's: the one of that name, else the last, as faulthandler has the newest first."""
+    found = [thread for thread in threads(text) if thread.frames]
+    named = [thread for thread in found if thread.name == "MainThread"]
+    return (named or found[-1:])[0].frames if found else ()
+
+
+def written_on_abort(output: str) -> str:
+    """What faulthandler wrote at the end of an output as SIGABRT came; "" where it did not."""
+    start = output.rfind(f"{_FATAL}Aborted")
+    return output[start:] if start >= 0 else ""
+
+
+def line(frame: Frame) -> str:
+    """As faulthandler writes it."""
+    return f'File "{frame.file}", line {frame.line} in {frame.function}'
+
+
+def place(frame: Frame) -> str:
+    """all_reduce at train.py:88"""
+    return f"{frame.function} at {frame.file.rpartition('/')[2]}:{frame.line}"

@@ -1,0 +1,95 @@
+"""What makes processes record what they do, beyond what Python has: flight recorders, CANN's own logs, stacks on request.
+
+Sources: PyTorch's torch/csrc/distributed/c10d/FlightRecorder.hpp and ProcessGroupNCCL.hpp (names by version: pull request 152563, in 2.8),
+torch_npu's ProcessGroupHCCL.cpp, CANN's environment variable reference (ASCEND_PROCESS_LOG_PATH), and for stacks Python's pages "site" and
+"faulthandler".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ranklaunch.files import join, own_program
+from ranklaunch.plan import facts
+from ranklaunch.plan.model import Plan, Recorder, Recorders
+from ranklaunch.read.reader import Reader
+
+BUFFER = "2000"  # collectives; PyTorch's own default since 2.6
+RENAMED = "2.8"  # of torch: since then the recorder's names are no library's
+NPU = "npu"
+OFF = "off"
+# Of torch, by the younger name and the older one, which newer versions warn of.
+_SIZE = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+_FILE = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_ON_TIMEOUT = "TORCH_NCCL_DUMP_ON_TIMEOUT"
+_PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+_HCCL = "TORCH_HCCL_"
+_WHY_SIZE = f"the last {BUFFER} collectives of a rank are recorded; without this several versions make no fifo"
+_WHY_FILE = "where a dump is written, on this machine's own disk; it becomes evidence"
+_WHY_FIFO = "a byte written there makes a rank dump its record, and it goes on"
+
+
+def of(plan: Plan, reader: Reader, mode: str, stacks: bool, run_dir: str, logs: str, first: tuple[Recorder, ...]) -> Recorders:
+    """mode: on, npu or off. run_dir: folder for private ones. logs: of this attempt. first: what Python has."""
+    folder = _folder(plan, run_dir)
+    found = [*first]
+    if mode != OFF and plan.job.accelerator == "gpu":
+        found += _of_nccl(_torch(plan, reader), folder, reader)
+    elif mode != OFF and plan.job.accelerator == "npu":
+        found += _unset(_of_cann(plan, logs), reader)
+        found += _unset(_of_hccl(folder), reader) if mode == NPU else ()
+    if stacks:
+        found.append(_of_stacks(reader))
+    private = any(each.value.startswith(folder) for each in found)
+    fifo = next((each.name for each in found if each.name.endswith("PIPE_FILE")), "")
+    return Recorders(tuple(found), folder if private else "", fifo)
+
+
+def _of_nccl(torch: str | None, folder: str, reader: Reader) -> list[Recorder]:
+    """torch: its version; "" where nobody knows; None where there is none."""
+    if torch is None:
+        return []
+    renamed = bool(torch) and not facts.is_older(torch, RENAMED)
+    known = [
+        (_SIZE, Recorder(_SIZE[not renamed], BUFFER, _WHY_SIZE)),
+        (_FILE, Recorder(_FILE[not renamed], join(folder, "nccl_trace_rank_"), _WHY_FILE)),
+        ((_PIPE,), Recorder(_PIPE, join(folder, "nccl_pipe_rank_"), _WHY_FIFO)),
+    ]
+    if not renamed:  # later ones do so anyway
+        known.append(((_ON_TIMEOUT,), Recorder(_ON_TIMEOUT, "1", "a rank whose collective times out dumps its record")))
+    return [recorder for names, recorder in known if not any(name in reader.env for name in names)]
+
+
+def _of_hccl(folder: str) -> Iterable[Recorder]:
+    yield Recorder(f"{_HCCL}TRACE_BUFFER_SIZE", BUFFER, _WHY_SIZE)
+    yield Recorder(f"{_HCCL}DEBUG_INFO_TEMP_FILE", join(folder, "hccl_trace_rank_"), _WHY_FILE)
+    yield Recorder(f"{_HCCL}DEBUG_INFO_PIPE_FILE", join(folder, "hccl_pipe_rank_"), _WHY_FIFO)
+    yield Recorder(f"{_HCCL}DUMP_ON_TIMEOUT", "1", "a rank whose collective times out dumps its record")
+    yield Recorder(f"{_HCCL}ENABLE_MONITORING", "1", "the thread that looks at the fifo; it ends a rank whose watchdog is stuck for 600 s")
+
+
+def _of_cann(plan: Plan, logs: str) -> Iterable[Recorder]:
+    name = "ASCEND_PROCESS_LOG_PATH"
+    if not all(name in process.env for process in plan.processes):
+        yield Recorder(name, join(logs, "ascend"), "CANN's own logs, which are in the home else, and go with the container")
+
+
+def _of_stacks(reader: Reader) -> Recorder:
+    folder, path = own_program("stacks"), reader.env.get("PYTHONPATH", "")
+    return Recorder("PYTHONPATH", f"{folder}:{path}" if path else folder, "RANKLAUNCH_STACKS: every Python writes its stacks when asked")
+
+
+def _unset(recorders: Iterable[Recorder], reader: Reader) -> list[Recorder]:
+    return [recorder for recorder in recorders if recorder.name not in reader.env]
+
+
+def _torch(plan: Plan, reader: Reader) -> str | None:
+    found = facts.of_versions(plan.job, reader.files, reader.env.get("PATH", ""), reader.cwd, "")
+    return found.get("torch", None if "Python" in found else "")
+
+
+def _folder(plan: Plan, run_dir: str) -> str:
+    """On this machine's own disk, whatever the log folder is on; jobs and nodes that share the machine have one each."""
+    job = plan.job
+    mark = facts.digest("\0".join((job.name, job.log_dir, str(job.attempt))))
+    return join(run_dir, f"ranklaunch-recorders-{mark.rpartition(':')[2]}")

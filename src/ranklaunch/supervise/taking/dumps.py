@@ -1,0 +1,81 @@
+"""What flight recorders dump: on request through their fifos, and by themselves when a collective times out.
+
+The names are PyTorch's (ProcessGroupNCCL.cpp, FlightRecorder.cpp) and torch_npu's (ProcessGroupHCCL.cpp): a fifo is called
+<stem><rank>.pipe, and a dump <stem><rank>.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ranklaunch.evidence import flight
+from ranklaunch.supervise.taking.folder import Folder
+
+# The names of stems for fifos, and for dumps with where they are where nothing is said.
+PIPES = ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_FR_DEBUG_INFO_PIPE_FILE", "TORCH_HCCL_DEBUG_INFO_PIPE_FILE")
+FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_HCCL_DEBUG_INFO_TEMP_FILE")
+STEADY_S = 0.3  # without another byte a dump is whole
+LOOK_S = 0.05
+
+
+def poke(env: Mapping[str, str], rank: int) -> bool:
+    """Asks for a dump; whether somebody reads the fifo. A dead rank has none, so nothing is waited for."""
+    asked = False
+    for stem in filter(None, map(env.get, PIPES)):
+        with contextlib.suppress(OSError, ValueError):
+            fd = os.open(f"{stem}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                asked |= os.write(fd, b"1") == 1
+            finally:
+                os.close(fd)
+    return asked
+
+
+def paths(env: Mapping[str, str], rank: int) -> list[str]:
+    """Where a rank's dumps are."""
+    cache = env.get("XDG_CACHE_HOME") or os.path.join(env.get("HOME", "/"), ".cache")
+    usual = [os.path.join(cache, "torch", f"{name}_trace_rank_") for name in ("comm_lib", "nccl")]
+    told = [stem for stem in map(env.get, FILES) if stem]
+    return [
+        f"{stem}{rank}" for stem in dict.fromkeys([*told, *([] if told else [*usual, "/tmp/nccl_trace_rank_", "/tmp/hccl_trace_rank_"])])
+    ]
+
+
+def wait_for(wanted: Mapping[int, list[str]], since: float, deadline: float) -> None:
+    """Until each rank has a dump that is whole. since: seconds since 1970; deadline: monotonic ones."""
+    steady: dict[int, tuple[Any, float]] = {}
+    while time.monotonic() < deadline:
+        now = time.monotonic()
+        for rank, found in wanted.items():
+            state = [_state(path, since) for path in found]
+            if steady.get(rank, (None,))[0] != state:
+                steady[rank] = state, now
+        if all(any(state) and now - at > STEADY_S for state, at in steady.values()):
+            return
+        time.sleep(LOOK_S)
+
+
+def collect(wanted: Mapping[int, Iterable[str]], began: float, folder: Folder) -> dict[int, dict[str, flight.Standing]]:
+    """Copies what this job has dumped, and reads where the ranks stand. began: of the job, in seconds since 1970."""
+    found = {}
+    for rank, candidates in wanted.items():
+        for path in candidates:
+            name = f"{re.sub('[^A-Za-z0-9_.-]', '_', os.path.basename(path))}"
+            if _state(path, began) and folder.copy(path, name):
+                with contextlib.suppress(OSError, ValueError), open(os.path.join(folder.path, name), "rb") as file:
+                    found[rank] = flight.standings(file.read())
+    return found
+
+
+def _state(path: str, since: float) -> tuple[int, int] | None:
+    """Of a file with something in it that is no older."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return (status.st_size, status.st_mtime_ns) if status.st_size and status.st_mtime >= since else None

@@ -1,0 +1,250 @@
+"""The companion of an attempt that has evidence taken, on all nodes at once: because a hang is suspected, because somebody asks, or because
+the first failure is one that another rank may have caused, before the stop erases what that rank was doing.
+
+Words between nodes: whoever wants it says "evidence" to node 0, with why, and whether the job ends; node 0 gives it a number and says
+"evidence" to all; each says "taken" to node 0, a few ranks in each message.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ranklaunch.catalogue.entry import CONSEQUENCE
+from ranklaunch.evidence import stacks
+from ranklaunch.evidence.gathered import Gathering
+from ranklaunch.muster.wire import WireError
+from ranklaunch.supervise import words
+from ranklaunch.supervise.companions import Attended, Companion
+from ranklaunch.supervise.judge import Ending
+from ranklaunch.supervise.ranks.child import UNJUDGED, Child
+from ranklaunch.supervise.taking.folder import Folder, room_in
+from ranklaunch.verdict import folders
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks.watched import Watched
+    from ranklaunch.system.loop import Timer
+
+TOPIC, TAKEN = "evidence", "taken"
+HEARS_S = 1.0  # for node 0's word, before this node goes ahead alone
+READS_S = 0.05  # for the last words of a rank to be read from the file that its launcher keeps for it
+RANKS_A_MESSAGE = 8
+GATHERS_S = 15.0  # for all nodes to have said what they have
+_TIMED_OUT = re.compile("time-?out|timed-out")
+
+
+class Taking(Companion):
+    """take() has it taken. Once all nodes have said what they have, or may be waited for no longer, those of attended.evidence hear of it,
+    as a Gathered."""
+
+    def __init__(self, attended: Attended) -> None:
+        self._attended = attended
+        self._began = time.time() - 60.0  # the attempt's own beginning is not much earlier, and clocks of file systems may differ
+        self._number = 0
+        self._pipe = -1
+        self._told = b""
+        self._go_on: Callable[[], None] | None = None
+        self._taken: list[str] = []  # folders
+        self._at_stop = ""
+        self._gathering: dict[int, Gathering] = {}
+        self._alone: Timer | None = None
+        self._held: list[Child] = []  # launchers
+
+    def take(self, why: str, ends: bool) -> None:
+        """Any node may ask. A second time waits for the first."""
+        body, muster = {"why": why[:500], "ends": ends}, self._attended.plan().muster
+        if not muster or muster.node == 0:
+            self.on_asked(0, body)  # at once: what follows may be that all are told to stop
+        else:
+            self._attended.nodes.tell_node_0(TOPIC, body)
+
+    # What is heard
+
+    def on_asked(self, node: int, body: Any) -> None:
+        """As node 0."""
+        if self._pipe >= 0 or self._gathering:
+            return  # this time's is what whoever asks again wants to have
+        number, why, ends = self._number + 1, str(body["why"])[:500], bool(body.get("ends"))
+        self._gathering[number] = Gathering(number, why, len(self._attended.plan().job.everyone))
+        self._attended.loop.after(GATHERS_S, lambda: self._gather(number))
+        self._attended.nodes.tell_nodes(TOPIC, {"number": number, "why": why, "ends": ends})
+        self._begin(number, why, ends)
+
+    def on_order(self, node: int, body: Any) -> None:
+        number = body["number"]
+        if type(number) is int and 0 < number < 1 << 31:
+            self._begin(number, str(body["why"]), bool(body.get("ends")))
+
+    def on_taken(self, node: int, body: Any) -> None:
+        """As node 0: what a node says of some of its ranks."""
+        number = body["number"]
+        gathering = self._gathering.get(number)
+        if gathering and gathering.hear(node, body):
+            self._gather(number)
+
+    # As a companion
+
+    def deciding(self, ending: Ending) -> None:
+        self._take_if(self._suspicious(ending))
+
+    def died(self, launcher: Child, rank: Watched) -> None:
+        """The launcher is held until the others' evidence is there: it would end them within a tenth of a second."""
+        if self._at_stop or self._attended.ending() or launcher.halted:
+            return
+        launcher.halt()
+        self._held.append(launcher)
+        self._attended.loop.after(READS_S, lambda: self._judge(launcher, rank))
+        self._attended.loop.after(GATHERS_S, self._let_go)
+
+    def hurried(self) -> None:
+        self._let_go()
+
+    def _judge(self, launcher: Child, rank: Watched) -> None:
+        if not self._take_if(self._words_of(launcher, rank)):
+            self._let_go()
+
+    def _take_if(self, why: str) -> bool:
+        """Whether it is taken for that, or was already."""
+        if why and not self._at_stop:
+            self._at_stop = why
+            self._alone = self._attended.loop.after(HEARS_S, self._go_alone)
+            self.take(why, True)
+        return bool(why)
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, []
+        for launcher in held:
+            launcher.go_on()
+
+    def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
+        if self._at_stop:
+            self._attended.abort()  # what is to end anyway says by that where it is
+        if self._pipe < 0 and not self._alone:
+            return False
+        self._go_on = go_on
+        return True
+
+    def stopped(self) -> None:
+        """What ranks wrote as they were ended by SIGABRT, and what recorders have dumped since."""
+        self._read()  # what was held up by the stop is lost
+        if not self._taken:
+            return
+        path = self._taken[-1]
+        folder = Folder(path, room_in(os.path.dirname(path)))
+        for rank, output in self._attended.outputs().items():
+            text = stacks.written_on_abort(output.tail.decode(errors="replace"))
+            if text and self._at_stop:
+                folder.write(f"rank_{rank}.aborted.txt", text.encode(errors="replace"))
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"evidence": os.path.join(self._attended.record.folder, folders.EVIDENCE)} if self._taken else {}
+
+    def close(self) -> None:
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
+
+    # Taking
+
+    def _suspicious(self, ending: Ending) -> str:
+        """Why, where the words of who failed first say that another may be to blame; "" else."""
+        child = ending.child
+        if not child or child.role in UNJUDGED:
+            return ""
+        below = child.announced or child.below
+        return self._words_of(child, ending.rank or next(iter(below.failed if below else ()), None))
+
+    def _words_of(self, child: Child, failed: Watched | None) -> str:
+        rank = failed.rank if failed else child.process.rank
+        output = self._attended.outputs().get(rank) if rank is not None else None
+        tail = output.tail if output else child.reader.output.tail if child.reader else b""
+        error = words.known(tail, self._attended.plan())
+        if not error or not (error.kind == CONSEQUENCE or _TIMED_OUT.search(error.name)):
+            return ""
+        return f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error.name}"
+
+    def _go_alone(self) -> None:
+        """Node 0 has not answered."""
+        self._alone = None
+        if self._pipe < 0:
+            self._begin(self._number + 1, self._at_stop, True)
+
+    def _begin(self, number: int, why: str, ends: bool) -> None:
+        if self._alone:
+            self._alone.cancel()
+            self._alone = None
+        if number <= self._number:
+            return
+        self._number = number
+        job = self._attended.plan().job
+        parent = folders.evidence(self._attended.record.folder, job.node_index)
+        self._at_stop = self._at_stop or (why if ends else "")
+        from ranklaunch.supervise.taking import taker  # large; most failures are of a rank's own
+
+        try:
+            order = taker.Order(
+                number, why, os.path.join(parent, str(number)), self._attended.ranks(), self._attended.env, self._began, room_in(parent)
+            )  # fmt: skip
+            _, self._pipe = taker.start(order)
+        except OSError as error:
+            self._attended.say(f"no evidence can be taken: {error.strerror}")
+            self._done()
+            return
+        self._told = b""
+        os.set_blocking(self._pipe, False)
+        self._attended.loop.on_readable(self._pipe, self._read)
+
+    def _read(self) -> None:
+        while self._pipe >= 0:
+            try:
+                block = os.read(self._pipe, 1 << 20)
+            except BlockingIOError:
+                return
+            self._told += block
+            if not block:
+                self._attended.loop.forget(self._pipe)
+                os.close(self._pipe)
+                self._pipe = -1
+                self._report()
+                self._done()
+
+    def _report(self) -> None:
+        try:
+            told = json.loads(self._told)
+        except ValueError:
+            self._attended.say("evidence: taking it did not come to its end")
+            return
+        self._taken.append(told["folder"])
+        with_stacks = sum(bool(each["stack"]) for each in told["ranks"].values())
+        self._attended.record.event(
+            "evidence", number=told["number"], why=told["why"], folder=told["folder"], bytes=told["bytes"], seconds=told["seconds"],
+            ranks=len(told["ranks"]), stacks=with_stacks,
+        )  # fmt: skip
+        self._attended.say(f"evidence taken in {told['seconds']:g} s, since {told['why']}: {told['folder']}")
+        for message in _messages(told):
+            try:
+                self._attended.nodes.tell_node_0(TAKEN, message)
+            except (WireError, TypeError, ValueError):  # larger than a message can be: it is in the folder
+                self._attended.nodes.tell_node_0(TAKEN, {**message, "ranks": {}})
+
+    def _done(self) -> None:
+        self._let_go()
+        go_on, self._go_on = self._go_on, None
+        if go_on:
+            go_on()
+
+    def _gather(self, number: int) -> None:
+        gathering = self._gathering.pop(number, None)
+        for hear in self._attended.evidence if gathering else ():
+            hear(gathering.gathered())  # type: ignore[union-attr]
+
+
+def _messages(told: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    ranks = list(told["ranks"].items())
+    rest = {"number": told["number"], "folder": told["folder"], "bytes": told["bytes"], "behind": told["behind"]}
+    for i in range(0, max(1, len(ranks)), RANKS_A_MESSAGE):
+        yield {**rest, "ranks": dict(ranks[i : i + RANKS_A_MESSAGE]), "more": i + RANKS_A_MESSAGE < len(ranks)}

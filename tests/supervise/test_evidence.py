@@ -1,0 +1,151 @@
+"""Evidence of a running job: when it is taken, what of, and what it does to the end of the job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbench.jobs.job import Job, Starter, attempts
+from testbench.places import child
+from testbench.waiting import DEADLINE_S, free_port, sleep_until
+
+pytestmark = pytest.mark.processes
+
+
+def failing(starter: Starter, ranks: int = 3, *words: object, **how: Any) -> Job:
+    """Of which rank 1 times out as soon as all others wait."""
+    go = starter.folder / "go"
+    job = starter.spawn(ranks, child("times_out.py"), go, *words, **how)
+    for rank in range(ranks):
+        job.out.wait_for(f"[rank {rank}] ready")
+    go.touch()
+    return job
+
+
+def taken(job: Job) -> list[dict[str, Any]]:
+    return [event for event in job.events if event["event"] == "evidence"]
+
+
+def node(starter: Starter, index: int, *words: object, method: str = "spawn", **settings: object) -> Job:
+    """One of two, with two ranks, which has STACKS on."""
+    shape = ("--hosts", "127.0.0.1,127.0.0.2", "--node", index, "--slots", 2, "--method", method, "--grace-s", 5)
+    env = {"RANKLAUNCH_STACKS": "on", **{f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}}
+    logs = starter.folder / f"node_{index}"
+    return starter.command("run", "--python", sys.executable, "--log-dir", logs, *shape, "--", *words, env=env, log_dir=logs)
+
+
+def in_evidence(job: Job, node: int = 0, number: int = 1) -> Path:
+    return attempts(job.log_dir)[-1] / "evidence" / f"node_{node}" / str(number)
+
+
+def test_before_a_rank_is_ended_it_says_where_it_waits(ranklaunch: Starter) -> None:
+    job = failing(ranklaunch, env={"RANKLAUNCH_STACKS": "on"})
+    assert job.end() == 1
+    folder = in_evidence(job)
+    verdict = job.verdict
+    assert verdict["culprit"]["rank"] == 1
+    assert verdict["culprit"]["error"]["name"] == "gloo-timeout"
+    assert {(victim["rank"], victim["signal"]) for victim in verdict["victims"]} == {(0, "SIGABRT"), (2, "SIGABRT")}
+    assert verdict["failures"] == []
+    assert verdict["evidence"] == str(folder.parents[1])
+    assert [event["stacks"] for event in taken(job)] == [2]
+    for rank in (0, 2):
+        assert "in waits_for_rank\n" in (folder / f"rank_{rank}.stacks.txt").read_text()
+        assert "in waits_for_rank\n" in (folder / f"rank_{rank}.aborted.txt").read_text()
+        assert b"Fatal Python error: Aborted" in job.log(rank)
+    found = json.loads((folder / "processes.json").read_text())
+    assert {each["rank"] for each in found} == {0, 2}
+    assert all(len(each["samples"]) == 2 and each["samples"][0]["state"] == "S" for each in found)
+    for path in (folder.parents[1], folder.parent, folder):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+
+
+def test_all_nodes_take_it_before_the_stop(as_process: Starter) -> None:
+    go, port = as_process.folder / "go", free_port()
+    jobs = [node(as_process, i, child("times_out.py"), go, "--rank", 3, muster_port=port) for i in range(2)]
+    for rank in range(4):
+        jobs[rank // 2].out.wait_for(f"[rank {rank}] ready")
+    go.touch()
+    assert [job.popen.wait(DEADLINE_S) for job in jobs] == [1, 1], "\n".join(job.err.text for job in jobs)
+    for i, ranks in enumerate(((0, 1), (2,))):
+        assert jobs[i].verdict["culprit"]["rank"] == 3
+        summary = json.loads((in_evidence(jobs[i], i) / "summary.json").read_text())
+        assert summary["why"] == "rank 3 failed of gloo-timeout"
+        assert {int(rank): "in waits_for_rank" in told["stack"][0] for rank, told in summary["ranks"].items()} == dict.fromkeys(ranks, True)
+        names = [event["event"] for event in jobs[i].events]
+        assert names.index("evidence") < names.index("exit", names.index("ending"))
+
+
+@pytest.mark.parametrize("what", ["a stop request", "a failure of its own"])
+def test_of_what_nobody_else_is_to_blame_for_none_is_taken(as_process: Starter, what: str) -> None:
+    words = ("--rank", 7) if what == "a stop request" else ("--says", "ValueError: too many values to unpack")
+    job = failing(as_process, 2, *words, env={"RANKLAUNCH_STACKS": "on"})
+    if what == "a stop request":
+        job.send(signal.SIGTERM)
+    assert job.end() == (143 if what == "a stop request" else 1)
+    assert taken(job) == []
+    assert "evidence" not in job.verdict
+    assert not (attempts(job.log_dir)[-1] / "evidence").exists()
+    assert b"Fatal Python error" not in job.log(0)
+
+
+def test_who_catches_sigterm_has_its_whole_grace(as_process: Starter) -> None:
+    job = failing(as_process, 2, "--term", 1)
+    assert job.end() == 1
+    assert job.log(0) == b"ready\nsaved\n"
+    assert [event["exit_code"] for event in job.events if event["event"] == "exit" and event["rank"] == 0] == [0]
+
+
+def test_who_ignores_it_says_where_it_is_at_the_end_of_the_grace(as_process: Starter) -> None:
+    """That is no failure of its own."""
+    job = failing(as_process, 2, "--term", "ignore", grace_s=1)
+    assert job.end() == 1
+    assert "in waits_for_rank\n" in (in_evidence(job) / "rank_0.aborted.txt").read_text()
+    verdict = job.verdict
+    assert verdict["culprit"]["rank"] == 1
+    assert verdict["failures"] == []
+    assert not list(Path(as_process.folder).rglob("core*"))
+
+
+def test_where_nothing_is_recorded_no_rank_gets_another_signal(as_process: Starter) -> None:
+    job = failing(as_process, 2, env={"RANKLAUNCH_RECORDERS": "off"})
+    assert job.end() == 1
+    assert job.log(0) == b"ready\n"
+    assert [event["signal"] for event in job.events if event["event"] == "exit" and event["rank"] == 0] == ["SIGTERM"]
+
+
+def test_a_stop_request_does_not_wait_for_evidence(as_process: Starter) -> None:
+    """A tool of the devices that does not answer is not waited for either: it ends with all the rest."""
+    tools = as_process.folder / "tools"
+    tools.mkdir()
+    tool = tools / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\necho $$ > {tools}/pid\nexec sleep 600\n")
+    tool.chmod(0o755)
+    job = failing(as_process, 2, env={"PATH": f"{tools}:{os.environ['PATH']}"})
+    sleep_until(lambda: (tools / "pid").exists(), "the tool to be asked")
+    job.send(signal.SIGTERM)
+    assert job.end() == 1
+    assert taken(job) == []
+
+
+@pytest.mark.launchers
+def test_of_ranks_that_torchrun_has_started(as_process: Starter) -> None:
+    go, ports = as_process.folder / "go", {"muster_port": free_port(2), "master_port": free_port()}
+    jobs = [node(as_process, i, child("times_out.py"), go, method="torchrun", **ports) for i in range(2)]
+    for rank in range(4):
+        jobs[rank // 2].out.wait_for(f"[rank {rank}] ready")
+    go.touch()
+    assert [job.popen.wait(DEADLINE_S) for job in jobs] == [1, 1], "\n".join(job.err.text for job in jobs)
+    assert jobs[1].verdict["culprit"]["rank"] == 1
+    assert jobs[1].verdict["failures"] == []
+    for rank in (2, 3):
+        assert "in waits_for_rank\n" in (in_evidence(jobs[1], 1) / f"rank_{rank}.stacks.txt").read_text()
+        assert "in waits_for_rank\n" in (in_evidence(jobs[1], 1) / f"rank_{rank}.aborted.txt").read_text()

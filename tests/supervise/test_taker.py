@@ -1,0 +1,195 @@
+"""What is taken of a node. What needs devices is a fake that speaks the documented protocol: NCCL's RAS (src/ras/client.cc), nvidia-smi,
+and the fifo of a flight recorder (tests/children/recorder.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ranklaunch.evidence.gathered import Gathered, Gathering
+from ranklaunch.plan.model import Recorder, Recorders
+from ranklaunch.supervise.record import Record
+from ranklaunch.supervise.taking import taker
+from ranklaunch.supervise.taking import tools as tools_of_nodes
+from ranklaunch.supervise.taking.folder import KEPT_LAST, MOST_BYTES, Folder, room_in
+from ranklaunch.supervise.taking.recorders import kept
+from ranklaunch.supervise.taking.taking import _messages
+from ranklaunch.system import tree
+from testbench.places import child
+
+pytestmark = pytest.mark.processes
+
+REPORT = """Warnings
+========
+
+#0-0 (27a079b828ff1a75) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  3 ranks have launched up to operation 12
+  Rank 1 has launched up to operation 11 -- GPU 1 managed by process 42 on node 10.0.0.7
+
+"""
+
+
+@pytest.fixture
+def ras() -> Iterator[int]:
+    """The port of a fake RAS."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection, connection.makefile("rw") as stream:
+            for asked, answer in (("CLIENT PROTOCOL ", "SERVER PROTOCOL 2\n"), ("TIMEOUT ", "OK\n"), ("VERBOSE STATUS", REPORT)):
+                assert stream.readline().startswith(asked)
+                stream.write(answer)
+                stream.flush()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield server.getsockname()[1]
+    server.close()
+    thread.join()
+
+
+def dump(*finished: bool) -> bytes:
+    entries = [
+        {
+            "process_group": ("0", "default_pg"), "collective_seq_id": i, "profiling_name": "nccl:all_reduce", "input_sizes": [[4]],
+            "state": "completed" if done else "started", "is_p2p": False, "pg_id": 0,
+        }
+        for i, done in enumerate(finished, 1)
+    ]  # fmt: skip
+    return pickle.dumps({"version": "2.10", "entries": entries, "pg_config": {"0": {"ranks": "[0, 1]"}}}, protocol=2)
+
+
+def take(tmp_path: Path, ranks: dict[int, int], **env: str) -> dict[str, Any]:
+    processes = {rank: tree.identify(pid) for rank, pid in ranks.items()}
+    order = taker.Order(1, "a test", str(tmp_path / "evidence" / "node_0" / "1"), processes, env, time.time() - 1, MOST_BYTES)
+    return json.loads(json.dumps(taker.take(order)))
+
+
+def test_devices_recorders_and_ras(tmp_path: Path, ras: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools_of_nodes, "TOOL_S", 60.0)  # whatever else this machine does
+    monkeypatch.setattr(taker, "TAKE_S", 60.0)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text('#!/bin/sh\necho "asked for $*"\n')
+    (tools / "nvidia-smi").chmod(0o755)
+    ranks: dict[int, subprocess.Popen[str]] = {}
+    stem = str(tmp_path / "trace_")
+    try:
+        for rank, data in enumerate((dump(True, False), dump(True))):
+            (tmp_path / f"dump_{rank}").write_bytes(data)
+            env = {**os.environ, "RANK": str(rank), "TORCH_FR_DUMP_TEMP_FILE": stem, "NCCL_RAS_ADDR": f"127.0.0.1:{ras}"}
+            env["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] = str(tmp_path / "pipe_")
+            words = [sys.executable, child("recorder.py"), str(tmp_path / "pipe_"), str(tmp_path / f"dump_{rank}"), "--token", "hunter2"]
+            ranks[rank] = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True)
+            out = ranks[rank].stdout
+            assert out
+            assert out.readline() == "ready\n"
+        found = take(tmp_path, {rank: popen.pid for rank, popen in ranks.items()}, PATH=f"{tools}:{os.environ['PATH']}")
+    finally:
+        for popen in ranks.values():
+            popen.kill()
+            popen.communicate()
+    folder = Path(found["folder"])
+    assert (folder / "nvidia-smi.txt").read_text() == "asked for -q\n"
+    assert (folder / "ras.txt").read_text() == REPORT
+    assert {path.name: path.read_bytes() for path in folder.glob("trace_*")} == {"trace_0": dump(True, False), "trace_1": dump(True)}
+    assert "hunter2" not in (folder / "processes.json").read_text()
+    gathered = _gathered(found)
+    assert [(each.ranks, each.what) for each in gathered.recorded] == [
+        ((1,), "it has not come to all_reduce number 2 of group default_pg, where others wait")
+    ]
+    assert [(each.ranks, each.what) for each in gathered.behind] == [
+        ((1,), "it has launched 11 AllReduce operations of communicator 0-0, others 12")
+    ]
+    assert {rank: each.state for rank, each in gathered.ranks.items()} == {0: "S", 1: "S"}
+
+
+def _gathered(found: dict[str, Any]) -> Gathered:
+    gathering = Gathering(1, "a test", 2)
+    heard = [gathering.hear(0, json.loads(json.dumps(message))) for message in _messages(found)]
+    assert not any(heard)
+    gathered = gathering.gathered()
+    assert gathered.silent == (1,)
+    return gathered
+
+
+def test_ranks_come_in_messages_that_hold_them() -> None:
+    one = {
+        "pid": 1,
+        "state": "S",
+        "stack": ["x" * 300] * 20,
+        "recorder": {"g" * 200: [1, 2, 2, "o" * 200, "s" * 200, list(range(64)), "d"]},
+    }
+    told = {"number": 1, "folder": "/f", "bytes": 1, "behind": [], "ranks": {str(rank): one for rank in range(17)}}
+    messages = [*_messages(told)]
+    assert [message["more"] for message in messages] == [True, True, False]
+    assert {rank for message in messages for rank in message["ranks"]} == set(told["ranks"])  # type: ignore[arg-type, attr-defined]
+    assert max(len(json.dumps(message)) for message in messages) < 128 * 1024
+
+
+def test_of_ranks_that_are_gone_there_is_something_too(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    found = take(tmp_path, {3: gone.pid}, PATH="")
+    assert found["ranks"]["3"] == {"pid": gone.pid, "state": "gone", "stack": [], "recorder": None}
+
+
+def test_no_more_is_kept_than_there_may_be(tmp_path: Path) -> None:
+    parent = tmp_path / "node_0"
+    for number in range(1, 10):
+        (parent / str(number)).mkdir(parents=True)
+        (parent / str(number) / "x").write_bytes(b"x" * 1000)
+    left = room_in(str(parent))
+    assert sorted(int(path.name) for path in parent.iterdir()) == [1, *range(10 - KEPT_LAST, 10)]
+    assert left == MOST_BYTES - 6000
+    folder = Folder(str(parent / "10"), left=10)
+    folder.make()
+    folder.write("a", b"123456")
+    folder.write("b", b"123456")
+    folder.write("c", b"1")
+    assert {path.name: path.read_bytes() for path in (parent / "10").iterdir()} == {"a": b"123456", "b": b"1234"}
+
+
+@pytest.mark.parametrize("possible", [True, False])
+def test_ranks_get_no_fifo_where_none_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, possible: bool) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    if not possible:  # as object stores that are mounted do
+        monkeypatch.setattr(os, "mkfifo", refuse)
+    folder = str(tmp_path / "recorders")
+    names = {"FILE": f"{folder}/trace_", "PIPE": f"{folder}/pipe_", "SIZE": "2000"}
+    recorders = Recorders(tuple(Recorder(name, value, "") for name, value in names.items()), folder, "PIPE")
+    record = Record(str(tmp_path / "attempt_1"))
+    assert record.open()
+    with kept(recorders, record) as usable:
+        assert {name for name in names if usable(name)} == ({*names} if possible else {"FILE", "SIZE"})
+        assert os.listdir(folder) == []
+    assert not os.path.exists(folder)
+    assert ("Operation not permitted" in (tmp_path / "attempt_1" / "events.jsonl").read_text()) is not possible
+    record.close()
+
+
+def test_a_folder_of_somebody_elses_fails_no_job(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "recorders").symlink_to(tmp_path / "elsewhere")
+    record = Record(str(tmp_path / "attempt_1"))
+    assert record.open()
+    recorders = Recorders((Recorder("FILE", f"{tmp_path}/recorders/trace_", ""), Recorder("SIZE", "2000", "")), f"{tmp_path}/recorders")
+    with kept(recorders, record) as usable:
+        assert (usable("FILE"), usable("SIZE")) == (False, True)
+    assert (tmp_path / "elsewhere").is_dir()
+    record.close()
