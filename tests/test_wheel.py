@@ -185,7 +185,6 @@ WHEEL = {
     "ranklaunch/place/rank.py",
     "ranklaunch/place/vscode.py",
     "ranklaunch/plan/__init__.py",
-    "ranklaunch/plan/again.py",
     "ranklaunch/plan/agreement.py",
     "ranklaunch/plan/before.py",
     "ranklaunch/plan/ds_config.py",
