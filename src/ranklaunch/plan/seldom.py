@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ranklaunch.files import join, text_of
+import re
+
+from ranklaunch.files import absolute, join, text_of
 from ranklaunch.plan.model import Plan, Rounds, Save, Watch
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job
@@ -11,6 +13,7 @@ from ranklaunch.read.reader import Reader
 from ranklaunch.verdict import folders
 
 PREFIX = "RANKLAUNCH_"
+OF_LAUNCHERS = re.compile(r"--?max[-_]restarts(?:=(?P<said>.*))?")  # torchrun, accelerate, DeepSpeed
 SPARE_S = 5.0  # fewer than were seen
 AUTO = "auto"
 MOST_CLOCKS = 5  # attempts, the last, that are looked at
@@ -28,16 +31,40 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
 
 
 def _known_errors(reader: Reader) -> str:
-    """The folder of the user's own."""
-    from ranklaunch.plan import own_errors
+    """The folder of the user's own; what is wrong with them is a problem before the job needs them."""
+    from ranklaunch import catalogue
 
-    return own_errors.folder(reader)
+    path = absolute(reader.get(settings.KNOWN_ERRORS), reader.cwd)
+    try:
+        catalogue.with_own(reader.files, path)
+    except ValueError as error:
+        reader.problem(f"{reader.quoted(settings.KNOWN_ERRORS)}: {error}")
+    return path
 
 
 def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
-    from ranklaunch.plan import again
+    """None where there are to be none."""
+    from ranklaunch.read import again
 
-    return again.rounds(plan, reader)
+    most = reader.get(settings.MAX_RESTARTS)
+    if not most:
+        return None
+    _refuse_other_restarts(plan, reader)
+    marks = tuple(absolute(path, reader.cwd) for path in reader.get(again.PROGRESS_FILE))
+    return Rounds(most, reader.get(again.NO_RESTART_CODES), marks)
+
+
+def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
+    """A launcher that starts ranks again by itself does that on one node, and counts for itself: the two would undo each other."""
+    own = {plan.job.program.path, *plan.job.program.args}
+    for process in plan.processes:
+        words = [word for word in process.argv if word not in own]
+        for word, following in zip(words, (*words[1:], "")):
+            found = OF_LAUNCHERS.fullmatch(word)
+            if found and (found["said"] if found["said"] is not None else following).strip() != "0":
+                told = f"{word} {following}" if found["said"] is None else word
+                both = f"{reader.quoted(settings.MAX_RESTARTS)} and {told} of {process.name}"
+                reader.problem(f"{both}: each would start the ranks again; leave out one of them")
 
 
 def _save(reader: Reader) -> Save:
