@@ -52,7 +52,7 @@ def _nodes(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Neighbours that stand alike are told once."""
     for (phase, waiting, age), group in itertools.groupby(nodes, key=lambda node: (node["phase"], node["waiting"], _old(node["age_s"]))):
         those = list(group)
-        names = _span([node["node"] for node in those], "node")
+        names = span([node["node"] for node in those], "node")
         host = f" ({those[0]['host']})" if len(those) == 1 else ""
         yield f"  {names}{host}: {phase}{f', waiting for {waiting}' if waiting else ''}{age}"
 
@@ -87,7 +87,7 @@ def _groups(ranks: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             rank["rank"]
         )
     for (state, silence, step), numbers in sorted(alike.items(), key=lambda item: len(item[1])):
-        yield f"{_span(sorted(numbers), 'rank')}: {state}, {silence}{step}"
+        yield f"{span(sorted(numbers), 'rank')}: {state}, {silence}{step}"
 
 
 def _silence(seconds: float | None) -> str:
@@ -97,7 +97,7 @@ def _silence(seconds: float | None) -> str:
     return f"wrote in the last {most} s" if most else f"silent for more than {AGES[-1]} s"
 
 
-def _span(numbers: Sequence[int], name: str) -> str:
+def span(numbers: Sequence[int], name: str) -> str:
     """rank 3, ranks 0-2,4-63."""
     parts = []
     for _, run in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):

@@ -185,3 +185,16 @@ def guest(folder: Path) -> socket.socket:
     os.close(fd)
     connection.setblocking(False)
     return connection
+
+
+def test_stacks_of_both_nodes_and_the_job_goes_on(as_process: Starter) -> None:
+    jobs = two_nodes(as_process, child("saves_on_term.py"), stacks="on")
+    for job in jobs:
+        job.out.wait_for("ready", 1)
+        opened(job.log_dir, jobs.index(job))
+    both = asked("stacks", jobs[1].log_dir, "--all-nodes").stdout
+    assert (both.count("ranks 0-1 (state S):"), both.count("saves_on_term.py")) == (1, 1)
+    assert asked("stacks", jobs[1].log_dir).stdout.startswith("rank 1 (state S):\n")
+    assert {rank["state"] for rank in status(jobs[0].log_dir)["ranks"]} == {"sleeping"}
+    jobs[0].send(signal.SIGTERM)
+    assert [job.end() for job in jobs] == [143, 143]

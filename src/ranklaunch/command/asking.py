@@ -16,7 +16,7 @@ from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.verdict import folders
 
-ANSWER_S = 20.0  # for a supervisor that has much to do; it answers within a second
+ANSWER_S = 60.0  # for all nodes to take evidence; else it answers within a second
 MOST_PLAN = 64 * 1024 * 1024  # bytes
 MOST_ANSWER = 256 * 1024 * 1024
 _FOLDER = re.compile(r"(?:job|node|attempt)_.{1,200}")

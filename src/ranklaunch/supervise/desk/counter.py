@@ -20,7 +20,8 @@ from ranklaunch.system.loop import Loop, Timer
 
 MOST_ASKED = 64 * 1024  # bytes of one question
 MOST_GUESTS = 16  # at one time
-PATIENCE_S = 10.0  # with one that asks nothing, or takes no answer
+PATIENCE_S = 10.0  # with one that asks nothing
+ANSWER_S = 60.0  # for an answer to come and be taken
 HAS_NO_SOCKETS = (errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EROFS, errno.EIO)
 
 Answer = Callable[[Mapping[str, Any]], None]
@@ -120,6 +121,8 @@ class Guest:
         self._loop.change(self._connection.fileno(), None, self._write)
         self._loop.forget(self._connection.fileno())  # until there is an answer; it comes once, or PATIENCE_S is over
         self._loop.on_readable(self._connection.fileno(), self.leave)
+        self._timer.cancel()
+        self._timer = self._loop.after(ANSWER_S, self.leave)
         try:
             question = json.loads(self._asked)
             if not isinstance(question, dict):

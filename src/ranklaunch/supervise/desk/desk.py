@@ -16,6 +16,7 @@ from ranklaunch.supervise.desk import standing
 from ranklaunch.supervise.desk.circle import Circle
 from ranklaunch.supervise.desk.counter import Answer, Counter
 from ranklaunch.supervise.desk.saving import Saving
+from ranklaunch.supervise.desk.stacked import Stacked
 from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import Value
@@ -48,7 +49,10 @@ class Desk:
         job = seen.plan().job
         self._saving = Saving(lambda: self._save, asked.offer, lambda: asked.attended().record, loop.clock)
         self._circle = Circle(seen.nodes, job.node_index, len(job.everyone), self._loop, self._do)
-        self._handlers: dict[object, Callable[[Mapping[str, Any], Answer], None]] = {"status": self._status, "save": self._on_save}
+        self._stacked = Stacked(seen.nodes, job.node_index, asked.attended)
+        self._handlers: dict[object, Callable[[Mapping[str, Any], Answer], None]] = {
+            "status": self._status, "save": self._on_save, "stacks": self._on_stacks,
+        }  # fmt: skip
         self._counter = Counter(seen.record.folder, folders.socket(job.node_index), self._loop, self._handle)
 
     @property
@@ -122,6 +126,14 @@ class Desk:
         ranks = [rank for i in sorted(said) for rank in said[i][1]["ranks"]]
         job = {"job": plan.job.name, "platform": plan.job.platform, "method": plan.method, "attempt": plan.job.attempt}
         return {"schema": SCHEMA, **job, "time": time_now(), "node": here, "nodes": nodes, "ranks": ranks}
+
+    def _on_stacks(self, question: Mapping[str, Any], answer: Answer) -> None:
+        phase, waiting = self._asked.phase()
+        if phase == "running":
+            self._stacked.ask(answer)
+        else:
+            waits = f", waiting for {waiting}" if waiting else ""
+            answer({"error": f"no rank runs on node {self._plan.job.node_index}, which is {phase}{waits}"})
 
     # Saving
 

@@ -1,0 +1,42 @@
+"""ranklaunch stacks: where the ranks of a running job are, asked in any of its containers. All nodes take evidence, and the job goes on."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ranklaunch import redact
+from ranklaunch.command import asking, options
+from ranklaunch.command.options import Option
+from ranklaunch.entrypoints.status import one_folder, span
+
+USAGE = "ranklaunch stacks [LOG_DIR] [--all-nodes]"
+OPTIONS = (Option("--all-nodes", "all_nodes", "the ranks of all nodes, not of this one alone", takes=""),)
+NUMBERS = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
+    given, words = options.Parser("stacks", __doc__ or "", USAGE, OPTIONS).apart(argv)
+    folder = one_folder(words, USAGE)
+    own = asking.ask(folder, env, {"do": "status"})["node"]
+    answer = asking.ask(folder, env, {"do": "stacks"})
+    ranks = [rank for rank in answer["ranks"] if "all_nodes" in given or rank["node"] == own]
+    silent = answer["silent"] if "all_nodes" in given else []
+    sys.stdout.write("".join(f"{redact.printable(line)}\n" for line in _text(ranks, silent)))
+    return 0
+
+
+def _text(ranks: Sequence[Mapping[str, Any]], silent: Sequence[int]) -> Iterator[str]:
+    """Ranks that are at the same place once, the smallest groups first, for they stand out."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for rank in ranks:
+        groups.setdefault((rank["state"], NUMBERS.sub("#", rank["stack"])), []).append(rank)
+    for (state, _), those in sorted(groups.items(), key=lambda item: len(item[1])):
+        first = those[0]
+        yield f"{span(sorted(rank['rank'] for rank in those), 'rank')} (state {state}):"
+        yield from (f"  {line}" for line in first["stack"].splitlines() or ["no stack: docs/evidence.md says what it takes"])
+        yield f"  {first['file']}" if first["file"] else ""
+    if silent:
+        yield f"nothing came in time from {span(sorted(silent), 'node')}"

@@ -1,0 +1,73 @@
+"""Stacks of all ranks for whoever asks one node for them: node 0 has evidence taken, and hands on what all have found.
+
+Words between nodes: "stacks" to node 0 from the node that was asked; "stacked" back to it, a few ranks in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ranklaunch.muster.nodes import Nodes
+from ranklaunch.muster.wire import WireError
+from ranklaunch.supervise.companions import Attended
+
+if TYPE_CHECKING:
+    from ranklaunch.evidence.gathered import Gathered
+
+STACKS, STACKED = "stacks", "stacked"
+WHY = "ranklaunch stacks asks for it"
+RANKS_A_MESSAGE = 8
+
+Answer = Callable[[Mapping[str, Any]], None]
+
+
+class Stacked:
+    """attended: the attempt that runs."""
+
+    def __init__(self, nodes: Nodes, index: int, attended: Callable[[], Attended]) -> None:
+        self._nodes = nodes
+        self._attended = attended
+        self._answers: list[Answer] = []
+        self._ranks: list[Mapping[str, Any]] = []
+        self._askers: set[int] = set()
+        if index == 0:
+            nodes.hear(STACKS, self._on_asked, at_node_0=True)
+        nodes.hear(STACKED, self._on_stacked)
+
+    def ask(self, answer: Answer) -> None:
+        """answer: ranks, of which each has rank, node, state, stack (the innermost frame first, "" where there is none) and file, and
+        silent: nodes that have said nothing in time."""
+        self._answers.append(answer)
+        if len(self._answers) == 1:
+            self._ranks = []
+            self._nodes.tell_node_0(STACKS, {})
+
+    def _on_asked(self, node: int, body: object) -> None:
+        """As node 0."""
+        seen = self._attended()
+        if not self._askers:
+            seen.evidence.append(self._on_gathered)
+            seen.take(WHY, False)
+        self._askers.add(node)
+
+    def _on_gathered(self, gathered: Gathered) -> None:
+        self._attended().evidence.remove(self._on_gathered)
+        askers, self._askers = sorted(self._askers), set()
+        ranks = [
+            {"rank": rank, "node": each.node, "state": each.state, "stack": each.stack, "file": each.file}
+            for rank, each in gathered.ranks.items()
+        ]
+        for i in range(0, max(1, len(ranks)), RANKS_A_MESSAGE):
+            part = {"ranks": ranks[i : i + RANKS_A_MESSAGE], "more": i + RANKS_A_MESSAGE < len(ranks), "silent": list(gathered.silent)}
+            try:
+                self._nodes.tell_nodes(STACKED, part, askers)
+            except WireError:  # they are in the folders
+                self._nodes.tell_nodes(STACKED, {**part, "ranks": []}, askers)
+
+    def _on_stacked(self, node: int, body: Mapping[str, Any]) -> None:
+        self._ranks += [dict(rank) for rank in body["ranks"]]
+        if not body["more"]:
+            answers, self._answers = self._answers, []
+            for answer in answers:
+                answer({"ranks": self._ranks, "silent": list(body["silent"])})
