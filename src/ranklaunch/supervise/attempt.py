@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +70,6 @@ class Attempt:
         )  # fmt: skip
         self._after = start.after
         self._launched_at: float | None = None
-        self._hear_evidence: list[Callable[[Any], object]] = []
         self.held: Held | None = None  # by its processes, where others are to follow them
         others_end = lambda: self._nodes.others_end  # noqa: E731
         leaders, services = partial(self._children.of, LEADING), partial(self._children.of, (SERVICE,))
@@ -160,7 +159,7 @@ class Attempt:
             plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
             caught=self._stopper.caught, ends=lambda: self._launchers.ends(self._children.ended),
-            abort=self._stopper.say_where, take=self.companions.take, env=self._around.env, evidence=self._hear_evidence,
+            abort=self._stopper.say_where, take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
         )  # fmt: skip
 
     def phase(self) -> tuple[str, str]:

@@ -149,11 +149,12 @@ class OnCall(Companion):
 
 
 class Companions:
-    """All of an attempt's."""
+    """All of an attempt's. hear_evidence: who hears, on node 0, what all nodes have found."""
 
     def __init__(self, joining: Sequence[Join], loop: Loop) -> None:
         self._joining = joining
         self._loop = loop
+        self.hear_evidence: list[Callable[[Any], object]] = []
         self._all: list[Companion] = []
         self._waited_for: set[int] = set()
         self._go_on: Callable[[], None] | None = None
