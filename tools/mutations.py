@@ -65,7 +65,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/base.py", "128 + signal if signal", "signal if signal", "a signal is no exit code"),
     ("launchers/msrun.py", '"master_port": reader.get(MASTER_PORT),', '"master_port": reader.get(MASTER_PORT) + 1,', "a port off by one"),
     ("launchers/msrun.py", "if index != job.node_index:", "if False:", "a table in another order passes"),
-    ("launchers/msrun.py", "return folder if job.attempt == 1 else", "return folder if job.attempt else", "an attempt empties old logs"),
+    ("launchers/msrun.py", "folder if job.attempt == 1 else", "folder if job.attempt else", "an attempt empties old logs"),
     ("launchers/msrun.py", "if len({node.slots for node in job.nodes if node.slots}) > 1:", "if False:", "uneven slots pass"),
     ("launchers/msrun.py", "by_address=len(job.nodes) > 1,", "by_address=False,", "the scheduler is named, not numbered"),
     ("launchers/deepspeed.py", "ranks_below=2,", "ranks_below=1,", "signals go to launch.py in place of ranks"),

@@ -231,6 +231,9 @@ SCHEMA: dict[str, Any] = {
         "tp": int, "pp": int, "cp": int, "ep": int, "dp": int, "order": str, "groups": {"tp": [[int]], "pp": [[int]], "dp": [[int]]},
     },
     "limits": {"wait_s": (int, float), "grace_s": (int, float)},
+    "recorders": {"variables": [{"name": str, "value": str, "why": str}], "folder": str, "fifo": str},
+    "save": {"signal": str, "file": str},
+    "watch": {"hang": str, "hang_s": (int, float), "first_step_s": (int, float), "expect": str},
     "values": [{"name": str, "value": str, "source": str, "overrides": [{"source": str, "value": str}]}],
     "warnings": [str],
 }  # fmt: skip

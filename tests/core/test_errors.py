@@ -14,7 +14,7 @@ def classes() -> list[type[errors.RanklaunchError]]:
 def test_exit_codes_are_unique_and_described() -> None:
     codes = [each.exit_code for each in classes()]
     assert len(set(codes)) == len(codes)
-    assert {0, *codes} == errors.EXIT_CODES.keys()
+    assert {0, errors.NO_PROGRESS, *codes} == errors.EXIT_CODES.keys()  # the second: of a verdict, and of no error
     assert all(errors.EXIT_CODES.values())
 
 

@@ -19,7 +19,7 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.command import options, usage
 from ranklaunch.entrypoints import main as entrypoint
 from ranklaunch.errors import DEFECT, EXIT_CODES, WaitError
-from ranklaunch.read import settings
+from ranklaunch.read import saving, settings
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Variable
 
@@ -135,13 +135,14 @@ def test_help_has_groups_defaults_methods_and_examples() -> None:
     found = " ".join(helpers.call("plan", "--help").out.split())
     for text in ("of this command: --format", "the job: --method", "of some methods: --cp", "methods: ", " examples: ranklaunch plan"):
         assert text in found
-    assert "for all ranks together (default: 25) [RANKLAUNCH_GRACE_S]" in found
+    assert "than earlier attempts were seen to be given (default: 25) [RANKLAUNCH_GRACE_S]" in found
     assert "port of the rendezvous on node 0 (default: the method's own) [" in found
     assert all(f" {name} " in found.partition("methods: ")[2] for name in LAUNCHERS)
 
 
 def test_every_common_option_is_in_a_group() -> None:
-    assert {variable.option for variable in settings.VARIABLES if variable.option} == {n for names in usage.GROUPS.values() for n in names}
+    common = (*settings.VARIABLES, *saving.VARIABLES)
+    assert {variable.option for variable in common if variable.option} == {n for names in usage.GROUPS.values() for n in names}
 
 
 def test_options_come_before_variables() -> None:

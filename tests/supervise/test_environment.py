@@ -70,6 +70,7 @@ def test_variables(as_process: Starter) -> None:
     env = {**misleading, **kept, "RANKLAUNCH_JOB_NAME": "mine"}
     job = as_process.spawn(2, child("environment.py"), "--env", "*", env=env, options=("--platform", "local", "--accelerator", "gpu"))
     check_end(job, "succeeded", 0)
+    plan = json.loads((job.attempt / "plan.json").read_text())
     for rank in range(2):
         seen = json.loads(tagged(job.out, f"[rank {rank}] "))["env"]
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
@@ -78,8 +79,10 @@ def test_variables(as_process: Starter) -> None:
         assert {name: seen.get(name) for name in kept} == kept
         assert not {"PET_NNODES", "TORCHELASTIC_RUN_ID", "MS_ROLE", "RANK_TABLE_FILE"} & seen.keys()
         given = {**as_process.environment, **env}
-        added = seen.keys() - given.keys() - own.keys()
-        assert added <= {"MASTER_ADDR", "MASTER_PORT", MARK, "LC_CTYPE"}  # the last is made by the rank's own Python
+        recorders = {each["name"] for each in plan["recorders"]["variables"]}
+        added = seen.keys() - given.keys() - own.keys() - recorders
+        of_all = {"MASTER_ADDR", "MASTER_PORT", "RANKLAUNCH_RUN_ID", "RANKLAUNCH_RESTART_COUNT", MARK}
+        assert added <= {*of_all, "LC_CTYPE", plan["recorders"]["fifo"]}  # the second is made by the rank's own Python
         assert json.loads(seen[MARK])[2:] == ["mine", str(job.log_dir), str(job.attempt)]
 
 

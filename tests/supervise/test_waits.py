@@ -118,7 +118,7 @@ def test_a_second_start_is_a_second_attempt(as_process: Starter) -> None:
     for attempt in (1, 2):
         job = as_process.spawn(1, child("exits.py"), 0)
         assert job.end() == 0
-        assert sorted(path.name for path in job.log_dir.iterdir()) == [f"attempt_{i + 1}" for i in range(attempt)]
+        assert sorted(path.name for path in job.log_dir.glob("attempt_*")) == [f"attempt_{i + 1}" for i in range(attempt)]
 
 
 def test_hosts_that_a_command_names(as_process: Starter, tmp_path: Path) -> None:

@@ -335,22 +335,22 @@ class Attempt:
                 self.companions.deciding(ending)
             if not ending.from_elsewhere and ending.outcome != "succeeded":
                 self._nodes.fail(lambda: judge.first_word(self.plan, ending, self._nodes.wall))
-            self._nodes.decided(
-                outlasts=not ending.child and any(child.process.conduct.outlasts for child in self._children.of((SERVICE,)))
-            )
+            lasting = any(child.process.conduct.outlasts for child in self._children.of((SERVICE,)))
+            self._nodes.decided(outlasts=not ending.child and lasting)
             self._logs.let_go()
             if not ending.child or ending.rank:  # what failed by itself says why
                 self._logs.hush()
-            self._loop.after(OWN_WORDS_S, lambda: None if self._stopper.said_where else self._remember())
+            self._loop.after(OWN_WORDS_S, self._remember)
             by = ending.child.process.name if ending.child else errors.reason(ending.reason)
             self._record.event("ending", outcome=ending.outcome, by=by)
 
     def _remember(self) -> None:
         """What those who are still there had written by now: what they write later is about being ended."""
-        for child in self._children.running.values():
-            if child.reader:
-                child.said = child.reader.output.tail
-        self._logs.remember()
+        if self.companions.hold_the_stop:  # nobody was told to end
+            self._loop.after(OWN_WORDS_S, self._remember)
+        elif not self._stopper.said_where:
+            self._children.remember()
+            self._logs.remember()
 
     def _agree(self, circumstances: judge.Circumstances) -> Judgement:
         """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""

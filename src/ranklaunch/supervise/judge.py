@@ -79,9 +79,15 @@ def notes(plan: Plan, ending: Ending, found: Sequence[Suspect] = ()) -> tuple[st
     """What was seen here that may have to do with a failure. Who had finished before it is noted by whoever judges."""
     if ending.outcome == "succeeded":
         return ()
-    from ranklaunch.verdict import endings  # only failures need it
+    return (*full_disks(plan), *_of_arguments(plan, found), *_waited_for(plan, found))
 
-    return (*full_disks(plan), *_of_arguments(plan, found), *endings.waited_for(found, plan.job.node.ranks))
+
+def _waited_for(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:
+    try:
+        from ranklaunch.verdict import endings  # only failures need it
+    except (OSError, ImportError):  # no descriptor left
+        return ()
+    return endings.waited_for(found, plan.job.node.ranks)
 
 
 def _of_arguments(plan: Plan, found: Sequence[Suspect]) -> Iterable[str]:

@@ -72,8 +72,6 @@ class Judgement(Value):
 
 def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: Iterable[str] = ()) -> Judgement:
     """At least one suspect is needed."""
-    from ranklaunch.verdict import endings  # only failures need it
-
     first, *others = ordered(_with_proof(list(suspects)))
     culprit = first.culprit
     return Judgement(
@@ -82,8 +80,22 @@ def judge(suspects: Iterable[Suspect], finishes: Sequence[Finish] = (), notes: I
         reason=first.reason or (sentence(culprit) if culprit else ""),
         culprit=culprit,
         failures=tuple(replace(s.culprit, last_lines=()) for s in others if s.culprit)[:MOST_FAILURES],
-        notes=_noted([*notes, *endings.together([first, *others])], tuple(_early(first, finishes))),
+        notes=_noted([*notes, *(_endings().together([first, *others]))], tuple(_early(first, finishes))),
     )
+
+
+def _endings() -> Any:
+    """Only failures need it. Where no descriptor is left to read it, nothing more is said."""
+    try:
+        from ranklaunch.verdict import endings
+    except (OSError, ImportError):
+        return _Silent
+    return endings
+
+
+class _Silent:
+    together = staticmethod(lambda suspects: ())
+    meaning = staticmethod(lambda culprit: "")
 
 
 def _noted(notes: list[str], early: tuple[str, ...]) -> tuple[str, ...]:
@@ -169,9 +181,7 @@ def last_words(culprit: Culprit, here: bool) -> tuple[str, tuple[str, ...]]:
 def advice(culprit: Culprit | None) -> Iterable[str]:
     if not culprit:
         return
-    from ranklaunch.verdict import endings
-
-    error, meaning = culprit.error, endings.meaning(culprit)
+    error, meaning = culprit.error, _endings().meaning(culprit)
     if meaning:
         yield f"meaning: {meaning}"
     if error and error.meaning:

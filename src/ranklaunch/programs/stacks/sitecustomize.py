@@ -16,11 +16,26 @@ NAME = "ranklaunch-stacks"
 SIGNAL = 59  # a real-time signal that no library is known to use
 
 
+files = []  # the descriptor
+
+
 def register():
     """Anew in a process that Python has forked: or all would write into one file."""
     file = os.memfd_create(NAME)
     os.set_inheritable(file, False)
     faulthandler.register(SIGNAL, file=file, all_threads=True, chain=False)  # chain: the default would end the process
+    for old in files:
+        if is_ours(old):
+            os.close(old)
+    files[:] = [file]
+
+
+def is_ours(file):
+    """Whether it is such a file still: a program may have closed it, and another have its number."""
+    try:
+        return os.readlink(f"/proc/self/fd/{file}").startswith("/memfd:" + NAME)
+    except OSError:
+        return False
 
 
 def the_other():

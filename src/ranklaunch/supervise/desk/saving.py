@@ -38,7 +38,7 @@ class Saving:
         deaf = list(self._offer(signal_of(save)))[:MOST_NAMED] if save.signal else []
         trouble = _touch(save.file) if save.file else ""
         asked = {"signal": f"SIG{save.signal}" if save.signal else "", "file": save.file, "deaf": deaf, "trouble": trouble}
-        self._record().event("save", **{**asked, "deaf": ", ".join(deaf)})
+        self._record().event("save", signal=asked["signal"], file=save.file, deaf=", ".join(deaf), trouble=trouble)
         return asked
 
 

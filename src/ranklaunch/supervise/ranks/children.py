@@ -61,6 +61,12 @@ class Children:
         """Those that run in one of these roles."""
         return [child for child in self.running.values() if child.role in roles]
 
+    def remember(self) -> None:
+        """What they write from now on does not count."""
+        for child in self.running.values():
+            if child.reader:
+                child.said = child.reader.output.tail
+
     def reap(self) -> None:
         """Those whose end SIGCHLD tells: behind the pidfds of this step, whose order says who died first."""
         if not self._reaping:
