@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from muster_machines import EPOCH, FACTS, Running, Time, as_sent, muster
@@ -384,13 +385,13 @@ class Net:
         # Nothing of an earlier round lives when one is released, and nobody has another number for it.
         assert [node.instance for node in self.nodes if node.runs] == []
         assert {node.round for node in self.nodes if node.instance in here and not node.dead} <= {self.hub.round}
-        self.time.after(SOON_S, self._look_for_left_out)
+        self.time.after(SOON_S, partial(self._look_for_left_out, self.hub.round))
         for node in [node for node in self.nodes if node.index in self.at_release]:
             self.time.after(0, lambda node=node: node.reset(0.0))  # type: ignore[misc]
 
-    def _look_for_left_out(self) -> None:
-        """While the job runs, whose connection broke has come back and was released; else it would have been missed."""
-        if self.hub.state == RUNNING and not (self.hub_gone or self.hub_unreachable):
+    def _look_for_left_out(self, released: int) -> None:
+        """While a round runs, whose connection broke has come back and was released; else it would have been missed."""
+        if (self.hub.state, self.hub.round) == (RUNNING, released) and not (self.hub_gone or self.hub_unreachable):
             here = [node for node in self.nodes if node.instance in (self.together or ()) and not (node.away or node.ending or node.ended)]
             self.left_out = [node.instance for node in here if not node.released and node.reset_at < self.time.clock - SOON_S / 2]
 

@@ -179,6 +179,7 @@ class Attempt:
         if self.ending and self.ending.outcome == "succeeded":
             self._left = closing.leftovers(self._children, self._loop, self._say, self.plan.limits.grace_s)
         self._stopper.begin(signal.SIGTERM)
+        self._loop.after(OWN_WORDS_S, self._remember)
         self._loop.run_until(self._stopper.done)
         self._stopper.finish()
         for process in self._stopper.stuck:
@@ -324,9 +325,10 @@ class Attempt:
             self._tell_all()
 
     def _tell_all(self) -> None:
-        if self._stopper.says_where:
-            self._remember()  # the stacks that they are about to write are no words of theirs
         self._stopper.begin(signal.SIGTERM, self._launchers.failing_since)
+        if self._stopper.says_where:  # stacks that they are about to write are no words of theirs
+            self._children.remember(but=self._stopper.caught)
+            self._logs.remember()
 
     def _end(self, ending: Ending) -> None:
         if self.ending is None:
@@ -340,17 +342,13 @@ class Attempt:
             self._logs.let_go()
             if not ending.child or ending.rank:  # what failed by itself says why
                 self._logs.hush()
-            self._loop.after(OWN_WORDS_S, self._remember)
             by = ending.child.process.name if ending.child else errors.reason(ending.reason)
             self._record.event("ending", outcome=ending.outcome, by=by)
 
     def _remember(self) -> None:
         """What those who are still there had written by now: what they write later is about being ended."""
-        if self.companions.hold_the_stop:  # nobody was told to end
-            self._loop.after(OWN_WORDS_S, self._remember)
-        elif not self._stopper.said_where:
-            self._children.remember()
-            self._logs.remember()
+        self._children.remember()
+        self._logs.remember()
 
     def _agree(self, circumstances: judge.Circumstances) -> Judgement:
         """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""

@@ -208,10 +208,6 @@ class Stopper:
         self._timers.append(self._loop.after(left_s, self.kill_all))
 
     @property
-    def said_where(self) -> bool:
-        return self.begun and self.says_where
-
-    @property
     def says_where(self) -> bool:
         return self._aborts is not None
 

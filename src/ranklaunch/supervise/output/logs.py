@@ -151,7 +151,7 @@ class Logs:
 
     def remember(self) -> None:
         """What ranks write from now on does not count."""
-        if self._outputs:
+        if self._outputs and not self._said:
             self._said = {rank: self.tail_of(rank) for rank in self._outputs.keys}
 
     def finish(self) -> None:

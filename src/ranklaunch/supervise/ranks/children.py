@@ -11,6 +11,7 @@ from ranklaunch.read.job import Job
 from ranklaunch.supervise.output.pipe import make_pipe
 from ranklaunch.supervise.ranks.child import Child, End
 from ranklaunch.supervise.ranks.start import environment, executable, require_below, start
+from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals, name_of, signal_of
 from ranklaunch.values import Value
@@ -61,10 +62,10 @@ class Children:
         """Those that run in one of these roles."""
         return [child for child in self.running.values() if child.role in roles]
 
-    def remember(self) -> None:
-        """What they write from now on does not count."""
+    def remember(self, but: Callable[[tree.Identity], bool] = lambda process: False) -> None:
+        """What they write from now on does not count, but for these."""
         for child in self.running.values():
-            if child.reader:
+            if child.reader and child.said is None and not but(child.identity):
                 child.said = child.reader.output.tail
 
     def reap(self) -> None:
