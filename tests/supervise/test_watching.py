@@ -34,7 +34,7 @@ def started() -> Iterator[Started]:
 
     def start(code: str, **env: str) -> subprocess.Popen[str]:
         words = ["sh", "-c", f"{code}"]
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={"PATH": os.environ["PATH"], **env}, process_group=0)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={"PATH": os.environ["PATH"], **env}, start_new_session=True)
         processes.append(process)
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
