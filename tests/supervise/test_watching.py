@@ -34,7 +34,9 @@ def started() -> Iterator[Started]:
 
     def start(code: str, **env: str) -> subprocess.Popen[str]:
         words = ["sh", "-c", f"{code}"]
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={"PATH": os.environ["PATH"], **env}, start_new_session=True)
+        process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, text=True, env={"PATH": os.environ["PATH"], **env}, start_new_session=True
+        )
         processes.append(process)
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
