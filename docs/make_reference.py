@@ -1,4 +1,4 @@
-"""Writes what the documentation takes from tables in the code: docs/variables.md, docs/known-errors.md, and marked tables of other pages.
+"""Writes what the documentation takes from tables in the code: the marked parts of its pages.
 
 .venv/bin/python docs/make_reference.py            write them
 .venv/bin/python docs/make_reference.py --check    write nothing; name those that are stale and exit with 1
@@ -28,10 +28,8 @@ from ranklaunch.specs.model import KINDS, JobSpec
 from ranklaunch.verdict import events
 
 ROOT = Path(__file__).resolve().parent.parent
-VARIABLES_PAGE = "docs/variables.md"
-ERRORS_PAGE = "docs/known-errors.md"
 BEGIN, END = "<!-- table: {name} (docs/make_reference.py writes it) -->\n", "<!-- end of table -->"
-_MARKED = re.compile(BEGIN.replace("(", r"\(").replace(")", r"\)").format(name="(?P<name>[a-z ]+)") + f"(?P<table>.*?){END}", re.DOTALL)
+MARKED = re.compile(BEGIN.replace("(", r"\(").replace(")", r"\)").format(name="(?P<name>[a-z ]+)") + f"(?P<table>.*?){END}", re.DOTALL)
 
 Rows = Iterable[Sequence[str]]
 
@@ -51,12 +49,10 @@ def main(argv: Sequence[str], root: Path = ROOT) -> int:
 
 def pages(root: Path) -> Iterator[tuple[Path, str]]:
     """Every page with something made in it, as it should be."""
-    yield root / VARIABLES_PAGE, variables_page()
     for path in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]):
         before = path.read_text(encoding="utf-8")
-        if path not in (root / VARIABLES_PAGE, root / ERRORS_PAGE) and _MARKED.search(before):
-            yield path, _MARKED.sub(_made, before)
-    yield root / ERRORS_PAGE, errors_page()
+        if MARKED.search(before):
+            yield path, MARKED.sub(_made, before)
 
 
 def _made(marked: re.Match[str]) -> str:
@@ -65,39 +61,9 @@ def _made(marked: re.Match[str]) -> str:
 
 # docs/variables.md
 
-PREFACE = f"""# Variables
 
-Made by docs/make_reference.py from the tables in the code; do not edit.
-
-One row, one value. The first of these that is set and not empty gives the value: the row's option, its variables from the first to
-the last, its default. `ranklaunch plan` shows for each value where it came from and what that overrode, with `--verbose` also defaults.
-
-A malformed value is refused by a message that names its source: with exit code 78, or with 2 where nothing but options is wrong.
-Where a meaning ends with *must agree*, platform variables that contradict each other are refused as well; the option and the
-`RANKLAUNCH_` variables are exempt, because they are meant to override.
-
-A variable that begins with `RANKLAUNCH_` and is in none of these tables has no effect; `run`, `plan` and `check` warn of it, with the
-nearest name that there is.
-
-A file given with `{settings.ENV_FILE.option}` holds `NAME=VALUE` lines (empty lines and lines that begin with `#` are skipped), pairs
-that end with NUL as in /proc/PID/environ, or one JSON object of texts.
-"""
-
-REMOVED = """## Removed from what the ranks inherit
-
-Images, operators and outer launchers leave these behind. They are removed, but for
-[a launcher of your own](methods.md#a-launcher-as-the-program), and the plan names those that were there. A method
-may then set some of them anew. `*` stands for capital letters, digits and underscores.
-
-"""
-
-
-def variables_page() -> str:
-    parts = [PREFACE]
-    for title, variables in sections():
-        parts.append(f"## {title}\n\n{_variables_table(variables)}")
-    parts.extend((f"{REMOVED}{_removed_table()}", f"## Every variable\n\n{_index_table()}"))
-    return "\n".join(parts)
+def _variables() -> str:
+    return "\n".join(f"## {title}\n\n{_variables_table(variables)}" for title, variables in sections())
 
 
 def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
@@ -188,84 +154,10 @@ def _longest(places: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str,
 
 # docs/known-errors.md
 
-ERRORS_PREFACE = """# Known errors
 
-Made by docs/make_reference.py from catalogue/*.toml; do not edit.
-
-Where a rank fails, the end of its output is compared with this catalogue, and the entry that explains it best is told with the line
-that it was found in. A *cause* arose in the process that wrote the line. A *consequence* is what a process says when another one has
-failed; an error that can be both is listed as a consequence. A process that was *stopped* was told to end by somebody. Causes win over
-consequences, entries that say much over those that say little, then the earliest line. Exceptions of Python count only where the program
-did not go on after them.
-
-What no entry knows is told by its words: an exception, or the last lines after which the process was not seen at work again. Words of a
-lost or silent peer, of a time-out or of a child's end make it a consequence; of a signal, a limit or a preemption, stopped; of a name, a
-right, memory or a device of its own, and any other error, a cause ([Anything else](#anything-else)). The same is asked of the lines beside
-one that leaves it open who was at fault, such as a launcher's report. [Why they are data](adr/0018-known-errors-are-data.md).
-
-`ranklaunch explain` says the same of any log, of any program, without a job:
-
-```console
-$ ranklaunch explain rank_3.log
-rank_3.log:4711: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB
-  cuda-out-of-memory (cause)
-  ...
-$ kubectl logs my-pod | ranklaunch explain --format json -
-```
-
-`--find WORDS` in place of a log lists the entries that have these words in name, family, meaning, remedy or patterns ([all by their
-words](#by-their-words)). `explain` looks at the last 16 MiB, shows the entry that explains most and the others that it found, and ends
-with 0 where something is known, else with 1.
-
-## How often it is right
-
-Asked of outputs, from public threads or made to happen, that its entries were not written from, each labelled before the first run
-([how they were collected](../tests/corpus/README.md); `make corpus` asks them again and lists what is not recognised):
-
-| outputs | | right | wrong | not recognised |
-| --- | --- | --- | --- | --- |
-| 220 of failed runs, 16 families | first run | 82.3 % | 2.7 % | 15.0 % |
-| | now, with entries mended since: no longer blind | 99.5 % | 0.5 % | 0 % |
-| 136 of failed runs collected after that, 16 families | first run, with the entries mended on the 220 | 80.1 % | 4.4 % | 15.4 % |
-| | now: no longer blind | 100 % | 0 % | 0 % |
-| 245 of failed runs, 221 made to happen, 20 families | first run, with the entries mended on both | 96.3 % | 2.4 % | 1.2 % |
-| | now: no longer blind | 99.2 % | 0.4 % | 0.4 % |
-
-131 failures that were made to happen, so that it is known what was done, are all told rightly; the general entries were written with them
-in sight. Of 64 outputs of runs that went well, 3 were told to have failed in the first run (4.7 %), and none now; of 298, 27 at
-first (9.1 %). Of all 437 that there are by now, 6 (1.4 %) are told to have failed, beside 3 that were stopped and are told so.
-
-## Your own
-
-`--known-errors` (`RANKLAUNCH_KNOWN_ERRORS`) names a folder of files with entries of your own, as JSON, or as TOML where ranklaunch's Python
-is 3.11 or newer. They are tried first, and one with the name of a shipped one replaces it:
-
-```toml
-family = "Our cluster"
-
-[[entry]]
-name = "no-licence"
-kind = "cause"                                   # or "consequence"
-patterns = ['no licence left for .{1,40}']       # regular expressions, searched in one line
-meaning = "All licences are taken."
-remedy = "Start later, or ask for fewer slots."
-source = "https://wiki.example.org/licences"
-```
-
-`retry` says whether the same job may go well: `no`, `yes`, or `elsewhere`, without this host; left out, nobody knows (column "again").
-`settings` are names of values in `ranklaunch plan` that the remedy is about: the verdict tells them as they are. `run`, `plan` and
-`check` refuse a folder with a mistake in it (78). `standing` says what an entry is worth beside others, where it is not the usual:
-`vague` says little, `wait` counts only where nothing was said after it, `report` is what a launcher says of its processes, `aftermath` is
-said on the way out; `words` are tried on exceptions and last lines that no entry knows. `survivable = true`: it counts only where the
-program did not go on after it. A pattern that repeats without a bound can take long on a long line: write `.{1,40}`, not `.*`.
-A run in which yours take more than two seconds of CPU time looks up only what is shipped. As JSON:
-`{"family": "...", "entry": [{...}]}`. What is shipped is written in the same form, in `catalogue/` of the repository.
-"""
-
-
-def errors_page() -> str:
+def _errors() -> str:
     head = ("name", "kind", "meaning", "what to do", "again", "source")
-    parts = [ERRORS_PREFACE, _errors_by_words()]
+    parts = []
     for family in dict.fromkeys(error.family for error in shipped()):
         errors = (error for error in shipped() if error.family == family)
         rows = (
@@ -293,11 +185,7 @@ def _errors_by_words() -> str:
         links = ", ".join(f"[{name}](#{name})" for name in dict.fromkeys(entries[text]))
         by_letter.setdefault(_letters(text)[:1] or "#", []).append(f"`{text}`: {links}")
     lines = (f"**{letter.upper()}** {'; '.join(found)}." for letter, found in by_letter.items())
-    return (
-        "## By their words\n\nParts of lines, and the entries that look for them; `ranklaunch explain --find WORDS` asks for any.\n\n"
-        + "\n\n".join(lines)
-        + "\n"
-    )
+    return "\n\n".join(lines) + "\n"
 
 
 def _letters(text: str) -> str:
@@ -364,7 +252,7 @@ PLACES: dict[str, tuple[str, str, str]] = {
     "determined": ("Determined AI", "`DET_ALLOCATION_ID` and its rendezvous.json", ITSELF),
     "oci": ("Oracle Cloud Data Science", "`JOB_RUN_OCID`, `NODE_RANK`", ITSELF),
     "lsf": ("IBM Spectrum LSF", "`LSB_JOBID` and its hosts", "`blaunch -z` in your script, once for each host"),
-    "pbs": ("OpenPBS, PBS Pro, Torque", "`PBS_JOBID` and its environment", "`pbsdsh` in your script, once for each host"),
+    "pbs": ("OpenPBS, PBS Pro, Torque", "`PBS_JOBID` and its environment", "`pbs_tmrsh` in your script, once for each host"),
     "flux": ("Flux", "`FLUX_JOB_ID`, `FLUX_TASK_RANK`", "`flux run -N NODES -n NODES`"),
     "mosaicml": ("MosaicML, Databricks AI Runtime", "`MOSAICML_PLATFORM=true`, `NUM_NODES`", ITSELF),
     "runpod": ("RunPod Instant Clusters", "`PRIMARY_ADDR`, `NODE_ADDR`, `NUM_TRAINERS`", ITSELF),
@@ -423,6 +311,11 @@ def _field(field: events.Field) -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "variables": _variables,
+    "removed variables": _removed_table,
+    "every variable": _index_table,
+    "known errors by their words": _errors_by_words,
+    "known errors": _errors,
     "events": _events,
     "exit codes": _exit_codes,
     "order of platforms": _order_of_platforms,
