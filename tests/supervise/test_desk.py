@@ -17,7 +17,7 @@ import pytest
 from ranklaunch.supervise.desk.counter import MOST_ASKED, Counter
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import checked_verdict
-from testbench.jobs.job import Job, Starter, attempts
+from testbench.jobs.job import Job, Starter, attempts, codes
 from testbench.places import child
 from testbench.waiting import DEADLINE_S, free_port, sleep_until
 
@@ -66,7 +66,7 @@ def test_status_tells_of_every_rank_of_every_node(as_process: Starter) -> None:
     assert all(os.path.exists(f"/proc/{rank['pid']}") for rank in found["ranks"])
     assert re.search(r"^ +1 +1 +[0-9]+ +sleeping ", asked("status", jobs[0].log_dir).stdout, re.MULTILINE)
     jobs[0].send(signal.SIGTERM)
-    assert [job.end() for job in jobs] == [143, 143]
+    assert codes(jobs) == [143, 143]
     assert not [path for job in jobs for path in job.log_dir.glob("**/*.sock")]
 
 
@@ -95,8 +95,7 @@ def test_one_node_that_is_warned_asks_the_ranks_of_all_to_save(as_process: Start
     for _ in range(2):
         jobs[0].send(signal.SIGTERM)
     assert all("SIGUSR1" not in job.out.text for job in jobs)
-    for job in jobs:
-        job.end()
+    codes(jobs)
 
 
 def test_a_rank_that_would_die_of_the_signal_is_named(as_process: Starter) -> None:
@@ -197,4 +196,4 @@ def test_stacks_of_both_nodes_and_the_job_goes_on(as_process: Starter) -> None:
     assert asked("stacks", jobs[1].log_dir).stdout.startswith("rank 1 (state S):\n")
     assert {rank["state"] for rank in status(jobs[0].log_dir)["ranks"]} == {"sleeping"}
     jobs[0].send(signal.SIGTERM)
-    assert [job.end() for job in jobs] == [143, 143]
+    assert codes(jobs) == [143, 143]
