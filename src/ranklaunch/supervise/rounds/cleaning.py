@@ -4,8 +4,10 @@ rendezvous, the memory of devices. Its processes have ended before."""
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import re
+import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping
 
@@ -74,8 +76,6 @@ def remove(left: Held) -> list[str]:
 
 def prune(attempt: str, number: int) -> None:
     """As this round begins: of those between the first and the last ones only their ends stay."""
-    import shutil
-
     folder = folders.restart(attempt, number - KEPT)
     for name in os.listdir(folder) if number > KEPT and os.path.isdir(folder) else ():
         path = os.path.join(folder, name)
@@ -96,9 +96,6 @@ def _named(pids: frozenset[int]) -> Iterator[str]:
 
 
 def _remove_sessions(pids: frozenset[int]) -> None:
-    import glob
-    import shutil
-
     for path in glob.glob(f"{SESSIONS}*.{os.geteuid()}/pid.*"):
         number = path.rpartition(".")[2]
         if number.isdecimal() and int(number) in pids and os.lstat(path).st_uid == os.geteuid():
