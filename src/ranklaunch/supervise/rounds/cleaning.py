@@ -17,6 +17,7 @@ from ranklaunch.system import ports, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import Value
 from ranklaunch.verdict import folders
+from ranklaunch.watch import devices
 
 KEPT = 5  # of the last rounds, the one that begins among them
 SHARED = "/dev/shm"
@@ -171,6 +172,6 @@ def _npus(text: str) -> str:
 
 
 DEVICE_TOOLS: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
-    "gpu": (("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"), _gpus),
-    "npu": (("npu-smi", "info"), _npus),
+    "gpu": (devices.NVIDIA_MEMORY, _gpus),
+    "npu": (devices.ASCEND, _npus),
 }
