@@ -88,16 +88,15 @@ def test_ranks_that_nobody_tells_of_are_known_by_their_environment(started: Star
 
 
 @pytest.fixture
-def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+def tool(tmp_path: Path) -> Callable[[str], list[str]]:
     """What a program that stands in for nvidia-smi has said in so many seconds."""
 
     def heard(code: str) -> list[str]:
         path = tmp_path / "nvidia-smi"
         path.write_text(f"#!/bin/sh\n{code}\n")
         path.chmod(0o755)
-        monkeypatch.setattr(os, "get_exec_path", lambda: [str(tmp_path)])
         loop, said = Loop(), []
-        asked = Tool(("nvidia-smi", "-L"), loop, said.append)
+        asked = Tool(("nvidia-smi", "-L"), {"PATH": f":{tmp_path}:{os.environ['PATH']}", "IS": "its own"}, loop, said.append)
         asked.ask()
         asked.ask()  # one is enough
         child_ = asked._child
@@ -111,7 +110,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], lis
 
 
 def test_a_tool_that_answers(tool: Callable[[str], list[str]]) -> None:
-    assert tool('echo "$@"; echo trouble >&2') == ["-L\n"]
+    assert tool('echo "$@" is $IS; echo trouble >&2') == ["-L is its own\n"]
 
 
 def test_a_tool_that_does_not_answer_is_ended(tool: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:

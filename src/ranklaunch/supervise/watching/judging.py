@@ -3,7 +3,6 @@ names who stands out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ranklaunch.errors import WaitError
@@ -35,9 +34,7 @@ class Judging:
         self._alarm: Change | None = None  # that stands
         self._what = ""
         self._waits = False  # for evidence, with what is asked for
-        self._hears: list[Callable[[Any], object]] | None = getattr(attended, "evidence", None)
-        if self._hears is not None:
-            self._hears.append(self._on_evidence)
+        attended.evidence.append(self._on_evidence)
         attended.nodes.hear(SAMPLE, self._on_sample, at_node_0=True)
 
     def _on_sample(self, node: int, body: Any) -> None:
@@ -70,9 +67,7 @@ class Judging:
         found = who.suspects(self._known()) if not change.rule else ()
         self._tell(found)
         self._of.take(self._reason(found), self._mode != "observe")
-        if self._mode != "observe" and self._hears is None:
-            self._fail(found)
-        elif self._mode != "observe":
+        if self._mode != "observe":
             self._waits = True
             self._of.loop.after(EVIDENCE_S, lambda: self._give_up(found))
 

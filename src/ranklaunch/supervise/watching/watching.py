@@ -50,7 +50,7 @@ class Watching(Companion):
             Judging(attended, self._limits, launched_at)
         tool = TOOLS.get(plan.job.accelerator)
         if tool:
-            self._tool = Tool(tool[0], attended.loop, lambda text: self._on_devices(tool[1](text)))
+            self._tool = Tool(tool[0], attended.env, attended.loop, lambda text: self._on_devices(tool[1](text)))
         self._began_at, self._traffic = now, traffic()  # of the window
         self._look()
 
