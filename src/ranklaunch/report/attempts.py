@@ -49,6 +49,12 @@ def begun(found: Gathered) -> float | None:
     return min(known, default=min((at for at in told if at is not None), default=None))
 
 
+def first_sign(found: Gathered) -> float:
+    """Of ranklaunch itself, in its container."""
+    signs = [left.told.first + found.shift[node] for each in found.lefts.values() for node, left in each.items() if left.told.first]
+    return min(signs, default=begun(found) or 0.0)
+
+
 def ended(found: Gathered) -> float | None:
     """The last that anybody tells of it."""
     signs = [each.sign for each in found.together if each.sign is not None]

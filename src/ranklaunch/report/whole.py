@@ -88,13 +88,15 @@ def _attempts(reader: Reader, found: Sequence[Gathered], job: Job) -> list[Attem
     made: list[Attempt] = []
     best: Reached | None = None
     for one in found:
-        made.append(_attempt(reader, one, job, best, steps_seen, most))
+        made.append(_attempt(reader, one, job, best, steps_seen, most, after=made[-1].ended if made else 0.0))
         best = max((each for each in (best, rounds.best_of(one.together)) if each is not None), default=None)
     return made
 
 
-def _attempt(reader: Reader, one: Gathered, job: Job, best: Reached | None, steps_seen: bool, most: int) -> Attempt:
-    began = attempts.begun(one) or 0.0
+def _attempt(reader: Reader, one: Gathered, job: Job, best: Reached | None, steps_seen: bool, most: int, after: float) -> Attempt:
+    """after: the end of the attempt before, which may have been in the same container."""
+    first = attempts.first_sign(one)
+    began = max(attempts.begun(one) or 0.0, after if after < first else 0.0)
     ended = max(began, attempts.ended(one) or began)
     known = tuple(attempts.rounds_of(one, job, most))
     on_nodes = [node for each in known[-1:] for node in each.nodes]

@@ -26,7 +26,7 @@ BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown
 class Output:
     """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last line without its newline.
     show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it. after: calls back so
-    many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush()."""
+    many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush(). heard: called when some came."""
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Output:
     ) -> None:
         self.written_at: float | None = None
         self.taken = self.unshown = 0
+        self.heard: Callable[[], None] | None = None
         self._after = after
         self.tag = tag.encode(errors="surrogateescape")
         self.tail = b""
@@ -80,6 +81,8 @@ class Output:
         for path, fd in list(self._files):
             self._store(path, fd, data)
         self.tail = data[-TAIL:] if len(data) >= TAIL else (self.tail + data)[-TAIL:]
+        if self.heard:
+            self.heard()
 
     def end_line(self) -> None:
         """What comes next is no part of the line that has begun."""
