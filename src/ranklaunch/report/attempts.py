@@ -45,8 +45,7 @@ def verdict_of(found: Gathered) -> Mapping[str, Any]:
 
 def begun(found: Gathered) -> float | None:
     known = [each.began for each in found.together if each.began is not None]
-    told = [given.time(left.verdict.get("started")) for each in found.lefts.values() for left in each.values() if left.verdict]
-    return min(known, default=min((at for at in told if at is not None), default=None))
+    return min(known, default=min(_by_verdicts(found, "started"), default=None))
 
 
 def first_sign(found: Gathered) -> float:
@@ -58,8 +57,16 @@ def first_sign(found: Gathered) -> float:
 def ended(found: Gathered) -> float | None:
     """The last that anybody tells of it."""
     signs = [each.sign for each in found.together if each.sign is not None]
-    told = [given.time(left.verdict.get("ended")) for each in found.lefts.values() for left in each.values() if left.verdict]
-    return max((*signs, *(at for at in told if at is not None and (not signs or at > max(signs) + 1))), default=None)
+    later = [at for at in _by_verdicts(found, "ended") if not signs or at > max(signs) + 1]  # of one that was killed, by who was left
+    return max((*signs, *later), default=None)
+
+
+def _by_verdicts(found: Gathered, name: str) -> Iterator[float]:
+    for each in found.lefts.values():
+        for node, left in each.items():
+            at = given.time(left.verdict.get(name))
+            if at is not None:
+                yield at + found.shift[node]
 
 
 def rounds_of(found: Gathered, job: Job, most_steps: int) -> Iterator[Round]:
