@@ -85,7 +85,7 @@ def rounds_of(found: Gathered, job: Job, most_steps: int) -> Iterator[Round]:
 def _round(each: Together, verdict: Mapping[str, Any], again: Mapping[str, Any], known: tuple[OnNode, ...], *, followed: bool) -> Round:
     code = given.whole(verdict.get("exit_code"))
     return Round(
-        each.number, given.text(verdict.get("outcome"), 40) or rounds.outcome_of(each, followed), each.began, each.released, each.launched,
+        each.number, given.outcome(verdict.get("outcome")) or rounds.outcome_of(each, followed), each.began, each.released, each.launched,
         each.first_output, each.first_step, each.failed, each.ended, each.exit_code if code is None else code,
         given.text(verdict.get("reason")) or given.text(again.get("reason")), with_log(verdicts.culprit(verdict.get("culprit")), known),
         tuple(filter(None, (with_log(one, known) for one in verdicts.culprits(verdict.get("failures"))))),
@@ -168,6 +168,6 @@ def evidence(found: Gathered) -> Iterator[Evidence]:
 
 
 def outcome(found: Gathered) -> str:
-    verdict = given.text(verdict_of(found).get("outcome"), 40)
+    verdict = given.outcome(verdict_of(found).get("outcome"))
     last = found.together[-1].outcome if found.together else ""
     return verdict or last or model.UNFINISHED

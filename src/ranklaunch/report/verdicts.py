@@ -8,7 +8,7 @@ from typing import Any
 from ranklaunch.report import given
 from ranklaunch.report.model import Culprit, Difference, Hang, Job, KnownError, Node, Suspect
 from ranklaunch.verdict import endings
-from ranklaunch.verdict import model as verdict
+from ranklaunch.verdict.model import Culprit as Judged
 
 MOST_NODES = 65536
 MOST_DIFFERENCES = 40
@@ -40,7 +40,7 @@ def _meaning(found: Mapping[str, Any], error: KnownError | None) -> str:
         return OF_MEMORY
     code = given.whole(found.get("exit_code"))
     signal = given.text(found.get("signal"), 40) or None
-    return "" if error else endings.meaning(verdict.Culprit(0, None, None, code or 0, signal, False, ()))
+    return "" if error else endings.meaning(Judged(0, None, None, code or 0, signal, False, ()))
 
 
 def _error(value: object) -> KnownError | None:

@@ -58,7 +58,7 @@ def _end(report: Report) -> Iterator[str]:
     if report.outcome == model.UNFINISHED:
         yield f"UNFINISHED: there is no verdict; its last sign is from {_clock(report.ended)} UTC: it still runs, or all of it was killed"
     else:
-        yield f"{report.outcome.upper()}{code}: {report.reason}"
+        yield f"{report.outcome.upper()}{code}: {report.reason}".replace("\n", "\n  ")
     last = report.attempts[-1]
     yield from _culprit(report.culprit)
     others = last.failures
