@@ -53,6 +53,14 @@ def test_steps_that_are_done_again_after_a_restart(left: LeftBehind) -> None:
     assert [each.best for each in report.attempts[0].rounds] == [(0, 10), (0, 12)]
 
 
+def test_one_node_is_released_by_nobody(left: LeftBehind) -> None:
+    left.node().tell(0.0, "spawn", name="rank 0", rank=0, pid=1).steps(3.0, 1).ends(4.0, 5.0, "failed", 1).round("it died", "again")
+    again = left.node(restart=1).tell(5.0, "read", platform="local", method="spawn", why="", attempt=1, container_s=None)
+    again.tell(7.0, "spawn", name="rank 0", rank=0, pid=2).steps(9.0, 2).ends(12.0, 12.0).verdict()
+    report = whole.report(str(left.folder))
+    assert seconds(report) == {"startup": 5.0, "productive": 4.0, "stopping": 1.0, "gate": 2.0}
+
+
 def test_between_attempts_the_time_is_the_platforms(left: LeftBehind) -> None:
     left.node(attempt=1).starts(0.0, 1.0, 1.0).steps(3.0, 1).steps(9.0, 7).ends(10.0, 11.0, "failed", 1).verdict("failed", 1, "it died")
     left.node(attempt=2).starts(111.0, 112.0, 112.0).steps(115.0, 7).steps(118.0, 10).ends(120.0, 121.0).verdict()
