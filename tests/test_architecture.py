@@ -27,6 +27,7 @@ WITH_EFFECTS = (
 STARTING = ("system", "supervise")  # of these, those that start and end processes
 
 
+@functools.cache
 def place(path: Path) -> str:
     """A module by its place in the package."""
     return str(path.relative_to(CORE if CORE in path.parents else helpers.ROOT))
