@@ -400,6 +400,7 @@ WHEEL = {
     "ranklaunch/verdict/folders.py",
     "ranklaunch/verdict/model.py",
     "ranklaunch/watch/__init__.py",
+    "ranklaunch/watch/deaf.py",
     "ranklaunch/watch/detector.py",
     "ranklaunch/watch/devices.py",
     "ranklaunch/watch/expect.py",
