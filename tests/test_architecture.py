@@ -22,7 +22,7 @@ OTHERS = ("programs",)  # run by other interpreters
 # What touches the disk, the clock, sockets and processes; everything else computes.
 WITH_EFFECTS = (
     "system", "supervise", "command", "entrypoints", "__main__.py", "muster/door.py", "muster/dialler.py", "muster/driver.py",
-    "muster/nodes.py",
+    "muster/nodes.py", "report/reading.py",
 )  # fmt: skip
 STARTING = ("system", "supervise")  # of these, those that start and end processes
 
@@ -126,6 +126,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "evidence": set(),
     "watch": set(),
     "rounds": {"verdict"},
+    "report": {"system", "verdict", "watch"},
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render", "verdict"},
     "layout": {"plan"},
@@ -136,7 +137,8 @@ MAY_KNOW: dict[str, set[str]] = {
     "supervise": {"catalogue", "evidence", "muster", "plan", "read", "rounds", "system", "verdict", "watch"},
     "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
-        "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",
+        "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "report", "specs", "supervise", "system",
+        "verdict",
     },
 }  # fmt: skip
 ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that

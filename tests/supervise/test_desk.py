@@ -17,7 +17,7 @@ import pytest
 from ranklaunch.supervise.desk.counter import MOST_ASKED, Counter
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import checked_verdict
-from testbench.jobs.job import Job, Starter, attempts
+from testbench.jobs.job import Job, Starter, attempts, codes
 from testbench.places import child
 from testbench.waiting import DEADLINE_S, free_port, sleep_until
 
@@ -69,7 +69,7 @@ def test_any_node_tells_of_every_rank_of_all_and_of_their_stacks(as_process: Sta
     assert (stacks.count("ranks 0-1 (state S):"), stacks.count("saves_on_term.py")) == (1, 1)
     assert re.search(r"^ +1 +1 +[0-9]+ +sleeping ", asked("status", jobs[0].log_dir).stdout, re.MULTILINE)
     jobs[0].send(signal.SIGTERM)
-    assert [job.end() for job in jobs] == [143, 143]
+    assert codes(jobs) == [143, 143]
     assert not [path for job in jobs for path in job.log_dir.glob("**/*.sock")]
 
 
@@ -98,8 +98,7 @@ def test_one_node_that_is_warned_asks_the_ranks_of_all_to_save(as_process: Start
     assert (again.returncode, again.stdout.count("asked a moment ago")) == (0, 2)
     assert all("SIGUSR1" not in job.out.text for job in jobs)
     jobs[0].send(signal.SIGTERM)  # which they catch, and go on
-    for job in jobs:
-        job.end()
+    codes(jobs)
 
 
 def test_a_rank_that_would_die_of_the_signal_is_named(as_process: Starter) -> None:

@@ -16,10 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import helpers
 import pytest
 
 from ranklaunch.evidence.gathered import Gathered, Gathering
 from ranklaunch.plan.model import Recorder, Recorders
+from ranklaunch.supervise import words
 from ranklaunch.supervise.record import Record
 from ranklaunch.supervise.taking import taker
 from ranklaunch.supervise.taking import tools as tools_of_nodes
@@ -201,3 +203,17 @@ def test_a_folder_of_somebody_elses_fails_no_job(tmp_path: Path) -> None:
         assert (usable("FILE"), usable("SIZE")) == (False, True)
     assert (tmp_path / "elsewhere").is_dir()
     record.close()
+
+
+@pytest.mark.parametrize(
+    ("tail", "error"),
+    [
+        (b"RuntimeError: [1] Connection closed by peer [10.0.0.1]:4455", "words-of-a-peer"),
+        (b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\nRoot Cause (first observed failure):\n", ""),
+        (b"ValueError: loss is nan", ""),
+    ],
+    ids=["a peer", "a launcher's report", "its own"],
+)
+def test_whose_words_say_that_others_may_be_to_blame(tail: bytes, error: str) -> None:
+    """For these evidence is taken, and the stop waits for it: a report of a launcher's is worth no second."""
+    assert words.of_others(tail, helpers.plan({"PATH": "/usr/bin"}, method="spawn")) == error

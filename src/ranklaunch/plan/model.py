@@ -56,6 +56,8 @@ class Conduct(Value):
     halt_stop_s: float = 0.0  # it kills its ranks too soon: seconds after it was told to end, when it is halted until they end; 0: never
     halt_failure_s: float = 0.0  # the same, from when it says that it ends them after a failure of one
     failing: tuple[str, ...] = ()  # texts in its output, each of which says that a rank has failed and that it ends the others
+    # Regular expression of the last that it writes after a failure or a stop: nobody waits for it to unload itself once its ranks are gone.
+    all_said: str = ""
     spawned: str = ""  # regular expression (group pid) of what it writes for each rank as it starts them, in their order
     alone_s: float = 0.0  # seconds that it may go on after the last of its ranks has ended; 0: for ever
     repeats: bool = False  # what it writes to its standard output is in the files of its ranks too, and goes nowhere

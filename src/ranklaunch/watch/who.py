@@ -73,7 +73,7 @@ def suspects(known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: 
 
 def groups(known: Iterable[Known]) -> list[str]:
     """Ranks with equal stacks, the largest group first: "ranks 0-2,4-63: all_reduce at train.py:88"."""
-    found = sorted(_alike(known).values(), key=lambda group: (-len(group), group[0].rank))
+    found = sorted(alike(known).values(), key=lambda group: (-len(group), group[0].rank))
     return [f"{numbered((each.rank for each in group), 'rank')}: {_summary(group[0].stack)}" for group in found]
 
 
@@ -105,7 +105,7 @@ def _by_stack(known: Sequence[Known]) -> Iterable[Suspect]:
     stacks = [each for each in known if each.stack]
     outside = [each for each in stacks if not _WAITS.search(_frames(each.stack))]
     odd = outside if 0 < len(outside) < len(stacks) and _are_few(len(outside), len(stacks), by_kind=True) else []
-    for group in () if odd else _alike(stacks).values():
+    for group in () if odd else alike(stacks).values():
         odd += group if _are_few(len(group), len(stacks)) else []
     for each in odd:
         yield Suspect(each.rank, each.node, f"it is elsewhere than the others: {_summary(each.stack)}", each.file)
@@ -135,7 +135,7 @@ def _are_few(count: int, of: int, *, by_kind: bool = False) -> bool:
     return 0 < count < of and (by_kind or (2 * count < of and (count <= FEW * of or count <= LEAST_FEW)))
 
 
-def _alike(known: Iterable[Known]) -> dict[str, list[Known]]:
+def alike(known: Iterable[Known]) -> dict[str, list[Known]]:
     found: dict[str, list[Known]] = {}
     for each in known:
         if each.stack:

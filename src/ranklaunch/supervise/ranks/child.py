@@ -57,7 +57,7 @@ class Success(Value):
 class Child:
     """end: None while it lives. told: the signals that it was sent. said: the last of its output when what it writes stopped to count.
     below, announced: the ranks that it has started, where they are watched. ends_ranks: it has said that it does. most_ranks: that it was
-    seen to have at one time."""
+    seen to have at one time. dismissed: it had said all that it had to say, and was killed then."""
 
     def __init__(self, process: Process, identity: tree.Identity, role: str) -> None:
         self.process, self.identity, self.role = process, identity, role
@@ -71,6 +71,7 @@ class Child:
         self.ends_ranks = False
         self.most_ranks = 0
         self.halted = False
+        self.dismissed = False
 
     @property
     def alive(self) -> bool:
@@ -123,7 +124,7 @@ class Child:
     def failure_code(self) -> int:
         """Its own exit code; where it ended with 0 although a rank had failed, that of the rank, or 1 where it is not known."""
         failed = next((rank.code or 0 for rank in self.announced.failed), 0) if self.announced else 0
-        return self.ended.code or failed or int(self.ends_ranks)
+        return int(self.dismissed) or self.ended.code or failed or int(self.ends_ranks)
 
     @property
     def code_of_job(self) -> int:
