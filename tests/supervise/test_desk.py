@@ -111,8 +111,10 @@ def test_a_rank_that_would_die_of_the_signal_is_named(as_process: Starter) -> No
     assert job.end() == 143
 
 
-def test_a_deadline_becomes_a_stop_in_time(as_process: Starter) -> None:
-    job = as_process.spawn(2, child("saves_on_term.py"))
+def test_a_deadline_becomes_a_stop_in_time_and_the_trainers_marker_tells_that_it_has_saved(as_process: Starter) -> None:
+    marker = as_process.folder / "latest"
+    marker.write_text("1000")  # of before, and the same number again
+    job = as_process.spawn(2, child("saves_on_term.py"), "--writes", marker, env={"RANKLAUNCH_PROGRESS_FILE": f"{as_process.folder}/lat*"})
     job.out.wait_for("ready", 2)
     opened(job.log_dir)
     assert "the job is stopped in 0 s" in asked("save", job.log_dir, "--deadline", 1).stdout
@@ -120,7 +122,7 @@ def test_a_deadline_becomes_a_stop_in_time(as_process: Starter) -> None:
     assert job.out.text.count("saved") == 2
     stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
     assert {name: stop[name] for name in ("signal", "caught_by", "ended_by_themselves", "killed", "saved")} == {
-        "signal": "SIGTERM", "caught_by": [0, 1], "ended_by_themselves": [0, 1], "killed": [], "saved": "unknown",
+        "signal": "SIGTERM", "caught_by": [0, 1], "ended_by_themselves": [0, 1], "killed": [], "saved": "yes",
     }  # fmt: skip
 
 

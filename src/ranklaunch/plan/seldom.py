@@ -24,6 +24,7 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
     return {
         **({"known_errors": _known_errors(reader)} if reader.given(settings.KNOWN_ERRORS) else {}),
         **({"rounds": _rounds(plan, reader)} if reader.given(settings.MAX_RESTARTS) else {}),
+        **({"marks": _marks(reader)} if _named(reader, "progress_file") else {}),
         **({"save": _save(reader)} if _named(reader, "save_") else {}),
         **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
     }
@@ -49,8 +50,13 @@ def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
     if not most:
         return None
     _refuse_other_restarts(plan, reader)
-    marks = tuple(absolute(path, reader.cwd) for path in reader.get(again.PROGRESS_FILE))
-    return Rounds(most, reader.get(again.NO_RESTART_CODES), marks)
+    return Rounds(most, reader.get(again.NO_RESTART_CODES))
+
+
+def _marks(reader: Reader) -> tuple[str, ...]:
+    from ranklaunch.read import again
+
+    return tuple(absolute(path, reader.cwd) for path in reader.get(again.PROGRESS_FILE))
 
 
 def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
