@@ -125,6 +125,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "read": {"ranktable", "verdict", "watch"},
     "verdict": set(),
     "evidence": set(),
+    "logs": set(),
     "watch": set(),
     "rounds": {"verdict"},
     "report": {"system", "verdict", "watch"},
@@ -136,9 +137,9 @@ MAY_KNOW: dict[str, set[str]] = {
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "evidence", "muster", "plan", "read", "rounds", "system", "verdict", "watch"},
-    "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
+    "command": {"adapters", "logs", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
-        "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "report", "specs", "supervise", "system",
+        "catalogue", "command", "layout", "logs", "place", "plan", "ranktable", "read", "render", "report", "specs", "supervise", "system",
         "verdict",
     },
 }  # fmt: skip
