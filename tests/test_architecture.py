@@ -124,6 +124,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "read": {"ranktable", "verdict", "watch"},
     "verdict": set(),
     "evidence": set(),
+    "schemas": {"plan", "read", "verdict"},
     "watch": set(),
     "rounds": {"verdict"},
     "specs": {"read", "render"},
