@@ -126,6 +126,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "verdict": set(),
     "evidence": set(),
     "logs": set(),
+    "schemas": {"plan", "read", "verdict"},
     "watch": set(),
     "rounds": {"verdict"},
     "report": {"system", "verdict", "watch"},

@@ -242,6 +242,7 @@ WHEEL = {
     "ranklaunch/read/saving.py",
     "ranklaunch/read/settings.py",
     "ranklaunch/read/tasks.py",
+    "ranklaunch/read/telling.py",
     "ranklaunch/read/tuning.py",
     "ranklaunch/redact.py",
     "ranklaunch/render/__init__.py",
@@ -268,6 +269,17 @@ WHEEL = {
     "ranklaunch/rounds/policy.py",
     "ranklaunch/rounds/progress.py",
     "ranklaunch/said.py",
+    "ranklaunch/schemas/__init__.py",
+    "ranklaunch/schemas/answers.py",
+    "ranklaunch/schemas/check.schema.json",
+    "ranklaunch/schemas/events.schema.json",
+    "ranklaunch/schemas/explain.schema.json",
+    "ranklaunch/schemas/plan.py",
+    "ranklaunch/schemas/plan.schema.json",
+    "ranklaunch/schemas/round.schema.json",
+    "ranklaunch/schemas/status.schema.json",
+    "ranklaunch/schemas/verdict.py",
+    "ranklaunch/schemas/verdict.schema.json",
     "ranklaunch/secret_patterns.py",
     "ranklaunch/spans.py",
     "ranklaunch/specs/__init__.py",
@@ -499,6 +511,8 @@ def test_files_of_the_wheel_are_those_of_the_tree(wheel: Path) -> None:
         for name in WHEEL:
             linked = Path(name).parts[1:2] in {("adapters",), ("entrypoints",), ("templates",)}
             source = helpers.ROOT.joinpath(*Path(name).parts[1:]) if linked else helpers.ROOT / "src" / name
+            if name.endswith(".schema.json"):
+                source = helpers.ROOT / "docs" / "schemas" / Path(name).name
             assert archive.read(name) == source.read_bytes(), name
 
 
