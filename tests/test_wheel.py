@@ -357,6 +357,7 @@ WHEEL = {
     "ranklaunch/supervise/taking/tools.py",
     "ranklaunch/supervise/waits/__init__.py",
     "ranklaunch/supervise/waits/asked.py",
+    "ranklaunch/supervise/waits/renewed.py",
     "ranklaunch/supervise/waits/banners.py",
     "ranklaunch/supervise/waits/waiting.py",
     "ranklaunch/supervise/watching/__init__.py",
