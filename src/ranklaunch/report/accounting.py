@@ -39,7 +39,7 @@ def _spans(round_: Together, last: Together | None, best: Place | None, steps_se
     over = round_.failed if round_.failed is not None else round_.sign
     opened = round_.released if last and round_.released is not None else round_.began
     if last:
-        gate = (last.ended or last.sign or round_.began, round_.released if round_.released is not None else over)
+        gate = (last.sign or round_.began, round_.released if round_.released is not None else over)
         yield Span(GATE, *gate)
     launched = round_.launched if round_.launched is not None else over
     first = round_.first_step
@@ -57,7 +57,7 @@ def _spans(round_: Together, last: Together | None, best: Place | None, steps_se
     if round_.lost_node and round_.last_step is not None and round_.failed is not None:
         yield Span(STALLED, max(round_.last_step, over - LOST_AFTER_S), over, "a node was gone")
     if round_.failed is not None:
-        yield Span(STOPPING, round_.failed, round_.ended if round_.ended is not None else round_.sign)
+        yield Span(STOPPING, round_.failed, round_.sign)
 
 
 def of_attempt(spans: Sequence[Span], rounds: Sequence[Together], interruptions: int, steps_seen: bool) -> Accounting:
