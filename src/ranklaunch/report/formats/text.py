@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
-from ranklaunch.errors import counted
+from ranklaunch.errors import counted, numbered
 from ranklaunch.report import model
 from ranklaunch.report.model import Accounting, Attempt, Culprit, Hang, Report, Round
 from ranklaunch.verdict import blame
-from ranklaunch.watch.who import numbers
 
 WIDTH = 140
 MOST_LAST_LINES = 12
@@ -140,7 +139,7 @@ def _hang(report: Report) -> Iterator[str]:
         yield f"nothing moved{since}{signals}{over}"
         yield from _suspects(hang)
     for group in last.stacks[:MOST_GROUPS]:
-        yield f"  {numbers(group.ranks)}: {group.frames[0].strip() if group.frames else ''}"
+        yield f"  {numbered(group.ranks, 'rank')}: {group.frames[0].strip() if group.frames else ''}"
     if last.evidence:
         yield f"  evidence: {last.evidence[-1].folder}" + (f" and {len(last.evidence) - 1} more" if len(last.evidence) > 1 else "")
 
@@ -209,7 +208,7 @@ def _more(report: Report) -> Iterator[str]:
 
 
 def _nodes(found: Iterable[int]) -> str:
-    return numbers(found).replace("rank", "node")
+    return numbered(found, "node")
 
 
 def _clock(at: float) -> str:
