@@ -18,6 +18,7 @@ from ranklaunch.supervise.desk.counter import MOST_ASKED, Counter
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter, attempts, codes
+from testbench.judges import formats
 from testbench.places import child
 from testbench.waiting import DEADLINE_S, free_port, sleep_until
 
@@ -37,6 +38,7 @@ def opened(log_dir: Path, node: int = 0) -> Path:
 def status(log_dir: Path) -> dict[str, Any]:
     found = asked("status", log_dir, "--format", "json")
     assert found.returncode == 0, found.stderr
+    formats.check("status", json.loads(found.stdout))
     return dict(json.loads(found.stdout))
 
 
@@ -111,8 +113,10 @@ def test_a_rank_that_would_die_of_the_signal_is_named(as_process: Starter) -> No
     assert job.end() == 143
 
 
-def test_a_deadline_becomes_a_stop_in_time(as_process: Starter) -> None:
-    job = as_process.spawn(2, child("saves_on_term.py"))
+def test_a_deadline_becomes_a_stop_in_time_and_the_trainers_marker_tells_that_it_has_saved(as_process: Starter) -> None:
+    marker = as_process.folder / "latest"
+    marker.write_text("1000")  # of before, and the same number again
+    job = as_process.spawn(2, child("saves_on_term.py"), "--writes", marker, env={"RANKLAUNCH_PROGRESS_FILE": f"{as_process.folder}/lat*"})
     job.out.wait_for("ready", 2)
     opened(job.log_dir)
     assert "the job is stopped in 0 s" in asked("save", job.log_dir, "--deadline", 1).stdout
@@ -120,7 +124,7 @@ def test_a_deadline_becomes_a_stop_in_time(as_process: Starter) -> None:
     assert job.out.text.count("saved") == 2
     stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
     assert {name: stop[name] for name in ("signal", "caught_by", "ended_by_themselves", "killed", "saved")} == {
-        "signal": "SIGTERM", "caught_by": [0, 1], "ended_by_themselves": [0, 1], "killed": [], "saved": "unknown",
+        "signal": "SIGTERM", "caught_by": [0, 1], "ended_by_themselves": [0, 1], "killed": [], "saved": "yes",
     }  # fmt: skip
 
 

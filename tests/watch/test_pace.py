@@ -30,7 +30,10 @@ def test_the_first_step_keeps_its_time_and_of_later_ones_the_last_counts() -> No
 def test_saves_of_frameworks() -> None:
     for begins, ends in (
         ("saving checkpoint at iteration      10 to /ckpt", "  successfully saved checkpoint from iteration      10 to /ckpt"),
-        ("[titan] - Saving the checkpoint (or staging if async is enabled).", "Finished saving the checkpoint (or staging if async)in 3 s."),
+        (
+            "[titan] - Saving the checkpoint (or staging if async is enabled).",
+            "Finished saving the checkpoint (or staging if async)in 3 s.",
+        ),
         ("[2026-11-22] [Torch] Saving /ckpt/mp_rank_00_model_states.pt...", "[Torch] Saved /ckpt/mp_rank_00_model_states.pt."),
     ):
         pace = Pace()

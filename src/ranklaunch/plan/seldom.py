@@ -14,6 +14,11 @@ from ranklaunch.verdict import folders
 
 PREFIX = "RANKLAUNCH_"
 OF_LAUNCHERS = re.compile(r"--?max[-_]restarts(?:=(?P<said>.*))?")  # torchrun, accelerate, DeepSpeed
+# What platforms say once they have started a job anew, or that they will, and from which number on it means that.
+STARTED_ANEW = {
+    "MA_PROC_START_CNT": 2, "MA_SCHEDULE_CNT": 2, "AWS_BATCH_JOB_ATTEMPT": 2, "BATCH_TASK_RETRY_ATTEMPT": 1, "JOBSET_RESTART_ATTEMPT": 1,
+    "RANKLAUNCH_RESTARTS": 1, "SLURM_RESTART_COUNT": 1, "PET_MAX_RESTARTS": 1,
+}  # fmt: skip
 SPARE_S = 5.0  # fewer than were seen
 MOST_CLOCKS = 5  # attempts, the last, that are looked at
 MOST_CLOCK = 64 * 1024  # bytes, one a second
@@ -24,6 +29,7 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
     return {
         **({"known_errors": _known_errors(reader)} if reader.given(settings.KNOWN_ERRORS) else {}),
         **({"rounds": _rounds(plan, reader)} if reader.given(settings.MAX_RESTARTS) else {}),
+        **({"marks": _marks(reader)} if _named(reader, "progress_file") else {}),
         **({"save": _save(reader)} if _named(reader, "save_") else {}),
         **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
     }
@@ -49,8 +55,14 @@ def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
     if not most:
         return None
     _refuse_other_restarts(plan, reader)
-    marks = tuple(absolute(path, reader.cwd) for path in reader.get(again.PROGRESS_FILE))
-    return Rounds(most, reader.get(again.NO_RESTART_CODES), marks)
+    _warn_of_the_platform(reader, most)
+    return Rounds(most, reader.get(again.NO_RESTART_CODES))
+
+
+def _marks(reader: Reader) -> tuple[str, ...]:
+    from ranklaunch.read import again
+
+    return tuple(absolute(path, reader.cwd) for path in reader.get(again.PROGRESS_FILE))
 
 
 def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
@@ -64,6 +76,16 @@ def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
                 told = f"{word} {following}" if found["said"] is None else word
                 both = f"{reader.quoted(settings.MAX_RESTARTS)} and {told} of {process.name}"
                 reader.problem(f"{both}: each would start the ranks again; leave out one of them")
+
+
+def _warn_of_the_platform(reader: Reader, most: int) -> None:
+    """Where its variables show that it starts the job anew too."""
+    for name, first in STARTED_ANEW.items():
+        said = reader.env.get(name, "").strip()
+        if said.isdecimal() and int(said) >= first:
+            both = f"{reader.quoted(settings.MAX_RESTARTS)} and {name}={said}"
+            reader.warn(f"{both}: the platform starts the job anew too; what stays broken is tried {most + 1} times in each of its starts")
+            return
 
 
 def _save(reader: Reader) -> Save:

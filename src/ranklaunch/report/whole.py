@@ -5,6 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Iterator, Sequence
 
+from ranklaunch.errors import counted
 from ranklaunch.report import accounting, attempts, model, rounds, verdicts
 from ranklaunch.report.attempts import Gathered
 from ranklaunch.report.model import Attempt, Culprit, Evidence, Gap, Job, Report, Stacks, Tail
@@ -58,7 +59,8 @@ def _attempt_of(left: Left) -> int:
 
 def _tell(reader: Reader, left: Left) -> None:
     if left.told.spoilt:
-        reader.trouble(f"{left.below or reader.top}: {left.told.spoilt} lines of events.jsonl are no events, and left out")
+        are = "is no event" if left.told.spoilt == 1 else "are no events"
+        reader.trouble(f"{left.below or reader.top}: {counted(left.told.spoilt, 'line')} of events.jsonl {are}, and left out")
     if left.told.starts > 1:
         reader.trouble(f"{left.below or reader.top}: {left.told.starts} starts have written into the same folder: the last one counts")
 

@@ -102,6 +102,7 @@ EVENTS: tuple[Event, ...] = (
         "hang", "nothing moves: a warning, an alarm, or that it moves again",
         (Field("text", str), Field("since", str, "when the last thing has moved, UTC by node 0's clock, else null", may_be_null=True)),
     ),
+    Event("notice", "after the first step: what a stop would cost, where no rank catches SIGTERM", (Field("text", str),)),
     Event("failing", "a launcher has begun to end its ranks after a failure of one", (_NAME,)),
     Event("done", "this node's ranks have succeeded; other nodes' have not yet"),
     Event("ending", "what decided", (Field("outcome", str), Field("by", str, "a process's name, or the reason"))),

@@ -10,6 +10,7 @@ from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.verdict import blame
 from ranklaunch.watch import expect, who
+from ranklaunch.watch.deaf import NOTICE, Deaf
 from ranklaunch.watch.detector import ALARM, WARNING, Change, Detector, Limits
 from ranklaunch.watch.frames import unpacked
 from ranklaunch.watch.who import Known, Missing, Suspect
@@ -30,6 +31,7 @@ class Judging:
         # Without a muster each node judges by itself, and hears nobody else.
         self._nodes = [node.index for node in plan.job.everyone] if plan.muster else [plan.job.node_index]
         self._detector = Detector(self._nodes, limits, began, expect.parse(plan.watch.expect))
+        self._deaf = Deaf(self._nodes)
         self._ever: dict[int, int] = {}  # ranks that were seen, and on which node
         self._alarm: Change | None = None  # that stands
         self._what = ""
@@ -42,6 +44,9 @@ class Judging:
             return
         frame, node = unpacked(body), node if self._of.plan().muster else self._nodes[0]
         self._ever.update({seen.rank: node for seen in frame.ranks if seen.rank is not None})
+        if self._deaf.feed(node, frame):
+            self._of.say(NOTICE)
+            self._of.record.event("notice", text=NOTICE)
         for change in self._detector.feed(node, frame, self._of.loop.clock()):
             self._on_change(change)
 
