@@ -93,6 +93,17 @@ def test_rounds_before_are_told(left: LeftBehind) -> None:
     assert "  attempt 1, 1 restart in place, from 2026-09-21 14:13:20 UTC, 13.0 s" in lines
 
 
+def test_the_rounds_that_a_verdict_alone_tells(tmp_path: Path) -> None:
+    restarts = [{"round": number, "reason": f"loss {number}", "decision": "again", "lost_s": 5.0} for number in (0, 1)]
+    (tmp_path / "verdict.json").write_text(json.dumps({"outcome": "failed", "exit_code": 1, "reason": "it died", "restarts": restarts}))
+    report = whole.report(str(tmp_path / "verdict.json"))
+    assert [(each.number, each.outcome, each.reason) for each in report.attempts[0].rounds] == [
+        (0, "failed", "loss 0"), (1, "failed", "loss 1"), (2, "failed", "it died"),
+    ]  # fmt: skip
+    assert "  attempt 1, restart 1: failed: loss 1; again" in text.shown(report)
+    assert report.accounting.interruptions == 3
+
+
 def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     node = left.node().starts(0.0, 1.0, 2.0).steps(5.0, 3)
     node.tell(40.0, "hang", text="the job hangs; rank 1: stopped", since="2026-09-21T14:13:26+00:00")
