@@ -27,6 +27,7 @@ WITH_EFFECTS = (
 STARTING = ("system", "supervise")  # of these, those that start and end processes
 
 
+@functools.cache
 def place(path: Path) -> str:
     """A module by its place in the package."""
     return str(path.relative_to(CORE if CORE in path.parents else helpers.ROOT))
@@ -124,6 +125,8 @@ MAY_KNOW: dict[str, set[str]] = {
     "read": {"ranktable", "verdict", "watch"},
     "verdict": set(),
     "evidence": set(),
+    "logs": set(),
+    "schemas": {"plan", "read", "verdict"},
     "watch": set(),
     "rounds": {"verdict"},
     "report": {"system", "verdict", "watch"},
@@ -135,9 +138,9 @@ MAY_KNOW: dict[str, set[str]] = {
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "evidence", "muster", "plan", "read", "rounds", "system", "verdict", "watch"},
-    "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
+    "command": {"adapters", "logs", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
-        "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "report", "specs", "supervise", "system",
+        "catalogue", "command", "layout", "logs", "place", "plan", "ranktable", "read", "render", "report", "specs", "supervise", "system",
         "verdict",
     },
 }  # fmt: skip

@@ -18,6 +18,7 @@ from ranklaunch.supervise.desk.counter import MOST_ASKED, Counter
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter, attempts, codes
+from testbench.judges import formats
 from testbench.places import child
 from testbench.waiting import DEADLINE_S, free_port, sleep_until
 
@@ -37,6 +38,7 @@ def opened(log_dir: Path, node: int = 0) -> Path:
 def status(log_dir: Path) -> dict[str, Any]:
     found = asked("status", log_dir, "--format", "json")
     assert found.returncode == 0, found.stderr
+    formats.check("status", json.loads(found.stdout))
     return dict(json.loads(found.stdout))
 
 

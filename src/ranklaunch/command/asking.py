@@ -38,6 +38,7 @@ def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[
 
 
 def own_logs(env: Mapping[str, str]) -> str:
+    """The log folder that a job of this container has."""
     return os.path.dirname(platforms.attempt_dir(Reader(env, DiskFiles(), {}, disk.working_folder())))
 
 

@@ -29,6 +29,10 @@ class File(Value):
     source: str = ""
 
 
+TABLE = "rank_table"  # of the facts of a Muster: the digest of the one that the ranks get
+RENEWED = "kubelet renews a mounted ConfigMap within about two minutes, and never one that is mounted by subPath"
+
+
 class Wait(Value):
     """Something that must be true before launch. kind: "rank table", "topology", "hosts", "muster", "port" or "hosts command"; what: the
     path, the names with commas, who meets where, HOST:PORT with commas, or the command, which run asks before it plans; seen: what there

@@ -14,6 +14,11 @@ from ranklaunch.verdict import folders
 
 PREFIX = "RANKLAUNCH_"
 OF_LAUNCHERS = re.compile(r"--?max[-_]restarts(?:=(?P<said>.*))?")  # torchrun, accelerate, DeepSpeed
+# What platforms say once they have started a job anew, or that they will, and from which number on it means that.
+STARTED_ANEW = {
+    "MA_PROC_START_CNT": 2, "MA_SCHEDULE_CNT": 2, "AWS_BATCH_JOB_ATTEMPT": 2, "BATCH_TASK_RETRY_ATTEMPT": 1, "JOBSET_RESTART_ATTEMPT": 1,
+    "RANKLAUNCH_RESTARTS": 1, "SLURM_RESTART_COUNT": 1, "PET_MAX_RESTARTS": 1,
+}  # fmt: skip
 SPARE_S = 5.0  # fewer than were seen
 MOST_CLOCKS = 5  # attempts, the last, that are looked at
 MOST_CLOCK = 64 * 1024  # bytes, one a second
@@ -50,6 +55,7 @@ def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
     if not most:
         return None
     _refuse_other_restarts(plan, reader)
+    _warn_of_the_platform(reader, most)
     return Rounds(most, reader.get(again.NO_RESTART_CODES))
 
 
@@ -70,6 +76,16 @@ def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
                 told = f"{word} {following}" if found["said"] is None else word
                 both = f"{reader.quoted(settings.MAX_RESTARTS)} and {told} of {process.name}"
                 reader.problem(f"{both}: each would start the ranks again; leave out one of them")
+
+
+def _warn_of_the_platform(reader: Reader, most: int) -> None:
+    """Where its variables show that it starts the job anew too."""
+    for name, first in STARTED_ANEW.items():
+        said = reader.env.get(name, "").strip()
+        if said.isdecimal() and int(said) >= first:
+            both = f"{reader.quoted(settings.MAX_RESTARTS)} and {name}={said}"
+            reader.warn(f"{both}: the platform starts the job anew too; what stays broken is tried {most + 1} times in each of its starts")
+            return
 
 
 def _save(reader: Reader) -> Save:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
-from ranklaunch.plan.model import File, Plan, Process, Wait, as_json
+from ranklaunch.plan.model import TABLE, File, Plan, Process, Wait, as_json
 from ranklaunch.read.reader import Arrived
 from ranklaunch.supervise.ranks.child import STEP
 from ranklaunch.supervise.ranks.children import Children
@@ -24,6 +24,7 @@ from ranklaunch.values import replace
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.given import After
+    from ranklaunch.supervise.waits.renewed import Renewed
     from ranklaunch.supervise.waits.waiting import Condition
 
 Replan = Callable[[Arrived], Plan]
@@ -208,6 +209,14 @@ class Phases:
             if self._over():
                 return
 
+    def _watch_table(self, plan: Plan) -> Renewed | None:
+        """The platform may still make it anew for a start that is not the first, and does so on each node at a time of its own."""
+        if not plan.muster or TABLE not in plan.muster.facts or not (plan.job.attempt > 1 or plan.job.restart):
+            return None
+        from ranklaunch.supervise.waits.renewed import Renewed
+
+        return Renewed(plan, self._files, self._loop, self._anew, self._nodes.ready_again)
+
     def _muster(self) -> None:
         """Until every node is here, agrees and is released. A preparing step may have changed what is compared, and made what the
         nodes have for each other."""
@@ -219,8 +228,16 @@ class Phases:
         self._record.event("wait", kind="muster", what=what, timeout_s=plan.muster.timeout_s)
         self._waited.add(("muster", what))
         offers = {name: offered(path) for name, path in self.plan.offers.items()}
-        with self._waiting(f"the other nodes of the job, at {what}"):
-            seconds = self._nodes.muster(replace(self.plan, muster=plan.muster), offers, self._over)
+        renewed = self._watch_table(plan)
+        try:
+            with self._waiting(f"the other nodes of the job, at {what}"):
+                seconds = self._nodes.muster(replace(self.plan, muster=plan.muster), offers, self._over)
+        finally:
+            if renewed:
+                renewed.close()
+        if renewed and not self._over():
+            self.plan = renewed.plan(self._nodes.table)
+            self._write(self.plan.files)
         self._record.event("waited", kind="muster", what=what, seconds=round(seconds, 3))
         if offers and not self._over():
             self._known = replace(self._known, shared=self._nodes.shared, run_id=self._nodes.run_id)
