@@ -277,6 +277,7 @@ WHEEL = {
     "ranklaunch/schemas/plan.py",
     "ranklaunch/schemas/plan.schema.json",
     "ranklaunch/schemas/round.schema.json",
+    "ranklaunch/schemas/report.schema.json",
     "ranklaunch/schemas/status.schema.json",
     "ranklaunch/schemas/verdict.py",
     "ranklaunch/schemas/verdict.schema.json",
