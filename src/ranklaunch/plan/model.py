@@ -214,6 +214,14 @@ class Watch(Value):
         return min(10.0, self.hang_s / 10)
 
 
+class Tell(Value):
+    """Tools that are told of the job (docs/observability.md). metrics_file: "" for none; {node} in it is this node's index. on_event: the
+    words of a command, which node 0 runs with the event's name and the path of its JSON behind them."""
+
+    metrics_file: str = ""
+    on_event: tuple[str, ...] = ()
+
+
 class Plan(Value):
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
     processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
@@ -224,7 +232,7 @@ class Plan(Value):
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
     on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. save: how ranks are
     asked to save. recorders: what is added to the environment of all processes. watch: what is done where the job hangs. rounds: None where
-    nothing is started again."""
+    nothing is started again. tell: None where no tool is told of the job."""
 
     job: Job
     method: str
@@ -252,6 +260,7 @@ class Plan(Value):
     recorders: Recorders = Recorders()
     watch: Watch = Watch()
     rounds: Rounds | None = None
+    tell: Tell | None = None
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -287,6 +296,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "save": as_dict(plan.save),
         **({"restarts": as_dict(plan.rounds)} if plan.rounds else {}),
         "watch": as_dict(plan.watch),
+        **({"tell": {"metrics_file": plan.tell.metrics_file, "on_event": list(redact.argv(plan.tell.on_event))}} if plan.tell else {}),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ranklaunch.files import absolute, join, text_of
-from ranklaunch.plan.model import Plan, Rounds, Save, Watch
+from ranklaunch.plan.model import Plan, Rounds, Save, Tell, Watch
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job
 from ranklaunch.read.provenance import Candidate
@@ -26,6 +26,7 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
         **({"known_errors": _known_errors(reader)} if reader.given(settings.KNOWN_ERRORS) else {}),
         **({"rounds": _rounds(plan, reader)} if reader.given(settings.MAX_RESTARTS) else {}),
         **({"save": _save(reader)} if _named(reader, "save_") else {}),
+        **({"tell": _tell(reader)} if _named(reader, "metrics_", "on_event") else {}),
         **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
     }
 
@@ -77,6 +78,13 @@ def _watch(reader: Reader) -> Watch:
     from ranklaunch.read import hangs
 
     return Watch(reader.get(hangs.HANG), reader.get(hangs.HANG_S), reader.get(hangs.FIRST_STEP_S), reader.get(hangs.EXPECT))
+
+
+def _tell(reader: Reader) -> Tell:
+    from ranklaunch.read import telling
+
+    path = reader.get(telling.METRICS_FILE)
+    return Tell(absolute(path, reader.cwd) if path else "", reader.get(telling.ON_EVENT))
 
 
 def settle_grace(reader: Reader, job: Job) -> None:

@@ -56,8 +56,11 @@ class Watching(Companion):
 
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
         """Their last steps."""
-        last = {rank: steps.last for rank, steps in self._heard.steps.items()}
-        return {rank: {"step": step.place.step} for rank, step in last.items() if step}
+        return {
+            rank: {"step": steps.last.place.step, "step_s": None if steps.seconds is None else round(steps.seconds, 4)}
+            for rank, steps in self._heard.steps.items()
+            if steps.last
+        }
 
     def facts(self) -> Mapping[str, object]:
         return {"hang": self._hang} if self._hang else {}
