@@ -269,6 +269,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
             # Until its rank table is complete a node may know no more than its own slots.
             **facts.of_job(job if any(wait.kind == "rank table" for wait in plan.waits) else plan.job, plan.method),
             **{r.name: r.value for r in said if r and not (job.own_master and r.name == settings.MASTER_ADDR.value)},
+            **facts.of_table(plan),
             **facts.of_program(job, reader.files, reader.cwd),
             **facts.of_versions(
                 job,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from ranklaunch.plan.model import Conduct, File, Limits, Recorders, Rounds, Save, Tell, Watch
+from ranklaunch.plan.model import Conduct, File, Limits, Recorders, Save, Tell, Watch
 from ranklaunch.read.provenance import Reading
 
 WITHOUT_DEFAULTS = (Conduct,)  # of these only the fields are written that differ from a rank's
@@ -125,6 +125,15 @@ class Layout(_OfAnyLayout, total=False):
     expert_dp: int
 
 
+class Restarts(TypedDict):
+    """Restarts in place. most: without progress. never: exit codes after which there is none. marks: patterns of the paths of checkpoints'
+    markers."""
+
+    most: int
+    never: list[int]
+    marks: list[str]
+
+
 class _OfAnyPlan(TypedDict):
     schema: Literal["ranklaunch.plan/1"]
     platform: str
@@ -160,7 +169,7 @@ class Plan(_OfAnyPlan, total=False):
     people. restarts: only where ranks may start again in place. tell: only where tools are told of the job. socket: of a running job,
     where it is asked, if that is not in the attempt's folder, else empty."""
 
-    restarts: Rounds
+    restarts: Restarts
     tell: Tell
     socket: str
 

@@ -61,7 +61,7 @@ class Attempt:
         self._interrupted = False  # by SIGINT
         self._success: Success | None = None  # of this node's ranks
         self._loop = Share(around.loop)
-        self._logs = Logs(self._loop, start.record, around.terminal)
+        self._logs = Logs(self._loop, start.record, around.terminal, start.plan, around.nodes.wall)
         hear = OfChildren(started=self._on_start, wrote=lambda child: self._launchers.read(child), ended=self._on_end)
         self._children = Children(hear, around.env, around.signals, self._loop, self._logs)
         over = lambda: self.ending is not None  # noqa: E731

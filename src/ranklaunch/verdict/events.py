@@ -82,6 +82,7 @@ EVENTS: tuple[Event, ...] = (
         ),
     ),
     Event("hang", "nothing moves: a warning, an alarm, or that it moves again", (Field("text", str),)),
+    Event("notice", "after the first step: what a stop would cost, where no rank catches SIGTERM", (Field("text", str),)),
     Event("failing", "a launcher has begun to end its ranks after a failure of one", (_NAME,)),
     Event("done", "this node's ranks have succeeded; other nodes' have not yet"),
     Event("ending", "what decided", (Field("outcome", str), Field("by", str, "a process's name, or the reason"))),

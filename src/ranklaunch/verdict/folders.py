@@ -1,6 +1,6 @@
 """The names of what a job leaves behind, for those who write it and those who look for it. Paths are text; nothing here touches a disk.
 
-    LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, rank_<r>.log, and what launchers keep
+    LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, rank_<r>.log, times_<i>, and what launchers keep
         evidence/node_<i>/<n>/                 what was taken the n-th time
 
 What ranks that were started again in place leave is below it, in restart_<r>/, with the same names; the attempt's own verdict.json is the
@@ -18,6 +18,7 @@ PLAN, EVENTS, VERDICT = "plan.json", "events.jsonl", "verdict.json"
 ROUND = "round.json"  # how a round has ended that another follows
 HANG = "hang.json"  # what was said of the last alarm, where a command is told of it
 EVIDENCE = "evidence"
+RANK_TABLE = "ranktable.json"  # as HCCL reads it
 ATTEMPTS, OF_NODES = "attempt_*", "node_*/attempt_*"  # for people
 
 _ATTEMPT = re.compile("attempt_([0-9]{1,6})")
@@ -44,6 +45,13 @@ def restart(attempt: str, number: int) -> str:
 
 def rank_log(attempt: str, rank: int) -> str:
     return join(attempt, f"rank_{rank}.log")
+
+
+def times(folder: str, node: int) -> str:
+    """When each part of the logs in a folder came, as this node's supervisor has seen it: a line `f NUMBER NAME` for each log, and one
+    `NUMBER END MICROSECONDS` for each part of it, which goes on from where the one before has ended. Time is since 1970, by node 0's clock
+    where it is known."""
+    return join(folder, f"times_{node}")
 
 
 def socket(node: int) -> str:

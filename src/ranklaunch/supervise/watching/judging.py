@@ -3,7 +3,6 @@ names who stands out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ranklaunch.errors import WaitError
@@ -11,6 +10,7 @@ from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.verdict import blame
 from ranklaunch.watch import expect, who
+from ranklaunch.watch.deaf import NOTICE, Deaf
 from ranklaunch.watch.detector import ALARM, WARNING, Change, Detector, Limits
 from ranklaunch.watch.frames import unpacked
 from ranklaunch.watch.who import Known, Missing, Suspect
@@ -31,13 +31,12 @@ class Judging:
         # Without a muster each node judges by itself, and hears nobody else.
         self._nodes = [node.index for node in plan.job.everyone] if plan.muster else [plan.job.node_index]
         self._detector = Detector(self._nodes, limits, began, expect.parse(plan.watch.expect))
+        self._deaf = Deaf(self._nodes)
         self._ever: dict[int, int] = {}  # ranks that were seen, and on which node
         self._alarm: Change | None = None  # that stands
         self._what = ""
         self._waits = False  # for evidence, with what is asked for
-        self._hears: list[Callable[[Any], object]] | None = getattr(attended, "evidence", None)
-        if self._hears is not None:
-            self._hears.append(self._on_evidence)
+        attended.evidence.append(self._on_evidence)
         attended.nodes.hear(SAMPLE, self._on_sample, at_node_0=True)
 
     def _on_sample(self, node: int, body: Any) -> None:
@@ -45,6 +44,9 @@ class Judging:
             return
         frame, node = unpacked(body), node if self._of.plan().muster else self._nodes[0]
         self._ever.update({seen.rank: node for seen in frame.ranks if seen.rank is not None})
+        if self._deaf.feed(node, frame):
+            self._of.say(NOTICE)
+            self._of.record.event("notice", text=NOTICE)
         for change in self._detector.feed(node, frame, self._of.loop.clock()):
             self._on_change(change)
 
@@ -71,9 +73,7 @@ class Judging:
         self._tell(found)
         self._of.alarm(self._said(found))
         self._of.take(self._reason(found), self._mode != "observe")
-        if self._mode != "observe" and self._hears is None:
-            self._fail(found)
-        elif self._mode != "observe":
+        if self._mode != "observe":
             self._waits = True
             self._of.loop.after(EVIDENCE_S, lambda: self._give_up(found))
 
