@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,10 +18,11 @@ import helpers
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.plan.model import Tell
 from ranklaunch.supervise.given import Seen
+from ranklaunch.supervise.telling import trainjob
 from ranklaunch.supervise.telling.hook import MOST_BYTES, Hook
 from ranklaunch.supervise.telling.telling import Telling
 from ranklaunch.system.loop import Loop
-from ranklaunch.values import replace
+from ranklaunch.values import NOTHING, replace
 from ranklaunch.verdict.model import Verdict, as_json
 from testbench.jobs.job import Starter
 from testbench.judges import formats
@@ -64,22 +65,33 @@ def test_after_a_stop_request_the_command_has_what_is_left_of_the_grace(ranklaun
     assert f"on verdict: {told} is ended after" in job.err.text
 
 
+def test_a_stop_request_while_the_command_runs_shortens_it(ranklaunch: Starter, tmp_path: Path) -> None:
+    """And the job has ended as it has."""
+    told = script(tmp_path / "told.sh", "echo began; sleep 600")
+    job = ranklaunch.spawn(1, child("exits.py"), 0, options=("--grace-s", 1, "--on-event", told))
+    job.err.wait_for("on verdict: began", 1)
+    job.send(signal.SIGTERM)
+    assert job.end() == job.verdict["exit_code"] == 0
+    assert f"on verdict: {told} is ended: its time is over" in job.err.text
+
+
 # In this process
 
 
 class World:
     """A session as it is seen, which waits for its nodes."""
 
-    def __init__(self, folder: Path, node: int, tell: Tell) -> None:
+    def __init__(self, folder: Path, node: int, tell: Tell, env: Mapping[str, str] = NOTHING) -> None:
         self.said: list[str] = []
         self.loop = Loop()
         planned = replace(helpers.plan({}, nodes="2", hosts="h0,h1", node_index=str(node), method="spawn", slots="1"), tell=tell)
         attended: Any = SimpleNamespace(plan=lambda: planned, record=SimpleNamespace(folder=str(folder)))
         seen = Seen(
-            plan=lambda: planned, begun=lambda: False, attended=lambda: attended, phase=lambda: ("starting", ""), of_ranks=dict,
+            plan=lambda: planned, begun=lambda: False, attended=lambda: attended, phase=lambda: ("starting", ""),
+            of_ranks=lambda: {0: {"step": 30, "steps": 120, "step_s": 0.5}, 1: {"step": 29, "steps": 120, "step_s": None}},
             hang=lambda: None, asked=lambda: None, orphaned=lambda: False,
         )  # fmt: skip
-        self.telling = Telling(seen, self.loop, self.said.append, {"PATH": "/usr/bin:/bin", "RANK": "3"})
+        self.telling = Telling(seen, self.loop, self.said.append, {"PATH": "/usr/bin:/bin", "RANK": "3", **env})
 
 
 SAID = {"reason": "nothing moves", "since": "then", "signals": ["CPU"], "suspects": [{"rank": 1, "node": 1, "why": "sleeps", "file": None}]}
@@ -183,6 +195,42 @@ def test_the_webhook_posts_the_verdict(tmp_path: Path) -> None:
     assert body["text"].startswith("verdict: failed with exit code 75: node 1 (h1) does not answer")
     assert body["text"].endswith("; leave out h1")
     assert body["document"] == json.loads((tmp_path / "verdict.json").read_text())
+
+
+def test_the_status_of_a_trainjob(tmp_path: Path) -> None:
+    """Of a job that fails, as of one that runs. Over HTTP here: that there is TLS in the cluster changes nothing but the address."""
+    (tmp_path / "token").write_text("a token\n")
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve_web, args=(server, heard))
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/trainjobs/a"
+        env = {"KUBEFLOW_TRAINER_SERVER_URL": url, "KUBEFLOW_TRAINER_SERVER_TOKEN": str(tmp_path / "token")}
+        World(tmp_path, 1, Tell(trainjob=True), env).telling.ended(FAILED, "")
+        world = World(tmp_path, 0, Tell(trainjob=True), env)
+        world.telling.ended(FAILED, "")
+        thread.join(DEADLINE_S)
+    status = json.loads(b"".join(heard))["trainerStatus"]
+    assert status.pop("lastUpdatedTime")
+    metrics = [{"name": "step", "value": "30"}, {"name": "step_seconds", "value": "0.5"}]
+    assert status == {"progressPercentage": 25, "estimatedRemainingSeconds": 45, "metrics": metrics}
+    world.telling.ended(FAILED, "")
+    assert [text for text in world.said if "cannot be told" in text and "refused" in text] == world.said
+
+
+def test_what_a_trainjob_is_told() -> None:
+    def told(*ranks: dict[str, Any], done: bool = False) -> dict[str, Any] | None:
+        found = trainjob.status(ranks, "now", done=done)
+        return found and {key: value for key, value in found["trainerStatus"].items() if key not in ("metrics", "lastUpdatedTime")}
+
+    step = {"step": 30, "steps": None, "step_s": 0.5}
+    assert told() is None
+    assert told({"state": "running"}) is None
+    assert told(done=True) == {"progressPercentage": 100}
+    assert told(step) == {}
+    assert told(step, done=True) == {"progressPercentage": 100, "estimatedRemainingSeconds": 0}
+    assert told({**step, "steps": 20}) == {"progressPercentage": 100, "estimatedRemainingSeconds": 0}
+    assert told({**step, "steps": 40, "step_s": None}) == {"progressPercentage": 75}
 
 
 def test_the_mail_has_the_reason_and_the_verdict(tmp_path: Path) -> None:

@@ -220,10 +220,12 @@ class Watch(Value):
 
 class Tell(Value):
     """Tools that are told of the job (docs/observability.md). metrics_file: "" for none; {node} in it is this node's index. on_event: the
-    words of a command, which node 0 runs with the event's name and the path of its JSON behind them."""
+    words of a command, which node 0 runs with the event's name and the path of its JSON behind them. trainjob: its TrainJob's
+    status is told of its steps."""
 
     metrics_file: str = ""
     on_event: tuple[str, ...] = ()
+    trainjob: bool = False
 
 
 class Plan(Value):
@@ -301,7 +303,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "save": as_dict(plan.save),
         **({"restarts": {**as_dict(plan.rounds), "marks": list(plan.marks)}} if plan.rounds else {}),
         "watch": as_dict(plan.watch),
-        **({"tell": {"metrics_file": plan.tell.metrics_file, "on_event": list(redact.argv(plan.tell.on_event))}} if plan.tell else {}),
+        **({"tell": {**as_dict(plan.tell), "on_event": list(redact.argv(plan.tell.on_event))}} if plan.tell else {}),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
     }

@@ -31,7 +31,7 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
         **({"rounds": _rounds(plan, reader)} if reader.given(settings.MAX_RESTARTS) else {}),
         **({"marks": _marks(reader)} if _named(reader, "progress_file") else {}),
         **({"save": _save(reader)} if _named(reader, "save_") else {}),
-        **({"tell": _tell(reader)} if _named(reader, "metrics_", "on_event") else {}),
+        **({"tell": _tell(reader)} if _named(reader, "metrics_", "on_event", "trainjob_") else {}),
         **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
     }
 
@@ -104,8 +104,11 @@ def _watch(reader: Reader) -> Watch:
 def _tell(reader: Reader) -> Tell:
     from ranklaunch.read import telling
 
-    path = reader.get(telling.METRICS_FILE)
-    return Tell(absolute(path, reader.cwd) if path else "", reader.get(telling.ON_EVENT))
+    path, trainjob = reader.get(telling.METRICS_FILE), reader.get(telling.TRAINJOB_STATUS)
+    if trainjob and telling.SERVER_URL not in reader.env:
+        reader.warn(f"{reader.quoted(telling.TRAINJOB_STATUS)}: {telling.SERVER_URL} is not set: no TrainJob's status can be told")
+        trainjob = False
+    return Tell(absolute(path, reader.cwd) if path else "", reader.get(telling.ON_EVENT), trainjob)
 
 
 def settle_grace(reader: Reader, job: Job) -> None:

@@ -48,6 +48,8 @@ def _told(tell: Tell) -> Iterator[str]:
         yield f"metrics   {tell.metrics_file}"
     if tell.on_event:
         yield f"on event  {' '.join(redact.argv(tell.on_event))} EVENT FILE"
+    if tell.trainjob:
+        yield "TrainJob  its status is told of steps"
 
 
 def _head_of(plan: Plan) -> Iterator[str]:

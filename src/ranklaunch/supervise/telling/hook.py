@@ -49,12 +49,14 @@ class Hook:
             self._watched.remove(fd)
             self._loop.forget(fd)
 
-    def end(self, why: str) -> None:
+    def end(self, why: str = "") -> None:
+        """why: is said, unless there is nothing to say."""
         if self.running:
             self._give_up(why)
 
     def _give_up(self, why: str) -> None:
-        self._say(f"{self._argv[0]} {why}")
+        if why:
+            self._say(f"{self._argv[0]} {why}")
         self._finish()
 
     def _read(self) -> None:

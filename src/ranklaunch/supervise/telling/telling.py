@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ranklaunch.files import own_program
 from ranklaunch.redact import argv as without_secrets
 from ranklaunch.supervise.desk import standing
 from ranklaunch.supervise.given import Seen, Teller
 from ranklaunch.supervise.record import now as time_now
-from ranklaunch.supervise.telling import metrics
+from ranklaunch.supervise.telling import metrics, trainjob
 from ranklaunch.supervise.telling.hook import Hook
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
@@ -21,8 +24,11 @@ from ranklaunch.verdict import avoid, folders
 from ranklaunch.verdict.model import Verdict
 
 EVERY_S = 15.0
+POST_S, POST_LIMIT_S = 30.0, 15.0
 LIMIT_S = 30.0  # of one run of the command
+LOOK_S = 0.5
 LEAST_S = 0.2  # that are worth to begin with
+POST = own_program("post_trainjob_status.py")
 HANG, RESTART, VERDICT = "hang", "restart", "verdict"
 OF_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK_ID", "SLURM_PROCID")  # who has one is taken for a rank
 SCHEMA_OF_HANG = "ranklaunch.hang/1"
@@ -40,8 +46,12 @@ class Telling(Teller):
         self._troubled = False
         self._waiting: list[tuple[str, str]] = []  # events, each with the path of its JSON
         self._hook: Hook | None = None
+        self._post: Hook | None = None
+        self._posted = ""
         self._over = False
         self._write()
+        if self._posts:
+            self._loop.after(POST_S, self._post_again)
 
     # What happens
 
@@ -68,6 +78,8 @@ class Telling(Teller):
         self._waiting.clear()
         if self._hook:
             self._hook.end("is ended with the job")
+        if self._post:
+            self._post.end()
 
     def ended(self, verdict: Verdict, path: str) -> None:
         """Lasts as long as the command takes, within its limit. Whatever is wrong with it, the job has ended as it has."""
@@ -79,21 +91,29 @@ class Telling(Teller):
     def _end(self, verdict: Verdict, path: str) -> None:
         self._over = True
         self._write(verdict.exit_code)
+        if self._post:
+            self._post.end()
+        self._post_status(done=verdict.outcome == "succeeded")
         self._waiting.clear()
         if self._hook:
             self._hook.end("is ended with the job")
-        if not self._tells:
-            return
         limit_s = self._left_s()
-        if limit_s < LEAST_S:
+        if self._tells and limit_s < LEAST_S:
             self._say(f"after the stop request no time is left for {self._name}")
-            return
-        self._run(VERDICT, path, limit_s)
-        self._loop.run_until(lambda: not self._hook or self._seen.orphaned() or self._left_s() <= 0)
+        elif self._tells:
+            self._run(VERDICT, path, limit_s)
+        self._wait(lambda: not (self._hook or self._post) or self._seen.orphaned() or self._left_s() <= 0)
         if self._hook:
             self._hook.end("is ended: its time is over")
-        for process in tree.descendants(os.getpid()):  # what it has left
-            tree.send(process, 9)
+        if self._post:
+            self._post.end()
+        for process in tree.descendants(os.getpid()) if self._tells else ():  # what it has left
+            tree.send(process, signal.SIGKILL)
+
+    def _wait(self, over: Callable[[], bool]) -> None:
+        """A stop request that comes meanwhile makes it shorter, and nothing of its own wakes the loop then."""
+        while not over():
+            self._loop.run_until(over, self._loop.clock() + LOOK_S)
 
     def _left_s(self) -> float:
         """For a command after the verdict. A stop request may come while it runs."""
@@ -136,6 +156,36 @@ class Telling(Teller):
     def _on_end(self) -> None:
         self._hook = None
         self._loop.after(0, self._next)
+
+    # The status of a TrainJob
+
+    @property
+    def _posts(self) -> bool:
+        return bool(self._tell and self._tell.trainjob and self._seen.plan().job.node_index == 0)
+
+    def _post_again(self) -> None:
+        if not self._over:
+            self._post_status()
+            self._loop.after(POST_S, self._post_again)
+
+    def _post_status(self, *, done: bool = False) -> None:
+        """By a process of its own: a server may take its time. What is wrong with it is said once."""
+        status = trainjob.status(self._seen.of_ranks().values(), time_now(), done=done) if self._posts else None
+        if not status or self._post:
+            return
+        argv = (sys.executable, "-I", POST, json.dumps(status))
+        try:
+            self._post = Hook(argv, self._env, POST_LIMIT_S, self._loop, self._say_of_post, self._on_posted)
+        except OSError as error:
+            self._say_of_post(str(error))
+
+    def _on_posted(self) -> None:
+        self._post = None
+
+    def _say_of_post(self, text: str) -> None:
+        if not self._posted:
+            self._say(f"the TrainJob's status cannot be told: {text}")
+        self._posted = text
 
     # The metrics
 
