@@ -64,6 +64,9 @@ def _end(report: Report) -> Iterator[str]:
     if others:
         names = ", ".join(_who(each) for each in others[:MOST_TOLD])
         yield f"  failed too: {names}{f' and {len(others) - MOST_TOLD} more' if len(others) > MOST_TOLD else ''}"
+    if last.suspect_host:
+        host = last.suspect_host
+        yield f"  leave out the next time: {host.host} (node {host.node}): {host.why}"
     if last.stop:
         yield f"  {last.stop}"
     yield from (f"  {note}" for note in last.notes[:MOST_TOLD])
