@@ -205,7 +205,7 @@ def _event(event: events.Event) -> Schema:
 
 
 def _field(field: events.Field) -> Schema:
-    kind = PLAIN[field.type]
+    kind = "array" if field.type is list else PLAIN[field.type]
     return {"type": [kind, "null"] if field.may_be_null else kind, **_saying(_json_words(field.meaning))}
 
 

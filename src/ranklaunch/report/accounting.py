@@ -37,11 +37,11 @@ def _spans(round_: Together, last: Together | None, best: Place | None, steps_se
     assert round_.began is not None
     assert round_.sign is not None
     over = round_.failed if round_.failed is not None else round_.sign
-    opened = round_.released if last and round_.released is not None else round_.began
-    if last:
-        gate = (last.ended or last.sign or round_.began, round_.released if round_.released is not None else over)
-        yield Span(GATE, *gate)
     launched = round_.launched if round_.launched is not None else over
+    released = round_.released if round_.released is not None else launched  # a job of one node is released by nobody
+    opened = released if last else round_.began
+    if last:
+        yield Span(GATE, last.sign or round_.began, released)
     first = round_.first_step
     yield Span(STARTUP, opened, launched if not steps_seen else first if first is not None else over)
     if not steps_seen:
@@ -57,7 +57,7 @@ def _spans(round_: Together, last: Together | None, best: Place | None, steps_se
     if round_.lost_node and round_.last_step is not None and round_.failed is not None:
         yield Span(STALLED, max(round_.last_step, over - LOST_AFTER_S), over, "a node was gone")
     if round_.failed is not None:
-        yield Span(STOPPING, round_.failed, round_.ended if round_.ended is not None else round_.sign)
+        yield Span(STOPPING, round_.failed, round_.sign)
 
 
 def of_attempt(spans: Sequence[Span], rounds: Sequence[Together], interruptions: int, steps_seen: bool) -> Accounting:

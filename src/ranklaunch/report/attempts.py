@@ -45,15 +45,28 @@ def verdict_of(found: Gathered) -> Mapping[str, Any]:
 
 def begun(found: Gathered) -> float | None:
     known = [each.began for each in found.together if each.began is not None]
-    told = [given.time(left.verdict.get("started")) for each in found.lefts.values() for left in each.values() if left.verdict]
-    return min(known, default=min((at for at in told if at is not None), default=None))
+    return min(known, default=min(_by_verdicts(found, "started"), default=None))
+
+
+def first_sign(found: Gathered) -> float:
+    """Of ranklaunch itself, in its container."""
+    signs = [left.told.first + found.shift[node] for each in found.lefts.values() for node, left in each.items() if left.told.first]
+    return min(signs, default=begun(found) or 0.0)
 
 
 def ended(found: Gathered) -> float | None:
     """The last that anybody tells of it."""
     signs = [each.sign for each in found.together if each.sign is not None]
-    told = [given.time(left.verdict.get("ended")) for each in found.lefts.values() for left in each.values() if left.verdict]
-    return max((*signs, *(at for at in told if at is not None and (not signs or at > max(signs) + 1))), default=None)
+    later = [at for at in _by_verdicts(found, "ended") if not signs or at > max(signs) + 1]  # of one that was killed, by who was left
+    return max((*signs, *later), default=None)
+
+
+def _by_verdicts(found: Gathered, name: str) -> Iterator[float]:
+    for each in found.lefts.values():
+        for node, left in each.items():
+            at = given.time(left.verdict.get(name))
+            if at is not None:
+                yield at + found.shift[node]
 
 
 def rounds_of(found: Gathered, job: Job, most_steps: int) -> Iterator[Round]:
@@ -72,7 +85,7 @@ def rounds_of(found: Gathered, job: Job, most_steps: int) -> Iterator[Round]:
 def _round(each: Together, verdict: Mapping[str, Any], again: Mapping[str, Any], known: tuple[OnNode, ...], *, followed: bool) -> Round:
     code = given.whole(verdict.get("exit_code"))
     return Round(
-        each.number, given.text(verdict.get("outcome"), 40) or rounds.outcome_of(each, followed), each.began, each.released, each.launched,
+        each.number, given.outcome(verdict.get("outcome")) or rounds.outcome_of(each, followed), each.began, each.released, each.launched,
         each.first_output, each.first_step, each.failed, each.ended, each.exit_code if code is None else code,
         given.text(verdict.get("reason")) or given.text(again.get("reason")), with_log(verdicts.culprit(verdict.get("culprit")), known),
         tuple(filter(None, (with_log(one, known) for one in verdicts.culprits(verdict.get("failures"))))),
@@ -155,6 +168,6 @@ def evidence(found: Gathered) -> Iterator[Evidence]:
 
 
 def outcome(found: Gathered) -> str:
-    verdict = given.text(verdict_of(found).get("outcome"), 40)
+    verdict = given.outcome(verdict_of(found).get("outcome"))
     last = found.together[-1].outcome if found.together else ""
     return verdict or last or model.UNFINISHED

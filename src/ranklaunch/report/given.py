@@ -19,15 +19,22 @@ _LAST = 32503680000.0  # the year 3000
 
 
 def text(value: object, most: int = MOST_TEXT) -> str:
-    """Fit to be shown, as sentences of ours are."""
+    """Fit to be shown, as sentences of ours are; what is to be shorter than a sentence may be is one line."""
     if not isinstance(value, str):
         return ""
-    return value if _PLAIN.fullmatch(value) else _shown(value[:most])
+    if _PLAIN.fullmatch(value):
+        return value
+    return _shown(value[:most] if most == MOST_TEXT else value[:most].replace("\n", " "))
 
 
 @functools.lru_cache(maxsize=4096)
 def _shown(value: str) -> str:
     return said.text(value.encode(errors="replace").decode(), own=True)
+
+
+def outcome(value: object) -> str:
+    """Empty where there is no such."""
+    return str(value) if value in ("succeeded", "failed", "stopped") else ""
 
 
 def lines(values: Iterable[object], most: int = MOST_LINES) -> tuple[str, ...]:

@@ -88,7 +88,8 @@ class KnownError(Value):
 
 class Culprit(Value):
     """Also of another process that failed by itself. rank: None for a launcher or a preparing step. time: as the verdict has it.
-    last_lines: of the verdict. log: the path of its log, relative to the report's folder, "" where it is not there."""
+    last_lines: of the verdict. meaning: what its end says where its words say nothing. log: the path of its log, relative to the report's
+    folder, "" where it is not there."""
 
     name: str
     node: int
@@ -101,6 +102,7 @@ class Culprit(Value):
     time: str = ""
     last_lines: tuple[str, ...] = ()
     error: KnownError | None = None
+    meaning: str = ""
     log: str = ""
 
 

@@ -41,7 +41,7 @@ def on_node(
     return OnNode(
         node, host, below, ENDED if told.end else UNFINISHED,
         began=clock(began_of(told)), ended=clock(ended), clock_s=round(shift, 3),
-        spans=tuple(map(clock.span, _spans(told, plan, first_step, ended, restart))),
+        spans=tuple(map(clock.span, _spans(told, plan, first_step, ended, restart, shift))),
         marks=tuple(sorted((Mark(mark.kind, mark.at + shift, mark.text, mark.rank) for mark in _marks(told, plan, first_step)), key=_when)),
         processes=tuple(_processes(node, told, plan, logs, clock, most)),
         troubles=tuple(told.troubles),
@@ -78,7 +78,9 @@ def _when(mark: Mark) -> float:
     return mark.at
 
 
-def _spans(told: Told, plan: Mapping[str, Any], first_step: float | None, ended: float | None, restart: int) -> tuple[Span, ...]:
+def _spans(
+    told: Told, plan: Mapping[str, Any], first_step: float | None, ended: float | None, restart: int, shift: float
+) -> tuple[Span, ...]:
     began = began_of(told)
     if began is None or ended is None or told.first is None:
         return ()
@@ -94,19 +96,20 @@ def _spans(told: Told, plan: Mapping[str, Any], first_step: float | None, ended:
         [] if first_step is None else [Span(model.STEPS, first_step, over)],
         waits,
         [Span(model.SAVING, span.began, span.ended) for span in told.saved],
-        list(stalls_of(told, over)),
+        list(stalls_of(told, over, shift)),
         gate,
         [] if decided is None else [Span(model.STOP, decided, ended)],
     ]
     return tuple(painted(began, ended, layers, "unknown"))
 
 
-def stalls_of(told: Told, over: float) -> Iterator[Span]:
-    """From when nothing moved to when it did again: alarms and warnings have since when, what takes them back has none."""
+def stalls_of(told: Told, over: float, shift: float) -> Iterator[Span]:
+    """From when nothing moved to when it did again: alarms and warnings have since when, by node 0's clock, what takes them back has
+    none."""
     since: float | None = None
     for at, _, still in told.hangs:
         if still is not None:
-            since = still if since is None else min(since, still)
+            since = still - shift if since is None else min(since, still - shift)
         elif since is not None:
             yield Span(model.STALLED, since, min(at, over))
             since = None

@@ -90,7 +90,9 @@ def together(number: int, lefts: Mapping[int, Left], shift: Mapping[int, float])
         best=max(((seen.epoch, seen.step) for each in steps for seen in each), default=None),
         waits=tuple(clocks[node].span(wait) for node, told in tolds.items() for wait in told.waits),
         saved=tuple(clocks[node].span(span) for node, told in tolds.items() for span in told.saved),
-        stalls=tuple(clocks[node].span(span) for node, told in tolds.items() for span in nodes.stalls_of(told, over - shift[node])),
+        stalls=tuple(
+            clocks[node].span(span) for node, told in tolds.items() for span in nodes.stalls_of(told, over - shift[node], shift[node])
+        ),
         steps=steps,
         lost_node=bool(ended) and len(ended) < len(tolds),
     )
@@ -101,6 +103,12 @@ def _steps(tolds: Mapping[int, Told], clocks: Mapping[int, nodes.Clock]) -> Iter
         shift = clocks[node].shift
         for kept in told.steps.values():
             yield tuple(Seen(seen.at + shift, seen.epoch, seen.step) for seen in kept.all())
+
+
+def _stalls(tolds: Mapping[int, Told], clocks: Mapping[int, nodes.Clock], over: float) -> Iterator[Span]:
+    for node, told in tolds.items():
+        shift = clocks[node].shift
+        yield from (clocks[node].span(span) for span in nodes.stalls_of(told, over - shift, shift))
 
 
 def _last(tolds: Mapping[int, Told], shift: Mapping[int, float]) -> int | None:

@@ -12,8 +12,8 @@ from typing import Any
 from ranklaunch.report import given
 from ranklaunch.report.model import Seen, Span
 
-MOST = 256  # things of a kind that are kept; of ranks, MOST_NAMES
-MOST_NAMES = 65536
+MOST = 256  # things of a kind that are kept; of processes, MOST_NAMES
+MOST_NAMES = 8192  # processes of a node
 MOST_STEPS = 200  # of a rank
 Line = Mapping[str, Any]
 
@@ -150,10 +150,11 @@ class Told:
             if len(values) < 6 or None in values:
                 continue
             first, last, epoch, step, _, ago = (each or 0.0 for each in values[:6])
-            if 0 <= first <= last < MOST_NAMES and 0 <= ago < 1e7 and abs(epoch) < 1e15 and abs(step) < 1e15:
+            if 0 <= first <= last < min(first + MOST_NAMES, 1 << 20) and 0 <= ago < 1e7 and abs(epoch) < 1e15 and abs(step) < 1e15:
                 seen = Seen(at - ago, int(epoch), int(step))
                 for rank in range(int(first), int(last) + 1):
-                    self.steps.setdefault(rank, Thinned()).add(seen)
+                    if rank in self.steps or len(self.steps) < MOST_NAMES:
+                        self.steps.setdefault(rank, Thinned()).add(seen)
 
     def _saved(self, at: float, line: Line) -> None:
         seconds, ago = given.number(line.get("seconds")), given.number(line.get("ago_s"))
@@ -183,10 +184,10 @@ class Told:
         self.done = at
 
     def _ending(self, at: float, line: Line) -> None:
-        self.decided = self.decided or (at, given.text(line.get("outcome"), 40), given.text(line.get("by")))
+        self.decided = self.decided or (at, given.outcome(line.get("outcome")), given.text(line.get("by")))
 
     def _end(self, at: float, line: Line) -> None:
-        self.end = (at, given.text(line.get("outcome"), 40), given.whole(line.get("exit_code")))
+        self.end = (at, given.outcome(line.get("outcome")), given.whole(line.get("exit_code")))
 
 
 _HEARD: dict[str, Callable[[Told, float, Line], None]] = {

@@ -7,6 +7,8 @@ from typing import Any
 
 from ranklaunch.report import given
 from ranklaunch.report.model import Culprit, Difference, Hang, Job, KnownError, Node, Suspect
+from ranklaunch.verdict import endings
+from ranklaunch.verdict.model import Culprit as Judged
 
 MOST_NODES = 65536
 MOST_DIFFERENCES = 40
@@ -17,16 +19,28 @@ def culprit(value: object) -> Culprit | None:
     node = given.index(found.get("node"))
     if node is None:
         return None
+    error = _error(found.get("error"))
     return Culprit(
         name=given.text(found.get("name"), 120), node=node, rank=given.index(found.get("rank")), host=given.text(found.get("host"), 255),
         pid=given.whole(found.get("pid")), exit_code=given.whole(found.get("exit_code")), signal=given.text(found.get("signal"), 40),
         out_of_memory=found.get("out_of_memory") is True, time=given.text(found.get("time"), 40),
-        last_lines=given.lines(given.each_of(found.get("last_lines"))), error=_error(found.get("error")),
+        last_lines=given.lines(given.each_of(found.get("last_lines"))), error=error, meaning=_meaning(found, error),
     )  # fmt: skip
 
 
 def culprits(value: object) -> tuple[Culprit, ...]:
     return tuple(filter(None, map(culprit, given.each_of(value)[:64])))
+
+
+OF_MEMORY = "it needs less (a smaller batch, fewer workers that load data, nothing that grows), or its container a larger limit"
+
+
+def _meaning(found: Mapping[str, Any], error: KnownError | None) -> str:
+    if found.get("out_of_memory") is True:
+        return OF_MEMORY
+    code = given.whole(found.get("exit_code"))
+    signal = given.text(found.get("signal"), 40) or None
+    return "" if error else endings.meaning(Judged(0, None, None, code or 0, signal, False, ()))
 
 
 def _error(value: object) -> KnownError | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Iterator, Sequence
 
+from ranklaunch.errors import counted
 from ranklaunch.report import accounting, attempts, model, rounds, verdicts
 from ranklaunch.report.attempts import Gathered
 from ranklaunch.report.model import Attempt, Culprit, Evidence, Gap, Job, Report, Stacks, Tail
@@ -58,7 +59,8 @@ def _attempt_of(left: Left) -> int:
 
 def _tell(reader: Reader, left: Left) -> None:
     if left.told.spoilt:
-        reader.trouble(f"{left.below or reader.top}: {left.told.spoilt} lines of events.jsonl are no events, and left out")
+        are = "is no event" if left.told.spoilt == 1 else "are no events"
+        reader.trouble(f"{left.below or reader.top}: {counted(left.told.spoilt, 'line')} of events.jsonl {are}, and left out")
     if left.told.starts > 1:
         reader.trouble(f"{left.below or reader.top}: {left.told.starts} starts have written into the same folder: the last one counts")
 
@@ -88,13 +90,15 @@ def _attempts(reader: Reader, found: Sequence[Gathered], job: Job) -> list[Attem
     made: list[Attempt] = []
     best: Reached | None = None
     for one in found:
-        made.append(_attempt(reader, one, job, best, steps_seen, most))
+        made.append(_attempt(reader, one, job, best, steps_seen, most, after=made[-1].ended if made else 0.0))
         best = max((each for each in (best, rounds.best_of(one.together)) if each is not None), default=None)
     return made
 
 
-def _attempt(reader: Reader, one: Gathered, job: Job, best: Reached | None, steps_seen: bool, most: int) -> Attempt:
-    began = attempts.begun(one) or 0.0
+def _attempt(reader: Reader, one: Gathered, job: Job, best: Reached | None, steps_seen: bool, most: int, after: float) -> Attempt:
+    """after: the end of the attempt before, which may have been in the same container."""
+    first = attempts.first_sign(one)
+    began = max(attempts.begun(one) or 0.0, after if after < first else 0.0)
     ended = max(began, attempts.ended(one) or began)
     known = tuple(attempts.rounds_of(one, job, most))
     on_nodes = [node for each in known[-1:] for node in each.nodes]

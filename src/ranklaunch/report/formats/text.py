@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from ranklaunch.errors import counted, numbered
 from ranklaunch.report import model
 from ranklaunch.report.model import Accounting, Attempt, Culprit, Hang, Report, Round
+from ranklaunch.verdict import blame
 
 WIDTH = 140
 MOST_LAST_LINES = 12
@@ -56,7 +57,7 @@ def _end(report: Report) -> Iterator[str]:
     if report.outcome == model.UNFINISHED:
         yield f"UNFINISHED: there is no verdict; its last sign is from {_clock(report.ended)} UTC: it still runs, or all of it was killed"
     else:
-        yield f"{report.outcome.upper()}{code}: {report.reason}"
+        yield f"{report.outcome.upper()}{code}: {report.reason}".replace("\n", "\n  ")
     last = report.attempts[-1]
     yield from _culprit(report.culprit)
     others = last.failures
@@ -79,18 +80,12 @@ def _culprit(culprit: Culprit | None) -> Iterator[str]:
         yield f"  why: {error.line}" + (f" [{error.name}]" if error.name else "")
         yield from ((f"       {error.meaning}",) if error.meaning else ())
         yield from ((f"  do:  {error.remedy}",) if error.remedy else ())
-        if error.retry:
-            yield f"       {_RETRY.get(error.retry, '')}" + (f" ({error.source})" if error.source else "")
+        again = blame.RETRY.get(error.retry, "")
+        yield from ((f"       {again}{f' ({error.source})' if error.source else ''}",) if again else ())
+    yield from ((f"  {'do: ' if culprit.out_of_memory else '    '} {culprit.meaning}",) if culprit.meaning else ())
     if culprit.last_lines:
         yield f"  last lines{f' of {culprit.log}' if culprit.log else ''}:"
         yield from (f"    {line}"[:WIDTH] for line in culprit.last_lines[-MOST_LAST_LINES:])
-
-
-_RETRY = {
-    "no": "started again as it is, it fails again",
-    "yes": "started again as it is, it may go well",
-    "elsewhere": "started again on other hosts, it may go well",
-}
 
 
 def _who(culprit: Culprit) -> str:
@@ -170,7 +165,7 @@ def _time(report: Report) -> Iterator[str]:
         seconds = getattr(told.buckets, name)
         if seconds >= 0.0005 * told.wall_s and seconds > 0:
             share = seconds / told.wall_s
-            yield f"  {label:22} {_long(seconds):>10}  {100 * share:5.1f} %  {'#' * round(BAR * share)}"
+            yield f"  {label:22} {_long(seconds):>10}  {100 * share:5.1f} %  {'#' * round(BAR * share)}".rstrip()
     yield from _figures(told, report)
 
 

@@ -54,7 +54,7 @@ class Judging:
         if change.kind == ALARM:
             self._on_alarm(change)
         elif change.kind == WARNING:
-            self._say(f"{self._still(change)}; a hang is suspected after {self._limit_s:g} s")
+            self._say(f"{self._still(change)}; a hang is suspected after {self._limit_s:g} s", change)
         else:
             self._alarm = None
             self._say(change.rule or f"it moves again: {', '.join(change.signals)}")
@@ -85,7 +85,7 @@ class Judging:
         recorded, behind = ([Missing(each.ranks, each.what, each.file) for each in told] for told in (gathered.recorded, gathered.behind))
         found = who.suspects(known, recorded, behind)
         for text in who.groups(known)[:MOST_GROUPS]:
-            self._say(text)
+            self._say(text, self._alarm)
         if found:
             self._tell(found)
         if self._waits:
@@ -96,7 +96,7 @@ class Judging:
 
     def _tell(self, found: tuple[Suspect, ...]) -> None:
         """People, and all nodes."""
-        self._say(self._reason(found))
+        self._say(self._reason(found), self._alarm)
         self._of.nodes.tell_nodes(HANG, self._said(found))
 
     def _said(self, found: tuple[Suspect, ...]) -> dict[str, Any]:
@@ -144,6 +144,8 @@ class Judging:
         }  # fmt: skip
         return [found.get(rank) or Known(rank, node, "") for rank, node in sorted(self._ever.items())]
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, change: Change | None = None) -> None:
+        """change: by which nothing moves."""
         self._of.say(text)
-        self._of.record.event("hang", text=text)
+        since = None if change is None or change.rule else blame.iso(self._of.nodes.wall(change.since))
+        self._of.record.event("hang", text=text, since=since)

@@ -135,7 +135,7 @@ class Watching(Companion):
             msg = "expected an object"
             raise TypeError(msg)
         if self._here != 0:
-            self._of.record.event("hang", text=str(body["reason"]) if body else "over")
+            self._of.record.event("hang", text=str(body["reason"]) if body else "over", since=None)
         self._hang = {key: body[key] for key in ("since", "signals", "suspects")} if body else None
 
 
