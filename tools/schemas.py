@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union
 
-from ranklaunch.report import model as report
+from ranklaunch.report.model import Report
 from ranklaunch.schemas import answers, plan, verdict
 from ranklaunch.values import Value
 from ranklaunch.verdict import events
@@ -26,10 +26,8 @@ from ranklaunch.verdict import events
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# By the name of the file.
-DOCUMENTS: Mapping[str, Any] = {**plan.DOCUMENTS, **verdict.DOCUMENTS, **answers.DOCUMENTS}
-# Of a value, which the number of its schema stands before.
-VALUES: Mapping[str, tuple[str, type[Value]]] = {"report": (report.SCHEMA, report.Report)}
+# By the name of the file. One that a command of its own writes, as a report, is here with its type.
+DOCUMENTS: Mapping[str, Any] = {**plan.DOCUMENTS, **verdict.DOCUMENTS, **answers.DOCUMENTS, "report": Report}
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 Schema = dict[str, Any]
 
@@ -57,7 +55,6 @@ def _read(path: Path) -> str:
 
 def files() -> dict[str, str]:
     made = {name: document(name, kind) for name, kind in DOCUMENTS.items()} | {"events": of_events()}
-    made |= {name: of_value(name, schema, kind) for name, (schema, kind) in VALUES.items()}
     return {f"{name}.schema.json": json.dumps(schema, indent=1) + "\n" for name, schema in made.items()}
 
 
@@ -66,11 +63,6 @@ def document(name: str, kind: Any) -> Schema:
     parts = Parts()
     whole = parts.object(kind)
     return {**_head(name), **whole, **({"$defs": parts.found} if parts.found else {})}
-
-
-def of_value(name: str, schema: str, kind: type[Value]) -> Schema:
-    made = document(name, kind)
-    return {**made, "properties": {"schema": {"const": schema}, **made["properties"]}, "required": ["schema", *made["required"]]}
 
 
 def _head(name: str) -> Schema:

@@ -37,7 +37,7 @@ class Session:
         self._env = env
         self._asked: tuple[int, float] | None = None
         self._loop = Loop()
-        self._terminal = Terminal(self._loop)
+        self._terminal = Terminal(self._loop, env)
         self._attempt: Attempt | None = None
         self._desk: Desk | None = None
         self._teller = Teller()

@@ -96,6 +96,7 @@ class Judging:
 
     def _tell(self, found: tuple[Suspect, ...]) -> None:
         """People, and all nodes."""
+        assert self._alarm
         self._say(self._reason(found), self._alarm)
         self._of.nodes.tell_nodes(HANG, self._said(found))
 
