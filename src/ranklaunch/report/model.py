@@ -249,6 +249,14 @@ class Gap(Value):
     ended: float
 
 
+class SuspectHost(Value):
+    """That should be left out the next time, and why that is thought."""
+
+    host: str
+    node: int
+    why: str
+
+
 class Attempt(Value):
     """outcome, exit_code, reason, culprit and what follows: of its end. timeline: the job's time, span by span, each of the kind of a
     bucket's name; they follow each other without a gap. missing: nodes that left nothing. stop: what a stop request did, as verdict.json
@@ -271,6 +279,7 @@ class Attempt(Value):
     missing: tuple[int, ...] = ()
     timeline: tuple[Span, ...] = ()
     accounting: Accounting | None = None
+    suspect_host: SuspectHost | None = None
 
 
 class Node(Value):
