@@ -7,12 +7,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from testbench.hosts import Hosts
+import helpers
+
+from testbench.hosts import Host, Hosts
 from testbench.jobs.on_hosts import LauncherJob
 from testbench.places import child
 from testbench.waiting import sleep_until
 
 STEPS = 8
+OWN_TABLE = ("sh", "-c", 'RANK_TABLE_FILE="$PWD/table-$(hostname).json" exec "$@"', "sh")
 
 
 def undisturbed(ranks: int) -> list[int]:
@@ -32,7 +35,19 @@ class Training:
         self.folder = folder / "training"
         self.folder.mkdir()
         self.job = LauncherJob(hosts, folder, method, slots)
-        self.job.start(child("trains.py"), self.folder, STEPS, *fails, env={"RANKLAUNCH_MAX_RESTARTS": "3", **(env or {})})
+        self._hosts, self._slots = hosts, slots
+        for host in hosts if method == "ranktable" else ():
+            self.place_table(host, 1)
+        prefix = OWN_TABLE if method == "ranktable" else ()
+        self.job.start(child("trains.py"), self.folder, STEPS, *fails, env={"RANKLAUNCH_MAX_RESTARTS": "3", **(env or {})}, prefix=prefix)
+
+    def place_table(self, at: Host, version: int) -> None:
+        """As kubelet does: whole, and on each host at a time of its own."""
+        ids = iter(range(self.ranks))
+        servers = [(host.address, [(str(i), str(next(ids))) for i in range(self._slots)]) for host in self._hosts]
+        beside = self.folder.parent / f"{at.name}.new"
+        beside.write_text(helpers.server_table(servers).replace("192.0.2.1", f"192.0.2.{version}"))
+        beside.rename(self.folder.parent / f"table-{at.name}.json")
 
     def wait_for(self, name: str) -> None:
         sleep_until(lambda: (self.folder / name).exists(), lambda: f"{name}; {self.job.words()}", 240)

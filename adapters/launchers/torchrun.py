@@ -78,6 +78,9 @@ _FIRST_WORD = re.compile(r"failed \(exitcode: (?P<code>-?[0-9]+)\) local_rank: [
 
 CLOSING = "closing signal SIGTERM"  # torch 1.11 to 2.13: "Sending process N closing signal SIGTERM", after a rank has failed
 
+# The end of the summary after a failure, or of a traceback after a stop. Torch then takes a second or more to unload itself.
+ALL_SAID = r"(?ms)Root Cause \(first observed failure\):.*?^=+\r?\n|SignalException: Process \d+ got signal: \d+\r?\n"
+
 OWN_LOGS = r"(?:.*/)?([0-9]+)/(?:stdout|stderr)\.log"  # <run>/attempt_<n>/<local rank>/
 
 _MEETING = ("--master_addr", "--master_port")
@@ -130,7 +133,8 @@ def conduct(job: Job, options: Collection[str]) -> Conduct:
     its own have succeeded."""
     if "--max_restarts" in options:
         return Conduct(ranks_below=1)
-    return Conduct(ranks_below=1, to_groups=True, failing=(CLOSING,), alone_s=330 if len(job.nodes) > 1 else 30)
+    alone_s = 330 if len(job.nodes) > 1 else 30
+    return Conduct(ranks_below=1, to_groups=True, failing=(CLOSING,), all_said=ALL_SAID, alone_s=alone_s)
 
 
 def with_grace(plan: Plan, reader: Reader, options: Collection[str]) -> Plan:

@@ -202,7 +202,8 @@ PROCESS = {
     "name": str, "rank": (int, type(None)), "local_rank": (int, type(None)), "argv": [str], "env": {str: str}, "unset": [str],
     "cwd": (str, type(None)), "log": str, "copies": [str], "tag": str,
     "conduct": {
-        "ranks_below": int, "carriers": [str], "deaf": bool, "to_groups": bool, "impatient": bool, "failing": [str], "spawned": str,
+        "ranks_below": int, "carriers": [str], "deaf": bool, "to_groups": bool, "impatient": bool, "failing": [str], "all_said": str,
+        "spawned": str,
         "alone_s": (int, float),
         "repeats": bool, "quiet": bool, "may_end": bool, "fails_as": int, "sessions": [str],
     },

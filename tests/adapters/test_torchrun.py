@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import helpers
 import pytest
 
@@ -190,6 +192,7 @@ def summary(root: str, *others: str) -> str:
 )
 def test_its_last_words(tail: str, expected: Failure | None) -> None:
     assert torchrun.explain(tail) == expected
+    assert (re.search(torchrun.ALL_SAID, tail) is None) == (expected is None or not tail)
 
 
 def test_its_last_words_cut_anywhere() -> None:

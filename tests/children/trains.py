@@ -1,10 +1,10 @@
 """trains.py FOLDER STEPS [COUNT:RANK:STEP:HOW ...]: a training in small. Its ranks add what each has to the same parameters in every step,
 through files in FOLDER, rank 0 saves these after each step, and all go on from what was saved. Prints "ready" and a line for each step.
 
-In the start of this COUNT, the rank ends before that step as HOW says: exit (7), late (7, after a second), kill, memory, import, value,
-zero; hang: it does not end; ignore: it does not hear SIGTERM from there on. Two processes with one rank at once leave
-FOLDER/twice. At the end FOLDER/final_R has the parameters; FOLDER/failed and FOLDER/went_R are made at a failure, and at the first
-step of each start.
+In the start of this COUNT, the rank ends before that step as HOW says: exit (7), late (7, after a second), told (7, once there is
+FOLDER/go), kill, memory, import, value, zero; hang: it does not end; ignore: it does not hear SIGTERM from there on. Two processes with one
+rank at once leave FOLDER/twice. At the end FOLDER/final_R has the parameters; FOLDER/failed and FOLDER/went_R are made at a failure, and at
+the first step of each start.
 """
 
 from __future__ import annotations
@@ -56,8 +56,12 @@ def read(path: Path) -> list[int]:
     return list(json.loads(path.read_text()))
 
 
-def fail(how: str) -> None:
-    if how in ("exit", "late"):
+def fail(how: str, folder: Path) -> None:
+    if how == "told":
+        while not (folder / "go").exists():
+            time.sleep(0.02)
+        sys.exit(7)
+    elif how in ("exit", "late"):
         time.sleep(1.0 if how == "late" else 0.0)
         sys.exit(7)
     elif how == "kill":
@@ -102,7 +106,7 @@ def main() -> None:
         step += 1
         if (count, rank, step) in fails:
             (folder / "failed").touch()
-        fail(fails.get((count, rank, step), ""))
+        fail(fails.get((count, rank, step), ""), folder)
         mine = [value * (rank + 1) % 1009 + step for value in parameters]
         write(folder / f"sum_{count}_{step}_{rank}", mine)
         all_of_them = [read(folder / f"sum_{count}_{step}_{other}") for other in range(size)]

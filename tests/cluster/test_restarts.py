@@ -41,6 +41,20 @@ def test_a_node_that_is_lost_ends_the_job(hosts: MakeHosts, tmp_path: Path) -> N
         assert "not started again: node 2" in "\n".join(node.verdict["notes"])
 
 
+def test_a_rank_table_is_waited_for_until_all_nodes_have_the_new_one(hosts: MakeHosts, tmp_path: Path) -> None:
+    training = Training(hosts(3), tmp_path, "ranktable", "0:3:4:told")
+    training.wait_for("failed")
+    nodes = training.job.nodes
+    for node in nodes[:2]:
+        training.place_table(node.host, 2)
+    (training.folder / "go").touch()
+    sleep_until(lambda: "the same rank table on all nodes" in nodes[2].err, training.job.words, 120)
+    assert not (training.folder / "sum_1_4_0").exists()
+    training.place_table(nodes[2].host, 2)
+    training.check(1)
+    assert all('"192.0.2.2"' in node.log("restart_1/ranktable.json") for node in nodes)
+
+
 def test_a_stop_request_at_the_gate_ends_all(hosts: MakeHosts, tmp_path: Path) -> None:
     """Two failures without progress bring a pause, in which one node is told to stop."""
     training = Training(hosts(3), tmp_path, "spawn", "0:3:1:kill", "1:3:1:exit")

@@ -356,6 +356,37 @@ def test_handled_exception_does_not_count() -> None:
     assert finding.line == "ValueError: second"
 
 
+WORK_AFTER = ["step 12: loss 0.31", "{'loss': '3.06', 'epoch': '1'}", "checkpoint saved to /ckpt/12.pt", "node-1 is up", "handled: E()"]
+NO_WORK_AFTER = [
+    "wandb: Run summary:\nwandb:   loss 0.31\nwandb: Synced 5 files", "Epoch 3:  45%|####5     | 45/100 [00:10<00:12, 4.5it/s, loss=0.3]",
+    "emergency checkpoint saved", "training is not completed", "step 12: loss 0.31\nERROR: rank 1 has failed", "retrying in 5 s", "",
+    "step 12: loss 0.31\nsrun: error: node-1: task 1: Exited with exit code 3",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [OOM, "curl: (7) Failed to connect to h0 port 80", f"{FRAMES}{LOST}", "cannot open it; retry 1 of 3"])
+def test_a_failure_after_which_the_program_went_on_explains_nothing(error: str) -> None:
+    assert [name_of(f"{error}\n{after}\n") for after in WORK_AFTER] == [None] * len(WORK_AFTER)
+
+
+@pytest.mark.parametrize("after", NO_WORK_AFTER)
+def test_what_is_said_on_the_way_out_is_no_work(after: str) -> None:
+    assert name_of(f"{FRAMES}{OOM}\n{after}\n") == "cuda-out-of-memory"
+
+
+def test_what_is_tried_again_counts_only_at_the_end() -> None:
+    lost = "(raylet) A worker died or was killed while executing a task by an unexpected system error."
+    assert name_of(f"{lost}\nThere are 2 retries remaining, so the task will be retried.\n") == "ray-node-lost"
+    assert name_of(f"{lost}\nThere are 2 retries remaining, so the task will be retried.\n[0, 1, 2]\n") is None
+
+
+def test_words_of_a_help_text_and_of_what_a_line_goes_on_with_are_no_failure() -> None:
+    options = "Usage: run [OPTION]\n  -k KILL\n  -s SIGNAL\n  --stop\n  124  if the worker died\n"
+    assert name_of(options) is None
+    assert name_of(f"{options}run: error: unknown option --x\n") == "words-of-a-failure"
+    assert name_of("what to do\n            if any process returns a non-zero exit status\n") is None
+
+
 def test_exception_of_another_rank_is_not_handled_by_this_one() -> None:
     def of_rank(rank: int, text: str) -> str:
         return "".join(f"[rank{rank}]: {line}\n" for line in text.splitlines())

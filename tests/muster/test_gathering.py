@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from muster_machines import FACTS, Bench, suspect
+from muster_machines import FACTS, Bench, Peer, suspect
 
 from ranklaunch.muster import events
 from ranklaunch.muster.hub import GATHERING, JUDGED, RUNNING
@@ -202,3 +204,59 @@ def test_what_cannot_differ_is_exempt_from_nothing(name: str) -> None:
     reason = refused({name: "1"}, {name: "2"}, allowed=("all", name))
     assert f"{name} differs" in reason
     assert "RANKLAUNCH_MUSTER_ALLOW" not in reason
+
+
+# The rank tables of a start that is not the first
+
+
+def gate(count: int = 2, **more: Any) -> tuple[Bench, list[Peer]]:
+    """After a failure that all start again from."""
+    b = Bench(count, restarts=True, **more)
+    members = b.released(count)
+    b.fails_once(members)
+    return b, members
+
+
+def ready(m: Peer, node: int, table: str, **more: Any) -> None:
+    m.send(type="ready", round=1, facts={**FACTS, "hosts": f"of {table}", "rank_table": table}, index=node, host="", **more)
+
+
+def test_a_table_that_is_not_yet_the_same_is_waited_for() -> None:
+    """What a node said before, and is heard once more, does not count again."""
+    b, members = gate()
+    for node, m in enumerate(members):
+        ready(m, node, ("new", "old")[node])
+    b.time.run(30)
+    assert "the same rank table on all nodes: new on node 0" in members[0].of("status")[-1]["missing"]
+    ready(members[1], 1, "new", again=1)
+    assert [m.of("release")[-1]["table"] for m in members] == ["new", "new"]
+    ready(members[1], 1, "old")
+    assert b.hub.state == RUNNING
+
+
+def test_a_word_of_an_earlier_table_that_comes_late_is_none() -> None:
+    b, members = gate()
+    ready(members[1], 1, "new", again=1)
+    ready(members[1], 1, "old", again=0)
+    ready(members[0], 0, "new")
+    assert b.hub.state == RUNNING
+
+
+def test_one_that_never_becomes_the_same_is_waited_for_until_the_deadline() -> None:
+    b, members = gate(timeout_s=60.0)
+    for node, m in enumerate(members):
+        ready(m, node, ("new", "old")[node])
+    b.time.run(61)
+    judgement = b.judged(members)
+    assert judgement["exit_code"] == 75
+    assert "old on node 1" in judgement["reason"]
+    assert "never one that is mounted by subPath" in judgement["reason"]
+
+
+def test_at_the_first_start_tables_that_differ_are_a_mistake() -> None:
+    b = Bench(2)
+    members = b.members(range(2), facts=None)
+    for node, m in enumerate(members):
+        m.send(type="ready", facts={**FACTS, "rank_table": str(node)}, index=node, host="")
+    assert b.judged(members)["exit_code"] == 78
+    assert "rank_table differs" in b.judged(members)["reason"]

@@ -14,8 +14,8 @@ ASKED = {"PATH": "/usr/bin", "RANKLAUNCH_MAX_RESTARTS": "3"}
 def test_a_plan_says_what_was_asked_for() -> None:
     more = {"RANKLAUNCH_NO_RESTART_CODES": "33, 100", "RANKLAUNCH_PROGRESS_FILE": "/ckpt/latest:ckpt/step_*"}
     plan = helpers.plan({**ASKED, **more}, method="spawn")
-    assert plan.rounds == Rounds(3, (33, 100), ("/ckpt/latest", f"{helpers.CWD}/ckpt/step_*"))
-    assert as_json(plan)["restarts"]["most"] == 3
+    assert (plan.rounds, plan.marks) == (Rounds(3, (33, 100)), ("/ckpt/latest", f"{helpers.CWD}/ckpt/step_*"))
+    assert as_json(plan)["restarts"] == {"most": 3, "never": [33, 100], "marks": [*plan.marks]}
 
 
 @pytest.mark.parametrize("most", ["", "0"])
@@ -34,6 +34,14 @@ def test_a_launchers_own_beside_them_are_refused(extra: str) -> None:
 def test_a_launchers_own_alone_are_not() -> None:
     helpers.plan({"PATH": "/usr/bin", "MA_EXTRA_TORCHRUN_PARAMS": "--max-restarts=3"}, method="torchrun")
     helpers.plan({**ASKED, "MA_EXTRA_TORCHRUN_PARAMS": "--max-restarts=0"}, method="torchrun")
+
+
+@pytest.mark.parametrize(("name", "said"), [("SLURM_RESTART_COUNT", "1"), ("MA_PROC_START_CNT", "1"), ("PET_MAX_RESTARTS", "x")])
+def test_a_platform_that_starts_the_job_anew_too_is_warned_of(name: str, said: str) -> None:
+    plan = helpers.plan({**ASKED, name: said}, method="spawn")
+    found = [text for text in plan.warnings if "in each of its starts" in text]
+    assert bool(found) == (name == "SLURM_RESTART_COUNT")
+    assert all("RANKLAUNCH_MAX_RESTARTS='3' and SLURM_RESTART_COUNT=1" in text and "tried 4 times" in text for text in found)
 
 
 @pytest.mark.parametrize("codes", ["0", "256", "x", "1,-2"])

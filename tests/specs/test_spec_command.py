@@ -94,6 +94,17 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
+    ("kind", "says"),
+    [("jobset", "; after 76, with which a job without progress ends, it is not started anew"), ("sky", ", after any exit code")],
+)
+def test_restarts_in_place_and_those_of_whoever_runs_the_job_multiply(kind: str, says: str) -> None:
+    words = ("spec", kind, *JOB[1:], "--env", "RANKLAUNCH_MAX_RESTARTS=3")
+    found = helpers.call(*words, "--set", "restart.maxRestarts=2", "--", "train.py")
+    assert f"restart.maxRestarts=2: what stays broken is tried 4 times in each of 3 starts{says}" in found.err
+    assert "tried" not in helpers.call(*words, "--", "train.py").err
+
+
+@pytest.mark.parametrize(
     ("argv", "code", "text"),
     [
         ([], 2, "no KIND given: expected one of modelarts, volcano"),

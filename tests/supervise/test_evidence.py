@@ -45,8 +45,8 @@ def in_evidence(job: Job, node: int = 0, number: int = 1) -> Path:
     return attempts(job.log_dir)[-1] / "evidence" / f"node_{node}" / str(number)
 
 
-def test_before_a_rank_is_ended_it_says_where_it_waits(ranklaunch: Starter) -> None:
-    job = failing(ranklaunch, env={"RANKLAUNCH_STACKS": "on"})
+def test_before_a_rank_is_ended_it_says_where_it_waits(as_process: Starter) -> None:
+    job = failing(as_process, env={"RANKLAUNCH_STACKS": "on"})
     assert job.end() == 1
     folder = in_evidence(job)
     verdict = job.verdict

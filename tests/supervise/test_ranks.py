@@ -154,6 +154,29 @@ def test_who_stands_between_a_launcher_and_its_ranks_is_halted_with_it() -> None
     popen.wait(60)
 
 
+@pytest.mark.parametrize("ranks", [0, 1])
+def test_a_launcher_that_has_told_all_is_not_waited_for_once_its_ranks_are_gone(ranks: int) -> None:
+    """It would take a second or more to unload itself; what it does before its last word is complete, it does."""
+    starts = f"import subprocess, sys, time; [subprocess.Popen(['sleep', '600']) for _ in range({ranks})]; time.sleep(600)"
+    popen = subprocess.Popen([sys.executable, "-c", starts])
+    child = Child(
+        Process("torchrun", (), "", conduct=Conduct(ranks_below=1, all_said=torchrun.ALL_SAID)), tree.identify(popen.pid), IS_LAUNCHER
+    )
+    sleep_until(lambda: len(tree.generation(popen.pid, 1)) == ranks, "its ranks")
+    launchers = Launchers(Mock(ending=lambda: None), {popen.pid: child}, Loop(), Mock(), Mock())
+    child.told.append(signal.SIGTERM)
+    try:
+        for said, ends in ((b"SignalException: Process 77 got", False), (b"SignalException: Process 77 got signal: 15\n", not ranks)):
+            child.reader = Mock(output=Mock(tail=said))
+            launchers.read(child)
+            assert child.dismissed == ends
+        assert not child.dismissed or popen.wait(60) == -signal.SIGKILL
+    finally:
+        for each in (*tree.generation(popen.pid, 1), child.identity):
+            tree.send(each, signal.SIGKILL)
+        popen.wait(60)
+
+
 def test_no_more_than_expected(scene: Scene) -> None:
     """What a rank writes may look like the launcher's own words."""
     scene.ranks.read(scene.said + b"process 1 spawned with command: none\n")

@@ -6,9 +6,11 @@ from ranklaunch import ranktable
 from ranklaunch.adapters.launchers.shared.base import attempt_dir
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import join
+from ranklaunch.plan.model import RENEWED
 from ranklaunch.ranktable import RankTable, Server
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
+from ranklaunch.verdict import folders
 
 
 def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
@@ -21,12 +23,18 @@ def own_entry(job: Job, reader: Reader) -> tuple[RankTable, int]:
         _refuse_other_host(job, table.servers[index])
     except ConfigError as error:
         # The platform makes the table anew when it has replaced a node; until then the old one is there.
-        if job.attempt > 1:
-            msg = f"{error} (a table of an earlier attempt; this is attempt {job.attempt})"
+        if is_later(job):
+            start = f"restart {job.restart}; {RENEWED}" if job.restart else f"attempt {job.attempt}"
+            msg = f"{error} (a table of an earlier {'start' if job.restart else 'attempt'}; this is {start})"
             raise ranktable.NotReadyError(msg) from None
         msg = f"rank table {job.rank_table}: {error}"
         raise ConfigError(msg) from None
     return table, index
+
+
+def is_later(job: Job) -> bool:
+    """Whether there was a start before, whose table may still be there."""
+    return job.attempt > 1 or job.restart > 0
 
 
 def _refuse_fewer(job: Job, table: RankTable) -> None:
@@ -42,11 +50,11 @@ def _refuse_fewer(job: Job, table: RankTable) -> None:
 
 def _refuse_other_host(job: Job, server: Server) -> None:
     """A replaced node keeps its pod's name and index: only the host tells that the table is still that of the attempt before."""
-    if job.attempt > 1 and job.host_ip and server.server_id and job.host_ip not in (server.server_id, server.host_ip):
+    if is_later(job) and job.host_ip and server.server_id and job.host_ip not in (server.server_id, server.host_ip):
         msg = f"it has this container on host {server.server_id}, but the host is {job.host_ip}"
         raise ConfigError(msg)
 
 
 def own_path(job: Job) -> str:
     """Where a table is written that HCCL reads."""
-    return join(attempt_dir(job), "ranktable.json")
+    return join(attempt_dir(job), folders.RANK_TABLE)

@@ -31,7 +31,8 @@ from ranklaunch.catalogue.entry import (
     KnownError,
 )
 from ranklaunch.catalogue.known import shipped
-from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_words, of_exception
+from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_words, of_exception, wrong_after
+from ranklaunch.catalogue.survival import went_on
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
@@ -77,6 +78,8 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
         reports = {number for number, error in claims.items() if error.standing == REPORT}
         claims = {**causes_before(lines, errors or shipped(), reports), **claims}
     _drop_what_was_survived(lines, claims)
+    if by_itself:
+        _drop_what_work_came_after(lines, claims, errors or shipped())
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
     return [Finding(claims[number], _shown(lines.told[number], _compiled(claims[number])), number) for number in numbers]
 
@@ -213,6 +216,16 @@ def _drop_what_was_survived(lines: Lines, claims: dict[int, KnownError]) -> None
     little = [number for number, error in claims.items() if error.standing in (VAGUE, WORDS, UNCAUGHT) and error.kind != STOPPED]
     if little and len(little) == len(claims) and at_work_after(lines, max(little)):
         claims.clear()
+
+
+def _drop_what_work_came_after(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
+    """Where the last that is told is of work, and of nothing that went wrong."""
+    ills = [number for number, error in claims.items() if error.kind != STOPPED]
+    after = max(ills, default=-1) + 1
+    work = after + went_on(lines.said[after:])
+    if ills and work >= after and not wrong_after(lines, work, errors):
+        for number in ills:
+            del claims[number]
 
 
 def _explained(last: Traceback, claims: Mapping[int, KnownError]) -> bool:

@@ -300,6 +300,11 @@ class MemberDriver(Driver):
         return self.member.shared
 
     @property
+    def table(self) -> str:
+        """The digest of the rank table by which all start."""
+        return self.member.table
+
+    @property
     def run_id(self) -> str:
         """Of the job, as node 0 says it, once all are released."""
         return self.member.run_id

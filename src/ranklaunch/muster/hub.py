@@ -68,7 +68,7 @@ class Hub(Reception):
         super().__init__(GATHERING, muster, grace_s, name, attempt, restarts=restarts)
         self._success = success
         self._run_id = run_id
-        self._gathering = Gathering(muster, self._roll)
+        self._gathering = Gathering(muster, self._roll, later=attempt > 1)
         self._is_released = False  # this round
         self._next_status = self._next_ask = 0.0
 
@@ -125,9 +125,13 @@ class Hub(Reception):
         node.entry.doing = wire.text(message, "doing")[: blame.LINE]
 
     def _compare(self, node: Node, message: Message) -> None:
-        """It is ready: releases all, once all are and agree; judges, once it is certain that they will not."""
-        if node.entry.facts is not None:
+        """It is ready, or is so again with another rank table: releases all, once all are and agree; judges, once it is certain that they
+        will not."""
+        number = wire.number({"again": 0, **message}, "again")
+        if number <= node.readies:
             return
+        node.readies = number
+        self._roll.renew(node.entry)
         self._gathering.ready(node.entry, node.prepared(message), self._now.clock)
         self._look()
 
@@ -192,7 +196,8 @@ class Hub(Reception):
             self._actions += map(events.Say, self._gathering.warnings())
             self.state, self._is_released = RUNNING, True
             text, shared = self._gathering.summary(self._now.clock), self.here.offers_of_node_0
-            self._released = {"type": "release", "text": text, "shared": shared, **({"run": self._run_id} if self._run_id else {})}
+            more = {"run": self._run_id, "table": self._gathering.table}
+            self._released = {"type": "release", "text": text, "shared": shared, **{key: value for key, value in more.items() if value}}
             self._broadcast(self._released)
 
     def _begin_end(self) -> None:
@@ -237,7 +242,8 @@ class Hub(Reception):
             if node.link is None:
                 node.gone_at, node.back_by = self._now.clock, self._now.clock + reports.RESET_S
                 self._do(events.Wake(events.Overdue(node.entry.instance), reports.RESET_S))
-        self._gathering, self._reports = Gathering(self._muster, self._roll), Reports(self.here, self._muster.hosts, self._grace_s)
+        self._gathering = Gathering(self._muster, self._roll, later=True)
+        self._reports = Reports(self.here, self._muster.hosts, self._grace_s)
         self._broadcast(self._again)
         self._begin(events.Start())
 

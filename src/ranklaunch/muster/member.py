@@ -63,16 +63,16 @@ TRUSTED_S = 300.0  # how long the best measurement of the clocks counts for more
 
 
 class Member(Speaker):
-    """instance: tells two starts of a node apart. host: as this node calls itself. joined: node 0 has welcomed it. shared, run_id: what
-    node 0 offers, and the job's id, once all are released. offset: seconds by which node 0's wall clock is ahead of this node's monotonic
-    one, once measured."""
+    """instance: tells two starts of a node apart. host: as this node calls itself. joined: node 0 has welcomed it. shared, run_id, table:
+    what node 0 offers, the job's id, and the digest of the rank table by which all start, once all are released. offset: seconds by which
+    node 0's wall clock is ahead of this node's monotonic one, once measured."""
 
     def __init__(self, muster: Muster, instance: str, host: str, attempt: int = 1) -> None:
         super().__init__(GATHERING, attempt)
         self.joined = False
         self.why = "not tried yet"
         self.shared: Mapping[str, str] = {}
-        self.run_id = ""
+        self.run_id = self.table = ""
         self.offset: float | None = None
         self._muster = muster
         self._instance = instance
@@ -269,6 +269,7 @@ class Member(Speaker):
         self.shared = wire.texts(message.get("shared", {}))
         self._do(events.Rest(events.Remind()))
         self.run_id = wire.text({"run": "", **message}, "run")[: blame.WORD]
+        self.table = wire.text({"table": "", **message}, "table")
         self._do(events.Released(wire.text({"text": "", **message}, "text")))
 
     def _stop(self, message: Message) -> None:
@@ -316,9 +317,10 @@ class Member(Speaker):
         self._say({"type": "busy", "doing": event.doing})
 
     def _tell_ready(self, event: events.Ready) -> None:
-        """It is ready to start."""
+        """It is ready to start, or is so again, with another rank table."""
+        again = {"again": self._ready.get("again", 0) + 1} if self._ready else {}
         self._ready = self._stamped({
-            "type": "ready", "facts": dict(event.facts), "index": event.index, "host": event.host, "offers": dict(event.offers),
+            "type": "ready", "facts": dict(event.facts), "index": event.index, "host": event.host, "offers": dict(event.offers), **again,
         })  # fmt: skip
         self._say(self._ready)
         self._do(events.Wake(events.Remind(), FIRST_STATUS_S))

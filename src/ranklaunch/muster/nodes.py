@@ -148,6 +148,18 @@ class Nodes:
             self._loop.step(min(left, 1.0))
         return self._loop.clock() - began
 
+    def ready_again(self, plan: Plan) -> None:
+        """With another rank table than it was ready with, as long as not all have been released."""
+        assert self._member
+        assert plan.muster
+        self._plan = plan
+        self._member.ready(plan.muster.facts, plan.job.node_index, plan.job.node.host)
+
+    @property
+    def table(self) -> str:
+        """The digest of the rank table by which all start, "" where there is none."""
+        return self._member.table if self._member else ""
+
     @property
     def shared(self) -> Mapping[int, Mapping[str, str]]:
         """What the nodes have offered, by node: node 0 knows of all, the others of node 0."""

@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ranklaunch.files import Files, absolute, folder_of, join, which
+from ranklaunch.plan.model import TABLE, Plan
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job, Node, hosts_of, remembered
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import CANN_FOLDERS
+from ranklaunch.verdict import folders
 
 PACKAGES = (
     "torch", "torch_npu", "mindspore", "tensorflow", "tensorflow_cpu", "tensorflow_gpu", "tensorflow_intel", "tensorflow_cpu_aws",
@@ -57,6 +59,13 @@ def _hosts(nodes: tuple[Node, ...]) -> dict[str, str]:
     """Where all are known."""
     hosts = [f"{node.host} {node.port}" if node.port else node.host for node in nodes]
     return {"hosts": short(",".join(hosts))} if all(hosts_of(nodes)) else {}
+
+
+def of_table(plan: Plan) -> dict[str, str]:
+    """A digest of the rank table, where ranklaunch writes one for the ranks."""
+    own = join(folders.restart(folders.attempt(plan.job.log_dir, plan.job.attempt), plan.job.restart), folders.RANK_TABLE)
+    texts = [file.text for file in plan.files if file.path == own]
+    return {TABLE: digest(texts[0])} if texts else {}
 
 
 def of_program(job: Job, files: Files, cwd: str) -> dict[str, str]:

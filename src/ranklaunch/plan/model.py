@@ -29,6 +29,10 @@ class File(Value):
     source: str = ""
 
 
+TABLE = "rank_table"  # of the facts of a Muster: the digest of the one that the ranks get
+RENEWED = "kubelet renews a mounted ConfigMap within about two minutes, and never one that is mounted by subPath"
+
+
 class Wait(Value):
     """Something that must be true before launch. kind: "rank table", "topology", "hosts", "muster", "port" or "hosts command"; what: the
     path, the names with commas, who meets where, HOST:PORT with commas, or the command, which run asks before it plans; seen: what there
@@ -56,6 +60,8 @@ class Conduct(Value):
     halt_stop_s: float = 0.0  # it kills its ranks too soon: seconds after it was told to end, when it is halted until they end; 0: never
     halt_failure_s: float = 0.0  # the same, from when it says that it ends them after a failure of one
     failing: tuple[str, ...] = ()  # texts in its output, each of which says that a rank has failed and that it ends the others
+    # Regular expression of the last that it writes after a failure or a stop: nobody waits for it to unload itself once its ranks are gone.
+    all_said: str = ""
     spawned: str = ""  # regular expression (group pid) of what it writes for each rank as it starts them, in their order
     alone_s: float = 0.0  # seconds that it may go on after the last of its ranks has ended; 0: for ever
     repeats: bool = False  # what it writes to its standard output is in the files of its ranks too, and goes nowhere
@@ -182,12 +188,10 @@ class Console(Value):
 
 
 class Rounds(Value):
-    """Restarts in place. most: without progress; never: exit codes after which there is none. marks: patterns of the paths of checkpoints'
-    markers."""
+    """Restarts in place. most: without progress; never: exit codes after which there is none."""
 
     most: int
     never: tuple[int, ...] = ()
-    marks: tuple[str, ...] = ()
 
 
 class Recorder(Value):
@@ -233,7 +237,7 @@ class Plan(Value):
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
     on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. save: how ranks are
     asked to save. recorders: what is added to the environment of all processes. watch: what is done where the job hangs. rounds: None where
-    nothing is started again. console: None where it shows all that ranks write."""
+    nothing is started again. marks: patterns of the paths of checkpoints' markers. console: None where it shows all that ranks write."""
 
     job: Job
     method: str
@@ -261,6 +265,7 @@ class Plan(Value):
     recorders: Recorders = Recorders()
     watch: Watch = Watch()
     rounds: Rounds | None = None
+    marks: tuple[str, ...] = ()
     console: Console | None = None
 
 
@@ -295,7 +300,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "layout": _layout(plan.layout) if plan.layout else None,
         "limits": as_dict(plan.limits),
         "save": as_dict(plan.save),
-        **({"restarts": as_dict(plan.rounds)} if plan.rounds else {}),
+        **({"restarts": {**as_dict(plan.rounds), "marks": list(plan.marks)}} if plan.rounds else {}),
         "watch": as_dict(plan.watch),
         **({"console": as_dict(plan.console)} if plan.console else {}),
         "values": [_reading(reading) for reading in plan.values],

@@ -185,11 +185,11 @@ def _per_node() -> frozenset[str]:
 @functools.cache
 def every_variable() -> tuple[Variable[object], ...]:
     """All tables, each variable once: common, platforms, launchers."""
-    from ranklaunch.read import again, consoles, hangs, saving, tuning  # of few jobs, and of one command
+    from ranklaunch.read import again, consoles, hangs, saving, telling, tuning  # of few jobs, and of one command
 
     tables = [
         *(settings.VARIABLES, again.VARIABLES, consoles.VARIABLES, hangs.VARIABLES, saving.VARIABLES, tuning.VARIABLES),
-        *(settings.PLAN_VARIABLES, OF_ALL, communication.VARIABLES),
+        *(settings.PLAN_VARIABLES, telling.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),
     ]
@@ -269,6 +269,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
             # Until its rank table is complete a node may know no more than its own slots.
             **facts.of_job(job if any(wait.kind == "rank table" for wait in plan.waits) else plan.job, plan.method),
             **{r.name: r.value for r in said if r and not (job.own_master and r.name == settings.MASTER_ADDR.value)},
+            **facts.of_table(plan),
             **facts.of_program(job, reader.files, reader.cwd),
             **facts.of_versions(
                 job,

@@ -6,7 +6,7 @@ import re
 
 from ranklaunch.files import absolute, join, text_of
 from ranklaunch.plan.model import Console, Plan, Rounds, Save, Watch
-from ranklaunch.read import settings
+from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader
@@ -14,8 +14,12 @@ from ranklaunch.verdict import folders
 
 PREFIX = "RANKLAUNCH_"
 OF_LAUNCHERS = re.compile(r"--?max[-_]restarts(?:=(?P<said>.*))?")  # torchrun, accelerate, DeepSpeed
+# What platforms say once they have started a job anew, or that they will, and from which number on it means that.
+STARTED_ANEW = {
+    "MA_PROC_START_CNT": 2, "MA_SCHEDULE_CNT": 2, "AWS_BATCH_JOB_ATTEMPT": 2, "BATCH_TASK_RETRY_ATTEMPT": 1, "JOBSET_RESTART_ATTEMPT": 1,
+    "RANKLAUNCH_RESTARTS": 1, "SLURM_RESTART_COUNT": 1, "PET_MAX_RESTARTS": 1,
+}  # fmt: skip
 SPARE_S = 5.0  # fewer than were seen
-AUTO = "auto"
 MOST_CLOCKS = 5  # attempts, the last, that are looked at
 MOST_CLOCK = 64 * 1024  # bytes, one a second
 
@@ -25,6 +29,7 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
     return {
         **({"known_errors": _known_errors(reader)} if reader.given(settings.KNOWN_ERRORS) else {}),
         **({"rounds": _rounds(plan, reader)} if reader.given(settings.MAX_RESTARTS) else {}),
+        **({"marks": _marks(reader)} if _named(reader, "progress_file") else {}),
         **({"save": _save(reader)} if _named(reader, "save_") else {}),
         **({"console": _console(plan, reader)} if _named(reader, "console") else {}),
         **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
@@ -51,8 +56,14 @@ def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
     if not most:
         return None
     _refuse_other_restarts(plan, reader)
-    marks = tuple(absolute(path, reader.cwd) for path in reader.get(again.PROGRESS_FILE))
-    return Rounds(most, reader.get(again.NO_RESTART_CODES), marks)
+    _warn_of_the_platform(reader, most)
+    return Rounds(most, reader.get(again.NO_RESTART_CODES))
+
+
+def _marks(reader: Reader) -> tuple[str, ...]:
+    from ranklaunch.read import again
+
+    return tuple(absolute(path, reader.cwd) for path in reader.get(again.PROGRESS_FILE))
 
 
 def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
@@ -66,6 +77,16 @@ def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
                 told = f"{word} {following}" if found["said"] is None else word
                 both = f"{reader.quoted(settings.MAX_RESTARTS)} and {told} of {process.name}"
                 reader.problem(f"{both}: each would start the ranks again; leave out one of them")
+
+
+def _warn_of_the_platform(reader: Reader, most: int) -> None:
+    """Where its variables show that it starts the job anew too."""
+    for name, first in STARTED_ANEW.items():
+        said = reader.env.get(name, "").strip()
+        if said.isdecimal() and int(said) >= first:
+            both = f"{reader.quoted(settings.MAX_RESTARTS)} and {name}={said}"
+            reader.warn(f"{both}: the platform starts the job anew too; what stays broken is tried {most + 1} times in each of its starts")
+            return
 
 
 def _save(reader: Reader) -> Save:
@@ -96,14 +117,15 @@ def settle_grace(reader: Reader, job: Job) -> None:
     to be that, it is; a longer one is warned of."""
     seen = [(seconds, number) for number in range(job.attempt)[-MOST_CLOCKS:] if (seconds := _killed_after(reader, job, number))]
     first = reader.candidates(settings.GRACE_S)[:1]
-    if not seen and (not first or first[0].value.strip().lower() != AUTO):
+    is_auto = bool(first) and parse.is_auto(first[0].value)
+    if not seen and not is_auto:
         return
     told = f"attempt {min(seen)[1]} was killed {min(seen)[0]} s after its stop request" if seen else "nothing seen yet"
-    if first and first[0].value.strip().lower() == AUTO:
-        grace_s = max(1.0, min(seen)[0] - SPARE_S) if seen else settings.GRACE_S.default
-        reader.settle(settings.GRACE_S.value, Candidate(f"{first[0].source}={AUTO}: {told}", f"{grace_s:g}"))
+    if is_auto:
+        grace_s = max(1.0, min(seen)[0] - SPARE_S) if seen else parse.GRACE_S
+        reader.settle(settings.GRACE_S.value, Candidate(f"{first[0].source}={parse.AUTO}: {told}", f"{grace_s:g}"))
     elif reader.get(settings.GRACE_S) >= min(seen)[0]:
-        reader.warn(f"{told}, before {reader.told(settings.GRACE_S)} was over: {settings.GRACE_S.names[0]}={AUTO} stays below that")
+        reader.warn(f"{told}, before {reader.told(settings.GRACE_S)} was over: {settings.GRACE_S.names[0]}={parse.AUTO} stays below that")
 
 
 def _killed_after(reader: Reader, job: Job, attempt: int) -> int:

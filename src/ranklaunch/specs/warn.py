@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ranklaunch.errors import counted
 from ranklaunch.redact import argv, environment
@@ -24,6 +24,8 @@ SAFE = {
     "azureml": "a key vault that the program reads",
     **dict.fromkeys(BY_SCRIPT, "a file that the program reads"),
 }
+IN_PLACE, NO_PROGRESS = "RANKLAUNCH_MAX_RESTARTS", 76
+WITHOUT_CODES = ("modelarts", "sky")  # whose restarts know no codes after which there is none
 USUAL_S = 30  # that Kubernetes gives a container to end
 
 
@@ -37,6 +39,7 @@ def warnings(spec: JobSpec) -> Iterator[str]:
     hidden = argv(spec.args)
     if hidden != spec.args:
         yield f"args hold a secret for all to read ({shlex.join(hidden)}); {safe} does not"
+    yield from _both_restart(spec, {**spec.env, **further})
     yield from _literal(spec)
     if spec.engine == "modelarts":
         yield from _on_modelarts(spec)
@@ -47,6 +50,18 @@ def warnings(spec: JobSpec) -> Iterator[str]:
         yield f"the key of the muster is derived from the job's name, which others may guess: give RANKLAUNCH_SECRET by {where}"
     if spec.engine in BY_SCRIPT:
         yield from hpc.warnings(spec)
+
+
+def _both_restart(spec: JobSpec, env: Mapping[str, str]) -> Iterator[str]:
+    """ranklaunch in place, and whoever runs the job by new containers: the two multiply."""
+    most, starts = env.get(IN_PLACE, "").strip(), spec.restart.max_restarts + 1
+    if starts > 1 and most.isdecimal() and int(most):
+        final = spec.engine not in WITHOUT_CODES and NO_PROGRESS in spec.restart.no_retry_exit_codes
+        but = f"; after {NO_PROGRESS}, with which a job without progress ends, it is not started anew" if final else ", after any exit code"
+        yield (
+            f"{IN_PLACE}={most} and restart.maxRestarts={starts - 1}: what stays broken is tried {int(most) + 1} times in each of "
+            f"{starts} starts{but}"
+        )
 
 
 def _on_modelarts(spec: JobSpec) -> Iterator[str]:

@@ -254,7 +254,7 @@ class Attempt:
             self._end_by(blame.judge([suspect]))
 
     def on_released(self, text: str) -> None:
-        self._record.event("released", late=text)
+        self._record.event("released", late=text, clock_s=round(self._nodes.wall(self._loop.clock()) - time.time(), 3))
         self._say(text)
 
     # What becomes of its processes

@@ -268,7 +268,7 @@ def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], ci
 
 def _killed_by_another(child: Child) -> bool:
     """By the kernel for memory, most likely, while it was saving what it had."""
-    return child.ended.signal == signal.SIGKILL and signal.SIGKILL not in child.ended.told
+    return child.ended.signal == signal.SIGKILL and signal.SIGKILL not in child.ended.told and not child.dismissed
 
 
 def _own_cause(child: Child, error: KnownError | None) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ranklaunch.catalogue import KnownError as Entry
 
 _too_slow: set[str] = set()  # folders of the user's known errors
+_TIMED_OUT = re.compile("time-?out|timed-out")
 _RANK_PREFIX = re.compile(r"^\[rank ?[0-9]+\]:? ?")  # of PyTorch, on each line of a traceback
 
 
@@ -77,6 +78,16 @@ def _own(folder: str) -> tuple[Entry, ...]:
         return ()
 
 
+def of_others(tail: bytes, plan: Plan) -> str:
+    """The name of the error, where it is one that another rank may be to blame for. What a launcher reports of its ranks is none: why one
+    failed stands elsewhere."""
+    from ranklaunch import catalogue
+
+    error = known(tail, plan)
+    suspected = error and (error.kind == catalogue.CONSEQUENCE or _TIMED_OUT.search(error.name))
+    return error.name if error and suspected and not _is_report(error) else ""
+
+
 def before_report(tail: bytes) -> bytes:
     """What ranks wrote into their launcher's output."""
     from ranklaunch import catalogue
@@ -92,6 +103,11 @@ def reported(culprit: Culprit, tail: bytes) -> str:
         return ""
     from ranklaunch import catalogue
 
-    is_report = any((entry.name, entry.standing) == (error.name, catalogue.REPORT) for entry in catalogue.shipped())
-    said = catalogue.reported(tail.decode(errors="replace")) or (error.line[: blame.SEEN] if is_report else "")
+    said = catalogue.reported(tail.decode(errors="replace")) or (error.line[: blame.SEEN] if _is_report(error) else "")
     return f"{blame.sentence(replace(culprit, error=None, last_lines=()))}: {said}" if said else ""
+
+
+def _is_report(error: KnownError) -> bool:
+    from ranklaunch import catalogue
+
+    return any((entry.name, entry.standing) == (error.name, catalogue.REPORT) for entry in catalogue.shipped())

@@ -17,6 +17,7 @@ from ranklaunch.files import join
 PLAN, EVENTS, VERDICT = "plan.json", "events.jsonl", "verdict.json"
 ROUND = "round.json"  # how a round has ended that another follows
 EVIDENCE = "evidence"
+RANK_TABLE = "ranktable.json"  # as HCCL reads it
 ATTEMPTS, OF_NODES = "attempt_*", "node_*/attempt_*"  # for people
 
 _ATTEMPT = re.compile("attempt_([0-9]{1,6})")

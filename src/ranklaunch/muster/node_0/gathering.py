@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from ranklaunch.errors import ConfigError, WaitError, reason
 from ranklaunch.muster.node_0.roll import NAMED, Entry, Roll
 from ranklaunch.plan.facts import FIXED
-from ranklaunch.plan.model import Muster
+from ranklaunch.plan.model import RENEWED, Muster
 from ranklaunch.verdict.blame import Judgement
 
 SETTLE_S = 5.0  # once the nodes disagree: for the others to come and be compared too
@@ -22,9 +22,11 @@ FIRST_STATUS_S = 2.0
 
 
 class Gathering:
-    """roll: who is here. trouble: why nobody can come in; refused: who has come with another key. Times are the hub's, in seconds."""
+    """roll: who is here. later: whether the job was started before, so that the rank tables of some may still be those of then. trouble:
+    why nobody can come in; refused: who has come with another key. Times are the hub's, in seconds."""
 
-    def __init__(self, muster: Muster, roll: Roll) -> None:
+    def __init__(self, muster: Muster, roll: Roll, *, later: bool = False) -> None:
+        self._later = later
         self.trouble = self.refused = ""
         self._shut_until: float | None = None
         self._muster = muster
@@ -54,12 +56,26 @@ class Gathering:
         """As one line; "" when nothing is."""
         trouble = f"{self.trouble}; " if self.trouble else ""
         refused = f"; refused: {self.refused}" if self.refused else ""
-        return f"{trouble}{self._roll.waiting(self._why)}{refused}"
+        waiting = "; ".join(filter(None, (self._roll.waiting(self._why), self._tables)))
+        return f"{trouble}{waiting}{refused}"
+
+    @property
+    def table(self) -> str:
+        """The digest of the rank table by which all start, "" where there is none or they may have several."""
+        return next(iter(self._roll.tables), "") if len(self._roll.tables) == 1 else ""
+
+    @property
+    def _tables(self) -> str:
+        """What is waited for until they have one rank table."""
+        differ = self._later and len(self._roll.tables) > 1
+        return f"the same rank table on all nodes: {self._roll.of_tables()}; {RENEWED}" if differ else ""
 
     def failure(self, now: float) -> Judgement | None:
         """Why the nodes will not start, once it is certain."""
         if self._shut_until is not None and now >= self._shut_until:
             return Judgement("failed", WaitError.exit_code, reason(f"nobody can come in: {self.trouble}"))
+        if self._tables:
+            return self._in_vain() if self.is_late(now) else None
         if self._roll.doubtful:
             self._doubted = now if self._doubted is None else self._doubted
             # A start that was lost with its host is still held to be there until the kernel finds out.

@@ -57,12 +57,13 @@ class Node:
         self.notes: list[str] = []
         self.offers: Mapping[str, str] = {}
         self.state: Mapping[str, object] = {}
+        self.readies = -1  # the number of the last word that it is ready
         self.words = Kept()
 
     def renew(self) -> None:
         """As it comes to another round."""
         self.stopping = self.reported = self.done = self.told = False
-        self.unseen = 0
+        self.unseen, self.readies = 0, -1
         self.suspects, self.finishes, self.notes, self.offers, self.state = [], [], [], {}, {}
         self.words.clear()
 

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from ranklaunch.errors import runs
 from ranklaunch.plan.agreement import ALL, ARGUMENTS, Agreement, Teller, is_of_ranks
 from ranklaunch.plan.facts import FIXED
+from ranklaunch.plan.model import TABLE
 
 NAMED = 12  # nodes or values that one line names
 MOST_SLOTS_NAMED = 64  # nodes whose slots one line names
@@ -49,6 +51,7 @@ class Roll:
         self._ready = 0
         self._ranks = Agreement(allowed)
         self._answers: Counter[frozenset[tuple[str, str]]] = Counter()  # of those that are ready, as far as they must be the same
+        self._tables: Counter[str] = Counter()  # of those that are ready, by their digests
         self._strange = 0  # entries with an index that the job does not have
         self._seats: Counter[tuple[int, int]] = Counter()  # of those that are ready: node, and place
         self._places: Counter[int] = Counter()  # of these, each once
@@ -107,6 +110,11 @@ class Roll:
         return bool(self._strange or misplaced) or len(self._answers) > 1 or self._ranks.differ
 
     @property
+    def tables(self) -> Collection[str]:
+        """The digests of their rank tables, of those that are ready: all that differs may follow from these."""
+        return self._tables
+
+    @property
     def doubtful(self) -> bool:
         """Whether problems() has something to say."""
         return self.differ or len(self._by_node) < len(self.entries)
@@ -143,6 +151,14 @@ class Roll:
         """What the nodes may differ in, and people seldom mean."""
         return [f"{name} differs: {self._values(said)}" for name, said in self._ranks.problems(steers=False)]
 
+    def of_tables(self) -> str:
+        """Who has which."""
+        said: dict[str | None, list[int]] = {}
+        for entry in self.entries.values():
+            if entry.facts and TABLE in entry.facts:
+                said.setdefault(entry.facts[TABLE], []).append(entry.node)
+        return self._values(said)
+
     def own_slots(self) -> str:
         """How many each node takes itself to have, as RANKLAUNCH_SLOTS has it; "" where that is not known of all."""
         slots = [_own_slots(node, (entries[0].facts or {}).get("slots", "")) for node, entries in sorted(self._by_node.items())]
@@ -162,8 +178,10 @@ class Roll:
 
     def _count(self, facts: Mapping[str, str], by: int) -> None:
         """A comparison with all others, at the cost of one."""
-        answer = frozenset(self._compared(facts).items())
-        _count(self._answers, answer, by)
+        compared = self._compared(facts)
+        _count(self._answers, frozenset(compared.items()), by)
+        if TABLE in compared:
+            _count(self._tables, compared[TABLE], by)
 
     def _sit(self, entry: Entry, by: int) -> None:
         """Whether all places are different, at the cost of one comparison too."""
@@ -239,14 +257,10 @@ def _count(counter: Counter[Any], what: object, by: int) -> None:
 
 def spans(numbers: Iterable[int]) -> str:
     """0,1,2,5 as "0-2, 5"."""
-    found: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if found and found[-1][-1] == number - 1:
-            found[-1].append(number)
-        else:
-            found.append([number])
-    named = [str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in found]
-    return ", ".join(named[:NAMED]) + (f" and {sum(len(span) for span in found[NAMED:])} more" if len(found) > NAMED else "")
+    found = runs(numbers)
+    named = [str(first) if first == last else f"{first}-{last}" for first, last in found]
+    more = sum(last - first + 1 for first, last in found[NAMED:])
+    return ", ".join(named[:NAMED]) + (f" and {more} more" if more else "")
 
 
 def _listed(named: Sequence[str], count: int) -> str:

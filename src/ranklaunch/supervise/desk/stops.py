@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ranklaunch.supervise.companions import Attended, Companion
+from ranklaunch.supervise.desk.saved import LOOK_S, Look, Marks, saved
 from ranklaunch.system import disk
 from ranklaunch.system.signals import name_of
 from ranklaunch.verdict import folders
@@ -25,9 +26,12 @@ class Stops(Companion):
         self._ranks: Mapping[int, Any] = {}
         self._seconds = 0.0
         self._clock = -1
+        self._before: Look | None = None
+        self._marks: tuple[Marks | None, Marks | None] = None, None  # at the request, and at the end
 
     def on_stop_request(self, number: int) -> None:
         self._signal, self._at = number, self._attended.loop.clock()
+        self._before = self._look()
         self._ranks = dict(self._attended.ranks())
         try:
             node = self._attended.plan().job.node_index
@@ -41,11 +45,14 @@ class Stops(Companion):
         if self._signal:
             self._seconds = self._attended.loop.clock() - self._at
             self._write("\nended\n")
+            before = self._before.found(LOOK_S) if self._before else None
+            after = self._look() if before is not None else None
+            self._marks = before, after.found(LOOK_S) if after else None
             self.close()
 
     def facts(self) -> Mapping[str, Any]:
         """stop: caught_by: ranks that had a way to hear the signal; ended_by_themselves and killed: how those that lived then have ended;
-        saved: "no" where nobody heard it, else "unknown"."""
+        saved: whether a checkpoint was completed since, as far as that is known."""
         if not self._signal:
             return {}
         ends = self._attended.ends()
@@ -57,14 +64,22 @@ class Stops(Companion):
             "ended_by_themselves": sorted(rank for rank in self._ranks if rank in ends and rank not in killed),
             "killed": sorted(killed),
             "seconds": round(self._seconds, 3),
-            "saved": "unknown" if caught or not self._ranks else "no",
+            "saved": saved(*self._marks, caught, killed, any_rank=bool(self._ranks)),
         }
         return {"stop": stop}
 
     def close(self) -> None:
+        if self._before:
+            self._before.close()
         if self._clock >= 0:
             os.close(self._clock)
             self._clock = -1
+
+    def _look(self) -> Look | None:
+        try:
+            return Look(self._attended.plan().marks) if self._attended.plan().marks else None
+        except OSError:  # no process or descriptor left
+            return None
 
     def _tick(self) -> None:
         if self._clock >= 0:

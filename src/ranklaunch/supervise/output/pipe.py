@@ -30,7 +30,8 @@ class Output:
     """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last line without its newline.
     show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it. after: calls back so
     many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush(). times: keeps when each part of the
-    first file came. aloud: shows lines that no file takes any more, whatever becomes of the others."""
+    first file came. aloud: shows lines that no file takes any more, whatever becomes of the others.
+    heard: called when some came."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Output:
     ) -> None:
         self.written_at: float | None = None
         self.taken = self.unshown = 0
+        self.heard: Callable[[], None] | None = None
         self._after = after
         self.tag = tag.encode(errors="surrogateescape")
         self.tail = b""
@@ -90,6 +92,8 @@ class Output:
         if self._timed:
             self._timed(len(data), self.written_at)
         self.tail = data[-TAIL:] if len(data) >= TAIL else (self.tail + data)[-TAIL:]
+        if self.heard:
+            self.heard()
 
     def end_line(self) -> None:
         """What comes next is no part of the line that has begun."""

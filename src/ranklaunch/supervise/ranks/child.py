@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.watched import Announced
 
 # What a child is there for. Of these, ranks and launchers (of ranks, or of a whole node) decide on success; steps are run to their end
-# before them, services beside them; a helper looks at a rank, and an experiment is tried: how they end says nothing of the job.
-RANK, LAUNCHER, SERVICE, STEP, HELPER, EXPERIMENT = "rank", "launcher", "service", "step", "helper", "experiment"
+# before them, services beside them; an experiment is tried: how it ends says nothing of the job.
+RANK, LAUNCHER, SERVICE, STEP, EXPERIMENT = "rank", "launcher", "service", "step", "experiment"
 DECIDING = (RANK, LAUNCHER)
-UNJUDGED = (HELPER, EXPERIMENT)
+UNJUDGED = (EXPERIMENT,)
 LEADING = (RANK, LAUNCHER, STEP, EXPERIMENT)  # those that are told first when everything is to end
 LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 
@@ -57,7 +57,7 @@ class Success(Value):
 class Child:
     """end: None while it lives. told: the signals that it was sent. said: the last of its output when what it writes stopped to count.
     below, announced: the ranks that it has started, where they are watched. ends_ranks: it has said that it does. most_ranks: that it was
-    seen to have at one time."""
+    seen to have at one time. dismissed: it had said all that it had to say, and was killed then."""
 
     def __init__(self, process: Process, identity: tree.Identity, role: str) -> None:
         self.process, self.identity, self.role = process, identity, role
@@ -71,6 +71,7 @@ class Child:
         self.ends_ranks = False
         self.most_ranks = 0
         self.halted = False
+        self.dismissed = False
 
     @property
     def alive(self) -> bool:
@@ -123,7 +124,7 @@ class Child:
     def failure_code(self) -> int:
         """Its own exit code; where it ended with 0 although a rank had failed, that of the rank, or 1 where it is not known."""
         failed = next((rank.code or 0 for rank in self.announced.failed), 0) if self.announced else 0
-        return self.ended.code or failed or int(self.ends_ranks)
+        return int(self.dismissed) or self.ended.code or failed or int(self.ends_ranks)
 
     @property
     def code_of_job(self) -> int:

@@ -5,6 +5,7 @@ What launchers do that calls for this is told in docs/launchers.md; which of it 
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -121,11 +122,20 @@ class Launchers:
         if child.announced:
             child.announced.read(said)
         failing = any(text.encode() in said for text in child.process.conduct.failing)
-        if self._around.ending() or child.told or child.ends_ranks or not failing:
+        if failing and not (self._around.ending() or child.told or child.ends_ranks):
+            self.look()
+            child.ends_ranks = True
+            self._fails(child, f"{child.process.name} says that a rank of it has failed")
+        self._dismiss(child, said)
+
+    def _dismiss(self, child: Child, said: bytes) -> None:
+        """A launcher without ranks that has told all: it would take its time to end."""
+        pattern = child.process.conduct.all_said if child.told or child.identity.pid in self._failing else ""
+        if not pattern or child.dismissed or not re.search(pattern.encode(), said) or child.left():
             return
-        self.look()
-        child.ends_ranks = True
-        self._fails(child, f"{child.process.name} says that a rank of it has failed")
+        child.dismissed = bool(child.told or self._around.explain(child, judge.decoded(said)))
+        if child.dismissed:
+            tree.send(child.identity, signal.SIGKILL)
 
     def look(self) -> None:
         """At ranks of whose end the loop has not heard yet: whether they ended by themselves is known only before they are told to."""

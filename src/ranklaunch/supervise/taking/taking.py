@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ranklaunch.catalogue.entry import CONSEQUENCE
 from ranklaunch.evidence import stacks
 from ranklaunch.evidence.gathered import Gathering
 from ranklaunch.muster.wire import WireError
@@ -34,7 +32,6 @@ HEARS_S = 1.0  # for node 0's word, before this node goes ahead alone
 READS_S = 0.05  # for the last words of a rank to be read from the file that its launcher keeps for it
 RANKS_A_MESSAGE = 8
 GATHERS_S = 15.0  # for all nodes to have said what they have
-_TIMED_OUT = re.compile("time-?out|timed-out")
 
 
 class Taking(Companion):
@@ -156,16 +153,23 @@ class Taking(Companion):
         if not child or child.role in UNJUDGED:
             return ""
         below = child.announced or child.below
-        return self._words_of(child, ending.rank or next(iter(below.failed if below else ()), None))
+        failed = ending.rank or next(iter(below.failed if below else ()), None)
+        return self._words_of(child, failed) or ("" if failed else self._words_of_any())
 
     def _words_of(self, child: Child, failed: Watched | None) -> str:
         rank = failed.rank if failed else child.process.rank
         output = self._attended.outputs().get(rank) if rank is not None else None
         tail = output.tail if output else child.reader.output.tail if child.reader else b""
-        error = words.known(tail, self._attended.plan())
-        if not error or not (error.kind == CONSEQUENCE or _TIMED_OUT.search(error.name)):
-            return ""
-        return f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error.name}"
+        error = words.of_others(tail, self._attended.plan())
+        return error and f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error}"
+
+    def _words_of_any(self) -> str:
+        """Where nobody knows which rank it was: what others may be to blame for says it in one of them."""
+        for rank, output in self._attended.outputs().items():
+            error = words.of_others(output.tail, self._attended.plan())
+            if error:
+                return f"rank {rank} tells of {error}"
+        return ""
 
     def _go_alone(self) -> None:
         """Node 0 has not answered."""
