@@ -71,6 +71,7 @@ def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Saving without a stop", saving.VARIABLES
     yield "A console with many ranks", consoles.VARIABLES
     yield "Jobs that hang", hangs.VARIABLES
+    yield "Tools that are told of a job", telling.VARIABLES
     yield "Of the command plan alone", settings.PLAN_VARIABLES
     yield "Of the command check alone", telling.CHECK_VARIABLES
     yield "Of restarts in place alone", again.VARIABLES

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from ranklaunch.report.model import Report
 from ranklaunch.schemas import answers, plan, verdict
 from ranklaunch.values import Value
 from ranklaunch.verdict import events
@@ -25,8 +26,8 @@ from ranklaunch.verdict import events
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# By the name of the file. One that a command of its own writes, as a report, is added here with its type.
-DOCUMENTS: Mapping[str, Any] = {**plan.DOCUMENTS, **verdict.DOCUMENTS, **answers.DOCUMENTS}
+# By the name of the file. One that a command of its own writes, as a report, is here with its type.
+DOCUMENTS: Mapping[str, Any] = {**plan.DOCUMENTS, **verdict.DOCUMENTS, **answers.DOCUMENTS, "report": Report}
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 Schema = dict[str, Any]
 

@@ -13,6 +13,7 @@ from left_behind import LeftBehind
 from ranklaunch.report import reading, told, whole
 from ranklaunch.report.formats import prom, text
 from ranklaunch.report.told import Told
+from testbench.judges import formats
 
 EVIL = "\x1b[2J\x1b]0;evil\x07</script>\u202e\x00 HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz"
 
@@ -35,7 +36,9 @@ def test_what_is_written_cannot_move_a_terminal_and_tells_no_secret(left: LeftBe
     }  # fmt: skip
     (node.folder / "verdict.json").write_text(json.dumps(verdict))
     report = whole.report(str(left.folder))
-    found = [text.shown(report), prom.shown(report), *strings(json.loads(helpers.call("report", str(left.folder), "--format", "json").out))]
+    whole_of_it = helpers.call("report", str(left.folder), "--format", "json").json
+    formats.check("report", whole_of_it)
+    found = [text.shown(report), prom.shown(report), *strings(whole_of_it)]
     assert any("evil" in each for each in found)
     assert [each for each in found if not each.replace("\n", "").isprintable() or "hf_abc" in each] == []
     assert report.outcome == "unfinished"

@@ -14,6 +14,7 @@ from ranklaunch.report import model, whole
 from ranklaunch.report.formats import prom, text
 from ranklaunch.verdict import events
 from ranklaunch.verdict.model import KnownError
+from testbench.judges import formats
 
 IMPORT = KnownError(
     "python-module-not-found", "cause", "ModuleNotFoundError: No module named 'x'", "It is not installed.", "Install it.", "a page", "no"
@@ -175,6 +176,7 @@ def test_nothing_there(tmp_path: Path) -> None:
 def test_formats(left: LeftBehind, tmp_path: Path) -> None:
     succeeded(left)
     found = helpers.call("report", str(left.folder), "--format", "json").json
+    formats.check("report", found)
     assert (found["schema"], found["outcome"], found["attempts"][0]["rounds"][0]["nodes"][1]["host"]) == (model.SCHEMA, "succeeded", "h1")
     assert helpers.call("report", str(left.folder), "--output", str(tmp_path / "out.txt")).out == ""
     assert (tmp_path / "out.txt").read_text() == shown(left.folder)

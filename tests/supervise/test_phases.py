@@ -1,7 +1,10 @@
-"""What a node says that it waits for, while it does and not afterwards."""
+"""What a node says that it waits for, while it does and not afterwards; and whom it asks."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,10 +38,10 @@ class Nodes:
         return False
 
 
-def phases(nodes: Nodes) -> Phases:
+def phases(nodes: Nodes, env: Mapping[str, str] | None = None) -> Phases:
     plan = replace(helpers.plan(helpers.local(nodes=2)), offers={})
     record: Any = SimpleNamespace(event=lambda *words, **more: None)
-    children: Any = SimpleNamespace(start=lambda *words: None, running={})
+    children: Any = SimpleNamespace(start=lambda *words: None, running={}, env=env or {})
     given: Any = nodes
     nodes.phases = Phases(plan, None, helpers.MemoryFiles(), record, Loop(), print, children, given, nodes.note, After())
     return nodes.phases  # type: ignore[no-any-return]
@@ -64,3 +67,15 @@ def test_a_wait_in_vain_is_over_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WaitError):
         begun.wait_for(next(iter(begun.plan.waits)), SimpleNamespace())  # type: ignore[arg-type]
     assert begun.waiting == ""
+
+
+@pytest.mark.parametrize(("code", "said"), [('echo "$@" of $WHOSE', "-L of the job\n"), ("echo half; kill -STOP $$", "")])
+def test_a_tool_has_what_processes_get_and_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str) -> None:
+    if not said:
+        monkeypatch.setattr("ranklaunch.supervise.watching.tool.LIMIT_S", 0.2)
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{code}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    begun = phases(Nodes(), {"PATH": str(tmp_path), "WHOSE": "the job"})
+    assert begun._ask(("nvidia-smi", "-L")) == said
+    os.waitpid(-1, 0)
+    assert begun._ask(("npu-smi", "info")) == ""

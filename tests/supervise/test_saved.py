@@ -37,10 +37,12 @@ def test_what_is_known(before: Marks | None, after: Marks | None, heard: tuple[i
 def test_a_look_at_markers_that_are_there_and_at_some_that_never_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "latest").write_text("1000")
     (tmp_path / "checkpoint-1000").mkdir()
-    found = Look([str(tmp_path / "lat*"), str(tmp_path / "checkpoint-*"), str(tmp_path / "none")]).found(60.0)
+    look = Look([str(tmp_path / "lat*"), str(tmp_path / "checkpoint-*"), str(tmp_path / "none")])
+    found = look.found(60.0)
     assert found is not None
     assert {os.path.basename(path): mark[0] for path, mark in found.items()} == {"latest": 1, "checkpoint-1000": 0}
-    os.waitpid(-1, 0)
+    os.waitpid(look._child.pid, 0)
     monkeypatch.setattr("glob.glob", lambda pattern: os.read(os.pipe()[0], 1))
-    assert Look(["a mount that hangs"]).found(0.0) is None
-    os.waitpid(-1, 0)
+    look = Look(["a mount that hangs"])
+    assert look.found(0.0) is None
+    os.waitpid(look._child.pid, 0)

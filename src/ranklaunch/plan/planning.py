@@ -188,7 +188,7 @@ def every_variable() -> tuple[Variable[object], ...]:
     from ranklaunch.read import again, consoles, hangs, saving, telling, tuning  # of few jobs, and of one command
 
     tables = [
-        *(settings.VARIABLES, again.VARIABLES, consoles.VARIABLES, hangs.VARIABLES, saving.VARIABLES, tuning.VARIABLES),
+        *(settings.VARIABLES, again.VARIABLES, consoles.VARIABLES, hangs.VARIABLES, saving.VARIABLES, telling.VARIABLES, tuning.VARIABLES),
         *(settings.PLAN_VARIABLES, telling.CHECK_VARIABLES, OF_ALL, communication.VARIABLES),
         *(p.VARIABLES for p in platforms.PLATFORMS.values()),
         *(m.VARIABLES for m in launchers.LAUNCHERS.values()),

@@ -11,7 +11,7 @@ from ranklaunch.files import folder_of
 from ranklaunch.plan import fold
 from ranklaunch.plan.hints import behind
 from ranklaunch.plan.megatron import Layout
-from ranklaunch.plan.model import Console, File, Plan, Process
+from ranklaunch.plan.model import Console, File, Plan, Process, Tell
 from ranklaunch.read.job import Node
 
 FOLDED = " \\\n  "  # how a shell command goes on in the next line
@@ -39,8 +39,18 @@ def as_text(plan: Plan, verbose: bool = False, here: Iterable[str] = ()) -> str:
         f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
         *([f"console   {_of_console(plan.console)}"] if plan.console else []),
         *([f"restarts  at most {plan.rounds.most} in place without progress"] if plan.rounds else []),
+        *(_told(plan.tell) if plan.tell else ()),
     ]
     return "".join(f"{_printable(line)}\n" for line in lines)
+
+
+def _told(tell: Tell) -> Iterator[str]:
+    if tell.metrics_file:
+        yield f"metrics   {tell.metrics_file}"
+    if tell.on_event:
+        yield f"on event  {' '.join(redact.argv(tell.on_event))} EVENT FILE"
+    if tell.trainjob:
+        yield "TrainJob  its status is told of steps"
 
 
 def _head_of(plan: Plan) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ranklaunch.report import given, model, nodes, rounds, verdicts
-from ranklaunch.report.model import Culprit, Evidence, Hang, Job, OnNode, Round
+from ranklaunch.report.model import Culprit, Evidence, Hang, Job, OnNode, Outcome, Round
 from ranklaunch.report.nodes import MISSING
 from ranklaunch.report.reading import Left
 from ranklaunch.report.rounds import Together
@@ -167,7 +167,7 @@ def evidence(found: Gathered) -> Iterator[Evidence]:
                     yield Evidence(node, folder, files, why.get(int(number), ""))
 
 
-def outcome(found: Gathered) -> str:
+def outcome(found: Gathered) -> Outcome:
     verdict = given.outcome(verdict_of(found).get("outcome"))
-    last = found.together[-1].outcome if found.together else ""
+    last = found.together[-1].outcome if found.together else None
     return verdict or last or model.UNFINISHED

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ranklaunch import redact, said
+from ranklaunch.report.model import Outcome
 from ranklaunch.values import NOTHING
 
 MOST_TEXT = 2000  # characters of a text
@@ -32,9 +33,11 @@ def _shown(value: str) -> str:
     return said.text(value.encode(errors="replace").decode(), own=True)
 
 
-def outcome(value: object) -> str:
-    """Empty where there is no such."""
-    return str(value) if value in ("succeeded", "failed", "stopped") else ""
+_OUTCOMES: Mapping[object, Outcome] = {"succeeded": "succeeded", "failed": "failed", "stopped": "stopped"}
+
+
+def outcome(value: object) -> Outcome | None:
+    return _OUTCOMES.get(value) if isinstance(value, str) else None
 
 
 def lines(values: Iterable[object], most: int = MOST_LINES) -> tuple[str, ...]:

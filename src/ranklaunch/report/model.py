@@ -6,14 +6,17 @@ shown: secrets are hidden and control characters are escapes; whoever makes HTML
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, Literal
 
 from ranklaunch.values import Value, as_dict
 
-SCHEMA = "ranklaunch.report/1"
+SCHEMA: Final = "ranklaunch.report/1"
+Outcome = Literal["succeeded", "failed", "stopped", "unfinished"]
+State = Literal["ended", "unfinished", "missing"]  # of a node
 
-SUCCEEDED, FAILED, STOPPED = "succeeded", "failed", "stopped"  # outcomes, as in verdict.json
-UNFINISHED = "unfinished"  # of what left no verdict: it runs, or everything of it was killed
+SUCCEEDED: Final = "succeeded"  # outcomes, as in verdict.json
+FAILED: Final = "failed"
+UNFINISHED: Final = "unfinished"  # of what left no verdict: it runs, or everything of it was killed
 
 # Kinds of spans. Of a node's time line:
 CONTAINER = "container"  # from the start of its container to that of ranklaunch
@@ -170,7 +173,7 @@ class OnNode(Value):
     node: int
     host: str
     folder: str
-    state: str
+    state: State
     began: float | None = None
     ended: float | None = None
     clock_s: float = 0.0
@@ -186,7 +189,7 @@ class Round(Value):
     failed: when what decided came. best: the highest step (epoch, step) that was seen."""
 
     number: int
-    outcome: str
+    outcome: Outcome
     began: float | None
     released: float | None
     launched: float | None
@@ -252,7 +255,7 @@ class Attempt(Value):
     has it, in words."""
 
     number: int
-    outcome: str
+    outcome: Outcome
     began: float
     ended: float
     exit_code: int | None = None
@@ -309,12 +312,13 @@ class Tail(Value):
 
 
 class Report(Value):
-    """folder: what was looked at. last: the newest attempt's number. accounting: over all attempts. troubles: what could not be read, and
-    what was left out. other_jobs: folders of other jobs below the same one."""
+    """What happened in a job. Times are seconds since 1970 by node 0's clock. folder: what was looked at. outcome, exit_code, reason,
+    culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of logs that matter. troubles:
+    what could not be read, and what was left out. other_jobs: folders of other jobs below the same one."""
 
     folder: str
     job: Job
-    outcome: str
+    outcome: Outcome
     exit_code: int | None
     reason: str
     culprit: Culprit | None
@@ -327,6 +331,7 @@ class Report(Value):
     tails: tuple[Tail, ...] = ()
     troubles: tuple[str, ...] = ()
     other_jobs: tuple[str, ...] = ()
+    schema: Literal["ranklaunch.report/1"] = SCHEMA
 
 
 def as_json(report: Report) -> dict[str, Any]:

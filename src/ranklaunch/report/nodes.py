@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ranklaunch.report import given, model
 from ranklaunch.report.model import Mark, OnNode, Process, Seen, Span
@@ -12,7 +12,9 @@ from ranklaunch.report.painting import painted
 from ranklaunch.report.told import Told
 from ranklaunch.verdict import folders
 
-ENDED, UNFINISHED, MISSING = "ended", "unfinished", "missing"  # states of a node
+ENDED: Final = "ended"  # states of a node
+UNFINISHED: Final = "unfinished"
+MISSING: Final = "missing"
 WAITS_FOR_NODES = ("muster", "hosts", "rank table", "topology", "hosts command", "port")  # kinds of waits: all are for what others bring
 MOST_SEEN = 65536  # steps of a whole job that are kept
 LEAST_SEEN = 16  # of a rank
@@ -125,14 +127,14 @@ def _marks(told: Told, plan: Mapping[str, Any], first_step: float | None) -> Ite
         (model.FIRST_OUTPUT, min(told.wrote.values(), default=None), ""),
         (model.FIRST_STEP, first_step, ""),
         (model.DONE, told.done, ""),
-        (model.ENDED, told.end[0] if told.end else None, told.end[1] if told.end else ""),
+        (model.ENDED, told.end[0] if told.end else None, (told.end[1] or "") if told.end else ""),
     )
     yield from (Mark(kind, at, text) for kind, at, text in known if at is not None)
     yield from (Mark(model.SIGNAL, at, name) for at, name in told.signals)
     yield from (Mark(model.HANG, at, text) for at, text, _ in told.hangs)
     if told.decided and told.decided[1] != model.SUCCEEDED:
         at, outcome, by = told.decided
-        yield Mark(model.FAILURE, at, f"{outcome}: {by}", told.spawned.get(by, (0, None, None))[1])
+        yield Mark(model.FAILURE, at, f"{outcome or 'ended'}: {by}", told.spawned.get(by, (0, None, None))[1])
 
 
 def _processes(node: int, told: Told, plan: Mapping[str, Any], logs: Mapping[str, str], clock: Clock, most: int) -> Iterator[Process]:

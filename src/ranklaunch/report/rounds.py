@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.report import model, nodes
-from ranklaunch.report.model import Seen, Span
+from ranklaunch.report.model import Outcome, Seen, Span
 from ranklaunch.report.reading import Left
 from ranklaunch.report.told import Told
 from ranklaunch.values import Value
@@ -29,7 +29,7 @@ class Together(Value):
     last_step: float | None = None
     failed: float | None = None
     ended: float | None = None
-    outcome: str = ""
+    outcome: Outcome | None = None
     exit_code: int | None = None
     late: str = ""
     last: int | None = None
@@ -83,7 +83,7 @@ def together(number: int, lefts: Mapping[int, Left], shift: Mapping[int, float])
         last_step=max((each[-1].at for each in steps), default=None),
         failed=failed,
         ended=max(ended, default=None),
-        outcome=first.end[1] if first.end else "",
+        outcome=first.end[1] if first.end else None,
         exit_code=first.end[2] if first.end else None,
         late=next((told.late for told in tolds.values() if told.late), ""),
         last=_last(tolds, shift),
@@ -142,5 +142,5 @@ def best_of(rounds: Iterable[Together]) -> Place | None:
     return max((each.best for each in rounds if each.best is not None), default=None)
 
 
-def outcome_of(round_: Together, followed: bool) -> str:
+def outcome_of(round_: Together, followed: bool) -> Outcome:
     return round_.outcome or (model.FAILED if followed else model.UNFINISHED)

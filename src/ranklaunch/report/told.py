@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ranklaunch.report import given
-from ranklaunch.report.model import Seen, Span
+from ranklaunch.report.model import Outcome, Seen, Span
 
 MOST = 256  # things of a kind that are kept; of processes, MOST_NAMES
 MOST_NAMES = 8192  # processes of a node
@@ -64,8 +64,8 @@ class Told:
         self.troubles: list[str] = []
         self.failing: float | None = None
         self.done: float | None = None
-        self.decided: tuple[float, str, str] | None = None  # when, outcome, by
-        self.end: tuple[float, str, int | None] | None = None  # when, outcome, exit code
+        self.decided: tuple[float, Outcome | None, str] | None = None  # when, outcome, by
+        self.end: tuple[float, Outcome | None, int | None] | None = None  # when, outcome, exit code
         self.starts = 0
         self.spoilt = 0  # lines that are no events
         self._anchor: tuple[float, float] | None = None

@@ -32,7 +32,7 @@ class Look:
         pid, self._readable = bounded.forked(lambda writable: _become(patterns, writable))
         self._child = tree.identify(pid)
 
-    def found(self, seconds: float) -> Marks | None:
+    def found(self, seconds: float = LOOK_S) -> Marks | None:
         """None where it has not answered within so long."""
         poll = select.poll()
         poll.register(self._readable, select.POLLIN)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.supervise.companions import Attended, Companion
-from ranklaunch.supervise.desk.saved import LOOK_S, Look, Marks, saved
 from ranklaunch.system import disk
 from ranklaunch.system.signals import name_of
 from ranklaunch.verdict import folders
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.desk.saved import Look, Marks
 
 
 class Stops(Companion):
@@ -45,9 +47,9 @@ class Stops(Companion):
         if self._signal:
             self._seconds = self._attended.loop.clock() - self._at
             self._write("\nended\n")
-            before = self._before.found(LOOK_S) if self._before else None
+            before = self._before.found() if self._before else None
             after = self._look() if before is not None else None
-            self._marks = before, after.found(LOOK_S) if after else None
+            self._marks = before, after.found() if after else None
             self.close()
 
     def facts(self) -> Mapping[str, Any]:
@@ -55,6 +57,8 @@ class Stops(Companion):
         saved: whether a checkpoint was completed since, as far as that is known."""
         if not self._signal:
             return {}
+        from ranklaunch.supervise.desk.saved import saved  # once the ranks have ended
+
         ends = self._attended.ends()
         caught = [rank for rank, process in self._ranks.items() if self._attended.caught(process)]
         killed = [rank for rank in self._ranks if ends.get(rank) == "SIGKILL"]
@@ -76,8 +80,13 @@ class Stops(Companion):
             self._clock = -1
 
     def _look(self) -> Look | None:
+        marks = self._attended.plan().marks
+        if not marks:
+            return None
+        from ranklaunch.supervise.desk.saved import Look  # few jobs name any
+
         try:
-            return Look(self._attended.plan().marks) if self._attended.plan().marks else None
+            return Look(marks)
         except OSError:  # no process or descriptor left
             return None
 
