@@ -15,23 +15,23 @@ from testbench.places import EXAMPLES
 
 pytestmark = [pytest.mark.processes, pytest.mark.launchers]
 
-# Before its 13th step a rank is asked to stop, or is killed where that is its first start.
+# Before its 13th step, or its third checkpoint, a rank is asked to stop, or is killed where that is its first start.
 BREAKS = """
 import importlib, os, signal, sys
 sys.path.insert(0, {examples!r})
 example = importlib.import_module({example!r})
 asked = []
 
-def breaks(own):
+def breaks(own, at=13):
     def on_any_rank(*given):
         asked.append(1)
-        if len(asked) == 13 and {killed} and os.environ["RANKLAUNCH_RESTART_COUNT"] == "0":
+        if len(asked) == at and {killed} and os.environ["RANKLAUNCH_RESTART_COUNT"] == "0":
             os.kill(os.getpid(), signal.SIGKILL)
-        return len(asked) == 13 if not {killed} else own(*given)
+        return len(asked) == at if not {killed} else own(*given)
     return on_any_rank
 
 if hasattr(example, "batches") and not hasattr(example, "StopRequest"):  # asynchronous workers do not ask each other
-    example.save, saves = breaks(example.save), example.save
+    example.save = breaks(example.save, 3)  # of worker 0
 else:
     owner = getattr(example, "StopRequest", None) or example.digits.StopRequest
     owner, name = (owner, "on_any_rank") if hasattr(owner, "on_any_rank") else (example.Training, "on_all_ranks")
