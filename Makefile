@@ -129,7 +129,7 @@ mutations: .venv/.installed-test ## break launchers, platforms and templates lin
 	$(VENV)/python tools/mutations.py
 
 generate: .venv/.installed-test .venv/.installed-rules .venv/.installed-charts
-generate: ## write anew what is made from tables: pages, the chart's values, examples for platforms, patterns of secrets, known errors
+generate: ## write anew what is made from tables: pages, schemas, the chart's values, examples for platforms, patterns of secrets, known errors
 	$(VENV)/python tools/known_errors.py
 	$(VENV)/python docs/make_reference.py
 	$(VENV)/python tools/pod_fields.py
@@ -137,6 +137,7 @@ generate: ## write anew what is made from tables: pages, the chart's values, exa
 	$(VENV)/python tools/render_examples.py
 	$(VENV)/python tools/secret_patterns.py
 	$(VENV)/python tools/tables.py
+	$(VENV)/python tools/schemas.py
 
 hosts: .venv/.installed-test ## start N hosts on this machine and show how to enter them; needs root and iproute2
 	@$(VENV)/python -m testbench.hosts $(N)

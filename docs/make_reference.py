@@ -21,7 +21,7 @@ from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan.planning import every_variable
-from ranklaunch.read import again, hangs, saving, settings, tuning
+from ranklaunch.read import again, hangs, saving, settings, telling, tuning
 from ranklaunch.read.reader import Variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import KINDS, JobSpec
@@ -71,6 +71,7 @@ def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Saving without a stop", saving.VARIABLES
     yield "Jobs that hang", hangs.VARIABLES
     yield "Of the command plan alone", settings.PLAN_VARIABLES
+    yield "Of the command check alone", telling.CHECK_VARIABLES
     yield "Of restarts in place alone", again.VARIABLES
     yield "Of the command tune alone", tuning.VARIABLES
     yield "Ascend NPUs, whatever the method", communication.VARIABLES
@@ -306,7 +307,7 @@ def _events() -> str:
 
 
 def _field(field: events.Field) -> str:
-    kind = {str: "text", int: "whole number", float: "number"}[field.type]
+    kind = {str: "text", int: "whole number", float: "number", list: "list"}[field.type]
     return f"{field.name} ({', '.join(filter(None, (kind, field.meaning)))})"
 
 

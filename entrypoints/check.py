@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ranklaunch.command import named, options
 from ranklaunch.command.findings import Finding, findings
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted, reason
+from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import make_plan
 from ranklaunch.read.job import Program
 from ranklaunch.read.settings import ROOT
+from ranklaunch.read.telling import CHECK_FORMAT, CHECK_VARIABLES
+
+SCHEMA = "ranklaunch.check/1"
 
 WITHOUT_PROGRAM = Program("true")  # is everywhere, so what is wrong is the job's or the image's
 # The one that run would end with comes first: planning is before programs, and these are before what is waited for.
@@ -17,25 +23,58 @@ SEVEREST = (ConfigError.exit_code, MissingProgramError.exit_code, WaitError.exit
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
-    parser = options.JobParser("check", __doc__ or "", "ranklaunch check [OPTIONS] [--] [PROGRAM [ARGS...]]")
+    parser = options.JobParser("check", __doc__ or "", "ranklaunch check [OPTIONS] [--] [PROGRAM [ARGS...]]", CHECK_VARIABLES)
     given = options.read(parser, argv, env, WITHOUT_PROGRAM)
+    form = given.own.get(CHECK_FORMAT)
+    given.own.check()
+    plan, found = _looked(given)
+    wrong = [finding.code for finding in found if finding.code]
+    code = next((code for code in SEVEREST if code in wrong), 0)
+    if form == "json":
+        print(json.dumps(_as_json(plan, found, code), indent=1))
+    else:
+        _show_all(plan, found)
+    return code
+
+
+def _looked(given: options.Given) -> tuple[Plan | None, list[Finding]]:
+    """No plan where there can be none."""
     others = named.of_others(given)
     try:
         plan = make_plan(given.request if others else named.with_hosts(given.request))
     except ConfigError as error:
-        found = [*(Finding(problem, error.exit_code) for problem in error.problems), *map(Finding, error.hints)]
-    else:
-        ranks = counted(plan.job.node.slots, "rank")
+        return None, [*(Finding(problem, error.exit_code) for problem in error.problems), *map(Finding, error.hints)]
+    return plan, [*map(Finding, others), *findings(plan, given.request.env, given.own.get(ROOT))]
+
+
+def _show_all(plan: Plan | None, found: Sequence[Finding]) -> None:
+    if plan:
         place = "a node that takes no part" if plan.job.is_idle else f"node {plan.job.node_index} of {len(plan.job.nodes)}"
-        _show(f"{plan.method} ({plan.why}): {place}, {ranks} here")
-        found = [*map(Finding, others), *findings(plan, given.request.env, given.own.get(ROOT))]
+        print(_shown(f"{plan.method} ({plan.why}): {place}, {counted(plan.job.node.slots, 'rank')} here"))
     for finding in found:
-        _show(f"{'wrong' if finding.code else 'note'}: {finding.text}")
-    wrong = [finding.code for finding in found if finding.code]
-    print(f"{counted(len(wrong), 'thing')} would make run fail")
-    return next((code for code in SEVEREST if code in wrong), 0)
+        print(_shown(f"{_kind(finding)}: {finding.text}"))
+    print(f"{counted(sum(1 for finding in found if finding.code), 'thing')} would make run fail")
 
 
-def _show(text: str) -> None:
+def _as_json(plan: Plan | None, found: Sequence[Finding], code: int) -> dict[str, Any]:
+    """schema ranklaunch.check/1: keys are only ever added."""
+    job = plan.job if plan else None
+    return {
+        "schema": SCHEMA,
+        "exit_code": code,
+        "method": plan.method if plan else None,
+        "why": _shown(plan.why) if plan else None,
+        "node": job.node_index if job else None,
+        "nodes": len(job.nodes) if job else None,
+        "ranks": (0 if job.is_idle else job.node.slots) if job else None,
+        "findings": [{"kind": _kind(finding), "text": _shown(finding.text), "exit_code": finding.code} for finding in found],
+    }
+
+
+def _kind(finding: Finding) -> str:
+    return "wrong" if finding.code else "note"
+
+
+def _shown(text: str) -> str:
     """Without secrets, control characters harmless."""
-    print(reason(text).encode(errors="backslashreplace").decode())
+    return reason(text).encode(errors="backslashreplace").decode()

@@ -19,6 +19,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status", "how a running job stands: its nodes, its ranks, and what it waits for"),
     "save": ("save", "ask all ranks of a running job to save"),
     "stacks": ("stacks", "where the ranks of a running job are; it goes on"),
+    "report": ("report", "what happened in a job, and where its time went, from what it has left"),
+    "logs": ("logs", "the lines of all ranks of all nodes in the order of time, also while the job goes on"),
     "tune": ("tune", "the fastest DeepSpeed configuration that fits, found by trying"),
     "spec": ("spec", "a platform's job spec that runs this program"),
     "template": ("template", "print a template that ranklaunch ships, or list them"),

@@ -10,7 +10,8 @@ from typing import Any
 from ranklaunch import redact
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
-from ranklaunch.entrypoints.status import one_folder, span
+from ranklaunch.entrypoints.status import one_folder
+from ranklaunch.errors import numbered
 
 USAGE = "ranklaunch stacks [LOG_DIR] [--all-nodes]"
 OPTIONS = (Option("--all-nodes", "all_nodes", "the ranks of all nodes, not of this one alone", takes=""),)
@@ -35,8 +36,8 @@ def _text(ranks: Sequence[Mapping[str, Any]], silent: Sequence[int]) -> Iterator
         groups.setdefault((rank["state"], NUMBERS.sub("#", rank["stack"])), []).append(rank)
     for (state, _), those in sorted(groups.items(), key=lambda item: len(item[1])):
         first = those[0]
-        yield f"{span(sorted(rank['rank'] for rank in those), 'rank')} (state {state}):"
+        yield f"{numbered((rank['rank'] for rank in those), 'rank')} (state {state}):"
         yield from (f"  {line}" for line in first["stack"].splitlines() or ["no stack: docs/evidence.md says what it takes"])
         yield f"  {first['file']}" if first["file"] else ""
     if silent:
-        yield f"nothing came in time from {span(sorted(silent), 'node')}"
+        yield f"nothing came in time from {numbered(silent, 'node')}"

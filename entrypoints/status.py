@@ -11,7 +11,7 @@ from typing import Any
 from ranklaunch import redact
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
-from ranklaunch.errors import UsageError, nearest
+from ranklaunch.errors import UsageError, nearest, numbered
 
 USAGE = "ranklaunch status [LOG_DIR] [--format text|json]"
 FORMATS = ("text", "json")
@@ -52,7 +52,7 @@ def _nodes(nodes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Neighbours that stand alike are told once."""
     for (phase, waiting, age), group in itertools.groupby(nodes, key=lambda node: (node["phase"], node["waiting"], _old(node["age_s"]))):
         those = list(group)
-        names = span([node["node"] for node in those], "node")
+        names = numbered((node["node"] for node in those), "node")
         host = f" ({those[0]['host']})" if len(those) == 1 else ""
         yield f"  {names}{host}: {phase}{f', waiting for {waiting}' if waiting else ''}{age}"
 
@@ -87,7 +87,7 @@ def _groups(ranks: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             rank["rank"]
         )
     for (state, silence, step), numbers in sorted(alike.items(), key=lambda item: len(item[1])):
-        yield f"{span(sorted(numbers), 'rank')}: {state}, {silence}{step}"
+        yield f"{numbered(numbers, 'rank')}: {state}, {silence}{step}"
 
 
 def _silence(seconds: float | None) -> str:
@@ -95,12 +95,3 @@ def _silence(seconds: float | None) -> str:
         return "no output yet"
     most = next((age for age in AGES if seconds <= age), None)
     return f"wrote in the last {most} s" if most else f"silent for more than {AGES[-1]} s"
-
-
-def span(numbers: Sequence[int], name: str) -> str:
-    """rank 3, ranks 0-2,4-63."""
-    parts = []
-    for _, run in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        those = [number for _, number in run]
-        parts.append(str(those[0]) if len(those) == 1 else f"{those[0]}-{those[-1]}")
-    return f"{name}{'s' if len(numbers) > 1 else ''} {','.join(parts)}"

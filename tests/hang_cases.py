@@ -19,7 +19,8 @@ NOBODY: tuple[int, ...] = ()
 class Case:
     """A program. what: as children/hangs.py has it. who: the ranks that it happens to. hangs: whether an alarm must come; else none may.
     names: suspects that must be named, all of them and no others; None: the samples cannot tell. slots: ranks of a node. long: seconds that
-    what is no hang takes. env: settings besides. training: whether it needs PyTorch; launchers: another launcher. typical: CI runs it."""
+    what is no hang takes. code: with which it ends then. env: settings besides. training: whether it needs PyTorch; launchers: another
+    launcher. typical: CI runs it."""
 
     name: str
     what: str
@@ -29,6 +30,7 @@ class Case:
     method: str = "spawn"
     slots: int = SLOTS
     long: float = 2 * HANG_S
+    code: int = 0
     env: Mapping[str, str] = field(default_factory=dict)
     training: bool = False
     launchers: bool = False
@@ -61,6 +63,7 @@ CASES = (
     Case("mpirun, SIGSTOP", "SIGSTOP", who="1", method="mpirun", slots=1, names=(1,), launchers=True),
     Case("msrun, endless loop", "endless loop", who="1", method="msrun", slots=1, names=(1,), launchers=True),
     Case("mpirun, sleeps for ever", "sleeps for ever", who="1", method="mpirun", slots=1, launchers=True),
+    quiet("gloo: a wrong size", "gloo: a wrong size", who="1", slots=1, code=134, training=True),  # gloo ends who is sent more
     quiet("writes a checkpoint", "writes a checkpoint", typical=True),
     quiet("rank 0 writes a checkpoint, the others wait", "writes a checkpoint", who="0"),
     quiet("compiles before the first step", "compiles first", typical=True),

@@ -22,11 +22,12 @@ OTHERS = ("programs",)  # run by other interpreters
 # What touches the disk, the clock, sockets and processes; everything else computes.
 WITH_EFFECTS = (
     "system", "supervise", "command", "entrypoints", "__main__.py", "muster/door.py", "muster/dialler.py", "muster/driver.py",
-    "muster/nodes.py",
+    "muster/nodes.py", "report/reading.py",
 )  # fmt: skip
 STARTING = ("system", "supervise")  # of these, those that start and end processes
 
 
+@functools.cache
 def place(path: Path) -> str:
     """A module by its place in the package."""
     return str(path.relative_to(CORE if CORE in path.parents else helpers.ROOT))
@@ -124,8 +125,11 @@ MAY_KNOW: dict[str, set[str]] = {
     "read": {"ranktable", "verdict", "watch"},
     "verdict": set(),
     "evidence": set(),
+    "logs": set(),
+    "schemas": {"plan", "read", "verdict"},
     "watch": set(),
     "rounds": {"verdict"},
+    "report": {"system", "verdict", "watch"},
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render", "verdict"},
     "layout": {"plan"},
@@ -134,9 +138,10 @@ MAY_KNOW: dict[str, set[str]] = {
     "adapters": {"plan", "ranktable", "read", "render", "verdict"},
     "muster": {"plan", "system", "verdict"},
     "supervise": {"catalogue", "evidence", "muster", "plan", "read", "rounds", "system", "verdict", "watch"},
-    "command": {"adapters", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
+    "command": {"adapters", "logs", "muster", "plan", "ranktable", "read", "specs", "supervise", "system", "tune", "verdict"},
     "entrypoints": {
-        "catalogue", "command", "layout", "place", "plan", "ranktable", "read", "render", "specs", "supervise", "system", "verdict",
+        "catalogue", "command", "layout", "logs", "place", "plan", "ranktable", "read", "render", "report", "specs", "supervise", "system",
+        "verdict",
     },
 }  # fmt: skip
 ONLY = {"__main__.py": {"entrypoints"}, "plan/planning.py": {"muster"}}  # beyond that

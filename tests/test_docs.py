@@ -19,7 +19,7 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.command import options
-from ranklaunch.entrypoints import explain, layout
+from ranklaunch.entrypoints import explain, layout, status
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan import megatron
@@ -27,6 +27,7 @@ from ranklaunch.plan import model as plan
 from ranklaunch.plan.planning import every_variable
 from ranklaunch.read.job import Job
 from ranklaunch.read.settings import PLAN_VARIABLES, SET_FOR_RANKS
+from ranklaunch.read.telling import CHECK_VARIABLES
 from ranklaunch.specs.model import KINDS
 from ranklaunch.values import fields
 from ranklaunch.verdict import model as verdict
@@ -314,7 +315,10 @@ def test_command_lines_parse(page: Path) -> None:
 def parser_of(command: str) -> options.Parser:
     if command == "explain":
         return options.Parser(command, "", "", explain.OPTIONS)
-    return options.JobParser(command, "", "", PLAN_VARIABLES if command == "plan" else ())
+    if command == "status":
+        return options.Parser(command, "", "", status.OPTIONS)
+    own = {"plan": PLAN_VARIABLES, "check": CHECK_VARIABLES}
+    return options.JobParser(command, "", "", own.get(command, ()))
 
 
 # What is shown comes out

@@ -50,6 +50,7 @@ def test_what_was_found_stays(tables: ModuleType, tmp_path: Path) -> None:
     page = tables.page(found, tables.results(xml))
     assert "| a/test_b.py | it is | x-y z ✗, w ? |" in page
     assert "| a b | ? | ✓ |" in page
+    assert all(f"{why}." in page for case in (*CASES, *EVENTS) for why in case.without.values())
     marks = tables.stored(found, page)
     assert {name: marks[name] for name in names} == dict(zip(names, "✓✗??✓✓✗??✓"))
     assert tables.page(found, marks) == page

@@ -26,13 +26,13 @@ def main(argv: list[str]) -> int:
 
 
 def table(runs: list[Run]) -> Iterator[str]:
-    yield "| program | runs | alarms | named, in how many of them |"
-    yield "| --- | --- | --- | --- |"
+    yield "| program | runs | alarms | named, in how many of them | evidence of all nodes after |"
+    yield "| --- | --- | --- | --- | --- |"
     for name in dict.fromkeys(run["name"] for run in runs):
         own = [run for run in runs if run["name"] == name]
         alarms = [run for run in own if run["seen"]]
         expected = "none expected" if not own[0]["hangs"] else ""
-        yield f"| {name} | {len(own)} | {len(alarms)} | {_named(alarms) or expected} |"
+        yield f"| {name} | {len(own)} | {len(alarms)} | {_named(alarms) or expected} | {_seconds(alarms)} |"
     hangs, others = ([run for run in runs if run["hangs"] is kind] for kind in (True, False))
     found, false = sum(run["seen"] for run in hangs), sum(run["seen"] for run in others)
     right = [run for run in hangs if run["seen"] and run["names"] is not None]
@@ -44,6 +44,12 @@ def table(runs: list[Run]) -> Iterator[str]:
 def _named(alarms: list[Run]) -> str:
     told = [f"rank {', '.join(map(str, run['named']))}" if run["named"] else "symmetric" for run in alarms]
     return "; ".join(f"{text}: {told.count(text)}" for text in dict.fromkeys(told))
+
+
+def _seconds(alarms: list[Run]) -> str:
+    """At most."""
+    found = [run["evidence_s"] for run in alarms if run["evidence_s"] is not None]
+    return f"{max(found):.1f} s" if found else ""
 
 
 def _is_right(run: Run) -> bool:

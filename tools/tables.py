@@ -39,8 +39,11 @@ Made by `make tables`: jobs of real launchers on hosts that are network namespac
 
 Three nodes of two ranks. What goes wrong, and what every verdict then has: the job's exit code, who is to blame, and words of the reason,
 `node 0: ...` where nodes have reasons of their own. All nodes end, nothing of the job is left on any, and where the network is up they
-tell the same. An empty cell is a case that cannot be with this launcher, or that is ranklaunch's own and not tried with those that take
-seconds to start; `tests/chaos_cases.py` has both.
+tell the same. An empty cell is a case that cannot be with this launcher, or cannot be known, as told below; or one that is ranklaunch's
+own and not tried with those that take seconds to start.
+"""
+EMPTY = """
+What cannot be, or cannot be known:
 """
 IN_PLACE = """
 ## Restarts in place, by launcher
@@ -130,8 +133,8 @@ def page(found: list[Found], marks: Marks) -> str:
     repeated = [each for each in found if all(each.run)]
     again = [each for each in found if each.test == RESTARTS]
     others = [each for each in found if each.test != CHAOS and each not in (*repeated, *again)]
-    tables = [*failures(chaos, marks), *restarts(again, marks), *repeated_tables(repeated, marks), OTHERS, *other_table(others, marks)]
-    return "\n".join([INTRODUCTION, *tables]) + "\n"
+    of_failures = [*failures(chaos, marks), EMPTY, *empty(), *restarts(again, marks)]
+    return "\n".join([INTRODUCTION, *of_failures, *repeated_tables(repeated, marks), OTHERS, *other_table(others, marks)]) + "\n"
 
 
 def failures(cases: set[str], marks: Marks) -> Iterator[str]:
@@ -145,6 +148,14 @@ def failures(cases: set[str], marks: Marks) -> Iterator[str]:
             case.name, str(case.code), blamed(case), reasons(case),
             *(marks.get(f"{CHAOS}[{name}]", NOT_RUN) if name in cases else NONE for name in names),
         )  # fmt: skip
+
+
+def empty() -> Iterator[str]:
+    """Why cells are, one line for each reason and row."""
+    chaos = importlib.import_module("chaos_cases")
+    for case in (*chaos.CASES, *chaos.EVENTS):
+        for reason in dict.fromkeys(case.without.values()):
+            yield f"- **{case.name}** ({', '.join(method for method, why in case.without.items() if why == reason)}): {reason}."
 
 
 def blamed(case: Any) -> str:

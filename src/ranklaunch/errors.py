@@ -111,6 +111,24 @@ def counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """The first and the last of each row of numbers that follow each other."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][1] == number - 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found
+
+
+def numbered(numbers: Iterable[int], word: str) -> str:
+    """rank 3; ranks 0-2,4-63."""
+    found = runs(numbers)
+    several = len(found) > 1 or any(first != last for first, last in found)
+    return f"{word}{'s' if several else ''} {','.join(str(first) if first == last else f'{first}-{last}' for first, last in found)}"
+
+
 def reason(text: str) -> str:
     """What ranklaunch says of a failure, fit for verdicts, messages and the console: without secrets, control characters harmless."""
     if text.isascii() and text.replace(" ", "").isalnum() and max(map(len, text.split())) <= SHORT_WORD:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from testbench.judges import formats
 from testbench.waiting import DEADLINE_S
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 def checked_verdict(path: Path) -> dict[str, Any]:
     """A verdict, after everything that holds for each."""
     verdict: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    assert verdict["schema"] == "ranklaunch.verdict/1"
-    assert verdict["outcome"] in ("succeeded", "failed", "stopped")
+    formats.check("verdict", verdict)
+    formats.check_attempt(path.parent)
     assert verdict["reason"].strip()
     assert 0 <= verdict["exit_code"] <= 255
     assert (verdict["exit_code"] == 0) == (verdict["outcome"] == "succeeded")
@@ -32,15 +33,11 @@ def checked_verdict(path: Path) -> dict[str, Any]:
         assert verdict["exit_code"] in (own, 76)  # of restarts in place that bring nothing
         assert verdict["outcome"] == "failed"
     for victim in verdict["victims"]:
-        assert victim.keys() >= {"node", "rank", "signal"}
         assert victim["signal"].startswith("SIG")
     return verdict
 
 
 def _check_culprit(culprit: dict[str, Any]) -> None:
-    assert culprit.keys() >= {"node", "rank", "pid", "exit_code", "signal", "out_of_memory", "last_lines"}
-    assert isinstance(culprit["out_of_memory"], bool)
-    assert all(isinstance(line, str) for line in culprit["last_lines"])
     if culprit["signal"]:
         assert culprit["exit_code"] == 128 + signal.Signals[culprit["signal"]]
 

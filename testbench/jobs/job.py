@@ -135,6 +135,19 @@ class Job:
         sleep_until(has_come, f"event {name} in {self.log_dir}", timeout)
 
 
+def code_of(job: Job) -> int:
+    """Of a node, while other nodes still run."""
+    code = job.popen.wait(DEADLINE_S)
+    return code if code >= 0 else 128 - code
+
+
+def codes(jobs: Sequence[Job]) -> list[int]:
+    """Of all nodes, after which nothing is left: until the last has ended, its processes are there rightly."""
+    found = [code_of(job) for job in jobs]
+    assert [job.end() for job in jobs] == found
+    return found
+
+
 class Starter:
     """Starts jobs of one test in one of the two forms: a plain process, or PID 1 of a namespace of its own."""
 

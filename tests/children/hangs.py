@@ -235,13 +235,39 @@ def goes_on(star: Star) -> None:
 # With PyTorch, in place of the star
 
 
+def trains() -> None:
+    """The same each time, also where the ranks in $WHO are stopped until somebody lets them go on, with $LONG."""
+    import hashlib
+
+    import torch
+    from torch import distributed
+
+    distributed.init_process_group("gloo", rank=RANK, world_size=SIZE)
+    torch.manual_seed(1)
+    model, data = torch.nn.Linear(64, 8), torch.Generator().manual_seed(RANK)
+    optimizer = torch.optim.Adam(model.parameters())
+    for step in range(1, LAST):
+        model.zero_grad()
+        model(torch.randn(32, 64, generator=data)).square().sum().backward()
+        for each in model.parameters():
+            distributed.all_reduce(each.grad)
+        optimizer.step()
+        if step == AT and mine() and LONG:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        say(step)
+        time.sleep(STEP_S)
+    digest = hashlib.sha256(b"".join(each.detach().numpy().tobytes() for each in model.parameters())).hexdigest()
+    print(f"parameters {digest}", flush=True)
+
+
 def gloo() -> None:
     import torch
     from torch import distributed
 
     distributed.init_process_group("gloo", rank=RANK, world_size=SIZE)
     for step in range(1, LAST):
-        values = torch.ones(1 << 16)
+        wrong = step == AT and mine() and WHAT == "gloo: a wrong size"
+        values = torch.ones(1 << (15 if wrong else 16))
         if step == AT and mine() and WHAT == "gloo: one is absent":
             time.sleep(1e6)
         if step == AT and mine() and WHAT == "gloo: another order":
@@ -279,4 +305,4 @@ HAPPENS: dict[str, Callable[[Star], None]] = {
 if __name__ == "__main__":
     if os.environ.get("MS_ROLE") == "MS_SCHED":  # msrun runs the program once more for this, and waits for it
         time.sleep(1e6)
-    gloo() if WHAT.startswith("gloo") else main()
+    (trains if WHAT == "trains" else gloo if WHAT.startswith("gloo") else main)()

@@ -1,7 +1,7 @@
-"""times_out.py FILE [--rank R] [--says TEXT] [--term save|ignore|SECONDS]: prints "ready"; when FILE is there, rank R says TEXT, as gloo
+"""times_out.py FILE [--rank R] [--says TEXT] [--term R=ignore|SECONDS ...]: prints "ready"; when FILE is there, rank R says TEXT, as gloo
 does after a time-out if nothing is said, and exits with 1. The others sleep in waits_for_rank().
 
-At SIGTERM they die, save for SECONDS and exit with 0, or ignore it.
+At SIGTERM they die, but for those ranks R that save for SECONDS and exit with 0, or ignore it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("file")
 parser.add_argument("--rank", default="1", metavar="R")
 parser.add_argument("--says", default=GLOO, metavar="TEXT")
-parser.add_argument("--term", default="", metavar="WHAT")
+parser.add_argument("--term", action="append", default=[], metavar="R=WHAT")
 options, _ = parser.parse_known_args()
+at_term = dict(word.split("=") for word in options.term).get(os.environ["RANK"], "")
 
 
 def save(number: int, frame: FrameType | None) -> None:
-    time.sleep(float(options.term))
+    time.sleep(float(at_term))
     print("saved", flush=True)
     os._exit(0)
 
@@ -36,9 +37,9 @@ def waits_for_rank() -> None:
         time.sleep(600)
 
 
-if options.term == "ignore":
+if at_term == "ignore":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-elif options.term:
+elif at_term:
     signal.signal(signal.SIGTERM, save)
 print("ready", flush=True)
 if os.environ["RANK"] == options.rank:

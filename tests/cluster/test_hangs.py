@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from hang_cases import CASES, HANG_S, NODES, TIMES, Case
 
+from ranklaunch.supervise.taking.folder import MOST_BYTES
 from testbench.hosts import Host, Hosts
 from testbench.jobs.on_hosts import LONG_S, LauncherJob
 from testbench.places import child
@@ -54,9 +56,29 @@ class HangJob(LauncherJob):
     def hung(self) -> bool:
         return ALARM in self.nodes[0].err
 
+    def evidence_s(self) -> float:
+        """Since the alarm, until all nodes have theirs, for nobody but this account and no more than there may be."""
+        sleep_until(lambda: self.over or all(self.events(i, "evidence") for i in range(NODES)), self.words, LONG_S)
+        taken = [self.events(i, "evidence")[0] for i in range(NODES)]
+        for each in taken:
+            _check_private(Path(each["folder"]))
+        alarm = next(each for each in self.events(0, "hang") if ALARM in each["text"])
+        return float(round(max(each["monotonic"] for each in taken) - alarm["monotonic"], 1))
+
+    def events(self, node: int, name: str) -> list[dict[str, Any]]:
+        *lines, _ = self.nodes[node].log("events.jsonl").split("\n")
+        return [event for event in map(json.loads, lines) if event["event"] == name]
+
     @property
     def over(self) -> bool:
         return all(node.popen.poll() is not None for node in self.nodes)
+
+
+def _check_private(folder: Path) -> None:
+    found = [folder, *folder.parents[:2], *folder.iterdir()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_dir()} == {0o700}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_file()} == {0o600}
+    assert sum(path.stat().st_size for path in found if path.is_file()) <= MOST_BYTES
 
 
 @pytest.fixture
@@ -70,12 +92,13 @@ def test_a_hang_is_seen_and_named(case: Case, job: Callable[[Case], HangJob]) ->
     started.run()
     sleep_until(lambda: started.hung or started.over, started.words, ALARM_S)
     seen = started.hung
+    evidence_s = started.evidence_s() if seen else None
     for node in started.nodes:
         if node.popen.poll() is None:
             node.popen.send_signal(signal.SIGTERM)
     verdict = started.end(143)
     hang = verdict.get("hang")
-    note(case, seen, hang)
+    note(case, seen, hang, evidence_s)
     assert seen, started.words()
     assert hang, verdict
     if case.names is not None:
@@ -89,7 +112,7 @@ def test_a_hang_is_seen_and_named(case: Case, job: Callable[[Case], HangJob]) ->
 def test_what_is_no_hang_is_let_alone(case: Case, job: Callable[[Case], HangJob]) -> None:
     started = job(case)
     started.run()
-    verdict = started.end(0)
+    verdict = started.end(case.code)
     note(case, started.hung, verdict.get("hang"))
     assert not started.hung, started.words()
     assert "hang" not in verdict
@@ -112,6 +135,43 @@ def test_stacks_name_a_rank_that_does_not_come(job: Callable[[Case], HangJob]) -
     verdict = started.end(75)
     assert "rank 1: it is elsewhere than the others: gloo at hangs.py:" in verdict["reason"]
     assert [suspect["rank"] for suspect in verdict["hang"]["suspects"]] == [1]
+
+
+@pytest.mark.table
+def test_of_a_host_that_is_cut_off_the_muster_says_so(job: Callable[[Case], HangJob]) -> None:
+    """The others wait for ever for what its ranks were to send. Nothing is heard of it, so it is not silent: it is lost."""
+    case = Case("a host cut off", "waits a while", who="3", long=3600.0, names=(2, 3))
+    started = job(case)
+    started.run(RANKLAUNCH_LOST_AFTER_S="5")
+    sleep_until(lambda: "step: 3 " in started.nodes[2].out or started.over, started.words, LONG_S)
+    started.nodes[1].host.cut()
+    for node in started.nodes:
+        node.popen.wait(LONG_S)
+    lost = [node.verdict["reason"].partition(" (")[0] for node in started.nodes]
+    note(case, "node 1" in lost, {"suspects": [{"rank": 2}, {"rank": 3}]} if lost[0] == "node 1" else None)
+    assert lost == ["node 1", "node 0", "node 1"], started.words()
+    assert [node.popen.returncode for node in started.nodes] == [75] * NODES
+    assert not any("the job hangs" in node.err for node in started.nodes)
+
+
+@pytest.mark.table
+@pytest.mark.training
+def test_a_job_that_goes_on_has_learnt_the_same(hosts: Callable[..., Hosts], tmp_path: Path) -> None:
+    """As one that nobody has held up, although its ranks were asked for stacks meanwhile."""
+    cluster, found = hosts(NODES), []
+    for name, long in (("as it is", 0.0), ("held up", 1.0)):
+        (tmp_path / name).mkdir()
+        started = HangJob(cluster, tmp_path / name, Case(name, "trains", who="1", slots=1, long=long, hangs=False))
+        started.run(RANKLAUNCH_STACKS="on")
+        if long:
+            sleep_until(lambda: started.hung or started.over, started.words, LONG_S)  # noqa: B023
+            started.evidence_s()
+            rank = next(event["pid"] for event in started.events(1, "spawn"))
+            cluster[1].run(["kill", "-CONT", rank])
+        started.end(0)
+        found += [line.partition("parameters ")[2] for node in started.nodes for line in node.out.splitlines() if "parameters" in line]
+    assert len(found) == 2 * NODES
+    assert len({*found}) == 1
 
 
 class TensorFlowJob(LauncherJob):
@@ -138,9 +198,9 @@ def test_a_worker_of_tensorflow_that_waits_for_ever(hosts: Callable[..., Hosts],
     job.end(143)
 
 
-def note(case: Case, seen: bool, hang: dict[str, Any] | None) -> None:
+def note(case: Case, seen: bool, hang: dict[str, Any] | None, evidence_s: float | None = None) -> None:
     """For the table."""
     named = [each["rank"] for each in hang["suspects"]] if hang else None
-    line = {"name": case.name, "hangs": case.hangs, "seen": seen, "named": named, "names": case.names, "method": case.method}
+    line = {"name": case.name, "hangs": case.hangs, "seen": seen, "named": named, "names": case.names, "evidence_s": evidence_s}
     with SAID.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")

@@ -49,3 +49,7 @@ def test_a_configuration_error_holds_every_problem() -> None:
 )
 def test_nearest(word: str, expected: str) -> None:
     assert errors.nearest(word, ["torchrun", "spawn", "plain"]) == expected
+
+
+def test_numbers_that_follow_each_other_are_said_as_rows() -> None:
+    assert [errors.numbered(numbers, "rank") for numbers in ([3], [9, 0, 1, 2, 4], [5, 4])] == ["rank 3", "ranks 0-2,4,9", "ranks 4-5"]

@@ -12,7 +12,7 @@ from ranklaunch.verdict.events import BY_NAME, EVENTS, misfits
 
 READ = {
     "event": "read", "time": "2026-01-01T00:00:00.000000+00:00", "monotonic": 1, "platform": "local", "method": "spawn", "why": "asked",
-    "attempt": 1,
+    "attempt": 1, "container_s": None,
 }  # fmt: skip
 
 

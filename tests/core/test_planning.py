@@ -230,7 +230,7 @@ def seconds_for_all(nodes: int) -> float:
 def test_plans_of_all_nodes_take_time_by_their_number() -> None:
     """Four times as many take four times as long; what each does for all of them would make that sixteen times."""
     seconds_for_all(2)  # imports
-    few, many = seconds_for_all(200), seconds_for_all(800)
+    few, many = seconds_for_all(100), seconds_for_all(400)
     assert many < 8 * few
 
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from ranklaunch.evidence import flight, pickles
 from ranklaunch.evidence.flight import Stuck
 
+OTHERS = (None, True, "é" * 200, "x" * 255, b"x" * 256, 1 << 500)  # some are of a length that a pickle says in another way
 plain_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=300) | st.binary(max_size=300),
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
-    max_leaves=30,
+    st.sampled_from(OTHERS) | st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=False) | st.text(max_size=8) | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
 )
 
 

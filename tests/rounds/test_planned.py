@@ -14,8 +14,8 @@ ASKED = {"PATH": "/usr/bin", "RANKLAUNCH_MAX_RESTARTS": "3"}
 def test_a_plan_says_what_was_asked_for() -> None:
     more = {"RANKLAUNCH_NO_RESTART_CODES": "33, 100", "RANKLAUNCH_PROGRESS_FILE": "/ckpt/latest:ckpt/step_*"}
     plan = helpers.plan({**ASKED, **more}, method="spawn")
-    assert plan.rounds == Rounds(3, (33, 100), ("/ckpt/latest", f"{helpers.CWD}/ckpt/step_*"))
-    assert as_json(plan)["restarts"]["most"] == 3
+    assert (plan.rounds, plan.marks) == (Rounds(3, (33, 100)), ("/ckpt/latest", f"{helpers.CWD}/ckpt/step_*"))
+    assert as_json(plan)["restarts"] == {"most": 3, "never": [33, 100], "marks": [*plan.marks]}
 
 
 @pytest.mark.parametrize("most", ["", "0"])

@@ -17,7 +17,8 @@ import pytest
 from ranklaunch.supervise.desk.counter import MOST_ASKED, Counter
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import checked_verdict
-from testbench.jobs.job import Job, Starter, attempts
+from testbench.jobs.job import Job, Starter, attempts, codes
+from testbench.judges import formats
 from testbench.places import child
 from testbench.waiting import DEADLINE_S, free_port, sleep_until
 
@@ -37,6 +38,7 @@ def opened(log_dir: Path, node: int = 0) -> Path:
 def status(log_dir: Path) -> dict[str, Any]:
     found = asked("status", log_dir, "--format", "json")
     assert found.returncode == 0, found.stderr
+    formats.check("status", json.loads(found.stdout))
     return dict(json.loads(found.stdout))
 
 
@@ -48,12 +50,13 @@ def node_of_two(starter: Starter, node: int, port: int, *words: object, **settin
     log_dir = starter.folder / f"node_{node}"
     shape = ("--hosts", "127.0.0.1,127.0.0.2", "--node", node, "--slots", 1, "--muster-port", port, "--method", "spawn")
     env = {f"RANKLAUNCH_{name.upper()}": str(value) for name, value in settings.items()}
-    given = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", 5, *shape)
+    given = ("--python", sys.executable, "--log-dir", log_dir, "--grace-s", 2, *shape)
     return starter.command("run", *given, "--", *words, env=env, log_dir=log_dir)
 
 
-def test_status_tells_of_every_rank_of_every_node(as_process: Starter) -> None:
-    jobs = two_nodes(as_process, child("saves_on_term.py"))
+def test_any_node_tells_of_every_rank_of_all_and_of_their_stacks(as_process: Starter) -> None:
+    """And the job goes on."""
+    jobs = two_nodes(as_process, child("saves_on_term.py"), stacks="on")
     for job in jobs:
         job.out.wait_for("ready", 1)
         opened(job.log_dir, jobs.index(job))
@@ -64,18 +67,21 @@ def test_status_tells_of_every_rank_of_every_node(as_process: Starter) -> None:
         (0, 0, "sleeping", 6), (1, 1, "sleeping", 6),
     ]  # fmt: skip
     assert all(os.path.exists(f"/proc/{rank['pid']}") for rank in found["ranks"])
+    stacks = asked("stacks", jobs[1].log_dir, "--all-nodes").stdout
+    assert (stacks.count("ranks 0-1 (state S):"), stacks.count("saves_on_term.py")) == (1, 1)
     assert re.search(r"^ +1 +1 +[0-9]+ +sleeping ", asked("status", jobs[0].log_dir).stdout, re.MULTILINE)
     jobs[0].send(signal.SIGTERM)
-    assert [job.end() for job in jobs] == [143, 143]
+    assert codes(jobs) == [143, 143]
     assert not [path for job in jobs for path in job.log_dir.glob("**/*.sock")]
 
 
-def test_status_of_a_job_that_waits_says_for_what(as_process: Starter) -> None:
-    job = node_of_two(as_process, 0, free_port(), child("exits.py"), 0)
+def test_a_rank_that_floods_its_output_keeps_nobody_from_asking(as_process: Starter) -> None:
+    """Who is asked goes round within 0.8 s, or says what it knew before: here, twice, what it has just seen."""
+    job = as_process.spawn(1, child("floods.py"))
     opened(job.log_dir)
-    (own, other) = status(job.log_dir)["nodes"]
-    assert (own["phase"], own["waiting"].partition(",")[0]) == ("starting", "the other nodes of the job")
-    assert (other["phase"], other["age_s"]) == ("unknown", None)
+    first, second = (status(job.log_dir) for _ in range(2))
+    assert [answer["nodes"][0]["age_s"] for answer in (first, second)] == [0.0, 0.0]
+    assert 0 < first["ranks"][0]["output_bytes"] < second["ranks"][0]["output_bytes"]
     job.send(signal.SIGTERM)
     assert job.end() == 143
 
@@ -92,11 +98,9 @@ def test_one_node_that_is_warned_asks_the_ranks_of_all_to_save(as_process: Start
     assert (as_process.folder / "save").exists()
     again = asked("save", jobs[0].log_dir)
     assert (again.returncode, again.stdout.count("asked a moment ago")) == (0, 2)
-    for _ in range(2):
-        jobs[0].send(signal.SIGTERM)
     assert all("SIGUSR1" not in job.out.text for job in jobs)
-    for job in jobs:
-        job.end()
+    jobs[0].send(signal.SIGTERM)  # which they catch, and go on
+    codes(jobs)
 
 
 def test_a_rank_that_would_die_of_the_signal_is_named(as_process: Starter) -> None:
@@ -109,8 +113,10 @@ def test_a_rank_that_would_die_of_the_signal_is_named(as_process: Starter) -> No
     assert job.end() == 143
 
 
-def test_a_deadline_becomes_a_stop_in_time(as_process: Starter) -> None:
-    job = as_process.spawn(2, child("saves_on_term.py"))
+def test_a_deadline_becomes_a_stop_in_time_and_the_trainers_marker_tells_that_it_has_saved(as_process: Starter) -> None:
+    marker = as_process.folder / "latest"
+    marker.write_text("1000")  # of before, and the same number again
+    job = as_process.spawn(2, child("saves_on_term.py"), "--writes", marker, env={"RANKLAUNCH_PROGRESS_FILE": f"{as_process.folder}/lat*"})
     job.out.wait_for("ready", 2)
     opened(job.log_dir)
     assert "the job is stopped in 0 s" in asked("save", job.log_dir, "--deadline", 1).stdout
@@ -118,7 +124,7 @@ def test_a_deadline_becomes_a_stop_in_time(as_process: Starter) -> None:
     assert job.out.text.count("saved") == 2
     stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
     assert {name: stop[name] for name in ("signal", "caught_by", "ended_by_themselves", "killed", "saved")} == {
-        "signal": "SIGTERM", "caught_by": [0, 1], "ended_by_themselves": [0, 1], "killed": [], "saved": "unknown",
+        "signal": "SIGTERM", "caught_by": [0, 1], "ended_by_themselves": [0, 1], "killed": [], "saved": "yes",
     }  # fmt: skip
 
 
@@ -130,24 +136,6 @@ def test_a_stop_that_nobody_heard_has_saved_nothing_and_its_clock_has_an_end(as_
     stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
     assert (stop["caught_by"], stop["killed"], stop["saved"]) == ([], [0], "no")
     assert re.fullmatch(r"SIGTERM 2\n\.+\nended\n", (job.of_attempt(1) / "stop_clock_0").read_text())
-
-
-@pytest.mark.parametrize("words", [("save",), ("status", "--format", "yaml"), ("status", "a", "b"), ("save", "--deadline", "soon")])
-def test_what_cannot_be_asked(as_process: Starter, words: tuple[str, ...]) -> None:
-    """The first: no way to ask this trainer to save is known."""
-    job = as_process.spawn(1, child("saves_on_term.py"))
-    job.out.wait_for("ready", 1)
-    opened(job.log_dir)
-    found = asked(*words, *([job.log_dir] if words == ("save",) else []))
-    assert (found.returncode, found.stdout) == (78 if words == ("save",) else 2, "")
-    assert len(found.stderr.splitlines()) <= 2
-    job.send(signal.SIGTERM)
-    assert job.end() == 143
-
-
-def test_no_job(tmp_path: Path) -> None:
-    found = asked("status", tmp_path)
-    assert (found.returncode, len(found.stderr.splitlines())) == (75, 1)
 
 
 @pytest.mark.parametrize("question", [b"", b"x\n", b"[]\n", b"[" * 50_000 + b"\n", b'{"do": []}\n', b"x" * (2 * MOST_ASKED), b'{"do": "x"'])
@@ -185,16 +173,3 @@ def guest(folder: Path) -> socket.socket:
     os.close(fd)
     connection.setblocking(False)
     return connection
-
-
-def test_stacks_of_both_nodes_and_the_job_goes_on(as_process: Starter) -> None:
-    jobs = two_nodes(as_process, child("saves_on_term.py"), stacks="on")
-    for job in jobs:
-        job.out.wait_for("ready", 1)
-        opened(job.log_dir, jobs.index(job))
-    both = asked("stacks", jobs[1].log_dir, "--all-nodes").stdout
-    assert (both.count("ranks 0-1 (state S):"), both.count("saves_on_term.py")) == (1, 1)
-    assert asked("stacks", jobs[1].log_dir).stdout.startswith("rank 1 (state S):\n")
-    assert {rank["state"] for rank in status(jobs[0].log_dir)["ranks"]} == {"sleeping"}
-    jobs[0].send(signal.SIGTERM)
-    assert [job.end() for job in jobs] == [143, 143]

@@ -45,27 +45,32 @@ def in_evidence(job: Job, node: int = 0, number: int = 1) -> Path:
     return attempts(job.log_dir)[-1] / "evidence" / f"node_{node}" / str(number)
 
 
-def test_before_a_rank_is_ended_it_says_where_it_waits(ranklaunch: Starter) -> None:
-    job = failing(ranklaunch, env={"RANKLAUNCH_STACKS": "on"})
+def test_before_a_rank_is_ended_it_says_where_it_waits(as_process: Starter) -> None:
+    """At once, or at the end of the grace where it ignores SIGTERM, which is no failure of its own. Who catches SIGTERM has its grace."""
+    job = failing(as_process, 4, "--term", "2=1", "--term", "3=ignore", env={"RANKLAUNCH_STACKS": "on"}, grace_s=3)
     assert job.end() == 1
     folder = in_evidence(job)
     verdict = job.verdict
     assert verdict["culprit"]["rank"] == 1
     assert verdict["culprit"]["error"]["name"] == "gloo-timeout"
-    assert {(victim["rank"], victim["signal"]) for victim in verdict["victims"]} == {(0, "SIGABRT"), (2, "SIGABRT")}
+    assert [victim["signal"] for victim in verdict["victims"]] == ["SIGABRT", "SIGTERM", "SIGABRT"]
     assert verdict["failures"] == []
     assert verdict["evidence"] == str(folder.parents[1])
-    assert [event["stacks"] for event in taken(job)] == [2]
-    for rank in (0, 2):
+    assert [event["stacks"] for event in taken(job)] == [3]
+    for rank in (0, 2, 3):
         assert "in waits_for_rank\n" in (folder / f"rank_{rank}.stacks.txt").read_text()
+    for rank in (0, 3):
         assert "in waits_for_rank\n" in (folder / f"rank_{rank}.aborted.txt").read_text()
         assert b"Fatal Python error: Aborted" in job.log(rank)
+    assert job.log(2) == b"ready\nsaved\n"
+    assert [event["exit_code"] for event in job.events if event["event"] == "exit" and event["rank"] == 2] == [0]
     found = json.loads((folder / "processes.json").read_text())
-    assert {each["rank"] for each in found} == {0, 2}
+    assert {each["rank"] for each in found} == {0, 2, 3}
     assert all(len(each["samples"]) == 2 and each["samples"][0]["state"] == "S" for each in found)
     for path in (folder.parents[1], folder.parent, folder):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    assert not list(Path(as_process.folder).rglob("core*"))
 
 
 def test_all_nodes_take_it_before_the_stop(as_process: Starter) -> None:
@@ -95,24 +100,6 @@ def test_of_what_nobody_else_is_to_blame_for_none_is_taken(as_process: Starter, 
     assert "evidence" not in job.verdict
     assert not (attempts(job.log_dir)[-1] / "evidence").exists()
     assert b"Fatal Python error" not in job.log(0)
-
-
-def test_who_catches_sigterm_has_its_whole_grace(as_process: Starter) -> None:
-    job = failing(as_process, 2, "--term", 1)
-    assert job.end() == 1
-    assert job.log(0) == b"ready\nsaved\n"
-    assert [event["exit_code"] for event in job.events if event["event"] == "exit" and event["rank"] == 0] == [0]
-
-
-def test_who_ignores_it_says_where_it_is_at_the_end_of_the_grace(as_process: Starter) -> None:
-    """That is no failure of its own."""
-    job = failing(as_process, 2, "--term", "ignore", grace_s=1)
-    assert job.end() == 1
-    assert "in waits_for_rank\n" in (in_evidence(job) / "rank_0.aborted.txt").read_text()
-    verdict = job.verdict
-    assert verdict["culprit"]["rank"] == 1
-    assert verdict["failures"] == []
-    assert not list(Path(as_process.folder).rglob("core*"))
 
 
 def test_where_nothing_is_recorded_no_rank_gets_another_signal(as_process: Starter) -> None:

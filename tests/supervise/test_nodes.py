@@ -17,9 +17,9 @@ import pytest
 from ranklaunch.muster.node_0 import reports
 from ranklaunch.values import NOTHING
 from testbench.jobs.ends import checked_verdict
-from testbench.jobs.job import Job, Starter, attempts
+from testbench.jobs.job import Job, Starter, attempts, code_of, codes
 from testbench.places import child
-from testbench.waiting import DEADLINE_S, free_port, sleep_until
+from testbench.waiting import free_port, sleep_until
 
 SHARED = ("outcome", "exit_code", "reason", "culprit", "failures", "notes")
 
@@ -63,19 +63,6 @@ class Nodes:
 
 def verdict(job: Job) -> dict[str, Any]:
     return checked_verdict(attempts(job.log_dir)[-1] / "verdict.json")
-
-
-def code_of(job: Job) -> int:
-    """While other nodes still run."""
-    code = job.popen.wait(DEADLINE_S)
-    return code if code >= 0 else 128 - code
-
-
-def codes(jobs: list[Job]) -> list[int]:
-    """Of all, after which nothing is left."""
-    found = [code_of(job) for job in jobs]
-    assert [job.end() for job in jobs] == found
-    return found
 
 
 def check_same(jobs: list[Job], code: int) -> dict[str, Any]:

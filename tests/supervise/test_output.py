@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import helpers
 import pytest
 
 from ranklaunch.supervise.output.pipe import BAR_S, LONGEST_LINE, Output
@@ -31,6 +32,10 @@ def test_many_lines_of_many_ranks(as_process: Starter) -> None:
         assert job.log(rank) == expected
         assert tagged(job.out, f"[rank {rank}] ") == expected
     assert len(job.out.data) == 8 * (len(expected) + 5000 * len("[rank 0] "))
+    merged = helpers.call("logs", str(job.log_dir)).out
+    assert sorted(merged.splitlines(), key=lambda line: line[:8]) == [
+        f"[rank {rank}] {line}" for rank in range(8) for line in expected.decode().splitlines()
+    ]  # in the order of each rank
 
 
 def test_lines_that_end_late(as_process: Starter) -> None:

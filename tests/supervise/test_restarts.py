@@ -92,7 +92,7 @@ def test_without_restarts_the_ranks_know_two_variables_more_and_that_is_all(rank
     job = train(ranklaunch, tmp_path, "0:1:4:exit", restarts=0)
     assert job.end() == 7
     assert "restarts" not in job.verdict
-    assert sorted(os.listdir(job.attempt)) == ["events.jsonl", "plan.json", "rank_0.log", "rank_1.log", "verdict.json"]
+    assert sorted(os.listdir(job.attempt)) == ["events.jsonl", "plan.json", "rank_0.log", "rank_1.log", "times_0", "verdict.json"]
 
 
 def test_the_id_of_a_job_stays_that_of_its_attempts(ranklaunch: Starter, tmp_path: Path) -> None:

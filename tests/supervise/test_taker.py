@@ -1,5 +1,6 @@
-"""What is taken of a node. What needs devices is a fake that speaks the documented protocol: NCCL's RAS (src/ras/client.cc), nvidia-smi,
-and the fifo of a flight recorder (tests/children/recorder.py)."""
+"""What is taken of a node. What needs devices is a fake that speaks the documented protocol: NCCL's RAS (src/ras/client.cc; in text,
+which every version has), nvidia-smi and npu-smi as they are called, and the fifos of flight recorders of PyTorch and of torch_npu
+(tests/children/recorder.py). None of the real ones was here."""
 
 from __future__ import annotations
 
@@ -41,6 +42,12 @@ REPORT = """Warnings
   Rank 1 has launched up to operation 11 -- GPU 1 managed by process 42 on node 10.0.0.7
 
 """
+
+
+# Of PyTorch with NCCL, and of torch_npu with HCCL: where dumps go to, and fifos.
+RECORDERS = (
+    ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"), ("TORCH_HCCL_DEBUG_INFO_TEMP_FILE", "TORCH_HCCL_DEBUG_INFO_PIPE_FILE"),
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -85,15 +92,16 @@ def test_devices_recorders_and_ras(tmp_path: Path, ras: int, monkeypatch: pytest
     monkeypatch.setattr(taker, "TAKE_S", 60.0)
     tools = tmp_path / "tools"
     tools.mkdir()
-    (tools / "nvidia-smi").write_text('#!/bin/sh\necho "asked for $*"\n')
-    (tools / "nvidia-smi").chmod(0o755)
+    for name in ("nvidia-smi", "npu-smi"):
+        (tools / name).write_text('#!/bin/sh\necho "asked for $*"\n')
+        (tools / name).chmod(0o755)
     ranks: dict[int, subprocess.Popen[str]] = {}
     stem = str(tmp_path / "trace_")
     try:
         for rank, data in enumerate((dump(True, False), dump(True))):
             (tmp_path / f"dump_{rank}").write_bytes(data)
-            env = {**os.environ, "RANK": str(rank), "TORCH_FR_DUMP_TEMP_FILE": stem, "NCCL_RAS_ADDR": f"127.0.0.1:{ras}"}
-            env["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] = str(tmp_path / "pipe_")
+            file, pipe = RECORDERS[rank]
+            env = {**os.environ, "RANK": str(rank), "NCCL_RAS_ADDR": f"127.0.0.1:{ras}", file: stem, pipe: str(tmp_path / "pipe_")}
             words = [sys.executable, child("recorder.py"), str(tmp_path / "pipe_"), str(tmp_path / f"dump_{rank}"), "--token", "hunter2"]
             ranks[rank] = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True)
             out = ranks[rank].stdout
@@ -105,7 +113,7 @@ def test_devices_recorders_and_ras(tmp_path: Path, ras: int, monkeypatch: pytest
             popen.kill()
             popen.communicate()
     folder = Path(found["folder"])
-    assert (folder / "nvidia-smi.txt").read_text() == "asked for -q\n"
+    assert [(folder / f"{name}-smi.txt").read_text() for name in ("nvidia", "npu")] == ["asked for -q\n", "asked for info\n"]
     assert (folder / "ras.txt").read_text() == REPORT
     assert {path.name: path.read_bytes() for path in folder.glob("trace_*")} == {"trace_0": dump(True, False), "trace_1": dump(True)}
     assert "hunter2" not in (folder / "processes.json").read_text()

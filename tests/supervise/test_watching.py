@@ -1,4 +1,5 @@
-"""A running job looked at: what a look at real processes sees, tools that do not answer, and what becomes of an alarm on one node."""
+"""A running job looked at: what a look at real processes sees, tools that do not answer, and what becomes of an alarm on one node, whose
+ranks and clock are values but for one real job."""
 
 from __future__ import annotations
 
@@ -6,12 +7,20 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import helpers
 import pytest
 
+from ranklaunch.command import launch
+from ranklaunch.muster.nodes import Nodes
+from ranklaunch.supervise.companions import Attended
+from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.supervise.record import Record
+from ranklaunch.supervise.watching import watching
 from ranklaunch.supervise.watching.heard import Heard
 from ranklaunch.supervise.watching.sampler import Sampler
 from ranklaunch.supervise.watching.tool import Tool
@@ -88,16 +97,15 @@ def test_ranks_that_nobody_tells_of_are_known_by_their_environment(started: Star
 
 
 @pytest.fixture
-def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+def tool(tmp_path: Path) -> Callable[[str], list[str]]:
     """What a program that stands in for nvidia-smi has said in so many seconds."""
 
     def heard(code: str) -> list[str]:
         path = tmp_path / "nvidia-smi"
         path.write_text(f"#!/bin/sh\n{code}\n")
         path.chmod(0o755)
-        monkeypatch.setattr(os, "get_exec_path", lambda: [str(tmp_path)])
         loop, said = Loop(), []
-        asked = Tool(("nvidia-smi", "-L"), loop, said.append)
+        asked = Tool(("nvidia-smi", "-L"), {"PATH": f":{tmp_path}:{os.environ['PATH']}", "IS": "its own"}, loop, said.append)
         asked.ask()
         asked.ask()  # one is enough
         child_ = asked._child
@@ -111,7 +119,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], lis
 
 
 def test_a_tool_that_answers(tool: Callable[[str], list[str]]) -> None:
-    assert tool('echo "$@"; echo trouble >&2') == ["-L\n"]
+    assert tool('echo "$@" is $IS; echo trouble >&2') == ["-L is its own\n"]
 
 
 def test_a_tool_that_does_not_answer_is_ended(tool: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,38 +176,100 @@ def test_an_alarm_is_said_and_taken_back_and_the_job_goes_on(as_process: Starter
     assert "hang" not in job.verdict
 
 
-def test_nobody_looks_where_that_is_not_wanted(as_process: Starter) -> None:
-    job = as_process.spawn(
-        1, child("hangs.py"), env={"WHAT": "waits a while", "LONG": "3", "RANKLAUNCH_HANG_S": "1", "RANKLAUNCH_HANG": "off"}
-    )
-    assert job.end() == 0
-    assert "hang" not in job.err.text
-    assert [line for line in job.events if line["event"] == "hang"] == []
+# A job in this process
+
+
+class Still:
+    """Ranks that sleep, in place of what samples real ones."""
+
+    process = tree.Identity(1 << 22, 0)
+
+    def look(self, known: object, most: int, launchers: object, written: Mapping[int, int]) -> dict[int | None, Look]:
+        return {rank: Look(self.process, "S", written.get(rank, 0), 0, 0.0, 0.0) for rank in range(most)}
+
+
+class Job:
+    """One node of it, whose ranks have done a step and sleep since. said: on the console. failed: by whom it was ended. now: by a clock
+    that tests move."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, **env: str) -> None:
+        monkeypatch.setattr(watching, "Sampler", Still)
+        monkeypatch.setattr(watching, "traffic", lambda: None)
+        self.now = 0.0
+        self.said: list[str] = []
+        self.failed: list[Ending] = []
+        loop = self._loop = Loop(lambda: self.now)
+        plan = self.plan = helpers.plan({"PATH": "", **env}, method="spawn")
+        nobody: Any = None
+        nodes = Nodes(plan, {}, loop, self.said.append, nobody)
+        record = Record(str(folder / "attempt_1"))
+        assert record.open()
+        output = self.output = Output((), "", lambda *lines: None, loop.clock, self.said.append)
+        output.feed(b"step: 1\nstep: 2\nstep: 3\n")
+        attended = Attended(
+            plan=lambda: plan, ending=lambda: self.failed[0] if self.failed else None, running={}, ranks=dict, outputs=lambda: {0: output},
+            nodes=nodes, loop=loop, record=record, say=self.said.append, fail=self.failed.append, caught=lambda process: False, ends=dict,
+            abort=lambda: None, take=lambda why, ends: self.said.append(f"evidence: {why}"), env={}, evidence=[],
+        )  # fmt: skip
+        self.watching = watching.Watching(attended)
+
+    def wait(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.now < until and not self.failed:
+            self.now += self.plan.watch.look_s
+            self._loop.step(0)
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Job]:
+    return lambda **env: Job(monkeypatch, tmp_path, **env)
+
+
+def test_nobody_looks_where_that_is_not_wanted() -> None:
+    joining = [launch._companions(helpers.plan({"RANKLAUNCH_HANG": mode}, method="spawn")) for mode in ("off", "observe")]
+    assert [launch._watching in each for each in joining] == [False, True]
 
 
 @pytest.mark.parametrize(("use", "hangs"), [("0, 500, 90.0, 700.0, 0", True), ("99, 500, 650.0, 700.0, 40", False)])
-def test_devices_are_asked_once_nothing_else_moves(as_process: Starter, tmp_path: Path, use: str, hangs: bool) -> None:
-    """By a stand-in for nvidia-smi: one that is at work keeps a job alive."""
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho '{use}'\n")
-    tool.chmod(0o755)
-    env = {
-        "WHAT": "waits a while",
-        "AT": "1",
-        "LONG": "10",
-        "RANKLAUNCH_HANG_S": "3",
-        "RANKLAUNCH_FIRST_STEP_S": "1",
-        "RANKLAUNCH_ACCELERATOR": "gpu",
-    }
-    job = as_process.spawn(1, child("hangs.py"), env={**env, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    assert job.end() == 0
-    assert (tmp_path / "asked").exists()
-    assert ("the job hangs" in job.err.text) is hangs
+def test_devices_are_asked_once_nothing_else_moves(job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, use: str, hangs: bool) -> None:
+    """One that is at work keeps a job alive."""
+    asked: list[float] = []
+
+    class Answers:
+        """nvidia-smi, at once."""
+
+        def __init__(self, argv: object, env: object, loop: Loop, hear: Callable[[str], None]) -> None:
+            self._clock, self._hear = loop.clock, hear
+
+        def ask(self) -> None:
+            asked.append(self._clock())
+            self._hear(f"{use}\n")
+
+    monkeypatch.setattr(watching, "Tool", Answers)
+    watched = job(RANKLAUNCH_ACCELERATOR="gpu")
+    watched.wait(30)
+    watched.output.feed(b"step: 4\n")
+    watched.wait(600)
+    assert asked[0] == 120  # at the end of the first window without a word
+    assert any("the job hangs" in line for line in watched.said) is hangs
 
 
-def test_without_a_muster_each_node_judges_by_itself(as_process: Starter) -> None:
-    """Rank 0 of two waits for the other, which nobody has started."""
-    env = {"WHAT": "tqdm", "RANKLAUNCH_HANG_S": "2", "RANKLAUNCH_FIRST_STEP_S": "2", "RANKLAUNCH_HANG": "stop", "RANKLAUNCH_MUSTER": "off"}
-    job = as_process.spawn(1, child("hangs.py"), env={**env, "RANKLAUNCH_HOSTS": "localhost,h1", "RANKLAUNCH_NODE": "0"})
-    assert job.end() == 75
-    assert "the job hangs: for " in job.verdict["reason"]
+def test_without_a_muster_each_node_judges_by_itself(job: Callable[..., Job]) -> None:
+    """And ends, once evidence has been waited for."""
+    hosts = {"RANKLAUNCH_HOSTS": "n0,n1", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_MUSTER": "off"}
+    watched = job(RANKLAUNCH_HANG="stop", RANKLAUNCH_HANG_S="100", **hosts)
+    watched.wait(600)
+    (ending,) = watched.failed
+    assert (ending.outcome, ending.exit_code) == ("failed", 75)
+    assert ending.reason.startswith("the job hangs: for 100 s nothing has moved on 1 ranks (output, I/O, CPU)")
+    assert [line for line in watched.said if line.startswith("evidence: ")]
+
+
+@pytest.mark.parametrize("code", ["echo ready; while :; do sleep 600; done", "trap : TERM; echo ready; while :; do sleep 600; done"])
+def test_that_a_stop_loses_work_is_said_once_after_the_first_step(
+    job: Callable[..., Job], started: Started, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    monkeypatch.setattr(Still, "process", tree.identify(started(code).pid))
+    watched = job()
+    watched.wait(200)
+    assert watched.said.count("no rank catches SIGTERM: a stop loses the work since the last checkpoint") == ("trap" not in code)

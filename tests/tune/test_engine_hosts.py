@@ -112,8 +112,15 @@ def test_experiments_of_all_nodes(job: Job) -> None:
     assert optimal["train_batch_size"] == 6 * 4
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-@pytest.mark.parametrize("node", [0, 1])
+@pytest.mark.parametrize(
+    ("node", "number"),
+    [
+        (0, signal.SIGTERM),
+        (1, signal.SIGKILL),
+        pytest.param(1, signal.SIGTERM, marks=pytest.mark.table),
+        pytest.param(0, signal.SIGKILL, marks=pytest.mark.table),
+    ],
+)
 def test_the_end_of_one_node_is_that_of_all_and_results_stay(number: signal.Signals, node: int, job: Job) -> None:
     job.start(TUNED_S="0.3")
     job.wait_for("experiment 2 of")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranklaunch.watch.detector import ALARM, OVER, WARNING, Change, Detector, Limits
@@ -111,11 +111,13 @@ SOME = st.sampled_from([*LIFE.values()])
 ANY = st.sampled_from([STILL, SPINS, *LIFE.values()])
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(SOME, st.lists(ANY, max_size=4)), min_size=1, max_size=30), st.integers(1, 3))
 def test_no_alarm_while_any_rank_moves(windows: list[tuple[Seen, list[Seen]]], nodes: int) -> None:
     assert fed(*[frame(*others, life) for life, others in windows], nodes=nodes) == []
 
 
+@settings(max_examples=40)
 @given(st.lists(st.lists(ANY, min_size=1, max_size=4), max_size=12), st.integers(1, 3), st.sampled_from([STILL, SPINS]))
 def test_always_an_alarm_where_all_are_still(before: list[list[Seen]], nodes: int, last: Seen) -> None:
     said = fed(*[frame(*ranks) for ranks in before], *[frame(last)] * 5, nodes=nodes)

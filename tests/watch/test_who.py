@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch.watch.who import SYMMETRIC, Known, Missing, Suspect, groups, numbers, sentence, suspects
+from ranklaunch.watch.who import SYMMETRIC, Known, Missing, Suspect, groups, sentence, suspects
 
 IN_TORCH = """
     wait (torch/_ops.py:1158)
@@ -71,6 +71,4 @@ def test_all_alike() -> None:
 
 
 def test_words() -> None:
-    assert numbers([3]) == "rank 3"
-    assert numbers([9, 0, 1, 2, 4]) == "ranks 0-2,4,9"
     assert sentence([Suspect(1, 0, "stopped"), Suspect(2, 0, "stopped"), Suspect(4, 1, "stuck")]) == "ranks 1-2: stopped; rank 4: stuck"

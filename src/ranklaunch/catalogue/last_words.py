@@ -9,10 +9,13 @@ from itertools import islice
 
 from ranklaunch.catalogue.entry import CAUSE, FAINT, GENERAL, LAST, UNCAUGHT, WORDS, KnownError
 from ranklaunch.catalogue.literals import alternatives, needed
+from ranklaunch.catalogue.survival import METRIC
 from ranklaunch.catalogue.tracebacks import Lines
 
 _MOST_LINES = 40  # that are not empty: what stands before them is no last word
 _FEWEST_LINES = 12  # of those, where the words are faint
+_INDENTED = 8  # columns, of a line that goes on from another
+_FEWEST_OPTIONS = 3  # of a program's help
 _LONGEST = 600  # characters of one that are looked at
 
 
@@ -50,6 +53,11 @@ def causes_before(lines: Lines, errors: Sequence[KnownError], reports: Collectio
     return told
 
 
+def wrong_after(lines: Lines, number: int, errors: Sequence[KnownError]) -> bool:
+    """Whether a later line tells of anything that went wrong."""
+    return any(each > number for each in _told(lines, _since_work(lines), errors))
+
+
 def at_work_after(lines: Lines, number: int) -> bool:
     """Whether a later line shows the process at work."""
     later = [line[:_LONGEST].lower() for line in lines.told[number + 1 :]]
@@ -69,6 +77,7 @@ def _since_work(lines: Lines) -> list[tuple[int, str]]:
     """The last lines, up to one that shows the program at work, without those that it survives."""
     found: list[tuple[int, str]] = []
     said = lines.said
+    help_text = _describes_options(said)
     filled = list(islice((number for number in range(len(said) - 1, -1, -1) if said[number].strip()), _MOST_LINES))
     asked = _Asked([lines.told[number][:_LONGEST] for number in filled])
     small_asked = _Asked([lines.told[number][:_LONGEST].lower() for number in filled])
@@ -81,9 +90,15 @@ def _since_work(lines: Lines) -> list[tuple[int, str]]:
             continue
         if asked.says(_TELLS, told) and not small_asked.says(_ENDS, small):
             break
-        if not lines.framed(number):  # the process survived that traceback
+        goes_on = line[: 1 if help_text else _INDENTED].isspace()  # from a line above it
+        if not goes_on and not lines.framed(number):  # the process survived that traceback
             found.append((number, line))
     return found
+
+
+def _describes_options(said: Sequence[str]) -> bool:
+    """Whether it has a program's help, of which errors are no part."""
+    return sum(1 for line in said if _compiled(_OPTION).match(line)) >= _FEWEST_OPTIONS
 
 
 def _named(line: str, errors: Sequence[KnownError]) -> KnownError | None:
@@ -116,12 +131,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
+_OPTION = r"[ \t]{1,8}--?[A-Za-z]"
 _CALLS_ITSELF_ERROR = r"(?:ERROR|Error|error|FATAL)(?: \w{1,20})?:"
 _EXCEPTION = r"\b(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception): ?\S"
 # Of lines in small letters: what a process survives, what it does while it is at work, and what it does when it ends.
 _SURVIVED = "|".join(
     (
-        r"\bwarn(?:ing|ings)?\b|warning:|\bdeprecat|\bnote:|\bhint:|\boptional\b",
+        r"^handled\b|\bhandled:|\bmay (?:result in|lead to)\b|\bwarn(?:ing|ings)?\b|warning:|\bdeprecat|\bnote:|\bhint:|\boptional\b",
         r"\bagain$|\bagain in\b|\banew\b|\boom_score|\b0 missed|numpy 2\.0|\battempt \d",
         r"\bretry|\bretries\b|\bignor(?:e|ed|ing)\b|\bskip|\bfall(?:ing|s)? ?back|\bfallback|\binstead\b|won.t be",
         r"will (?:be|use|try|proceed|continue|retry|not be)",
@@ -137,13 +153,14 @@ _SURVIVED = "|".join(
 _PASSES = "|".join(
     (
         r"(?:^|: |\[)W\d{0,4} |^[ \t]+raise |^[ \t]+File |^[ \t]+at |\.{5}|[:=] ?(?:True|False|None|null)\b",
+        r"^ {0,8}[A-Za-z][\w ]{1,40} {2,40}\d{1,12}$|^[a-z]{1,20}(?:_[a-z]{1,20}){1,4}: [A-Za-z]{1,20}$",  # counts, and settings
         r"NCCL INFO|^debug\d: |^salloc: |your current branch|\] code 404|cannot modify limit|^ {1,8}Configure options|^\[\w{1,12} @ 0x",
         r"^(?:/\S{1,60}/)?(?:rm|mkdir|ls|cat|grep|find|chmod|chown|mesg|tput|stty|lspci|which|ldconfig\S{0,5}|libgomp|OMP|libpng): ",
     )
 )
 _AT_WORK = "|".join(
     (
-        r"\b(?<!of )(?:step|epoch|iter|iteration|batch|(?:train|val|eval|avg|mean)?_?(?:loss|acc|accuracy)|lr)s?\b[ :=\[#/(]{1,4}\d",
+        rf"\b(?<!of ){METRIC}",
         r"\b(?:saved|saving|finished|completed?|success|succeeded|successful|successfully|done|passed|loaded|collected)\b",
         r"^(?:load|writ|read|tokeniz|download|compil|process|evaluat|generat|comput|prepar|build|creat|fetch|restor|resum)ing\b",
         r"\d ?%|\bgo(?:es|ing) on\b|\bis (?:taken|used)$|^served\b|not used here|^start(?:ed|ing)?\b|running on (?:the )?cpus?\b",
@@ -151,5 +168,5 @@ _AT_WORK = "|".join(
         r"100%|\d(?:it|s|samples|tokens)/s\b",
     )
 )
-_TELLS = r"(?:^|[ \t\[(])(?:INFO|DEBUG|NOTICE|TRACE)\b|(?:^|: |\[)[ID]\d{0,4} "
+_TELLS = r"(?:^|[ \t\[(])(?:INFO|DEBUG|NOTICE|TRACE)\b|(?:^|: |\[)[IDV]\d{0,4} "
 _ENDS = r"exit|kill|terminat|shut|abort|fail|error|stop|destroy|signal|clos|clean|\.cc:\d{1,6} -> \d"

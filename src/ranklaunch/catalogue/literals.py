@@ -58,8 +58,9 @@ def _alternatives(tokens: Iterator[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found)) if all(found) else ("",)
 
 
-def _worth(texts: tuple[str, ...]) -> int:
-    return min(map(len, texts)) if len(texts) <= _MOST_OF_A_GROUP else 0
+def _worth(texts: tuple[str, ...]) -> tuple[int, int]:
+    """A long text is seldom there, and one is sooner looked for than many."""
+    return (min(map(len, texts)), -len(texts)) if len(texts) <= _MOST_OF_A_GROUP else (0, 0)
 
 
 def _plain(token: str) -> str:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import functools
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from ranklaunch.catalogue.entry import (
@@ -31,17 +31,23 @@ from ranklaunch.catalogue.entry import (
     KnownError,
 )
 from ranklaunch.catalogue.known import shipped
-from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_words, of_exception
+from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_words, of_exception, wrong_after
+from ranklaunch.catalogue.literals import alternatives
+from ranklaunch.catalogue.literals import needed as needed_by
+from ranklaunch.catalogue.survival import said_more, went_on
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _WORD = r"[A-Za-z0-9_]+"
+_OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
 _ENDS_RANKS = "closing signal SIGTERM"
+_NOT_APART = r"\\[1-9]|\(\?(?:P=|\(|[a-zA-Z]+[-)])"  # in a pattern: what refers to another part of it, or holds for all of it
 _LONGEST_TEXT = 65536  # characters, of the end
 _MOST_LINES_AT_ALL = 3000
 _MOST_LINES = 400  # that one entry can have: more than real lines fit into what is searched
 _MOST_TRIES = 4  # to match one line with an entry
+_FEW = 12  # lines that have a text that an entry needs
 _AROUND = 400  # characters on both sides of a text that an entry needs, in which it is to match
 _LONGEST_LINE = 500  # characters of a finding, for people
 
@@ -77,6 +83,8 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
         reports = {number for number, error in claims.items() if error.standing == REPORT}
         claims = {**causes_before(lines, errors or shipped(), reports), **claims}
     _drop_what_was_survived(lines, claims)
+    if by_itself:
+        _drop_what_work_came_after(lines, claims, errors or shipped())
     numbers = sorted(claims, key=lambda number: (*_rank(claims[number]), number))
     return [Finding(claims[number], _shown(lines.told[number], _compiled(claims[number])), number) for number in numbers]
 
@@ -114,15 +122,13 @@ def _says_little(error: KnownError) -> bool:
 
 def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]:
     """From a line's number to its entry."""
-    text = "\n".join(lines.said)
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    words = frozenset(_compiled_text(_WORD).findall(text))
-    pieces = "\n".join(words)
+    words = frozenset(_compiled_text(_WORD).findall("\n".join(lines.said)))
+    pieces, places = "\n".join(words), _Places(lines.said)
     claims: dict[int, KnownError] = {}
     for error in errors:
         if error.standing not in GENERAL:
             there = [needed for needed in error.needed if _may_be_there(needed, words, pieces)]
-            for number in sorted(_numbers(error, there, text, starts)) if there else ():
+            for number in sorted(places.of(error, there)) if there else ():
                 claims.setdefault(number, error)
     return claims
 
@@ -140,25 +146,68 @@ def _words_of(text: str) -> tuple[str, str]:
     return max((word for word, inside in found if inside), key=len, default=""), max((word for word, _ in found), key=len, default="")
 
 
-def _numbers(error: KnownError, there: Sequence[str], text: str, starts: Sequence[int]) -> set[int]:
-    """Of the lines that the pattern matches: it is searched around a text that each match has, which is far faster than everywhere."""
-    if "" in there:
-        return {bisect_right(starts, match.start()) - 1 for match in islice(_compiled(error).finditer(text), _MOST_LINES)}
-    found = set()
-    for needed in there:
-        position, tries, last = text.find(needed), 0, -1
-        for _ in range(_MOST_LINES):
-            if position < 0:
-                break
-            number = bisect_right(starts, position) - 1
-            end = starts[number + 1] - 1 if number + 1 < len(starts) else len(text)
-            tries, last = (tries + 1 if number == last else 1), number
-            stop = min(end, position + _AROUND)
-            if _compiled(error).search(text, max(starts[number], position - _AROUND), stop):
-                found.add(number)
-                stop = end
-            position = text.find(needed, end if tries == _MOST_TRIES else max(stop, position + 1))
-    return found
+class _Places:
+    """Where the patterns of entries match in an output. A line that it has several times is searched once."""
+
+    def __init__(self, said: Sequence[str]) -> None:
+        self._numbers: dict[str, list[int]] = {}  # of each line
+        for number, line in enumerate(said):
+            self._numbers.setdefault(line, []).append(number)
+        self._lines = tuple(self._numbers)
+        self._text = "\n".join(self._lines)
+        self._starts = [0, *accumulate(len(line) + 1 for line in self._lines)]
+        self._parts: dict[str, list[tuple[str, int, int]]] = {}  # by needed text
+
+    def of(self, error: KnownError, there: Iterable[str]) -> set[int]:
+        """The numbers of the lines that the pattern matches: it is searched around a text that each match has, which is far faster than
+        everywhere."""
+        found: set[str] = set()
+        for needed in there:
+            parts = self._around(needed)
+            search = _compiled_text(_with(error, needed)).search if parts else None
+            found.update(line for line, start, stop in parts if search and search(line, start, stop))
+        return {number for line in found for number in self._numbers[line]}
+
+    def _around(self, needed: str) -> list[tuple[str, int, int]]:
+        """In which lines a match is to be, and from where to where."""
+        if needed not in self._parts:
+            self._parts[needed] = [part for line, place in self._having(needed) for part in _parts(line, needed, place)]
+        return self._parts[needed]
+
+    def _having(self, needed: str) -> Iterable[tuple[str, int]]:
+        """Lines, and where in them; one after the other is found fastest where they are few, all at once where they are many."""
+        if not needed:
+            return [(line, 0) for line in self._lines]
+        found: list[tuple[str, int]] = []
+        position = self._text.find(needed)
+        while position >= 0:
+            if len(found) == _FEW:
+                return [(line, line.find(needed)) for line in self._lines if needed in line][-_MOST_LINES:]
+            number = bisect_right(self._starts, position) - 1
+            found.append((self._lines[number], position - self._starts[number]))
+            position = self._text.find(needed, self._starts[number + 1])
+        return found
+
+
+@functools.cache
+def _with(error: KnownError, text: str) -> str:
+    """Of what the pattern has beside each other, that which needs this text: it is made, and searched, faster than the whole."""
+    if _compiled_text(_NOT_APART).search(error.pattern):
+        return error.pattern
+    return "|".join(each for each in alternatives(error.pattern) if text in needed_by(each)) or error.pattern
+
+
+def _parts(line: str, needed: str, place: int) -> Iterator[tuple[str, int, int]]:
+    """Around the first places of what is needed; the whole of a line that is not long."""
+    if not needed or len(line) <= _AROUND:
+        yield line, 0, len(line)
+        return
+    for _ in range(_MOST_TRIES):
+        if place < 0:
+            return
+        stop = min(len(line), place + _AROUND)
+        yield line, max(0, place - _AROUND), stop
+        place = line.find(needed, stop)
 
 
 def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
@@ -215,6 +264,22 @@ def _drop_what_was_survived(lines: Lines, claims: dict[int, KnownError]) -> None
         claims.clear()
 
 
+def _drop_what_work_came_after(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
+    """Where the last that is told is of work, and of nothing that went wrong."""
+    ills = [number for number, error in claims.items() if error.kind != STOPPED]
+    work = went_on(lines.said, lines.told, max(ills)) if ills else -1
+    over = work >= 0 and not wrong_after(lines, work, errors)
+    light = ills and all(_counts_for_little(claims[number], lines.bare[number]) for number in ills) and not any(map(lines.framed, ills))
+    if over or (light and said_more(lines.said, max(ills))):
+        for number in ills:
+            del claims[number]
+
+
+def _counts_for_little(error: KnownError, line: str) -> bool:
+    """Whether anything at all that was said after it shows that it was survived: so it is with a script's commands."""
+    return error.survivable or error.standing in (*GENERAL, VAGUE) or bool(_compiled_text(_OF_A_SHELL).match(line))
+
+
 def _explained(last: Traceback, claims: Mapping[int, KnownError]) -> bool:
     """Whether an entry knows one of its exceptions, or something that the message of one says."""
     named = any(number in claims for number in last.endings)
@@ -228,7 +293,7 @@ def _compiled(error: KnownError) -> re.Pattern[str]:
 
 @functools.cache
 def _compiled_text(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+    return re.compile(pattern, re.MULTILINE)
 
 
 @functools.cache

@@ -23,6 +23,7 @@ from ranklaunch.supervise.given import After, Start
 from ranklaunch.supervise.ranks.start import MARK, marked
 from ranklaunch.supervise.record import Record, now, run_id
 from ranklaunch.supervise.session import Session
+from ranklaunch.system import tree
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.nested import Outer
     from ranklaunch.supervise.rounds.cleaning import Held
 
+PACED_S = 1.0  # after the launch
 DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
 
@@ -77,7 +79,7 @@ def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = Non
 
 def _companions(plan: Plan) -> tuple[Join, ...]:
     """Who goes along with what is run."""
-    return (_taking, _stops, *((_watching,) if plan.watch.hang != "off" else ()))
+    return (_taking, _stops, _pacing, *((_watching,) if plan.watch.hang != "off" else ()))
 
 
 def _stops(attended: Attended) -> Companion:
@@ -95,7 +97,16 @@ def _watching(attended: Attended) -> Companion:
 
         return Watching(attended)
 
-    return Later(attended, attended.plan().watch.look_s, make)
+    return Later(attended, attended.plan().watch.look_s, make, "watches whether the job hangs")
+
+
+def _pacing(attended: Attended) -> Companion:
+    def make(attended: Attended) -> Companion:
+        from ranklaunch.supervise.watching.pacing import Pacing  # in a short job nobody asks for steps
+
+        return Pacing(attended)
+
+    return Later(attended, PACED_S, make, "follows the steps of its ranks")
 
 
 def _taking(attended: Attended) -> Companion:
@@ -126,7 +137,10 @@ def opened(
 
 def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Callable[[planning.Request], Plan]) -> Start:
     """request: of this attempt, and this round."""
-    record.event("read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt)
+    record.event(
+        "read", platform=plan.job.platform, method=plan.method, why=plan.why, attempt=plan.job.attempt,
+        container_s=None if plan.job.restart else tree.container_s(),
+    )  # fmt: skip
     kept, began = request.arrived, now()
     return Start(
         plan,

@@ -140,9 +140,9 @@ class JobParser(Parser):
 
     @functools.cached_property
     def options(self) -> dict[str, Option]:
-        from ranklaunch.read import tuning
+        from ranklaunch.read import telling, tuning
 
-        of_one = (*settings.PLAN_VARIABLES, *tuning.VARIABLES)
+        of_one = (*settings.PLAN_VARIABLES, *telling.CHECK_VARIABLES, *tuning.VARIABLES)
         of_others = {v.option: v for v in every_variable() if v.option and v not in of_one}
         found = sorted({**of_others, **self._near}.items())
         return {name: of_variable(variable, self._default(variable)) for name, variable in found}

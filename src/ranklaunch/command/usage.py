@@ -34,6 +34,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "check": ("ranklaunch check train.py", "ranklaunch check                   all but the program"),
     "explain": ("ranklaunch explain rank_3.log", "kubectl logs POD | ranklaunch explain -"),
+    "logs": (
+        "ranklaunch logs --follow                                from a shell in a container of the job",
+        "ranklaunch logs runs/copied --rank 0,8-15 --grep Error  a log folder, or a copy of one",
+    ),
     "simulate": ("ranklaunch simulate --nodes 2 --slots 2 -- train.py",),
     "tune": (
         'ranklaunch tune train.py --deepspeed_config ds.json     by what the platform says; "auto" in ds.json is what is looked for',

@@ -2,7 +2,7 @@
 
 Source of the protocol and of the form: NCCL's src/ras/client.cc and src/ras/client_support.cc (2.24 to 2.28). A client says
 "CLIENT PROTOCOL n", is told "SERVER PROTOCOL n", says "TIMEOUT s", is told "OK", says "VERBOSE STATUS", and is sent a report up to the end
-of the connection.
+of the connection. The report is text: JSON (SET FORMAT json) is new in 2.28, and text is what all of them have.
 """
 
 from __future__ import annotations

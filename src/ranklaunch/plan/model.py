@@ -179,12 +179,10 @@ class Save(Value):
 
 
 class Rounds(Value):
-    """Restarts in place. most: without progress; never: exit codes after which there is none. marks: patterns of the paths of checkpoints'
-    markers."""
+    """Restarts in place. most: without progress; never: exit codes after which there is none."""
 
     most: int
     never: tuple[int, ...] = ()
-    marks: tuple[str, ...] = ()
 
 
 class Recorder(Value):
@@ -230,7 +228,7 @@ class Plan(Value):
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
     on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. save: how ranks are
     asked to save. recorders: what is added to the environment of all processes. watch: what is done where the job hangs. rounds: None where
-    nothing is started again."""
+    nothing is started again. marks: patterns of the paths of checkpoints' markers."""
 
     job: Job
     method: str
@@ -258,6 +256,7 @@ class Plan(Value):
     recorders: Recorders = Recorders()
     watch: Watch = Watch()
     rounds: Rounds | None = None
+    marks: tuple[str, ...] = ()
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -291,7 +290,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "layout": _layout(plan.layout) if plan.layout else None,
         "limits": as_dict(plan.limits),
         "save": as_dict(plan.save),
-        **({"restarts": as_dict(plan.rounds)} if plan.rounds else {}),
+        **({"restarts": {**as_dict(plan.rounds), "marks": list(plan.marks)}} if plan.rounds else {}),
         "watch": as_dict(plan.watch),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),

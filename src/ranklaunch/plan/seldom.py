@@ -6,7 +6,7 @@ import re
 
 from ranklaunch.files import absolute, join, text_of
 from ranklaunch.plan.model import Plan, Rounds, Save, Watch
-from ranklaunch.read import settings
+from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader
@@ -20,7 +20,6 @@ STARTED_ANEW = {
     "RANKLAUNCH_RESTARTS": 1, "SLURM_RESTART_COUNT": 1, "PET_MAX_RESTARTS": 1,
 }  # fmt: skip
 SPARE_S = 5.0  # fewer than were seen
-AUTO = "auto"
 MOST_CLOCKS = 5  # attempts, the last, that are looked at
 MOST_CLOCK = 64 * 1024  # bytes, one a second
 
@@ -30,6 +29,7 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
     return {
         **({"known_errors": _known_errors(reader)} if reader.given(settings.KNOWN_ERRORS) else {}),
         **({"rounds": _rounds(plan, reader)} if reader.given(settings.MAX_RESTARTS) else {}),
+        **({"marks": _marks(reader)} if _named(reader, "progress_file") else {}),
         **({"save": _save(reader)} if _named(reader, "save_") else {}),
         **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
     }
@@ -56,8 +56,13 @@ def _rounds(plan: Plan, reader: Reader) -> Rounds | None:
         return None
     _refuse_other_restarts(plan, reader)
     _warn_of_the_platform(reader, most)
-    marks = tuple(absolute(path, reader.cwd) for path in reader.get(again.PROGRESS_FILE))
-    return Rounds(most, reader.get(again.NO_RESTART_CODES), marks)
+    return Rounds(most, reader.get(again.NO_RESTART_CODES))
+
+
+def _marks(reader: Reader) -> tuple[str, ...]:
+    from ranklaunch.read import again
+
+    return tuple(absolute(path, reader.cwd) for path in reader.get(again.PROGRESS_FILE))
 
 
 def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
@@ -100,14 +105,15 @@ def settle_grace(reader: Reader, job: Job) -> None:
     to be that, it is; a longer one is warned of."""
     seen = [(seconds, number) for number in range(job.attempt)[-MOST_CLOCKS:] if (seconds := _killed_after(reader, job, number))]
     first = reader.candidates(settings.GRACE_S)[:1]
-    if not seen and (not first or first[0].value.strip().lower() != AUTO):
+    is_auto = bool(first) and parse.is_auto(first[0].value)
+    if not seen and not is_auto:
         return
     told = f"attempt {min(seen)[1]} was killed {min(seen)[0]} s after its stop request" if seen else "nothing seen yet"
-    if first and first[0].value.strip().lower() == AUTO:
-        grace_s = max(1.0, min(seen)[0] - SPARE_S) if seen else settings.GRACE_S.default
-        reader.settle(settings.GRACE_S.value, Candidate(f"{first[0].source}={AUTO}: {told}", f"{grace_s:g}"))
+    if is_auto:
+        grace_s = max(1.0, min(seen)[0] - SPARE_S) if seen else parse.GRACE_S
+        reader.settle(settings.GRACE_S.value, Candidate(f"{first[0].source}={parse.AUTO}: {told}", f"{grace_s:g}"))
     elif reader.get(settings.GRACE_S) >= min(seen)[0]:
-        reader.warn(f"{told}, before {reader.told(settings.GRACE_S)} was over: {settings.GRACE_S.names[0]}={AUTO} stays below that")
+        reader.warn(f"{told}, before {reader.told(settings.GRACE_S)} was over: {settings.GRACE_S.names[0]}={parse.AUTO} stays below that")
 
 
 def _killed_after(reader: Reader, job: Job, attempt: int) -> int:

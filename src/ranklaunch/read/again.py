@@ -28,7 +28,7 @@ NO_RESTART_CODES: Variable[tuple[int, ...]] = Variable(
 )  # fmt: skip
 PROGRESS_FILE: Variable[tuple[str, ...]] = Variable(
     "progress_file", ("RANKLAUNCH_PROGRESS_FILE",), paths, (), "markers of the trainer's checkpoints, by which restarts in place tell "
-    "progress: paths with wildcards, with colons between them (/ckpt/latest, /ckpt/checkpoint-*)",
+    "progress, and a stop whether it was saved: paths with wildcards, with colons between them (/ckpt/latest, /ckpt/checkpoint-*)",
 )  # fmt: skip
 
 VARIABLES: tuple[Variable[object], ...] = (NO_RESTART_CODES, PROGRESS_FILE)

@@ -47,9 +47,16 @@ def port(value: str) -> int:
 _SECONDS = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(?:[eE][+-]?[0-9]{1,2})?")
 
 
+GRACE_S, AUTO = 25.0, "auto"
+
+
+def is_auto(text: str) -> bool:
+    return text.strip().lower() == AUTO
+
+
 def grace(text: str) -> float:
     """Seconds, or auto: what it is then, a plan finds out (ranklaunch.plan.seldom)."""
-    return 25.0 if text.strip().lower() == "auto" else seconds(text)
+    return GRACE_S if is_auto(text) else seconds(text)
 
 
 def seconds(value: str) -> float:

@@ -72,8 +72,8 @@ WAIT_S = Variable(
     "seconds: deadline of each wait before launch, also that for the other nodes unless that has its own", option="--wait-s",
 )  # fmt: skip
 GRACE_S = Variable(
-    "grace_s", ("RANKLAUNCH_GRACE_S",), parse.grace, 25.0, "seconds from the first signal to SIGKILL, for all ranks together; auto: 5 "
-    "fewer than earlier attempts were seen to be given", option="--grace-s",
+    "grace_s", ("RANKLAUNCH_GRACE_S",), parse.grace, parse.GRACE_S, "seconds from the first signal to SIGKILL, for all ranks together; "
+    "auto: 5 fewer than earlier attempts were seen to be given", option="--grace-s",
 )  # fmt: skip
 MUSTER = Variable(
     "muster", ("RANKLAUNCH_MUSTER",), parse.flag, True,

@@ -61,7 +61,7 @@ class Attempt:
         self._interrupted = False  # by SIGINT
         self._success: Success | None = None  # of this node's ranks
         self._loop = Share(around.loop)
-        self._logs = Logs(self._loop, start.record, around.terminal)
+        self._logs = Logs(self._loop, start.record, around.terminal, start.plan, around.nodes.wall)
         hear = OfChildren(started=self._on_start, wrote=lambda child: self._launchers.read(child), ended=self._on_end)
         self._children = Children(hear, around.env, around.signals, self._loop, self._logs)
         over = lambda: self.ending is not None  # noqa: E731
@@ -254,7 +254,7 @@ class Attempt:
             self._end_by(blame.judge([suspect]))
 
     def on_released(self, text: str) -> None:
-        self._record.event("released", late=text)
+        self._record.event("released", late=text, clock_s=round(self._nodes.wall(self._loop.clock()) - time.time(), 3))
         self._say(text)
 
     # What becomes of its processes

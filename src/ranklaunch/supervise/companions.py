@@ -271,10 +271,11 @@ class AtStop(StandIn):
 
 
 class Later(StandIn):
-    """Of one that a job needs only once it has lasted so many seconds."""
+    """Of one that a job needs only once it has lasted so many seconds. what: nobody does without it."""
 
-    def __init__(self, attended: Attended, seconds: float, make: Join) -> None:
+    def __init__(self, attended: Attended, seconds: float, make: Join, what: str) -> None:
         super().__init__(attended, make)
+        self._what = what
         attended.loop.after(seconds, self._join)
 
     def _join(self) -> None:
@@ -283,4 +284,4 @@ class Later(StandIn):
         try:
             self._made = self._make(self._attended)
         except Exception as error:  # no descriptor left; whatever it is, the job goes on
-            self._attended.say(f"nobody watches whether the job hangs: {type(error).__name__}: {error}")
+            self._attended.say(f"nobody {self._what}: {type(error).__name__}: {error}")

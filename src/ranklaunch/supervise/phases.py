@@ -5,9 +5,8 @@ Each phase may bring facts from which the plan is made anew; what is launched is
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,10 @@ from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import TABLE, File, Plan, Process, Wait, as_json
 from ranklaunch.read.reader import Arrived
-from ranklaunch.supervise import judge
-from ranklaunch.supervise.ranks.child import HELPER, STEP
+from ranklaunch.supervise.ranks.child import STEP
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.ranks.start import require_program
 from ranklaunch.supervise.record import Record, bequeath, copied, make_private, offered, write_file
-from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace
 
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.waits.renewed import Renewed
     from ranklaunch.supervise.waits.waiting import Condition
 
-TOOL_S = 5.0  # for a device's tool to answer
 Replan = Callable[[Arrived], Plan]
 
 
@@ -79,17 +75,15 @@ class Phases:
         self._record.event("settled", seconds=round(self._loop.clock() - began, 3))
 
     def _ask(self, argv: tuple[str, ...]) -> str:
-        """What a tool has to say."""
-        tool = Process(argv[0], argv, os.path.join(self._record.folder, f"{argv[0]}.log"))
-        try:
-            self._children.start((tool,), HELPER)
-        except MissingProgramError:
-            return ""
-        self._loop.run_until(lambda: self._over() or not self._children.running, self._loop.clock() + TOOL_S)
-        for child in self._children.running.values():
-            tree.send(child.identity, signal.SIGKILL)
-        ended = self._children.ended[-1] if self._children.ended else None
-        return judge.decoded(ended.reader.output.tail) if ended and ended.reader and not ended.ended.code else ""
+        """What a tool has to say; "" where it does not answer."""
+        from ranklaunch.supervise.watching.tool import Tool
+
+        said: list[str] = []
+        tool = Tool(argv, self._children.env, self._loop, said.append)
+        tool.ask()
+        self._loop.run_until(lambda: self._over() or not tool.running)
+        tool.close()
+        return "".join(said)
 
     def require(self) -> None:
         """Raises MissingProgramError that names all that is to be started and is not there."""
@@ -108,10 +102,17 @@ class Phases:
         from ranklaunch.supervise.waits.waiting import perform
 
         self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
-        self.waiting = f"{wait.kind} {wait.what}"
-        seconds = perform(wait, condition, self._loop, self._say, self._over)
-        self.waiting = ""
+        with self._waiting(f"{wait.kind} {wait.what}"):
+            seconds = perform(wait, condition, self._loop, self._say, self._over)
         self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
+
+    @contextlib.contextmanager
+    def _waiting(self, what: str) -> Iterator[None]:
+        self.waiting = what
+        try:
+            yield
+        finally:
+            self.waiting = ""
 
     def close(self) -> None:
         """Removes what nobody may find afterwards."""
@@ -202,9 +203,9 @@ class Phases:
     def _run_steps(self, steps: tuple[Process, ...]) -> None:
         for step in steps:
             self._nodes.busy(step.name)
-            self.waiting = step.name
             self._children.start((step,), STEP)
-            self._loop.run_until(lambda: self._over() or not self._children.running)
+            with self._waiting(step.name):
+                self._loop.run_until(lambda: self._over() or not self._children.running)
             if self._over():
                 return
 
@@ -226,11 +227,11 @@ class Phases:
         what = next(wait.what for wait in self.plan.waits if wait.kind == "muster")
         self._record.event("wait", kind="muster", what=what, timeout_s=plan.muster.timeout_s)
         self._waited.add(("muster", what))
-        self.waiting = f"the other nodes of the job, at {what}"
         offers = {name: offered(path) for name, path in self.plan.offers.items()}
         renewed = self._watch_table(plan)
         try:
-            seconds = self._nodes.muster(replace(self.plan, muster=plan.muster), offers, self._over)
+            with self._waiting(f"the other nodes of the job, at {what}"):
+                seconds = self._nodes.muster(replace(self.plan, muster=plan.muster), offers, self._over)
         finally:
             if renewed:
                 renewed.close()

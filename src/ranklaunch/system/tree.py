@@ -7,12 +7,15 @@ import functools
 import os
 import re
 import signal
+import time
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 NAME_BYTES = 15
 SHELLS = ("sh", "bash", "dash")
 RUNS_SCRIPTS = ("sh", "bash", "dash", "ash", "busybox", "ksh", "ksh93", "mksh", "zsh")  # as their files are called
+HOST = "pid:[4026531836]"  # the machine's own processes, as the kernel numbers that namespace
+LONGEST_START_S = 3600.0
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -25,7 +28,8 @@ class Identity(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """name: of the program, cut by the kernel to 15 bytes. status: the wait status of a zombie. ticks: of CPU time."""
+    """name: of the program, cut by the kernel to 15 bytes. status: the wait status of a zombie. ticks: of CPU time; inherited: of children
+    that have ended. pages: in memory."""
 
     parent: int
     state: str
@@ -33,20 +37,29 @@ class Entry(NamedTuple):
     name: str = ""
     status: int = 0
     ticks: int = 0
+    inherited: int = 0
+    pages: int = 0
+
+
+def read(path: str, most: int = 4096) -> bytes:
+    """A file of /proc, at once; b"" where it cannot be: of a process that is gone, or that may not be looked at."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, most)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def entry(pid: int) -> Entry | None:
     """What /proc says of a process, None when it is gone."""
-    try:
-        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    text = read(f"/proc/{pid}/stat")
+    if not text:
         return None
-    try:
-        text = os.read(fd, 4096)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
     end = text.rindex(b")")  # the name before it may hold anything
     fields = text[end + 2 :].split()
     name = text[text.index(b"(") + 1 : end].decode(errors="replace")
@@ -57,7 +70,26 @@ def entry(pid: int) -> Entry | None:
         name=name,
         status=int(fields[49]),
         ticks=int(fields[11]) + int(fields[12]),
+        inherited=int(fields[13]) + int(fields[14]),
+        pages=int(fields[21]),
     )
+
+
+def container_s() -> float | None:
+    """Seconds since this container started, which did so to bring us here; None outside one, for whoever was brought into one that runs,
+    and in one that had done something else before."""
+    try:
+        if os.readlink("/proc/self/ns/pid") == HOST:
+            return None
+        pid, generations = os.getpid(), 0
+        while pid > 1 and generations < 64:
+            parent = entry(pid)
+            pid, generations = parent.parent if parent else 0, generations + 1
+        first = entry(1) if pid == 1 else None
+        seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - first.start / os.sysconf("SC_CLK_TCK") if first else -1.0
+    except (OSError, ValueError):
+        return None
+    return round(seconds, 3) if 0 <= seconds <= LONGEST_START_S else None
 
 
 class Apart(NamedTuple):
@@ -159,17 +191,8 @@ def _living(pid: int, found: Entry, below: dict[int, list[tuple[int, Entry]]]) -
 
 def command(pid: int) -> list[str]:
     """Its words; none of a process that is gone."""
-    try:
-        fd = os.open(f"/proc/{pid}/cmdline", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return []
-    try:
-        words = os.read(fd, 4096).split(b"\0")
-    except OSError:
-        return []
-    finally:
-        os.close(fd)
-    return [word.decode(errors="replace") for word in words]
+    text = read(f"/proc/{pid}/cmdline")
+    return [word.decode(errors="replace") for word in text.split(b"\0")] if text else []
 
 
 class Hearing:
@@ -211,28 +234,25 @@ class Hearing:
         return _has(caught | blocked, self._number) or _waits_for_signals(pid)
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal: one without is never sent it."""
+    return _has(_dispositions(pid)[0], number)
+
+
 def _has(signals: int, number: int) -> bool:
     return bool(signals >> (number - 1) & 1)
 
 
 def _dispositions(pid: int) -> tuple[int, int]:
     """Signals that a process catches, and those that its first thread blocks, a bit for each."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            text = file.read()
-    except OSError:
-        return 0, 0
+    text = read(f"/proc/{pid}/status", 16384)
     caught, blocked = (re.search(rb"^%s:\s*([0-9a-f]+)" % name, text, re.MULTILINE) for name in (b"SigCgt", b"SigBlk"))
     return int(caught[1], 16) if caught else 0, int(blocked[1], 16) if blocked else 0
 
 
 def _waits_for_signals(pid: int) -> bool:
     """In sigwait, during which the signals that it waits for do not count as blocked."""
-    try:
-        with open(f"/proc/{pid}/wchan", "rb") as file:
-            return b"sigtimedwait" in file.read()
-    except OSError:
-        return False
+    return b"sigtimedwait" in read(f"/proc/{pid}/wchan")
 
 
 def _is_shell(pid: int) -> bool:

@@ -38,7 +38,10 @@ _WAIT = (Field("kind", str), Field("what", str))
 EVENTS: tuple[Event, ...] = (
     Event(
         "read", "the environment is read and the plan made",
-        (Field("platform", str), Field("method", str), Field("why", str, "why this method"), Field("attempt", int)),
+        (
+            Field("platform", str), Field("method", str), Field("why", str, "why this method"), Field("attempt", int),
+            Field("container_s", float, "since the start of its container; null outside one", may_be_null=True),
+        ),
     ),
     Event(
         "settle", "ranks are about to start again in place",
@@ -48,9 +51,23 @@ EVENTS: tuple[Event, ...] = (
     Event("wait", "a wait begins", (*_WAIT, Field("timeout_s", float))),
     Event("waited", "it ended", (*_WAIT, Field("seconds", float))),
     Event("file", "a file of the plan is written", (Field("path", str),)),
-    Event("released", "all nodes of the job may start", (Field("late", str, "who was waited for"),)),
+    Event(
+        "released", "all nodes of the job may start",
+        (
+            Field("late", str, "who was waited for"),
+            Field("clock_s", float, "what is to be added to the times here for node 0's"),
+        ),
+    ),
     Event("spawn", "a process is started, or a rank of msrun is found", (_NAME, _RANK, Field("pid", int))),
     Event("first output", "it wrote for the first time", (_NAME,)),
+    Event(
+        "steps", "ranks were seen to go on, by what they write",
+        (Field("ranks", list, "of each group of them: first rank, last rank, epoch, step, of how many (0: not said), seconds ago"),),
+    ),
+    Event(
+        "saved", "a rank has saved a checkpoint, by what it writes, and did nothing else meanwhile",
+        (Field("seconds", float), Field("ago_s", float, "seconds since its end")),
+    ),
     Event(
         "exit", "it ended, or a rank of msrun or DeepSpeed has",
         (
@@ -81,7 +98,11 @@ EVENTS: tuple[Event, ...] = (
             Field("seconds", float), Field("ranks", int, "that lived"), Field("stacks", int, "ranks whose Python stacks are there"),
         ),
     ),
-    Event("hang", "nothing moves: a warning, an alarm, or that it moves again", (Field("text", str),)),
+    Event(
+        "hang", "nothing moves: a warning, an alarm, or that it moves again",
+        (Field("text", str), Field("since", str, "when the last thing has moved, UTC by node 0's clock, else null", may_be_null=True)),
+    ),
+    Event("notice", "after the first step: what a stop would cost, where no rank catches SIGTERM", (Field("text", str),)),
     Event("failing", "a launcher has begun to end its ranks after a failure of one", (_NAME,)),
     Event("done", "this node's ranks have succeeded; other nodes' have not yet"),
     Event("ending", "what decided", (Field("outcome", str), Field("by", str, "a process's name, or the reason"))),

@@ -1,6 +1,6 @@
 """The names of what a job leaves behind, for those who write it and those who look for it. Paths are text; nothing here touches a disk.
 
-    LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, rank_<r>.log, and what launchers keep
+    LOGS[/job_<id>][/node_<i>]/attempt_<k>/    plan.json, events.jsonl, verdict.json, rank_<r>.log, times_<i>, and what launchers keep
         evidence/node_<i>/<n>/                 what was taken the n-th time
 
 What ranks that were started again in place leave is below it, in restart_<r>/, with the same names; the attempt's own verdict.json is the
@@ -44,6 +44,13 @@ def restart(attempt: str, number: int) -> str:
 
 def rank_log(attempt: str, rank: int) -> str:
     return join(attempt, f"rank_{rank}.log")
+
+
+def times(folder: str, node: int) -> str:
+    """When each part of the logs in a folder came, as this node's supervisor has seen it: a line `f NUMBER NAME` for each log, and one
+    `NUMBER END MICROSECONDS` for each part of it, which goes on from where the one before has ended. Time is since 1970, by node 0's clock
+    where it is known."""
+    return join(folder, f"times_{node}")
 
 
 def socket(node: int) -> str:

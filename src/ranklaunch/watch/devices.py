@@ -6,11 +6,13 @@ import re
 
 from ranklaunch.watch.sample import Device
 
-# Tools, by how they are asked.
+# Tools, by how they are asked: what devices do, how much of their memory is used, and all that is known of them.
 NVIDIA = (
     "nvidia-smi", "--query-gpu=utilization.gpu,memory.used,power.draw,power.limit,utilization.memory", "--format=csv,noheader,nounits",
 )  # fmt: skip
-ASCEND = ("npu-smi", "info")
+NVIDIA_MEMORY = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
+NVIDIA_ALL = ("nvidia-smi", "-q")
+ASCEND = ("npu-smi", "info")  # for all of these
 # The second line of each chip in npu-smi's table: its bus, then the use of its cores, its memory and its HBM.
 _CHIP = re.compile(r"\|\s*[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s*\|\s*(\d+)\s+(\d+)\s*/\s*\d+(?:\s+(\d+)\s*/\s*\d+)?")
 

@@ -21,8 +21,8 @@ class Rule(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """traffic, devices: whether there was any, and whether any worked; None: this node cannot tell. wall: when the window began, in seconds
-    since 1970."""
+    """traffic, devices: whether there was any, and whether any worked; hears: whether any rank has a way to hear SIGTERM; None: this node
+    cannot tell. wall: when the window began, in seconds since 1970."""
 
     seconds: float
     wall: float
@@ -30,6 +30,7 @@ class Frame(NamedTuple):
     traffic: bool | None = None
     devices: bool | None = None
     rules: tuple[Rule, ...] = ()
+    hears: bool | None = None
 
 
 def packed(frame: Frame) -> dict[str, Any]:
@@ -39,6 +40,7 @@ def packed(frame: Frame) -> dict[str, Any]:
         "wall": round(frame.wall, 2),
         "traffic": frame.traffic,
         "devices": frame.devices,
+        "hears": frame.hears,
         "ranks": [_packed(seen) for seen in frame.ranks[:MOST_RANKS]],
         "rules": [[None if rule.age_s is None else round(rule.age_s, 1), rule.wrong[:MOST_TEXT], rule.rank] for rule in frame.rules],
     }
@@ -52,6 +54,7 @@ def unpacked(body: Any) -> Frame:
         ranks=tuple(_unpacked(row) for row in body["ranks"]),
         traffic=_answer(body["traffic"]),
         devices=_answer(body["devices"]),
+        hears=_answer(body["hears"]),
         rules=tuple(Rule(None if age is None else _number(age), str(wrong)[:MOST_TEXT], _rank(rank)) for age, wrong, rank in body["rules"]),
     )
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ranklaunch.errors import numbered
+
 FEW = 0.1  # share of the ranks that a group has at most to stand out, or
 LEAST_FEW = 2  # so many, where they are fewer than the others
 MOST_FRAMES = 20  # of a stack, the innermost
@@ -71,20 +73,8 @@ def suspects(known: Sequence[Known], recorded: Iterable[Missing] = (), lagging: 
 
 def groups(known: Iterable[Known]) -> list[str]:
     """Ranks with equal stacks, the largest group first: "ranks 0-2,4-63: all_reduce at train.py:88"."""
-    found = sorted(_alike(known).values(), key=lambda group: (-len(group), group[0].rank))
-    return [f"{numbers(each.rank for each in group)}: {_summary(group[0].stack)}" for group in found]
-
-
-def numbers(ranks: Iterable[int]) -> str:
-    """rank 3; ranks 0-2,4-63."""
-    ordered = sorted(set(ranks))
-    spans: list[list[int]] = []
-    for rank in ordered:
-        if spans and rank == spans[-1][-1] + 1:
-            spans[-1][1:] = [rank]
-        else:
-            spans.append([rank])
-    return f"rank{'' if len(ordered) == 1 else 's'} {','.join('-'.join(map(str, span)) for span in spans)}"
+    found = sorted(alike(known).values(), key=lambda group: (-len(group), group[0].rank))
+    return [f"{numbered((each.rank for each in group), 'rank')}: {_summary(group[0].stack)}" for group in found]
 
 
 def sentence(found: Sequence[Suspect]) -> str:
@@ -94,7 +84,7 @@ def sentence(found: Sequence[Suspect]) -> str:
     by_reason: dict[str, list[int]] = {}
     for each in found:
         by_reason.setdefault(each.why, []).append(each.rank)
-    return "; ".join(f"{numbers(ranks)}: {why}" for why, ranks in by_reason.items())
+    return "; ".join(f"{numbered(ranks, 'rank')}: {why}" for why, ranks in by_reason.items())
 
 
 def _told(missing: Iterable[Missing], at: Mapping[int, Known]) -> Iterable[Suspect]:
@@ -115,7 +105,7 @@ def _by_stack(known: Sequence[Known]) -> Iterable[Suspect]:
     stacks = [each for each in known if each.stack]
     outside = [each for each in stacks if not _WAITS.search(_frames(each.stack))]
     odd = outside if 0 < len(outside) < len(stacks) and _are_few(len(outside), len(stacks), by_kind=True) else []
-    for group in () if odd else _alike(stacks).values():
+    for group in () if odd else alike(stacks).values():
         odd += group if _are_few(len(group), len(stacks)) else []
     for each in odd:
         yield Suspect(each.rank, each.node, f"it is elsewhere than the others: {_summary(each.stack)}", each.file)
@@ -145,7 +135,7 @@ def _are_few(count: int, of: int, *, by_kind: bool = False) -> bool:
     return 0 < count < of and (by_kind or (2 * count < of and (count <= FEW * of or count <= LEAST_FEW)))
 
 
-def _alike(known: Iterable[Known]) -> dict[str, list[Known]]:
+def alike(known: Iterable[Known]) -> dict[str, list[Known]]:
     found: dict[str, list[Known]] = {}
     for each in known:
         if each.stack:

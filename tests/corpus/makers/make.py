@@ -59,7 +59,7 @@ def neutral(text: str, work: Path) -> str:
     text = re.sub(r"/(work/main/\.venv|tmp/blind/v\w*)/bin", "/opt/venv/bin", text)
     text = re.sub(r"/root/\.pyenv/versions/[\d.]+", "/usr/local", text)
     first, *tails = text.replace("\x00", "").split(MARK)
-    return MARK.join([tail(first), *unlike(tail(one) for one in tails)])
+    return MARK.join([tail(first), *unlike(f"{name}\n{tail(rest)}" for name, _, rest in (one.partition("\n") for one in tails))])
 
 
 def unlike(tails: Iterable[str]) -> list[str]:

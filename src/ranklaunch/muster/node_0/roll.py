@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from ranklaunch.errors import runs
 from ranklaunch.plan.agreement import ALL, ARGUMENTS, Agreement, Teller, is_of_ranks
 from ranklaunch.plan.facts import FIXED
 from ranklaunch.plan.model import TABLE
@@ -256,14 +257,10 @@ def _count(counter: Counter[Any], what: object, by: int) -> None:
 
 def spans(numbers: Iterable[int]) -> str:
     """0,1,2,5 as "0-2, 5"."""
-    found: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if found and found[-1][-1] == number - 1:
-            found[-1].append(number)
-        else:
-            found.append([number])
-    named = [str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in found]
-    return ", ".join(named[:NAMED]) + (f" and {sum(len(span) for span in found[NAMED:])} more" if len(found) > NAMED else "")
+    found = runs(numbers)
+    named = [str(first) if first == last else f"{first}-{last}" for first, last in found]
+    more = sum(last - first + 1 for first, last in found[NAMED:])
+    return ", ".join(named[:NAMED]) + (f" and {more} more" if more else "")
 
 
 def _listed(named: Sequence[str], count: int) -> str:

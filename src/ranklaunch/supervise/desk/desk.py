@@ -23,6 +23,7 @@ from ranklaunch.values import Value
 from ranklaunch.verdict import folders
 
 SCHEMA = "ranklaunch.status/1"
+MOST_S = 10_000_000  # to a deadline
 MARGIN_S = 2.0  # between the end of the grace and a deadline
 WARNINGS = ("SIGUSR1", "SIGUSR2")
 DO = "do"
@@ -50,7 +51,7 @@ class Desk:
         self._saving = Saving(lambda: self._save, asked.offer, lambda: asked.attended().record, loop.clock)
         self._circle = Circle(seen.nodes, job.node_index, len(job.everyone), self._loop, self._do)
         self._stacked = Stacked(seen.nodes, job.node_index, asked.attended)
-        self._handlers: dict[object, Callable[[Mapping[str, Any], Answer], None]] = {
+        self._handlers: dict[str, Callable[[Mapping[str, Any], Answer], None]] = {
             "status": self._status, "save": self._on_save, "stacks": self._on_stacks,
         }  # fmt: skip
         self._counter = Counter(seen.record.folder, folders.socket(job.node_index), self._loop, self._handle)
@@ -80,11 +81,12 @@ class Desk:
         return self._asked.attended().plan()
 
     def _handle(self, question: Mapping[str, Any], answer: Answer) -> None:
-        handler = self._handlers.get(question.get(DO))
+        wanted = question.get(DO)
+        handler = self._handlers.get(wanted) if isinstance(wanted, str) else None
         if handler:
             handler(question, answer)
         else:
-            answer({"error": f"this ranklaunch answers {', '.join(map(str, self._handlers))}"})
+            answer({"error": f"this ranklaunch answers {', '.join(self._handlers)}"})
 
     def _ask(self, question: Mapping[str, Any], told: Callable[[Mapping[int, Mapping[str, Any]]], None]) -> None:
         try:
@@ -139,7 +141,7 @@ class Desk:
 
     def _on_save(self, question: Mapping[str, Any], answer: Answer) -> None:
         deadline = question.get("deadline_s")
-        if deadline is not None and not (isinstance(deadline, (int, float)) and deadline >= 0):
+        if deadline is not None and not (isinstance(deadline, (int, float)) and 0 <= deadline <= MOST_S):
             answer({"error": f"deadline_s {deadline!r}: expected seconds"})
         elif deadline is None and not self._save.wanted:
             answer({"error": "no way is known to ask this trainer to save: RANKLAUNCH_SAVE_SIGNAL or RANKLAUNCH_SAVE_FILE says it"})

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 STACKS, STACKED = "stacks", "stacked"
 WHY = "ranklaunch stacks asks for it"
-RANKS_A_MESSAGE = 8
 
 Answer = Callable[[Mapping[str, Any]], None]
 
@@ -31,6 +30,9 @@ class Stacked:
         self._answers: list[Answer] = []
         self._ranks: list[Mapping[str, Any]] = []
         self._askers: set[int] = set()
+        # Whose answer is waited for, as who asks and as node 0: an attempt, by its list of who hears of evidence.
+        self._awaited: object = None
+        self._gathering: list[Callable[[Any], object]] = []
         if index == 0:
             nodes.hear(STACKS, self._on_asked, at_node_0=True)
         nodes.hear(STACKED, self._on_stacked)
@@ -38,21 +40,25 @@ class Stacked:
     def ask(self, answer: Answer) -> None:
         """answer: ranks, of which each has rank, node, state, stack (the innermost frame first, "" where there is none) and file, and
         silent: nodes that have said nothing in time."""
+        attempt = self._attended().evidence
         self._answers.append(answer)
-        if len(self._answers) == 1:
-            self._ranks = []
+        if len(self._answers) == 1 or self._awaited is not attempt:  # one that has ended answers nobody
+            self._awaited, self._ranks = attempt, []
             self._nodes.tell_node_0(STACKS, {})
 
     def _on_asked(self, node: int, body: object) -> None:
         """As node 0."""
         seen = self._attended()
-        if not self._askers:
-            seen.evidence.append(self._on_gathered)
+        if not self._askers or self._gathering is not seen.evidence:
+            self._gathering = seen.evidence
+            self._gathering.append(self._on_gathered)
             seen.take(WHY, False)
         self._askers.add(node)
 
     def _on_gathered(self, gathered: Gathered) -> None:
-        self._attended().evidence.remove(self._on_gathered)
+        from ranklaunch.supervise.taking.taking import RANKS_A_MESSAGE  # it has been taken
+
+        self._gathering.remove(self._on_gathered)
         askers, self._askers = sorted(self._askers), set()
         ranks = [
             {"rank": rank, "node": each.node, "state": each.state, "stack": each.stack, "file": each.file}

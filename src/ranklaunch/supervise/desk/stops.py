@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.system import disk
 from ranklaunch.system.signals import name_of
 from ranklaunch.verdict import folders
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.desk.saved import Look, Marks
 
 
 class Stops(Companion):
@@ -25,9 +28,12 @@ class Stops(Companion):
         self._ranks: Mapping[int, Any] = {}
         self._seconds = 0.0
         self._clock = -1
+        self._before: Look | None = None
+        self._marks: tuple[Marks | None, Marks | None] = None, None  # at the request, and at the end
 
     def on_stop_request(self, number: int) -> None:
         self._signal, self._at = number, self._attended.loop.clock()
+        self._before = self._look()
         self._ranks = dict(self._attended.ranks())
         try:
             node = self._attended.plan().job.node_index
@@ -41,13 +47,18 @@ class Stops(Companion):
         if self._signal:
             self._seconds = self._attended.loop.clock() - self._at
             self._write("\nended\n")
+            before = self._before.found() if self._before else None
+            after = self._look() if before is not None else None
+            self._marks = before, after.found() if after else None
             self.close()
 
     def facts(self) -> Mapping[str, Any]:
         """stop: caught_by: ranks that had a way to hear the signal; ended_by_themselves and killed: how those that lived then have ended;
-        saved: "no" where nobody heard it, else "unknown"."""
+        saved: whether a checkpoint was completed since, as far as that is known."""
         if not self._signal:
             return {}
+        from ranklaunch.supervise.desk.saved import saved  # once the ranks have ended
+
         ends = self._attended.ends()
         caught = [rank for rank, process in self._ranks.items() if self._attended.caught(process)]
         killed = [rank for rank in self._ranks if ends.get(rank) == "SIGKILL"]
@@ -57,14 +68,27 @@ class Stops(Companion):
             "ended_by_themselves": sorted(rank for rank in self._ranks if rank in ends and rank not in killed),
             "killed": sorted(killed),
             "seconds": round(self._seconds, 3),
-            "saved": "unknown" if caught or not self._ranks else "no",
+            "saved": saved(*self._marks, caught, killed, any_rank=bool(self._ranks)),
         }
         return {"stop": stop}
 
     def close(self) -> None:
+        if self._before:
+            self._before.close()
         if self._clock >= 0:
             os.close(self._clock)
             self._clock = -1
+
+    def _look(self) -> Look | None:
+        marks = self._attended.plan().marks
+        if not marks:
+            return None
+        from ranklaunch.supervise.desk.saved import Look  # few jobs name any
+
+        try:
+            return Look(marks)
+        except OSError:  # no process or descriptor left
+            return None
 
     def _tick(self) -> None:
         if self._clock >= 0:

@@ -12,7 +12,7 @@ import os
 import select
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ranklaunch.redact import printable
 from ranklaunch.system.loop import Loop
@@ -156,6 +156,11 @@ class Terminal:
             if console.pending == before or self._loop.clock() > self._flush_by + LEAST_FLUSH_S:
                 break
         return console.give_up() if console.pending else 0
+
+
+def colourful(env: Mapping[str, str]) -> bool:
+    """Whether colours are wanted on a terminal."""
+    return not env.get("NO_COLOR") and env.get("TERM", "dumb") != "dumb"
 
 
 def _open(fd: int) -> tuple[int, int, bool]:

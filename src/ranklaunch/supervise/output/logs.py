@@ -12,26 +12,31 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ranklaunch.errors import counted
-from ranklaunch.plan.model import Process, RankLog, RankOutputs
+from ranklaunch.plan.model import Plan, Process, RankLog, RankOutputs
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
+from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.demux import Demux
     from ranklaunch.supervise.output.follow import Follower
 
 MOST_AGES = 16  # of ranks' last outputs that are said
+FLUSH_S = 0.25  # for so long are times kept in memory
+GRAIN_S, COARSE_S = 0.001, 0.01  # what a log grows by in this time is one part of it; the second while there are
+MOST_PARTS = 250  # more than so many in FLUSH_S
+ENDED = -1  # in place of a descriptor
 LAST_WORDS = 32 * 1024 * 1024  # bytes that wait for a slow console once the end has begun and ranks are not held up any more
 
 
 class Logs:
     """sink() and read() for each process; follow() for ranks that write into files. Then let_go(), finish() and end(), in the order in
-    which an attempt ends. by_rank: what each rank writes."""
+    which an attempt ends. by_rank: what each rank writes. wall: seconds since 1970 of a time of the loop's clock."""
 
-    def __init__(self, loop: Loop, record: Record, terminal: Terminal) -> None:
+    def __init__(self, loop: Loop, record: Record, terminal: Terminal, plan: Plan, wall: Callable[[float], float]) -> None:
         self._loop = loop
         self._record = record
         self._terminal = terminal
@@ -47,6 +52,7 @@ class Logs:
         self._trouble: list[str] = []
         self._letting_go = False
         self._unshown = 0  # lines
+        self._times = Times(record.folder, plan.job.node_index, loop, wall)
 
     def say_at_end(self, text: str) -> None:
         """What may have scrolled by until then."""
@@ -109,7 +115,8 @@ class Logs:
         for path in paths:
             disk.make_folder(os.path.dirname(path))
         first = lambda: self._record.event("first output", name=name)  # noqa: E731
-        output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after)
+        times = None if show is _nowhere else self._times
+        output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after, times)
         if rank is not None:
             self.by_rank[rank] = output
         return output
@@ -164,6 +171,7 @@ class Logs:
             follower.catch_up()
             self._loop.run_until(lambda: follower.idle or self._terminal.late)
             self._unshown += follower.finish()
+        self._times.close()
 
     def end(self) -> None:
         """Before our last words come the ranks', and what went wrong with them."""
@@ -175,6 +183,72 @@ class Logs:
                 self._terminal.say(f"{counted(output.unshown, 'more line')} of {process.name}, about the end of its ranks: {process.log}")
         for text in self._trouble:
             self._terminal.say(text)
+
+
+class Times:
+    """When each part of the logs in a folder came, beside them, for whoever puts the lines of all ranks into order. Nothing depends on it:
+    where it cannot be written, it ends with what it has."""
+
+    def __init__(self, folder: str, node: int, loop: Loop, wall: Callable[[float], float]) -> None:
+        self._path = folders.times(folder, node)
+        self._folder = folder
+        self._loop = loop
+        self._wall = wall
+        self._fd: int | None = None
+        self._last: list[list[float] | None] = []  # of each log, its newest part that has not been written yet
+        self._parts: list[list[float]] = []  # [log, end, when its first byte came]
+        self._grain_s = GRAIN_S
+        self._new = b""  # names that have not been written yet
+
+    def of(self, path: str, fd: int) -> Callable[[int, float], None] | None:
+        """Is told of each part of a log: its bytes, and when it came. None of one in another folder."""
+        folder, name = os.path.split(path)
+        if folder != self._folder or "\n" in name:
+            return None
+        log, end = len(self._last), os.fstat(fd).st_size  # an earlier start may have written to it
+        self._last.append(None)
+        self._new += b"f %d %s\n" % (log, os.fsencode(name))
+
+        def note(size: int, at: float) -> None:
+            nonlocal end
+            end += size
+            last = self._last[log]
+            if last and at - last[2] < self._grain_s:
+                last[1] = end
+                return
+            if not self._parts:
+                self._loop.after(FLUSH_S, self._write)
+            self._last[log] = last = [log, end, at]
+            self._parts.append(last)
+
+        return note
+
+    def close(self) -> None:
+        self._write()
+        self._end()
+
+    def _write(self) -> None:
+        parts, self._parts = self._parts, []
+        for log, _, _ in parts:
+            self._last[int(log)] = None
+        if not parts or self._fd == ENDED:
+            return
+        self._grain_s = COARSE_S if len(parts) > MOST_PARTS else GRAIN_S
+        began = self._wall(0.0)
+        names, self._new = self._new, b""
+        lines = names + b"".join([b"%d %d %d\n" % (log, end, (began + at) * 1e6) for log, end, at in parts])
+        try:
+            self._fd = disk.append(self._path) if self._fd is None else self._fd
+            whole = os.write(self._fd, lines) == len(lines)
+        except (OSError, disk.NotRegularError):  # a full disk is reported with the log that fails first
+            whole = False
+        if not whole:
+            self._end()
+
+    def _end(self) -> None:
+        if self._fd is not None and self._fd >= 0:
+            os.close(self._fd)
+        self._fd = ENDED
 
 
 def _age(at: float | None, now: float) -> str:

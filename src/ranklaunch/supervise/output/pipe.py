@@ -7,10 +7,13 @@ import fcntl
 import functools
 import os
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.output.logs import Times
 
 READ = 256 * 1024
 TURN = 64 * 1024  # once the console was too slow: the smaller the turns, the sooner each rank has its own
@@ -26,7 +29,9 @@ BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown
 class Output:
     """feed() takes bytes as they come, cut anywhere; store() does not show them; finish() shows a last line without its newline.
     show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it. after: calls back so
-    many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush()."""
+    many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush(). times: keeps when each part of the
+    first file came. aloud: shows lines that no file takes any more, whatever becomes of the others.
+    heard: called when some came."""
 
     def __init__(
         self,
@@ -37,13 +42,17 @@ class Output:
         on_trouble: Callable[[str], None],
         on_first: Callable[[], None] = lambda: None,
         after: Callable[[float, Callable[[], None]], object] | None = None,
+        times: Times | None = None,
+        aloud: Callable[..., None] | None = None,
     ) -> None:
         self.written_at: float | None = None
         self.taken = self.unshown = 0
+        self.heard: Callable[[], None] | None = None
         self._after = after
         self.tag = tag.encode(errors="surrogateescape")
         self.tail = b""
-        self._show_aloud = self._show_lines = show
+        self._show_lines = show
+        self._show_aloud = aloud or show
         self._clock = clock
         self._on_trouble = on_trouble
         self._on_first: Callable[[], None] | None = on_first
@@ -55,6 +64,7 @@ class Output:
         self._looks = False
         self._stood = b""  # its state that was shown because it had stopped
         self._files = [(path, disk.append(path)) for path in paths]
+        self._timed = times.of(*self._files[0]) if times and self._files else None
 
     def feed(self, data: bytes) -> None:
         self.store(data)
@@ -79,7 +89,11 @@ class Output:
             self._on_first = None
         for path, fd in list(self._files):
             self._store(path, fd, data)
+        if self._timed:
+            self._timed(len(data), self.written_at)
         self.tail = data[-TAIL:] if len(data) >= TAIL else (self.tail + data)[-TAIL:]
+        if self.heard:
+            self.heard()
 
     def end_line(self) -> None:
         """What comes next is no part of the line that has begun."""
@@ -102,6 +116,9 @@ class Output:
         except OSError as error:
             self._files.remove((path, fd))
             os.close(fd)
+            self._timed = None
+            if not self._files:
+                self._show_lines = self._show_aloud
             full = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else os.strerror(error.errno or 0)
             self._on_trouble(f"cannot write {path}: {full}; its lines go to the console only from here on")
 

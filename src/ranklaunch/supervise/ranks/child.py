@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.watched import Announced
 
 # What a child is there for. Of these, ranks and launchers (of ranks, or of a whole node) decide on success; steps are run to their end
-# before them, services beside them; a helper looks at a rank, and an experiment is tried: how they end says nothing of the job.
-RANK, LAUNCHER, SERVICE, STEP, HELPER, EXPERIMENT = "rank", "launcher", "service", "step", "helper", "experiment"
+# before them, services beside them; an experiment is tried: how it ends says nothing of the job.
+RANK, LAUNCHER, SERVICE, STEP, EXPERIMENT = "rank", "launcher", "service", "step", "experiment"
 DECIDING = (RANK, LAUNCHER)
-UNJUDGED = (HELPER, EXPERIMENT)
+UNJUDGED = (EXPERIMENT,)
 LEADING = (RANK, LAUNCHER, STEP, EXPERIMENT)  # those that are told first when everything is to end
 LOOK_FOR_RANKS_S = 5.0  # between looks at whether a launcher still has ranks
 

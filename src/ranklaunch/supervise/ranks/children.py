@@ -29,15 +29,15 @@ class OfChildren(Value):
 
 
 class Children:
-    """Those that ranklaunch itself has started. running: by pid. ended: in that order. killed: strangers that ended as its children, by
-    pid, with the signal's name."""
+    """Those that ranklaunch itself has started. env: what they inherit. running: by pid. ended: in that order. killed: strangers that
+    ended as its children, by pid, with the signal's name."""
 
     def __init__(self, hear: OfChildren, env: Mapping[str, str], signals: Signals, loop: Loop, logs: Logs) -> None:
         self.running: dict[int, Child] = {}
         self.ended: list[Child] = []
         self.killed: dict[int, str] = {}
         self._hear = hear
-        self._env = env
+        self.env = env
         self._own: Mapping[str, str] = {}
         self._signals = signals
         self._loop = loop
@@ -75,7 +75,7 @@ class Children:
             self._loop.after(0, self._reap)
 
     def _program(self, process: Process) -> tuple[str, dict[str, str]]:
-        env = {**environment(process, self._env), **self._own}
+        env = {**environment(process, self.env), **self._own}
         return executable(process, env), env
 
     def _start(self, process: Process, role: str, path: str, env: dict[str, str], outputs: RankOutputs | None) -> None:

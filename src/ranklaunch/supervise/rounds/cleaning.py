@@ -4,8 +4,10 @@ rendezvous, the memory of devices. Its processes have ended before."""
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import re
+import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping
 
@@ -15,6 +17,7 @@ from ranklaunch.system import ports, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import Value
 from ranklaunch.verdict import folders
+from ranklaunch.watch import devices
 
 KEPT = 5  # of the last rounds, the one that begins among them
 SHARED = "/dev/shm"
@@ -74,8 +77,6 @@ def remove(left: Held) -> list[str]:
 
 def prune(attempt: str, number: int) -> None:
     """As this round begins: of those between the first and the last ones only their ends stay."""
-    import shutil
-
     folder = folders.restart(attempt, number - KEPT)
     for name in os.listdir(folder) if number > KEPT and os.path.isdir(folder) else ():
         path = os.path.join(folder, name)
@@ -96,9 +97,6 @@ def _named(pids: frozenset[int]) -> Iterator[str]:
 
 
 def _remove_sessions(pids: frozenset[int]) -> None:
-    import glob
-    import shutil
-
     for path in glob.glob(f"{SESSIONS}*.{os.geteuid()}/pid.*"):
         number = path.rpartition(".")[2]
         if number.isdecimal() and int(number) in pids and os.lstat(path).st_uid == os.geteuid():
@@ -174,6 +172,6 @@ def _npus(text: str) -> str:
 
 
 DEVICE_TOOLS: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
-    "gpu": (("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"), _gpus),
-    "npu": (("npu-smi", "info"), _npus),
+    "gpu": (devices.NVIDIA_MEMORY, _gpus),
+    "npu": (devices.ASCEND, _npus),
 }

@@ -22,7 +22,7 @@ def state(plan: Plan, launched_at: float | None, *, finished: bool) -> Mapping[s
     if launched_at is None:
         return {"launched": False}
     place = highest(logs(plan))
-    looked, mark, at = marks(plan.rounds.marks if plan.rounds else (), launched_at)
+    looked, mark, at = marks(plan.marks, launched_at)
     return {
         "launched": True,
         "seconds": round(time.time() - launched_at, 3),

@@ -8,7 +8,6 @@ import resource
 import signal
 from collections.abc import Iterable
 
-from ranklaunch.supervise.taking import processes
 from ranklaunch.system import tree
 
 
@@ -31,7 +30,7 @@ class Aborts:
         return any(told)
 
     def _end(self, process: tree.Identity) -> bool:
-        if not processes.catches(process.pid, signal.SIGABRT):
+        if not tree.catches(process.pid, signal.SIGABRT):
             return False
         self.told.add(process)
         _dump_no_core(process.pid)

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterable
 
-from ranklaunch.supervise.taking import processes
 from ranklaunch.system import tree
 
 NAME = "/memfd:ranklaunch-stacks"
@@ -66,7 +65,7 @@ def _all_done(asked: Iterable[Asked]) -> bool:
 def _ask(pid: int) -> Asked | None:
     """Only a process that still has both the file and the handler: any other would die of the signal, or write elsewhere."""
     path = _file(pid)
-    if not path or not processes.catches(pid, SIGNAL):
+    if not path or not tree.catches(pid, SIGNAL):
         return None
     asked = Asked(pid, path)
     return asked if tree.send(tree.identify(pid), SIGNAL) else None

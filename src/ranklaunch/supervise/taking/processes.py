@@ -37,17 +37,9 @@ def sample(pids: Iterable[int], clock: Callable[[], float]) -> list[dict[str, An
     return [{"pid": pid, "at": round(clock(), 3), **_state(pid)} for pid in pids]
 
 
-def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal: one without is never sent it."""
-    try:
-        return bool(int(_status(pid).get("SigCgt", "0"), 16) >> (number - 1) & 1)
-    except ValueError:
-        return False
-
-
 def environment(pid: int) -> dict[str, str]:
     """With which a process was started. It is not written down."""
-    words = _read(f"/proc/{pid}/environ", 1 << 20).split(b"\0")
+    words = tree.read(f"/proc/{pid}/environ", 1 << 20).split(b"\0")
     return dict(os.fsdecode(word).split("=", 1) for word in words if b"=" in word)
 
 
@@ -55,7 +47,7 @@ def _state(pid: int) -> dict[str, Any]:
     status = _status(pid)
     if not status:
         return {"state": "gone"}
-    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    fields = tree.read(f"/proc/{pid}/stat", MOST_BYTES).rpartition(b")")[2].split()
     cpu_s = sum(map(int, fields[11:13])) / _TICKS if len(fields) > 12 else None
     wchan, syscall = _word(f"/proc/{pid}/wchan"), _word(f"/proc/{pid}/syscall")
     told = {"state": status.get("State", "")[:1], "cpu_s": cpu_s, "wchan": wchan, "syscall": syscall}
@@ -65,7 +57,7 @@ def _state(pid: int) -> dict[str, Any]:
 def _threads(pid: int) -> list[dict[str, str]]:
     found = []
     for name in _names(f"/proc/{pid}/task")[:MOST_THREADS]:
-        stat = _read(f"/proc/{pid}/task/{name}/stat")
+        stat = tree.read(f"/proc/{pid}/task/{name}/stat", MOST_BYTES)
         begin, end = stat.find(b"("), stat.rfind(b")")
         state = stat[end + 2 : end + 3].decode(errors="replace")
         wchan, syscall = _word(f"/proc/{pid}/task/{name}/wchan"), _word(f"/proc/{pid}/task/{name}/syscall")
@@ -81,12 +73,12 @@ def _status(pid: int) -> dict[str, str]:
 
 
 def _pairs(path: str) -> dict[str, str]:
-    lines = (line.partition(":") for line in _read(path).decode(errors="replace").splitlines())
+    lines = (line.partition(":") for line in tree.read(path, MOST_BYTES).decode(errors="replace").splitlines())
     return {name: value.strip() for name, _, value in lines}
 
 
 def _command(pid: int) -> list[str]:
-    words = _read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]
+    words = tree.read(f"/proc/{pid}/cmdline", MOST_BYTES).split(b"\0")[:-1]
     return list(redact.argv([os.fsdecode(word) for word in words]))
 
 
@@ -99,21 +91,7 @@ def _descriptors(pid: int) -> dict[str, str]:
 
 
 def _word(path: str) -> str:
-    return _read(path).decode(errors="replace").strip()
-
-
-def _read(path: str, most: int = MOST_BYTES) -> bytes:
-    """Nothing of a process that is gone, or that may not be looked at."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, most)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
+    return tree.read(path, MOST_BYTES).decode(errors="replace").strip()
 
 
 def _names(folder: str) -> list[str]:

@@ -6,25 +6,26 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.evidence import ras
+from ranklaunch.supervise.watching.tool import found
 from ranklaunch.system import tree
+from ranklaunch.watch import devices
 
 TOOL_S = 5.0
 MOST_BYTES = 4 << 20  # of one answer
 LOOK_S = 0.05
-DEVICES = (("nvidia-smi", "-q"), ("npu-smi", "info"))
 KERNEL = "/dev/kmsg"
 PRESSURE = "/proc/pressure"
 
 
 class Running:
-    """A tool that was started. What it writes goes to a file without a name, so that nobody has to read it meanwhile."""
+    """A tool that was started, in a process that has no loop (else: ranklaunch.supervise.watching.tool). What it writes goes to a file
+    without a name, so that nobody has to read it meanwhile."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self.argv = tuple(argv)
@@ -58,15 +59,15 @@ class Running:
 
 
 def device_tools(env: Mapping[str, str]) -> Iterator[Running]:
-    for name, *options in DEVICES:
-        path = shutil.which(name, path=env.get("PATH"))
+    for name, *options in (devices.NVIDIA_ALL, devices.ASCEND):
+        path = found(name, env)
         if path:
             yield Running([path, *options], env)
 
 
 def py_spy(pids: Iterable[int], env: Mapping[str, str]) -> dict[int, Running]:
     """Where it is installed. It does not stop what it looks at."""
-    path = shutil.which("py-spy", path=env.get("PATH"))
+    path = found("py-spy", env)
     return {pid: Running([path, "dump", "--nonblocking", "--pid", str(pid)], env) for pid in pids} if path else {}
 
 
@@ -116,11 +117,11 @@ def kernel_log() -> bytes:
 
 
 def pressure() -> bytes:
-    found = []
+    told = []
     for name in ("cpu", "io", "memory"):
         with contextlib.suppress(OSError), open(f"{PRESSURE}/{name}", encoding="ascii", errors="replace") as file:
-            found += [f"{name} {line}" for line in file.read(4096).splitlines()]
-    return "".join(f"{line}\n" for line in found).encode()
+            told += [f"{name} {line}" for line in file.read(4096).splitlines()]
+    return "".join(f"{line}\n" for line in told).encode()
 
 
 def _say(connection: socket.socket, text: str) -> None:

@@ -3,7 +3,6 @@ names who stands out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ranklaunch.errors import WaitError
@@ -11,6 +10,7 @@ from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.verdict import blame
 from ranklaunch.watch import expect, who
+from ranklaunch.watch.deaf import NOTICE, Deaf
 from ranklaunch.watch.detector import ALARM, WARNING, Change, Detector, Limits
 from ranklaunch.watch.frames import unpacked
 from ranklaunch.watch.who import Known, Missing, Suspect
@@ -31,13 +31,12 @@ class Judging:
         # Without a muster each node judges by itself, and hears nobody else.
         self._nodes = [node.index for node in plan.job.everyone] if plan.muster else [plan.job.node_index]
         self._detector = Detector(self._nodes, limits, began, expect.parse(plan.watch.expect))
+        self._deaf = Deaf(self._nodes)
         self._ever: dict[int, int] = {}  # ranks that were seen, and on which node
         self._alarm: Change | None = None  # that stands
         self._what = ""
         self._waits = False  # for evidence, with what is asked for
-        self._hears: list[Callable[[Any], object]] | None = getattr(attended, "evidence", None)
-        if self._hears is not None:
-            self._hears.append(self._on_evidence)
+        attended.evidence.append(self._on_evidence)
         attended.nodes.hear(SAMPLE, self._on_sample, at_node_0=True)
 
     def _on_sample(self, node: int, body: Any) -> None:
@@ -45,6 +44,9 @@ class Judging:
             return
         frame, node = unpacked(body), node if self._of.plan().muster else self._nodes[0]
         self._ever.update({seen.rank: node for seen in frame.ranks if seen.rank is not None})
+        if self._deaf.feed(node, frame):
+            self._of.say(NOTICE)
+            self._of.record.event("notice", text=NOTICE)
         for change in self._detector.feed(node, frame, self._of.loop.clock()):
             self._on_change(change)
 
@@ -52,7 +54,7 @@ class Judging:
         if change.kind == ALARM:
             self._on_alarm(change)
         elif change.kind == WARNING:
-            self._say(f"{self._still(change)}; a hang is suspected after {self._limit_s:g} s")
+            self._say(f"{self._still(change)}; a hang is suspected after {self._limit_s:g} s", change)
         else:
             self._alarm = None
             self._say(change.rule or f"it moves again: {', '.join(change.signals)}")
@@ -70,9 +72,7 @@ class Judging:
         found = who.suspects(self._known()) if not change.rule else ()
         self._tell(found)
         self._of.take(self._reason(found), self._mode != "observe")
-        if self._mode != "observe" and self._hears is None:
-            self._fail(found)
-        elif self._mode != "observe":
+        if self._mode != "observe":
             self._waits = True
             self._of.loop.after(EVIDENCE_S, lambda: self._give_up(found))
 
@@ -84,7 +84,7 @@ class Judging:
         recorded, behind = ([Missing(each.ranks, each.what, each.file) for each in told] for told in (gathered.recorded, gathered.behind))
         found = who.suspects(known, recorded, behind)
         for text in who.groups(known)[:MOST_GROUPS]:
-            self._say(text)
+            self._say(text, self._alarm)
         if found:
             self._tell(found)
         if self._waits:
@@ -96,7 +96,7 @@ class Judging:
     def _tell(self, found: tuple[Suspect, ...]) -> None:
         """People, and all nodes."""
         assert self._alarm
-        self._say(self._reason(found))
+        self._say(self._reason(found), self._alarm)
         self._of.nodes.tell_nodes(HANG, {
             "reason": self._reason(found),
             "since": blame.iso(self._of.nodes.wall(self._alarm.since)),
@@ -140,6 +140,8 @@ class Judging:
         }  # fmt: skip
         return [found.get(rank) or Known(rank, node, "") for rank, node in sorted(self._ever.items())]
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, change: Change | None = None) -> None:
+        """change: by which nothing moves."""
         self._of.say(text)
-        self._of.record.event("hang", text=text)
+        since = None if change is None or change.rule else blame.iso(self._of.nodes.wall(change.since))
+        self._of.record.event("hang", text=text, since=since)

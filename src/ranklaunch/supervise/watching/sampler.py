@@ -143,39 +143,25 @@ def _leader(process: Identity, below: Mapping[int, list[tuple[int, Entry]]], ent
     return process
 
 
-def _read(path: str, most: int = 4096) -> bytes:
-    """b"" where it cannot be."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, most)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
-
-
 def _io(pid: int) -> int | None:
     """Bytes that it has read and written, from files, pipes and the like; None where that may not be read."""
-    words = _read(f"/proc/{pid}/io").split()
+    words = tree.read(f"/proc/{pid}/io").split()
     return int(words[1]) + int(words[3]) if len(words) > 3 else None
 
 
 def _wanted_s(pid: int) -> float | None:
     """For how long its first thread has run, or waited for a core to run on."""
-    words = _read(f"/proc/{pid}/schedstat").split()
+    words = tree.read(f"/proc/{pid}/schedstat").split()
     return (int(words[0]) + int(words[1])) / 1e9 if len(words) > 1 else None
 
 
 def _is_traced(pid: int) -> bool:
-    found = re.search(rb"^TracerPid:\s*(\d+)", _read(f"/proc/{pid}/status"), re.MULTILINE)
+    found = re.search(rb"^TracerPid:\s*(\d+)", tree.read(f"/proc/{pid}/status"), re.MULTILINE)
     return bool(found and found[1] != b"0")
 
 
 def _rank_of(pid: int) -> int | None:
-    for pair in _read(f"/proc/{pid}/environ", MOST_ENVIRONMENT).split(b"\0"):
+    for pair in tree.read(f"/proc/{pid}/environ", MOST_ENVIRONMENT).split(b"\0"):
         name, _, value = pair.partition(b"=")
         if name in RANK_NAMES and value.isdigit():
             return int(value[:9])
@@ -202,7 +188,7 @@ def _is_own_network() -> bool:
 
 def _of_interfaces() -> Traffic:
     packets = octets = 0
-    for line in _read("/proc/self/net/dev", 1 << 16).splitlines()[2:]:
+    for line in tree.read("/proc/self/net/dev", 1 << 16).splitlines()[2:]:
         words = line.rpartition(b":")[2].split()
         if len(words) > 9:
             octets += int(words[0]) + int(words[8])
@@ -218,6 +204,6 @@ def _of_infiniband() -> list[Traffic]:
     except OSError:
         return []
     counters = ("port_rcv_packets", "port_xmit_packets", "port_rcv_data", "port_xmit_data")
-    counts = [[_read(f"{port}/{name}").strip() for name in counters] for port in ports]
+    counts = [[tree.read(f"{port}/{name}").strip() for name in counters] for port in ports]
     read = [[int(count) for count in each] for each in counts if all(count.isdigit() for count in each)]
     return [Traffic(each[0] + each[1], 4 * (each[2] + each[3])) for each in read]

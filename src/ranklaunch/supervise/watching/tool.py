@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from ranklaunch.system import tree
@@ -16,16 +16,21 @@ MOST = 1024 * 1024  # bytes of an answer
 
 
 class Tool:
-    """One, of which one copy at most runs at a time. hear: what it has written, once it has ended."""
+    """One, of which one copy at most runs at a time. env: its own. hear: what it has written, once it has ended."""
 
-    def __init__(self, argv: tuple[str, ...], loop: Loop, hear: Callable[[str], None]) -> None:
+    def __init__(self, argv: tuple[str, ...], env: Mapping[str, str], loop: Loop, hear: Callable[[str], None]) -> None:
         self._argv = argv
+        self._env = dict(env)
         self._loop = loop
         self._hear = hear
-        self._path = _found(argv[0])
+        self._path = found(argv[0], env)
         self._answer = bytearray()
         self._child: tree.Identity | None = None
         self._readable = -1
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None
 
     def ask(self) -> None:
         if not self._path or self._child:
@@ -77,11 +82,12 @@ class Tool:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            os.execv(self._path, self._argv)
+            os.execve(self._path, self._argv, self._env)
         finally:
             os._exit(127)
 
 
-def _found(name: str) -> str:
-    paths = (os.path.join(folder, name) for folder in os.get_exec_path())
+def found(name: str, env: Mapping[str, str]) -> str:
+    """Where a program is, by a PATH; "" where it is not there."""
+    paths = (os.path.join(folder, name) for folder in os.get_exec_path(env) if folder)
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")

@@ -5,6 +5,7 @@ All of it hangs on one timer of the loop. What nodes say to each other are words
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from ranklaunch.supervise.watching.heard import Heard
 from ranklaunch.supervise.watching.judging import HANG, SAMPLE, Judging
 from ranklaunch.supervise.watching.sampler import Sampler, traffic
 from ranklaunch.supervise.watching.tool import Tool
+from ranklaunch.system import tree
 from ranklaunch.system.tree import Identity
 from ranklaunch.watch import devices, expect
 from ranklaunch.watch.detector import Limits, moved
@@ -39,6 +41,7 @@ class Watching(Companion):
         self._sampler = Sampler()
         self._window = Window()
         self._count = 0
+        self._ranks: list[Identity] = []  # that live
         self._devices: list[list[Device]] = []  # what the tool has said, the last two times
         self._hang: dict[str, Any] | None = None
         self._tool: Tool | None = None
@@ -50,7 +53,7 @@ class Watching(Companion):
             Judging(attended, self._limits, launched_at)
         tool = TOOLS.get(plan.job.accelerator)
         if tool:
-            self._tool = Tool(tool[0], attended.loop, lambda text: self._on_devices(tool[1](text)))
+            self._tool = Tool(tool[0], attended.env, attended.loop, lambda text: self._on_devices(tool[1](text)))
         self._began_at, self._traffic = now, traffic()  # of the window
         self._look()
 
@@ -84,7 +87,10 @@ class Watching(Companion):
     def _look_at_all(self, now: float) -> None:
         outputs, slots = self._of.outputs(), self._of.plan().job.node.slots
         written = self._heard.look(outputs, now)
-        self._window.look(now, self._sampler.look(self._of.ranks(), slots, self._launchers(), written))
+        looks = self._sampler.look(self._of.ranks(), slots, self._launchers(), written)
+        self._window.look(now, looks)
+        processes = [look.process for rank, look in looks.items() if rank is not None and look.state]
+        self._ranks = [process for process in processes if isinstance(process, Identity)]
         self._count += 1
         if self._count > self._looks:
             self._tell(now, outputs)
@@ -103,12 +109,17 @@ class Watching(Companion):
             traffic=flows(_between(before, self._traffic), seconds, self._place()),
             devices=works(*self._devices) if len(self._devices) == 2 else None,
             rules=self._heard.rules(now),
+            hears=self._any_hears(),
         )
         self._of.nodes.tell_node_0(SAMPLE, packed(frame))
         if self._tool and moved(frame, begun=True) <= {DEVICES}:
             self._tool.ask()  # as long as anything else moves, what devices do changes nothing, and tools cost more than all the rest
         else:
             self._devices = []
+
+    def _any_hears(self) -> bool | None:
+        hearing = tree.Hearing(signal.SIGTERM)
+        return any(hearing.of(rank) for rank in self._ranks) if self._ranks else None
 
     def _place(self) -> Place:
         """Node 0 has the muster's door, and most often what ranks ask for signs of life."""
@@ -125,7 +136,7 @@ class Watching(Companion):
             msg = "expected an object"
             raise TypeError(msg)
         if self._here != 0:
-            self._of.record.event("hang", text=str(body["reason"]) if body else "over")
+            self._of.record.event("hang", text=str(body["reason"]) if body else "over", since=None)
         self._hang = {key: body[key] for key in ("since", "signals", "suspects")} if body else None
 
 

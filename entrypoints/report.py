@@ -1,0 +1,47 @@
+"""ranklaunch report: what happened in a job, from what its nodes have left in a log folder; starts nothing, and asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ranklaunch.command import asking, options, tables
+from ranklaunch.command.options import Option
+from ranklaunch.entrypoints.status import one_folder
+from ranklaunch.errors import UsageError, nearest
+
+USAGE = "ranklaunch report [LOG_DIR] [--format text|json|prom] [--output FILE]"
+FORMATS = ("text", "json", "prom")
+OPTIONS = (
+    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)"),
+    Option("--output", "output", "file that it is written to, whole or not at all (default: standard output)", "FILE"),
+)
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
+    given, words = options.Parser("report", __doc__ or "", USAGE, OPTIONS).apart(argv)
+    form = given.get("format", "text")
+    if form not in FORMATS:
+        msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
+        raise UsageError(msg)
+    folder = one_folder(words, USAGE) or asking.own_logs(env)
+    tables.write(_shown(folder, form), given.get("output"))
+    return 0
+
+
+def _shown(folder: str, form: str) -> str:
+    from ranklaunch.report import whole
+
+    report = whole.report(folder)
+    if form == "json":
+        import json
+
+        from ranklaunch.report.model import as_json
+
+        return json.dumps(as_json(report), indent=1) + "\n"
+    if form == "prom":
+        from ranklaunch.report.formats import prom
+
+        return prom.shown(report)
+    from ranklaunch.report.formats import text
+
+    return text.shown(report)

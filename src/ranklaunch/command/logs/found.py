@@ -1,0 +1,122 @@
+"""Which folders below a folder have logs of the job that is asked for: its own log folder, a copy of one, or a part of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.values import Value
+from ranklaunch.verdict import folders
+
+DEEPEST = 5  # folders between what is named and an attempt: a bucket's own may lie between
+MOST_FOLDERS = 200_000
+_NODE = re.compile(r"node_([0-9]{1,7})")
+_TIMES = re.compile(r"times_([0-9]{1,7})")
+_RESTART = re.compile(r"restart_([0-9]{1,6})")
+_LOG = re.compile(r"(?:rank_[0-9]+\.log|plan\.json|events\.jsonl)")
+
+
+class Folder(Value):
+    """Of an attempt of one node. job: the part of its path that tells of several jobs; "" for none."""
+
+    path: str
+    node: int
+    attempt: int
+    job: str = ""
+
+
+def attempt(top: str, number: int | None = None, node: int | None = None) -> list[Folder]:
+    """The folders of one attempt: of all nodes, or of one. number: None for the newest. Raises ConfigError where there are none."""
+    if not os.path.isdir(top):
+        msg = f"{top}: no such folder; LOG_DIR is the log folder of a job, or a copy of it"
+        raise ConfigError(msg)
+    found = _of_newest_job(list(_attempts(top)))
+    numbers = sorted({folder.attempt for folder in found})
+    if not found or (number is not None and number not in numbers):
+        there = (
+            f"there {'are' if len(numbers) > 1 else 'is'} {', '.join(map(str, numbers))}" if numbers else "no folder attempt_1 lies in it"
+        )
+        msg = f"{top}: no attempt{'' if number is None else f' {number}'} of a job: {there}"
+        raise ConfigError(msg)
+    of_attempt = [folder for folder in found if folder.attempt == (numbers[-1] if number is None else number)]
+    wanted = [folder for folder in of_attempt if node is None or folder.node == node]
+    if not wanted:
+        msg = f"{top}: no node {node} in attempt {of_attempt[0].attempt}: there are {', '.join(str(each.node) for each in of_attempt[:20])}"
+        raise ConfigError(msg)
+    return sorted(wanted, key=lambda folder: (folder.node, folder.path))
+
+
+def rounds(path: str) -> list[tuple[int, str]]:
+    """Of an attempt: the number and the folder of each start of its ranks, in their order."""
+    numbers = sorted(int(found[1]) for found in map(_RESTART.fullmatch, names(path)) if found)
+    return [(number, folders.restart(path, number)) for number in (0, *numbers)]
+
+
+def times(path: str) -> list[str]:
+    return sorted(os.path.join(path, name) for name in names(path) if _TIMES.fullmatch(name))
+
+
+def names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _attempts(top: str) -> Iterator[Folder]:
+    top = os.path.abspath(top)
+    places: dict[str, int] = {}
+    below = [_folder(path, places.setdefault(os.path.dirname(path), len(places))) for path in _walked(top)]
+    if below or not any(map(_LOG.fullmatch, names(top))):
+        yield from below
+        return
+    yield _folder(top, 0)  # it is an attempt, or a restart, itself
+
+
+def _walked(top: str) -> Iterator[str]:
+    """Those called attempt_<k>; no links, which may lead round, and nothing in attempts."""
+    left, seen = [(top, 0)], 0
+    while left and seen < MOST_FOLDERS:
+        folder, depth = left.pop()
+        seen += 1
+        if folders.attempts([os.path.basename(folder)]):
+            yield folder
+        elif depth <= DEEPEST:
+            left += [(path, depth + 1) for path in _inner(folder)]
+
+
+def _inner(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    yield from sorted(found, reverse=True)
+
+
+def _folder(path: str, place: int) -> Folder:
+    """place: what tells nodes apart where nothing else does."""
+    *above, name = path.split("/")
+    nodes = [*(int(found[1]) for found in map(_NODE.fullmatch, reversed(above)) if found), *_told(path)]
+    jobs = [word for word in above if word.startswith("job_")]
+    return Folder(path, nodes[0] if nodes else place, next(iter(folders.attempts([name])), 1), jobs[-1] if jobs else "")
+
+
+def _told(path: str) -> Iterable[int]:
+    return (int(found[1]) for found in map(_TIMES.fullmatch, names(path)) if found)
+
+
+def _of_newest_job(found: list[Folder]) -> list[Folder]:
+    if len({folder.job for folder in found}) < 2:
+        return found
+    newest = max(found, key=lambda folder: _age(folder.path)).job
+    return [folder for folder in found if folder.job == newest]
+
+
+def _age(folder: str) -> float:
+    try:
+        return os.stat(os.path.join(folder, folders.EVENTS)).st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,173 @@
+"""From what the nodes of one attempt have left to the attempt, with its rounds. Pure."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ranklaunch.report import given, model, nodes, rounds, verdicts
+from ranklaunch.report.model import Culprit, Evidence, Hang, Job, OnNode, Outcome, Round
+from ranklaunch.report.nodes import MISSING
+from ranklaunch.report.reading import Left
+from ranklaunch.report.rounds import Together
+from ranklaunch.values import NOTHING, Value, replace
+
+MOST_EVIDENCE = 512
+
+
+class Gathered(Value):
+    """Of one attempt: what each node has left, by round and node, and what they tell together, by round. shift: of clocks, by node."""
+
+    number: int
+    lefts: Mapping[int, Mapping[int, Left]]
+    together: tuple[Together, ...]
+    shift: Mapping[int, float]
+
+
+def gathered(number: int, lefts: Sequence[tuple[int, Left]]) -> Gathered:
+    """lefts: with the node of each."""
+    by_round: dict[int, dict[int, Left]] = {}
+    by_node: dict[int, list[Left]] = {}
+    for node, left in lefts:
+        by_round.setdefault(left.restart, {})[node] = left
+        by_node.setdefault(node, []).append(left)
+    shift = rounds.shifts(by_node)
+    ordered = {restart: dict(sorted(by_round[restart].items())) for restart in sorted(by_round)}
+    return Gathered(number, ordered, tuple(rounds.together(restart, each, shift) for restart, each in ordered.items()), shift)
+
+
+def verdict_of(found: Gathered) -> Mapping[str, Any]:
+    """The attempt's, of the first node that has one: what it says of the job is the same on all."""
+    own = {node: left.verdict for each in found.lefts.values() for node, left in each.items() if left.verdict}
+    return own[min(own)] if own else NOTHING
+
+
+def begun(found: Gathered) -> float | None:
+    known = [each.began for each in found.together if each.began is not None]
+    return min(known, default=min(_by_verdicts(found, "started"), default=None))
+
+
+def first_sign(found: Gathered) -> float:
+    """Of ranklaunch itself, in its container."""
+    signs = [left.told.first + found.shift[node] for each in found.lefts.values() for node, left in each.items() if left.told.first]
+    return min(signs, default=begun(found) or 0.0)
+
+
+def ended(found: Gathered) -> float | None:
+    """The last that anybody tells of it."""
+    signs = [each.sign for each in found.together if each.sign is not None]
+    later = [at for at in _by_verdicts(found, "ended") if not signs or at > max(signs) + 1]  # of one that was killed, by who was left
+    return max((*signs, *later), default=None)
+
+
+def _by_verdicts(found: Gathered, name: str) -> Iterator[float]:
+    for each in found.lefts.values():
+        for node, left in each.items():
+            at = given.time(left.verdict.get(name))
+            if at is not None:
+                yield at + found.shift[node]
+
+
+def rounds_of(found: Gathered, job: Job, most_steps: int) -> Iterator[Round]:
+    last = max(found.lefts, default=0)
+    restarts = {
+        given.whole(given.mapping(each).get("round")): given.mapping(each) for each in given.each_of(verdict_of(found).get("restarts"))
+    }
+    for each in found.together:
+        lefts = found.lefts[each.number]
+        verdict = verdict_of(found) if each.number == last else next((left.round for left in lefts.values() if left.round), NOTHING)
+        again = given.mapping(verdict.get("restart")) or restarts.get(each.number, NOTHING)
+        known = tuple(_on_nodes(found, each.number, job, most_steps))
+        yield _round(each, verdict, again, known, followed=each.number != last)
+
+
+def _round(each: Together, verdict: Mapping[str, Any], again: Mapping[str, Any], known: tuple[OnNode, ...], *, followed: bool) -> Round:
+    code = given.whole(verdict.get("exit_code"))
+    return Round(
+        each.number, given.outcome(verdict.get("outcome")) or rounds.outcome_of(each, followed), each.began, each.released, each.launched,
+        each.first_output, each.first_step, each.failed, each.ended, each.exit_code if code is None else code,
+        given.text(verdict.get("reason")) or given.text(again.get("reason")), with_log(verdicts.culprit(verdict.get("culprit")), known),
+        tuple(filter(None, (with_log(one, known) for one in verdicts.culprits(verdict.get("failures"))))),
+        given.texts(verdict.get("notes")),
+        given.text(again.get("decision")), given.number(again.get("lost_s")), each.late, each.last, each.best, known,
+    )  # fmt: skip
+
+
+def with_log(culprit: Culprit | None, known: Iterable[OnNode]) -> Culprit | None:
+    if culprit is None:
+        return None
+    return replace(culprit, log=log_of(culprit.rank, culprit.node, culprit.name, known))
+
+
+def log_of(rank: int | None, node: int, name: str, known: Iterable[OnNode]) -> str:
+    for each in known:
+        for process in each.processes if each.node == node or node < 0 else ():
+            if process.log and (process.rank == rank if rank is not None else process.name == name):
+                return process.log
+    return ""
+
+
+def _on_nodes(found: Gathered, number: int, job: Job, most_steps: int) -> Iterator[OnNode]:
+    lefts = found.lefts[number]
+    hosts = {node.index: node.host for node in job.nodes}
+    for node in sorted({*lefts, *hosts}):
+        left = lefts.get(node)
+        if left is None:
+            yield OnNode(node, hosts.get(node, ""), "", MISSING)
+            continue
+        logs = {name: os.path.join(left.below, name) for name in left.logs}
+        yield nodes.on_node(
+            node, hosts.get(node, ""), left.below, left.told, left.plan, logs, found.shift[node], left.restart, most_steps
+        )  # fmt: skip
+
+
+def missing(found: Gathered, job: Job) -> tuple[int, ...]:
+    there = {node for each in found.lefts.values() for node in each}
+    return tuple(node.index for node in job.nodes if node.index not in there)
+
+
+def hangs(found: Gathered, known: Sequence[OnNode]) -> tuple[Hang, ...]:
+    """Each that was suspected; the last with what the verdict says of it."""
+    stalls = [span for each in found.together for span in each.stalls]
+    alarms: list[Hang] = []
+    for span in sorted(stalls, key=lambda span: span.began):
+        if not alarms or span.began > (alarms[-1].ended or span.began):
+            alarms.append(Hang(span.began, span.ended))
+    texts = {at: text for each in found.lefts.values() for node, left in each.items() for at, text, _ in _said(left, found.shift[node])}
+    alarms = [replace(hang, text=_text(hang, texts)) for hang in alarms]
+    last = verdicts.hang(verdict_of(found).get("hang"))
+    if last:
+        suspects = tuple(replace(each, log=log_of(each.rank, each.node, "", known)) for each in last.suspects)
+        text = alarms[-1].text if alarms else ""
+        alarms[-1:] = [replace(last, text=text, suspects=suspects)]
+    return tuple(alarms)
+
+
+def _said(left: Left, shift: float) -> Iterator[tuple[float, str, float | None]]:
+    yield from ((at + shift, text, since) for at, text, since in left.told.hangs if since is not None)
+
+
+def _text(hang: Hang, texts: Mapping[float, str]) -> str:
+    """What was said of it last."""
+    since = hang.since or 0.0
+    within = [at for at in texts if since <= at <= (hang.ended or at) + 1]
+    return texts[max(within)] if within else ""
+
+
+def evidence(found: Gathered) -> Iterator[Evidence]:
+    count = 0
+    for each in found.lefts.values():
+        for node, left in each.items():
+            why = {given.whole(told.get("number")): given.text(told.get("why")) for told in left.told.evidence}
+            for folder, files in left.evidence:
+                number = os.path.basename(folder)
+                count += 1
+                if count <= MOST_EVIDENCE:
+                    yield Evidence(node, folder, files, why.get(int(number), ""))
+
+
+def outcome(found: Gathered) -> Outcome:
+    verdict = given.outcome(verdict_of(found).get("outcome"))
+    last = found.together[-1].outcome if found.together else None
+    return verdict or last or model.UNFINISHED

@@ -1,0 +1,1 @@
+"""A report in each of its forms, all of the same values. Pure: text comes out."""

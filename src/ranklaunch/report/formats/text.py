@@ -1,0 +1,226 @@
+"""A report as text: one screen that says what ran, where, how it ended, who and why, what to do, and where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+
+from ranklaunch.errors import counted, numbered
+from ranklaunch.report import model
+from ranklaunch.report.model import Accounting, Attempt, Culprit, Hang, Report, Round
+from ranklaunch.verdict import blame
+
+WIDTH = 140
+MOST_LAST_LINES = 12
+MOST_ROUNDS = 8
+MOST_GROUPS = 6
+MOST_SUSPECTS = 6
+MOST_TOLD = 6  # troubles, differences, notes
+BAR = 30  # characters
+
+
+def shown(report: Report) -> str:
+    parts = (_job(report), _end(report), _rounds(report), _hang(report), _time(report), _more(report))
+    blocks = [block for block in map(list, parts) if block]
+    return "\n\n".join("\n".join(line[: 4 * WIDTH] for line in block) for block in blocks) + "\n"
+
+
+# What ran, and where
+
+
+def _job(report: Report) -> Iterator[str]:
+    job, last = report.job, report.attempts[-1]
+    what = " on ".join(filter(None, (job.method, job.platform)))
+    where = f"{counted(len(job.nodes), 'node')}, {counted(job.world_size, 'rank')}" if job.nodes else ""
+    about = ", ".join(filter(None, (what, where)))
+    yield f"{job.name or report.folder}{f': {about}' if about else ''}"
+    if job.command:
+        yield f"  {' '.join(job.command)[:WIDTH]}"
+    began, seconds = _clock(report.began), report.ended - report.began
+    restarts = sum(len(each.rounds) - 1 for each in report.attempts)
+    again = f", {counted(restarts, 'restart')} in place" if restarts else ""
+    several = (
+        f"{counted(len(report.attempts), 'attempt')}, the last number {last.number}"
+        if len(report.attempts) > 1
+        else f"attempt {last.number}"
+    )
+    yield f"  {several}{again}, from {began} UTC, {_long(seconds)}"
+    if last.missing and job.nodes:
+        yield f"  of {_nodes(last.missing)} nothing is here: what follows is what the others tell"
+
+
+# How it ended
+
+
+def _end(report: Report) -> Iterator[str]:
+    code = "" if report.exit_code is None else f" with exit code {report.exit_code}"
+    if report.outcome == model.UNFINISHED:
+        yield f"UNFINISHED: there is no verdict; its last sign is from {_clock(report.ended)} UTC: it still runs, or all of it was killed"
+    else:
+        yield f"{report.outcome.upper()}{code}: {report.reason}".replace("\n", "\n  ")
+    last = report.attempts[-1]
+    yield from _culprit(report.culprit)
+    others = last.failures
+    if others:
+        names = ", ".join(_who(each) for each in others[:MOST_TOLD])
+        yield f"  failed too: {names}{f' and {len(others) - MOST_TOLD} more' if len(others) > MOST_TOLD else ''}"
+    if last.stop:
+        yield f"  {last.stop}"
+    yield from (f"  {note}" for note in last.notes[:MOST_TOLD])
+
+
+def _culprit(culprit: Culprit | None) -> Iterator[str]:
+    if culprit is None:
+        return
+    error = culprit.error
+    memory = "; the kernel killed it for memory" if culprit.out_of_memory else ""
+    at = f" at {culprit.time[:19].replace('T', ' ')}" if culprit.time else ""
+    yield f"  who: {_who(culprit)}, {_ended(culprit)}{at}{memory}"
+    if error:
+        yield f"  why: {error.line}" + (f" [{error.name}]" if error.name else "")
+        yield from ((f"       {error.meaning}",) if error.meaning else ())
+        yield from ((f"  do:  {error.remedy}",) if error.remedy else ())
+        again = blame.RETRY.get(error.retry, "")
+        yield from ((f"       {again}{f' ({error.source})' if error.source else ''}",) if again else ())
+    yield from ((f"  {'do: ' if culprit.out_of_memory else '    '} {culprit.meaning}",) if culprit.meaning else ())
+    if culprit.last_lines:
+        yield f"  last lines{f' of {culprit.log}' if culprit.log else ''}:"
+        yield from (f"    {line}"[:WIDTH] for line in culprit.last_lines[-MOST_LAST_LINES:])
+
+
+def _who(culprit: Culprit) -> str:
+    host = f" ({culprit.host})" if culprit.host else ""
+    name = culprit.name or "a process"
+    named = f"rank {culprit.rank}, of {name}," if culprit.rank is not None and name != f"rank {culprit.rank}" else name
+    return f"{named} on node {culprit.node}{host}"
+
+
+def _ended(culprit: Culprit) -> str:
+    return f"killed by {culprit.signal}" if culprit.signal else f"exit code {culprit.exit_code}"
+
+
+# What was before
+
+
+def _rounds(report: Report) -> Iterator[str]:
+    """Earlier attempts and rounds, where there are any; the newest ones."""
+    every = [(attempt, each) for attempt in report.attempts for each in attempt.rounds]
+    if len(every) < 2:
+        return
+    yield "before that:"
+    before = every[:-1]
+    if len(before) > MOST_ROUNDS:
+        yield f"  {len(before) - MOST_ROUNDS} more, and then"
+    for attempt, each in before[-MOST_ROUNDS:]:
+        yield f"  {_round(attempt, each)}"
+    yield from (
+        f"  after attempt {gap.after}, {_long(gap.ended - gap.began)} until the platform started the next" for gap in report.gaps[-3:]
+    )
+
+
+def _round(attempt: Attempt, each: Round) -> str:
+    name = f"attempt {attempt.number}{f', restart {each.number}' if each.number else ''}"
+    over = each.failed if each.failed is not None else each.ended
+    lasted = f" after {_long(over - each.began)}" if over is not None and each.began is not None else ""
+    best = f" at step {each.best[1]}" if each.best else ""
+    why = f": {each.reason}" if each.reason else ""
+    return f"{name}: {each.outcome}{lasted}{best}{why}{f'; {each.decision}' if each.decision else ''}"
+
+
+# A hang
+
+
+def _hang(report: Report) -> Iterator[str]:
+    last = report.attempts[-1]
+    for hang in last.hangs[-2:]:
+        since = f" since {_clock(hang.since)}" if hang.since else ""
+        over = f", and moved again at {_clock(hang.ended)}" if hang.ended and hang.ended < (last.rounds[-1].failed or last.ended) else ""
+        signals = f" ({', '.join(hang.signals)})" if hang.signals else ""
+        yield f"nothing moved{since}{signals}{over}"
+        yield from _suspects(hang)
+    for group in last.stacks[:MOST_GROUPS]:
+        yield f"  {numbered(group.ranks, 'rank')}: {group.frames[0].strip() if group.frames else ''}"
+    if last.evidence:
+        yield f"  evidence: {last.evidence[-1].folder}" + (f" and {len(last.evidence) - 1} more" if len(last.evidence) > 1 else "")
+
+
+def _suspects(hang: Hang) -> Iterator[str]:
+    for each in hang.suspects[:MOST_SUSPECTS]:
+        yield f"  suspect: rank {each.rank} on node {each.node}: {each.why}"
+    if len(hang.suspects) > MOST_SUSPECTS:
+        yield f"  and {len(hang.suspects) - MOST_SUSPECTS} more"
+
+
+# Where the time went
+
+
+def _time(report: Report) -> Iterator[str]:
+    told = report.accounting
+    if told.wall_s <= 0:
+        return
+    good = f", {100 * told.goodput:.1f} % of it productive" if told.goodput is not None else ""
+    gaps = f", and {_long(told.gaps_s)} between attempts, which is the platform's" if told.gaps_s else ""
+    yield f"where {_long(told.wall_s)} went{good}{gaps}:"
+    for name, label in model.BUCKETS.items():
+        seconds = getattr(told.buckets, name)
+        if seconds >= 0.0005 * told.wall_s and seconds > 0:
+            share = seconds / told.wall_s
+            yield f"  {label:22} {_long(seconds):>10}  {100 * share:5.1f} %  {'#' * round(BAR * share)}".rstrip()
+    yield from _figures(told, report)
+
+
+def _figures(told: Accounting, report: Report) -> Iterator[str]:
+    if not told.steps_seen:
+        yield "  no steps were found in what ranks wrote: what of the running was productive is not known"
+    figures = []
+    if told.time_to_first_step_s is not None:
+        figures.append(f"first step after {_long(told.time_to_first_step_s)}")
+    if told.interruptions:
+        figures.append(counted(told.interruptions, "interruption"))
+    if told.time_to_recover_s:
+        figures.append(f"back at a first step after {', '.join(_long(each) for each in told.time_to_recover_s[-3:])}")
+    if figures:
+        yield f"  {'; '.join(figures)}"
+    late = next((each for each in report.attempts[-1].rounds[:1] if each.last is not None), None)
+    if late:
+        yield f"  node {late.last} was the last to come: {late.late}"
+
+
+# What else is worth knowing
+
+
+def _more(report: Report) -> Iterator[str]:
+    if report.differences:
+        yield "not the same on all nodes:"
+        for each in report.differences[:MOST_TOLD]:
+            yield f"  {each.name}: " + "; ".join(f"{value or '(nothing)'} on {_nodes(nodes)}" for value, nodes in each.values[:4])
+    unended = [each for each in report.attempts[-1].rounds[-1].nodes if each.state == "unfinished"]
+    if unended and report.outcome != model.UNFINISHED:
+        yield f"{_nodes([each.node for each in unended])} stopped telling before the end: killed, or gone"
+    if report.other_jobs:
+        yield f"other jobs in the same folder: {', '.join(report.other_jobs[:MOST_TOLD])}"
+    yield from (f"note: {trouble}" for trouble in report.troubles[:MOST_TOLD])
+    if len(report.troubles) > MOST_TOLD:
+        yield f"note: and {len(report.troubles) - MOST_TOLD} more of these"
+
+
+# Words
+
+
+def _nodes(found: Iterable[int]) -> str:
+    return numbered(found, "node")
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _long(seconds: float) -> str:
+    """2.5 s, 3 min 20 s, 4 h 05 min, 2 d 03 h."""
+    if seconds < 99.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes < 48 * 60 else f"{minutes // 1440} d {minutes // 60 % 24:02} h"

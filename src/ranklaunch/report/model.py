@@ -1,0 +1,339 @@
+"""What a report knows: values that each format shows in its own way.
+
+Times are seconds since 1970 by node 0's clock, None where nothing tells them. Texts of processes and of other machines are fit to be
+shown: secrets are hidden and control characters are escapes; whoever makes HTML has to escape them for that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from ranklaunch.values import Value, as_dict
+
+SCHEMA: Final = "ranklaunch.report/1"
+Outcome = Literal["succeeded", "failed", "stopped", "unfinished"]
+State = Literal["ended", "unfinished", "missing"]  # of a node
+
+SUCCEEDED: Final = "succeeded"  # outcomes, as in verdict.json
+FAILED: Final = "failed"
+UNFINISHED: Final = "unfinished"  # of what left no verdict: it runs, or everything of it was killed
+
+# Kinds of spans. Of a node's time line:
+CONTAINER = "container"  # from the start of its container to that of ranklaunch
+START = "start"  # reading, planning, checking, preparing steps: to the launch, beside the waits
+WAIT = "wait"  # for a table, names or ports; text: for what
+MUSTER = "muster"  # for the other nodes
+LAUNCH = "launch"  # from the launch to the first step, or to the end where there is none
+STEPS = "steps"  # from the first step to the end
+SAVING = "saving"  # a checkpoint, while no rank goes on
+STALLED = "stalled"  # nothing moves
+STOP = "stop"  # from what decided to the end of everything
+GATE = "gate"  # from the end of a round to the next release: what ranks leave behind, a pause, all nodes again
+
+# Kinds of marks: moments of a node's time line.
+READ, RELEASED, LAUNCHED, FIRST_OUTPUT, FIRST_STEP, FAILURE, SIGNAL, HANG, DONE, ENDED = (
+    "read", "released", "launched", "first output", "first step", "failure", "signal", "hang", "done", "ended",
+)  # fmt: skip
+
+# The buckets, in their order, and what each is called. Their sum is the wall time of an attempt.
+BUCKETS = {
+    "waiting_s": "waiting for nodes",
+    "startup_s": "start-up",
+    "productive_s": "productive",
+    "repeated_s": "repeated",
+    "saving_s": "saving",
+    "stalled_s": "stalled",
+    "stopping_s": "stopping",
+    "gate_s": "restart gate",
+    "running_s": "running, no steps seen",
+    "unknown_s": "unknown",
+}
+
+
+class Span(Value):
+    """kind: of those above, or the name of a bucket. ended: None where nothing tells. text: what it waited for, or who came last."""
+
+    kind: str
+    began: float
+    ended: float | None = None
+    text: str = ""
+
+
+class Mark(Value):
+    """rank: None for what is no rank's."""
+
+    kind: str
+    at: float
+    text: str = ""
+    rank: int | None = None
+
+
+class Seen(Value):
+    """A step of a rank: when its line came."""
+
+    at: float
+    epoch: int
+    step: int
+
+
+class KnownError(Value):
+    """What the catalogue says of the line that decided. kind: cause, consequence or stopped. retry: no, yes, elsewhere, "" where nobody
+    knows."""
+
+    name: str
+    kind: str
+    line: str
+    meaning: str = ""
+    remedy: str = ""
+    source: str = ""
+    retry: str = ""
+
+
+class Culprit(Value):
+    """Also of another process that failed by itself. rank: None for a launcher or a preparing step. time: as the verdict has it.
+    last_lines: of the verdict. meaning: what its end says where its words say nothing. log: the path of its log, relative to the report's
+    folder, "" where it is not there."""
+
+    name: str
+    node: int
+    rank: int | None
+    host: str = ""
+    pid: int | None = None
+    exit_code: int | None = None
+    signal: str = ""
+    out_of_memory: bool = False
+    time: str = ""
+    last_lines: tuple[str, ...] = ()
+    error: KnownError | None = None
+    meaning: str = ""
+    log: str = ""
+
+
+class Suspect(Value):
+    """Who holds a hanging job up, and why that is thought. file: where its stacks are."""
+
+    rank: int
+    node: int
+    why: str
+    file: str = ""
+    log: str = ""
+
+
+class Stacks(Value):
+    """Ranks whose main threads stand at one place. frames: of one of them, the innermost first."""
+
+    ranks: tuple[int, ...]
+    frames: tuple[str, ...]
+
+
+class Hang(Value):
+    """An alarm. since: when the last thing moved. ended: when it moved again, None where it did not. signals: what did not move."""
+
+    since: float | None
+    ended: float | None = None
+    text: str = ""
+    signals: tuple[str, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+
+
+class Evidence(Value):
+    """Taken on one node at one time. folder: relative to the report's."""
+
+    node: int
+    folder: str
+    files: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Process(Value):
+    """A rank, or another process that was started: rank is None then. began, first_output, ended: None where nothing tells. steps: thinned,
+    the first and the last among them. step_s: seconds of one step, on average. log: relative to the report's folder, "" where there is
+    none."""
+
+    name: str
+    rank: int | None
+    node: int
+    pid: int | None = None
+    began: float | None = None
+    first_output: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    signal: str = ""
+    max_rss_kb: int | None = None
+    steps: tuple[Seen, ...] = ()
+    step_s: float | None = None
+    log: str = ""
+
+
+class OnNode(Value):
+    """One node in one round. host: "" where nothing tells. folder: relative to the report's. state: ended; unfinished where its events stop
+    before the end; missing where it left nothing. clock_s: what was added to its own clock to have node 0's. troubles: such as a log that
+    could not be written."""
+
+    node: int
+    host: str
+    folder: str
+    state: State
+    began: float | None = None
+    ended: float | None = None
+    clock_s: float = 0.0
+    spans: tuple[Span, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    processes: tuple[Process, ...] = ()
+    troubles: tuple[str, ...] = ()
+
+
+class Round(Value):
+    """From one start of all ranks to their end; the first has the number 0. outcome: unfinished where nothing tells how it ended.
+    late: who was last at the muster, in words; last: the node that was, None where nothing tells. decision: what followed it, and why.
+    failed: when what decided came. best: the highest step (epoch, step) that was seen."""
+
+    number: int
+    outcome: Outcome
+    began: float | None
+    released: float | None
+    launched: float | None
+    first_output: float | None
+    first_step: float | None
+    failed: float | None
+    ended: float | None
+    exit_code: int | None = None
+    reason: str = ""
+    culprit: Culprit | None = None
+    failures: tuple[Culprit, ...] = ()
+    notes: tuple[str, ...] = ()
+    decision: str = ""
+    lost_s: float | None = None
+    late: str = ""
+    last: int | None = None
+    best: tuple[int, int] | None = None
+    nodes: tuple[OnNode, ...] = ()
+
+
+class Buckets(Value):
+    """Where the wall time went, in seconds; their sum is that time. running_s: in place of productive_s where no steps were seen.
+    unknown_s: of which nothing tells."""
+
+    waiting_s: float = 0.0
+    startup_s: float = 0.0
+    productive_s: float = 0.0
+    repeated_s: float = 0.0
+    saving_s: float = 0.0
+    stalled_s: float = 0.0
+    stopping_s: float = 0.0
+    gate_s: float = 0.0
+    running_s: float = 0.0
+    unknown_s: float = 0.0
+
+
+class Accounting(Value):
+    """wall_s: the sum of the buckets, so without what lies between attempts: gaps_s, which is the platform's. goodput: productive of the
+    wall time, None where no steps were seen. time_to_recover_s: of each interruption that training came back from, from the failure to the
+    next first step, gaps included. interruptions: rounds that ended in a failure or a stop."""
+
+    wall_s: float
+    buckets: Buckets
+    steps_seen: bool
+    goodput: float | None = None
+    time_to_first_step_s: float | None = None
+    time_to_recover_s: tuple[float, ...] = ()
+    interruptions: int = 0
+    gaps_s: float = 0.0
+
+
+class Gap(Value):
+    """Between two attempts, when nothing of the job ran. after: the attempt before it."""
+
+    after: int
+    began: float
+    ended: float
+
+
+class Attempt(Value):
+    """outcome, exit_code, reason, culprit and what follows: of its end. timeline: the job's time, span by span, each of the kind of a
+    bucket's name; they follow each other without a gap. missing: nodes that left nothing. stop: what a stop request did, as verdict.json
+    has it, in words."""
+
+    number: int
+    outcome: Outcome
+    began: float
+    ended: float
+    exit_code: int | None = None
+    reason: str = ""
+    culprit: Culprit | None = None
+    failures: tuple[Culprit, ...] = ()
+    notes: tuple[str, ...] = ()
+    stop: str = ""
+    hangs: tuple[Hang, ...] = ()
+    stacks: tuple[Stacks, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    missing: tuple[int, ...] = ()
+    timeline: tuple[Span, ...] = ()
+    accounting: Accounting | None = None
+
+
+class Node(Value):
+    """As the plans have it."""
+
+    index: int
+    host: str
+    slots: int
+    first_rank: int
+
+
+class Difference(Value):
+    """Something that is not the same on all nodes: its value, and the nodes that have it."""
+
+    name: str
+    values: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class Job(Value):
+    """What ran, and where; empty where no plan was left. restarts: how many in place were allowed."""
+
+    name: str = ""
+    platform: str = ""
+    method: str = ""
+    why: str = ""
+    command: tuple[str, ...] = ()
+    world_size: int = 0
+    accelerator: str = ""
+    nodes: tuple[Node, ...] = ()
+    ranklaunch: str = ""
+
+
+class Tail(Value):
+    """The last lines of a log that matters: the culprit's, and those of suspects."""
+
+    log: str
+    name: str
+    lines: tuple[str, ...]
+
+
+class Report(Value):
+    """What happened in a job. Times are seconds since 1970 by node 0's clock. folder: what was looked at. outcome, exit_code, reason,
+    culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of logs that matter. troubles: what could not be read, and
+    what was left out. other_jobs: folders of other jobs below the same one."""
+
+    folder: str
+    job: Job
+    outcome: Outcome
+    exit_code: int | None
+    reason: str
+    culprit: Culprit | None
+    began: float
+    ended: float
+    attempts: tuple[Attempt, ...]
+    gaps: tuple[Gap, ...]
+    accounting: Accounting
+    differences: tuple[Difference, ...] = ()
+    tails: tuple[Tail, ...] = ()
+    troubles: tuple[str, ...] = ()
+    other_jobs: tuple[str, ...] = ()
+    schema: Literal["ranklaunch.report/1"] = SCHEMA
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Schema ranklaunch.report/1: keys are only ever added."""
+    return {"schema": SCHEMA, **as_dict(report)}

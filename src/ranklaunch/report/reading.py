@@ -1,0 +1,252 @@
+"""From a folder to what was left in it: which folders are of which node, attempt and restart, their plans, verdicts and events, and the
+last lines of logs. Whatever stands there, nothing waits for it, and memory and time are bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO
+
+from ranklaunch.errors import ConfigError
+from ranklaunch.report import given
+from ranklaunch.report.told import Told
+from ranklaunch.system import disk
+from ranklaunch.values import NOTHING, Value
+from ranklaunch.verdict import folders
+
+DEEPEST = 6  # folders between the one that was named and an attempt's
+MOST_FOLDERS = 50_000
+MOST_PLAN = 32 * 1024 * 1024  # bytes
+PLANS = 64 * 1024 * 1024  # of all: that of node 0 is read first, and names all nodes
+MOST_VERDICT = 8 * 1024 * 1024
+MOST_LINE = 256 * 1024
+EVENTS = 64 * 1024 * 1024  # of all; of a file that has more, its beginning and its end are read
+LEAST_EVENTS = 64 * 1024
+TAIL = 256 * 1024
+MOST_FILES = 200  # of evidence, by name
+_ATTEMPT = re.compile(r"attempt_([0-9]{1,6})")
+_RESTART = re.compile(r"restart_([0-9]{1,6})")
+_NODE = re.compile(r"node_([0-9]{1,7})")
+_JOB = re.compile(r"job_(.{1,200})")
+_OURS = (folders.EVENTS, folders.VERDICT, folders.PLAN)
+
+
+class Place(Value):
+    """A folder of an attempt. path: on the disk; below: what is below the folder that was named. node, attempt: None where its names do not
+    tell. job: "" where there is no folder for one."""
+
+    path: str
+    below: str
+    node: int | None
+    attempt: int | None
+    job: str
+
+
+class Left(Value):
+    """By one node in one round. plan, verdict, round: empty where there is none. spoilt: what could not be read. logs: names of files that
+    end as logs do. evidence: folders below the one that was named, with their files."""
+
+    place: Place
+    restart: int
+    below: str
+    plan: Mapping[str, Any]
+    verdict: Mapping[str, Any]
+    round: Mapping[str, Any]
+    told: Told
+    spoilt: tuple[str, ...] = ()
+    logs: frozenset[str] = frozenset()
+    evidence: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class Reader:
+    """top: the folder that was named, or a file in it, such as verdict.json. troubles: what was left out, and why."""
+
+    def __init__(self, top: str) -> None:
+        self.top = os.path.abspath(top)
+        self.troubles: list[str] = []
+        self._plans = PLANS
+        self._events = EVENTS
+
+    def places(self) -> list[Place]:
+        """Of all jobs, nodes and attempts, by their numbers. Raises ConfigError where there is none."""
+        if os.path.isfile(self.top):
+            self.top = os.path.dirname(self.top)
+            return [Place(self.top, "", *_numbers(self.top.split("/")[-3:]))]
+        is_one = bool(_ATTEMPT.fullmatch(os.path.basename(self.top)))
+        found = [] if is_one else [Place(os.path.join(self.top, below), below, *_numbers(below.split("/"))) for below in self._found()]
+        if not found and self._is_ours(self.top):
+            found = [Place(self.top, "", *_numbers(self.top.split("/")[-3:]))]
+        if not found:
+            what = "no attempt of a job is in it, nor a verdict.json" if os.path.isdir(self.top) else "there is no such folder"
+            msg = f"{self.top}: {what}; expected a log folder of ranklaunch, a folder with several, or a verdict.json"
+            raise ConfigError(msg)
+        return sorted(found, key=lambda place: (place.job, place.attempt or 0, -1 if place.node is None else place.node, place.below))
+
+    def left(self, place: Place) -> Iterator[Left]:
+        """Of the first round, and of each restart in place."""
+        names = _names(place.path)
+        yield self._left(place, 0, place.below, names)
+        for number, name in sorted((int(found[1]), found[0]) for found in map(_RESTART.fullmatch, names) if found):
+            below = os.path.join(place.below, name)
+            yield self._left(place, number, below, _names(os.path.join(self.top, below)))
+
+    def tail(self, below: str) -> tuple[str, ...]:
+        """The last lines of a log."""
+        try:
+            with open(disk.own(os.path.join(self.top, below)), "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - TAIL))
+                data = file.read(TAIL)
+        except (OSError, ValueError, ConfigError):
+            return ()
+        whole = data.partition(b"\n")[2] if size > TAIL and b"\n" in data else data
+        written = whole.decode(errors="replace").replace("\r\n", "\n").rstrip("\n")
+        return given.lines(line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n")) if written else ()
+
+    def json_of(self, below: str, most: int = MOST_VERDICT) -> Any:
+        """None where there is none; what cannot be read is told."""
+        try:
+            data = disk.read(disk.own(os.path.join(self.top, below)), most + 1)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, ConfigError) as error:
+            self.trouble(f"{below}: {getattr(error, 'strerror', '') or error}")
+            return None
+        try:
+            return json.loads(data) if len(data) <= most else self.trouble(f"{below}: larger than {most >> 20} MB, and left out")
+        except (ValueError, RecursionError):
+            self.trouble(f"{below}: is no whole JSON, and left out")
+            return None
+
+    def trouble(self, text: str) -> None:
+        shown = given.text(text, 400)
+        if len(self.troubles) < given.MOST_LINES and shown not in self.troubles:
+            self.troubles.append(shown)
+
+    # Folders
+
+    def age(self, places: Iterable[Place]) -> float:
+        """When the newest of them was written to."""
+        times = [0.0]
+        for place in places:
+            with contextlib.suppress(OSError):
+                times.append(os.stat(place.path).st_mtime)
+        return max(times)
+
+    def _found(self) -> Iterator[str]:
+        """Folders of attempts below the top."""
+        waiting, seen = [("", 0)], 0
+        while waiting and seen < MOST_FOLDERS:
+            below, depth = waiting.pop()
+            seen += 1
+            folder = os.path.join(self.top, below)
+            if below and self._is_ours(folder):
+                yield below
+            elif depth < DEEPEST:
+                names = (name for name in _folders(folder) if name != folders.EVIDENCE and not _RESTART.fullmatch(name))
+                waiting += [(os.path.join(below, name), depth + 1) for name in sorted(names, reverse=True)]
+        if waiting:
+            self.trouble(f"more than {MOST_FOLDERS} folders: the others are left out")
+
+    def _is_ours(self, folder: str) -> bool:
+        """A folder of several that one player of a simulation has left files in, too, is none."""
+        return any(os.path.lexists(os.path.join(folder, name)) for name in _OURS) or bool(_ATTEMPT.fullmatch(os.path.basename(folder)))
+
+    def _left(self, place: Place, restart: int, below: str, names: list[str]) -> Left:
+        known = set(names)
+        told = Told()
+        if folders.EVENTS in known:
+            self._feed(os.path.join(below, folders.EVENTS), told)
+        values = {name: self.json_of(os.path.join(below, name)) if name in known else None for name in (folders.VERDICT, folders.ROUND)}
+        return Left(
+            place, restart, below,
+            plan=given.mapping(self._plan(os.path.join(below, folders.PLAN))) if folders.PLAN in known else NOTHING,
+            verdict=given.mapping(values[folders.VERDICT]), round=given.mapping(values[folders.ROUND]), told=told,
+            logs=frozenset(name for name in names if name.endswith((".log", ".txt"))),
+            evidence=tuple(self._evidence(os.path.join(below, folders.EVIDENCE))) if folders.EVIDENCE in known else (),
+        )  # fmt: skip
+
+    def _plan(self, below: str) -> Any:
+        """One that names thousands of nodes is large, and all say the same."""
+        try:
+            size = os.lstat(os.path.join(self.top, below)).st_size
+        except OSError:
+            return None
+        if size > self._plans:
+            return None
+        self._plans -= size
+        return self.json_of(below, MOST_PLAN)
+
+    def _evidence(self, below: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for node in sorted(filter(_NODE.fullmatch, _folders(os.path.join(self.top, below)))):
+            for number in sorted(filter(str.isdigit, _folders(os.path.join(self.top, below, node))), key=int)[-6:]:
+                folder = os.path.join(below, node, number)
+                yield folder, tuple(sorted(_names(os.path.join(self.top, folder)))[:MOST_FILES])
+
+    # Events
+
+    def _feed(self, below: str, told: Told) -> None:
+        try:
+            with open(disk.own(os.path.join(self.top, below)), "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                most = max(LEAST_EVENTS, min(size, self._events // 2))
+                self._events -= min(size, most)
+                if size <= most:
+                    _take(file, size, told)
+                    return
+                _take(file, most // 2, told)
+                file.seek(size - most // 2)
+                file.readline(MOST_LINE)
+                _take(file, size, told)
+        except (OSError, ValueError, ConfigError) as error:
+            self.trouble(f"{below}: {getattr(error, 'strerror', '') or error}")
+            return
+        self.trouble(f"{below}: {size >> 20} MB; of that, the first and the last {most // 2 >> 20} MB were read")
+
+
+def _take(file: BinaryIO, end: int, told: Told) -> None:
+    """The lines up to there. What is longer than a line of ours is none."""
+    left, within = end - file.tell(), False  # a line that is too long
+    while left > 0 and (line := file.readline(MOST_LINE)):
+        left -= len(line)
+        ended = line.endswith(b"\n")
+        if within or (len(line) == MOST_LINE and not ended):
+            told.spoilt += not within
+            within = not ended
+        elif line.strip():
+            told.feed(line)
+
+
+def _numbers(parts: list[str]) -> tuple[int | None, int | None, str]:
+    """node, attempt and job, as the names of folders tell."""
+    found: dict[str, str] = {}
+    for part in parts:
+        for key, pattern in (("node", _NODE), ("attempt", _ATTEMPT), ("job", _JOB)):
+            match = pattern.fullmatch(part)
+            if match:
+                found[key] = match[1]
+    return (
+        int(found["node"]) if "node" in found else None,
+        int(found["attempt"]) if "attempt" in found else None,
+        found.get("job", ""),
+    )
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _folders(folder: str) -> list[str]:
+    """Real ones: a link may lead to itself."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")]
+    except OSError:
+        return []

@@ -1,0 +1,129 @@
+"""verdict.json, round.json, plan.json and summaries of evidence as values of a report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ranklaunch.report import given
+from ranklaunch.report.model import Culprit, Difference, Hang, Job, KnownError, Node, Suspect
+from ranklaunch.verdict import endings
+from ranklaunch.verdict.model import Culprit as Judged
+
+MOST_NODES = 65536
+MOST_DIFFERENCES = 40
+
+
+def culprit(value: object) -> Culprit | None:
+    found = given.mapping(value)
+    node = given.index(found.get("node"))
+    if node is None:
+        return None
+    error = _error(found.get("error"))
+    return Culprit(
+        name=given.text(found.get("name"), 120), node=node, rank=given.index(found.get("rank")), host=given.text(found.get("host"), 255),
+        pid=given.whole(found.get("pid")), exit_code=given.whole(found.get("exit_code")), signal=given.text(found.get("signal"), 40),
+        out_of_memory=found.get("out_of_memory") is True, time=given.text(found.get("time"), 40),
+        last_lines=given.lines(given.each_of(found.get("last_lines"))), error=error, meaning=_meaning(found, error),
+    )  # fmt: skip
+
+
+def culprits(value: object) -> tuple[Culprit, ...]:
+    return tuple(filter(None, map(culprit, given.each_of(value)[:64])))
+
+
+OF_MEMORY = "it needs less (a smaller batch, fewer workers that load data, nothing that grows), or its container a larger limit"
+
+
+def _meaning(found: Mapping[str, Any], error: KnownError | None) -> str:
+    if found.get("out_of_memory") is True:
+        return OF_MEMORY
+    code = given.whole(found.get("exit_code"))
+    signal = given.text(found.get("signal"), 40) or None
+    return "" if error else endings.meaning(Judged(0, None, None, code or 0, signal, False, ()))
+
+
+def _error(value: object) -> KnownError | None:
+    found = given.mapping(value)
+    name = given.text(found.get("name"), 120)
+    if not name:
+        return None
+    line = next(iter(given.lines([found.get("line")])), "")
+    texts = {key: given.text(found.get(key)) for key in ("meaning", "remedy", "source", "retry")}
+    return KnownError(name, given.text(found.get("kind"), 40), line, **texts)
+
+
+def hang(value: object) -> Hang | None:
+    """The alarm that stood at the end."""
+    found = given.mapping(value)
+    if not found:
+        return None
+    return Hang(given.time(found.get("since")), None, "", given.texts(found.get("signals")), tuple(_suspects(found.get("suspects"))))
+
+
+def _suspects(value: object) -> Iterator[Suspect]:
+    for each in map(given.mapping, given.each_of(value)[:64]):
+        rank, node = given.index(each.get("rank")), given.index(each.get("node"))
+        if rank is not None:
+            yield Suspect(rank, -1 if node is None else node, given.text(each.get("why")), given.text(each.get("file"), 600))
+
+
+def stop(value: object) -> str:
+    """What a stop request did to the ranks of a node."""
+    found = given.mapping(value)
+    if not found:
+        return ""
+    counts = {key: len(given.each_of(found.get(key))) for key in ("caught_by", "ended_by_themselves", "killed")}
+    seconds, saved = given.number(found.get("seconds")), given.text(found.get("saved"), 20)
+    parts = [f"{counts['caught_by']} caught it", f"{counts['ended_by_themselves']} ended by themselves", f"{counts['killed']} were killed"]
+    took = f" after {seconds:.1f} s" if seconds is not None else ""
+    return f"{given.text(found.get('signal'), 40)}: {', '.join(parts)}{took}; saved: {saved or 'unknown'}"
+
+
+def job(plans: Iterable[Mapping[str, Any]]) -> Job:
+    """By the first of them that says anything."""
+    plan = next((plan for plan in plans if given.mapping(plan.get("job"))), None)
+    if plan is None:
+        return Job()
+    of_job, muster = given.mapping(plan["job"]), given.mapping(plan.get("muster"))
+    process = next(iter(given.each_of(plan.get("processes"))), None)
+    argv = given.mapping(process).get("argv")
+    return Job(
+        name=given.text(of_job.get("name"), 255), platform=given.text(plan.get("platform"), 60), method=given.text(plan.get("method"), 60),
+        why=given.text(plan.get("why"), 400), command=given.texts(argv, 400), world_size=given.whole(of_job.get("world_size")) or 0,
+        accelerator=given.text(of_job.get("accelerator"), 20), nodes=tuple(_nodes(of_job.get("nodes"))),
+        ranklaunch=given.text(given.mapping(muster.get("facts")).get("ranklaunch"), 40),
+    )  # fmt: skip
+
+
+def _nodes(value: object) -> Iterator[Node]:
+    for each in map(given.mapping, given.each_of(value)[:MOST_NODES]):
+        index = given.index(each.get("index"))
+        if index is not None:
+            slots, first = given.index(each.get("slots")) or 0, given.index(each.get("first_rank")) or 0
+            yield Node(index, given.text(each.get("host"), 255), slots, first)
+
+
+def differences(plans: Mapping[int, Mapping[str, Any]]) -> tuple[Difference, ...]:
+    """Of what nodes compare when they meet. plans: by node."""
+    facts = {node: given.mapping(given.mapping(plan.get("muster")).get("facts")) for node, plan in plans.items()}
+    told = {node: found for node, found in facts.items() if found}
+    found = []
+    for name in sorted({name for each in told.values() for name in each}):
+        values: dict[str, list[int]] = {}
+        for node, each in told.items():
+            values.setdefault(given.text(each.get(name), 200), []).append(node)
+        if len(values) > 1:
+            by_size = sorted(values.items(), key=lambda item: (-len(item[1]), item[0]))
+            found.append(Difference(given.text(name, 80), tuple((value, tuple(nodes)) for value, nodes in by_size[:16])))
+    return tuple(found[:MOST_DIFFERENCES])
+
+
+def stacks_of(summary: object) -> Iterator[tuple[int, str, str]]:
+    """rank, state, stack of its main thread: of each rank in a summary of evidence."""
+    ranks = given.mapping(given.mapping(summary).get("ranks"))
+    for name, told in list(ranks.items())[:MOST_NODES]:
+        stack = given.mapping(told).get("stack")
+        frames = [given.text(frame, 300) for frame in given.each_of(stack)[:20]] if isinstance(stack, list) else []
+        if name.isdecimal() and len(name) < 8:
+            yield int(name), given.text(given.mapping(told).get("state"), 8), "\n".join(frames)

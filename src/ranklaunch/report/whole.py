@@ -1,0 +1,153 @@
+"""The whole report: reads what is there, and puts it together."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterable, Iterator, Sequence
+
+from ranklaunch.errors import counted
+from ranklaunch.report import accounting, attempts, model, rounds, verdicts
+from ranklaunch.report.attempts import Gathered
+from ranklaunch.report.model import Attempt, Culprit, Evidence, Gap, Job, Report, Stacks, Tail
+from ranklaunch.report.nodes import LEAST_SEEN, MOST_SEEN
+from ranklaunch.report.reading import Left, Place, Reader
+from ranklaunch.report.rounds import Place as Reached
+from ranklaunch.report.told import MOST_STEPS
+from ranklaunch.watch import who
+from ranklaunch.watch.who import Known
+
+MOST_TAILS = 16
+MOST_GROUPS = 32
+
+
+def report(top: str) -> Report:
+    """Of a log folder, with all nodes and attempts in it, or of what is left of one. Raises ConfigError where there is nothing."""
+    reader = Reader(top)
+    places = reader.places()
+    jobs = sorted({place.job for place in places}, key=lambda job: reader.age(place for place in places if place.job == job))
+    mine = [place for place in places if place.job == jobs[-1]]
+    found = list(_gathered(reader, mine))
+    plans = {node: left.plan for each in found for lefts in each.lefts.values() for node, left in lefts.items() if left.plan}
+    job = verdicts.job(plans[node] for node in sorted(plans))
+    made = _attempts(reader, found, job)
+    last = made[-1]
+    together = [each for one in found for each in one.together]
+    gaps = tuple(_gaps(made))
+    return Report(
+        reader.top, job, last.outcome, last.exit_code, last.reason, last.culprit, min(each.began for each in made),
+        max(each.ended for each in made), tuple(made), gaps,
+        accounting.of_all([each.timeline for each in made], together, gaps, sum(_interruptions(each, each is last) for each in made)),
+        differences=verdicts.differences(plans), tails=tuple(_tails(reader, last)), troubles=tuple(reader.troubles),
+        other_jobs=tuple(f"job_{each}" for each in jobs[:-1]),
+    )  # fmt: skip
+
+
+def _gathered(reader: Reader, places: Sequence[Place]) -> Iterator[Gathered]:
+    by_attempt: dict[int, list[Left]] = {}
+    for place in places:
+        for left in reader.left(place):
+            by_attempt.setdefault(_attempt_of(left), []).append(left)
+            _tell(reader, left)
+    for number in sorted(by_attempt):
+        yield attempts.gathered(number, list(_with_nodes(reader, by_attempt[number])))
+
+
+def _attempt_of(left: Left) -> int:
+    told = left.told.read.get("attempt")
+    return left.place.attempt if left.place.attempt is not None else told if isinstance(told, int) else 1
+
+
+def _tell(reader: Reader, left: Left) -> None:
+    if left.told.spoilt:
+        are = "is no event" if left.told.spoilt == 1 else "are no events"
+        reader.trouble(f"{left.below or reader.top}: {counted(left.told.spoilt, 'line')} of events.jsonl {are}, and left out")
+    if left.told.starts > 1:
+        reader.trouble(f"{left.below or reader.top}: {left.told.starts} starts have written into the same folder: the last one counts")
+
+
+def _with_nodes(reader: Reader, lefts: Sequence[Left]) -> Iterator[tuple[int, Left]]:
+    """The node of each, by the name of its folder, else by its plan; of two that say the same, or of one that says nothing, the next number
+    that nobody has."""
+    nodes: dict[str, int] = {}
+    for left in lefts:
+        place = left.place
+        if place.path not in nodes:
+            planned = left.plan.get("job", {}).get("node_index") if isinstance(left.plan.get("job"), dict) else None
+            own = place.node if place.node is not None else planned
+            if not isinstance(own, int) or own in nodes.values():
+                taken = {*nodes.values()}
+                own = next(number for number in range(len(taken) + 1) if number not in taken)
+                if len({each.place.path for each in lefts}) > 1:
+                    reader.trouble(f"{place.below}: which node it is of is not told: taken for node {own}")
+            nodes[place.path] = own
+        yield nodes[place.path], left
+
+
+def _attempts(reader: Reader, found: Sequence[Gathered], job: Job) -> list[Attempt]:
+    steps_seen = any(each.first_step is not None for one in found for each in one.together)
+    ranks = max(1, job.world_size)
+    most = max(LEAST_SEEN, min(MOST_STEPS, MOST_SEEN // ranks // max(1, sum(len(one.together) for one in found))))
+    made: list[Attempt] = []
+    best: Reached | None = None
+    for one in found:
+        made.append(_attempt(reader, one, job, best, steps_seen, most, after=made[-1].ended if made else 0.0))
+        best = max((each for each in (best, rounds.best_of(one.together)) if each is not None), default=None)
+    return made
+
+
+def _attempt(reader: Reader, one: Gathered, job: Job, best: Reached | None, steps_seen: bool, most: int, after: float) -> Attempt:
+    """after: the end of the attempt before, which may have been in the same container."""
+    first = attempts.first_sign(one)
+    began = max(attempts.begun(one) or 0.0, after if after < first else 0.0)
+    ended = max(began, attempts.ended(one) or began)
+    known = tuple(attempts.rounds_of(one, job, most))
+    on_nodes = [node for each in known[-1:] for node in each.nodes]
+    verdict = attempts.verdict_of(one)
+    spans = accounting.timeline(began, ended, one.together, best, steps_seen)
+    evidence = tuple(attempts.evidence(one))
+    last = known[-1]
+    return Attempt(
+        one.number, attempts.outcome(one), began, ended, last.exit_code, last.reason, last.culprit, last.failures, last.notes,
+        verdicts.stop(verdict.get("stop")), attempts.hangs(one, on_nodes), tuple(_stacks(reader, evidence)), evidence, known,
+        attempts.missing(one, job), spans,
+        accounting.of_attempt(spans, one.together, sum(each.outcome != model.SUCCEEDED for each in known), steps_seen),
+    )  # fmt: skip
+
+
+def _interruptions(attempt: Attempt, is_last: bool) -> int:
+    """Rounds that ended otherwise than well; of one that may still run, nobody knows."""
+    ends = [each.outcome for each in attempt.rounds]
+    return sum(end != model.SUCCEEDED for end in ends) - (is_last and ends[-1] == model.UNFINISHED)
+
+
+def _gaps(made: Sequence[Attempt]) -> Iterator[Gap]:
+    for one, two in zip(made, made[1:]):
+        if two.began > one.ended:
+            yield Gap(one.number, one.ended, two.began)
+
+
+def _stacks(reader: Reader, evidence: Iterable[Evidence]) -> Iterator[Stacks]:
+    """Of what was taken last on each node, ranks in groups of equal stacks, the largest first."""
+    newest: dict[int, Evidence] = {each.node: each for each in evidence}
+    known: list[Known] = []
+    for node, each in sorted(newest.items()):
+        summary = reader.json_of(os.path.join(each.folder, "summary.json")) if "summary.json" in each.files else None
+        known += [Known(rank, node, state, stack=stack) for rank, state, stack in verdicts.stacks_of(summary)]
+    groups = sorted(who.alike(known).values(), key=lambda group: (-len(group), group[0].rank))
+    for group in groups[:MOST_GROUPS]:
+        yield Stacks(tuple(sorted(each.rank for each in group)), tuple(group[0].stack.split("\n")))
+
+
+def _tails(reader: Reader, last: Attempt) -> Iterator[Tail]:
+    """Of the culprit and of each suspect."""
+    wanted: dict[str, str] = {}
+    if last.culprit and last.culprit.log:
+        wanted[last.culprit.log] = _name(last.culprit)
+    for hang in last.hangs[-1:]:
+        wanted.update({each.log: f"rank {each.rank} on node {each.node}" for each in hang.suspects if each.log not in ("", *wanted)})
+    for log, name in list(wanted.items())[:MOST_TAILS]:
+        yield Tail(log, name, reader.tail(log)[-200:])
+
+
+def _name(culprit: Culprit) -> str:
+    return f"{culprit.name or f'rank {culprit.rank}'} on node {culprit.node}"

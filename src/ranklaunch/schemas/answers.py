@@ -1,0 +1,102 @@
+"""What commands say as JSON: status, check, explain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+
+class NodeNow(TypedDict):
+    """phase: what it does. waiting: what it waits for, empty for nothing. age_s: seconds since it has said so, null where it never has."""
+
+    node: int
+    host: str
+    phase: Literal["starting", "running", "done", "stopping", "unknown"]
+    waiting: str
+    age_s: float | None
+
+
+class _OfAnyRank(TypedDict):
+    rank: int
+    node: int
+    pid: int | None
+    state: str
+    cpu_s: float
+    rss_kb: int
+    output_bytes: int
+    last_output_s: float | None
+
+
+class RankNow(_OfAnyRank, total=False):
+    """pid: null where it is not known or gone. state: as the kernel has it; gone: it has ended; unknown: its process is not known. cpu_s,
+    rss_kb: of its whole process tree. output_bytes: that it has written. last_output_s: seconds since it wrote, null where it has not.
+    step: the last that its output told of."""
+
+    step: int
+
+
+class Status(TypedDict):
+    """How a running job stands. time: UTC, ISO 8601. node: the one that was asked, and answers for all. ranks: those that are known, of all
+    nodes."""
+
+    schema: Literal["ranklaunch.status/1"]
+    job: str
+    platform: str
+    method: str
+    attempt: int
+    time: str
+    node: int
+    nodes: list[NodeNow]
+    ranks: list[RankNow]
+
+
+class Found(TypedDict):
+    """One thing that check has found. kind: wrong would make run fail; a note would not. exit_code: of run, 0 for a note."""
+
+    kind: Literal["wrong", "note"]
+    text: str
+    exit_code: int
+
+
+class Check(TypedDict):
+    """What would make run fail on this node. exit_code: of check itself, and that of run. method, why: null where planning refuses the job.
+    node: index of this node, null then too. nodes: how many take part. ranks: of this node."""
+
+    schema: Literal["ranklaunch.check/1"]
+    exit_code: int
+    method: str | None
+    why: str | None
+    node: int | None
+    nodes: int | None
+    ranks: int | None
+    findings: list[Found]
+
+
+class Explanation(TypedDict):
+    """What is known of a line of a log. kind: cause; consequence of another rank's failure; stopped, if somebody told the process to end;
+    unknown: nothing in the log is known, and the other texts are empty. line: as the log has it, without secrets. retry: whether the job
+    may go well when it is started again as it is; empty where nobody knows. source: where that can be read. line_number: from 1; null where
+    it is not known."""
+
+    kind: Literal["cause", "consequence", "stopped", "unknown"]
+    name: str
+    line: str
+    meaning: str
+    remedy: str
+    retry: Literal["no", "yes", "elsewhere", ""]
+    source: str
+    family: str
+    line_number: int | None
+
+
+class Explain(Explanation):
+    """The line that decides. log: the file's name. skipped_bytes: at its beginning, that were not looked at. others: further lines that are
+    known."""
+
+    schema: Literal["ranklaunch.explain/1"]
+    log: str
+    skipped_bytes: int
+    others: list[Explanation]
+
+
+DOCUMENTS: Mapping[str, Any] = {"status": Status, "check": Check, "explain": Explain}

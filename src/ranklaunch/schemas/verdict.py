@@ -1,0 +1,89 @@
+"""verdict.json, and round.json of a round that another follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+from ranklaunch.verdict.model import Culprit, Victim
+
+
+class HangSuspect(TypedDict):
+    """A rank that stands out among those that do not move. why: what it does otherwise than the others. file: evidence of it, null where
+    there is none."""
+
+    rank: int
+    node: int
+    why: str
+    file: str | None
+
+
+class Hang(TypedDict):
+    """A hang that was suspected and has not been taken back. since: when anything moved last, UTC, ISO 8601. signals: what does not move,
+    or which of the user's rules is broken. suspects: never culprits without a failure."""
+
+    since: str
+    signals: list[str]
+    suspects: list[HangSuspect]
+
+
+class Stop(TypedDict):
+    """What a stop request came to on this node. signal: the one by which it came. caught_by: ranks that had a way to hear it.
+    ended_by_themselves, killed: how the ranks have ended that lived then. seconds: from the request until all had ended. saved: no
+    where nobody heard it."""
+
+    signal: str
+    caught_by: list[int]
+    ended_by_themselves: list[int]
+    killed: list[int]
+    seconds: float
+    saved: Literal["yes", "no", "unknown"]
+
+
+class Restart(TypedDict, total=False):
+    """Of a round after which all ranks have started again in place. round: its number, from 0. reason: why it has ended. culprit: the
+    process's name, null where there is none. node: the culprit's. lost_s: seconds since the round's newest checkpoint, where these are
+    known, else since its start. progress: whether there was any. decision: why the ranks start again."""
+
+    round: int
+    reason: str
+    culprit: str | None
+    node: int | None
+    lost_s: float
+    progress: bool
+    decision: str
+
+
+class _OfAnyVerdict(TypedDict):
+    schema: Literal["ranklaunch.verdict/1"]
+    outcome: Literal["succeeded", "failed", "stopped"]
+    exit_code: int
+    reason: str
+    culprit: Culprit | None
+    victims: list[Victim]
+    started: str
+    ended: str
+    failures: list[Culprit]
+    notes: list[str]
+
+
+class Verdict(_OfAnyVerdict, total=False):
+    """How an attempt has ended. exit_code: of the job, the same on every node. reason: one sentence. culprit: whose failure decided; null
+    where no process of the job's did. victims: processes of this node that were ended because of it. started, ended: of this node, UTC, ISO
+    8601. failures: other processes that ended by themselves and did not decide. notes: what else is worth knowing. evidence: the folder
+    where it lies, if any was taken here. restarts: what ended each round before the last."""
+
+    hang: Hang
+    evidence: str
+    stop: Stop
+    restarts: list[Restart]
+
+
+class Round(Verdict):
+    """How a round has ended that another followed; the attempt's own verdict is that of the last. restart: what is said of it in the
+    attempt's verdict."""
+
+    restart: Restart
+
+
+DOCUMENTS: Mapping[str, Any] = {"verdict": Verdict, "round": Round}

@@ -1,0 +1,42 @@
+"""Numbers and spans of them, as people write those of ranks: 0,3-5."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+
+from ranklaunch.values import Value
+
+HIGHEST = 9_999_999
+MOST = 10_000  # spans in one text
+_SPAN = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7}))?")
+
+
+class Spans(Value):
+    """A set of numbers, however many they are."""
+
+    of: tuple[tuple[int, int], ...]
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and any(first <= number <= last for first, last in self.of)
+
+    def __str__(self) -> str:
+        return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in self.of)
+
+
+def parse(text: str) -> Spans:
+    """Raises ValueError with what was expected."""
+    parts = text.split(",", MOST)
+    found = [_SPAN.fullmatch(part.strip()) for part in parts[:MOST]]
+    spans = [(int(each[1]), int(each[2] or each[1])) for each in found if each]
+    if len(spans) < len(parts) or any(first > last for first, last in spans):
+        msg = f"expected numbers from 0 to {HIGHEST} and spans of them, such as 0,8-15"
+        raise ValueError(msg)
+    return Spans(tuple(spans))
+
+
+def text(numbers: Iterable[int]) -> str:
+    """Of numbers in ascending order."""
+    runs = [[number for _, number in run] for _, run in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    return str(Spans(tuple((run[0], run[-1]) for run in runs)))

@@ -1,0 +1,74 @@
+"""What docs/schemas/ says of the JSON that ranklaunch writes."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from testbench.places import ROOT
+
+FOLDER = ROOT / "docs" / "schemas"
+OF_ATTEMPT = {"plan.json": "plan", "verdict.json": "verdict", "round.json": "round"}
+
+
+def check(name: str, document: Any) -> None:
+    """Raises AssertionError with what does not fit most."""
+    from jsonschema.exceptions import best_match
+
+    worst = best_match(_validator(name).iter_errors(document))
+    assert worst is None, f"{name}{worst.json_path[1:]}: {worst.message:.500}"
+
+
+def check_events(lines: list[Any]) -> None:
+    for line in lines:
+        assert isinstance(line, dict), line
+        kind = _event(str(line.get("event")))
+        assert kind, f"no schema of event {line.get('event')!r}"
+        check(f"events#{kind}", line)
+
+
+def check_attempt(folder: Path) -> None:
+    """All that ranklaunch has left in the folder of an attempt, or of a round."""
+    for name in (*OF_ATTEMPT, "events.jsonl"):
+        path = folder / name
+        if path.exists():
+            _check_file(path, os.stat(path).st_mtime_ns, os.stat(path).st_size)
+
+
+@functools.lru_cache(maxsize=4096)
+def _check_file(path: Path, changed: int, size: int) -> None:
+    text = path.read_text(encoding="utf-8")
+    if path.name in OF_ATTEMPT:
+        check(OF_ATTEMPT[path.name], json.loads(text))
+    else:
+        check_events([json.loads(line) for line in text.splitlines()])
+
+
+def schema(name: str) -> dict[str, Any]:
+    return dict(_schema(name))
+
+
+@functools.cache
+def _schema(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.schema.json").read_text(encoding="utf-8"))
+    return found
+
+
+@functools.cache
+def _event(event: str) -> str:
+    kinds = _schema("events")["$defs"]
+    return next((name for name, kind in kinds.items() if kind["properties"]["event"]["const"] == event), "")
+
+
+@functools.cache
+def _validator(name: str) -> Any:
+    """name: of a file, or of a part of it behind a #: of one event, where what is wrong with it is told better than of any."""
+    from jsonschema import Draft202012Validator
+
+    file, _, part = name.partition("#")
+    whole = _schema(file)
+    Draft202012Validator.check_schema(whole)
+    return Draft202012Validator({**whole["$defs"][part], "$defs": whole["$defs"]} if part else whole)

@@ -1,0 +1,205 @@
+"""`ranklaunch logs`: whose lines come in which order, of folders as jobs leave them, and of such that are lost, cut or hostile."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterable
+from pathlib import Path
+
+import helpers
+import pytest
+
+from ranklaunch.command.logs import merging, reading
+from ranklaunch.command.logs.found import Folder
+from ranklaunch.command.logs.merging import Node
+
+DAY = 1_795_000_000_000_000  # microseconds since 1970
+
+Said = Iterable[tuple[int, int, str]]  # (millisecond, rank, line)
+
+
+def write(folder: Path, said: Said, node: int = 0, times: bool = True) -> Path:
+    """As a supervisor leaves them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    logs: dict[int, bytes] = {}
+    told = ""
+    for at, rank, line in said:
+        told += "" if rank in logs else f"f {rank} rank_{rank}.log\n"
+        logs[rank] = logs.get(rank, b"") + line.encode()
+        told += f"{rank} {len(logs[rank])} {DAY + 1000 * at}\n"
+    for rank, data in logs.items():
+        (folder / f"rank_{rank}.log").write_bytes(data)
+    if times:
+        (folder / f"times_{node}").write_text(told)
+    (folder / "verdict.json").touch()
+    return folder
+
+
+def lines(*words: object) -> list[str]:
+    done = helpers.call("logs", *map(str, words))
+    assert (done.code, done.err) == (0, "")
+    return done.out.splitlines()
+
+
+NODE_0 = [(1, 0, "a\n"), (3, 1, "c\n"), (5, 0, "e\nf\n"), (9, 1, "i\n")]
+NODE_1 = [(2, 2, "b\n"), (4, 3, "d\n"), (6, 2, "g\n"), (7, 3, "h")]
+MERGED = ["a", "b", "c", "d", "e", "f", "g", "i", "h"]  # the last line of rank 3 has no end until there is no more
+
+
+def words(found: list[str]) -> list[str]:
+    return [line.rpartition("] ")[2] for line in found]
+
+
+def test_all_ranks_of_all_nodes_in_the_order_of_time(tmp_path: Path) -> None:
+    write(tmp_path / "node_0" / "attempt_1", NODE_0)
+    write(tmp_path / "node_1" / "attempt_1", NODE_1, 1)
+    found = lines(tmp_path)
+    assert sorted(words(found)) == sorted(MERGED)
+    assert words(found)[:6] == MERGED[:6]
+    assert found[0] == "[node 0] [rank 0] a"
+    assert words(lines(tmp_path, "--rank", "0,2-3")) == ["a", "b", "d", "e", "f", "g", "h"]
+    assert words(lines(tmp_path, "--node", 1)) == ["b", "d", "g", "h"]
+    assert lines(tmp_path, "--grep", "^[ag]$", "--times")[1] == "2026-11-18T11:06:40.006Z [node 1] [rank 2] g"
+    assert words(lines(tmp_path, "--follow")) == words(found)  # it has ended
+    assert lines(tmp_path / "node_0" / "attempt_1")[0] == "[rank 0] a"  # a folder of one alone
+
+
+def test_the_newest_attempt_with_its_restarts_wherever_a_bucket_has_it(tmp_path: Path) -> None:
+    top = tmp_path / "bucket" / "output" / "worker-0"
+    write(top / "attempt_2", [(1, 0, "old\n")])
+    write(top / "attempt_10", [(1, 0, "first\n")])
+    write(top / "attempt_10" / "restart_2", [(3, 0, "third\n")])
+    write(top / "attempt_10" / "restart_10", [(2, 0, "last, by a clock that was set back\n")])
+    assert lines(tmp_path) == [
+        "[rank 0] first", "[restart 2] [rank 0] third", "[restart 10] [rank 0] last, by a clock that was set back"
+    ]  # fmt: skip
+    assert lines(tmp_path, "--attempt", 2) == ["[rank 0] old"]
+    write(tmp_path / "bucket" / "output" / "worker-1" / "attempt_10", [(2, 1, "other\n")], node=1)
+    assert lines(tmp_path)[:2] == ["[node 0] [rank 0] first", "[node 1] [rank 1] other"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--attempt", "3"], 78, "no attempt 3 of a job: there is 1"),
+        (["--node", "4"], 78, "no node 4 in attempt 1"),
+        (["--rank", "1-"], 2, "--rank 1-: expected numbers"),
+        (["--grep", "("], 2, "--grep (: no regular expression"),
+        (["--attempt", "x"], 2, "--attempt x: expected a whole number"),
+        (["more"], 2, "2 folders"),
+    ],
+)
+def test_what_is_asked_for_and_is_not_there(tmp_path: Path, words: list[str], code: int, says: str) -> None:
+    write(tmp_path / "attempt_1", NODE_0)
+    done = helpers.call("logs", str(tmp_path), *words)
+    assert done.code == code
+    assert says in done.err
+
+
+def test_a_folder_without_logs(tmp_path: Path) -> None:
+    assert "no such folder" in helpers.call("logs", str(tmp_path / "x")).err
+    assert "no attempt of a job" in helpers.call("logs", str(tmp_path)).err
+
+
+# Times that are lost, cut or hostile: every line is shown once all the same, in the order of its rank
+
+
+def test_lost_times(tmp_path: Path) -> None:
+    folder = write(tmp_path / "attempt_1", NODE_0, times=False)
+    os.utime(folder / "rank_0.log", (2000, 2000))
+    os.utime(folder / "rank_1.log", (1000, 1000))
+    done = helpers.call("logs", str(tmp_path))
+    assert words(done.out.splitlines()) == ["c", "i", "a", "e", "f"]
+    assert "its logs have no times" in done.err
+
+
+def test_times_that_end_too_soon(tmp_path: Path) -> None:
+    """The supervisor was killed."""
+    folder = write(tmp_path / "attempt_1", NODE_0)
+    told = (folder / "times_0").read_text()
+    (folder / "times_0").write_text(told[: told.index("0 6 ") + 3])
+    done = helpers.call("logs", str(tmp_path))
+    assert sorted(words(done.out.splitlines())) == ["a", "c", "e", "f", "i"]
+    assert words(done.out.splitlines())[:2] == ["a", "c"]
+    assert "the last 6 bytes of its logs have no times" in done.err
+
+
+@pytest.mark.parametrize("damage", [b"\0" * 5000, b"f 0 ../x.log\n0 999999999 1\n" * 100, b"0 1 2\n" * 100, b"9" * 100_000])
+def test_hostile_times(tmp_path: Path, damage: bytes) -> None:
+    folder = write(tmp_path / "attempt_1", NODE_0)
+    told = (folder / "times_0").read_bytes()
+    (folder / "times_0").write_bytes(damage + b"\n" + told + damage)
+    done = helpers.call("logs", str(tmp_path))
+    assert sorted(words(done.out.splitlines())) == ["a", "c", "e", "f", "i"]
+
+
+def test_something_else_in_the_place_of_files(tmp_path: Path) -> None:
+    folder = write(tmp_path / "attempt_1", NODE_0)
+    (tmp_path / "secret").write_text("secret\n")
+    for name in ("rank_1.log", "times_0"):
+        (folder / name).unlink()
+        (folder / name).symlink_to(tmp_path / "secret")
+    os.mkfifo(folder / "rank_5.log")
+    assert words(helpers.call("logs", str(tmp_path)).out.splitlines()) == ["a", "e", "f"]
+
+
+def test_a_log_that_lost_its_end(tmp_path: Path) -> None:
+    folder = write(tmp_path / "attempt_1", NODE_0)
+    os.truncate(folder / "rank_0.log", 4)
+    done = helpers.call("logs", str(tmp_path))
+    assert words(done.out.splitlines()) == ["a", "c", "e", "i"]
+    assert "rank_0.log: shorter than the times tell" in done.err
+
+
+def test_more_logs_than_descriptors(tmp_path: Path) -> None:
+    ranks = 600
+    write(tmp_path / "attempt_1", [(10 * turn + rank, rank, f"{turn}\n") for turn in range(2) for rank in range(ranks)])
+    before = len(os.listdir("/proc/self/fd"))
+    files = reading.Files(pytest.fail, most=20)
+    for rank in range(ranks):
+        files.read(str(tmp_path / "attempt_1" / f"rank_{rank}.log"), 0, 2)
+        assert len(os.listdir("/proc/self/fd")) <= before + 21
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before + 40, hard))
+    try:
+        done = helpers.call("logs", str(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(done.out.splitlines()) == 2 * ranks
+
+
+# Following
+
+
+def test_following_a_job_over_a_restart(tmp_path: Path) -> None:
+    """What comes between two looks is put in order; what has no times comes all the same; it ends with the job."""
+    said: list[str] = []
+    nodes = [tmp_path / f"node_{i}" / "attempt_1" for i in range(2)]
+    for i, folder in enumerate(nodes):
+        write(folder, [(i, i, f"{i}\n")], i)
+        (folder / "verdict.json").unlink()
+    every = [Node(Folder(str(path), i, 1), merging.maker(lambda name: True, said.append, 2), True) for i, path in enumerate(nodes)]
+    turns = iter(range(100))
+
+    def grow(seconds: float) -> None:
+        turn = next(turns)
+        if turn == 1:
+            write(nodes[1], [(1, 1, "1\n"), (20, 1, "later\n")], 1)
+            (nodes[1] / "verdict.json").unlink()
+        if turn == 2:
+            write(nodes[0], [(0, 0, "0\n"), (19, 0, "sooner\n"), (25, 0, "no end")])
+            (nodes[0] / "verdict.json").unlink()
+        if turn == 3:
+            write(nodes[0] / "restart_1", [(30, 0, "again\n")])
+        if turn == 4:
+            (nodes[0] / "verdict.json").touch()
+            (nodes[1] / "verdict.json").touch()
+
+    found = b""
+    for piece in merging.followed(lambda: every, grow):
+        if piece:
+            log = piece.round.log(piece.part.name)
+            found += b"".join(log.upto(piece.part.end)) + (log.last() if piece.whole else b"")
+    assert found.decode().split("\n") == ["0", "1", "sooner", "later", "no end", "again", ""]
+    assert next(turns) < 20

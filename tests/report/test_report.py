@@ -1,0 +1,196 @@
+"""What is read out of a folder, whole or half lost, and what a person reads first."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import helpers
+import pytest
+from left_behind import BEGAN, LeftBehind, culprit
+
+from ranklaunch.report import model, whole
+from ranklaunch.report.formats import prom, text
+from ranklaunch.verdict import events
+from ranklaunch.verdict.model import KnownError
+from testbench.judges import formats
+
+IMPORT = KnownError(
+    "python-module-not-found", "cause", "ModuleNotFoundError: No module named 'x'", "It is not installed.", "Install it.", "a page", "no"
+)
+
+
+def succeeded(left: LeftBehind) -> None:
+    for number in (0, 1):
+        node = left.node(number).starts(float(number), 4.0, 4.5)
+        node.tell(6.0, "first output", name=f"rank {2 * number}").steps(10.0, 1).steps(20.0, 11)
+        for rank in node.ranks:
+            node.tell(21.0, "exit", name=f"rank {rank}", rank=rank, pid=100 + rank, exit_code=0, signal=None, max_rss_kb=2048)
+            (node.folder / f"rank_{rank}.log").write_text(f"rank {rank} says\n")
+        node.tell(22.0, "done").ends(23.0, 24.0).verdict()
+
+
+def shown(folder: Path) -> str:
+    return text.shown(whole.report(str(folder)))
+
+
+def test_a_success(left: LeftBehind) -> None:
+    succeeded(left)
+    for path in left.folder.rglob("events.jsonl"):
+        assert [wrong for line in path.read_text().splitlines() for wrong in events.misfits(json.loads(line))] == []
+    report = whole.report(str(left.folder))
+    assert (report.outcome, report.exit_code, report.reason, report.culprit, report.troubles) == ("succeeded", 0, "all is well", None, ())
+    assert (report.job.name, report.job.method, [node.host for node in report.job.nodes]) == ("bert", "spawn", ["h0", "h1"])
+    (attempt,) = report.attempts
+    one, two = attempt.rounds[0].nodes
+    assert [span.kind for span in two.spans] == ["start", "muster", "start", "launch", "steps", "stop"] or two.spans[0].kind == "muster"
+    assert [(mark.kind, round(mark.at - BEGAN, 3)) for mark in one.marks] == [
+        ("read", 0.0), ("released", 4.0), ("launched", 4.5), ("first output", 6.0), ("first step", 10.0), ("done", 22.0), ("ended", 24.0),
+    ]  # fmt: skip
+    rank = two.processes[1]
+    assert (rank.name, rank.rank, rank.pid, rank.exit_code, rank.max_rss_kb) == ("rank 3", 3, 103, 0, 2048)
+    assert (rank.log, rank.step_s, [seen.step for seen in rank.steps]) == ("node_1/attempt_1/rank_3.log", 1.0, [1, 11])
+    screen = shown(left.folder)
+    assert screen.splitlines()[:2] == ["bert: spawn on local, 2 nodes, 4 ranks", "  python3 -u train.py"]
+    assert "SUCCEEDED with exit code 0: all is well" in screen
+    assert "where 24.0 s went, 54.2 % of it productive:" in screen
+
+
+def test_a_failure_says_who_why_and_what_to_do(left: LeftBehind) -> None:
+    node = left.node(0).starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 1, "rank 1")
+    (node.folder / "rank_1.log").write_text("one\ntwo\nModuleNotFoundError: No module named 'x'\n")
+    last = ("Traceback ...", "ModuleNotFoundError: No module named 'x'")
+    node.verdict("failed", 1, "rank 1 exited with code 1", culprit=culprit(1, host="h0", last_lines=last, error=IMPORT))
+    report = whole.report(str(left.folder))
+    assert report.culprit
+    assert (report.culprit.log, report.tails[0].lines[:2]) == ("node_0/attempt_1/rank_1.log", ("one", "two"))
+    screen = shown(left.folder)
+    for line in (
+        "FAILED with exit code 1: rank 1 exited with code 1",
+        "  who: rank 1 on node 0 (h0), exit code 1",
+        "  why: ModuleNotFoundError: No module named 'x' [python-module-not-found]",
+        "  do:  Install it.",
+        "    ModuleNotFoundError: No module named 'x'",
+        "  of node 1 nothing is here: what follows is what the others tell",
+    ):
+        assert line in screen.splitlines()
+
+
+def test_no_memory(left: LeftBehind) -> None:
+    killed = culprit(3, 1, exit_code=137, signal="SIGKILL", out_of_memory=True)
+    left.node(1).starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 137, "rank 3").verdict("failed", 137, "no memory", culprit=killed)
+    screen = shown(left.folder)
+    assert "who: rank 3 on node 1, killed by SIGKILL; the kernel killed it for memory" in screen
+    assert "do:  it needs less" in screen
+
+
+def test_rounds_before_are_told(left: LeftBehind) -> None:
+    left.node().starts(0.0, 1.0, 2.0).steps(5.0, 3).ends(6.0, 7.0, "failed", 1).round("rank 1 died", "starting all ranks again, restart 1")
+    left.node(restart=1).starts(7.0, 8.0, 9.0).steps(11.0, 4).ends(12.0, 13.0).verdict()
+    lines = shown(left.folder).splitlines()
+    assert "  attempt 1: failed after 6.0 s at step 3: rank 1 died; starting all ranks again, restart 1" in lines
+    assert "  attempt 1, 1 restart in place, from 2026-09-21 14:13:20 UTC, 13.0 s" in lines
+
+
+def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
+    node = left.node().starts(0.0, 1.0, 2.0).steps(5.0, 3)
+    node.tell(40.0, "hang", text="the job hangs; rank 1: stopped", since="2026-09-21T14:13:26+00:00")
+    evidence = node.folder / "evidence" / "node_0" / "1"
+    evidence.mkdir(parents=True)
+    frames = {"0": ["all_reduce", "step"], "1": ["read", "batches"]}
+    ranks = {rank: {"state": "S", "stack": [f'File "train.py", line {i} in {name}' for i, name in enumerate(names)]}
+             for rank, names in frames.items()}  # fmt: skip
+    (evidence / "summary.json").write_text(json.dumps({"ranks": ranks}))
+    (node.folder / "rank_1.log").write_text("I read\n")
+    suspect = {"rank": 1, "node": 0, "why": "its process is stopped (state T)", "file": "rank_1.stacks.txt"}
+    hang = {"since": "2026-09-21T14:13:26+00:00", "signals": ["output", "CPU"], "suspects": [suspect]}
+    node.ends(41.0, 42.0, "failed", 75, "the job hangs").verdict("failed", 75, "the job hangs", hang=hang)
+    report = whole.report(str(left.folder))
+    (told,) = report.attempts[0].hangs
+    assert (told.since, told.signals, told.text) == (BEGAN + 6, ("output", "CPU"), "the job hangs; rank 1: stopped")
+    assert [each.ranks for each in report.attempts[0].stacks] == [(0,), (1,)]
+    assert [(tail.name, tail.lines) for tail in report.tails] == [("rank 1 on node 0", ("I read",))]
+    screen = shown(left.folder)
+    assert "  suspect: rank 1 on node 0: its process is stopped (state T)" in screen
+    assert '  rank 1: File "train.py", line 0 in read' in screen
+
+
+def test_killed_in_the_middle(left: LeftBehind) -> None:
+    """No verdict, and a line that was never finished."""
+    node = left.node().starts(0.0, 1.0, 2.0).steps(5.0, 3).steps(9.0, 7)
+    with (node.folder / "events.jsonl").open("a") as file:
+        file.write('{"event": "steps", "monot')
+    report = whole.report(str(left.folder))
+    assert (report.outcome, report.exit_code, report.accounting.interruptions) == ("unfinished", None, 0)
+    assert report.ended == pytest.approx(BEGAN + 9)
+    assert report.troubles == ("node_0/attempt_1: 1 line of events.jsonl is no event, and left out",)
+    assert "UNFINISHED: there is no verdict; its last sign is from 2026-09-21 14:13:29 UTC" in shown(left.folder)
+
+
+def test_a_node_that_stopped_telling(left: LeftBehind) -> None:
+    left.node(0).starts(0.0, 1.0, 2.0).ends(30.0, 31.0, "failed", 75).verdict("failed", 75, "node 1 is lost")
+    left.node(1).starts(0.0, 1.0, 2.0)
+    assert "node 1 stopped telling before the end: killed, or gone" in shown(left.folder)
+
+
+def test_what_is_left_may_lie_anywhere(left: LeftBehind, tmp_path: Path) -> None:
+    """One attempt's folder, verdict.json alone, a copy of nodes by other names, one level further up."""
+    succeeded(left)
+    left.node(0, attempt=2).starts(100.0, 101.0, 102.0).ends(110.0, 111.0, "failed", 1).verdict("failed", 1, "it died")
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(left.folder / "node_1" / "attempt_1" / "verdict.json", alone)
+    copied = tmp_path / "copied"
+    for number in (0, 1):
+        shutil.copytree(left.folder / f"node_{number}", copied / f"pod-{number}")
+    for folder, attempts, nodes, outcome in (
+        (left.folder, [1, 2], [0, 1], "failed"),
+        (left.folder / "node_0" / "attempt_1", [1], [0, 1], "succeeded"),
+        (left.folder / "node_0" / "attempt_1" / "verdict.json", [1], [0, 1], "succeeded"),
+        (alone, [1], [0], "succeeded"),
+        (alone / "verdict.json", [1], [0], "succeeded"),
+        (copied, [1, 2], [0, 1], "failed"),
+        (tmp_path / "logs", [1, 2], [0, 1], "failed"),
+    ):
+        report = whole.report(str(folder))
+        found = [node.node for node in report.attempts[0].rounds[0].nodes]
+        assert ([each.number for each in report.attempts], found, report.outcome) == (attempts, nodes, outcome), folder
+
+
+def test_of_several_jobs_the_newest(left: LeftBehind, tmp_path: Path) -> None:
+    for name, reason in (("old", "one"), ("new", "two")):
+        left.folder = tmp_path / "logs" / f"job_{name}"
+        left.node().starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 1).verdict("failed", 1, reason)
+    report = whole.report(str(tmp_path / "logs"))
+    assert (report.reason, report.other_jobs) == ("two", ("job_old",))
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "none"):
+        result = helpers.call("report", str(folder))
+        assert (result.code, result.out) == (78, "")
+        assert str(folder) in result.err
+
+
+def test_formats(left: LeftBehind, tmp_path: Path) -> None:
+    succeeded(left)
+    found = helpers.call("report", str(left.folder), "--format", "json").json
+    formats.check("report", found)
+    assert (found["schema"], found["outcome"], found["attempts"][0]["rounds"][0]["nodes"][1]["host"]) == (model.SCHEMA, "succeeded", "h1")
+    assert helpers.call("report", str(left.folder), "--output", str(tmp_path / "out.txt")).out == ""
+    assert (tmp_path / "out.txt").read_text() == shown(left.folder)
+    wrong = helpers.call("report", str(left.folder), "--format", "jsn")
+    assert (wrong.code, "did you mean 'json'?" in wrong.err) == (2, True)
+    lines = prom.shown(whole.report(str(left.folder))).splitlines()
+    assert lines[-1] == "# EOF"
+    assert 'ranklaunch_report_bucket_seconds{job="bert",bucket="productive"} 13' in lines
+    families = [line.split()[2] for line in lines if line.startswith("# TYPE ")]
+    assert len(families) == len(set(families))
+    assert all(any(line.startswith(name) for name in families) for line in lines if line[0] != "#")
+
+
+def test_the_newest_log_folder_is_that_of_the_environment(left: LeftBehind) -> None:
+    succeeded(left)
+    env = {"PATH": "/usr/bin", "RANKLAUNCH_LOG_DIR": str(left.folder / "node_1")}
+    assert helpers.call("report", env=env).out.startswith("bert: spawn on local")

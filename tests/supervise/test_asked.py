@@ -1,0 +1,268 @@
+"""A running job that is asked, all of its nodes in this process: how it stands, stacks of its ranks, and what cannot be asked."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import helpers
+import pytest
+
+from ranklaunch.command import asking
+from ranklaunch.entrypoints import status
+from ranklaunch.evidence.gathered import Gathered, OfRank
+from ranklaunch.muster import wire
+from ranklaunch.supervise.desk import counter
+from ranklaunch.supervise.desk.circle import ANSWER_S
+from ranklaunch.supervise.desk.counter import Counter
+from ranklaunch.supervise.desk.desk import Asked, Desk
+from ranklaunch.supervise.desk.stacked import Stacked
+from ranklaunch.system import tree
+from ranklaunch.system.loop import Loop
+
+Hearers = dict[tuple[str, bool], Callable[[int, Any], None]]
+NOBODY = tree.Identity(1 << 22, 0)
+
+
+class Words:
+    """Between nodes of one process, in messages that are no larger than real ones. Who is cut off neither hears nor says anything."""
+
+    def __init__(self) -> None:
+        self.cut_off: set[int] = set()
+        self._hearers: dict[int, Hearers] = {}
+
+    def node(self, index: int) -> Any:
+        hearers = self._hearers.setdefault(index, {})
+
+        def hear(topic: str, hearer: Callable[[int, Any], None], *, at_node_0: bool = False) -> None:
+            hearers[topic, at_node_0] = hearer
+
+        def tell_nodes(topic: str, body: object, nodes: Sequence[int] = ()) -> None:
+            for node in nodes or sorted(self._hearers):
+                self._say(node, topic, 0, body)
+
+        return SimpleNamespace(hear=hear, tell_nodes=tell_nodes, tell_node_0=partial(self._to_node_0, index))
+
+    def _to_node_0(self, index: int, topic: str, body: object) -> None:
+        if index not in self.cut_off:
+            self._hearers[0][topic, True](index, self._sent(body))
+
+    def _say(self, to: int, topic: str, node: int, body: object) -> None:
+        if to not in self.cut_off:
+            self._hearers[to][topic, False](node, self._sent(body))
+
+    def _sent(self, body: object) -> Any:
+        text = json.dumps(body)
+        assert len(text) < wire.MOST
+        return json.loads(text)
+
+
+class Node:
+    """One of a job, whose ranks are all this process, but for those that are gone. asked: to save, stop or take evidence."""
+
+    def __init__(self, words: Words, folder: Path, index: int, loop: Loop, nodes: int, slots: int, **env: str) -> None:
+        self.asked: list[str] = []
+        self.gone: set[int] = set()
+        self.phase = "running", ""
+        plan = helpers.plan(helpers.local(nodes=nodes, slots=str(slots), index=index, **env), method="spawn")
+        self._ranks = plan.job.node.ranks
+        record = SimpleNamespace(folder=str(folder), event=lambda *words, **more: None)
+        attended: Any = SimpleNamespace(
+            plan=lambda: plan, nodes=words.node(index), record=record, ranks=self._processes, outputs=self._outputs, evidence=[],
+            take=lambda why, ends: self.asked.append("evidence"),
+        )  # fmt: skip
+        asked = Asked(
+            attended=lambda: attended, phase=lambda: self.phase, of_ranks=self._steps, offer=lambda number: [],
+            stop=lambda: self.asked.append("stop"),
+        )  # fmt: skip
+        self.desk = Desk(asked, loop)
+
+    def ask(self, **question: object) -> list[Any]:
+        """The answer, once it is there."""
+        answers: list[Any] = []
+        self.desk._handle(question, answers.append)
+        return answers
+
+    def _processes(self) -> Mapping[int, tree.Identity]:
+        own = tree.identify(os.getpid())
+        return {rank: NOBODY if rank in self.gone else own for rank in self._ranks}
+
+    def _outputs(self) -> Mapping[int, Any]:
+        return {rank: SimpleNamespace(taken=1000, written_at=0.0) for rank in self._ranks}
+
+    def _steps(self) -> Mapping[int, Mapping[str, Any]]:
+        return {rank: {"step": 190 if rank in self.gone else 380} for rank in self._ranks}
+
+
+class InMemory:
+    """A job. now: by the clock of all its nodes, which only tests move."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 0.0
+        self.words = Words()
+        self.nodes: list[Node] = []
+        self._folder = folder
+        self._loop = Loop(lambda: self.now)
+
+    def of(self, nodes: int = 1, slots: int = 1, **env: str) -> list[Node]:
+        self.nodes = [Node(self.words, self._folder, index, self._loop, nodes, slots, **env) for index in range(nodes)]
+        return self.nodes
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self._loop.step(0)
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.desk.close()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[InMemory]:
+    made = InMemory(tmp_path)
+    yield made
+    made.close()
+
+
+def told(answer: Mapping[str, Any]) -> list[str]:
+    """As ranklaunch status shows it."""
+    return list(status._text(answer))
+
+
+def test_a_thousand_ranks_are_told_in_a_few_lines(job: InMemory) -> None:
+    """Their answers come in pages, each as large as a message may be; who stands out comes first."""
+    nodes = job.of(2, 512)
+    nodes[1].gone = {700}
+    (answer,) = nodes[1].ask(do="status")
+    assert [rank["rank"] for rank in answer["ranks"]] == [*range(1024)]
+    head, *lines = told(answer)
+    assert head.endswith("spawn on local, 2 nodes, 1024 ranks known")
+    assert lines == [
+        "  nodes 0-1: running", "", "rank 700: gone, wrote in the last 1 s, step 190",
+        "ranks 0-699,701-1023: running, wrote in the last 1 s, step 380",
+    ]  # fmt: skip
+
+
+def test_of_a_node_that_does_not_answer_is_told_what_it_said_before(job: InMemory) -> None:
+    nodes = job.of(3)
+    (before,) = nodes[0].ask(do="status")
+    assert [node["age_s"] for node in before["nodes"]] == [0.0, 0.0, 0.0]
+    job.words.cut_off = {1}
+    job.wait(5)
+    nodes[2].phase = "starting", "a port"
+    answers = nodes[0].ask(do="status")
+    job.wait(ANSWER_S)
+    assert [node["age_s"] for node in answers[0]["nodes"]] == [0.0, 5 + ANSWER_S, 0.0]
+    lines = told(answers[0])[1:]
+    assert lines[:3] == ["  node 0 (n0): running", "  node 1 (n1): running, 6 s ago", "  node 2 (n2): starting, waiting for a port"]
+    assert len(lines[5:]) == 3  # a line for each of few ranks
+
+
+def test_a_node_that_nothing_was_heard_of(job: InMemory) -> None:
+    nodes = job.of(2)
+    job.words.cut_off = {1}
+    nodes[0].phase = "starting", "the other nodes of the job"
+    answers = nodes[0].ask(do="status")
+    job.wait(ANSWER_S)
+    assert told(answers[0])[1:3] == [
+        "  node 0 (n0): starting, waiting for the other nodes of the job", "  node 1 (n1): unknown, nothing heard of it",
+    ]  # fmt: skip
+
+
+UNKNOWN = "this ranklaunch answers status, save, stacks"
+NO_WAY = "no way is known to ask this trainer to save: RANKLAUNCH_SAVE_SIGNAL or RANKLAUNCH_SAVE_FILE says it"
+REFUSED: list[tuple[dict[str, object], str]] = [
+    ({"do": "fly"}, UNKNOWN), ({"do": []}, UNKNOWN), ({}, UNKNOWN), ({"do": "save"}, NO_WAY),
+    *(({"do": "save", "deadline_s": wrong}, f"deadline_s {wrong!r}: expected seconds") for wrong in (-1, "1", 1e400, 10**20)),
+    ({"do": "stacks"}, "no rank runs on node 0, which is starting, waiting for a port"),
+]  # fmt: skip
+
+
+def test_what_a_job_does_not_do(job: InMemory) -> None:
+    (node,) = job.of()
+    node.phase = "starting", "a port"
+    assert [(node.ask(**question), node.asked) for question, _ in REFUSED] == [([{"error": text}], []) for _, text in REFUSED]
+
+
+@pytest.mark.one_python
+@helpers.for_each(
+    [("save", "a", "b"), ("status", "--format", "yaml"), ("status", "a", "b"), ("save", "--deadline", "soon"), ("stacks", "-x")]
+)
+def test_what_cannot_be_asked(*words: str) -> None:
+    found = helpers.call(*words)
+    assert (found.code, found.out) == (2, "")
+    assert 1 <= len(found.err.splitlines()) <= 2
+
+
+def test_no_job(tmp_path: Path) -> None:
+    found = helpers.call("status", str(tmp_path))
+    assert (found.code, len(found.err.splitlines())) == (75, 1)
+
+
+def test_where_no_socket_can_be_made_it_is_in_a_private_folder(tmp_path: Path) -> None:
+    """As on mounts of object stores: here, in /sys, which has none either. plan.json says where it is."""
+    asked = Counter("/sys", "node_0.sock", Loop(), lambda question, answer: answer({}))
+    assert asked.elsewhere
+    assert os.stat(os.path.dirname(asked.path)).st_mode & 0o777 == 0o700
+    assert os.stat(asked.path).st_mode & 0o777 == 0o600
+    (tmp_path / "plan.json").write_text(json.dumps({"socket": asked.path}))
+    assert [*asking._sockets(str(tmp_path))] == [asked.path]
+    asked.close()
+    assert not os.path.exists(os.path.dirname(asked.path))
+
+
+def test_what_else_is_wrong_with_a_folder_is_not_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(counter.tempfile, "mkdtemp", made.append)
+    with pytest.raises(FileNotFoundError):
+        Counter(str(tmp_path / "gone"), "node_0.sock", Loop(), lambda question, answer: answer({}))
+    assert made == []
+
+
+# Stacks
+
+
+class Attempt:
+    """evidence: who hears what was found. taken: how often it was to be taken."""
+
+    def __init__(self) -> None:
+        self.evidence: list[Callable[[Gathered], None]] = []
+        self.taken = 0
+
+    def seen(self) -> Any:
+        return SimpleNamespace(evidence=self.evidence, take=self._take)
+
+    def _take(self, why: str, ends: bool) -> None:
+        self.taken += 1
+
+    def find(self, ranks: int) -> None:
+        found = {rank: OfRank(0, "S", "wait (a.py:1)") for rank in range(ranks)}
+        for hear in list(self.evidence):
+            hear(Gathered(1, "asked", found))
+
+
+def test_who_asks_twice_waits_for_one_taking_and_many_ranks_come_in_several_messages() -> None:
+    attempt, answers = Attempt(), list[Any]()
+    stacked = Stacked(Words().node(0), 0, attempt.seen)
+    stacked.ask(answers.append)
+    stacked.ask(answers.append)
+    assert (attempt.taken, answers) == (1, [])
+    attempt.find(ranks=20)
+    assert [[rank["rank"] for rank in answer["ranks"]] for answer in answers] == [[*range(20)]] * 2
+    assert attempt.evidence == []
+
+
+def test_an_attempt_that_ends_before_it_answers_is_not_waited_for() -> None:
+    attempts, answers = [Attempt()], list[Any]()
+    stacked = Stacked(Words().node(0), 0, lambda: attempts[-1].seen())
+    stacked.ask(answers.append)
+    attempts.append(Attempt())
+    stacked.ask(answers.append)
+    assert [attempt.taken for attempt in attempts] == [1, 1]
+    attempts[-1].find(ranks=1)
+    assert [len(answer["ranks"]) for answer in answers] == [1, 1]

@@ -1,0 +1,81 @@
+"""What a node says that it waits for, while it does and not afterwards; and whom it asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import helpers
+import pytest
+
+from ranklaunch.errors import WaitError
+from ranklaunch.plan.model import Process
+from ranklaunch.supervise.given import After
+from ranklaunch.supervise.phases import Phases
+from ranklaunch.system.loop import Loop
+from ranklaunch.values import replace
+
+
+class Nodes:
+    """What the phases say that they wait for, while they do."""
+
+    def __init__(self) -> None:
+        self.phases: Any = None
+        self.waits: list[str] = []
+
+    def busy(self, what: str) -> None:
+        pass
+
+    def muster(self, *given: object) -> float:
+        self.note()
+        return 0.0
+
+    def note(self) -> bool:
+        self.waits.append(self.phases.waiting)
+        return False
+
+
+def phases(nodes: Nodes, env: Mapping[str, str] | None = None) -> Phases:
+    plan = replace(helpers.plan(helpers.local(nodes=2)), offers={})
+    record: Any = SimpleNamespace(event=lambda *words, **more: None)
+    children: Any = SimpleNamespace(start=lambda *words: None, running={}, env=env or {})
+    given: Any = nodes
+    nodes.phases = Phases(plan, None, helpers.MemoryFiles(), record, Loop(), print, children, given, nodes.note, After())
+    return nodes.phases  # type: ignore[no-any-return]
+
+
+def test_what_is_waited_for_is_said_while_it_is() -> None:
+    nodes = Nodes()
+    begun = phases(nodes)
+    begun._run_steps((Process("a step", ("true",), "/logs/step.log"),))
+    begun._muster()
+    assert nodes.waits[0] == "a step"
+    assert [wait.partition(",")[0] for wait in nodes.waits if "nodes" in wait] == ["the other nodes of the job"]
+    assert begun.waiting == ""
+
+
+def test_a_wait_in_vain_is_over_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: object) -> float:
+        msg = "too late"
+        raise WaitError(msg)
+
+    monkeypatch.setattr("ranklaunch.supervise.waits.waiting.perform", refuse)
+    begun = phases(Nodes())
+    with pytest.raises(WaitError):
+        begun.wait_for(next(iter(begun.plan.waits)), SimpleNamespace())  # type: ignore[arg-type]
+    assert begun.waiting == ""
+
+
+@pytest.mark.parametrize(("code", "said"), [('echo "$@" of $WHOSE', "-L of the job\n"), ("echo half; kill -STOP $$", "")])
+def test_a_tool_has_what_processes_get_and_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str) -> None:
+    if not said:
+        monkeypatch.setattr("ranklaunch.supervise.watching.tool.LIMIT_S", 0.2)
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{code}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    begun = phases(Nodes(), {"PATH": str(tmp_path), "WHOSE": "the job"})
+    assert begun._ask(("nvidia-smi", "-L")) == said
+    os.waitpid(-1, 0)
+    assert begun._ask(("npu-smi", "info")) == ""

@@ -1,0 +1,48 @@
+"""Whether a stop was saved, by markers before and after it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import helpers
+import pytest
+
+from ranklaunch.supervise.desk.saved import Look, Marks, saved
+
+FILE, WRITTEN, FOLDER = (1, 10, 7, 4), (1, 11, 7, 4), (0, 10, 8, 4096)
+BOTH, NONE = (0, 1), ()
+CASES: dict[str, tuple[Marks | None, Marks | None, tuple[int, ...], tuple[int, ...], str]] = {
+    "written again": ({"latest": FILE}, {"latest": WRITTEN}, BOTH, NONE, "yes"),
+    "written, and killed afterwards": ({"latest": FILE}, {"latest": WRITTEN}, BOTH, BOTH, "yes"),
+    "the first": ({}, {"latest": FILE}, BOTH, NONE, "yes"),
+    "a new folder": ({"latest": FILE}, {"latest": FILE, "step_2": FOLDER}, BOTH, NONE, "yes"),
+    "a new folder, begun when they were killed": ({}, {"step_2": FOLDER}, BOTH, (1,), "unknown"),
+    "killed before": ({"latest": FILE}, {"latest": FILE}, BOTH, (1,), "no"),
+    "ended by themselves, no marker of this node": ({"latest": FILE}, {"latest": FILE}, BOTH, NONE, "unknown"),
+    "one is gone": ({"latest": FILE, "step_1": FOLDER}, {"latest": FILE}, BOTH, NONE, "unknown"),
+    "nobody heard": ({}, {}, NONE, BOTH, "no"),
+    "nobody heard, and no markers": (None, None, NONE, BOTH, "no"),
+    "no markers": (None, None, BOTH, BOTH, "unknown"),
+    "not seen before": (None, {"latest": FILE}, BOTH, BOTH, "unknown"),
+    "not seen after": ({"latest": FILE}, None, BOTH, BOTH, "unknown"),
+}
+
+
+@helpers.for_each(CASES)
+def test_what_is_known(before: Marks | None, after: Marks | None, heard: tuple[int, ...], killed: tuple[int, ...], expected: str) -> None:
+    assert saved(before, after, heard, killed, any_rank=True) == expected
+
+
+def test_a_look_at_markers_that_are_there_and_at_some_that_never_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "latest").write_text("1000")
+    (tmp_path / "checkpoint-1000").mkdir()
+    look = Look([str(tmp_path / "lat*"), str(tmp_path / "checkpoint-*"), str(tmp_path / "none")])
+    found = look.found(60.0)
+    assert found is not None
+    assert {os.path.basename(path): mark[0] for path, mark in found.items()} == {"latest": 1, "checkpoint-1000": 0}
+    os.waitpid(look._child.pid, 0)
+    monkeypatch.setattr("glob.glob", lambda pattern: os.read(os.pipe()[0], 1))
+    look = Look(["a mount that hangs"])
+    assert look.found(0.0) is None
+    os.waitpid(look._child.pid, 0)

@@ -1,0 +1,205 @@
+"""Writes docs/schemas/, the JSON Schemas of what ranklaunch writes, from the types in ranklaunch.schemas and the table of events.
+
+.venv/bin/python tools/schemas.py            write them
+.venv/bin/python tools/schemas.py --check    write nothing; name those that are stale and exit with 1
+
+Needs Python 3.10 or newer, whose types can be asked for their parts.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Union
+
+from ranklaunch.report.model import Report
+from ranklaunch.schemas import answers, plan, verdict
+from ranklaunch.values import Value
+from ranklaunch.verdict import events
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "schemas"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# By the name of the file. One that a command of its own writes, as a report, is here with its type.
+DOCUMENTS: Mapping[str, Any] = {**plan.DOCUMENTS, **verdict.DOCUMENTS, **answers.DOCUMENTS, "report": Report}
+PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+Schema = dict[str, Any]
+
+
+def main(argv: Sequence[str], folder: Path = FOLDER) -> int:
+    if list(argv) not in ([], ["--check"]):
+        sys.stderr.write(__doc__ or "")
+        return 2
+    made = files()
+    there = {path.name for path in folder.glob("*")}
+    stale = [name for name in sorted(made.keys() | there) if name not in made or name not in there or _read(folder / name) != made[name]]
+    for name in stale:
+        if argv:
+            sys.stderr.write(f"docs/schemas/{name} is stale: run tools/schemas.py\n")
+        elif name in made:
+            (folder / name).write_text(made[name], encoding="utf-8")
+        else:
+            (folder / name).unlink()
+    return 1 if stale and argv else 0
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def files() -> dict[str, str]:
+    made = {name: document(name, kind) for name, kind in DOCUMENTS.items()} | {"events": of_events()}
+    return {f"{name}.schema.json": json.dumps(schema, indent=1) + "\n" for name, schema in made.items()}
+
+
+def document(name: str, kind: Any) -> Schema:
+    """Of a whole file, with the types that it is made of beside it."""
+    parts = Parts()
+    whole = parts.object(kind)
+    return {**_head(name), **whole, **({"$defs": parts.found} if parts.found else {})}
+
+
+def _head(name: str) -> Schema:
+    return {"$schema": DIALECT, "$id": f"urn:ranklaunch:{name}:1", "title": f"ranklaunch {name}"}
+
+
+class Parts:
+    """found: the types that were met, by name, as schemas."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Schema] = {}
+        self._kinds: dict[str, Any] = {}
+
+    def of(self, kind: Any) -> Schema:
+        """Of any type."""
+        origin, args = typing.get_origin(kind), typing.get_args(kind)
+        if kind is Any:
+            return {}
+        if kind in PLAIN:
+            return {"type": PLAIN[kind]}
+        if origin is Literal:
+            return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
+        if origin in (Union, types.UnionType):
+            return self._any_of(args)
+        if origin in (list, tuple):
+            return self._array(origin, args)
+        if origin is not None and issubclass(origin, Mapping):
+            return {"type": "object", "additionalProperties": self.of(args[1])}
+        return self._reference(kind)
+
+    def object(self, kind: Any) -> Schema:
+        """Of a closed one: a Value or a TypedDict."""
+        hints = typing.get_type_hints(kind)
+        if issubclass(kind, Value):
+            names, required = kind._fields, () if kind in plan.WITHOUT_DEFAULTS else kind._fields
+        else:
+            names, required = tuple(hints), kind.__required_keys__
+        said, of_fields = described(kind, names)
+        properties = {name.rstrip("_"): {**self.of(hints[name]), **_saying(of_fields.get(name, ""))} for name in names}
+        return {
+            "type": "object",
+            **_saying(said),
+            "properties": properties,
+            "required": [name.rstrip("_") for name in names if name in required],
+            "additionalProperties": False,
+        }
+
+    def _any_of(self, args: Sequence[Any]) -> Schema:
+        each = [self.of(arg) for arg in args]
+        if all(schema.keys() == {"type"} for schema in each):
+            return {"type": [schema["type"] for schema in each]}
+        return {"anyOf": each}
+
+    def _array(self, origin: type, args: Sequence[Any]) -> Schema:
+        if origin is tuple and args[-1] is not Ellipsis:
+            each = [self.of(arg) for arg in args]
+            return {"type": "array", "prefixItems": each, "items": False, "minItems": len(each)}
+        return {"type": "array", "items": self.of(args[0])}
+
+    def _reference(self, kind: Any) -> Schema:
+        name = kind.__name__
+        assert self._kinds.setdefault(name, kind) is kind, f"two types are called {name}"
+        if name not in self.found:
+            self.found[name] = {}  # it may hold itself
+            self.found[name] = self.object(kind)
+        return {"$ref": f"#/$defs/{name}"}
+
+
+def _saying(text: str) -> Schema:
+    return {"description": text} if text else {}
+
+
+# Descriptions
+
+
+def described(kind: Any, names: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """What the docstring of a type, and comments beside its fields, say of it and of its fields."""
+    text = " ".join((kind.__doc__ or "").split()) if not _has_own_constructor_doc(kind) else ""
+    one = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    found = list(re.finditer(rf"(?:^|(?<=[.;] ))(?P<names>(?:{one})(?:(?:, | and )(?:{one}))*): ", text))
+    ends = [each.start() for each in found[1:]] + [len(text)]
+    of_fields = _comments(kind, names)
+    for each, end in zip(found, ends):
+        for name in re.split(", | and ", each["names"]):
+            of_fields[name] = _json_words(text[each.end() : end])
+    return _json_words(text[: found[0].start()] if found else text), of_fields
+
+
+def _has_own_constructor_doc(kind: Any) -> bool:
+    """Of a type without a docstring, Python may make one up."""
+    return "(" in (kind.__doc__ or "").partition(" ")[0]
+
+
+def _json_words(text: str) -> str:
+    text = re.sub(r"\bNone\b", "null", text.strip().rstrip(".;"))
+    text = re.sub(r"\b[a-z]+_(?=[\s,:;.]|$)", lambda found: found[0].rstrip("_"), text)
+    return text[:1].upper() + text[1:]
+
+
+def _comments(kind: Any, names: Sequence[str]) -> dict[str, str]:
+    """Beside a field, or above it."""
+    found, above = {}, []
+    for line in inspect.getsource(kind).splitlines():
+        field = re.fullmatch(r"    (\w+): [^#]*(?:# (.*))?", line)
+        if field and field[1] in names and (above or field[2]):
+            found[field[1]] = _json_words(" ".join([*above, *filter(None, [field[2]])]))
+        above = [*above, line.strip()[2:]] if line.strip().startswith("# ") else []
+    return found
+
+
+# events.jsonl
+
+
+def of_events() -> Schema:
+    return {
+        **_head("events"),
+        "description": "One line of events.jsonl",
+        "oneOf": [{"$ref": f"#/$defs/{event.name.replace(' ', '_')}"} for event in events.EVENTS],
+        "$defs": {event.name.replace(" ", "_"): _event(event) for event in events.EVENTS},
+    }
+
+
+def _event(event: events.Event) -> Schema:
+    fields = {field.name: _field(field) for field in (*events.COMMON, *event.fields)}
+    return {
+        "type": "object",
+        **_saying(_json_words(event.when)),
+        "properties": {**fields, "event": {"const": event.name, **_saying(fields["event"]["description"])}},
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
+def _field(field: events.Field) -> Schema:
+    kind = "array" if field.type is list else PLAIN[field.type]
+    return {"type": [kind, "null"] if field.may_be_null else kind, **_saying(_json_words(field.meaning))}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
