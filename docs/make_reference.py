@@ -21,7 +21,7 @@ from ranklaunch.catalogue import shipped
 from ranklaunch.catalogue.entry import GENERAL
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan.planning import every_variable
-from ranklaunch.read import again, hangs, saving, settings, telling, tuning
+from ranklaunch.read import again, consoles, hangs, saving, settings, telling, tuning
 from ranklaunch.read.reader import Variable
 from ranklaunch.specs import keys
 from ranklaunch.specs.model import KINDS, JobSpec
@@ -69,7 +69,9 @@ def _variables() -> str:
 def sections() -> Iterator[tuple[str, tuple[Variable[object], ...]]]:
     yield "Every platform and method", (*settings.VARIABLES, *OF_ALL)
     yield "Saving without a stop", saving.VARIABLES
+    yield "A console with many ranks", consoles.VARIABLES
     yield "Jobs that hang", hangs.VARIABLES
+    yield "Tools that are told of a job", telling.VARIABLES
     yield "Of the command plan alone", settings.PLAN_VARIABLES
     yield "Of the command check alone", telling.CHECK_VARIABLES
     yield "Of restarts in place alone", again.VARIABLES

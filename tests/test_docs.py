@@ -19,7 +19,7 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.adapters.platforms import PLATFORMS
 from ranklaunch.command import options
-from ranklaunch.entrypoints import explain, layout, status
+from ranklaunch.entrypoints import explain, layout, report, status
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.errors import EXIT_CODES
 from ranklaunch.plan import megatron
@@ -313,10 +313,9 @@ def test_command_lines_parse(page: Path) -> None:
 
 
 def parser_of(command: str) -> options.Parser:
-    if command == "explain":
-        return options.Parser(command, "", "", explain.OPTIONS)
-    if command == "status":
-        return options.Parser(command, "", "", status.OPTIONS)
+    of_logs = {"explain": explain, "status": status, "report": report}
+    if command in of_logs:
+        return options.Parser(command, "", "", of_logs[command].OPTIONS)
     own = {"plan": PLAN_VARIABLES, "check": CHECK_VARIABLES}
     return options.JobParser(command, "", "", own.get(command, ()))
 

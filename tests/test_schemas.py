@@ -73,6 +73,9 @@ def test_what_commands_say_fits(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     for log in ("log", "empty"):
         formats.check("explain", json.loads(helpers.call("explain", "--format", "json", str(tmp_path / log), env=env).out))
+    (tmp_path / "attempt_1").mkdir()
+    (tmp_path / "attempt_1" / "verdict.json").write_text(json.dumps(verdict()))
+    formats.check("report", helpers.call("report", str(tmp_path), "--format", "json", env=env).json)
     for method in ("spawn", "megatron"):
         options = ("--method", method, "--slots", "4", "--log-dir", str(tmp_path / "logs"), "--python", sys.executable)
         formats.check("plan", helpers.call("plan", *options, "--format", "json", "train.py", env=env).json)

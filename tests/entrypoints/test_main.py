@@ -19,7 +19,7 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.command import options, usage
 from ranklaunch.entrypoints import main as entrypoint
 from ranklaunch.errors import DEFECT, EXIT_CODES, WaitError
-from ranklaunch.read import saving, settings
+from ranklaunch.read import consoles, saving, settings
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import Variable
 
@@ -141,7 +141,7 @@ def test_help_has_groups_defaults_methods_and_examples() -> None:
 
 
 def test_every_common_option_is_in_a_group() -> None:
-    common = (*settings.VARIABLES, *saving.VARIABLES)
+    common = (*settings.VARIABLES, *consoles.VARIABLES, *saving.VARIABLES)
     assert {variable.option for variable in common if variable.option} == {n for names in usage.GROUPS.values() for n in names}
 
 

@@ -17,11 +17,12 @@ from ranklaunch.adapters.platforms import slurm as slurm_platform
 from testbench.hosts import wait_until
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import RANKLAUNCH
-from testbench.places import child
+from testbench.places import ROOT, child
 from testbench.slurm import SEARCH, Slurm
 
 pytestmark = pytest.mark.launchers
 
+HOOK = ROOT / "examples" / "hooks" / "slurm_comment.sh"
 ONE_EACH = ("-N2", "--ntasks-per-node=1")
 
 PLACE = "import os; print(os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], flush=True)"
@@ -80,6 +81,18 @@ def test_a_failing_rank_gives_the_job_its_exit_code(slurm: Slurm) -> None:
     assert done.returncode == 3, done.stdout + done.stderr
     ends_as(slurm, "FAILED")
     assert [(each["exit_code"], each["culprit"]["rank"], each["culprit"]["node"]) for each in verdicts(slurm)] == [(3, 2, 1)] * 2
+
+
+def test_the_job_is_commented_and_started_again_without_the_host_to_blame(slurm: Slurm) -> None:
+    fails = program(slurm, "import os, sys; print('/dev/nvme0: Input/output error'); sys.exit(os.environ['RANK'] == '1')")
+    done = srun(slurm, "--method", "spawn", "--slots", "1", fails, RANKLAUNCH_ON_EVENT=f"sh {HOOK}")
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Comment=verdict: rank 1 on node 1 (h1) exited with code 1" in slurm.run("scontrol", "show", "job", "1").stdout
+    (host,) = {verdict["suspect_host"]["host"] for verdict in verdicts(slurm)}
+    again = srun(slurm, "--method", "spawn", program(slurm, PLACE), options=("-N1", f"--exclude={host}"))
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "NodeList=h0" in slurm.run("scontrol", "show", "job", "2").stdout
 
 
 needs_mpirun = pytest.mark.skipif(

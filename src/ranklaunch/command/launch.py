@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
 from ranklaunch.adapters import platforms
@@ -19,7 +19,7 @@ from ranklaunch.plan.model import Plan
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import ATTEMPT, TERMINATION_LOG
 from ranklaunch.supervise.companions import AtStop, Attended, Companion, Join, Later, OnCall
-from ranklaunch.supervise.given import After, Start
+from ranklaunch.supervise.given import After, Start, Teller
 from ranklaunch.supervise.ranks.start import MARK, marked
 from ranklaunch.supervise.record import Record, now, run_id
 from ranklaunch.supervise.session import Session
@@ -74,7 +74,13 @@ def begin(argv: list[str], env: Mapping[str, str], signals: Signals | None = Non
     """What the command line asks for, with its log folder open; and what processes inherit."""
     parser = options.JobParser("run", DESCRIPTION, "ranklaunch run [OPTIONS] [--] PROGRAM [ARGS...]")
     start, inherited = opened(options.read(parser, argv, env), env, planning.make_plan, signals)
-    return replace(start, companions=_companions(start.plan)), inherited
+    return replace(start, companions=_companions(start.plan), tell=_tell if start.plan.tell else None), inherited
+
+
+def _tell(*seen: Any) -> Teller:
+    from ranklaunch.supervise.telling.telling import Telling  # few jobs have tools that are told
+
+    return Telling(*seen)
 
 
 def _companions(plan: Plan) -> tuple[Join, ...]:

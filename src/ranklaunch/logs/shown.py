@@ -10,7 +10,7 @@ from ranklaunch.values import Value
 
 _ORDINARY = bytes([*range(0x20, 0x7F), 0x09, 0x0A])
 _RANK = re.compile(r"rank_([0-9]{1,7})\.log")
-COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
+COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # as on the console
 PLAIN = "\x1b[0m"
 
 

@@ -178,6 +178,15 @@ class Save(Value):
         return bool(self.signal or self.file)
 
 
+class Console(Value):
+    """What the console shows of ranks. ranks: those whose lines it shows, as spans, "" for all. merge: equal lines of several once. most:
+    bytes, after which it shows rank 0, warnings and errors alone; 0: no limit."""
+
+    ranks: str = ""
+    merge: bool = False
+    most: int = 0
+
+
 class Rounds(Value):
     """Restarts in place. most: without progress; never: exit codes after which there is none."""
 
@@ -218,6 +227,16 @@ class Watch(Value):
         return min(10.0, self.hang_s / 10)
 
 
+class Tell(Value):
+    """Tools that are told of the job (docs/observability.md). metrics_file: "" for none; {node} in it is this node's index. on_event: the
+    words of a command, which node 0 runs with the event's name and the path of its JSON behind them. trainjob: its TrainJob's
+    status is told of its steps."""
+
+    metrics_file: str = ""
+    on_event: tuple[str, ...] = ()
+    trainjob: bool = False
+
+
 class Plan(Value):
     """gather: steps that bring facts for planning, which is then done anew. prepare: steps run to their end, in order, before the
     processes. services: run beside the processes and are ended after them; a node that has only these follows the others. outputs:
@@ -228,7 +247,8 @@ class Plan(Value):
     layout: which ranks belong together, where the method knows. runs: what the job consists of, for sentences about it: RANKS, PROGRAM (one
     on each node, untouched) or NODES (each played by a process). known_errors: folder of the user's own entries. save: how ranks are
     asked to save. recorders: what is added to the environment of all processes. watch: what is done where the job hangs. rounds: None where
-    nothing is started again. marks: patterns of the paths of checkpoints' markers."""
+    nothing is started again. tell: None where no tool is told of the job. marks: patterns of the paths of checkpoints' markers. console:
+    None where it shows all that ranks write."""
 
     job: Job
     method: str
@@ -256,7 +276,9 @@ class Plan(Value):
     recorders: Recorders = Recorders()
     watch: Watch = Watch()
     rounds: Rounds | None = None
+    tell: Tell | None = None
     marks: tuple[str, ...] = ()
+    console: Console | None = None
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -292,6 +314,8 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "save": as_dict(plan.save),
         **({"restarts": {**as_dict(plan.rounds), "marks": list(plan.marks)}} if plan.rounds else {}),
         "watch": as_dict(plan.watch),
+        **({"console": as_dict(plan.console)} if plan.console else {}),
+        **({"tell": {**as_dict(plan.tell), "on_event": list(redact.argv(plan.tell.on_event))}} if plan.tell else {}),
         "values": [_reading(reading) for reading in plan.values],
         "warnings": list(plan.warnings),
     }

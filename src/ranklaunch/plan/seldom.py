@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ranklaunch.files import absolute, join, text_of
-from ranklaunch.plan.model import Plan, Rounds, Save, Watch
+from ranklaunch.plan.model import Console, Plan, Rounds, Save, Tell, Watch
 from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job
 from ranklaunch.read.provenance import Candidate
@@ -31,6 +31,8 @@ def of(plan: Plan, reader: Reader) -> dict[str, object]:
         **({"rounds": _rounds(plan, reader)} if reader.given(settings.MAX_RESTARTS) else {}),
         **({"marks": _marks(reader)} if _named(reader, "progress_file") else {}),
         **({"save": _save(reader)} if _named(reader, "save_") else {}),
+        **({"console": _console(plan, reader)} if _named(reader, "console") else {}),
+        **({"tell": _tell(reader)} if _named(reader, "metrics_", "on_event", "trainjob_") else {}),
         **({"watch": _watch(reader)} if _named(reader, "hang", "first_step", "expect") else {}),
     }
 
@@ -94,10 +96,31 @@ def _save(reader: Reader) -> Save:
     return Save(*saving.given(reader))
 
 
+def _console(plan: Plan, reader: Reader) -> Console | None:
+    """None where it shows everything."""
+    from ranklaunch import spans
+    from ranklaunch.read import consoles
+
+    found = Console(reader.get(consoles.CONSOLE), reader.get(consoles.CONSOLE_MERGE), reader.get(consoles.CONSOLE_MAX))
+    if found.ranks and min(first for first, _ in spans.parse(found.ranks).of) >= plan.job.world_size:
+        reader.warn(f"{reader.quoted(consoles.CONSOLE)}: the job has no such rank, only {plan.job.world_size}: the console shows none")
+    return found if found != Console() else None
+
+
 def _watch(reader: Reader) -> Watch:
     from ranklaunch.read import hangs
 
     return Watch(reader.get(hangs.HANG), reader.get(hangs.HANG_S), reader.get(hangs.FIRST_STEP_S), reader.get(hangs.EXPECT))
+
+
+def _tell(reader: Reader) -> Tell:
+    from ranklaunch.read import telling
+
+    path, trainjob = reader.get(telling.METRICS_FILE), reader.get(telling.TRAINJOB_STATUS)
+    if trainjob and telling.SERVER_URL not in reader.env:
+        reader.warn(f"{reader.quoted(telling.TRAINJOB_STATUS)}: {telling.SERVER_URL} is not set: no TrainJob's status can be told")
+        trainjob = False
+    return Tell(absolute(path, reader.cwd) if path else "", reader.get(telling.ON_EVENT), trainjob)
 
 
 def settle_grace(reader: Reader, job: Job) -> None:

@@ -11,7 +11,7 @@ from ranklaunch.files import folder_of
 from ranklaunch.plan import fold
 from ranklaunch.plan.hints import behind
 from ranklaunch.plan.megatron import Layout
-from ranklaunch.plan.model import File, Plan, Process
+from ranklaunch.plan.model import Console, File, Plan, Process, Tell
 from ranklaunch.read.job import Node
 
 FOLDED = " \\\n  "  # how a shell command goes on in the next line
@@ -37,9 +37,20 @@ def as_text(plan: Plan, verbose: bool = False, here: Iterable[str] = ()) -> str:
         *_section("services", _blocks(plan.services, verbose)),
         *_section("processes", _blocks(plan.processes, verbose)),
         f"limits    each wait {plan.limits.wait_s:g} s, grace {plan.limits.grace_s:g} s",
+        *([f"console   {_of_console(plan.console)}"] if plan.console else []),
         *([f"restarts  at most {plan.rounds.most} in place without progress"] if plan.rounds else []),
+        *(_told(plan.tell) if plan.tell else ()),
     ]
     return "".join(f"{_printable(line)}\n" for line in lines)
+
+
+def _told(tell: Tell) -> Iterator[str]:
+    if tell.metrics_file:
+        yield f"metrics   {tell.metrics_file}"
+    if tell.on_event:
+        yield f"on event  {' '.join(redact.argv(tell.on_event))} EVENT FILE"
+    if tell.trainjob:
+        yield "TrainJob  its status is told of steps"
 
 
 def _head_of(plan: Plan) -> Iterator[str]:
@@ -58,6 +69,12 @@ def _head_of(plan: Plan) -> Iterator[str]:
         yield f"idle      {redact.clipped(', '.join(each.host or '(no name)' for each in job.idle))}"
     if plan.layout:
         yield f"layout    {_sizes(plan.layout)}"
+
+
+def _of_console(console: Console) -> str:
+    shown = f"ranks {console.ranks}" if console.ranks else "all ranks"
+    most = f", at most {console.most} bytes, then rank 0, warnings and errors" if console.most else ""
+    return f"{shown}{', equal lines once' if console.merge else ''}{most}"
 
 
 def _devices(node: Node) -> str:

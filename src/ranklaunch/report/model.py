@@ -313,8 +313,8 @@ class Tail(Value):
 
 class Report(Value):
     """What happened in a job. Times are seconds since 1970 by node 0's clock. folder: what was looked at. outcome, exit_code, reason,
-    culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of logs that matter. troubles: what could not be read, and
-    what was left out. other_jobs: folders of other jobs below the same one."""
+    culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of logs that matter.
+    troubles: what could not be read, and what was left out. other_jobs: folders of other jobs below the same one."""
 
     folder: str
     job: Job

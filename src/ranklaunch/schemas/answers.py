@@ -30,9 +30,12 @@ class _OfAnyRank(TypedDict):
 class RankNow(_OfAnyRank, total=False):
     """pid: null where it is not known or gone. state: as the kernel has it; gone: it has ended; unknown: its process is not known. cpu_s,
     rss_kb: of its whole process tree. output_bytes: that it has written. last_output_s: seconds since it wrote, null where it has not.
-    step: the last that its output told of."""
+    step: the last that its output told of. steps: of the whole training; null where that is not known.
+    step_s: seconds of one, on average; null while that cannot be told."""
 
     step: int
+    steps: int | None
+    step_s: float | None
 
 
 class Status(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from ranklaunch.plan.model import Conduct, File, Limits, Recorders, Rounds, Save, Watch
+from ranklaunch.plan.model import Conduct, File, Limits, Recorders, Save, Tell, Watch
 from ranklaunch.read.provenance import Reading
 
 WITHOUT_DEFAULTS = (Conduct,)  # of these only the fields are written that differ from a rank's
@@ -125,6 +125,15 @@ class Layout(_OfAnyLayout, total=False):
     expert_dp: int
 
 
+class Restarts(TypedDict):
+    """Restarts in place. most: without progress. never: exit codes after which there is none. marks: patterns of the paths of checkpoints'
+    markers."""
+
+    most: int
+    never: list[int]
+    marks: list[str]
+
+
 class _OfAnyPlan(TypedDict):
     schema: Literal["ranklaunch.plan/1"]
     platform: str
@@ -152,15 +161,16 @@ class _OfAnyPlan(TypedDict):
 class Plan(_OfAnyPlan, total=False):
     """All that one node would do, or did. platform: whose environment was read. method: how ranks are started. why: who chose the method,
     or what is there that calls for it. files: written before anything starts. private: a folder for keys, made anew for the container's
-    user alone before files are written, and removed at the end; empty where none is needed. services: processes that are started before the
-    ranks and ended after them. waits: what must be there before anything else happens. muster: null for one node, or where it is switched
-    off. gather: steps run after the waits that bring facts; what they bring makes the plan anew. prepare: steps run to their end, in order,
-    before the processes. processes: what is started. rank_logs: empty where the processes are the ranks. layout: null where the method does
-    not know which ranks belong together. values: every value that was read, and where it came from. warnings: for people. restarts: only
-    where ranks may start again in place. socket: of a running job, where it is asked, if that is not in the attempt's folder, else
-    empty."""
+    user alone before files are written, and removed at the end; empty where none is needed. services: processes that are started before
+    the ranks and ended after them. waits: what must be there before anything else happens. muster: null for one node, or where it is
+    switched off. gather: steps run after the waits that bring facts; what they bring makes the plan anew. prepare: steps run to their
+    end, in order, before the processes. processes: what is started. rank_logs: empty where the processes are the ranks. layout: null
+    where the method does not know which ranks belong together. values: every value that was read, and where it came from. warnings: for
+    people. restarts: only where ranks may start again in place. tell: only where tools are told of the job. socket: of a running job,
+    where it is asked, if that is not in the attempt's folder, else empty."""
 
-    restarts: Rounds
+    restarts: Restarts
+    tell: Tell
     socket: str
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
+from ranklaunch.verdict.avoid import SuspectHost
 from ranklaunch.verdict.model import Culprit, Victim
 
 
@@ -71,12 +72,14 @@ class Verdict(_OfAnyVerdict, total=False):
     """How an attempt has ended. exit_code: of the job, the same on every node. reason: one sentence. culprit: whose failure decided; null
     where no process of the job's did. victims: processes of this node that were ended because of it. started, ended: of this node, UTC, ISO
     8601. failures: other processes that ended by themselves and did not decide. notes: what else is worth knowing. evidence: the folder
-    where it lies, if any was taken here. restarts: what ended each round before the last."""
+    where it lies, if any was taken here. restarts: what ended each round before the last. suspect_host: that should be left out the next
+    time, if any; what speaks of the machine counts, not a program's own failure."""
 
     hang: Hang
     evidence: str
     stop: Stop
     restarts: list[Restart]
+    suspect_host: SuspectHost
 
 
 class Round(Verdict):
@@ -86,4 +89,17 @@ class Round(Verdict):
     restart: Restart
 
 
-DOCUMENTS: Mapping[str, Any] = {"verdict": Verdict, "round": Round}
+class HangAlarm(Hang):
+    """An alarm, as a command is told of it. restart: how often ranks were started again in place before. time: of the alarm, UTC, ISO 8601.
+    reason: what does not move, since when, and whom it may be put down to. suspect_host: null where nothing speaks of one host."""
+
+    schema: Literal["ranklaunch.hang/1"]
+    job: str
+    attempt: int
+    restart: int
+    time: str
+    reason: str
+    suspect_host: SuspectHost | None
+
+
+DOCUMENTS: Mapping[str, Any] = {"verdict": Verdict, "round": Round, "hang": HangAlarm}

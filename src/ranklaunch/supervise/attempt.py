@@ -113,8 +113,8 @@ class Attempt:
         circumstances = self._circumstances()
         verdict = judge.verdict(self.plan, self._agree(circumstances), self.ending, self._children.ended, circumstances, self._started)
         ended = (*self._launchers.notes, *(self._left.notes if self._left else ())) if verdict.outcome == "succeeded" else ()
-        restarts = {"restarts": [dict(restart) for restart in self._after.restarts]} if self._after.restarts else {}
-        verdict = replace(verdict, notes=(*verdict.notes, *ended), more={**self.companions.facts(), **restarts})
+        verdict = replace(verdict, notes=(*verdict.notes, *ended))
+        verdict = replace(verdict, more=closing.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
         self._report(verdict)
         return verdict
 
@@ -160,6 +160,7 @@ class Attempt:
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
             caught=self._stopper.caught, ends=lambda: self._launchers.ends(self._children.ended),
             abort=self._stopper.say_where, take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
+            alarm=self._around.teller().hang,
         )  # fmt: skip
 
     def phase(self) -> tuple[str, str]:
@@ -177,6 +178,7 @@ class Attempt:
         """Ends what is left, however it came to the end; then takes what is left in the pipes."""
         self._loop.run_until(lambda: not self.companions.hold_the_stop)
         if self.ending and self.ending.outcome == "succeeded":
+            self._around.teller().all_done()
             self._left = closing.leftovers(self._children, self._loop, self._say, self.plan.limits.grace_s)
         self._stopper.begin(signal.SIGTERM)
         self._loop.after(OWN_WORDS_S, self._remember)

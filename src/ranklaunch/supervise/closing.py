@@ -10,6 +10,7 @@ from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.record import Record, made_since
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.values import as_dict
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Verdict
 
@@ -38,6 +39,21 @@ def remove_sessions(children: Children) -> None:
             left.remove_sessions(children)
         except (OSError, ImportError):  # no descriptor left
             pass
+
+
+def more(plan: Plan, verdict: Verdict, facts: Mapping[str, Any], restarts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What verdict.json says beside the judgement. facts: of companions. restarts: what ended the rounds before."""
+    found = dict(facts)
+    if restarts:
+        found["restarts"] = [dict(restart) for restart in restarts]
+    if verdict.outcome != "succeeded":
+        try:
+            from ranklaunch.verdict import avoid
+        except (OSError, ImportError):  # no descriptor left
+            return found
+        host = avoid.suspect(verdict, [node.host for node in plan.job.everyone], facts.get("hang"))
+        found.update({"suspect_host": as_dict(host)} if host else {})
+    return found
 
 
 def _say_last_words(plan: Plan, verdict: Verdict, say: Callable[..., None]) -> None:

@@ -29,7 +29,8 @@ class Attended(Value):
     is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure. caught: whether a process
     that was told to end had a way to hear it. ends: of ranks that have ended, the name of the signal that killed them, else "", by rank.
     abort: from now on what is to end says by SIGABRT where it is, if Python has a handler for that. take: has evidence taken on all nodes,
-    and whether the job ends after that. evidence: on node 0, who hears what all nodes have found."""
+    and whether the job ends after that. evidence: on node 0, who hears what all nodes have found.
+    alarm: tools are told that the job hangs."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -47,6 +48,7 @@ class Attended(Value):
     take: Callable[[str, bool], None]
     env: Mapping[str, str]
     evidence: list[Callable[[Any], object]]
+    alarm: Callable[[Mapping[str, Any]], None] = lambda said: None
 
 
 class Companion:

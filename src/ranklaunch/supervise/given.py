@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise.companions import Join
+from ranklaunch.supervise.companions import Attended, Join
 from ranklaunch.supervise.judge import Explain, Told
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.phases import Replan
@@ -16,6 +16,7 @@ from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import Value
+from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
     from ranklaunch.muster.events import Again, Decide, Decided
@@ -32,11 +33,44 @@ class After(Value):
     started: str = ""
 
 
+class Teller:
+    """Who tells tools of a job, for as long as its session. Does nothing, at any of these moments."""
+
+    def hang(self, said: Mapping[str, Any]) -> None:
+        """An alarm, on node 0: what nodes are told of it."""
+
+    def restarts(self, folder: str) -> None:
+        """All ranks are about to start again in place. folder: of the round that has ended."""
+
+    def all_done(self) -> None:
+        """The ranks of this node have ended with 0, and what is left of them is about to be looked for."""
+
+    def ended(self, verdict: Verdict, path: str) -> None:
+        """Nothing runs any more, and the verdict is written there."""
+
+
+class Seen(Value):
+    """A session, as who tells of it sees it. begun: whether the first attempt has begun. hang: what stands of an alarm. asked: as in
+    Surroundings. orphaned: everything is to end at once."""
+
+    plan: Callable[[], Plan]
+    begun: Callable[[], bool]
+    attended: Callable[[], Attended]
+    phase: Callable[[], tuple[str, str]]
+    of_ranks: Callable[[], Mapping[int, Mapping[str, Any]]]
+    hang: Callable[[], object]
+    asked: Callable[[], tuple[int, float] | None]
+    orphaned: Callable[[], bool]
+
+
+Tell = Callable[[Seen, Loop, Callable[[str], None], Mapping[str, str]], Teller]
+
+
 class Start(Value):
     """What an attempt begins with. replan: makes the plan anew once a wait has brought facts. explain: what a launcher's output says of the
     rank that failed first. told: what a process that is itself a ranklaunch has found. companions: who goes along with it.
     decide: whether all start again after a failure; again: what they begin with then. after: which rounds were before. run_id: of the job,
-    where it is known here."""
+    where it is known here. tell: makes who tells tools of the job, where one is named."""
 
     plan: Plan
     record: Record
@@ -49,11 +83,12 @@ class Start(Value):
     again: Callable[[Again, Held | None], Start] | None = None
     after: After = After()
     run_id: str = ""
+    tell: Tell | None = None
 
 
 class Surroundings(Value):
     """What attempts have in common. env: what processes inherit. take_signals: looks at once for those that have come. asked: the signal
-    of the first stop request, and when it came, in monotonic seconds."""
+    of the first stop request, and when it came, in monotonic seconds. teller: who tells tools of the job."""
 
     loop: Loop
     terminal: Terminal
@@ -62,3 +97,4 @@ class Surroundings(Value):
     nodes: Nodes
     take_signals: Callable[[], None]
     asked: Callable[[], tuple[int, float] | None]
+    teller: Callable[[], Teller] = Teller

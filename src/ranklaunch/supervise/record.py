@@ -44,6 +44,11 @@ class Record:
         self._events = -1
         self._spare = -1
 
+    @property
+    def of_verdict(self) -> str:
+        """The path of the attempt's verdict."""
+        return os.path.join(self._attempt or self.folder, folders.VERDICT)
+
     def open(self, new: bool = False) -> bool:
         """False where the folder was to be new and is there. Raises ConfigError where it cannot be written, or something else than a file
         stands where one of ours belongs. Raises WaitError where no descriptor or disk is left."""

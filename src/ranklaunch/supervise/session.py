@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ranklaunch.muster.nodes import Nodes, OfNodes
 from ranklaunch.plan.model import as_json
 from ranklaunch.supervise.attempt import Attempt
-from ranklaunch.supervise.given import Start, Surroundings
+from ranklaunch.supervise.given import Seen, Start, Surroundings, Teller
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import PASSED_ON, Signals, name_of
@@ -37,9 +37,10 @@ class Session:
         self._env = env
         self._asked: tuple[int, float] | None = None
         self._loop = Loop()
-        self._terminal = Terminal(self._loop)
+        self._terminal = Terminal(self._loop, env)
         self._attempt: Attempt | None = None
         self._desk: Desk | None = None
+        self._teller = Teller()
         self._orphaned = False
         self._loop.on_readable(signals.fd, self._take_signals)
         if guard >= 0:
@@ -54,6 +55,7 @@ class Session:
         self._loop.after(OPENS_S, self._open_desk)
         while True:
             attempt = self._attempt = kind(start, around)
+            self._tell_of(start)
             if self._orphaned:  # this, or the next, came while it was being decided that all start again: they are told
                 attempt.on_guard()
             elif self._asked:
@@ -68,11 +70,14 @@ class Session:
                 self._close_desk()
                 around.nodes.finish()
                 attempt.close()
+                self._teller.ended(verdict, start.record.of_verdict)
+                self._terminal.flush_own()
                 return verdict
             attempt.close()
-            start = following
+            folder, start = start.record.folder, following
             if again:
                 around.nodes.begin(start.plan)
+                self._teller.restarts(folder)
 
     def _surroundings(self, start: Start) -> Surroundings:
         hear = OfNodes(
@@ -82,7 +87,23 @@ class Session:
             lost=lambda suspect: self._now().on_lost(suspect),
         )
         nodes = Nodes(start.plan, self._env, self._loop, self._terminal.say, hear, start.decide, start.run_id)
-        return Surroundings(self._loop, self._terminal, self._signals, self._env, nodes, self._take_signals, lambda: self._asked)
+        return Surroundings(
+            self._loop, self._terminal, self._signals, self._env, nodes, self._take_signals, lambda: self._asked, lambda: self._teller
+        )
+
+    def _tell_of(self, start: Start) -> None:
+        """Once there is something to tell of. Where no descriptor is left for that, nobody is told."""
+        if not start.tell or type(self._teller) is not Teller:
+            return
+        seen = Seen(
+            plan=lambda: self._now().plan, begun=lambda: self._now().phase()[0] != "starting", attended=lambda: self._now().attended(),
+            phase=lambda: self._now().phase(), of_ranks=lambda: self._now().companions.of_ranks(),
+            hang=lambda: self._now().companions.facts().get("hang"), asked=lambda: self._asked, orphaned=lambda: self._orphaned,
+        )  # fmt: skip
+        try:
+            self._teller = start.tell(seen, self._loop, self._terminal.say, self._env)
+        except (OSError, ImportError) as error:
+            self._terminal.say(f"tools are told nothing of the job: {error}")
 
     def _now(self) -> Attempt:
         """Whose turn it is."""

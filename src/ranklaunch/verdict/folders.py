@@ -16,6 +16,7 @@ from ranklaunch.files import join
 
 PLAN, EVENTS, VERDICT = "plan.json", "events.jsonl", "verdict.json"
 ROUND = "round.json"  # how a round has ended that another follows
+HANG = "hang.json"  # what was said of the last alarm, where a command is told of it
 EVIDENCE = "evidence"
 RANK_TABLE = "ranktable.json"  # as HCCL reads it
 ATTEMPTS, OF_NODES = "attempt_*", "node_*/attempt_*"  # for people

@@ -24,6 +24,9 @@ SAFE = 4096
 MOST = 1024 * 1024
 MOST_PIECES = 64
 LEAST_FLUSH_S = 1.0
+PLAIN = "\x1b[0m"
+OF_RANKS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # colours
+OF_WORDS = {"failed": ";31", "a defect": ";31", "succeeded": ";32", "warning": ";33", "stopp": ";33"}
 FLUSH_S = 10.0  # at the end: how long a console may take nothing of what is left for it
 
 
@@ -116,20 +119,28 @@ class Console:
 
 class Terminal:
     """Both consoles of the container, for as long as it lives: stdout shows the ranks' lines, stderr what ranklaunch itself says.
-    on_room: called when stdout has room again after it was full."""
+    on_room: called when stdout has room again after it was full. env: says whether colours are wanted."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, env: Mapping[str, str]) -> None:
         self.on_room: Callable[[], None] = lambda: None
         self.out = Console(1, loop, on_room=lambda: self.on_room())
         self._own = Console(2, loop)
         self._loop = loop
         self._flush_by = math.inf
+        colours = colourful(env)
+        self._paints, self._paints_own = colours and os.isatty(1), colours and os.isatty(2)
 
     def say(self, text: str, lines: Iterable[bytes] = ()) -> None:
         """lines: what is quoted."""
         quoted = (line.decode(errors="backslashreplace") for line in lines)
-        shown = [f"ranklaunch: {text}".split("\n")[0], *text.split("\n")[1:], *(f"  {line}" for line in quoted)]
-        self._own.write("".join(f"{printable(line)}\n" for line in shown).encode(errors="backslashreplace"))
+        said = [f"ranklaunch: {text}".split("\n")[0], *text.split("\n")[1:], *(f"  {line}" for line in quoted)]
+        first, *others = map(printable, said)
+        shown = [_painted(first, text) if self._paints_own else first, *others]
+        self._own.write("".join(f"{line}\n" for line in shown).encode(errors="backslashreplace"))
+
+    def painted(self, tag: str, rank: int | None) -> str:
+        """What stands before the lines of a rank, or of what is none, as stdout has it."""
+        return f"\x1b[{OF_RANKS[(rank or 0) % len(OF_RANKS)]}m{tag}{PLAIN}" if tag and self._paints else tag
 
     def hurry(self, seconds: float) -> None:
         """A stop request came, with so much grace: no console may take longer."""
@@ -156,6 +167,12 @@ class Terminal:
             if console.pending == before or self._loop.clock() > self._flush_by + LEAST_FLUSH_S:
                 break
         return console.give_up() if console.pending else 0
+
+
+def _painted(line: str, text: str) -> str:
+    """A line of our own, by what it says first."""
+    colour = next((colour for word, colour in OF_WORDS.items() if text.startswith(word)), "")
+    return f"\x1b[1{colour}m{line}{PLAIN}"
 
 
 def colourful(env: Mapping[str, str]) -> bool:

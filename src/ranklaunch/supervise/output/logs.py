@@ -21,6 +21,7 @@ from ranklaunch.system.loop import Loop
 from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.output.crowd import Crowd
     from ranklaunch.supervise.output.demux import Demux
     from ranklaunch.supervise.output.follow import Follower
 
@@ -53,6 +54,11 @@ class Logs:
         self._letting_go = False
         self._unshown = 0  # lines
         self._times = Times(record.folder, plan.job.node_index, loop, wall)
+        self._crowd: Crowd | None = None
+        if plan.console:
+            from ranklaunch.supervise.output.crowd import Crowd
+
+            self._crowd = Crowd(plan, self._show, loop, terminal.say, terminal.painted)
 
     def say_at_end(self, text: str) -> None:
         """What may have scrolled by until then."""
@@ -115,8 +121,13 @@ class Logs:
         for path in paths:
             disk.make_folder(os.path.dirname(path))
         first = lambda: self._record.event("first output", name=name)  # noqa: E731
-        times = None if show is _nowhere else self._times
-        output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after, times)
+        loud, aloud = show is not _nowhere, show
+        if self._crowd and loud:
+            (show, aloud), tag = self._crowd.of(rank, tag), ""
+        else:
+            tag = self._terminal.painted(tag, rank)
+        times = self._times if loud else None
+        output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after, times, aloud)
         if rank is not None:
             self.by_rank[rank] = output
         return output
@@ -172,6 +183,8 @@ class Logs:
             self._loop.run_until(lambda: follower.idle or self._terminal.late)
             self._unshown += follower.finish()
         self._times.close()
+        if self._crowd:
+            self._crowd.finish()
 
     def end(self) -> None:
         """Before our last words come the ranks', and what went wrong with them."""

@@ -71,6 +71,7 @@ class Judging:
         self._what = change.rule or f"the job hangs: {self._still(change)}"
         found = who.suspects(self._known()) if not change.rule else ()
         self._tell(found)
+        self._of.alarm(self._said(found))
         self._of.take(self._reason(found), self._mode != "observe")
         if self._mode != "observe":
             self._waits = True
@@ -97,12 +98,16 @@ class Judging:
         """People, and all nodes."""
         assert self._alarm
         self._say(self._reason(found), self._alarm)
-        self._of.nodes.tell_nodes(HANG, {
+        self._of.nodes.tell_nodes(HANG, self._said(found))
+
+    def _said(self, found: tuple[Suspect, ...]) -> dict[str, Any]:
+        assert self._alarm
+        return {
             "reason": self._reason(found),
             "since": blame.iso(self._of.nodes.wall(self._alarm.since)),
             "signals": list(self._alarm.signals) or [self._alarm.rule],
             "suspects": [{"rank": each.rank, "node": each.node, "why": each.why, "file": each.file or None} for each in found],
-        })  # fmt: skip
+        }
 
     def _give_up(self, found: tuple[Suspect, ...]) -> None:
         """Evidence that is not there by now."""

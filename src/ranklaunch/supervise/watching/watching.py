@@ -18,7 +18,7 @@ from ranklaunch.supervise.watching.sampler import Sampler, traffic
 from ranklaunch.supervise.watching.tool import Tool
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Identity
-from ranklaunch.watch import devices, expect
+from ranklaunch.watch import devices, expect, steps
 from ranklaunch.watch.detector import Limits, moved
 from ranklaunch.watch.frames import Frame, packed
 from ranklaunch.watch.sample import DEVICES, Device, Place, Traffic, Window, flows, works
@@ -59,8 +59,7 @@ class Watching(Companion):
 
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
         """Their last steps."""
-        last = {rank: steps.last for rank, steps in self._heard.steps.items()}
-        return {rank: {"step": step.place.step} for rank, step in last.items() if step}
+        return {rank: _told(each.last.place, each.seconds) for rank, each in self._heard.steps.items() if each.last}
 
     def facts(self) -> Mapping[str, object]:
         return {"hang": self._hang} if self._hang else {}
@@ -144,3 +143,8 @@ def _between(before: Traffic | None, after: Traffic | None) -> Traffic | None:
     if before is None or after is None:
         return None
     return Traffic(max(0, after.packets - before.packets), max(0, after.bytes - before.bytes))
+
+
+def _told(place: steps.Place, seconds: float | None) -> dict[str, Any]:
+    """Of all steps nothing is known where they are counted anew in each epoch."""
+    return {"step": place.step, "steps": (place.of or None) if not place.epoch else None, "step_s": seconds and round(seconds, 4)}

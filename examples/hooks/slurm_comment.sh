@@ -1,0 +1,6 @@
+#!/bin/sh
+# slurm_comment.sh EVENT FILE: Slurm's job gets what has happened to it as its comment, as squeue -o %k and sacct -o Comment show it.
+#
+# RANKLAUNCH_ON_EVENT="sh examples/hooks/slurm_comment.sh"
+reason=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["reason"][:200])' "$2") || exit
+exec scontrol update "JobId=$SLURM_JOB_ID" "Comment=$1: $reason"

@@ -1,0 +1,57 @@
+"""Metrics as text, in the form of OpenMetrics 1.0. Of its types only gauges and counters are used, which older readers of Prometheus' own
+form, as the textfile collector of node_exporter, take too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ranklaunch.values import Value
+
+GAUGE, COUNTER = "gauge", "counter"
+_NAME = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+
+Samples = Iterable[tuple[Mapping[str, Any], float]]
+
+
+class Family(Value):
+    """A metric, with its samples: labels and a number. unit: the end of its name, where it has one. What counts ends in _total, which its
+    name here does not say."""
+
+    name: str
+    help: str
+    samples: Samples
+    kind: str = GAUGE
+    unit: str = ""
+
+
+def text(families: Iterable[Family], labels: Mapping[str, Any]) -> str:
+    """labels: of each sample. A family without samples is left out."""
+    return "".join(f"{line}\n" for family in families for line in _lines(family, labels)) + "# EOF\n"
+
+
+def _lines(family: Family, labels: Mapping[str, Any]) -> Iterator[str]:
+    assert _NAME.fullmatch(family.name), family.name
+    assert family.name.endswith(f"_{family.unit}" if family.unit else ""), family.name
+    samples = list(family.samples)
+    if not samples:
+        return
+    yield f"# TYPE {family.name} {family.kind}"
+    if family.unit:
+        yield f"# UNIT {family.name} {family.unit}"
+    yield f"# HELP {family.name} {family.help.translate(_ESCAPES)}"
+    end = "_total" if family.kind == COUNTER else ""
+    for own, value in samples:
+        yield f"{family.name}{end}{{{_labels({**labels, **own})}}} {_number(value)}"
+
+
+def _labels(labels: Mapping[str, Any]) -> str:
+    """What is no UTF-8 is shown by its escapes."""
+    shown = {name: str(value).encode(errors="backslashreplace").decode() for name, value in labels.items()}
+    return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in shown.items())
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))

@@ -1,0 +1,156 @@
+"""Equal lines of many ranks, put together while they come: each line once, with its ranks, and each rank's lines in their order.
+
+Lines wait in one order for others that are equal. A rank's next line joins the first equal one behind the last that it shares with others;
+its own lines in between, which nobody else has written yet, move in front of that. A line that none is equal to becomes the last of all.
+What stands first goes as soon as all ranks are in it, when none has joined it for a while, or at the latest after a time; so both delay
+and memory have a limit, whatever ranks write.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Iterator
+
+QUIET_S = 2.0  # after the last that has joined
+MOST_S = 30.0  # after the first
+MOST_COST = 16 * 1024 * 1024  # bytes of memory, about
+OF_LINE, OF_RANK = 500, 8  # bytes that each takes beside its text
+MOST_LOOKED = 16  # equal lines that one may join: of a line that a rank repeats there are very many
+
+
+class Group:
+    """ranks: those that have written the line, in the order in which they did. place: in the order of all. began: when the first did;
+    joined: when the last did. alone: no other may join."""
+
+    __slots__ = ("alone", "began", "joined", "line", "place", "ranks")
+
+    def __init__(self, line: bytes, rank: int, place: float, now: float, alone: bool = False) -> None:
+        self.line = line
+        self.ranks = [rank]
+        self.place = place
+        self.began = self.joined = now
+        self.alone = alone
+
+
+class Rank:
+    """shared: the place up to which its lines stay where they are. own: those behind that, which it alone has written."""
+
+    __slots__ = ("own", "shared")
+
+    def __init__(self) -> None:
+        self.shared = -1.0
+        self.own: deque[Group] = deque()
+
+    def stay(self, place: float) -> None:
+        """Its lines up to here do."""
+        while self.own and self.own[0].place <= place:
+            self.own.popleft()
+        self.shared = max(self.shared, place)
+
+
+class Alike:
+    """ranks: so many may write a line."""
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks = ranks
+        self._groups: dict[float, Group] = {}  # by place
+        self._order: list[float] = []  # the places, ascending
+        self._equal: dict[bytes, list[float]] = {}  # those with this line, ascending
+        self._of: dict[int, Rank] = {}
+        self._next = 0.0
+        self._gone = -1.0  # the last place that was given away
+        self._cost = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether lines do."""
+        return bool(self._order)
+
+    def add(self, rank: int, lines: list[bytes], now: float) -> None:
+        own = self._of.setdefault(rank, Rank())
+        for line in lines:
+            group = self._match(line, rank, own.shared)
+            if group and self._make_way(own, group):
+                self._join(group, rank, own, now)
+            else:
+                own.own.append(self._begin(line, rank, now))
+
+    def alone(self, source: int, lines: bytes, now: float) -> None:
+        """Of what is no rank, such as a launcher: nothing is equal to it."""
+        self._begin(lines, source, now, alone=True)
+
+    def due(self, now: float) -> Iterator[Group]:
+        """Those that wait no longer, which are gone then."""
+        while self._order:
+            group = self._groups[self._order[0]]
+            joins = len(group.ranks) < self._ranks and not group.alone
+            if joins and now - group.joined < QUIET_S and now - group.began < MOST_S and self._cost <= MOST_COST:
+                return
+            yield self._take()
+
+    def all(self) -> Iterator[Group]:
+        while self._order:
+            yield self._take()
+
+    def _match(self, line: bytes, rank: int, behind: float) -> Group | None:
+        equal = self._equal.get(line)
+        if not equal:
+            return None
+        at = bisect.bisect_right(equal, behind)
+        found = (self._groups[place] for place in equal[at : at + MOST_LOOKED])
+        return next((group for group in found if group.ranks[0] != rank), None)
+
+    def _begin(self, line: bytes, rank: int, now: float, alone: bool = False) -> Group:
+        group = self._groups[self._next] = Group(line, rank, self._next, now, alone)
+        self._order.append(self._next)
+        if not alone:
+            self._equal.setdefault(line, []).append(self._next)
+        self._next += 1
+        self._cost += len(line) + OF_LINE
+        return group
+
+    def _join(self, group: Group, rank: int, own: Rank, now: float) -> None:
+        own.stay(group.place)
+        if len(group.ranks) == 1:
+            self._of[group.ranks[0]].stay(group.place)
+        group.ranks.append(rank)
+        group.joined = now
+        self._cost += OF_RANK
+
+    def _make_way(self, own: Rank, group: Group) -> bool:
+        """Moves a rank's own lines in front of one that it is to join behind them; False where there is no room left between two."""
+        behind = [each for each in own.own if each.place > group.place]
+        if not behind:
+            return True
+        at = bisect.bisect_left(self._order, group.place)
+        before = self._order[at - 1] if at else self._gone
+        step = (group.place - before) / (len(behind) + 1)
+        places = [before + step * (i + 1) for i in range(len(behind))]
+        if sorted({before, *places, group.place}) != [before, *places, group.place]:
+            return False
+        for each, place in zip(behind, places):
+            self._move(each, place)
+        return True
+
+    def _move(self, group: Group, place: float) -> None:
+        for ordered in (self._order, self._equal[group.line]):
+            del ordered[bisect.bisect_left(ordered, group.place)]
+            bisect.insort(ordered, place)
+        del self._groups[group.place]
+        self._groups[place] = group
+        group.place = place
+
+    def _take(self) -> Group:
+        """The first."""
+        place = self._gone = self._order.pop(0)
+        group = self._groups.pop(place)
+        self._cost -= len(group.line) + OF_LINE + OF_RANK * (len(group.ranks) - 1)
+        if not group.alone:
+            equal = self._equal[group.line]
+            del equal[0]
+            if not equal:
+                del self._equal[group.line]
+            if len(group.ranks) == 1:
+                self._of[group.ranks[0]].stay(place)
+        return group

@@ -1,0 +1,50 @@
+"""Which host is left out the next time: by what speaks of the machine, never by a program's own failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import helpers
+
+from ranklaunch.muster.node_0 import reports
+from ranklaunch.values import replace
+from ranklaunch.verdict import avoid
+from ranklaunch.verdict.model import Culprit, KnownError, Verdict
+
+HOSTS = ("h0", "h1", "h2")
+ERROR = KnownError("ecc", "cause", "a line", "memory of the device is broken", "replace it", "a source", "elsewhere")
+CULPRIT = Culprit(1, 4, 12, 1, None, False, (), "rank 4", "h1", "", ERROR)
+FAILED = Verdict("failed", 1, "rank 4 on node 1 (h1) exited with code 1", CULPRIT, (), "", "")
+LOST = replace(FAILED, culprit=None, reason=reports.gone_suspect(2, "h2", True, 0.0, " for 30 s").reason)
+KILLED = replace(FAILED, reason=reports.gone_suspect(2, "h2", False, 0.0).reason, culprit=reports.gone_suspect(2, "h2", False, 0.0).culprit)
+HUNG = replace(FAILED, culprit=None, reason="the job hangs")
+
+
+def hang(*nodes: int) -> dict[str, Any]:
+    return {"suspects": [{"rank": 10 + node, "node": node, "why": "it sleeps", "file": None} for node in nodes]}
+
+
+CASES = {
+    "an error that needs another host": (FAILED, HOSTS, None, ("h1", 1, "ecc: memory of the device is broken")),
+    "one that does not": (replace(FAILED, culprit=replace(CULPRIT, error=replace(ERROR, retry="no"))), HOSTS, None, None),
+    "unknown": (replace(FAILED, culprit=replace(CULPRIT, error=None)), HOSTS, None, None),
+    "a host that does not answer": (LOST, HOSTS, None, ("h2", 2, LOST.reason)),
+    "without a name": (LOST, ("h0", "h1", ""), None, None),
+    "a container that was killed": (KILLED, HOSTS, None, None),
+    "a hang by one node": (HUNG, HOSTS, hang(2, 2), ("h2", 2, "the job hung, by rank 12, 12: it sleeps")),
+    "a hang by several": (HUNG, HOSTS, hang(1, 2), None),
+    "a hang of one node's job": (HUNG, HOSTS[:1], hang(0), None),
+    "a hang that somebody stopped": (
+        replace(HUNG, outcome="stopped"), HOSTS, hang(1), ("h1", 1, "the job hung, by rank 11: it sleeps"),
+    ),
+    "a success": (replace(HUNG, outcome="succeeded"), HOSTS, hang(1), None),
+    "a node that there is not": (replace(LOST, reason="node 7 does not answer: it is down"), HOSTS, None, None),
+}  # fmt: skip
+
+
+def test_which_host_is_left_out() -> None:
+    def check(verdict: Verdict, hosts: tuple[str, ...], hang: Any, told: tuple[str, int, str] | None) -> None:
+        found = avoid.suspect(verdict, hosts, hang)
+        assert (found and (found.host, found.node, found.why)) == told
+
+    helpers.check_each(check, CASES)
