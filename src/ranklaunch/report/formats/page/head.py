@@ -17,7 +17,7 @@ MOST_FAILURES = 6
 MOST_NOTES = 6
 MOST_LINES = 14  # of the culprit
 MOST_LINE = 400
-CALLED = {model.SUCCEEDED: "Succeeded", model.FAILED: "Failed", model.STOPPED: "Stopped", model.UNFINISHED: "Unfinished"}
+CALLED = {model.SUCCEEDED: "Succeeded", model.FAILED: "Failed", "stopped": "Stopped", model.UNFINISHED: "Unfinished"}
 
 
 def title(report: Report) -> str:
