@@ -6,10 +6,7 @@ import json
 import re
 import signal
 import sys
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
@@ -18,10 +15,9 @@ from testbench.places import child
 from testbench.waiting import sleep_until
 
 
-def session(starter: Starter, ranks: int, *words: object, second: list[object] | None = None, helper: list[object] | None = None) -> Job:
+def session(starter: Starter, ranks: int, *words: object, second: list[object] | None = None) -> Job:
     """words and second: the program of the first attempt and of the second."""
-    given = {"SECOND": second, "HELPER": helper}
-    env = {name: json.dumps([str(word) for word in value]) for name, value in given.items() if value}
+    env = {"SECOND": json.dumps([str(word) for word in second])} if second else {}
     return starter.spawn(ranks, *words, env=env, prefix=(sys.executable, child("session.py")))
 
 
@@ -32,6 +28,11 @@ def in_company(starter: Starter, seconds: float, *words: object) -> Job:
 
 def end_of(job: Job, attempt: int) -> dict[str, Any]:
     return checked_verdict(job.of_attempt(attempt) / "verdict.json")
+
+
+def in_its_company(job: Job) -> dict[str, Any]:
+    """The first attempt's verdict, which has a key of the companion's own."""
+    return dict(json.loads((job.of_attempt(1) / "verdict.json").read_text()))
 
 
 def plan_of(job: Job, attempt: int) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def test_after_a_stop_request_no_attempt_follows(ranklaunch: Starter) -> None:
 def test_a_companion_sees_a_failure_before_the_others_are_ended(ranklaunch: Starter) -> None:
     job = in_company(ranklaunch, 0.5, child("exits.py"), 7, "--rank", 1)
     assert job.end() == 7
-    verdict = end_of(job, 1)
+    verdict = in_its_company(job)
     assert (verdict["lived"], verdict["culprit"]["rank"]) == ([0, 2], 1)
     assert job.out.text.count("held by failed") == 1
 
@@ -102,20 +103,4 @@ def test_nobody_is_asked_about_a_stop_request(ranklaunch: Starter) -> None:
     job.send(signal.SIGTERM)
     assert job.end() == 143
     assert "held by" not in job.out.text
-    assert end_of(job, 1)["lived"] == []
-
-
-@pytest.mark.parametrize("ending", ["exits", "is ended"])
-def test_how_a_helper_ends_says_nothing_of_the_job(as_process: Starter, ending: str, tmp_path: Path) -> None:
-    """A program that looks at a rank and fails is neither culprit nor victim, whenever it ends."""
-    words = [sys.executable, child("exits.py"), 9] if ending == "exits" else ["sleep", 600]
-    job = session(as_process, 2, child("told.py"), "--code", 0, "--others", helper=words)
-    for rank in range(2):
-        job.out.wait_for(f"[rank {rank}] ready")
-    if ending == "exits":
-        job.wait_for_event("exit")
-    job.send(signal.SIGUSR1)
-    assert job.end() == 0
-    verdict = end_of(job, 1)
-    assert (verdict["outcome"], verdict["culprit"], verdict["victims"], verdict["failures"]) == ("succeeded", None, [], [])
-    assert verdict["reason"] == "all 2 ranks succeeded"
+    assert in_its_company(job)["lived"] == []
