@@ -85,7 +85,8 @@ def _with_nodes(reader: Reader, lefts: Sequence[Left]) -> Iterator[tuple[int, Le
 
 def _attempts(reader: Reader, found: Sequence[Gathered], job: Job) -> list[Attempt]:
     steps_seen = any(each.first_step is not None for one in found for each in one.together)
-    ranks = max(1, job.world_size)
+    seen = (sum(len(left.told.steps) for left in lefts.values()) for one in found for lefts in one.lefts.values())
+    ranks = max(1, job.world_size, *seen)
     most = max(LEAST_SEEN, min(MOST_STEPS, MOST_SEEN // ranks // max(1, sum(len(one.together) for one in found))))
     made: list[Attempt] = []
     best: Reached | None = None
