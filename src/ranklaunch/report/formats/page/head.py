@@ -109,7 +109,8 @@ def _blame(culprit: Culprit) -> Iterator[tuple[str, Iterable[object]]]:
     yield "Who", (tag("b", words.who(culprit)), f"{f', {end}' if end else ''}{at}{memory}")
     error = culprit.error
     if culprit.meaning:
-        yield "What to do" if culprit.out_of_memory else "What it means", (tag("p", culprit.meaning),)
+        meaning = f"{culprit.meaning[0].upper()}{culprit.meaning[1:]}."
+        yield ("What to do", (tag("b", meaning),)) if culprit.out_of_memory else ("What it means", (meaning,))
     if not error:
         return
     yield "Why", (tag("code", cut(error.line, MOST_LINE)), tag("p", error.meaning) if error.meaning else "")

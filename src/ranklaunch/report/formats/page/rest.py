@@ -95,7 +95,14 @@ def _hang(hang: Hang) -> Html:
     ]
     more = len(hang.suspects) - MOST_SUSPECTS
     table = _table("Suspects", ("suspect rank", "node", "why", "file"), suspects) if suspects else ""
-    return joined((tag("p", f"{told}. {hang.text}"), table, tag("p", f"and {more} more") if more > 0 else ""))
+    return joined(
+        (
+            tag("p", f"{told}."),
+            tag("p", hang.text, class_="note") if hang.text else "",
+            table,
+            tag("p", f"and {more} more") if more > 0 else "",
+        )
+    )
 
 
 def _groups(groups: Iterable[Stacks]) -> Html:
