@@ -1,4 +1,5 @@
-"""The ranks' output through their launcher: how fast, at what cost, whether whole; and what a slow reader of the console costs the ranks.
+"""The ranks' output through their launcher: how fast, at what cost, whether whole; what a slow reader of the console costs the ranks; and
+how fast the logs of all ranks are read again in the order of time.
 
 Ranks write numbered lines of 100 bytes in blocks of 64,000. Time begins when all ranks are up and ends with the launcher. The launcher
 writes each line with a tag to a console, here a file, and without one to the rank's own file. `cat` takes the same bytes from one pipe
@@ -22,7 +23,7 @@ from benchmarks import launchers, lines, processes
 from benchmarks.jobs import RANK, Job
 from benchmarks.launchers import Command, Ranks
 from benchmarks.lines import BLOCK, LINE
-from benchmarks.rows import Row, Sample, Target, in_turn, ratio
+from benchmarks.rows import Row, Sample, Target, in_turn, ratio, value
 
 NAME = "output"
 RANKS = (4, 8)
@@ -36,13 +37,19 @@ LOOK_AGAIN_S = 0.05
 END_S = 600.0
 F_SETPIPE_SZ = 1031
 PIPE = 1 << 20
+WITHOUT = Path(__file__).with_name("without.py")
+WITHOUT_TIMES = "ranklaunch, logs without times"
+MERGED = f"the lines of {max(RANKS)} ranks in the order of time"
+MERGED_TOTAL = 800_000_000  # a million lines of each
+MERGED_LEAST = 100.0  # MB/s
 PEERS: dict[str, Command] = {"torchrun --tee 3": launchers.torchrun_with_logs, "mpirun --tag-output": launchers.mpirun_with_logs}
 
 
 def measure(quick: bool) -> list[Row]:
     total, slow = (TOTAL_QUICK, SLOW_TOTAL_QUICK) if quick else (TOTAL, SLOW_TOTAL)
     rows = [each for ranks in (RANKS[-1:] if quick else RANKS) for each in _fast(ranks, total, 1 if quick else 3)]
-    return [*rows, *_slow(max(RANKS), slow)]
+    merged = _merged(max(RANKS), TOTAL_QUICK if quick else MERGED_TOTAL, 1 if quick else 3)
+    return [*rows, *_slow(max(RANKS), slow), *merged]
 
 
 def targets(rows: Sequence[Row]) -> list[Target]:
@@ -52,6 +59,10 @@ def targets(rows: Sequence[Row]) -> list[Target]:
         for way, limit in (("cat", 0.5), ("mpirun --tag-output", 3.0), ("torchrun --tee 3", 8.0))
     ]
     wrong = [each.values["wrong lines"] for each in rows if each.way == "ranklaunch" and "wrong lines" in each.values]
+    made.append(
+        Target(f"{case}: MB/s of ranklaunch, times those without times", ratio(rows, case, "MB/s", "ranklaunch", WITHOUT_TIMES), 0.9, True)
+    )
+    made.append(Target(f"{MERGED}: MB/s of ranklaunch logs", value(rows, MERGED, "MB/s", "ranklaunch"), MERGED_LEAST, True))
     return [*made, Target("lines that ranklaunch lost, tore or put out of order", max(wrong, default=None), 0)]
 
 
@@ -64,7 +75,10 @@ def fast_case(ranks: int) -> str:
 
 def _fast(ranks: int, total: int, runs: int) -> list[Row]:
     blocks = max(1, total // BLOCK // ranks)
-    case, makers = fast_case(ranks), {"ranklaunch": launchers.spawn, **{way: PEERS[way] for way in launchers.here(*PEERS)}}
+    case, makers = (
+        fast_case(ranks),
+        {"ranklaunch": launchers.spawn, WITHOUT_TIMES: _without_times, **{way: PEERS[way] for way in launchers.here(*PEERS)}},
+    )
     each = {way: partial(through, make, ranks, blocks) for way, make in makers.items()}
     rows = in_turn(case, {**each, "cat": partial(_through_cat, ranks, blocks)}, runs)
     return [*(_noted(made, ranks * blocks) for made in rows), *launchers.absent(case, *PEERS)]
@@ -73,6 +87,10 @@ def _fast(ranks: int, total: int, runs: int) -> list[Row]:
 def _noted(made: Row, blocks: int) -> Row:
     wrong = "" if made.way == "cat" or made.failed else f"; lines lost, torn or out of order: {made.values['wrong lines']:.0f}"
     return made.noted(f"{blocks * BLOCK / 1e6:.0f} MB{wrong}")
+
+
+def _without_times(ranks: Ranks) -> list[str]:
+    return [sys.executable, str(WITHOUT), "times", *launchers.spawn(ranks)[1:]]
 
 
 def through(make: Command, ranks: int, blocks: int) -> Sample:
@@ -174,6 +192,31 @@ class Peak:
     def _watch(self) -> None:
         while not self._over.wait(LOOK_AGAIN_S):
             self.kb = max(self.kb, *map(processes.peak_kb, self._pids))
+
+
+# What was written, in the order of time
+
+
+def _merged(ranks: int, total: int, runs: int) -> list[Row]:
+    blocks = max(1, total // BLOCK // ranks)
+    with _folder() as folder:
+        with Job(folder) as job, (folder / "console").open("wb") as console:
+            launcher = job.start(launchers.spawn(Ranks(ranks, _program(folder, ranks, blocks), folder)), stdout=console)
+            job.wait_until_up(ranks)
+            job.go()
+            launcher.succeed(END_S)
+        logs = lines.files_of_ranks(folder / "logs")
+        ways = {"ranklaunch": [str(launchers.RANKLAUNCH), "logs", str(folder / "logs")], "cat": ["cat", *map(str, logs)]}
+        rows = in_turn(MERGED, {way: partial(_read, folder, words, ranks, blocks) for way, words in ways.items()}, runs)
+    return [_noted(made, ranks * blocks) for made in rows]
+
+
+def _read(folder: Path, command: Sequence[str], ranks: int, blocks: int) -> Sample:
+    with Job(folder) as job, (folder / "console").open("wb") as console:
+        began = time.monotonic()
+        reader = job.start(command, stdout=console)
+        reader.succeed(END_S)
+        return _speed(ranks, blocks, reader.ended_at - began, reader.cpu_s, lines.wrong([folder / "console"], ranks, blocks))
 
 
 # What was written

@@ -113,7 +113,7 @@ def ways(slots: int, nodes: int, start: Start) -> dict[str, Callable[[Path], flo
 
 def measure(title: str, found: Mapping[str, Callable[[Path], float]], repeats: int, ranks: int) -> None:
     print(f"\n| {title} | median s | slowest s |\n| --- | --- | --- |")
-    parts: dict[str, list[float]] = {}
+    parts: dict[str, dict[str, list[float]]] = {}
     for name, way in found.items():
         seconds = []
         for _ in range(repeats):
@@ -123,17 +123,17 @@ def measure(title: str, found: Mapping[str, Callable[[Path], float]], repeats: i
                 except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
                     print(f"| {name} | {error} | |")
                     break
-                if name == "in place, spawn":
+                if name.startswith("in place"):
                     for part, taken in parts_of(Path(folder), ranks).items():
-                        parts.setdefault(part, []).append(taken)
+                        parts.setdefault(name, {}).setdefault(part, []).append(taken)
         else:
             print(f"| {name} | {statistics.median(seconds):.2f} | {max(seconds):.2f} |", flush=True)
-    if parts:
-        print("\nof it, in place with spawn: " + ", ".join(f"{part} {statistics.median(taken):.3f} s" for part, taken in parts.items()))
+    for name, found_parts in parts.items():
+        print(f"\nof it, {name}: " + ", ".join(f"{part} {statistics.median(taken):.3f} s" for part, taken in found_parts.items()))
 
 
 def parts_of(folder: Path, ranks: int) -> dict[str, float]:
-    """Of node 0, by what it wrote down."""
+    """Of node 0, by what it wrote down. What a launcher takes for itself is in "stopped" and, from its start on, in "first step"."""
     attempt = next(iter((folder / "logs").glob("**/attempt_1")))
     first, second = (_events(path / "events.jsonl") for path in (attempt, attempt / "restart_1"))
     offset = time.time() - time.monotonic()
@@ -141,7 +141,8 @@ def parts_of(folder: Path, ranks: int) -> dict[str, float]:
     spawned = [at for name, at in second if name == "spawn"]
     went = max((folder / f"went_{rank}").stat().st_mtime for rank in range(ranks)) - offset
     marks = {
-        "seen": dict(first)["ending"], "stopped": max(at for name, at in first if name == "exit"), "decided": dict(first)["end"],
+        "seen": min(at for name, at in first if name in ("failing", "ending")),
+        "stopped": max(at for name, at in first if name in ("exit", "ending")), "decided": dict(first)["end"],
         "gate": min(spawned), "started": max(spawned), "first step": went,
     }  # fmt: skip
     return {name: at - before for (name, at), before in zip(marks.items(), (failed, *marks.values()))}

@@ -1,6 +1,6 @@
 """ranklaunch with one of its parts taken out, to see what the part costs:
 
-python benchmarks/without.py nothing|events|logs|tags run [OPTIONS] [--] PROGRAM [ARGS...]
+python benchmarks/without.py nothing|events|logs|tags|times run [OPTIONS] [--] PROGRAM [ARGS...]
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from ranklaunch.entrypoints.main import script
+from ranklaunch.supervise.output.logs import Times
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.record import Record
 
@@ -26,6 +27,10 @@ def without_tags() -> None:
     _change_output(lambda paths, tag: (paths, ""))
 
 
+def without_times() -> None:
+    Times.of = lambda *args: None  # type: ignore[method-assign]
+
+
 def _change_output(change: Any) -> None:
     init = Output.__init__
 
@@ -36,7 +41,7 @@ def _change_output(change: Any) -> None:
     Output.__init__ = changed  # type: ignore[method-assign]
 
 
-TAKE_OUT = {"nothing": lambda: None, "events": without_events, "logs": without_logs, "tags": without_tags}
+TAKE_OUT = {"nothing": lambda: None, "events": without_events, "logs": without_logs, "tags": without_tags, "times": without_times}
 
 if __name__ == "__main__":
     TAKE_OUT[sys.argv.pop(1)]()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ranklaunch.command import asking, options, tables
 from ranklaunch.command.options import Option
 from ranklaunch.entrypoints.status import one_folder
 from ranklaunch.errors import UsageError, nearest
 
-USAGE = "ranklaunch report [LOG_DIR] [--format text|json|prom] [--output FILE]"
-FORMATS = ("text", "json", "prom")
+if TYPE_CHECKING:
+    from ranklaunch.report.model import Report
+
+USAGE = "ranklaunch report [LOG_DIR] [--format text|html|json|trace|prom] [--output FILE]"
+FORMATS = ("text", "html", "json", "trace", "prom")
 OPTIONS = (
     Option("--format", "format", f"{', '.join(FORMATS)} (default: text)"),
     Option("--output", "output", "file that it is written to, whole or not at all (default: standard output)", "FILE"),
@@ -24,14 +28,29 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
         raise UsageError(msg)
     folder = one_folder(words, USAGE) or asking.own_logs(env)
-    tables.write(_shown(folder, form), given.get("output"))
+    shown, output = _shown(folder, form), given.get("output")
+    for piece in ("".join(shown),) if output else shown:
+        tables.write(piece, output)
     return 0
 
 
-def _shown(folder: str, form: str) -> str:
+def _shown(folder: str, form: str) -> Iterable[str]:
+    """Pieces of one text."""
     from ranklaunch.report import whole
 
     report = whole.report(folder)
+    if form == "trace":
+        from ranklaunch.report.formats import trace
+
+        return trace.shown(report)
+    return (_text(report, form),)
+
+
+def _text(report: Report, form: str) -> str:
+    if form == "html":
+        from ranklaunch.report.formats import html
+
+        return html.shown(report)
     if form == "json":
         import json
 

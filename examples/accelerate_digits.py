@@ -44,16 +44,19 @@ def main() -> None:
 
 
 class Progress:
-    """epoch: how many are done. batch: how many of the next one. The Accelerator saves it with the rest."""
+    """epoch: how many are done. batch: how many of the next one, on each of so many ranks. last: how many epochs there are to be. The
+    Accelerator saves it with the rest."""
 
-    def __init__(self) -> None:
-        self.epoch = self.batch = 0
+    def __init__(self, ranks: int) -> None:
+        self.epoch = self.batch = self.last = 0
+        self.ranks = self.saved_by = ranks
 
     def state_dict(self) -> dict[str, int]:
-        return {"epoch": self.epoch, "batch": self.batch}
+        return {"epoch": self.epoch, "batch": self.batch, "last": self.last, "ranks": self.ranks}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self.epoch, self.batch = state["epoch"], state["batch"]
+        self.epoch, self.last, self.saved_by = state["epoch"], state["last"], state["ranks"]
+        self.batch = state["batch"] * self.saved_by // self.ranks
 
 
 class Training:
@@ -61,7 +64,7 @@ class Training:
         torch.set_num_threads(1)  # several ranks share this machine's cores
         set_seed(0)
         self.options, self.accelerator = options, accelerator
-        self.stop, self.progress = StopRequest(), Progress()
+        self.stop, self.progress = StopRequest(), Progress(accelerator.num_processes)
         train_set, self.test_set = digits.load_data()
         model = digits.make_model()
         optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
@@ -72,8 +75,9 @@ class Training:
 
     def run(self) -> None:
         self.resume()
-        last = self.progress.epoch + self.options.epochs
-        while self.progress.epoch < last:
+        if self.progress.epoch >= self.progress.last:  # else an earlier start has not come to its end
+            self.progress.last = self.progress.epoch + self.options.epochs
+        while self.progress.epoch < self.progress.last:
             loss = self.train_epoch()
             if loss is None:
                 self.save()
@@ -83,7 +87,7 @@ class Training:
                 )
                 return
             self.progress.epoch, self.progress.batch = self.progress.epoch + 1, 0
-            line = f"epoch {self.progress.epoch}/{last}  loss {loss:.4f}"
+            line = f"epoch {self.progress.epoch}/{self.progress.last}  loss {loss:.4f}"
             if self.accelerator.is_main_process:
                 line += f"  test accuracy {digits.accuracy(self.accelerator.unwrap_model(self.model), self.test_set):.1%}"
             digits.tell(line)
@@ -115,12 +119,20 @@ class Training:
             self.accelerator.load_state(str(found[-1]))
             batch = f", batch {self.progress.batch}" if self.progress.batch else ""
             say(self.accelerator, f"resumed from {found[-1]} at epoch {self.progress.epoch}{batch}")
+            if self.progress.saved_by != self.progress.ranks:
+                say(
+                    self.accelerator,
+                    f"it is of {self.progress.saved_by} ranks, and these are {self.progress.ranks}: each gets another share",
+                )
 
     def save(self) -> None:
         finished = self.options.checkpoint / f"saved-{self.progress.epoch:06}-{self.progress.batch:06}"
         if finished.exists():
             return
         unfinished = self.options.checkpoint / "unfinished"
+        if self.accelerator.is_main_process:
+            shutil.rmtree(unfinished, ignore_errors=True)  # of a start that was killed as it saved
+        self.accelerator.wait_for_everyone()
         self.accelerator.save_state(str(unfinished))
         self.accelerator.wait_for_everyone()  # each rank writes its own random numbers
         if self.accelerator.is_main_process:

@@ -4,12 +4,16 @@
 
 DeepSpeed's launcher tells a rank who it is by RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and by --local_rank among
 its arguments. On a machine without GPUs, set DS_ACCELERATOR=cpu.
+
+It goes on where it was stopped, in the middle of an epoch too. Each rank saves its part of the optimizer's state, so the checkpoint is on a
+disk that the nodes share, and is of as many ranks as go on with it.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +21,9 @@ import deepspeed
 import digits
 import torch
 import torch.distributed as dist
+from progress import Progress
 from torch import nn
 from torch.utils.data import DataLoader
-from torch.utils.data.distributed import DistributedSampler
 
 
 def main() -> None:
@@ -50,19 +54,22 @@ def train(options: argparse.Namespace) -> None:
     train_set, test_set = digits.load_data()
     model = digits.make_model()
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config(options))
-    done = resume(engine, options.checkpoint)
-    sampler = DistributedSampler(train_set)
+    at = resume(engine, options.checkpoint)
+    at.begin(options.epochs)
+    sampler = digits.Share(train_set)
     batches = DataLoader(train_set, batch_size=engine.train_micro_batch_size_per_gpu(), sampler=sampler)
-    for epoch in range(done + 1, done + options.epochs + 1):
-        sampler.set_epoch(epoch)  # another shuffle in each epoch, the same one on all ranks
+    while at.epoch < at.last:
+        sampler.set_epoch(at.epoch + 1)  # another shuffle in each epoch, the same one on all ranks
+        sampler.done = at.images // dist.get_world_size()
         started = time.monotonic()
-        loss = train_epoch(engine, batches, stop)
+        loss = train_epoch(engine, batches, stop, options, at)
         if loss is None:
-            digits.say(f"stopped in epoch {epoch}: the next start repeats it")
+            save(engine, options.checkpoint, at)
+            digits.say(f"stopped in epoch {at.epoch + 1} after image {at.images}: the next start goes on there")
             return
-        digits.report(epoch, done + options.epochs, loss, time.monotonic() - started, model, test_set)
-        # All ranks save: each has its own part of the optimizer's state.
-        engine.save_checkpoint(str(options.checkpoint), tag=f"epoch_{epoch}", client_state={"epoch": epoch})
+        at.next_epoch()
+        digits.report(at.epoch, at.last, loss, time.monotonic() - started, model, test_set)
+        save(engine, options.checkpoint, at)
 
 
 def config(options: argparse.Namespace) -> str | dict[str, Any]:
@@ -75,27 +82,38 @@ def config(options: argparse.Namespace) -> str | dict[str, Any]:
     }
 
 
-def train_epoch(engine: deepspeed.DeepSpeedEngine, batches: DataLoader, stop: digits.StopRequest) -> float | None:
+def train_epoch(
+    engine: deepspeed.DeepSpeedEngine, batches: DataLoader, stop: digits.StopRequest, options: argparse.Namespace, at: Progress
+) -> float | None:
     """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
     engine.train()
-    total = 0.0
+    losses = []
     for images, labels in batches:
         if stop.on_any_rank():
             return None
         loss = nn.functional.cross_entropy(engine(images.to(engine.device)), labels.to(engine.device))
         engine.backward(loss)
         engine.step()
-        total += loss.item()
-    return total / len(batches)
+        at.images += len(images) * dist.get_world_size()
+        losses.append(loss.item())
+        if options.save_steps and engine.global_steps % options.save_steps == 0:
+            save(engine, options.checkpoint, at)
+    return sum(losses) / max(1, len(losses))
 
 
-def resume(engine: deepspeed.DeepSpeedEngine, folder: Path) -> int:
-    """How many epochs are done: those of the checkpoint, or 0 without one."""
+def resume(engine: deepspeed.DeepSpeedEngine, folder: Path) -> Progress:
+    """Where the newest whole checkpoint was made: DeepSpeed writes its name into latest once it is one."""
     if not (folder / "latest").exists():
-        return 0
+        return Progress(ranks=dist.get_world_size())
     path, state = engine.load_checkpoint(str(folder))
-    digits.say(f"resumed from {path} at epoch {state['epoch']}")
-    return int(state["epoch"])
+    at = Progress(**{name: state[name] for name in asdict(Progress())})
+    digits.say(at.resumed(path, dist.get_world_size()))
+    return at
+
+
+def save(engine: deepspeed.DeepSpeedEngine, folder: Path, at: Progress) -> None:
+    """On all ranks: each has its own part of the optimizer's state."""
+    engine.save_checkpoint(str(folder), tag=f"epoch_{at.epoch}_step_{engine.global_steps}", client_state=asdict(at))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ TEST_IMAGES = 360
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--epochs", type=int, default=5, help="epochs of this start, on top of those in the checkpoint")
+    parser.add_argument("--epochs", type=int, default=5, help="more than are in the checkpoint, unless an earlier start was interrupted")
     parser.add_argument("--batch_size", type=int, default=16, help="images per step and rank")
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--checkpoint", type=Path, default=Path("digits.pt"), help="read at the start if it is there")
@@ -68,7 +68,7 @@ def train(options: argparse.Namespace, local_rank: int = 0) -> None:
 
 
 class Training:
-    """epoch: how many are done. step: how many of the next one."""
+    """epoch: how many are done. step: how many of the next one. last: how many there are to be."""
 
     def __init__(self, options: argparse.Namespace, device: torch.device) -> None:
         self.options, self.device = options, device
@@ -79,13 +79,14 @@ class Training:
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=1, gamma=0.95)
         self.sampler = Share(train_set)
         self.batches = DataLoader(train_set, batch_size=options.batch_size, sampler=self.sampler)
-        self.epoch = self.step = 0
+        self.epoch = self.step = self.last = 0
 
     def run(self) -> None:
         self.resume()
         model = DistributedDataParallel(self.model)
-        last = self.epoch + self.options.epochs
-        while self.epoch < last:
+        if self.epoch >= self.last:  # else an earlier start has not come to its end
+            self.last = self.epoch + self.options.epochs
+        while self.epoch < self.last:
             started = time.monotonic()
             loss = self.train_epoch(model)
             if loss is None:
@@ -94,7 +95,7 @@ class Training:
                 return
             self.epoch, self.step = self.epoch + 1, 0
             self.scheduler.step()
-            report(self.epoch, last, loss, time.monotonic() - started, self.model, self.test_set)
+            report(self.epoch, self.last, loss, time.monotonic() - started, self.model, self.test_set)
             self.save()
 
     def train_epoch(self, model: nn.Module) -> float | None:
@@ -128,7 +129,8 @@ class Training:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scheduler.load_state_dict(state["scheduler"])
-        self.epoch, self.step = state["epoch"], state["images"] // (self.options.batch_size * dist.get_world_size())
+        self.epoch, self.last = state["epoch"], state["last"]
+        self.step = state["images"] // (self.options.batch_size * dist.get_world_size())
         if len(state["random"]) == dist.get_world_size():
             torch.set_rng_state(state["random"][dist.get_rank()])
         else:
@@ -145,6 +147,7 @@ class Training:
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
             "epoch": self.epoch,
+            "last": self.last,
             "images": self.step * self.options.batch_size * dist.get_world_size(),  # of the next epoch, on all ranks
             "random": random,
         }

@@ -5,7 +5,8 @@
 The two layers of the model are cut in the middle: each rank of a tensor parallel group has its share of the hidden units. What the
 shares add up to is summed over the group, once on the way forward and once on the way back. Ranks with the same share form a data
 parallel group: each sees other images of a batch, and their gradients are averaged. Whatever the layout, the model learns the same;
-`python examples/megatron_digits.py` is the layout of one rank.
+`python examples/megatron_digits.py` is the layout of one rank. It goes on where it was stopped, in the middle of an epoch and with another
+layout too.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 import digits
 import torch
 import torch.distributed as dist
+from progress import Progress
 from torch import nn
 
 HIDDEN = 64  # units of all ranks together
 PIXELS, CLASSES = 64, 10
+CUT = {"into": 0, "into_bias": 0, "out": 1}  # which parameters, and where
 
 
 def main() -> None:
@@ -40,7 +44,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--tensor-model-parallel-size", type=int, default=1)
     for kind in ("pipeline-model", "context", "expert-model"):
         parser.add_argument(f"--{kind}-parallel-size", type=int, default=1, choices=[1], help="this small program has no such layers")
-    parser.add_argument("--epochs", type=int, default=5, help="epochs of this start, on top of those in the checkpoint")
+    parser.add_argument("--epochs", type=int, default=5, help="more than are in the checkpoint, unless an earlier start was interrupted")
+    parser.add_argument("--save-steps", "--save_steps", type=int, default=0, help="save after so many steps too")
     parser.add_argument("--global-batch-size", type=int, default=48, help="images per step of all ranks together")
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--checkpoint", type=Path, default=Path("digits.pt"), help="read at the start if it is there")
@@ -146,20 +151,29 @@ def train(options: argparse.Namespace, layout: Layout) -> None:
         sys.exit(f"{size} images and {HIDDEN} hidden units cannot be divided over {layout.dp_size} and {layout.tp_size} ranks")
     stop = digits.StopRequest()
     train_set, test_set = digits.load_data()
-    done, whole = resume(options.checkpoint)
+    at, whole, momentum = resume(options.checkpoint)
     model = Model(layout, whole)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
-    for epoch in range(done + 1, done + options.epochs + 1):
-        order = torch.randperm(len(train_set), generator=torch.Generator().manual_seed(epoch))
-        for batch in order.split(size)[:-1]:  # the last one is smaller, and might not be divided by the ranks
+    for name, parameter in model.named_parameters() if momentum else ():
+        dimension = CUT.get(name)
+        own = momentum[name] if dimension is None else share(momentum[name], dimension, layout)
+        optimizer.state[parameter]["momentum_buffer"] = own
+    at.begin(options.epochs)
+    while at.epoch < at.last:
+        order = torch.randperm(len(train_set), generator=torch.Generator().manual_seed(at.epoch + 1))
+        for batch in order.split(size)[at.images // size : -1]:  # the last one is smaller, and might not be divided by the ranks
             if stop.on_any_rank():
-                save(options.checkpoint, model, layout, epoch - 1)
-                digits.say(f"stopped in epoch {epoch}: the next start repeats it")
+                save(options.checkpoint, model, optimizer, layout, at)
+                digits.say(f"stopped in epoch {at.epoch + 1} after image {at.images}: the next start goes on there")
                 return
             step(model, optimizer, *train_set[batch.chunk(layout.dp_size)[layout.dp_rank]], layout)
+            at.images += size
+            if options.save_steps and at.images % (options.save_steps * size) == 0:
+                save(options.checkpoint, model, optimizer, layout, at)
+        at.next_epoch()
         hits = accuracy(model, *test_set.tensors)  # the whole group works at it
-        digits.say(f"epoch {epoch}/{done + options.epochs}  test accuracy {hits:.1%}")
-        save(options.checkpoint, model, layout, epoch)
+        digits.say(f"epoch {at.epoch}/{at.last}  test accuracy {hits:.1%}")
+        save(options.checkpoint, model, optimizer, layout, at)
 
 
 def step(model: Model, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor, layout: Layout) -> None:
@@ -176,28 +190,37 @@ def accuracy(model: Model, images: torch.Tensor, labels: torch.Tensor) -> float:
     return (model(images.flatten(1)).argmax(dim=1) == labels).float().mean().item()
 
 
-def resume(path: Path) -> tuple[int, dict[str, torch.Tensor]]:
-    """Epochs that are done, and the whole model: any layout goes on from what another one has saved."""
+def resume(path: Path) -> tuple[Progress, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """How far it is, the whole model and its optimizer's momentum: any layout goes on from what another one has saved."""
     # Rank 0 alone reads the file: it needs to be on no other node.
     found = [torch.load(path, weights_only=True) if dist.get_rank() == 0 and path.exists() else None]
     dist.broadcast_object_list(found, src=0)
     if found[0] is None:
-        return 0, make_whole()
-    digits.say(f"resumed from {path} at epoch {found[0]['epoch']}")
-    return found[0]["epoch"], found[0]["model"]
+        return Progress(ranks=dist.get_world_size()), make_whole(), {}
+    at = Progress(**found[0]["progress"])
+    digits.say(at.resumed(path, dist.get_world_size()))
+    return at, found[0]["model"], found[0]["momentum"]
 
 
-def save(path: Path, model: Model, layout: Layout, epoch: int) -> None:
-    """The whole model, put together from the shares of the first tensor parallel group."""
-    state = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    for name, dimension in (("into", 0), ("into_bias", 0), ("out", 1)):
+def put_together(state: dict[str, torch.Tensor], layout: Layout) -> dict[str, torch.Tensor]:
+    """Of what each rank has a share of, the whole: from the shares of its tensor parallel group."""
+    whole = dict(state)
+    for name, dimension in CUT.items():
         shares = [torch.empty_like(state[name]) for _ in range(layout.tp_size)]
         dist.all_gather(shares, state[name].contiguous(), group=layout.tp)
-        state[name] = torch.cat(shares, dimension)
+        whole[name] = torch.cat(shares, dimension)
+    return whole
+
+
+def save(path: Path, model: Model, optimizer: torch.optim.Optimizer, layout: Layout, at: Progress) -> None:
+    named = dict(model.named_parameters())
+    state = put_together({name: parameter.detach() for name, parameter in named.items()}, layout)
+    begun = {name: optimizer.state[parameter].get("momentum_buffer") for name, parameter in named.items()}
+    momentum = put_together(begun, layout) if all(buffer is not None for buffer in begun.values()) else {}
     if dist.get_rank() == 0:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(path.name + ".tmp")
-        torch.save({"model": state, "epoch": epoch}, unfinished)
+        torch.save({"model": state, "momentum": momentum, "progress": asdict(at)}, unfinished)
         os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
 
 

@@ -3,7 +3,7 @@
     ranklaunch simulate --nodes 2 --slots 2 --method mpirun -- examples/mpi_digits.py --checkpoint digits.npz
 
 MPI itself tells a rank its place in the job. Every rank has a share of the images and adds its gradients to those of all others,
-so that all take the same steps.
+so that all take the same steps. It goes on where it was stopped, in the middle of an epoch too.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import argparse
 import os
 import signal
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
 import numpy as np
 from digits_data import load_digits
 from mpi4py import MPI
+from progress import Progress
 
 COMM = MPI.COMM_WORLD
 CLASSES = 10
@@ -26,7 +28,8 @@ TEST_IMAGES = 360
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train on digits, as one rank of an MPI job.", allow_abbrev=False)
-    parser.add_argument("--epochs", type=int, default=5, help="epochs of this start, on top of those in the checkpoint")
+    parser.add_argument("--epochs", type=int, default=5, help="more than are in the checkpoint, unless an earlier start was interrupted")
+    parser.add_argument("--save_steps", type=int, default=0, help="save after so many steps too, and not at the ends of epochs alone")
     parser.add_argument("--batch_size", type=int, default=16, help="images per step and rank")
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--checkpoint", type=Path, default=Path("digits.npz"), help="read at the start if it is there")
@@ -38,23 +41,28 @@ def main() -> None:
 def train(options: argparse.Namespace) -> None:
     stop = StopRequest()
     (images, labels), test_set = load_data()
-    weights, done = resume(options.checkpoint, images.shape[1])
-    last = done + options.epochs
-    for epoch in range(done + 1, last + 1):
+    weights, at = resume(options.checkpoint, images.shape[1])
+    at.begin(options.epochs)
+    while at.epoch < at.last:
         started = time.monotonic()
-        batches = batches_of_this_rank(len(labels), options.batch_size, seed=epoch)
+        batches = batches_of_this_rank(len(labels), options.batch_size, seed=at.epoch + 1)
         losses = []
-        for batch in batches:
+        for step in range(at.images // (options.batch_size * COMM.size), len(batches)):
+            batch = batches[step]
+            at.images = step * options.batch_size * COMM.size
             if stop.on_any_rank():
-                save(options.checkpoint, weights, epoch - 1)
-                say(f"stopped in epoch {epoch}: the next start repeats it")
+                save(options.checkpoint, weights, at)
+                say(f"stopped in epoch {at.epoch + 1} after step {step}: the next start goes on there")
                 return
+            if options.save_steps and step and step % options.save_steps == 0:
+                save(options.checkpoint, weights, at)
             loss, gradients = loss_and_gradients(weights, images[batch], labels[batch])
             weights -= options.lr * mean_of_all_ranks(gradients)
             losses.append(loss)
-        print(f"epoch {epoch}/{last}  loss {np.mean(losses):.4f}  {time.monotonic() - started:.1f} s", flush=True)
-        say(f"epoch {epoch}/{last}  test accuracy {100 * accuracy(weights, *test_set):.1f}%")
-        save(options.checkpoint, weights, epoch)
+        at.next_epoch()
+        print(f"epoch {at.epoch}/{at.last}  loss {np.mean(losses):.4f}  {time.monotonic() - started:.1f} s", flush=True)
+        say(f"epoch {at.epoch}/{at.last}  test accuracy {100 * accuracy(weights, *test_set):.1f}%")
+        save(options.checkpoint, weights, at)
 
 
 def loss_and_gradients(weights: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
@@ -110,27 +118,27 @@ def load_data() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.nda
     return (images[training], digits[training]), (images[test], digits[test])
 
 
-def resume(path: Path, inputs: int) -> tuple[np.ndarray, int]:
-    """The weights to start with and how many epochs are done."""
+def resume(path: Path, inputs: int) -> tuple[np.ndarray, Progress]:
+    """The weights to start with, and how far they are."""
     # Rank 0 alone reads the file: it needs to be on no other node, and all ranks start from the same state.
     found = None
     if COMM.rank == 0 and path.exists():
         with np.load(path) as checkpoint:
-            found = checkpoint["weights"], int(checkpoint["epoch"])
+            found = checkpoint["weights"], Progress(**{name: int(checkpoint[name]) for name in asdict(Progress())})
     found = COMM.bcast(found)
     if found is None:
-        return np.zeros((inputs, CLASSES)), 0
-    say(f"resumed from {path} at epoch {found[1]}")
+        return np.zeros((inputs, CLASSES)), Progress(ranks=COMM.size)
+    say(found[1].resumed(path, COMM.size))
     return found
 
 
-def save(path: Path, weights: np.ndarray, epoch: int) -> None:
+def save(path: Path, weights: np.ndarray, at: Progress) -> None:
     if COMM.rank != 0:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".tmp")
     with open(unfinished, "wb") as file:
-        np.savez(file, weights=weights, epoch=epoch)
+        np.savez(file, weights=weights, **asdict(at))
     os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
 
 

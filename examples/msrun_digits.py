@@ -4,8 +4,9 @@
     ranklaunch run --method ranktable -- examples/msrun_digits.py --checkpoint digits.ckpt
 
 A small network learns scikit-learn's handwritten digits. Each rank has its own share of the images, and all ranks average their
-gradients with ops.AllReduce. With a rank table (RANK_TABLE_FILE, RANK_ID) the ranks are on NPUs and meet by HCCL, which reads it; else they
-are where MindSpore was made for. It was run on CPUs; nobody has run it on NPUs.
+gradients with ops.AllReduce. It goes on where it was stopped, in the middle of an epoch too. With a rank table (RANK_TABLE_FILE, RANK_ID)
+the ranks are on NPUs and meet by HCCL, which reads it; else they are where MindSpore was made for. It was run on CPUs; nobody has run it on
+NPUs.
 
 msrun also runs this script once as the scheduler, on the node of rank 0. That run stays inside init() until the ranks have ended, so
 whatever only ranks should do must come after init().
@@ -17,6 +18,7 @@ import argparse
 import os
 import signal
 import time
+from dataclasses import astuple
 from pathlib import Path
 from types import FrameType
 
@@ -25,13 +27,15 @@ import numpy as np
 from digits_data import load_digits
 from mindspore import nn, ops
 from mindspore.communication import get_group_size, get_rank, init, release
+from progress import Progress
 
 TEST_IMAGES = 360
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train on digits, as one rank of a job.", allow_abbrev=False)
-    parser.add_argument("--epochs", type=int, default=5, help="epochs of this start, on top of those in the checkpoint")
+    parser.add_argument("--epochs", type=int, default=5, help="more than are in the checkpoint, unless an earlier start was interrupted")
+    parser.add_argument("--save_steps", type=int, default=0, help="save after so many steps too, and not at the ends of epochs alone")
     parser.add_argument("--batch_size", type=int, default=16, help="images per step and rank")
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--checkpoint", type=Path, default=Path("digits.ckpt"), help="read at the start if it is there")
@@ -71,31 +75,37 @@ class Training:
         self.add_up = ops.AllReduce(ops.ReduceOp.SUM)
 
     def run(self) -> None:
-        done = self.resume()
-        for epoch in range(done + 1, done + self.options.epochs + 1):
+        at = self.at = self.resume()
+        at.begin(self.options.epochs)
+        while at.epoch < at.last:
             started = time.monotonic()
-            loss = self.train_epoch(epoch)
+            loss = self.train_epoch()
             if loss is None:
-                self.save(epoch - 1)
-                say(f"stopped in epoch {epoch}: the next start repeats it")
+                self.save()
+                say(f"stopped in epoch {at.epoch + 1} after image {at.images}: the next start goes on there")
                 return
-            self.report(epoch, done + self.options.epochs, loss, time.monotonic() - started)
-            self.save(epoch)
+            at.next_epoch()
+            self.report(at.epoch, at.last, loss, time.monotonic() - started)
+            self.save()
 
     def loss(self, images: ms.Tensor, labels: ms.Tensor) -> ms.Tensor:
         return self.cross_entropy(self.network(images), labels)
 
-    def train_epoch(self, epoch: int) -> float | None:
+    def train_epoch(self) -> float | None:
         """The mean loss of this rank's share of the data, or None when the job was asked to stop."""
         losses = []
-        for images, labels in self.batches(epoch):
+        each = self.options.batch_size * get_group_size()
+        for images, labels in self.batches(self.at.epoch + 1)[self.at.images // each :]:
             loss, gradients = self.gradients(images, labels)
             asked, means = self.on_all_ranks(gradients)
             if asked:
                 return None
             self.optimizer(means)
+            self.at.images += each
             losses.append(float(loss.asnumpy()))
-        return sum(losses) / len(losses)
+            if self.options.save_steps and self.at.images % (self.options.save_steps * each) == 0:
+                self.save()
+        return sum(losses) / max(1, len(losses))
 
     def on_all_ranks(self, gradients: tuple[ms.Tensor, ...]) -> tuple[bool, tuple[ms.Tensor, ...]]:
         """Whether any rank was asked to stop, and the mean gradients: in one message, since each takes its time.
@@ -116,19 +126,21 @@ class Training:
         starts = range(0, len(share), self.options.batch_size)
         return [(ms.Tensor(images[part]), ms.Tensor(labels[part])) for s in starts for part in (share[s : s + self.options.batch_size],)]
 
-    def resume(self) -> int:
-        """How many epochs are done: those of the checkpoint, or 0 without one."""
+    def resume(self) -> Progress:
+        """How far the checkpoint is, which is not there at first."""
         # Rank 0 alone reads the file, which needs to be on no other node; the others add zeros to what it has.
         path, found = self.options.checkpoint, {}
         if get_rank() == 0 and path.exists():
             found = ms.load_checkpoint(str(path))
-        done = int(self.from_rank_0(found.get("epoch"), np.zeros(1))[0])
-        if done:
+        *at, there = (int(number) for number in self.from_rank_0(found.get("progress"), np.zeros(5)))
+        if there:
             for parameter in self.optimizer_and_network():
                 value = self.from_rank_0(found.get(parameter.name), parameter.asnumpy())
                 parameter.set_data(ms.Tensor(value, parameter.dtype))
-            say(f"resumed from {path} at epoch {done}")
-        return done
+            progress = Progress(*at)
+            say(progress.resumed(path, get_group_size()))
+            return progress
+        return Progress(ranks=get_group_size())
 
     def from_rank_0(self, value: ms.Parameter | None, like: np.ndarray) -> np.ndarray:
         # The CPUs' library adds floats up, and nothing else.
@@ -138,14 +150,15 @@ class Training:
     def optimizer_and_network(self) -> list[ms.Parameter]:
         return list({p.name: p for cell in (self.network, self.optimizer) for p in cell.get_parameters()}.values())
 
-    def save(self, epoch: int) -> None:
+    def save(self) -> None:
         if get_rank() != 0:
             return
         path = self.options.checkpoint
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f"unfinished-{path.stem}.ckpt")
         state = [{"name": p.name, "data": p} for p in self.optimizer_and_network()]
-        ms.save_checkpoint([*state, {"name": "epoch", "data": ms.Tensor([epoch], ms.int32)}], str(unfinished))
+        progress = ms.Tensor([*astuple(self.at), 1], ms.int32)
+        ms.save_checkpoint([*state, {"name": "progress", "data": progress}], str(unfinished))
         os.replace(unfinished, path)  # whenever this rank is killed, there is a whole checkpoint, the old or the new one
 
     def report(self, epoch: int, last: int, loss: float, seconds: float) -> None:

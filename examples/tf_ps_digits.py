@@ -7,6 +7,9 @@ them it is the whole job: python examples/tf_ps_digits.py
 
 Two things keep workers from waiting for each other for ever. Each asks for the ps and itself alone (device filters): without them a
 session also wants every other worker, even one that has already ended. And worker 0, which initialises and saves, ends last.
+
+It goes on where it was stopped, in the middle of an epoch too: each worker counts its batches on a ps, and worker 0 saves that with the
+rest.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +29,8 @@ from digits_data import load_digits
 
 TEST_IMAGES = 360
 HIDDEN = 64
+MOST_WORKERS = 1000
+COUNTERS = ("epochs", "last", "begun", "saved_by")
 
 
 def main() -> None:
@@ -34,7 +39,8 @@ def main() -> None:
     parser.add_argument("--task_index", type=int, default=0)
     parser.add_argument("--ps_hosts", default="", help="host:port of each ps, with commas between them")
     parser.add_argument("--worker_hosts", default="", help="host:port of each worker, with commas between them")
-    parser.add_argument("--epochs", type=int, default=5, help="epochs of this start, on top of those in the checkpoint")
+    parser.add_argument("--epochs", type=int, default=5, help="more than are in the checkpoint, unless an earlier start was interrupted")
+    parser.add_argument("--save_steps", type=int, default=0, help="save after so many steps of worker 0 too")
     parser.add_argument("--batch_size", type=int, default=16, help="images per step and worker")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--checkpoint", type=Path, default=Path("digits"), help="folder; read at the start if one is there")
@@ -57,46 +63,81 @@ def make_server(options: argparse.Namespace) -> tf.train.Server | None:
 
 
 class Model(NamedTuple):
-    """Nodes of the graph. epochs and finished count on a ps: epochs of all starts, workers that are through with this one."""
+    """Nodes of the graph. The last ones are on a ps. done: batches of each worker, of all starts. epochs: that all have done; last: that
+    there are to be. begun, saved_by: worker 0's batches, and how many workers there were, when it saved; mark makes them so."""
 
     images: tf.Tensor
     labels: tf.Tensor
     loss: tf.Tensor
     accuracy: tf.Tensor
     step: tf.Operation
+    number: tf.Tensor  # a placeholder
+    place: tf.Operation  # says that this worker has done so many batches
+    aim: tf.Operation  # says that so many epochs are to be
+    arrive: tf.Operation  # says that so many epochs are done
+    mark: tf.Operation
+    done: tf.Variable
     epochs: tf.Variable
-    finished: tf.Variable
-    finish: tf.Operation
-    count_epochs: tf.Operation
+    last: tf.Variable
+    begun: tf.Variable
+    saved_by: tf.Variable
 
 
 def train(options: argparse.Namespace, workers: int, server: tf.train.Server | None) -> None:
     index, chief = options.task_index, options.task_index == 0
     images, labels, test_images, test_labels = load_data()
+    each = len(labels) // workers // options.batch_size  # batches of an epoch, as many for all workers
     images, labels = images[index::workers], labels[index::workers]
     with tf.device(placement(server, index)):
-        model = make_model(options)
+        model = make_model(options, workers)
     saver = tf.train.Saver(max_to_keep=1)
     if chief:
         for variable in tf.trainable_variables():
             tell(f"{variable.op.name} is on {variable.device or 'this machine'}")
     test = {model.images: test_images, model.labels: test_labels}
     with open_session(options, server, saver) as session:
-        done = session.run(model.epochs)
-        if chief and done:
-            tell(f"resumed from {options.checkpoint} at epoch {done}")
-        last = done + options.epochs
-        for epoch in range(done + 1, last + 1):
-            began = time.monotonic()
-            losses = [session.run((model.loss, model.step), feed)[0] for feed in batches(model, images, labels, options.batch_size, epoch)]
-            line = f"epoch {epoch}/{last}  loss {np.mean(losses):.4f}  {time.monotonic() - began:.1f} s"
+        done, last = resume(session, model, options, workers)
+        while done < last * each:
+            epoch, begin = divmod(done, each)
+            began, losses = time.monotonic(), []
+            for feed in batches(model, images, labels, options.batch_size, epoch + 1)[begin:each]:
+                losses.append(session.run((model.loss, model.step), feed)[0])
+                done += 1
+                if chief and options.save_steps and done % options.save_steps == 0:
+                    save(session, model, saver, options)
+            line = f"epoch {epoch + 1}/{last}  loss {np.mean(losses):.4f}  {time.monotonic() - began:.1f} s"
             tell(line + (f"  test accuracy {session.run(model.accuracy, test):.1%}" if chief else ""))
-        session.run(model.finish)
         if chief:
-            while session.run(model.finished) < workers:
+            while min(session.run(model.done)[:workers]) < last * each:
                 time.sleep(0.05)
-            session.run(model.count_epochs)
-            saver.save(session, str(options.checkpoint / "model"), model.epochs)
+            session.run(model.arrive, {model.number: last})
+            save(session, model, saver, options)
+            tell(f"{sum(session.run(model.done)[:workers])} batches of all workers")
+
+
+def resume(session: tf.Session, model: Model, options: argparse.Namespace, workers: int) -> tuple[int, int]:
+    """How many batches this worker has done, and how many epochs there are to be: more, unless an earlier start was interrupted."""
+    index = options.task_index
+    done, epochs, last, begun, saved_by = session.run((model.done, model.epochs, model.last, model.begun, model.saved_by))
+    own = int(done[index])
+    if saved_by not in (0, workers):  # the workers' shares are other ones: all go on from where worker 0 was
+        own = int(begun) * int(saved_by) // workers
+        session.run(model.place, {model.number: own})
+    if index == 0 and begun:
+        other = f"; the checkpoint is of {saved_by} workers, and these are {workers}" if saved_by != workers else ""
+        tell(f"resumed from {options.checkpoint} at epoch {epochs}, batch {own}{other}")
+    if epochs >= last:
+        last = epochs + options.epochs
+        if index == 0:
+            session.run(model.aim, {model.number: last})
+    return own, int(last)
+
+
+def save(session: tf.Session, model: Model, saver: tf.train.Saver, options: argparse.Namespace) -> None:
+    """The workers go on meanwhile: what one has done between its step and its count is done again."""
+    options.checkpoint.mkdir(parents=True, exist_ok=True)
+    session.run(model.mark)
+    saver.save(session, str(options.checkpoint / "model"), model.begun)  # the newest is named, in a file of its own, once it is whole
 
 
 def placement(server: tf.train.Server | None, index: int) -> object:
@@ -119,28 +160,38 @@ def open_session(options: argparse.Namespace, server: tf.train.Server | None, sa
     return manager.prepare_session(master, init, saver, str(options.checkpoint), config=config)
 
 
-def make_model(options: argparse.Namespace) -> Model:
+def make_model(options: argparse.Namespace, workers: int) -> Model:
     images = tf.placeholder(tf.float32, [None, 64])
     labels = tf.placeholder(tf.int64, [None])
     hidden = tf.nn.relu(layer("hidden", images, 64, HIDDEN))
     logits = layer("out", hidden, HIDDEN, 10)
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
     correct = tf.equal(tf.argmax(logits, axis=1), labels)
-    epochs = tf.get_variable("epochs", [], tf.int32, tf.zeros_initializer(), trainable=False)
-    finished = tf.get_variable("finished", [], tf.int32, tf.zeros_initializer(), trainable=False)
-    with tf.control_dependencies([tf.assign(finished, 0)]):
-        count_epochs = tf.assign_add(epochs, options.epochs).op
+    done, epochs, last, begun, saved_by = (counter("done", [MOST_WORKERS]), *(counter(name) for name in COUNTERS))
+    number = tf.placeholder(tf.int32, [])
+    with tf.control_dependencies([tf.train.GradientDescentOptimizer(options.lr).minimize(loss)]):
+        step = tf.scatter_add(done, [options.task_index], [1], use_locking=True).op
     return Model(
         images,
         labels,
         loss,
         tf.reduce_mean(tf.cast(correct, tf.float32)),
-        tf.train.GradientDescentOptimizer(options.lr).minimize(loss),
+        step,
+        number,
+        tf.scatter_update(done, [options.task_index], [number]).op,
+        tf.assign(last, number).op,
+        tf.assign(epochs, number).op,
+        tf.group(tf.assign(begun, done[0]), tf.assign(saved_by, workers)),
+        done,
         epochs,
-        finished,
-        tf.assign_add(finished, 1, use_locking=True).op,
-        count_epochs,
+        last,
+        begun,
+        saved_by,
     )
+
+
+def counter(name: str, shape: Sequence[int] = ()) -> tf.Variable:
+    return tf.get_variable(name, shape, tf.int32, tf.zeros_initializer(), trainable=False)
 
 
 def layer(name: str, inputs: tf.Tensor, size: int, outputs: int) -> tf.Tensor:
@@ -148,11 +199,10 @@ def layer(name: str, inputs: tf.Tensor, size: int, outputs: int) -> tf.Tensor:
     return tf.matmul(inputs, weights) + tf.get_variable(f"{name}_bias", [outputs], initializer=tf.zeros_initializer())
 
 
-def batches(model: Model, images: np.ndarray, labels: np.ndarray, size: int, epoch: int) -> Iterator[dict[tf.Tensor, np.ndarray]]:
+def batches(model: Model, images: np.ndarray, labels: np.ndarray, size: int, epoch: int) -> list[dict[tf.Tensor, np.ndarray]]:
     order = np.random.default_rng(epoch).permutation(len(labels))
-    for start in range(0, len(order), size):
-        chosen = order[start : start + size]
-        yield {model.images: images[chosen], model.labels: labels[chosen]}
+    parts = (order[start : start + size] for start in range(0, len(order), size))
+    return [{model.images: images[chosen], model.labels: labels[chosen]} for chosen in parts]
 
 
 def load_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -28,10 +28,11 @@ def test_the_page_has_the_cases_that_there_are() -> None:
 
 
 def test_what_was_found_stays(tables: ModuleType, tmp_path: Path) -> None:
-    """In the page, while another part is run: of a test without cases, with them, with runs of one, and of the table of failures."""
+    """In the page, while another part is run: of a test without cases, with them, with runs of one, and of the tables by launcher."""
     names = ("tests/a/test_b.py::test_it_ends", "tests/a/test_b.py::test_it_is[x-y z]", "tests/a/test_b.py::test_it_is[w]")
     names += ("tests/a/test_b.py::test_it_hangs[a b 1]", "tests/a/test_b.py::test_it_hangs[a b 2]")
     names += tuple(f"{tables.CHAOS}[{method}-rank-exits-42]" for method in ("spawn", "mpirun", "msrun"))
+    names += tuple(f"{tables.RESTARTS}[{method}-a rank exits]" for method in ("spawn", "msrun"))
     found = [tables.Found(name, table=True) for name in names]
     xml = tmp_path / "results.xml"
     cases = [
@@ -43,6 +44,7 @@ def test_what_was_found_stays(tables: ModuleType, tmp_path: Path) -> None:
         '<testcase classname="tests.a.test_b" name="test_it_hangs[a b 2]"/>',
         '<testcase classname="tests.cluster.test_chaos" name="test_chaos[spawn-rank-exits-42]"/>',
         '<testcase classname="tests.cluster.test_chaos" name="test_chaos[mpirun-rank-exits-42]"><error/></testcase>',
+        '<testcase classname="tests.launchers.test_restarts" name="test_after_each_failure_all_ranks_start_again[msrun-a rank exits]"/>',
     ]
     xml.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
     page = tables.page(found, tables.results(xml))
@@ -50,7 +52,7 @@ def test_what_was_found_stays(tables: ModuleType, tmp_path: Path) -> None:
     assert "| a b | ? | ✓ |" in page
     assert all(f"{why}." in page for case in (*CASES, *EVENTS) for why in case.without.values())
     marks = tables.stored(found, page)
-    assert {name: marks[name] for name in names} == dict(zip(names, "✓✗??✓✓✗?"))
+    assert {name: marks[name] for name in names} == dict(zip(names, "✓✗??✓✓✗??✓"))
     assert tables.page(found, marks) == page
     other = tables.page([*found, tables.Found("tests/a/test_b.py::test_more", table=True)], marks)
     assert tables.names_only(other) != tables.names_only(page)

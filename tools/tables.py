@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 PAGE = ROOT / "docs" / "tables.md"
 CHAOS = "tests/cluster/test_chaos.py::test_chaos"
+RESTARTS = "tests/launchers/test_restarts.py::test_after_each_failure_all_ranks_start_again"
 PASSED, FAILED, NOT_RUN, NONE = "✓", "✗", "?", ""
 MARKED = re.compile(rf"(?:^|, )(?:(.*?) )?([{PASSED}{FAILED}{NOT_RUN}])(?=, |$)")
 Marks = Mapping[str, str]  # by what pytest calls a case
@@ -44,6 +45,13 @@ own and not tried with those that take seconds to start.
 EMPTY = """
 What cannot be, or cannot be known:
 """
+IN_PLACE = """
+## Restarts in place, by launcher
+
+Three nodes of two ranks (pytorch and tensorflow: of one) that train together. What fails, and then all start again and end with the
+parameters of a run that nobody disturbed; no rank is there twice, nothing is left on any host, and the history is the same on all nodes. At
+the gate a node's ranklaunch is killed: then the others end, and start nothing.
+"""
 OTHERS = """
 ## Other cases
 
@@ -54,7 +62,7 @@ REPEATED = """
 
 Each program several times.
 """
-FIRST, OTHER = "what goes wrong", "where"  # in the heads of the tables
+FIRST, FAILS, OTHER = "what goes wrong", "what fails", "where"  # in the heads of the tables
 
 
 @dataclass(frozen=True)
@@ -123,13 +131,10 @@ def results(path: Path) -> dict[str, str]:
 def page(found: list[Found], marks: Marks) -> str:
     chaos = {each.case for each in found if each.test == CHAOS}
     repeated = [each for each in found if all(each.run)]
-    others = [each for each in found if each.test != CHAOS and each not in repeated]
-    return (
-        "\n".join(
-            [INTRODUCTION, *failures(chaos, marks), EMPTY, *empty(), *repeated_tables(repeated, marks), OTHERS, *other_table(others, marks)]
-        )
-        + "\n"
-    )
+    again = [each for each in found if each.test == RESTARTS]
+    others = [each for each in found if each.test != CHAOS and each not in (*repeated, *again)]
+    of_failures = [*failures(chaos, marks), EMPTY, *empty(), *restarts(again, marks)]
+    return "\n".join([INTRODUCTION, *of_failures, *repeated_tables(repeated, marks), OTHERS, *other_table(others, marks)]) + "\n"
 
 
 def failures(cases: set[str], marks: Marks) -> Iterator[str]:
@@ -169,6 +174,17 @@ def reasons(case: Any) -> str:
 
 def in_short(texts: Iterable[str]) -> str:
     return " … ".join(text.strip() for text in texts)
+
+
+def restarts(found: list[Found], marks: Marks) -> Iterator[str]:
+    if not found:
+        return
+    methods = list(dict.fromkeys(each.case.partition("-")[0] for each in found))
+    yield IN_PLACE
+    yield row(FAILS, *methods)
+    yield "|".join(["", " --- ", *[" :-: "] * len(methods), ""])
+    for what in dict.fromkeys(each.case.partition("-")[2] for each in found):
+        yield row(what, *(marks.get(f"{RESTARTS}[{method}-{what}]", NOT_RUN) for method in methods))
 
 
 def repeated_tables(found: list[Found], marks: Marks) -> Iterator[str]:
@@ -212,6 +228,8 @@ def stored(found: list[Found], text: str) -> dict[str, str]:
             if head[0] == FIRST:
                 name = cells[0].replace(" ", "-")
                 marks.update({f"{CHAOS}[{method}-{name}]": mark for method, mark in zip(head[4:], cells[4:])})
+            elif head[0] == FAILS:
+                marks.update({f"{RESTARTS}[{method}-{cells[0]}]": mark for method, mark in zip(head[1:], cells[1:])})
             elif head[0] in repeated:
                 marks.update({f"{repeated[head[0]]}[{cells[0]} {run}]": mark for run, mark in zip(head[1:], cells[1:])})
             elif test := tests.get((cells[0], cells[1])):

@@ -2,9 +2,9 @@
 through files in FOLDER, rank 0 saves these after each step, and all go on from what was saved. Prints "ready" and a line for each step.
 
 In the start of this COUNT, the rank ends before that step as HOW says: exit (7), late (7, after a second), told (7, once there is
-FOLDER/go), kill, memory, import, value, zero; hang: it does not end; ignore: it does not hear SIGTERM from there on. Two processes with one
-rank at once leave FOLDER/twice. At the end FOLDER/final_R has the parameters; FOLDER/failed and FOLDER/went_R are made at a failure, and at
-the first step of each start.
+FOLDER/go), kill, memory, oom (until it is killed for it), import, value, zero; hang: it does not end; ignore: it does not hear SIGTERM from
+there on; spoil: it ends with 9 at that. Two processes with one rank at once leave FOLDER/twice. At the end FOLDER/final_R has the
+parameters; FOLDER/failed and FOLDER/went_R are made at a failure, and at the first step of each start.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ def write(path: Path, value: object) -> None:
 
 
 def read(path: Path) -> list[int]:
-    deadline = time.monotonic() + MOST_S
+    began = time.monotonic()
     while not path.exists():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > MOST_S:
             sys.exit(f"waited in vain for {path.name}")
-        time.sleep(0.002)
+        time.sleep(0.002 if waited < 1 else 0.1)
     return list(json.loads(path.read_text()))
 
 
@@ -69,6 +70,10 @@ def fail(how: str, folder: Path) -> None:
     elif how == "memory":
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
         bytearray(2 << 30)
+    elif how == "oom":
+        taken = []
+        while True:
+            taken.append(bytearray(os.urandom(1) * (16 << 20)))
     elif how == "import":
         __import__("a_module_that_is_not_there")
     elif how == "value":
@@ -80,6 +85,8 @@ def fail(how: str, folder: Path) -> None:
         time.sleep(MOST_S)
     elif how == "ignore":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    elif how == "spoil":
+        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(9))
 
 
 def main() -> None:

@@ -14,21 +14,11 @@ from testbench.waiting import sleep_until
 
 MakeHosts = Callable[..., Hosts]
 
-FAILURES = {
-    "a rank exits": (["0:3:4:exit"], 1),
-    "is killed": (["0:5:4:kill"], 1),
-    "two at once on two nodes": (["0:2:4:exit", "0:5:4:kill"], 1),
-    "while starting": (["0:4:1:exit"], 1),
-    "while others stop": (["0:3:4:exit", "0:0:4:ignore", "0:5:4:kill"], 1),
-    "one after the other": (["0:3:2:kill", "1:0:5:exit"], 2),
-}
 
-
-@pytest.mark.parametrize("what", FAILURES)
-@pytest.mark.parametrize("method", ["spawn", "torchrun"])
-def test_the_training_ends_as_if_nothing_had_happened(hosts: MakeHosts, tmp_path: Path, method: str, what: str) -> None:
-    fails, rounds = FAILURES[what]
-    Training(hosts(3), tmp_path, method, *fails).check(rounds)
+@pytest.mark.parametrize("fails", [["0:3:2:kill", "1:0:5:exit"]], ids=["one after the other"])
+def test_the_training_ends_as_if_nothing_had_happened(hosts: MakeHosts, tmp_path: Path, fails: list[str]) -> None:
+    """Each failure with each launcher is in tests/launchers/test_restarts.py."""
+    Training(hosts(3), tmp_path, "spawn", *fails).check(2)
 
 
 def test_a_node_that_is_lost_ends_the_job(hosts: MakeHosts, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ corpus = places.module("tools/corpus.py")
 
 # What `make corpus` said last. A change for the better raises the first, lowers the others, and is told in the table of
 # docs/known-errors.md.
-FLOORS = {"judged": (219, 1), "judged2": (136, 0), "judged3": (243, 1)}  # rightly, wrongly
+FLOORS = {"judged": (219, 1), "judged2": (136, 0), "judged3": (244, 1)}  # rightly, wrongly
 MOST_ALARMS = 6
 FEWEST_MADE = 130
 

@@ -174,7 +174,9 @@ def test_the_example_saves_on_a_stop_request(start: Start, tmp_path: Path) -> No
         node.wait_for(f"[rank {rank}] epoch 1/1000")
     nodes[1].popen.send_signal(signal.SIGTERM)
     assert [node.end() for node in nodes] == [143, 143], nodes[0].words()
-    assert re.search(r"^\[rank 0\] stopped in epoch \d+: the next start repeats it$", nodes[0].printed, re.MULTILINE), nodes[0].words()
+    assert re.search(r"^\[rank 0\] stopped in epoch \d+ after image \d+: the next start goes on there$", nodes[0].printed, re.MULTILINE), (
+        nodes[0].words()
+    )
 
 
 CATCHES_EARLY = """

@@ -1,4 +1,5 @@
-"""The examples go on in the middle of an epoch, and learn what they would have learned without a stop."""
+"""The examples go on in the middle of an epoch: a job that was stopped there, or whose ranks were killed and started again in place, has
+learned at its end what it would have learned without."""
 
 from __future__ import annotations
 
@@ -14,51 +15,95 @@ from testbench.places import EXAMPLES
 
 pytestmark = [pytest.mark.processes, pytest.mark.launchers]
 
-STOPS = """
-import importlib
-example, digits = importlib.import_module({example!r}), importlib.import_module("digits")
+# Before its 13th step, or its third checkpoint, a rank is asked to stop, or is killed where that is its first start.
+BREAKS = """
+import importlib, os, signal, sys
+sys.path.insert(0, {examples!r})
+example = importlib.import_module({example!r})
 asked = []
-def on_any_rank(*_):
-    asked.append(1)
-    return len(asked) == 13
-getattr(example, "StopRequest", digits.StopRequest).on_any_rank = on_any_rank
+
+def breaks(own, at=13):
+    def on_any_rank(*given):
+        asked.append(1)
+        if len(asked) == at and {killed} and os.environ["RANKLAUNCH_RESTART_COUNT"] == "0":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return len(asked) == at if not {killed} else own(*given)
+    return on_any_rank
+
+if hasattr(example, "batches") and not hasattr(example, "StopRequest"):  # asynchronous workers do not ask each other
+    example.save = breaks(example.save, 3)  # of worker 0
+else:
+    owner = getattr(example, "StopRequest", None) or example.digits.StopRequest
+    owner, name = (owner, "on_any_rank") if hasattr(owner, "on_any_rank") else (example.Training, "on_all_ranks")
+    setattr(owner, name, breaks(getattr(owner, name)))
 example.main()
 """
 
 
-def ran(folder: Path, method: str, *program: object) -> str:
-    options = ("--nodes", 1, "--slots", 2, "--method", method, "--python", sys.executable, "--log-dir", folder / "logs")
+def ran(folder: Path, method: str, *program: object, **env: str) -> str:
+    shape = ("--nodes", 1, "--slots", 2) if method != "tensorflow" else ("--nodes", 3)
+    options = (*shape, "--method", method, "--python", sys.executable, "--log-dir", folder / "logs")
     command = [str(word) for word in (*RANKLAUNCH, "simulate", *options, "--", *program)]
-    env = {**os.environ, "PYTHONPATH": str(EXAMPLES)}
-    ended = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
+    given = {**os.environ, "DS_ACCELERATOR": "cpu", "RANKLAUNCH_ACCELERATOR": "cpu", **env}
+    ended = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=600)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
+    return ended.stdout + ended.stderr
 
 
-@pytest.mark.parametrize(
-    ("method", "example", "checkpoint", "said"),
-    [
-        pytest.param("spawn", "ddp_digits", "digits.pt", "in epoch 1 after step 12", id="spawn"),
-        pytest.param("accelerate", "accelerate_digits", "digits", "in epoch 1 after batch 12", id="accelerate", marks=pytest.mark.table),
-    ],
-)
-def test_what_is_learned_in_two_parts_is_what_is_learned_in_one(
-    method: str, example: str, checkpoint: str, said: str, tmp_path: Path
-) -> None:
-    (tmp_path / "stops.py").write_text(STOPS.format(example=example))
+EXAMPLE = {  # the ranks of ddp_spawn_digits.py do what those of ddp_digits.py do
+    "spawn": ("ddp_digits", "digits.pt"),
+    "accelerate": ("accelerate_digits", "digits"),
+    "deepspeed": ("deepspeed_digits", "digits"),
+    "megatron": ("megatron_digits", "digits.pt"),
+    "mpirun": ("mpi_digits", "digits.npz"),
+    "msrun": ("msrun_digits", "digits.ckpt"),
+    "tensorflow": ("tf_ps_digits", "digits"),
+}
+OF_ONE_KIND = ("spawn",)  # the others are for the whole table
+
+
+CASES = [  # asynchronous workers are not asked to stop together
+    pytest.param(method, how, id=f"{method}-{how}", marks=() if method in OF_ONE_KIND else pytest.mark.table)
+    for method in EXAMPLE
+    for how in ("killed", "stopped")
+    if (method, how) != ("tensorflow", "stopped")
+]
+
+
+@pytest.mark.parametrize(("method", "how"), CASES)
+def test_what_is_learned_in_two_parts_is_what_is_learned_in_one(method: str, how: str, tmp_path: Path) -> None:
+    killed = how == "killed"
+    example, checkpoint = EXAMPLE[method]
+    program = EXAMPLES / f"{example}.py"
+    (tmp_path / "breaks.py").write_text(BREAKS.format(example=example, examples=str(EXAMPLES), killed=killed))
     whole, parts = tmp_path / "whole" / checkpoint, tmp_path / "parts" / checkpoint
-    own = EXAMPLES / f"{example}.py"
-    ran(tmp_path, method, own, "--epochs", 2, "--checkpoint", whole)
-    assert said in ran(tmp_path, method, tmp_path / "stops.py", "--epochs", 2, "--checkpoint", parts, "--save_steps", 5)
-    assert "resumed from" in ran(tmp_path, method, own, "--epochs", 2, "--checkpoint", parts)
-    assert learned(whole) == learned(parts)
+    options = ("--epochs", 2, "--save_steps", 5, "--checkpoint")
+    undisturbed = ran(tmp_path, method, program, *options, whole)
+    said = ran(tmp_path, method, tmp_path / "breaks.py", *options, parts, RANKLAUNCH_MAX_RESTARTS="1" if killed else "0")
+    if not killed:
+        assert "in epoch 1 after" in said
+        said = ran(tmp_path, method, program, *options, parts)
+    assert "resumed from" in said
+    assert learned(parts, said) == learned(whole, undisturbed)
 
 
-def learned(checkpoint: Path) -> dict[str, object]:
-    """The parameters."""
+def learned(checkpoint: Path, said: str) -> object:
+    """The parameters; of asynchronous workers how many steps they have taken."""
+    import numpy as np
+
+    if "batches of all workers" in said:
+        return said.partition(" batches of all workers")[0].split()[-1]
+    if checkpoint.suffix == ".npz":
+        with np.load(checkpoint) as found:
+            return found["weights"].tolist()
+    if checkpoint.suffix == ".ckpt":
+        return checkpoint.read_bytes()  # to import MindSpore starts processes that stay
     import torch
 
-    if checkpoint.is_dir():
+    if checkpoint.is_dir() and (checkpoint / "latest").exists():
+        newest = checkpoint / (checkpoint / "latest").read_text()
+        model = torch.load(newest / "mp_rank_00_model_states.pt", weights_only=False)["module"]
+    elif checkpoint.is_dir():
         from safetensors.torch import load_file
 
         model = load_file(max(checkpoint.glob("saved-*")) / "model.safetensors")

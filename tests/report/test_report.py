@@ -93,6 +93,17 @@ def test_rounds_before_are_told(left: LeftBehind) -> None:
     assert "  attempt 1, 1 restart in place, from 2026-09-21 14:13:20 UTC, 13.0 s" in lines
 
 
+def test_the_rounds_that_a_verdict_alone_tells(tmp_path: Path) -> None:
+    restarts = [{"round": number, "reason": f"loss {number}", "decision": "again", "lost_s": 5.0} for number in (0, 1)]
+    (tmp_path / "verdict.json").write_text(json.dumps({"outcome": "failed", "exit_code": 1, "reason": "it died", "restarts": restarts}))
+    report = whole.report(str(tmp_path / "verdict.json"))
+    assert [(each.number, each.outcome, each.reason) for each in report.attempts[0].rounds] == [
+        (0, "failed", "loss 0"), (1, "failed", "loss 1"), (2, "failed", "it died"),
+    ]  # fmt: skip
+    assert "  attempt 1, restart 1: failed: loss 1; again" in text.shown(report)
+    assert report.accounting.interruptions == 3
+
+
 def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     node = left.node().starts(0.0, 1.0, 2.0).steps(5.0, 3)
     node.tell(40.0, "hang", text="the job hangs; rank 1: stopped", since="2026-09-21T14:13:26+00:00")
@@ -105,7 +116,8 @@ def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     (node.folder / "rank_1.log").write_text("I read\n")
     suspect = {"rank": 1, "node": 0, "why": "its process is stopped (state T)", "file": "rank_1.stacks.txt"}
     hang = {"since": "2026-09-21T14:13:26+00:00", "signals": ["output", "CPU"], "suspects": [suspect]}
-    node.ends(41.0, 42.0, "failed", 75, "the job hangs").verdict("failed", 75, "the job hangs", hang=hang)
+    host = {"host": "h0", "node": 0, "why": "rank 1 is stopped"}
+    node.ends(41.0, 42.0, "failed", 75, "the job hangs").verdict("failed", 75, "the job hangs", hang=hang, suspect_host=host)
     report = whole.report(str(left.folder))
     (told,) = report.attempts[0].hangs
     assert (told.since, told.signals, told.text) == (BEGAN + 6, ("output", "CPU"), "the job hangs; rank 1: stopped")
@@ -114,6 +126,7 @@ def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     screen = shown(left.folder)
     assert "  suspect: rank 1 on node 0: its process is stopped (state T)" in screen
     assert '  rank 1: File "train.py", line 0 in read' in screen
+    assert "  leave out the next time: h0 (node 0): rank 1 is stopped" in screen.splitlines()
 
 
 def test_killed_in_the_middle(left: LeftBehind) -> None:
@@ -126,6 +139,17 @@ def test_killed_in_the_middle(left: LeftBehind) -> None:
     assert report.ended == pytest.approx(BEGAN + 9)
     assert report.troubles == ("node_0/attempt_1: 1 line of events.jsonl is no event, and left out",)
     assert "UNFINISHED: there is no verdict; its last sign is from 2026-09-21 14:13:29 UTC" in shown(left.folder)
+
+
+def test_what_nodes_do_not_have_in_common(left: LeftBehind) -> None:
+    succeeded(left)
+    path = left.folder / "node_1" / "attempt_1" / "plan.json"
+    plan = json.loads(path.read_text())
+    plan["muster"]["facts"]["torch"] = "2.8.0"
+    path.write_text(json.dumps(plan))
+    (found,) = whole.report(str(left.folder)).differences
+    assert (found.name, found.values) == ("torch", (("", (0,)), ("2.8.0", (1,))))
+    assert "  torch: (nothing) on node 0; 2.8.0 on node 1" in shown(left.folder).splitlines()
 
 
 def test_a_node_that_stopped_telling(left: LeftBehind) -> None:

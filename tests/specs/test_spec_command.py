@@ -94,11 +94,11 @@ def test_without_pyyaml_json_works_and_yaml_says_what_is_missing(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"),
-    [("jobset", "; after 76, with which a job without progress ends, it is not started anew"), ("sky", ", after any exit code")],
+    ("codes", "says"),
+    [("[2,76]", "; after 76, with which a job without progress ends, it is not started anew"), ("[2]", ", after any exit code")],
 )
-def test_restarts_in_place_and_those_of_whoever_runs_the_job_multiply(kind: str, says: str) -> None:
-    words = ("spec", kind, *JOB[1:], "--env", "RANKLAUNCH_MAX_RESTARTS=3")
+def test_restarts_in_place_and_those_of_whoever_runs_the_job_multiply(codes: str, says: str) -> None:
+    words = ("spec", "jobset", *JOB[1:], "--env", "RANKLAUNCH_MAX_RESTARTS=3", "--set", f"restart.noRetryExitCodes={codes}")
     found = helpers.call(*words, "--set", "restart.maxRestarts=2", "--", "train.py")
     assert f"restart.maxRestarts=2: what stays broken is tried 4 times in each of 3 starts{says}" in found.err
     assert "tried" not in helpers.call(*words, "--", "train.py").err

@@ -20,6 +20,7 @@ from ranklaunch.supervise.output.crowd import Crowd
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace
+from testbench.judges import formats
 
 
 class Shown:
@@ -205,6 +206,7 @@ def test_a_plan_says_what_was_asked_for() -> None:
         plan(asked)
     made = helpers.plan({"PATH": "/usr/bin", "RANKLAUNCH_SLOTS": "4", **asked, "RANKLAUNCH_CONSOLE_MAX": "2 MiB"}, method="spawn")
     assert made.console == Console("0,2-3", True, 2 << 20)
+    formats.check("plan", as_json(made))
     assert as_json(made)["console"] == {"ranks": "0,2-3", "merge": True, "most": 2 << 20}
     assert "console   ranks 0,2-3, equal lines once, at most 2097152 bytes" in as_text(made)
     assert plan({"RANKLAUNCH_CONSOLE": "all", "RANKLAUNCH_CONSOLE_MERGE": "off", "RANKLAUNCH_CONSOLE_MAX": "0"}) is None

@@ -36,11 +36,11 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_restart_and_the_verdict_are_told(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_restart_and_the_verdict_are_told(as_process: Starter, tmp_path: Path) -> None:
     """In this order, with files that are whole by then; the command's own failure changes nothing."""
     told = script(tmp_path / "told.sh", f'cp "$3" {tmp_path}/$2.json; echo "$1 $2" >> {tmp_path}/events; echo heard "$2"; exit 3')
     tools = {"RANKLAUNCH_ON_EVENT": f"'{told}' 'a word'", "RANKLAUNCH_METRICS_FILE": f"{tmp_path}/m_{{node}}.prom"}
-    job = ranklaunch.spawn(1, child("exits.py"), 5, env={"RANKLAUNCH_MAX_RESTARTS": "1", **tools})
+    job = as_process.spawn(1, child("exits.py"), 5, env={"RANKLAUNCH_MAX_RESTARTS": "1", **tools})
     assert job.end() == job.verdict["exit_code"]
     assert (tmp_path / "events").read_text() == "a word restart\na word verdict\n"
     assert json.loads((tmp_path / "verdict.json").read_text()) == job.verdict
@@ -54,21 +54,21 @@ def test_a_restart_and_the_verdict_are_told(ranklaunch: Starter, tmp_path: Path)
     assert 'ranklaunch_phase{job_name="local",node="0",phase="ended"} 1\n' in metrics
 
 
-def test_after_a_stop_request_the_command_has_what_is_left_of_the_grace(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_after_a_stop_request_the_command_has_what_is_left_of_the_grace(as_process: Starter, tmp_path: Path) -> None:
     """It is ended with all that it has started."""
     told = script(tmp_path / "told.sh", "sleep 600 & echo began; sleep 600")
-    job = ranklaunch.spawn(1, child("sleeper.py"), options=("--grace-s", 3, "--on-event", told))
+    job = as_process.spawn(1, child("sleeper.py"), options=("--grace-s", 5, "--on-event", told))
     job.out.wait_for("ready", 1)
     job.send(signal.SIGTERM)
     assert job.end() == 143
     assert "on verdict: began" in job.err.text
-    assert f"on verdict: {told} is ended after" in job.err.text
+    assert f"on verdict: {told} is ended: its time is over" in job.err.text
 
 
-def test_a_stop_request_while_the_command_runs_shortens_it(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_stop_request_while_the_command_runs_shortens_it(as_process: Starter, tmp_path: Path) -> None:
     """And the job has ended as it has."""
     told = script(tmp_path / "told.sh", "echo began; sleep 600")
-    job = ranklaunch.spawn(1, child("exits.py"), 0, options=("--grace-s", 1, "--on-event", told))
+    job = as_process.spawn(1, child("exits.py"), 0, options=("--grace-s", 1, "--on-event", told))
     job.err.wait_for("on verdict: began", 1)
     job.send(signal.SIGTERM)
     assert job.end() == job.verdict["exit_code"] == 0

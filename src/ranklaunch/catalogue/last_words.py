@@ -9,7 +9,7 @@ from itertools import islice
 
 from ranklaunch.catalogue.entry import CAUSE, FAINT, GENERAL, LAST, UNCAUGHT, WORDS, KnownError
 from ranklaunch.catalogue.literals import alternatives, needed
-from ranklaunch.catalogue.survival import METRIC
+from ranklaunch.catalogue.survival import METRIC, NOTE
 from ranklaunch.catalogue.tracebacks import Lines
 
 _MOST_LINES = 40  # that are not empty: what stands before them is no last word
@@ -62,7 +62,7 @@ def at_work_after(lines: Lines, number: int) -> bool:
     """Whether a later line shows the process at work."""
     later = [line[:_LONGEST].lower() for line in lines.told[number + 1 :]]
     asked = _Asked(later)
-    return any(asked.says(_AT_WORK, line) for line in later)
+    return any(asked.says(_AT_WORK, line) and not _compiled(NOTE).match(line) for line in later)
 
 
 def _told(lines: Lines, found: Sequence[tuple[int, str]], errors: Sequence[KnownError]) -> dict[int, KnownError]:

@@ -58,7 +58,8 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
-# Of lines in small letters.
+# Of lines in small letters. NOTE: where something went wrong, as it is told below an exception.
+NOTE = r"^(?:while|when|during|after|before|in|at|for|on) "
 METRIC = r"(?:step|epoch|iter|iteration|batch|(?:train|val|eval|avg|mean|test)?_?(?:loss|acc|accuracy)|lr)s?\b['\"]?[ :=\[#/(]{1,4}['\"]?\d"
 _COUNT = r"\d{1,15}"
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
@@ -79,7 +80,7 @@ _ILL = "|".join(
         rf"lost|stop|timed? ?out|\bplease\b|\b(?:not|never|in)(?: \w{{1,12}})? (?:{_DONE}|{_THERE})\b",
         # What a process still says on its way out: summaries of trackers, progress bars that are drawn once more, what is kept of its end.
         r"^(?:wandb|comet\w*|mlflow|neptune|swanlab)\b|\d%\||\d(?:it/s|s/it)\b|emergency|dump|traceback|clean(?:ing|ed)? ?up|destroy|shut",
-        r"clos|releas|tear|report|finali[sz]|\breset\b",
+        rf"clos|releas|tear|report|finali[sz]|\breset\b|{NOTE}",
     )
 )
 _AGAIN = r"\bwill be (?:retried|restarted)\b|\bretrying\b|\bagain in \d|\bonce more\b|- try \d"

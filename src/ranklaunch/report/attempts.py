@@ -14,6 +14,7 @@ from ranklaunch.report.rounds import Together
 from ranklaunch.values import NOTHING, Value, replace
 
 MOST_EVIDENCE = 512
+MOST_ROUNDS = 10_000
 
 
 class Gathered(Value):
@@ -30,11 +31,24 @@ def gathered(number: int, lefts: Sequence[tuple[int, Left]]) -> Gathered:
     by_round: dict[int, dict[int, Left]] = {}
     by_node: dict[int, list[Left]] = {}
     for node, left in lefts:
-        by_round.setdefault(left.restart, {})[node] = left
+        by_round.setdefault(_round_of(left), {})[node] = left
         by_node.setdefault(node, []).append(left)
     shift = rounds.shifts(by_node)
     ordered = {restart: dict(sorted(by_round[restart].items())) for restart in sorted(by_round)}
     return Gathered(number, ordered, tuple(rounds.together(restart, each, shift) for restart, each in ordered.items()), shift)
+
+
+def _round_of(left: Left) -> int:
+    """A verdict alone is of the last round."""
+    if left.restart or left.told.first is not None:
+        return left.restart
+    return max(_restarts(left.verdict), default=-1) + 1
+
+
+def _restarts(verdict: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    """What it says of each round before the last."""
+    told = ((given.index(each.get("round"), MOST_ROUNDS), each) for each in map(given.mapping, given.each_of(verdict.get("restarts"))))
+    return {number: each for number, each in told if number is not None}
 
 
 def verdict_of(found: Gathered) -> Mapping[str, Any]:
@@ -71,15 +85,14 @@ def _by_verdicts(found: Gathered, name: str) -> Iterator[float]:
 
 def rounds_of(found: Gathered, job: Job, most_steps: int) -> Iterator[Round]:
     last = max(found.lefts, default=0)
-    restarts = {
-        given.whole(given.mapping(each).get("round")): given.mapping(each) for each in given.each_of(verdict_of(found).get("restarts"))
-    }
-    for each in found.together:
-        lefts = found.lefts[each.number]
-        verdict = verdict_of(found) if each.number == last else next((left.round for left in lefts.values() if left.round), NOTHING)
-        again = given.mapping(verdict.get("restart")) or restarts.get(each.number, NOTHING)
-        known = tuple(_on_nodes(found, each.number, job, most_steps))
-        yield _round(each, verdict, again, known, followed=each.number != last)
+    restarts = _restarts(verdict_of(found))
+    together = {each.number: each for each in found.together}
+    for number in sorted({*together, *restarts}):
+        each, lefts = together.get(number, Together(number)), found.lefts.get(number, {})
+        verdict = verdict_of(found) if number == last else next((left.round for left in lefts.values() if left.round), NOTHING)
+        again = given.mapping(verdict.get("restart")) or restarts.get(number, NOTHING)
+        known = tuple(_on_nodes(found, number, job, most_steps)) if lefts else ()
+        yield _round(each, verdict, again, known, followed=number != last)
 
 
 def _round(each: Together, verdict: Mapping[str, Any], again: Mapping[str, Any], known: tuple[OnNode, ...], *, followed: bool) -> Round:

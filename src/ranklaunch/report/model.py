@@ -249,6 +249,14 @@ class Gap(Value):
     ended: float
 
 
+class SuspectHost(Value):
+    """That should be left out the next time, and why that is thought."""
+
+    host: str
+    node: int
+    why: str
+
+
 class Attempt(Value):
     """outcome, exit_code, reason, culprit and what follows: of its end. timeline: the job's time, span by span, each of the kind of a
     bucket's name; they follow each other without a gap. missing: nodes that left nothing. stop: what a stop request did, as verdict.json
@@ -271,6 +279,7 @@ class Attempt(Value):
     missing: tuple[int, ...] = ()
     timeline: tuple[Span, ...] = ()
     accounting: Accounting | None = None
+    suspect_host: SuspectHost | None = None
 
 
 class Node(Value):
@@ -313,8 +322,8 @@ class Tail(Value):
 
 class Report(Value):
     """What happened in a job. Times are seconds since 1970 by node 0's clock. folder: what was looked at. outcome, exit_code, reason,
-    culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of logs that matter. troubles:
-    what could not be read, and what was left out. other_jobs: folders of other jobs below the same one."""
+    culprit: of the newest attempt's end. began, ended: of all attempts. accounting: over all attempts. tails: of logs that matter.
+    troubles: what could not be read, and what was left out. other_jobs: folders of other jobs below the same one."""
 
     folder: str
     job: Job

@@ -25,9 +25,20 @@ class Clock:
 
     def __init__(self, shift: float) -> None:
         self.shift = shift
+        self._moved: dict[int, Seen] = {}  # by the identity of the other
 
     def __call__(self, at: float | None) -> float | None:
         return None if at is None else at + self.shift
+
+    def steps(self, steps: Iterable[Seen]) -> tuple[Seen, ...]:
+        """Ranks that went on together share what was seen, and go on to: there may be very many."""
+        return tuple(map(self._of, steps)) if self.shift else tuple(steps)
+
+    def _of(self, seen: Seen) -> Seen:
+        moved = self._moved.get(id(seen))
+        if moved is None:
+            moved = self._moved[id(seen)] = Seen(seen.at + self.shift, seen.epoch, seen.step)
+        return moved
 
     def span(self, span: Span) -> Span:
         return Span(span.kind, span.began + self.shift, self(span.ended), span.text)
@@ -151,7 +162,7 @@ def _processes(node: int, told: Told, plan: Mapping[str, Any], logs: Mapping[str
         yield Process(
             name, rank, node, pid if pid is not None else given.whole(end.get("pid")), clock(at), clock(told.wrote.get(name)), clock(ended),
             given.whole(end.get("exit_code")), given.text(end.get("signal"), 40), given.whole(end.get("max_rss_kb")),
-            tuple(Seen(seen.at + clock.shift, seen.epoch, seen.step) for seen in steps), _step_s(steps), _log(path, name, rank, logs),
+            clock.steps(steps), _step_s(steps), _log(path, name, rank, logs),
         )  # fmt: skip
 
 

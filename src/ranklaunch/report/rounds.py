@@ -100,9 +100,7 @@ def together(number: int, lefts: Mapping[int, Left], shift: Mapping[int, float])
 
 def _steps(tolds: Mapping[int, Told], clocks: Mapping[int, nodes.Clock]) -> Iterator[tuple[Seen, ...]]:
     for node, told in tolds.items():
-        shift = clocks[node].shift
-        for kept in told.steps.values():
-            yield tuple(Seen(seen.at + shift, seen.epoch, seen.step) for seen in kept.all())
+        yield from (clocks[node].steps(kept.all()) for kept in told.steps.values())
 
 
 def _stalls(tolds: Mapping[int, Told], clocks: Mapping[int, nodes.Clock], over: float) -> Iterator[Span]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ranklaunch.report import given
-from ranklaunch.report.model import Culprit, Difference, Hang, Job, KnownError, Node, Suspect
+from ranklaunch.report.model import Culprit, Difference, Hang, Job, KnownError, Node, Suspect, SuspectHost
 from ranklaunch.verdict import endings
 from ranklaunch.verdict.model import Culprit as Judged
 
@@ -66,6 +66,12 @@ def _suspects(value: object) -> Iterator[Suspect]:
         rank, node = given.index(each.get("rank")), given.index(each.get("node"))
         if rank is not None:
             yield Suspect(rank, -1 if node is None else node, given.text(each.get("why")), given.text(each.get("file"), 600))
+
+
+def suspect_host(value: object) -> SuspectHost | None:
+    found = given.mapping(value)
+    host, node = given.text(found.get("host"), 255), given.index(found.get("node"))
+    return SuspectHost(host, node, given.text(found.get("why"))) if host and node is not None else None
 
 
 def stop(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from ranklaunch.plan.model import Conduct, File, Limits, Recorders, Save, Tell, Watch
+from ranklaunch.plan.model import Conduct, Console, File, Limits, Recorders, Save, Tell, Watch
 from ranklaunch.read.provenance import Reading
 
 WITHOUT_DEFAULTS = (Conduct,)  # of these only the fields are written that differ from a rank's
@@ -166,11 +166,12 @@ class Plan(_OfAnyPlan, total=False):
     switched off. gather: steps run after the waits that bring facts; what they bring makes the plan anew. prepare: steps run to their
     end, in order, before the processes. processes: what is started. rank_logs: empty where the processes are the ranks. layout: null
     where the method does not know which ranks belong together. values: every value that was read, and where it came from. warnings: for
-    people. restarts: only where ranks may start again in place. tell: only where tools are told of the job. socket: of a running job,
-    where it is asked, if that is not in the attempt's folder, else empty."""
+    people. restarts: only where ranks may start again in place. tell: only where tools are told of the job. console: only where it
+    shows less than everything. socket: of a running job, where it is asked, if that is not in the attempt's folder, else empty."""
 
     restarts: Restarts
     tell: Tell
+    console: Console
     socket: str
 
 

@@ -36,7 +36,7 @@ def _job(report: Report) -> Iterator[str]:
     yield f"{job.name or report.folder}{f': {about}' if about else ''}"
     if job.command:
         yield f"  {' '.join(job.command)[:WIDTH]}"
-    began, seconds = _clock(report.began), report.ended - report.began
+    when = f", from {_clock(report.began)} UTC, {_long(report.ended - report.began)}" if report.began else ""
     restarts = sum(len(each.rounds) - 1 for each in report.attempts)
     again = f", {counted(restarts, 'restart')} in place" if restarts else ""
     several = (
@@ -44,7 +44,7 @@ def _job(report: Report) -> Iterator[str]:
         if len(report.attempts) > 1
         else f"attempt {last.number}"
     )
-    yield f"  {several}{again}, from {began} UTC, {_long(seconds)}"
+    yield f"  {several}{again}{when}"
     if last.missing and job.nodes:
         yield f"  of {_nodes(last.missing)} nothing is here: what follows is what the others tell"
 
@@ -64,6 +64,9 @@ def _end(report: Report) -> Iterator[str]:
     if others:
         names = ", ".join(_who(each) for each in others[:MOST_TOLD])
         yield f"  failed too: {names}{f' and {len(others) - MOST_TOLD} more' if len(others) > MOST_TOLD else ''}"
+    if last.suspect_host:
+        host = last.suspect_host
+        yield f"  leave out the next time: {host.host} (node {host.node}): {host.why}"
     if last.stop:
         yield f"  {last.stop}"
     yield from (f"  {note}" for note in last.notes[:MOST_TOLD])

@@ -9,7 +9,7 @@ from typing import Any
 from ranklaunch.openmetrics import COUNTER, Family, text
 from ranklaunch.values import Value
 
-PHASES = ("starting", "running", "done", "stopping", "restarting", "ended")
+PHASES = ("starting", "running", "done", "stopping", "ended")
 STATES = ("running", "sleeping", "uninterruptible", "stopped", "traced", "ended", "gone", "unknown")
 Rank = Mapping[str, Any]
 

@@ -97,11 +97,10 @@ class Telling(Teller):
         self._waiting.clear()
         if self._hook:
             self._hook.end("is ended with the job")
-        limit_s = self._left_s()
-        if self._tells and limit_s < LEAST_S:
+        if self._tells and self._left_s() < LEAST_S:
             self._say(f"after the stop request no time is left for {self._name}")
         elif self._tells:
-            self._run(VERDICT, path, limit_s)
+            self._run(VERDICT, path)
         self._wait(lambda: not (self._hook or self._post) or self._seen.orphaned() or self._left_s() <= 0)
         if self._hook:
             self._hook.end("is ended: its time is over")
@@ -113,7 +112,7 @@ class Telling(Teller):
     def _wait(self, over: Callable[[], bool]) -> None:
         """A stop request that comes meanwhile makes it shorter, and nothing of its own wakes the loop then."""
         while not over():
-            self._loop.run_until(over, self._loop.clock() + LOOK_S)
+            self._loop.run_until(over, self._loop.clock() + min(LOOK_S, max(0.0, self._left_s())))
 
     def _left_s(self) -> float:
         """For a command after the verdict. A stop request may come while it runs."""
@@ -140,16 +139,16 @@ class Telling(Teller):
 
     def _next(self) -> None:
         if self._waiting and not self._hook:
-            self._run(*self._waiting.pop(0), LIMIT_S)
+            self._run(*self._waiting.pop(0))
 
-    def _run(self, event: str, path: str, limit_s: float) -> None:
+    def _run(self, event: str, path: str) -> None:
         assert self._tell
 
         def say(text: str) -> None:
             self._say(f"on {event}: {text}")
 
         try:
-            self._hook = Hook((*self._tell.on_event, event, path), self._env, limit_s, self._loop, say, self._on_end)
+            self._hook = Hook((*self._tell.on_event, event, path), self._env, LIMIT_S, self._loop, say, self._on_end)
         except OSError as error:
             say(f"{self._name}: {error.strerror}")
 

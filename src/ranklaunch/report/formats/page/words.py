@@ -1,0 +1,44 @@
+"""How a report's times, ranks and processes are said."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from ranklaunch.report.model import Culprit
+
+
+def clock(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def long(seconds: float) -> str:
+    """4 ms, 2.5 s, 3 min 20 s, 4 h 05 min, 2 d 03 h."""
+    if 0 < seconds < 0.0995:
+        return f"{1000 * seconds:.3g} ms"
+    if seconds < 99.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes < 48 * 60 else f"{minutes // 1440} d {minutes // 60 % 24:02} h"
+
+
+def exact(seconds: float) -> str:
+    """Of a step."""
+    return f"{1000 * seconds:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s" if seconds < 99.95 else long(seconds)
+
+
+def who(culprit: Culprit) -> str:
+    host = f" ({culprit.host})" if culprit.host else ""
+    name = culprit.name or "a process"
+    named = f"rank {culprit.rank}, of {name}," if culprit.rank is not None and name != f"rank {culprit.rank}" else name
+    return f"{named} on node {culprit.node}{host}"
+
+
+def end(exit_code: int | None, signal: str) -> str:
+    return f"killed by {signal}" if signal else "" if exit_code is None else f"exit code {exit_code}"
+
+
+def memory(kilobytes: int) -> str:
+    return f"{kilobytes / 1024**2:.1f} GiB" if kilobytes >= 1024**2 else f"{kilobytes / 1024:.0f} MiB"
