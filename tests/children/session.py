@@ -1,7 +1,7 @@
 """session.py ... run OPTIONS -- PROGRAM ARGS: as `ranklaunch run` with attempt 1, and then, in the same session, with attempt 2 as SECOND
-says: a JSON list of the words behind the options. With HELPER, JSON words too, such a process is started as a helper when the first
-rank of an attempt has started. Prints "descriptors N" before each attempt: how many this process has open. With COMPANION, seconds, the
-first attempt has a company that holds the stop up for so long after a failure, and says in verdict.json which ranks lived then.
+says: a JSON list of the words behind the options. Prints "descriptors N" before each attempt: how many this process has open. With
+COMPANION, seconds, the first attempt has a company that holds the stop up for so long after a failure, and says in verdict.json which
+ranks lived then.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import sys
 from collections.abc import Callable, Mapping
 
 from ranklaunch.command.launch import begin
-from ranklaunch.plan.model import Process
 from ranklaunch.supervise import guardian
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.given import Start
 from ranklaunch.supervise.judge import Ending
-from ranklaunch.supervise.ranks.child import HELPER, RANK, Child
 from ranklaunch.supervise.session import Session
 from ranklaunch.system.signals import Signals
 from ranklaunch.values import replace
@@ -38,8 +36,6 @@ def main() -> int:
 
     if "COMPANION" in env:
         start = replace(start, companions=(lambda attended: Company(attended, float(env["COMPANION"])),))
-    if "HELPER" in env:
-        look_at_ranks_with(json.loads(env["HELPER"]))
     count_descriptors()
     return Session(signals, inherited, guard).run(start, following).exit_code
 
@@ -58,18 +54,6 @@ class Company(Companion):
 
     def facts(self) -> Mapping[str, object]:
         return {"lived": self._living}
-
-
-def look_at_ranks_with(words: list[str]) -> None:
-    started = Attempt._on_start
-
-    def on_start(attempt: Attempt, child: Child) -> None:
-        started(attempt, child)
-        if child.role == RANK and child.process.rank == 0:
-            helper = Process("helper", tuple(words), os.path.join(attempt.plan.job.log_dir, "helper.log"))
-            attempt._children.start((helper,), HELPER)
-
-    Attempt._on_start = on_start  # type: ignore[method-assign]
 
 
 def count_descriptors() -> None:

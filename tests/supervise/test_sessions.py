@@ -6,10 +6,7 @@ import json
 import re
 import signal
 import sys
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
@@ -18,9 +15,9 @@ from testbench.places import child
 from testbench.waiting import sleep_until
 
 
-def session(starter: Starter, ranks: int, *words: object, second: list[object] | None = None, helper: list[object] | None = None) -> Job:
+def session(starter: Starter, ranks: int, *words: object, second: list[object] | None = None) -> Job:
     """words and second: the program of the first attempt and of the second."""
-    given = {"SECOND": second, "HELPER": helper}
+    given = {"SECOND": second}
     env = {name: json.dumps([str(word) for word in value]) for name, value in given.items() if value}
     return starter.spawn(ranks, *words, env=env, prefix=(sys.executable, child("session.py")))
 
@@ -103,19 +100,3 @@ def test_nobody_is_asked_about_a_stop_request(ranklaunch: Starter) -> None:
     assert job.end() == 143
     assert "held by" not in job.out.text
     assert end_of(job, 1)["lived"] == []
-
-
-@pytest.mark.parametrize("ending", ["exits", "is ended"])
-def test_how_a_helper_ends_says_nothing_of_the_job(as_process: Starter, ending: str, tmp_path: Path) -> None:
-    """A program that looks at a rank and fails is neither culprit nor victim, whenever it ends."""
-    words = [sys.executable, child("exits.py"), 9] if ending == "exits" else ["sleep", 600]
-    job = session(as_process, 2, child("told.py"), "--code", 0, "--others", helper=words)
-    for rank in range(2):
-        job.out.wait_for(f"[rank {rank}] ready")
-    if ending == "exits":
-        job.wait_for_event("exit")
-    job.send(signal.SIGUSR1)
-    assert job.end() == 0
-    verdict = end_of(job, 1)
-    assert (verdict["outcome"], verdict["culprit"], verdict["victims"], verdict["failures"]) == ("succeeded", None, [], [])
-    assert verdict["reason"] == "all 2 ranks succeeded"
