@@ -80,7 +80,8 @@ def test_what_is_learned_in_two_parts_is_what_is_learned_in_one(method: str, how
     whole, parts = tmp_path / "whole" / checkpoint, tmp_path / "parts" / checkpoint
     options = ("--epochs", 2, "--save_steps", 5, "--checkpoint")
     undisturbed = ran(tmp_path, method, program, *options, whole)
-    said = ran(tmp_path, method, tmp_path / "breaks.py", *options, parts, RANKLAUNCH_MAX_RESTARTS="1" if killed else "0")
+    broken = {"RANKLAUNCH_MAX_RESTARTS": "1" if killed else "0", "PYTHONPATH": str(EXAMPLES)}
+    said = ran(tmp_path, method, tmp_path / "breaks.py", *options, parts, **broken)
     if not killed:
         assert "in epoch 1 after" in said
         said = ran(tmp_path, method, program, *options, parts)
