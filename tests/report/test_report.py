@@ -102,6 +102,7 @@ def test_the_rounds_that_a_verdict_alone_tells(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert "  attempt 1, restart 1: failed: loss 1; again" in text.shown(report)
     assert report.accounting.interruptions == 3
+    assert "stopped telling" not in text.shown(report)
 
 
 def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:

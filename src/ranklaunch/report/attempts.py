@@ -8,7 +8,7 @@ from typing import Any
 
 from ranklaunch.report import given, model, nodes, rounds, verdicts
 from ranklaunch.report.model import Culprit, Evidence, Hang, Job, OnNode, Outcome, Round
-from ranklaunch.report.nodes import MISSING
+from ranklaunch.report.nodes import ENDED, MISSING
 from ranklaunch.report.reading import Left
 from ranklaunch.report.rounds import Together
 from ranklaunch.values import NOTHING, Value, replace
@@ -130,9 +130,11 @@ def _on_nodes(found: Gathered, number: int, job: Job, most_steps: int) -> Iterat
             yield OnNode(node, hosts.get(node, ""), "", MISSING)
             continue
         logs = {name: os.path.join(left.below, name) for name in left.logs}
-        yield nodes.on_node(
+        found_node = nodes.on_node(
             node, hosts.get(node, ""), left.below, left.told, left.plan, logs, found.shift[node], left.restart, most_steps
-        )  # fmt: skip
+        )
+        judged = left.told.first is None and bool(left.verdict)  # its events are lost, not its end
+        yield replace(found_node, state=ENDED) if judged else found_node
 
 
 def missing(found: Gathered, job: Job) -> tuple[int, ...]:

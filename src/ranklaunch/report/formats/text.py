@@ -173,7 +173,7 @@ def _time(report: Report) -> Iterator[str]:
 
 
 def _figures(told: Accounting, report: Report) -> Iterator[str]:
-    if not told.steps_seen:
+    if not told.steps_seen and told.buckets.running_s:
         yield "  no steps were found in what ranks wrote: what of the running was productive is not known"
     figures = []
     if told.time_to_first_step_s is not None:
