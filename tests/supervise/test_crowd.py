@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import helpers
 import pytest
@@ -17,7 +18,9 @@ from ranklaunch.supervise.output import alike
 from ranklaunch.supervise.output.alike import MOST_S, QUIET_S, Alike
 from ranklaunch.supervise.output.console import OF_RANKS, Terminal, colourful
 from ranklaunch.supervise.output.crowd import Crowd
+from ranklaunch.supervise.output.logs import Logs
 from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import replace
 from testbench.judges import formats
@@ -213,6 +216,33 @@ def test_a_plan_says_what_was_asked_for() -> None:
     with pytest.raises(ConfigError, match=r"RANKLAUNCH_CONSOLE='some'.*numbers from 0.*or all"):
         plan({"RANKLAUNCH_CONSOLE": "some"})
     assert any("no such rank" in text for text in helpers.plan({"PATH": "/usr/bin", "RANKLAUNCH_CONSOLE": "9"}, method="spawn").warnings)
+
+
+class Consoles(Terminal):
+    """stdout is kept, stderr is not opened."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.out = self  # type: ignore[assignment]
+        self._paints = False
+
+    pending, full = 0, False
+
+    def write(self, *pieces: bytes) -> None:
+        self.data += b"".join(pieces)
+
+
+def test_what_is_left_out_or_put_together_is_in_the_files(tmp_path: Path) -> None:
+    env = {"PATH": "/usr/bin", "RANKLAUNCH_SLOTS": "3", "RANKLAUNCH_LOG_DIR": str(tmp_path)}
+    plan = helpers.plan({**env, "RANKLAUNCH_CONSOLE": "0-1", "RANKLAUNCH_CONSOLE_MERGE": "on"}, method="spawn")
+    terminal, loop = Consoles(), Loop()
+    logs = Logs(loop, Record(str(tmp_path / "attempt_1")), terminal, plan, loop.wall)
+    for process in plan.processes:
+        logs.sink(process, None).feed(b"same\nrank %d\n" % process.rank)
+    logs.finish()
+    assert terminal.data == b"[ranks 0-1] same\n[rank 0] rank 0\n[rank 1] rank 1\n"
+    assert (tmp_path / "attempt_1" / "rank_2.log").read_bytes() == b"same\nrank 2\n"
+    assert "2 12 " in (tmp_path / "attempt_1" / "times_0").read_text()
 
 
 # Colours

@@ -18,16 +18,18 @@ import helpers
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.plan.model import Tell
 from ranklaunch.supervise.given import Seen
+from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.telling import trainjob
 from ranklaunch.supervise.telling.hook import MOST_BYTES, Hook
 from ranklaunch.supervise.telling.telling import Telling
+from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import NOTHING, replace
 from ranklaunch.verdict.model import Verdict, as_json
 from testbench.jobs.job import Starter
 from testbench.judges import formats
 from testbench.places import ROOT, child
-from testbench.waiting import DEADLINE_S
+from testbench.waiting import DEADLINE_S, sleep_until
 
 
 def script(path: Path, text: str) -> Path:
@@ -128,6 +130,20 @@ def run(argv: tuple[str, ...], limit_s: float = DEADLINE_S) -> list[str]:
     loop.run_until(lambda: bool(ended), loop.clock() + DEADLINE_S)
     assert ended == [True]
     return said
+
+
+def test_the_end_of_a_run_is_told_whoever_has_fetched_it() -> None:
+    """The reaper of orphans may be a moment sooner, where another process has ended."""
+    loop, said, ended = Loop(), list[str](), list[bool]()
+    unused: Any = None
+    children = Children(unused, {}, unused, loop, unused)
+    Hook(("sh", "-c", "exit 3"), {"PATH": "/usr/bin:/bin"}, DEADLINE_S, loop, said.append, lambda: ended.append(True))
+    (pid,) = tree.wanted
+    sleep_until(lambda: tree.wait_status(tree.identify(pid)) is not None, "it has not ended")
+    children._reap()
+    loop.run_until(lambda: bool(ended), loop.clock() + DEADLINE_S)
+    assert said == ["sh ended with code 3"]
+    assert not tree.wanted
 
 
 def test_what_is_said_of_a_run() -> None:

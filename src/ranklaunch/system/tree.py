@@ -20,6 +20,11 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
+# Children, by pid, that a part of this process wants to know the wait status of, and that status once another part has fetched it: as the
+# reaper of orphans ranklaunch fetches whatever has ended.
+wanted: dict[int, int | None] = {}
+
+
 class Identity(NamedTuple):
     """start: clock ticks since boot at which the process started; with the pid it names one process for ever."""
 

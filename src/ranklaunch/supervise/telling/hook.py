@@ -32,6 +32,7 @@ class Hook:
         self._taken = 0
         self.running = True
         self._pid, self._readable = forked(self._become)
+        tree.wanted[self._pid] = None
         self._pidfd = _pidfd(self._pid)
         self._watched: set[int] = set()
         os.set_blocking(self._readable, False)
@@ -85,7 +86,7 @@ class Hook:
         self._say(line.decode(errors="backslashreplace"))
 
     def _on_end(self) -> None:
-        """It has, and is not fetched yet, so its group is its own."""
+        """It has. Unless it was fetched just before, its group is its own."""
         self._read_rest()
         status = self._finish()
         if status:
@@ -99,7 +100,7 @@ class Hook:
             pass
 
     def _finish(self) -> int:
-        """Its wait status, 0 where somebody else has fetched it."""
+        """Its wait status."""
         self.running = False
         self._limit.cancel()
         for fd in (self._readable, self._pidfd):
@@ -117,10 +118,8 @@ class Hook:
             os.killpg(self._pid, signal.SIGKILL)
         except OSError:
             pass
-        try:
-            return os.waitpid(self._pid, 0)[1]
-        except ChildProcessError:
-            return 0
+        fetched = tree.wanted.pop(self._pid)
+        return os.waitpid(self._pid, 0)[1] if fetched is None else fetched
 
     def _become(self, writable: int) -> NoReturn:
         """In the child: never returns."""
