@@ -71,6 +71,8 @@ def _patterns() -> Html:
 
 
 def _time_line(report: Report, scale: Axis, found: Ranks) -> Html:
+    if not report.began:  # a verdict alone, that does not tell
+        return Html("")
     lines = lanes.lines_of(report)
     some = lanes.chosen(lines)
     counted = crowd.counted_lane(lines, scale) if len(some) < len(lines) else Html("")

@@ -58,7 +58,8 @@ def _about(report: Report) -> Iterator[str]:
     restarts = sum(len(each.rounds) - 1 for each in report.attempts)
     if restarts:
         yield f"{counted(restarts, 'restart')} in place"
-    yield f"{words.clock(report.began)} UTC, {words.long(report.ended - report.began)}"
+    if report.began:
+        yield f"{words.clock(report.began)} UTC, {words.long(report.ended - report.began)}"
 
 
 def _reason(report: Report) -> str:
@@ -82,6 +83,9 @@ def _told(report: Report) -> Iterator[tuple[str, Iterable[object]]]:
         others = ", ".join(words.who(each) for each in last.failures[:MOST_FAILURES])
         more = len(last.failures) - MOST_FAILURES
         yield "Failed too", (f"{others}{f' and {more} more' if more > 0 else ''}",)
+    if last.suspect_host:
+        host = last.suspect_host
+        yield "Leave out", (tag("b", host.host), f" (node {host.node}) the next time: {host.why}")
     if last.hangs:
         yield "Hang", _hang(report)
     if last.stop:

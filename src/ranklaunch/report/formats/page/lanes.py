@@ -143,7 +143,7 @@ def _bar(span: Span, scale: Axis) -> Html:
     ended = span.began if span.ended is None else span.ended
     left, right = scale.share(span.began), scale.share(ended)
     about = tag("title", f"{long(ended - span.began)}, {_since(span.began, scale)}: {kinds.said(span.kind, span.text)}")
-    place = {"x": percent(left), "width": percent(right - left), "y": str(TOP), "height": str(HEIGHT - TOP - 2)}
+    place = {"x": percent(left), "width": percent(max(0.0, right - left)), "y": str(TOP), "height": str(HEIGHT - TOP - 2)}
     return tag("rect", about, **place, class_=f"k-{kinds.look(span.kind)}")
 
 
