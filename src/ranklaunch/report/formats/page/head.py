@@ -105,7 +105,8 @@ def _told(report: Report) -> Iterator[tuple[str, Iterable[object]]]:
 def _blame(culprit: Culprit) -> Iterator[tuple[str, Iterable[object]]]:
     at = f" at {culprit.time[:19].replace('T', ' ')}" if culprit.time else ""
     memory = "; the kernel killed it for memory" if culprit.out_of_memory else ""
-    yield "Who", (tag("b", words.who(culprit)), f", {words.end(culprit.exit_code, culprit.signal)}{at}{memory}")
+    end = words.end(culprit.exit_code, culprit.signal)
+    yield "Who", (tag("b", words.who(culprit)), f"{f', {end}' if end else ''}{at}{memory}")
     error = culprit.error
     if culprit.meaning:
         yield "What to do" if culprit.out_of_memory else "What it means", (tag("p", culprit.meaning),)

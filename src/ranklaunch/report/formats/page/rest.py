@@ -147,7 +147,7 @@ def _difference(each: Difference) -> Iterator[tuple[object, ...]]:
 
 def logs(report: Report) -> Html:
     tails = joined(_tails(report.tails))
-    shown = {tail.log for tail in report.tails}
+    shown = {tail.log for tail in report.tails if tail.lines}
     names = [process.log for each in report.attempts for round_ in each.rounds for node in round_.nodes for process in node.processes
              if process.log and process.log not in shown]  # fmt: skip
     if not (names or tails):
@@ -164,6 +164,8 @@ def logs(report: Report) -> Html:
 def _tails(tails: Iterable[Tail]) -> Iterator[Html]:
     left = TAILS
     for tail in tails:
+        if not tail.lines:
+            continue
         kept = list(_last(tail.lines, left))[::-1]
         left -= sum(map(len, kept)) + len(kept)
         name = tag("summary", tag("b", tail.name), ": the last ", counted(len(kept), "line"), " of ", tag("code", cut(tail.log, 300)))
@@ -192,4 +194,4 @@ def notes(report: Report) -> Html:
 
 def _troubles_of_nodes(report: Report) -> list[str]:
     found = [f"node {node.node}: {trouble}" for each in report.attempts[-1].rounds for node in each.nodes for trouble in node.troubles]
-    return found[:MOST_TROUBLES]
+    return list(dict.fromkeys(found))[:MOST_TROUBLES]
