@@ -21,6 +21,7 @@ from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan, as_json
 from ranklaunch.read import settings
 from ranklaunch.read.reader import Variable
+from ranklaunch.read.telling import CHECK_VARIABLES
 from ranklaunch.specs.model import METHODS
 
 ADAPTERS = {**PLATFORMS, **LAUNCHERS}
@@ -77,11 +78,13 @@ def test_specifications_know_every_method() -> None:
 
 
 def test_every_option_has_one_meaning_and_a_variable_of_its_name() -> None:
-    values: dict[str, str] = {}
+    """The name has the command's in front where another command has an option that is called the same."""
+    values: dict[tuple[str, str], str] = {}
     for variable in planning.every_variable():
         if variable.option:
-            assert values.setdefault(variable.option, variable.value) == variable.value
-            own = f"RANKLAUNCH_{variable.option[2:].replace('-', '_').upper()}"
+            command = "CHECK_" if variable in CHECK_VARIABLES else ""
+            assert values.setdefault((command, variable.option), variable.value) == variable.value
+            own = f"RANKLAUNCH_{command}{variable.option[2:].replace('-', '_').upper()}"
             assert own in variable.names, f"{variable.option} has no variable {own}"
 
 

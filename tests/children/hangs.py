@@ -17,7 +17,7 @@ from collections.abc import Callable
 RANK = int(os.environ.get("RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("RANK_ID") or 0)
 SIZE = int(next((os.environ[name] for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "MS_WORKER_NUM") if name in os.environ), "1"))
 HOST = os.environ.get("STAR") or os.environ.get("MASTER_ADDR", "127.0.0.1")
-PORT = 7311
+PORT = int(os.environ.get("STAR_PORT", "7311"))
 WHAT, WHO = os.environ["WHAT"], os.environ.get("WHO", "all")
 AT, LAST = int(os.environ.get("AT", "8")), 16
 LONG = float(os.environ.get("LONG", "10"))

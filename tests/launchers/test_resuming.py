@@ -17,8 +17,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.launchers]
 
 # Before its 13th step, or its third checkpoint, a rank is asked to stop, or is killed where that is its first start.
 BREAKS = """
-import importlib, os, signal, sys
-sys.path.insert(0, {examples!r})
+import importlib, os, signal
 example = importlib.import_module({example!r})
 asked = []
 
@@ -75,11 +74,14 @@ def test_what_is_learned_in_two_parts_is_what_is_learned_in_one(method: str, how
     killed = how == "killed"
     example, checkpoint = EXAMPLE[method]
     program = EXAMPLES / f"{example}.py"
-    (tmp_path / "breaks.py").write_text(BREAKS.format(example=example, examples=str(EXAMPLES), killed=killed))
+    for module in EXAMPLES.glob("*.py"):
+        (tmp_path / module.name).symlink_to(module)
+    (tmp_path / "breaks.py").write_text(BREAKS.format(example=example, killed=killed))
     whole, parts = tmp_path / "whole" / checkpoint, tmp_path / "parts" / checkpoint
     options = ("--epochs", 2, "--save_steps", 5, "--checkpoint")
     undisturbed = ran(tmp_path, method, program, *options, whole)
-    said = ran(tmp_path, method, tmp_path / "breaks.py", *options, parts, RANKLAUNCH_MAX_RESTARTS="1" if killed else "0")
+    broken = {"RANKLAUNCH_MAX_RESTARTS": "1" if killed else "0", "PYTHONPATH": str(EXAMPLES)}
+    said = ran(tmp_path, method, tmp_path / "breaks.py", *options, parts, **broken)
     if not killed:
         assert "in epoch 1 after" in said
         said = ran(tmp_path, method, program, *options, parts)

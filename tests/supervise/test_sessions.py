@@ -17,7 +17,8 @@ from testbench.waiting import sleep_until
 
 def session(starter: Starter, ranks: int, *words: object, second: list[object] | None = None) -> Job:
     """words and second: the program of the first attempt and of the second."""
-    env = {"SECOND": json.dumps([str(word) for word in second])} if second else {}
+    given = {"SECOND": second}
+    env = {name: json.dumps([str(word) for word in value]) for name, value in given.items() if value}
     return starter.spawn(ranks, *words, env=env, prefix=(sys.executable, child("session.py")))
 
 
@@ -30,8 +31,8 @@ def end_of(job: Job, attempt: int) -> dict[str, Any]:
     return checked_verdict(job.of_attempt(attempt) / "verdict.json")
 
 
-def in_its_company(job: Job) -> dict[str, Any]:
-    """The first attempt's verdict, which has a key of the companion's own."""
+def with_company(job: Job) -> dict[str, Any]:
+    """The verdict, to which the company of the test has added what no schema knows."""
     return dict(json.loads((job.of_attempt(1) / "verdict.json").read_text()))
 
 
@@ -85,7 +86,7 @@ def test_after_a_stop_request_no_attempt_follows(ranklaunch: Starter) -> None:
 def test_a_companion_sees_a_failure_before_the_others_are_ended(ranklaunch: Starter) -> None:
     job = in_company(ranklaunch, 0.5, child("exits.py"), 7, "--rank", 1)
     assert job.end() == 7
-    verdict = in_its_company(job)
+    verdict = with_company(job)
     assert (verdict["lived"], verdict["culprit"]["rank"]) == ([0, 2], 1)
     assert job.out.text.count("held by failed") == 1
 
@@ -103,4 +104,4 @@ def test_nobody_is_asked_about_a_stop_request(ranklaunch: Starter) -> None:
     job.send(signal.SIGTERM)
     assert job.end() == 143
     assert "held by" not in job.out.text
-    assert in_its_company(job)["lived"] == []
+    assert with_company(job)["lived"] == []

@@ -30,7 +30,7 @@ from ranklaunch.watch.expect import parse
 from ranklaunch.watch.sample import Look
 from testbench.jobs.job import Starter
 from testbench.places import child
-from testbench.waiting import sleep_until
+from testbench.waiting import free_port, sleep_until
 
 DEADLINE_S = 60.0
 Started = Callable[..., "subprocess.Popen[str]"]
@@ -165,7 +165,7 @@ def test_of_a_flood_nothing_is_said_to_be_missing(tmp_path: Path) -> None:
 
 def test_an_alarm_is_said_and_taken_back_and_the_job_goes_on(as_process: Starter) -> None:
     job = as_process.spawn(
-        2, child("hangs.py"), env={"WHAT": "SIGSTOP", "WHO": "1", "RANKLAUNCH_HANG_S": "2"},
+        2, child("hangs.py"), env={"WHAT": "SIGSTOP", "WHO": "1", "RANKLAUNCH_HANG_S": "2", "STAR_PORT": str(free_port())},
     )  # fmt: skip
     sleep_until(lambda: "the job hangs" in job.err.text, lambda: job.err.text, DEADLINE_S)
     stopped = next(line["pid"] for line in job.events if line["event"] == "spawn" and line["rank"] == 1)

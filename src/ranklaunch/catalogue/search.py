@@ -136,7 +136,7 @@ def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]
 def _may_be_there(text: str, words: Collection[str], pieces: str) -> bool:
     """Far faster than to look for it: whether the words of an output, which are fewer than its characters, allow for it."""
     inner, longest = _words_of(text)
-    return (not inner or inner in words) and longest in pieces
+    return (not inner or inner in words) and (longest in words or longest in pieces)
 
 
 @functools.cache
