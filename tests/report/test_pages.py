@@ -100,6 +100,7 @@ def test_on_paper_nothing_is_cut_off(tmp_path: Path, browser: Any) -> None:
     page.locator("#z16").check(force=True)
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.querySelector('.outcome')).color") == "rgb(173, 31, 26)"  # dark enough for white
     assert page.evaluate("document.querySelector('.scroll').scrollWidth <= document.querySelector('.scroll').clientWidth")
     assert not page.locator(".zoom > label").first.is_visible()
     page.close()
