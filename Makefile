@@ -6,7 +6,7 @@ NODES   ?= $(or $(NODES_$(METHOD)),2)
 SLOTS   ?= 2
 EPOCHS  ?= 5
 N       ?= 3
-WORKERS ?= 4
+WORKERS ?= 6
 
 VENV := .venv/bin
 

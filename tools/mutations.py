@@ -43,7 +43,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/base.py", 'if folder and search.split(":")[0] != folder:', "if False:", "the user's interpreter is not first on PATH"),
     ("launchers/base.py", '**communication.environment(job, reader), **env},', "**env},", "ranks go without HCCL's settings"),
     ("launchers/torchrun.py", ', "PET_REDIRECTS": "3"', "", "torchrun writes no files of ranks"),
-    ("launchers/torchrun.py", "alone_s=330 if len(job.nodes) > 1 else 30", "alone_s=30", "torchrun is ended before others may finish"),
+    ("launchers/torchrun.py", "alone_s = 330 if len(job.nodes) > 1 else 30", "alone_s = 30", "torchrun is ended before others may finish"),
     ("launchers/torchrun.py", "first_rank=node_rank * job.node.slots", "first_rank=node_rank", "planned nodes have other ranks"),
     ("launchers/torchrun.py", "if (rank == 0) != (job.node_index == master):", "if False:", "a contradiction of planned ranks passes"),
     ("launchers/torchrun.py", "if rank >= count or master >= count:", "if rank > count or master > count:", "a rank too high passes"),

@@ -103,12 +103,6 @@ def _steps(tolds: Mapping[int, Told], clocks: Mapping[int, nodes.Clock]) -> Iter
         yield from (clocks[node].steps(kept.all()) for kept in told.steps.values())
 
 
-def _stalls(tolds: Mapping[int, Told], clocks: Mapping[int, nodes.Clock], over: float) -> Iterator[Span]:
-    for node, told in tolds.items():
-        shift = clocks[node].shift
-        yield from (clocks[node].span(span) for span in nodes.stalls_of(told, over - shift, shift))
-
-
 def _last(tolds: Mapping[int, Told], shift: Mapping[int, float]) -> int | None:
     """Who was waited for at the muster."""
     came = {node: wait.began + shift[node] for node, told in tolds.items() for wait in told.waits if wait.kind == "muster"}

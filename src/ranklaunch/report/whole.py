@@ -13,6 +13,7 @@ from ranklaunch.report.nodes import LEAST_SEEN, MOST_SEEN
 from ranklaunch.report.reading import Left, Place, Reader
 from ranklaunch.report.rounds import Place as Reached
 from ranklaunch.report.told import MOST_STEPS
+from ranklaunch.verdict import folders
 from ranklaunch.watch import who
 from ranklaunch.watch.who import Known
 
@@ -38,7 +39,7 @@ def report(top: str) -> Report:
         max(each.ended for each in made), tuple(made), gaps,
         accounting.of_all([each.timeline for each in made], together, gaps, sum(_interruptions(each, each is last) for each in made)),
         differences=verdicts.differences(plans), tails=tuple(_tails(reader, last)), troubles=tuple(reader.troubles),
-        other_jobs=tuple(f"job_{each}" for each in jobs[:-1]),
+        other_jobs=tuple(folders.job("", each) for each in jobs[:-1]),
     )  # fmt: skip
 
 
