@@ -129,7 +129,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "schemas": {"plan", "read", "verdict"},
     "watch": set(),
     "rounds": {"verdict"},
-    "report": {"system", "verdict", "watch"},
+    "report": {"logs", "system", "verdict", "watch"},
     "specs": {"read", "render"},
     "plan": {"adapters", "catalogue", "place", "ranktable", "read", "render", "verdict"},
     "layout": {"plan"},

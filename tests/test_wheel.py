@@ -175,6 +175,7 @@ WHEEL = {
     "ranklaunch/logs/lines.py",
     "ranklaunch/logs/shown.py",
     "ranklaunch/logs/times.py",
+    "ranklaunch/logs/written.py",
     "ranklaunch/modules.py",
     "ranklaunch/muster/__init__.py",
     "ranklaunch/muster/dialler.py",

@@ -56,6 +56,22 @@ WRONG = (
 )  # fmt: skip
 
 
+def test_of_very_many_steps_some_are_passed_over_and_the_last_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told, "MOST_ADDED", 1000)
+    found = Told()
+    for number in range(5000):
+        found.feed(event(number, "steps", ranks=[[0, 99, 0, number, 0, 0.0]]))
+    found.finish()
+    steps = found.steps[99].all()
+    assert (steps[0].step, steps[-1].step) == (0, 4999)
+    assert len(steps) < 50
+
+
+def test_a_line_without_an_end_has_its_end_shown(tmp_path: Path) -> None:
+    (tmp_path / "rank_0.log").write_bytes(b"first\n" + b"x" * 1_000_000 + b"the end\n")
+    assert reading.Reader(str(tmp_path)).tail("rank_0.log")[-1].startswith("xxx")
+
+
 def test_lines_that_are_no_events_are_counted() -> None:
     found = Told()
     for line in WRONG:

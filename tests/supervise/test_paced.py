@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ranklaunch.report import whole
+from ranklaunch.report.formats import html
 from ranklaunch.report.model import BUCKETS, Report
 from testbench.jobs.job import Starter
 from testbench.places import child
@@ -36,5 +37,8 @@ def test_buckets_are_what_the_trainer_says(as_process: Starter, tmp_path: Path) 
     assert max(map(abs, differ.values())) < SLOW_S, differ
     assert report.accounting.time_to_recover_s == (pytest.approx(two["step 3"] - (first.failed or 0), abs=SLOW_S),)
     assert sum(told(report, name) for name in BUCKETS) == pytest.approx(attempt.ended - attempt.began, abs=0.1)
+    assert "Output of all ranks over time" in html.shown(report)
     assert [first.best, second.best] == [(0, 6), (0, 10)]
     assert told(report, "unknown_s") < SLOW_S
+    logs = [sum(path.stat().st_size for path in folder.glob("rank_*.log")) for folder in (job.attempt, job.attempt / "restart_1")]
+    assert [each.output[-1][1] for each in attempt.rounds] == logs

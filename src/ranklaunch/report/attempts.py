@@ -103,7 +103,7 @@ def _round(each: Together, verdict: Mapping[str, Any], again: Mapping[str, Any],
         given.text(verdict.get("reason")) or given.text(again.get("reason")), with_log(verdicts.culprit(verdict.get("culprit")), known),
         tuple(filter(None, (with_log(one, known) for one in verdicts.culprits(verdict.get("failures"))))),
         given.texts(verdict.get("notes")),
-        given.text(again.get("decision")), given.number(again.get("lost_s")), each.late, each.last, each.best, known,
+        given.text(again.get("decision")), given.number(again.get("lost_s")), each.late, each.last, each.best, known, each.output,
     )  # fmt: skip
 
 

@@ -186,7 +186,8 @@ class OnNode(Value):
 class Round(Value):
     """From one start of all ranks to their end; the first has the number 0. outcome: unfinished where nothing tells how it ended.
     late: who was last at the muster, in words; last: the node that was, None where nothing tells. decision: what followed it, and why.
-    failed: when what decided came. best: the highest step (epoch, step) that was seen."""
+    failed: when what decided came. best: the highest step (epoch, step) that was seen. output: how many bytes all ranks had written by
+    when, at equal times."""
 
     number: int
     outcome: Outcome
@@ -208,6 +209,7 @@ class Round(Value):
     last: int | None = None
     best: tuple[int, int] | None = None
     nodes: tuple[OnNode, ...] = ()
+    output: tuple[tuple[float, int], ...] = ()
 
 
 class Buckets(Value):

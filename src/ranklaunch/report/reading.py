@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from ranklaunch.errors import ConfigError
+from ranklaunch.logs.written import Point, Written
 from ranklaunch.report import given
 from ranklaunch.report.told import Told
 from ranklaunch.system import disk
@@ -26,11 +27,14 @@ MOST_VERDICT = 8 * 1024 * 1024
 MOST_LINE = 256 * 1024
 EVENTS = 64 * 1024 * 1024  # of all; of a file that has more, its beginning and its end are read
 LEAST_EVENTS = 64 * 1024
+TIMES = 32 * 1024 * 1024  # of all
+BLOCK = 256 * 1024
 TAIL = 256 * 1024
 MOST_FILES = 200  # of evidence, by name
 _ATTEMPT = re.compile(r"attempt_([0-9]{1,6})")
 _RESTART = re.compile(r"restart_([0-9]{1,6})")
 _NODE = re.compile(r"node_([0-9]{1,7})")
+_TIMES = re.compile(r"times_[0-9]{1,7}")
 _JOB = re.compile(r"job_(.{1,200})")
 _OURS = (folders.EVENTS, folders.VERDICT, folders.PLAN)
 
@@ -48,7 +52,7 @@ class Place(Value):
 
 class Left(Value):
     """By one node in one round. plan, verdict, round: empty where there is none. spoilt: what could not be read. logs: names of files that
-    end as logs do. evidence: folders below the one that was named, with their files."""
+    end as logs do. evidence: folders below the one that was named, with their files. written: how many bytes its ranks had by when."""
 
     place: Place
     restart: int
@@ -60,6 +64,7 @@ class Left(Value):
     spoilt: tuple[str, ...] = ()
     logs: frozenset[str] = frozenset()
     evidence: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    written: tuple[Point, ...] = ()
 
 
 class Reader:
@@ -70,6 +75,7 @@ class Reader:
         self.troubles: list[str] = []
         self._plans = PLANS
         self._events = EVENTS
+        self._times = TIMES
 
     def places(self) -> list[Place]:
         """Of all jobs, nodes and attempts, by their numbers. Raises ConfigError where there is none."""
@@ -95,7 +101,7 @@ class Reader:
             yield self._left(place, number, below, _names(os.path.join(self.top, below)))
 
     def tail(self, below: str) -> tuple[str, ...]:
-        """The last lines of a log."""
+        """The last lines of a log; of one line that is longer than what is read, its end."""
         try:
             with open(disk.own(os.path.join(self.top, below)), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -103,7 +109,8 @@ class Reader:
                 data = file.read(TAIL)
         except (OSError, ValueError, ConfigError):
             return ()
-        whole = data.partition(b"\n")[2] if size > TAIL and b"\n" in data else data
+        behind = data.partition(b"\n")[2] if size > TAIL else b""
+        whole = behind or data
         written = whole.decode(errors="replace").replace("\r\n", "\n").rstrip("\n")
         return given.lines(line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n")) if written else ()
 
@@ -168,6 +175,7 @@ class Reader:
             verdict=given.mapping(values[folders.VERDICT]), round=given.mapping(values[folders.ROUND]), told=told,
             logs=frozenset(name for name in names if name.endswith((".log", ".txt"))),
             evidence=tuple(self._evidence(os.path.join(below, folders.EVIDENCE))) if folders.EVIDENCE in known else (),
+            written=tuple(self._written([os.path.join(below, name) for name in sorted(names) if _TIMES.fullmatch(name)])),
         )  # fmt: skip
 
     def _plan(self, below: str) -> Any:
@@ -187,6 +195,24 @@ class Reader:
                 folder = os.path.join(below, node, number)
                 yield folder, tuple(sorted(_names(os.path.join(self.top, folder)))[:MOST_FILES])
 
+    # Output
+
+    def _written(self, files: Iterable[str]) -> list[Point]:
+        """Of one node. A file that is too large is left out, and with it what it is about."""
+        written = Written()
+        for below in files:
+            try:
+                with open(disk.own(os.path.join(self.top, below)), "rb") as file:
+                    size = os.fstat(file.fileno()).st_size
+                    if size > self._times:
+                        self.trouble(f"{below}: {size >> 20} MB; when what was written is left out")
+                        continue
+                    self._times -= size
+                    written.feed_all(file.read(BLOCK) for _ in range(0, size, BLOCK))
+            except (OSError, ValueError, ConfigError) as error:
+                self.trouble(f"{below}: {getattr(error, 'strerror', '') or error}")
+        return written.points
+
     # Events
 
     def _feed(self, below: str, told: Told) -> None:
@@ -197,11 +223,13 @@ class Reader:
                 self._events -= min(size, most)
                 if size <= most:
                     _take(file, size, told)
+                    told.finish()
                     return
                 _take(file, most // 2, told)
                 file.seek(size - most // 2)
                 file.readline(MOST_LINE)
                 _take(file, size, told)
+                told.finish()
         except (OSError, ValueError, ConfigError) as error:
             self.trouble(f"{below}: {getattr(error, 'strerror', '') or error}")
             return

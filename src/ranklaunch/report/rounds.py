@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ranklaunch.logs import written
 from ranklaunch.report import model, nodes
 from ranklaunch.report.model import Outcome, Seen, Span
 from ranklaunch.report.reading import Left
@@ -17,7 +18,8 @@ Place = tuple[int, int]  # epoch and step
 
 class Together(Value):
     """sign: the last thing that any node tells. failed: what decided, good or bad; ended: everything had ended, None where no node says so.
-    best: the highest step; steps: of each rank. gone_s: so long before what decided a node was gone that nobody has heard of since."""
+    best: the highest step; steps: of each rank. output: bytes by then. lost_node: not
+    all of those that tell of it tell of its end."""
 
     number: int
     began: float | None = None
@@ -39,6 +41,7 @@ class Together(Value):
     stalls: tuple[Span, ...] = ()
     steps: tuple[tuple[Seen, ...], ...] = ()
     lost_node: bool = False
+    output: tuple[written.Point, ...] = ()
 
 
 def shifts(lefts: Mapping[int, Sequence[Left]]) -> dict[int, float]:
@@ -95,6 +98,10 @@ def together(number: int, lefts: Mapping[int, Left], shift: Mapping[int, float])
         ),
         steps=steps,
         lost_node=bool(ended) and len(ended) < len(tolds),
+        output=written.together(
+            {node: left.written for node, left in known.items()},
+            {node: shift[node] if told.clock_s is None else 0.0 for node, told in tolds.items()},  # else they are by node 0's clock
+        ),
     )
 
 

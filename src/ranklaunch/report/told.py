@@ -15,6 +15,8 @@ from ranklaunch.report.model import Outcome, Seen, Span
 MOST = 256  # things of a kind that are kept; of processes, MOST_NAMES
 MOST_NAMES = 8192  # processes of a node
 MOST_STEPS = 200  # of a rank
+MOST_ADDED = 1_000_000  # steps of ranks that are looked at one by one; of what comes after them, every so many events
+EVERY = 256
 Line = Mapping[str, Any]
 
 
@@ -68,6 +70,9 @@ class Told:
         self.end: tuple[float, Outcome | None, int | None] | None = None  # when, outcome, exit code
         self.starts = 0
         self.spoilt = 0  # lines that are no events
+        self._added = 0
+        self._skipped: tuple[float, Line] | None = None  # the last event of steps that was passed over
+        self._passed = 0
         self._anchor: tuple[float, float] | None = None
 
     def feed(self, data: bytes) -> None:
@@ -145,6 +150,19 @@ class Told:
             self.exits.setdefault(name, (at, kept))
 
     def _steps(self, at: float, line: Line) -> None:
+        self._passed += self._added > MOST_ADDED
+        if self._passed % EVERY:
+            self._skipped = (at, line)
+            return
+        self._skipped = None
+        self._take_steps(at, line)
+
+    def finish(self) -> None:
+        """There is no more."""
+        if self._skipped:
+            self._take_steps(*self._skipped)
+
+    def _take_steps(self, at: float, line: Line) -> None:
         for group in given.each_of(line.get("ranks"))[:MOST]:
             values = [given.number(each) for each in given.each_of(group)]
             if len(values) < 6 or None in values:
@@ -152,6 +170,7 @@ class Told:
             first, last, epoch, step, _, ago = (each or 0.0 for each in values[:6])
             if 0 <= first <= last < min(first + MOST_NAMES, 1 << 20) and 0 <= ago < 1e7 and abs(epoch) < 1e15 and abs(step) < 1e15:
                 seen = Seen(at - ago, int(epoch), int(step))
+                self._added += int(last) - int(first) + 1
                 for rank in range(int(first), int(last) + 1):
                     if rank in self.steps or len(self.steps) < MOST_NAMES:
                         self.steps.setdefault(rank, Thinned()).add(seen)

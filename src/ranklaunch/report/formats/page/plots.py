@@ -8,23 +8,25 @@ from ranklaunch.report.formats.page.axis import Axis, middle
 from ranklaunch.report.formats.page.lanes import lane
 from ranklaunch.report.formats.page.markup import Html, joined, tag
 from ranklaunch.report.model import Report, Round, Seen
-from ranklaunch.values import Value
+from ranklaunch.values import NOTHING, Value
 
 MOST_LINES = 16  # ranks that are drawn one by one
 BINS, LEAST_BINS = 240, 24
 MOST_VALUES = 300_000  # in all of them
 WIDE, HIGH = 10_000, 1000
 HEIGHT = 84
+UNITS = {0: "bytes", 3: "kB", 6: "MB", 9: "GB"}
 Point = tuple[float, float]  # when, how much
 Steps = Sequence[Seen]
 
 
 class Series(Value):
-    """Of a rank in a round. ended: until when the last point stands."""
+    """Of a rank in a round, or of all of them. ended: until when the last point stands."""
 
     rank: int
     points: tuple[Point, ...]
     ended: float
+    name: str = ""
 
 
 class Drawn(Value):
@@ -37,6 +39,7 @@ class Drawn(Value):
 
 def lanes_of(report: Report, scale: Axis, odd: Mapping[int, str]) -> Iterator[Html]:
     """odd: ranks that stand out: failed, suspect, slow or stopped."""
+    yield from _output(report, scale)
     steps = [each for attempt in report.attempts for round_ in attempt.rounds for each in _series(round_)]
     if not steps:
         return
@@ -49,6 +52,29 @@ def lanes_of(report: Report, scale: Axis, odd: Mapping[int, str]) -> Iterator[Ht
     came = [Series(rank, tuple((seen.at, float(seen.step)) for seen in points), ended) for rank, points, ended in steps]
     highest = max(step for each in came for _, step in each.points)
     yield _lane("Step", Drawn(tuple(came), odd, 1.05 * max(highest, 1.0)), scale, f"up to {highest:.0f}")
+
+
+def _output(report: Report, scale: Axis) -> Iterator[Html]:
+    """Of all ranks together, how much they wrote a second."""
+    rounds = [round_.output for attempt in report.attempts for round_ in attempt.rounds if len(round_.output) > 1]
+    series = tuple(Series(-1, tuple(_rates(points)), points[-1][0], "all ranks") for points in rounds)
+    most = max((rate for each in series for _, rate in each.points), default=0.0)
+    if most:
+        whole = sum(points[-1][1] for points in rounds)
+        yield _lane("Output", Drawn(series, NOTHING, 1.05 * most), scale, f"up to {_size(most)}/s, {_size(whole)} in all")
+
+
+def _rates(points: Sequence[tuple[float, int]]) -> Iterator[Point]:
+    for (one, had), (two, has) in zip(points, points[1:]):
+        if two > one:
+            rate = (has - had) / (two - one)
+            yield one, rate
+            yield two, rate
+
+
+def _size(number: float) -> str:
+    power = next((power for power in (9, 6, 3) if number >= 10**power), 0)
+    return f"{number / 10**power:.3g} {UNITS[power]}"
 
 
 def _series(round_: Round) -> Iterator[tuple[int, Steps, float]]:
@@ -71,7 +97,7 @@ def _lane(name: str, drawn: Drawn, scale: Axis, note: str) -> Html:
     parts = list(_each(drawn, scale) if len(alone) <= MOST_LINES else _together(drawn, scale))
     grid = tag("path", d=f"M0 {HIGH}H{WIDE}M0 {HIGH // 2}H{WIDE}M0 1H{WIDE}", class_="grid", vector_effect="non-scaling-stroke")
     plot = tag("svg", grid, *parts, viewBox=f"0 0 {WIDE} {HIGH}", preserveAspectRatio="none", width="100%", height=str(HEIGHT))
-    about = f"{name} of {len(alone)} ranks over time, {note}"
+    about = f"{name} of {'all' if alone == {-1} else len(alone)} ranks over time, {note}"
     many = "" if len(alone) <= MOST_LINES else "; line: the middle, band: all ranks"
     return lane(name, tag("svg", plot, class_="plot", width="100%", height=str(HEIGHT), role="img", aria_label=about), note + many, "curve")
 
@@ -127,7 +153,11 @@ def _curve(each: Series, drawn: Drawn, scale: Axis) -> Html:
     end = f"M{placed.rpartition(' ')[2].replace(',', ' ')}h0" if placed else ""
     look = drawn.odd.get(each.rank, "")
     line = tag(
-        "polyline", tag("title", f"rank {each.rank}"), points=placed, class_=f"curve {look}".rstrip(), vector_effect="non-scaling-stroke"
+        "polyline",
+        tag("title", each.name or f"rank {each.rank}"),
+        points=placed,
+        class_=f"curve {look}".rstrip(),
+        vector_effect="non-scaling-stroke",
     )
     last = tag("path", d=end, class_=f"last {look}".rstrip(), vector_effect="non-scaling-stroke") if look and end else ""
     return joined((line, last))
