@@ -33,7 +33,7 @@ def marked(case: Case, time: int) -> Any:
         *([pytest.mark.training] if case.training else []),
         *([pytest.mark.launchers] if case.launchers else []),
     ]
-    return pytest.param(case, id=f"{case.name}, {time}", marks=marks)
+    return pytest.param(case, id=f"{case.name} {time}", marks=marks)
 
 
 def all_times(hangs: bool) -> list[Any]:
