@@ -401,6 +401,7 @@ def test_what_is_said_on_the_way_out_is_no_work(after: str) -> None:
 def test_lines_that_go_on_counting_show_work_whatever_they_count() -> None:
     """Those of the program's own, and not those in which a launcher counts its ranks."""
     assert name_of(f"[1/3] objective 0.4\n{FRAMES}{OOM}\n[2/3] objective 0.3\n") is None
+    assert name_of(f"{FRAMES}{OOM}\nmemory of pool 1: full\nmemory of pool 2: full\n") == "cuda-out-of-memory"  # a list of its own
     for after in ("[1/3] objective 0.4", "rank 1: h1\nrank 2: h2", "#1 0x7f in a\n#2 0x8f in a"):
         assert name_of(f"[1/3] objective 0.4\n{FRAMES}{OOM}\n{after}\n") == "cuda-out-of-memory"
 

@@ -16,7 +16,7 @@ def went_on(lines: Sequence[str], told: Sequence[str], after: int) -> int:
     with what loggers put before a line."""
     filled = list(islice((number for number in range(len(lines) - 1, -1, -1) if lines[number].strip()), _MOST_LINES))
     small = {number: lines[number][:_LONGEST].lower() for number in filled}
-    counting = _counting(small)
+    counting = _counting(small, after)
     for number in filled:
         if number > after and (number in counting or _goes_well(small[number], told[number])):
             return number
@@ -32,18 +32,24 @@ def said_more(lines: Sequence[str], after: int) -> bool:
     return last > after and bool(_pattern(_PLAIN).match(line)) and not any(_pattern(each).search(line) for each in (_ILL, _HINT))
 
 
-def _counting(small: dict[int, str]) -> set[int]:
-    """The numbers of lines like earlier ones, but with a larger count: of steps, rounds or rows."""
+def _counting(small: dict[int, str], after: int) -> set[int]:
+    """The numbers of lines like earlier ones, but with a larger count: of steps, rounds or rows. What begins to count right behind the
+    failure is a list that belongs to it."""
     seen: dict[str, int] = {}
+    listed = {_shape(small.get(after + 1, ""))} - {_shape(line) for number, line in small.items() if number <= after}
     found = set()
     for number, line in sorted(small.items()):
         count = _pattern(_COUNT).search(line)
         if count and not _pattern(_NO_COUNT).search(line) and not _pattern(_ILL).search(line):
-            shape = _pattern(_NUMBER).sub("", line)
-            if int(count[0]) > seen.get(shape, int(count[0])):
+            shape = _shape(line)
+            if shape not in listed and int(count[0]) > seen.get(shape, int(count[0])):
                 found.add(number)
             seen[shape] = int(count[0])
     return found
+
+
+def _shape(line: str) -> str:
+    return _pattern(_NUMBER).sub("", line)
 
 
 def _goes_well(line: str, told: str) -> bool:
@@ -71,7 +77,7 @@ _WELL = "|".join(
         rf"\b{METRIC}|^\d+ of \d+ |: \d+ of \d+\b|\blevel['\"]?[=:] ?['\"]?info\b",
         rf"\b(?:{_DONE})\b|\b(?:is|are) (?:now )?(?:{_THERE})\b|^(?:all )?(?:done|ok|passed|success)\b|\bexit (?:status|code) 0\b",
         r"\bgo(?:es|ing) on\b|\b(?:is|are) (?:taken|used)$|\bfall(?:s|ing) back\b|\bcontinu(?:es|ing) (?:without|with|on|from)\b",
-        r"\bskipp(?:ed|ing)\b",
+        r"\bskipp(?:ed|ing)\b|\d/\d{1,9}\b.*\beta\b|\ball \w{1,20} (?:read|written|loaded|sent|received|processed)$",
     )
 )
 _ILL = "|".join(

@@ -19,6 +19,8 @@ from ranklaunch.verdict import folders
 if TYPE_CHECKING:
     from ranklaunch.supervise.desk.saved import Look, Marks
 
+BEFORE_S = 0.5  # that a stop may be later where a job names markers
+
 
 class Stops(Companion):
     def __init__(self, attended: Attended) -> None:
@@ -28,12 +30,13 @@ class Stops(Companion):
         self._ranks: Mapping[int, Any] = {}
         self._seconds = 0.0
         self._clock = -1
-        self._before: Look | None = None
+        self._before: Marks | None = None
         self._marks: tuple[Marks | None, Marks | None] = None, None  # at the request, and at the end
 
     def on_stop_request(self, number: int) -> None:
         self._signal, self._at = number, self._attended.loop.clock()
-        self._before = self._look()
+        look = self._look()  # before ranks hear of it: one that saves at once must not be sooner
+        self._before = look.found(BEFORE_S) if look else None
         self._ranks = dict(self._attended.ranks())
         try:
             node = self._attended.plan().job.node_index
@@ -47,9 +50,8 @@ class Stops(Companion):
         if self._signal:
             self._seconds = self._attended.loop.clock() - self._at
             self._write("\nended\n")
-            before = self._before.found() if self._before else None
-            after = self._look() if before is not None else None
-            self._marks = before, after.found() if after else None
+            after = self._look() if self._before is not None else None
+            self._marks = self._before, after.found() if after else None
             self.close()
 
     def facts(self) -> Mapping[str, Any]:
@@ -73,8 +75,6 @@ class Stops(Companion):
         return {"stop": stop}
 
     def close(self) -> None:
-        if self._before:
-            self._before.close()
         if self._clock >= 0:
             os.close(self._clock)
             self._clock = -1
