@@ -20,6 +20,7 @@ from ranklaunch.supervise.judge import Circumstances, Ending
 from ranklaunch.supervise.output.pipe import LAST_LINES, last_lines
 from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child, End
+from ranklaunch.supervise.ranks.watched import Watched
 from ranklaunch.system import tree
 from ranklaunch.system.memory import UNKNOWN, Memory
 from ranklaunch.values import replace
@@ -73,6 +74,18 @@ def circumstances(memory: Memory = UNKNOWN, tail: bytes = b"") -> Circumstances:
         memory=memory, explain=lambda child, tail: torchrun.explain(tail), told=lambda process: None,
         end_of_rank=lambda child, rank: None, tail_of_rank=lambda rank: tail if rank == 1 else b"", wall=lambda at: at,
     )  # fmt: skip
+
+
+def test_a_rank_whose_end_its_launcher_has_fetched_has_still_said_why() -> None:
+    """It was told to end for another's sake, after it had written the cause."""
+    plan = helpers.plan(helpers.local(), method="torchrun")
+    child = of_torchrun(plan, 15, signal.SIGTERM)
+    first, second = (Watched(rank, tree.Identity(7 + rank, 1)) for rank in (0, 1))
+    first.status, second.by_itself = 1 << 8, False
+    child.announced = SimpleNamespace(ended=[first, second], failed=[first], unknown=[])  # type: ignore[assignment]
+    found = judge.suspects(plan, replace(FAILED, child=child), [child], circumstances(tail=b"torch.OutOfMemoryError: CUDA out of memory\n"))
+    assert [(each.culprit.rank, each.exit_code) for each in found if each.culprit] == [(0, 1), (1, 1)]
+    assert [each.culprit.error and each.culprit.error.name for each in found if each.culprit] == [None, "cuda-out-of-memory"]
 
 
 def judged(memory: Memory, tail: bytes) -> Suspect:

@@ -232,7 +232,8 @@ def _of_ranks(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     for rank in ranks.ended if ranks else ():
         tail = circumstances.tail_of_rank(rank.rank)
         error = _words().known(tail, plan, rank.failed)
-        if rank.failed or (rank.code and not rank.signal and error and error.kind == blame.CAUSE):
+        exited = rank.code != 0 and not rank.signal  # as far as is known: its launcher may have fetched its end before us
+        if rank.failed or (exited and error and error.kind == blame.CAUSE):
             yield _of_rank(plan, child, rank, last_lines(tail), error, circumstances.wall)
 
 
@@ -240,7 +241,7 @@ def _of_rank(
     plan: Plan, child: Child, rank: Watched, lines: tuple[str, ...], error: KnownError | None, wall: Callable[[float], float]
 ) -> Suspect:
     at = wall(rank.ended_at)
-    failure = Failure(rank.rank, rank.code or 0, rank.signal, rank.pid, name=rank.name)
+    failure = Failure(rank.rank, 1 if rank.code is None else rank.code, rank.signal, rank.pid, name=rank.name)
     culprit = _culprit(plan, child, failure, lines, error, at)
     return Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
