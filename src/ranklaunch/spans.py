@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable
 
+from ranklaunch.errors import runs
 from ranklaunch.values import Value
 
 HIGHEST = 9_999_999
@@ -37,6 +37,4 @@ def parse(text: str) -> Spans:
 
 
 def text(numbers: Iterable[int]) -> str:
-    """Of numbers in ascending order."""
-    runs = [[number for _, number in run] for _, run in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
-    return str(Spans(tuple((run[0], run[-1]) for run in runs)))
+    return str(Spans(tuple(runs(numbers))))
