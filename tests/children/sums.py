@@ -19,7 +19,8 @@ def main() -> None:
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + 2 * ("TORCHELASTIC_RUN_ID" in os.environ)
     total = gather(port, ranks) if rank == 0 else tell(address, port)
     named = [os.environ[name] for name in sys.argv[1:] if not name.startswith("-")]  # DeepSpeed adds an option
-    print("place", rank, "sum", total, *(["at", *named] if named else []), flush=True)
+    line = " ".join(map(str, ("place", rank, "sum", total, *(["at", *named] if named else []))))
+    print(f"{line}\n", end="", flush=True)  # in one piece: where ranks share a pipe, others would write in between
 
 
 def gather(port: int, ranks: int) -> int:
