@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
-from ranklaunch.errors import counted
+from ranklaunch.errors import NO_PROGRESS, counted
 from ranklaunch.redact import argv, environment
 from ranklaunch.specs import slurm
 from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, JobSpec
@@ -24,7 +24,7 @@ SAFE = {
     "azureml": "a key vault that the program reads",
     **dict.fromkeys(BY_SCRIPT, "a file that the program reads"),
 }
-IN_PLACE, NO_PROGRESS = "RANKLAUNCH_MAX_RESTARTS", 76
+IN_PLACE = "RANKLAUNCH_MAX_RESTARTS"
 WITHOUT_CODES = ("modelarts", "sky")  # whose restarts know no codes after which there is none
 USUAL_S = 30  # that Kubernetes gives a container to end
 

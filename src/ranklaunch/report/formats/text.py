@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timezone
 
 from ranklaunch.errors import counted, numbered
 from ranklaunch.report import model
+from ranklaunch.report.formats.words import clock, lasted, who
 from ranklaunch.report.model import Accounting, Attempt, Culprit, Hang, Report, Round
 from ranklaunch.verdict import blame
 
@@ -36,7 +36,7 @@ def _job(report: Report) -> Iterator[str]:
     yield f"{job.name or report.folder}{f': {about}' if about else ''}"
     if job.command:
         yield f"  {' '.join(job.command)[:WIDTH]}"
-    when = f", from {_clock(report.began)} UTC, {_long(report.ended - report.began)}" if report.began else ""
+    when = f", from {clock(report.began)} UTC, {lasted(report.ended - report.began)}" if report.began else ""
     restarts = sum(len(each.rounds) - 1 for each in report.attempts)
     again = f", {counted(restarts, 'restart')} in place" if restarts else ""
     several = (
@@ -55,14 +55,14 @@ def _job(report: Report) -> Iterator[str]:
 def _end(report: Report) -> Iterator[str]:
     code = "" if report.exit_code is None else f" with exit code {report.exit_code}"
     if report.outcome == model.UNFINISHED:
-        yield f"UNFINISHED: there is no verdict; its last sign is from {_clock(report.ended)} UTC: it still runs, or all of it was killed"
+        yield f"UNFINISHED: there is no verdict; its last sign is from {clock(report.ended)} UTC: it still runs, or all of it was killed"
     else:
         yield f"{report.outcome.upper()}{code}: {report.reason}".replace("\n", "\n  ")
     last = report.attempts[-1]
     yield from _culprit(report.culprit)
     others = last.failures
     if others:
-        names = ", ".join(_who(each) for each in others[:MOST_TOLD])
+        names = ", ".join(who(each) for each in others[:MOST_TOLD])
         yield f"  failed too: {names}{f' and {len(others) - MOST_TOLD} more' if len(others) > MOST_TOLD else ''}"
     if last.suspect_host:
         host = last.suspect_host
@@ -78,7 +78,7 @@ def _culprit(culprit: Culprit | None) -> Iterator[str]:
     error = culprit.error
     memory = "; the kernel killed it for memory" if culprit.out_of_memory else ""
     at = f" at {culprit.time[:19].replace('T', ' ')}" if culprit.time else ""
-    yield f"  who: {_who(culprit)}, {_ended(culprit)}{at}{memory}"
+    yield f"  who: {who(culprit)}, {_ended(culprit)}{at}{memory}"
     if error:
         yield f"  why: {error.line}" + (f" [{error.name}]" if error.name else "")
         yield from ((f"       {error.meaning}",) if error.meaning else ())
@@ -89,13 +89,6 @@ def _culprit(culprit: Culprit | None) -> Iterator[str]:
     if culprit.last_lines:
         yield f"  last lines{f' of {culprit.log}' if culprit.log else ''}:"
         yield from (f"    {line}"[:WIDTH] for line in culprit.last_lines[-MOST_LAST_LINES:])
-
-
-def _who(culprit: Culprit) -> str:
-    host = f" ({culprit.host})" if culprit.host else ""
-    name = culprit.name or "a process"
-    named = f"rank {culprit.rank}, of {name}," if culprit.rank is not None and name != f"rank {culprit.rank}" else name
-    return f"{named} on node {culprit.node}{host}"
 
 
 def _ended(culprit: Culprit) -> str:
@@ -117,17 +110,17 @@ def _rounds(report: Report) -> Iterator[str]:
     for attempt, each in before[-MOST_ROUNDS:]:
         yield f"  {_round(attempt, each)}"
     yield from (
-        f"  after attempt {gap.after}, {_long(gap.ended - gap.began)} until the platform started the next" for gap in report.gaps[-3:]
+        f"  after attempt {gap.after}, {lasted(gap.ended - gap.began)} until the platform started the next" for gap in report.gaps[-3:]
     )
 
 
 def _round(attempt: Attempt, each: Round) -> str:
     name = f"attempt {attempt.number}{f', restart {each.number}' if each.number else ''}"
     over = each.failed if each.failed is not None else each.ended
-    lasted = f" after {_long(over - each.began)}" if over is not None and each.began is not None else ""
+    took = f" after {lasted(over - each.began)}" if over is not None and each.began is not None else ""
     best = f" at step {each.best[1]}" if each.best else ""
     why = f": {each.reason}" if each.reason else ""
-    return f"{name}: {each.outcome}{lasted}{best}{why}{f'; {each.decision}' if each.decision else ''}"
+    return f"{name}: {each.outcome}{took}{best}{why}{f'; {each.decision}' if each.decision else ''}"
 
 
 # A hang
@@ -136,8 +129,8 @@ def _round(attempt: Attempt, each: Round) -> str:
 def _hang(report: Report) -> Iterator[str]:
     last = report.attempts[-1]
     for hang in last.hangs[-2:]:
-        since = f" since {_clock(hang.since)}" if hang.since else ""
-        over = f", and moved again at {_clock(hang.ended)}" if hang.ended and hang.ended < (last.rounds[-1].failed or last.ended) else ""
+        since = f" since {clock(hang.since)}" if hang.since else ""
+        over = f", and moved again at {clock(hang.ended)}" if hang.ended and hang.ended < (last.rounds[-1].failed or last.ended) else ""
         signals = f" ({', '.join(hang.signals)})" if hang.signals else ""
         yield f"nothing moved{since}{signals}{over}"
         yield from _suspects(hang)
@@ -162,13 +155,13 @@ def _time(report: Report) -> Iterator[str]:
     if told.wall_s <= 0:
         return
     good = f", {100 * told.goodput:.1f} % of it productive" if told.goodput is not None else ""
-    gaps = f", and {_long(told.gaps_s)} between attempts, which is the platform's" if told.gaps_s else ""
-    yield f"where {_long(told.wall_s)} went{good}{gaps}:"
+    gaps = f", and {lasted(told.gaps_s)} between attempts, which is the platform's" if told.gaps_s else ""
+    yield f"where {lasted(told.wall_s)} went{good}{gaps}:"
     for name, label in model.BUCKETS.items():
         seconds = getattr(told.buckets, name)
         if seconds >= 0.0005 * told.wall_s and seconds > 0:
             share = seconds / told.wall_s
-            yield f"  {label:22} {_long(seconds):>10}  {100 * share:5.1f} %  {'#' * round(BAR * share)}".rstrip()
+            yield f"  {label:22} {lasted(seconds):>10}  {100 * share:5.1f} %  {'#' * round(BAR * share)}".rstrip()
     yield from _figures(told, report)
 
 
@@ -177,11 +170,11 @@ def _figures(told: Accounting, report: Report) -> Iterator[str]:
         yield "  no steps were found in what ranks wrote: what of the running was productive is not known"
     figures = []
     if told.time_to_first_step_s is not None:
-        figures.append(f"first step after {_long(told.time_to_first_step_s)}")
+        figures.append(f"first step after {lasted(told.time_to_first_step_s)}")
     if told.interruptions:
         figures.append(counted(told.interruptions, "interruption"))
     if told.time_to_recover_s:
-        figures.append(f"back at a first step after {', '.join(_long(each) for each in told.time_to_recover_s[-3:])}")
+        figures.append(f"back at a first step after {', '.join(lasted(each) for each in told.time_to_recover_s[-3:])}")
     if figures:
         yield f"  {'; '.join(figures)}"
     late = next((each for each in report.attempts[-1].rounds[:1] if each.last is not None), None)
@@ -212,18 +205,3 @@ def _more(report: Report) -> Iterator[str]:
 
 def _nodes(found: Iterable[int]) -> str:
     return numbered(found, "node")
-
-
-def _clock(at: float) -> str:
-    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _long(seconds: float) -> str:
-    """2.5 s, 3 min 20 s, 4 h 05 min, 2 d 03 h."""
-    if seconds < 99.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02} min" if minutes < 48 * 60 else f"{minutes // 1440} d {minutes // 60 % 24:02} h"

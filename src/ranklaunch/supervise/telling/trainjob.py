@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-URL = "KUBEFLOW_TRAINER_SERVER_URL"
-
 
 def status(ranks: Iterable[Mapping[str, Any]], now: str, *, done: bool = False) -> dict[str, Any] | None:
     """As Kubeflow Trainer has it; None where there is nothing to tell. now: UTC, ISO 8601. done: the job has succeeded."""

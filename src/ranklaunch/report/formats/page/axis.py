@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from ranklaunch.report.formats.page.words import long
+from ranklaunch.report.formats.words import long
 from ranklaunch.report.model import Span
 from ranklaunch.values import Value
 

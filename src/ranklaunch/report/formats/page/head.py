@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ranklaunch.errors import counted, numbered
 from ranklaunch.report import model
-from ranklaunch.report.formats.page import words
+from ranklaunch.report.formats import words
 from ranklaunch.report.formats.page.axis import percent
 from ranklaunch.report.formats.page.kinds import look
 from ranklaunch.report.formats.page.markup import Html, cut, joined, scrolling, tag

@@ -12,7 +12,7 @@ from ranklaunch.report import model
 from ranklaunch.report.formats.page import axis, kinds
 from ranklaunch.report.formats.page.axis import Axis, percent
 from ranklaunch.report.formats.page.markup import Html, joined, scrolling, tag
-from ranklaunch.report.formats.page.words import clock, long
+from ranklaunch.report.formats.words import clock, long
 from ranklaunch.report.model import Attempt, Mark, OnNode, Report, Span
 from ranklaunch.values import Value
 

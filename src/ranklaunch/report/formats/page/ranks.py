@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ranklaunch.errors import counted, numbered
-from ranklaunch.report.formats.page import words
+from ranklaunch.report.formats import words
 from ranklaunch.report.formats.page.axis import Axis, middle, percent
 from ranklaunch.report.formats.page.markup import Html, cut, joined, scrolling, tag
 from ranklaunch.report.model import Process, Report

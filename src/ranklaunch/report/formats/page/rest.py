@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ranklaunch.errors import counted, numbered
-from ranklaunch.report.formats.page import words
+from ranklaunch.report.formats import words
 from ranklaunch.report.formats.page.markup import Html, cut, joined, scrolling, tag, text
 from ranklaunch.report.model import Attempt, Difference, Evidence, Hang, Report, Round, Stacks, Tail
 

@@ -12,9 +12,12 @@ def clock(at: float) -> str:
 
 
 def long(seconds: float) -> str:
-    """4 ms, 2.5 s, 3 min 20 s, 4 h 05 min, 2 d 03 h."""
-    if 0 < seconds < 0.0995:
-        return f"{1000 * seconds:.3g} ms"
+    """4 ms, and else as lasted()."""
+    return f"{1000 * seconds:.3g} ms" if 0 < seconds < 0.0995 else lasted(seconds)
+
+
+def lasted(seconds: float) -> str:
+    """2.5 s, 3 min 20 s, 4 h 05 min, 2 d 03 h."""
     if seconds < 99.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
