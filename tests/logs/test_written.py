@@ -27,8 +27,14 @@ def test_of_very_many_points_the_first_and_the_last_are_kept() -> None:
 
 
 def test_nodes_add_up_at_equal_times_by_node_0s_clock() -> None:
-    found = written.together({0: [(0.0, 10), (12.0, 30)], 1: [(100.0, 5), (106.0, 50)], 2: []}, {0: 0.0, 1: -100.0, 2: 0.0})
+    found = written.together({0: [[(0.0, 10), (12.0, 30)]], 1: [[(100.0, 5), (106.0, 50)]], 2: [[]]}, {0: 0.0, 1: -100.0, 2: 0.0})
     assert (found[0], found[-1], len(found)) == ((0.0, 15), (12.0, 80), written.MOST_SHOWN + 1)
     assert [total for at, total in found if at in (5.95, 6.0, 11.95)] == [15, 60, 60]
-    assert written.together({0: [(5.0, 10)]}, {0: 1.0}) == ((6.0, 10),)
-    assert written.together({0: []}, {0: 0.0}) == ()
+    assert written.together({0: [[(5.0, 10)]]}, {0: 1.0}) == ((6.0, 10),)
+    assert written.together({0: [[]]}, {0: 0.0}) == ()
+
+
+def test_nodes_that_share_a_folder_add_up_whoever_was_sooner() -> None:
+    found = written.together({0: [[(10.0, 5), (12.0, 7)], [(0.0, 100), (11.0, 130)]]}, {0: 0.0})
+    assert (found[0], found[-1]) == ((0.0, 100), (12.0, 137))
+    assert [total for _, total in found] == sorted(total for _, total in found)

@@ -13,7 +13,7 @@ MOST_SHOWN = 240
 
 
 class Written:
-    """Is fed with a folder's times_<node>, cut anywhere. points: bytes of all its logs together, when they had come."""
+    """Is fed with one times_<node>, cut anywhere. points: bytes of all its logs together, when they had come."""
 
     def __init__(self) -> None:
         self.points: list[Point] = []
@@ -38,9 +38,9 @@ class Written:
             self._every_s = 2 * max(self._every_s, (self.points[-1][0] - self.points[0][0]) / MOST_KEPT)
 
 
-def together(nodes: Mapping[int, Sequence[Point]], shift: Mapping[int, float]) -> tuple[Point, ...]:
-    """Of all nodes, by node 0's clock, at so many equal times."""
-    moved = [[(at + shift[node], total) for at, total in points] for node, points in nodes.items() if points]
+def together(nodes: Mapping[int, Iterable[Sequence[Point]]], shift: Mapping[int, float]) -> tuple[Point, ...]:
+    """Of all nodes, each with what its folder has of one or several, by node 0's clock, at so many equal times."""
+    moved = [[(at + shift[node], total) for at, total in points] for node, files in nodes.items() for points in files if points]
     if not moved:
         return ()
     first, last = min(points[0][0] for points in moved), max(points[-1][0] for points in moved)

@@ -51,8 +51,8 @@ class Place(Value):
 
 
 class Left(Value):
-    """By one node in one round. plan, verdict, round: empty where there is none. spoilt: what could not be read. logs: names of files that
-    end as logs do. evidence: folders below the one that was named, with their files. written: how many bytes its ranks had by when."""
+    """By one node in one round. plan, verdict, round: empty where there is none. logs: names of files that
+    end as logs do. evidence: folders below the one that was named, with their files. written: how many bytes ranks had by when, file by file."""
 
     place: Place
     restart: int
@@ -61,10 +61,9 @@ class Left(Value):
     verdict: Mapping[str, Any]
     round: Mapping[str, Any]
     told: Told
-    spoilt: tuple[str, ...] = ()
     logs: frozenset[str] = frozenset()
     evidence: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    written: tuple[Point, ...] = ()
+    written: tuple[tuple[Point, ...], ...] = ()
 
 
 class Reader:
@@ -197,10 +196,10 @@ class Reader:
 
     # Output
 
-    def _written(self, files: Iterable[str]) -> list[Point]:
-        """Of one node. A file that is too large is left out, and with it what it is about."""
-        written = Written()
+    def _written(self, files: Iterable[str]) -> Iterator[tuple[Point, ...]]:
+        """A file that is too large is left out, and with it what it is about. Nodes that share a folder have one each."""
         for below in files:
+            written = Written()
             try:
                 with open(disk.own(os.path.join(self.top, below)), "rb") as file:
                     size = os.fstat(file.fileno()).st_size
@@ -211,7 +210,7 @@ class Reader:
                     written.feed_all(file.read(BLOCK) for _ in range(0, size, BLOCK))
             except (OSError, ValueError, ConfigError) as error:
                 self.trouble(f"{below}: {getattr(error, 'strerror', '') or error}")
-        return written.points
+            yield tuple(written.points)
 
     # Events
 
