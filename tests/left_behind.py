@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -79,6 +80,17 @@ class OnNode:
 
     def steps(self, at: float, step: int, ago_s: float = 0.0) -> OnNode:
         return self.tell(at, "steps", ranks=[[self.ranks[0], self.ranks[-1], 0, step, 100, ago_s]])
+
+    def stacks(self, **frames: list[str]) -> OnNode:
+        """Evidence of ranks that stand in these functions, as rank_0=["step", "main"]."""
+        folder = self.folder / "evidence" / f"node_{self.number}" / "1"
+        folder.mkdir(parents=True)
+        ranks = {
+            rank.partition("_")[2]: {"state": "S", "stack": [f'File "train.py", line {i} in {name}' for i, name in enumerate(names)]}
+            for rank, names in frames.items()
+        }
+        (folder / "summary.json").write_text(json.dumps({"ranks": ranks}))
+        return self
 
     def ends(self, decided: float, ended: float, outcome: str = "succeeded", code: int = 0, by: str = "rank 1") -> OnNode:
         self.tell(decided, "ending", outcome=outcome, by=by)

@@ -108,12 +108,7 @@ def test_the_rounds_that_a_verdict_alone_tells(tmp_path: Path) -> None:
 def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     node = left.node().starts(0.0, 1.0, 2.0).steps(5.0, 3)
     node.tell(40.0, "hang", text="the job hangs; rank 1: stopped", since="2026-09-21T14:13:26+00:00")
-    evidence = node.folder / "evidence" / "node_0" / "1"
-    evidence.mkdir(parents=True)
-    frames = {"0": ["all_reduce", "step"], "1": ["read", "batches"]}
-    ranks = {rank: {"state": "S", "stack": [f'File "train.py", line {i} in {name}' for i, name in enumerate(names)]}
-             for rank, names in frames.items()}  # fmt: skip
-    (evidence / "summary.json").write_text(json.dumps({"ranks": ranks}))
+    node.stacks(rank_0=["all_reduce", "step"], rank_1=["read", "batches"])
     (node.folder / "rank_1.log").write_text("I read\n")
     suspect = {"rank": 1, "node": 0, "why": "its process is stopped (state T)", "file": "rank_1.stacks.txt"}
     hang = {"since": "2026-09-21T14:13:26+00:00", "signals": ["output", "CPU"], "suspects": [suspect]}

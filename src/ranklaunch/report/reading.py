@@ -51,8 +51,8 @@ class Place(Value):
 
 
 class Left(Value):
-    """By one node in one round. plan, verdict, round: empty where there is none. logs: names of files that
-    end as logs do. evidence: folders below the one that was named, with their files. written: how many bytes ranks had by when, file by file."""
+    """By one node in one round. plan, verdict, round: empty where there is none. logs: names of files that end as logs do.
+    evidence: folders below the one that was named, with their files. written: how many bytes ranks had by when, file by file."""
 
     place: Place
     restart: int
