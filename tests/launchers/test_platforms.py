@@ -105,39 +105,18 @@ def test_ascend_operator_with_torchrun_at_an_address(pods: MakePods) -> None:
     assert job.places() == [f"{rank} sum 4 at {address} 2222" for rank in range(4)]
 
 
-SUM_BY_MINDSPORE = """
-import os, signal, sys, time
-import mindspore as ms, numpy as np
-from mindspore import ops
-from mindspore.communication import get_rank, init, release
-ms.set_device("CPU")
-init("mccl")
-if "STOPS_LATE" in os.environ:
-    stopped = []
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
-total = ops.AllReduce()(ms.Tensor(np.ones(1), ms.float32)).asnumpy()
-print("place", get_rank(), "sum", int(total[0]), flush=True)
-if "STOPS_LATE" in os.environ:
-    while not stopped:
-        time.sleep(0.1)
-    time.sleep(float(os.environ["STOPS_LATE"]))
-    print("saved", flush=True)
-release()
-"""
 needs_msrun = pytest.mark.skipif(not shutil.which("msrun", path=str(PYTHON.parent)), reason="MindSpore is not installed here")
 
 
 def beside_a_scheduler(job: Pods, **env: str) -> None:
     """The last host is the Service of the first, which is the Scheduler. The operator numbers the Workers alone."""
-    program = job.folder / "train.py"
-    program.write_text(SUM_BY_MINDSPORE)
     scheduler, service = job.hosts[0].address, job.hosts[-1].address
     job.serve(len(job.hosts) - 1, 0, (2222, 18889))
     common = {"MINDX_TASK_ID": "6f1f0c52", "MS_WORKER_NUM": "2", "MS_LOCAL_WORKER": "1", "MS_SCHED_PORT": "2222", **env}
     common.update({"RANKLAUNCH_ACCELERATOR": "cpu", "RANKLAUNCH_METHOD": ""})
     worker = {**common, "MS_SCHED_HOST": service, "MS_ROLE": "MS_WORKER", "NPU_POD": "true"}
     first = {**common, "MS_SCHED_HOST": scheduler, "MS_ROLE": "MS_SCHED", "NPU_POD": "false", "MS_NODE_RANK": "0"}
-    job.launch([first, *({**worker, "MS_NODE_RANK": str(i)} for i in (0, 1))], program)
+    job.launch([first, *({**worker, "MS_NODE_RANK": str(i)} for i in (0, 1))], child("mindspore_sum.py"))
 
 
 @needs_msrun

@@ -36,17 +36,6 @@ BY_MPI = """
 from mpi4py import MPI
 print("place", MPI.COMM_WORLD.rank, "sum", MPI.COMM_WORLD.allreduce(1), flush=True)
 """
-BY_MINDSPORE = """
-import mindspore as ms, numpy as np
-from mindspore import ops
-from mindspore.communication import get_rank, init, release
-ms.set_device("CPU")
-ms.set_context(mode=ms.PYNATIVE_MODE)
-init("mccl")
-total = ops.AllReduce()(ms.Tensor(np.ones(1, np.float32)))
-print("place", get_rank(), "sum", int(total.asnumpy()[0]), flush=True)
-release()
-"""
 FAILS = """
 import os, sys, time
 if os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK")) == "3":
@@ -66,7 +55,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "mpijob-alone": (*CPU, "--set", "mpi.launcherAsWorker=false"), "acjob": ("--device-kind", "npu", *RETRIES),
 }  # fmt: skip
 METHODS = {"volcano": "torchrun", "trainjob-torch": "auto", "mpijob": "mpirun", "mpijob-alone": "mpirun", "acjob": "msrun"}
-PROGRAMS = {"trainjob-torch": BY_TORCH, "mpijob": BY_MPI, "mpijob-alone": BY_MPI, "acjob": BY_MINDSPORE}
+PROGRAMS = {"trainjob-torch": BY_TORCH, "mpijob": BY_MPI, "mpijob-alone": BY_MPI, "acjob": Path(child("mindspore_sum.py")).read_text()}
 # Whether the whole job starts anew after an exit code, as docs/specs.md has it.
 AGAIN = {
     "volcano": {5: True, 78: False, 143: True}, "jobset": {5: True, 78: False, 143: True}, "job": {5: False, 78: False, 143: False},

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -122,21 +122,14 @@ def _says_little(error: KnownError) -> bool:
 
 def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]:
     """From a line's number to its entry."""
-    words = frozenset(_compiled_text(_WORD).findall("\n".join(lines.said)))
-    pieces, places = "\n".join(words), _Places(lines.said)
+    places = _Places(lines.said)
     claims: dict[int, KnownError] = {}
     for error in errors:
         if error.standing not in GENERAL:
-            there = [needed for needed in error.needed if _may_be_there(needed, words, pieces)]
+            there = [needed for needed in error.needed if places.may_have(needed)]
             for number in sorted(places.of(error, there)) if there else ():
                 claims.setdefault(number, error)
     return claims
-
-
-def _may_be_there(text: str, words: Collection[str], pieces: str) -> bool:
-    """Far faster than to look for it: whether the words of an output, which are fewer than its characters, allow for it."""
-    inner, longest = _words_of(text)
-    return (not inner or inner in words) and (longest in words or longest in pieces)
 
 
 @functools.cache
@@ -147,7 +140,10 @@ def _words_of(text: str) -> tuple[str, str]:
 
 
 class _Places:
-    """Where the patterns of entries match in an output. A line that it has several times is searched once."""
+    """Where the patterns of entries match in an output. A line that it has several times is searched once.
+
+    To look for each of a thousand texts from the beginning to the end would take most of the time. The words of the output, which are
+    fewer than its characters, tell of most that they are not there, and of others in which lines they may be."""
 
     def __init__(self, said: Sequence[str]) -> None:
         self._numbers: dict[str, list[int]] = {}  # of each line
@@ -156,7 +152,17 @@ class _Places:
         self._lines = tuple(self._numbers)
         self._text = "\n".join(self._lines)
         self._starts = [0, *accumulate(len(line) + 1 for line in self._lines)]
+        self._words: dict[str, list[str]] = {}  # in which lines
+        words = _compiled_text(_WORD).findall
+        for line in self._lines:
+            for word in set(words(line)):
+                self._words.setdefault(word, []).append(line)
+        self._pieces = "\n".join(self._words)
         self._parts: dict[str, list[tuple[str, int, int]]] = {}  # by needed text
+
+    def may_have(self, needed: str) -> bool:
+        whole, longest = _words_of(needed)
+        return (not whole or whole in self._words) and (longest in self._words or longest in self._pieces)
 
     def of(self, error: KnownError, there: Iterable[str]) -> set[int]:
         """The numbers of the lines that the pattern matches: it is searched around a text that each match has, which is far faster than
@@ -175,18 +181,27 @@ class _Places:
         return self._parts[needed]
 
     def _having(self, needed: str) -> Iterable[tuple[str, int]]:
-        """Lines, and where in them; one after the other is found fastest where they are few, all at once where they are many."""
+        """Lines, and where in them it is first."""
         if not needed:
             return [(line, 0) for line in self._lines]
+        whole, _ = _words_of(needed)
+        return _those_with(needed, self._words[whole]) if whole else self._anywhere(needed)
+
+    def _anywhere(self, needed: str) -> list[tuple[str, int]]:
+        """One after the other is found fastest where they are few, all at once where they are many."""
         found: list[tuple[str, int]] = []
         position = self._text.find(needed)
         while position >= 0:
             if len(found) == _FEW:
-                return [(line, line.find(needed)) for line in self._lines if needed in line][-_MOST_LINES:]
+                return _those_with(needed, self._lines)
             number = bisect_right(self._starts, position) - 1
             found.append((self._lines[number], position - self._starts[number]))
             position = self._text.find(needed, self._starts[number + 1])
         return found
+
+
+def _those_with(needed: str, lines: Iterable[str]) -> list[tuple[str, int]]:
+    return [(line, place) for line in lines if (place := line.find(needed)) >= 0][-_MOST_LINES:]
 
 
 @functools.cache
