@@ -8,7 +8,7 @@ import pytest
 from muster_machines import EPOCH, FACTS, Lone, finish, suspect
 
 from ranklaunch.muster import events
-from ranklaunch.muster.member import GATHERING, OVER, RELEASED, STOPPING
+from ranklaunch.muster.member import GATE, GATHERING, OVER, RELEASED, STOPPING
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement
 
@@ -195,11 +195,16 @@ def test_its_name_is_looked_up_anew_where_it_is_not_found_again() -> None:
     assert lone.dials == [False, True, False]
 
 
-@pytest.mark.parametrize(("error", "code", "state"), [(None, 137, RELEASED), (RESET, 137, STOPPING), (SILENT, 75, RELEASED)])
+GONE = [(None, 137, RELEASED), (RESET, 137, STOPPING), (SILENT, 75, RELEASED), (None, 137, GATE), (SILENT, 75, GATE)]
+
+
+@pytest.mark.parametrize(("error", "code", "state"), GONE)
 def test_node_0_is_gone(error: OSError | None, code: int, state: str) -> None:
     lone = released()
     if state == STOPPING:
         lone.hear("stop", judgement=FAILED)
+    if state == GATE:
+        lone.hear("again", judgement=FAILED, next={}, round=1)
     lone.feed(events.Broken(0, error))
     while not lone.member.over and lone.time.clock < 9:
         lone.time.run(0.3)
@@ -211,8 +216,13 @@ def test_node_0_is_gone(error: OSError | None, code: int, state: str) -> None:
     assert "node 0 (127.0.0.1)" in lone.calls[-1].suspect.reason
 
 
-def test_node_0_that_was_started_anew_is_another() -> None:
+@pytest.mark.parametrize("state", [RELEASED, GATE])
+def test_node_0_that_was_started_anew_is_another(state: str) -> None:
+    """It knows nothing of the rounds that this node has behind it."""
     lone = released()
+    if state == GATE:
+        lone.hear("again", judgement=FAILED, next={}, round=1)
+        lone.feed(events.Ready(FACTS, 1, ""))
     lone.feed(events.Broken(0, RESET))
     lone.come("another hub")
     assert isinstance(lone.calls[-1], events.Lost)

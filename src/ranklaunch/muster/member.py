@@ -16,38 +16,39 @@ from ranklaunch.muster.words import Kept, Speaker
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame
 
-# Before the release; after it; once told to stop; nothing more will be heard. In each of them it may be joined, or on its way to node 0.
-STATES = GATHERING, RELEASED, STOPPING, OVER = "gathering", "released", "stopping", "over"
+# Before the first release; after it; once told to stop; before the release of a later round; nothing more will be heard. In each of them
+# it may be joined, or on its way to node 0.
+STATES = GATHERING, RELEASED, STOPPING, GATE, OVER = "gathering", "released", "stopping", "gate", "over"
 
 # fmt: off
 TABLE: dict[Key, Row] = {
-    # what comes          gathering       released         stopping         over       of another round
-    "welcome":           ("join",         "rejoin",        "rejoin",        NO,        TAKEN),
-    "pong":              ("measure",      "measure",       "measure",       "measure", TAKEN),
-    "status":            ("heed",         NO,              NO,              NO,        REFUSED),
-    "release":           ("release",      NO,              NO,              NO,        REFUSED),
-    "stop":              ("stop",         "stop",          "stop",          NO,        REFUSED),
-    "judgement":         ("accept",       "accept",        "accept",        NO,        REFUSED),
-    "again":             ("go_again",     "go_again",      "go_again",      NO,        TAKEN),
-    "word":              (NO,             "hear_word",     "hear_word",     NO,        REFUSED),
-    "dismissed":         ("part",         "part",          "part",          NO,        TAKEN),
+    # what comes          gathering       released         stopping         gate             over       of another round
+    "welcome":           ("join",         "rejoin",        "rejoin",        "rejoin",        NO,        TAKEN),
+    "pong":              ("measure",      "measure",       "measure",       "measure",       "measure", TAKEN),
+    "status":            ("heed",         NO,              NO,              "heed",          NO,        REFUSED),
+    "release":           ("release",      NO,              NO,              "release",       NO,        REFUSED),
+    "stop":              ("stop",         "stop",          "stop",          "stop",          NO,        REFUSED),
+    "judgement":         ("accept",       "accept",        "accept",        "accept",        NO,        REFUSED),
+    "again":             ("go_again",     "go_again",      "go_again",      "go_again",      NO,        TAKEN),
+    "word":              (NO,             "hear_word",     "hear_word",     NO,              NO,        REFUSED),
+    "dismissed":         ("part",         "part",          "part",          "part",          NO,        TAKEN),
     # what happens on this side
-    events.Start:        ("dial",         NO,              NO,              NO),
-    events.Reached:      ("wait",         "wait",          "wait",          "hang_up"),
-    events.Greeted:      ("greet",        "greet",         "greet",         "hang_up"),
-    events.Unreached:    ("retry",        "retry_or_lose", "retry_or_lose", NO),
-    Broken:              ("come_again",   "come_again",    "come_again",    "let_go"),
-    events.GreetingDue:  ("give_up",      "give_up",       "give_up",       "hang_up"),
-    events.Retry:        ("dial",         "dial",          "dial",          NO),
-    events.PingDue:      ("ping",         "ping",          "ping",          "ping"),
-    events.Remind:       ("remind",       NO,              "remind",        NO),
-    events.Busy:         ("tell_busy",    "tell_busy",     "tell_busy",     NO),
-    events.Ready:        ("tell_ready",   "tell_ready",    "tell_ready",    NO),
-    events.Fail:         ("tell_fail",    "tell_fail",     "tell_fail",     NO),
-    events.Done:         ("tell_done",    "tell_done",     "tell_done",     NO),
-    events.Report:       ("tell_report",  "tell_report",   "tell_report",   NO),
-    events.Word:         (NO,             "say_word",      "say_word",      NO),
-    events.Leave:        ("leave",        "leave",         "leave",         "take_leave"),
+    events.Start:        ("dial",         NO,              NO,              NO,              NO),
+    events.Reached:      ("wait",         "wait",          "wait",          "wait",          "hang_up"),
+    events.Greeted:      ("greet",        "greet",         "greet",         "greet",         "hang_up"),
+    events.Unreached:    ("retry",        "retry_or_lose", "retry_or_lose", "retry_or_lose", NO),
+    Broken:              ("come_again",   "come_again",    "come_again",    "come_again",    "let_go"),
+    events.GreetingDue:  ("give_up",      "give_up",       "give_up",       "give_up",       "hang_up"),
+    events.Retry:        ("dial",         "dial",          "dial",          "dial",          NO),
+    events.PingDue:      ("ping",         "ping",          "ping",          "ping",          "ping"),
+    events.Remind:       ("remind",       NO,              "remind",        "remind",        NO),
+    events.Busy:         ("tell_busy",    "tell_busy",     "tell_busy",     "tell_busy",     NO),
+    events.Ready:        ("tell_ready",   "tell_ready",    "tell_ready",    "tell_ready",    NO),
+    events.Fail:         ("tell_fail",    "tell_fail",     "tell_fail",     "tell_fail",     NO),
+    events.Done:         ("tell_done",    "tell_done",     "tell_done",     "tell_done",     NO),
+    events.Report:       ("tell_report",  "tell_report",   "tell_report",   "tell_report",   NO),
+    events.Word:         (NO,             "say_word",      "say_word",      NO,              NO),
+    events.Leave:        ("leave",        "leave",         "leave",         "leave",         "take_leave"),
 }
 # fmt: on
 
@@ -296,7 +297,7 @@ class Member(Speaker):
         if (wire.number(message, "attempt"), wire.number(message, "round")) != (self._hub_attempt, self.round + 1):
             return
         self.round += 1
-        self.state, self._is_released = GATHERING, False
+        self.state, self._is_released = GATE, False
         self._ready, self._missing, self._doing = None, "", "starting again"
         self._last.clear()
         self._words.clear()
