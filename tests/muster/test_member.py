@@ -15,6 +15,7 @@ from ranklaunch.verdict.blame import Judgement
 RESET = OSError(errno.ECONNRESET, "Connection reset by peer")
 SILENT = OSError(errno.ETIMEDOUT, "Connection timed out")
 REFUSED = events.Unreached("no answer on port 18889 (connection refused)", refused=True)
+NO_ANSWER = events.Unreached("no answer on port 18889 (timed out)", refused=True, silent=True)
 FAILED = blame.as_message(Judgement("failed", 3, "rank 1 failed"))
 
 
@@ -144,7 +145,7 @@ def test_it_comes_again_later_each_time_and_does_not_tire() -> None:
 def test_why_it_does_not_reach_node_0_is_said() -> None:
     lone = Lone()
     lone.feed(events.Start())
-    assert lone.member.missing == "node 0 (127.0.0.1): not tried yet"
+    assert lone.member.missing == "node 0 (127.0.0.1): nothing heard of it yet"
     lone.feed(REFUSED, events.Ready(FACTS, 1, ""))
     lone.time.run(2)
     assert lone.said == ["muster: waiting for node 0 (127.0.0.1): no answer on port 18889 (connection refused)"]
@@ -214,6 +215,18 @@ def test_node_0_is_gone(error: OSError | None, code: int, state: str) -> None:
     assert lone.calls[-1].suspect.exit_code == code
     assert lone.calls[-1].suspect.at == EPOCH
     assert "node 0 (127.0.0.1)" in lone.calls[-1].suspect.reason
+
+
+@pytest.mark.parametrize(("error", "code"), [(RESET, 75), (None, 137)])
+def test_a_host_that_resets_and_then_is_silent_was_not_killed(error: OSError | None, code: int) -> None:
+    """As when what this node sends is lost, and what node 0 sends is not: that gives this node up, and ends. Of a container that was
+    killed the address goes too, but its connections are closed first."""
+    lone = released()
+    lone.feed(events.Broken(0, error))
+    lone.time.run(5)
+    lone.feed(NO_ANSWER)
+    assert isinstance(lone.calls[-1], events.Lost)
+    assert lone.calls[-1].suspect.exit_code == code
 
 
 @pytest.mark.parametrize("state", [RELEASED, GATE])

@@ -71,7 +71,7 @@ class Member(Speaker):
     def __init__(self, muster: Muster, instance: str, host: str, attempt: int = 1) -> None:
         super().__init__(GATHERING, attempt)
         self.joined = False
-        self.why = "not tried yet"
+        self.why = "nothing heard of it yet"
         self.shared: Mapping[str, str] = {}
         self.run_id = self.table = ""
         self.offset: float | None = None
@@ -162,8 +162,11 @@ class Member(Speaker):
         self._come_later(event.why)
 
     def _retry_or_lose(self, event: events.Unreached) -> None:
-        """Comes again, while node 0 may still be there."""
+        """Comes again, while node 0 may still be there. One that was killed closes its connections; what a reset and then silence tell of
+        is a host that has given this one up, or was cut off from it."""
         self._answered = self._answered and not event.refused
+        if event.silent and reports.reset(self._broken_by):
+            self._broken_by = OSError(errno.ETIMEDOUT, event.why)
         self._come_later_or_lose(event.why)
 
     def _come_later_or_lose(self, why: str, again: bool = False) -> None:
