@@ -61,6 +61,7 @@ PINGS = 4  # at first, for the clocks
 PING_S = 0.1
 PINGS_PER_S = 200  # that all nodes together send to node 0 at most
 TRUSTED_S = 300.0  # how long the best measurement of the clocks counts for more than a newer one: clocks drift
+SLACK_S = 0.2  # by which two drift apart meanwhile at most, unless one is set
 
 
 class Member(Speaker):
@@ -258,8 +259,13 @@ class Member(Speaker):
         trip = now - sent
         if not (0 <= trip <= 60 and 0 <= theirs <= 4e10):
             return
-        if not self._best or trip <= self._best[0] or now - self._best[1] > TRUSTED_S:
-            self._best, self.offset = (trip, now), theirs - (sent + now) / 2
+        offset = theirs - (sent + now) / 2
+        if not self._best or trip <= self._best[0] or now - self._best[1] > TRUSTED_S or self._was_set(offset, trip):
+            self._best, self.offset = (trip, now), offset
+
+    def _was_set(self, offset: float, trip: float) -> bool:
+        """Whether node 0's clock was set since: half of its round trip is the most by which a measurement errs."""
+        return bool(self._best and self.offset is not None and abs(offset - self.offset) > (trip + self._best[0]) / 2 + SLACK_S)
 
     def _heed(self, message: Message) -> None:
         """From node 0, now and then: what it waits for. Says so, once this node is ready."""
