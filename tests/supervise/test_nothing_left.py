@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ranklaunch.supervise import guardian
+from ranklaunch.supervise.ranks.left import Leftovers
 from ranklaunch.supervise.record import now
-from ranklaunch.system import tree
+from ranklaunch.system import bounded, tree
+from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.processes import children_of, command_of, parent_of, state_of
@@ -193,3 +198,21 @@ def test_the_other_processes_of_the_machine_live_on(as_process: Starter) -> None
     assert parent_of(rank) == other.supervisor
     other.send(signal.SIGTERM)
     check_end(other, "stopped", 143)
+
+
+def test_what_ranklaunch_runs_for_itself_was_not_left_by_the_program() -> None:
+    """As what takes evidence, when the ranks end meanwhile."""
+    helper, readable = bounded.forked(lambda writable: os.execvp("sleep", ["sleep", "60"]))
+    left = subprocess.Popen(["sleep", "61"])
+    try:
+        killed: dict[int, str] = {}
+        children: Any = SimpleNamespace(running={}, killed=killed)
+        leftovers = Leftovers(children, Loop(), lambda text: None, 1.0)
+        killed.update({helper: "SIGTERM", left.pid: "SIGTERM"})
+        assert list(leftovers.notes) == [f"ended what the program had left: {left.pid} (sleep 61) by SIGTERM"]
+    finally:
+        os.close(readable)
+        left.kill()
+        left.wait()
+        os.kill(helper, signal.SIGKILL)
+        os.waitpid(helper, 0)
