@@ -95,7 +95,7 @@ def test_adapter_has_golden_plans(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", PLATFORMS)
+@helpers.for_each(list(PLATFORMS))
 def test_detection_never_raises_and_claims_no_empty_environment(name: str) -> None:
     platform = PLATFORMS[name]
     assert platform.detect(helpers.reader({})) is (name == "local")
@@ -181,7 +181,7 @@ def test_every_rank_of_a_job_is_started_once(name: str) -> None:
         assert started == [(node, rank, rank - node.first_rank) for node in nodes for rank in node.ranks]
 
 
-@pytest.mark.parametrize("name", LAUNCHERS)
+@helpers.for_each(list(LAUNCHERS))
 def test_misleading_variables_are_removed(name: str) -> None:
     for process in plan_of(name, "modelarts", 3, "2", 1, PET_NNODES="9", MS_ROLE="x", MS_ENABLE_TFT="kept").processes:
         assert set(process.unset) == {"RANK", "PET_NNODES", "MS_ROLE"}

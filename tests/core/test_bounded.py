@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError, WaitError
@@ -107,7 +108,7 @@ def test_work_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     refused(lambda: bounded.call(lambda: time.sleep(600), "template x"), "x")
 
 
-@pytest.mark.parametrize("begin", ["{{", "{%", "{#", "{{ ", "{", "{{}", "{{ a }", "{% if a %}", "\n", " ", "{##}", "{# #} \n"])
+@helpers.for_each(["{{", "{%", "{#", "{{ ", "{", "{{}", "{{ a }", "{% if a %}", "\n", " ", "{##}", "{# #} \n"])
 def test_a_template_that_takes_long_to_read(begin: str) -> None:
     """What needs no process either."""
     began = time.process_time()
