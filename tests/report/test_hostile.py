@@ -125,6 +125,7 @@ def test_what_is_no_file_is_not_waited_for(left: LeftBehind, tmp_path: Path) -> 
     other = left.folder / "node_1" / "attempt_1"
     other.mkdir(parents=True)
     os.mkfifo(other / "events.jsonl")
+    (other / "evidence" / "node_1" / "\u00b2").mkdir(parents=True)
     (other / "plan.json").symlink_to("/dev/zero")
     (other / "verdict.json").mkdir()
     (left.folder / "again").symlink_to(left.folder)
