@@ -91,7 +91,8 @@ test-adapters: .venv/.installed-test ## run the tests that an added launcher or 
 	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
 ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/adapters/test_signs.py tests/core/test_render.py tests/test_docs.py tests/test_golden.py
 
-test-launchers tables: WORKERS = 3
+test-launchers: WORKERS = 5
+tables: WORKERS = 3
 test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "(chaos or launchers or guide) and not table" $(WITH_LAUNCHERS)
