@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -140,3 +141,14 @@ def test_golden_files_are_not_renewed_in_ci(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "--update-golden", ci=True)
     assert done.returncode == 4
     assert "--update-golden is refused" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("target", "marks"), [("test-launchers", "chaos|launchers|guide"), ("test-charts", "charts|specs")])
+def test_make_looks_in_all_folders_that_have_such_tests(target: str, marks: str) -> None:
+    makefile = (helpers.ROOT / "Makefile").read_text(encoding="utf-8")
+    (rule,) = re.findall(rf"^{target}:.*##.*\n(?:.+\n)+", makefile, re.MULTILINE)
+    looked_in = [helpers.ROOT / path for path in re.findall(r"\btests/[\w.]+", rule)]
+    tests = {path: path.read_text(encoding="utf-8") for path in (helpers.ROOT / "tests").rglob("test_*.py")}
+    having = [path for path, text in tests.items() if re.search(rf"mark\.({marks})\b", text)]
+    assert having
+    assert [path for path in having if not any(path.is_relative_to(each) for each in looked_in)] == []

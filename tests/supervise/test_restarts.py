@@ -59,9 +59,11 @@ def test_the_training_ends_as_if_nothing_had_happened(as_pid_1: Starter, tmp_pat
     ("fails", "code", "why"),
     [
         (["0:1:1:import"], 1, "before the first step, python-module-not-found would come again"),
+        (["0:1:1:usage"], 2, "not started again: exit code 2 would come again"),
+        (["0:1:4:full"], 1, "not started again: a disk is full, or /dev/shm is"),
         (["0:1:4:zero", "0:0:4:late"], 7, "a rank had ended with 0"),
     ],
-    ids=["an import error", "one ended with 0"],
+    ids=["an import error", "a wrong argument", "a full disk", "one ended with 0"],
 )
 def test_what_must_not_start_again_does_not(as_process: Starter, tmp_path: Path, fails: list[str], code: int, why: str) -> None:
     job = train(as_process, tmp_path, *fails)
