@@ -174,7 +174,7 @@ TRIED = [case for case in PLANNED if "hostile" in case.name or any((case / name)
 @pytest.mark.one_python
 @pytest.mark.processes
 def test_every_kind_of_plan_as_shell_is_clean(planned: Planned, tmp_path: Path) -> None:
-    """That shells can read them is shown where they run them."""
+    """That shells can read them is shown below, where they run them."""
     scripts = [tmp_path / f"{case_id(case).replace('/', '_')}.sh" for case in TRIED]
     for case, script in zip(TRIED, scripts):
         script.write_bytes(output(planned(case, "--format=sh")))
@@ -200,9 +200,13 @@ os.rename(record, record + ".json")
 OF_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")  # which shells set themselves, whatever they are given
 
 
+# A platform's plans have other values, in scripts of the form that their method has.
+RUN = [case for case in TRIED if case.parent.name in LAUNCHERS or "hostile" in case.name or (case / "plan.sh").exists()]
+
+
 @pytest.mark.one_python
 @pytest.mark.processes
-@pytest.mark.parametrize("case", TRIED, ids=case_id)
+@pytest.mark.parametrize("case", RUN, ids=case_id)
 def test_shell_starts_what_the_plan_says(case: Path, planned: Planned, tmp_path: Path) -> None:
     """plan.sh as it would be on this machine: with files in the test's own folder, and stubs first on PATH."""
     work, stubs, seen = tmp_path / "work", tmp_path / "stubs", tmp_path / "seen"
