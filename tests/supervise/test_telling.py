@@ -149,6 +149,7 @@ def test_the_end_of_a_run_is_told_whoever_has_fetched_it() -> None:
 def test_what_is_said_of_a_run() -> None:
     assert run(("sh", "-c", "printf 'one\\ntwo'; exit 0")) == ["one", "two"]
     assert run(("sh", "-c", "kill -9 $$")) == ["sh was killed by SIGKILL"]
+    assert run(("bash", "-c", "kill -36 $$")) == ["bash was killed by SIGRTMIN+2"]
     assert run(("no-such-program",)) == ["no-such-program: No such file or directory", "no-such-program ended with code 127"]
     assert run(("sh", "-c", "sleep 600 & echo out; wait"), 0.5)[-1:] == ["sh is ended after 0.5 s"]
     assert run(("sh", "-c", "sleep 600 & echo behind")) == ["behind"]
