@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 NEEDED, MISSING = ("jinja2", "markupsafe"), 69
+INTERRUPTED = 130
 TRY_AGAIN = 75  # that of errors.WaitError, which may not be there to be loaded
 REFUSES, NO_MEMORY = "ranklaunch: the system refuses, trying again may help", "no memory left"
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT)
@@ -39,6 +40,8 @@ def script() -> None:
     """What `ranklaunch` on the command line calls."""
     try:
         code = _flushed(_started(sys.argv[1:]))
+    except KeyboardInterrupt:  # of those that start nothing: the others have handlers
+        code = INTERRUPTED
     except (OSError, MemoryError) as error:  # not even what says so can be loaded
         code = _refused(error)
     os._exit(code)  # not sys.exit: a name server that never answers must not hold a resolver's thread and with it the exit
@@ -173,3 +176,5 @@ def _open_standard_descriptors() -> None:
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    # Whatever the locale says: plans, pages and JSON are UTF-8, and what no character set has is shown by its escapes.
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]

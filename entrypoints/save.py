@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ranklaunch import redact
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
 from ranklaunch.entrypoints.status import one_folder
@@ -23,7 +22,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     deadline = _seconds(given.get("deadline"))
     question = {"do": "save", **({} if deadline is None else {"deadline_s": deadline})}
     answer = asking.ask(one_folder(words, USAGE), env, question)
-    sys.stdout.write("".join(f"{redact.printable(line)}\n" for line in _text(answer["nodes"])))
+    sys.stdout.write(asking.lines(_text, answer))
     return 0
 
 
@@ -37,7 +36,8 @@ def _seconds(text: str | None) -> float | None:
         raise UsageError(msg) from None
 
 
-def _text(nodes: list[Mapping[str, Any]]) -> Iterator[str]:
+def _text(answer: Mapping[str, Any]) -> Iterator[str]:
+    nodes = answer["nodes"]
     if not nodes:
         yield "no node has answered in time: nobody is known to have been asked"
     for node in nodes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from ranklaunch import redact
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
 from ranklaunch.entrypoints.status import one_folder
@@ -21,12 +21,18 @@ NUMBERS = re.compile(r"0x[0-9a-fA-F]+|[0-9]+")
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
     given, words = options.Parser("stacks", __doc__ or "", USAGE, OPTIONS).apart(argv)
     folder = one_folder(words, USAGE)
-    own = asking.ask(folder, env, {"do": "status"})["node"]
+    own = asking.ask(folder, env, {"do": "status"}).get("node")
     answer = asking.ask(folder, env, {"do": "stacks"})
-    ranks = [rank for rank in answer["ranks"] if "all_nodes" in given or rank["node"] == own]
-    silent = answer["silent"] if "all_nodes" in given else []
-    sys.stdout.write("".join(f"{redact.printable(line)}\n" for line in _text(ranks, silent)))
+    sys.stdout.write(asking.lines(_all if "all_nodes" in given else partial(_own, own), answer))
     return 0
+
+
+def _all(answer: Mapping[str, Any]) -> Iterator[str]:
+    return _text(answer["ranks"], answer["silent"])
+
+
+def _own(node: object, answer: Mapping[str, Any]) -> Iterator[str]:
+    return _text([rank for rank in answer["ranks"] if rank["node"] == node], ())
 
 
 def _text(ranks: Sequence[Mapping[str, Any]], silent: Sequence[int]) -> Iterator[str]:

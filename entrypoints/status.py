@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ranklaunch import redact
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
 from ranklaunch.errors import UsageError, nearest, numbered
@@ -28,7 +27,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
         raise UsageError(msg)
     answer = asking.ask(one_folder(words, USAGE), env, {"do": "status"})
-    sys.stdout.write(json.dumps(answer, indent=2) + "\n" if form == "json" else "".join(f"{line}\n" for line in _text(answer)))
+    sys.stdout.write(json.dumps(answer, indent=2) + "\n" if form == "json" else asking.lines(_text, answer))
     return 0
 
 
@@ -42,8 +41,8 @@ def one_folder(words: Sequence[str], usage: str) -> str:
 def _text(answer: Mapping[str, Any]) -> Iterator[str]:
     nodes, ranks = answer["nodes"], answer["ranks"]
     count = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}, {len(ranks)} ranks known"
-    yield redact.printable(f"{answer['job']}, attempt {answer['attempt']}: {answer['method']} on {answer['platform']}, {count}")
-    yield from map(redact.printable, _nodes(nodes))
+    yield f"{answer['job']}, attempt {answer['attempt']}: {answer['method']} on {answer['platform']}, {count}"
+    yield from _nodes(nodes)
     yield ""
     yield from _table([COLUMNS, *map(_rank, ranks)]) if len(ranks) <= MOST_LINES else _groups(ranks)
 

@@ -8,6 +8,7 @@ from ranklaunch import redact
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.base import once, own_script
+from ranklaunch.errors import number
 from ranklaunch.plan import megatron_args
 from ranklaunch.plan.megatron import ORDER, ORDER_DP_LAST, Layout
 from ranklaunch.plan.model import Plan
@@ -95,9 +96,9 @@ def _unknown(script: Script, job: Job) -> str:
         if UNKNOWN in word and (before in _LAYOUT or name in _LAYOUT or may_be_more):
             return f"what stands behind {redact.clipped(before.replace(UNKNOWN, '...') or 'the launcher')!r} is known only when it runs"
     nodes, slots = (words.first(args, option, words.with_underscores) for option in ("--nnodes", "--nproc_per_node"))
-    nodes = nodes or "1"
-    if nodes.isdigit() and slots.isdigit() and int(nodes) * int(slots) != job.world_size:
-        return f"it starts {int(nodes) * int(slots)} ranks, and this job has {job.world_size}"
+    counts = [found for found in (number(nodes or "1"), number(slots)) if found is not None]
+    if len(counts) == 2 and counts[0] * counts[1] != job.world_size:
+        return f"it starts {counts[0] * counts[1]} ranks, and this job has {job.world_size}"
     return ""
 
 

@@ -75,6 +75,7 @@ class Problems:
             raise ConfigError(self._errors)
 
 
+MOST_DIGITS = 18  # of a number that a text may have
 SHORT_WORD = 12  # characters: no key or token is as short
 LEFT_OUT = "(left out: the secrets in it cannot be hidden: {})"
 
@@ -109,6 +110,11 @@ def nearest(word: str, legal: Iterable[str]) -> str:
 def counted(number: int, word: str) -> str:
     """1 rank, 2 ranks."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def number(text: str) -> int | None:
+    """Of the digits 0 to 9 alone, and not too many; else None. str.isdigit takes ² for one, and int refuses thousands of them."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:

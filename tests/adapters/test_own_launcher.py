@@ -77,6 +77,7 @@ def test_names_of_launchers_are_looked_at(line: str) -> None:
     [
         ("torchrun --nproc_per_node 2 train.py --lr 1", ["without --nnodes", "--method torchrun -- train.py --lr 1", "EXTRA_TORCHRUN"]),
         ("torchrun --nnodes=1 -m pkg.train", ["its --nnodes is 1", "ranklaunch run --method torchrun -- -m pkg.train"]),
+        (f"torchrun --nnodes={'9' * 5000} train.py", ["its --nnodes is 999"]),
         ("accelerate launch train.py", ["without --num_machines", "--method accelerate -- train.py"]),
         ("deepspeed --hostfile h train.py", ["without --no_ssh", "--method deepspeed -- train.py"]),
         ("msrun --worker_num 4 train.py", ["without --master_addr", "--method msrun -- train.py"]),
@@ -99,6 +100,7 @@ def test_what_would_train_alone_on_each_of_several_nodes_is_refused(line: str, w
         ("torchrun --nnodes=2 --node-rank 0 train.py", {}),
         ("bash -c 'torchrun --nnodes $NODES train.py'", {}),
         ("torchrun train.py", {"PET_NNODES": "2"}),
+        ("torchrun --nnodes \u00b2 --nproc_per_node \u00b2 train.py", {}),
         ("accelerate launch --num-machines 2 train.py", {}),
         ("deepspeed --no_ssh --node_rank 0 train.py", {}),
         ("mpirun -np 4 python train.py", {"RANKLAUNCH_METHOD": "plain"}),

@@ -53,3 +53,9 @@ def test_nearest(word: str, expected: str) -> None:
 
 def test_numbers_that_follow_each_other_are_said_as_rows() -> None:
     assert [errors.numbered(numbers, "rank") for numbers in ([3], [9, 0, 1, 2, 4], [5, 4])] == ["rank 3", "ranks 0-2,4,9", "ranks 4-5"]
+
+
+def test_what_is_no_number_is_none() -> None:
+    """Python's own tests take more for digits than int() does, and int() refuses thousands of them."""
+    assert [errors.number(text) for text in ("0", "007", "12")] == [0, 7, 12]
+    assert [errors.number(text) for text in ("", "-1", "1_0", " 1", "\u00b2", "\u0663", "9" * 5000)] == [None] * 7

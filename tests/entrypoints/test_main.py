@@ -6,8 +6,10 @@ import errno
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -277,6 +279,25 @@ def test_so_few_descriptors_that_nothing_can_be_said(limit: int) -> None:
     assert found.returncode == WaitError.exit_code
     assert found.stderr.startswith(b"ranklaunch: ")
     assert b"Traceback" not in found.stderr
+
+
+@pytest.mark.processes
+def test_what_is_shown_is_utf_8_whatever_the_locale() -> None:
+    words = (sys.executable, "-m", "ranklaunch", "explain", "--find", b"\xc3\x9c\xff")
+    found = subprocess.run(words, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=False)
+    assert (found.returncode, found.stdout) == (1, b"\xc3\x9c\\udcff: no known error has these words\n")
+
+
+@pytest.mark.processes
+def test_whoever_presses_ctrl_c_gets_no_traceback() -> None:
+    words = (sys.executable, "-m", "ranklaunch", "explain", "-")
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asked:
+        assert asked.stdin
+        asked.stdin.write(b"x" * 1_000_000)  # more than a pipe holds: it reads
+        while asked.poll() is None:  # between two of its reads, Python keeps it until the second is over
+            asked.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+        assert (asked.returncode, asked.stdout and asked.stdout.read(), asked.stderr and asked.stderr.read()) == (130, b"", b"")
 
 
 @pytest.mark.parametrize("command", ["run", "simulate"])

@@ -89,6 +89,15 @@ def test_events_with_other_values_than_theirs() -> None:
             assert sum(len(each.all()) for each in found.steps.values()) == 0
 
 
+def test_a_clock_that_cannot_be(left: LeftBehind) -> None:
+    """As a node tells it that has written anything: times beyond the calendar's end."""
+    for number in (0, 1):
+        left.node(number).tell(0.0, "read").tell(1.0, "released", clock_s=1e300 if number else -1e300).ends(2.0, 3.0)
+    report = whole.report(str(left.folder))
+    assert 0 < report.began < report.ended < report.began + 10
+    assert {node.clock_s for node in report.attempts[0].rounds[0].nodes} == {0.0}
+
+
 def test_of_very_many_events_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "MOST_NAMES", 100)
     monkeypatch.setattr(told, "MOST", 20)
@@ -125,6 +134,7 @@ def test_what_is_no_file_is_not_waited_for(left: LeftBehind, tmp_path: Path) -> 
     other = left.folder / "node_1" / "attempt_1"
     other.mkdir(parents=True)
     os.mkfifo(other / "events.jsonl")
+    (other / "evidence" / "node_1" / "\u00b2").mkdir(parents=True)
     (other / "plan.json").symlink_to("/dev/zero")
     (other / "verdict.json").mkdir()
     (left.folder / "again").symlink_to(left.folder)

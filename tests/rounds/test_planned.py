@@ -36,7 +36,10 @@ def test_a_launchers_own_alone_are_not() -> None:
     helpers.plan({**ASKED, "MA_EXTRA_TORCHRUN_PARAMS": "--max-restarts=0"}, method="torchrun")
 
 
-@pytest.mark.parametrize(("name", "said"), [("SLURM_RESTART_COUNT", "1"), ("MA_PROC_START_CNT", "1"), ("PET_MAX_RESTARTS", "x")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("SLURM_RESTART_COUNT", "1"), ("MA_PROC_START_CNT", "1"), ("PET_MAX_RESTARTS", "x"), ("MA_SCHEDULE_CNT", "9" * 5000)],
+)
 def test_a_platform_that_starts_the_job_anew_too_is_warned_of(name: str, said: str) -> None:
     plan = helpers.plan({**ASKED, name: said}, method="spawn")
     found = [text for text in plan.warnings if "in each of its starts" in text]
@@ -44,7 +47,7 @@ def test_a_platform_that_starts_the_job_anew_too_is_warned_of(name: str, said: s
     assert all("RANKLAUNCH_MAX_RESTARTS='3' and SLURM_RESTART_COUNT=1" in text and "tried 4 times" in text for text in found)
 
 
-@pytest.mark.parametrize("codes", ["0", "256", "x", "1,-2"])
+@pytest.mark.parametrize("codes", ["0", "256", "x", "1,-2", "00011111", "\u00b2", "0001" + "9" * 5000])
 def test_what_is_no_code(codes: str) -> None:
     with pytest.raises(ConfigError, match="RANKLAUNCH_NO_RESTART_CODES"):
         helpers.plan({**ASKED, "RANKLAUNCH_NO_RESTART_CODES": codes}, method="spawn")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -202,6 +205,58 @@ def test_what_cannot_be_asked(*words: str) -> None:
 def test_no_job(tmp_path: Path) -> None:
     found = helpers.call("status", str(tmp_path))
     assert (found.code, len(found.err.splitlines())) == (75, 1)
+
+
+RANK = {"rank": 0, "node": 0, "pid": 5, "state": "S", "cpu_s": 1.0, "rss_kb": 1, "output_bytes": 3, "last_output_s": 1.0,
+        "stack": "", "file": ""}  # fmt: skip
+ANSWER = {"job": "j", "platform": "p", "method": "m", "attempt": 1, "node": 0, "silent": [],
+          "nodes": [{"node": 0, "host": "h", "phase": "running", "waiting": "", "age_s": None}], "ranks": [RANK]}  # fmt: skip
+
+
+def said_by(answer: object, folder: Path, *commands: str) -> Iterator[helpers.Result]:
+    """What each of these makes of whatever has the socket of a job."""
+    path = folder / "node_0.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # shut down
+                while True:
+                    guest, _ = listener.accept()
+                    with guest:
+                        guest.recv(65536)
+                        guest.sendall(json.dumps(answer).encode())
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        for command in commands:
+            yield helpers.call(command, str(folder))
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    path.unlink()
+
+
+def test_what_answers_may_be_anything(tmp_path: Path) -> None:
+    """Another version, or whoever can write in the folder."""
+    wrong = (
+        {}, {"nodes": 5, "ranks": 5}, {**ANSWER, "nodes": [5], "ranks": [5]},
+        {**ANSWER, "nodes": [{"deaf": 1, "signal": 2}], "ranks": [{}]},
+        {**ANSWER, "nodes": [[]], "ranks": [{**RANK, "cpu_s": "x", "stack": 5}]},
+        {**ANSWER, "nodes": [{}], "ranks": [{**RANK, "rss_kb": 10**400, "rank": []}]},
+    )  # fmt: skip
+    for answer in wrong:
+        assert {(found.code, found.err.count("\n")) for found in said_by(answer, tmp_path, "status", "stacks", "save")} == {(78, 1)}
+    ranks = [{**RANK, "rank": i, "state": "\x1b[2J"} for i in range(70)]
+    for few in (ranks[:1], ranks):  # beyond 64 they are told in groups
+        for found in said_by({**ANSWER, "ranks": few}, tmp_path, "status", "stacks"):
+            assert (found.code, "\x1b" in found.out) == (0, False)
+
+
+def test_a_plan_may_name_a_socket_that_cannot_be(tmp_path: Path) -> None:
+    for name in ("/tmp/\0x", "/tmp/\ud800", "x" * 5000, "..", "/dev/null"):
+        (tmp_path / "plan.json").write_text(json.dumps({"socket": name}))
+        assert helpers.call("status", str(tmp_path)).code == 75
 
 
 def test_where_no_socket_can_be_made_it_is_in_a_private_folder(tmp_path: Path) -> None:

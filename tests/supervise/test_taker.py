@@ -162,7 +162,9 @@ def test_no_more_is_kept_than_there_may_be(tmp_path: Path) -> None:
     for number in range(1, 10):
         (parent / str(number)).mkdir(parents=True)
         (parent / str(number) / "x").write_bytes(b"x" * 1000)
+    (parent / "\u00b2").mkdir()  # digits to Python, and no number
     left = room_in(str(parent))
+    (parent / "\u00b2").rmdir()
     assert sorted(int(path.name) for path in parent.iterdir()) == [1, *range(10 - KEPT_LAST, 10)]
     assert left == MOST_BYTES - 6000
     folder = Folder(str(parent / "10"), left=10)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import helpers
+import pytest
 
 from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.plan.model import Tell
@@ -21,7 +22,7 @@ from ranklaunch.supervise.given import Seen
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.telling import trainjob
 from ranklaunch.supervise.telling.hook import MOST_BYTES, Hook
-from ranklaunch.supervise.telling.telling import Telling
+from ranklaunch.supervise.telling.telling import POST, Telling
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import NOTHING, replace
@@ -149,6 +150,7 @@ def test_the_end_of_a_run_is_told_whoever_has_fetched_it() -> None:
 def test_what_is_said_of_a_run() -> None:
     assert run(("sh", "-c", "printf 'one\\ntwo'; exit 0")) == ["one", "two"]
     assert run(("sh", "-c", "kill -9 $$")) == ["sh was killed by SIGKILL"]
+    assert run(("bash", "-c", "kill -36 $$")) == ["bash was killed by SIGRTMIN+2"]
     assert run(("no-such-program",)) == ["no-such-program: No such file or directory", "no-such-program ended with code 127"]
     assert run(("sh", "-c", "sleep 600 & echo out; wait"), 0.5)[-1:] == ["sh is ended after 0.5 s"]
     assert run(("sh", "-c", "sleep 600 & echo behind")) == ["behind"]
@@ -232,6 +234,35 @@ def test_the_status_of_a_trainjob(tmp_path: Path) -> None:
     assert status == {"progressPercentage": 25, "estimatedRemainingSeconds": 45, "metrics": metrics}
     world.telling.ended(FAILED, "")
     assert [text for text in world.said if "cannot be told" in text and "refused" in text] == world.said
+
+
+def test_the_token_of_a_trainjob_goes_nowhere_else(tmp_path: Path) -> None:
+    """Whatever its server answers: a redirection, or what is no HTTP."""
+    (tmp_path / "token").write_text("of-this-job")
+    (tmp_path / "two").write_text("of-this-job\nand more")
+
+    def answer(server: socket.socket, said: bytes) -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(said)
+
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
+        other.setblocking(False)
+        away = f"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:{other.getsockname()[1]}/\r\n\r\n".encode()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        said = []
+        for name, text in (("token", away), ("token", b"\0\x1b[2J\n\n"), ("two", b"")):
+            thread = threading.Thread(target=answer, args=(server, text), daemon=True)
+            thread.start()
+            env = {"KUBEFLOW_TRAINER_SERVER_URL": url, "KUBEFLOW_TRAINER_SERVER_TOKEN": str(tmp_path / name)}
+            argv = (sys.executable, "-I", POST, "{}")
+            said.append(subprocess.run(argv, env=env, capture_output=True, text=True, timeout=DEADLINE_S, check=False).stderr)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+    assert [text.count("\n") for text in said] == [1, 1, 1]
+    assert [text.partition(": ")[0] for text in said] == ["HTTPError", "BadStatusLine", "ValueError"]
+    assert "of-this-job" not in "".join(said)
 
 
 def test_what_a_trainjob_is_told() -> None:

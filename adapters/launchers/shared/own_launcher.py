@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ranklaunch import redact
 from ranklaunch.adapters.launchers.shared import words
+from ranklaunch.errors import number
 from ranklaunch.read.job import Program
 from ranklaunch.values import Value, replace
 
@@ -81,7 +82,7 @@ class Found(Value):
         told = words.first(self.words, kind.nodes, words.with_underscores) or env.get(kind.variable, "").strip()
         if not told and kind.nodes not in words.options(self.words, words.with_underscores):
             return f"and without {kind.nodes} each node would train alone"
-        return f"and its {kind.nodes} is {redact.clipped(told)}" if told.isdigit() and int(told) != nodes else ""
+        return f"and its {kind.nodes} is {redact.clipped(told)}" if told.isdecimal() and number(told) != nodes else ""
 
     @property
     def instead(self) -> str:

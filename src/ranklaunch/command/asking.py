@@ -6,9 +6,11 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from ranklaunch import redact
 from ranklaunch.adapters import platforms
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.read.reader import Reader
@@ -35,6 +37,16 @@ def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[
     looked = f"{top} has no attempt whose ranklaunch answers" if os.path.isdir(top) else f"there is no folder {top}"
     msg = f"no job that runs on this machine is found: {looked}; LOG_DIR names another folder of logs"
     raise WaitError(msg)
+
+
+def lines(show: Callable[[Mapping[str, Any]], Iterable[str]], answer: Mapping[str, Any]) -> str:
+    """An answer as text that cannot move a terminal. show: its lines. Raises ConfigError where it is not as this version knows it: whoever
+    can write in the folder of the logs may answer there."""
+    try:
+        return "".join([f"{redact.printable(line)}\n" for line in show(answer)])
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        msg = "what answers there is not understood: expected a ranklaunch of this version"
+        raise ConfigError(msg) from None
 
 
 def own_logs(env: Mapping[str, str]) -> str:
@@ -89,7 +101,7 @@ def _asked(path: str, question: Mapping[str, Any]) -> bytes | None:
     """None where nobody answers there: what a killed ranklaunch has left, or one of another host or account."""
     try:
         folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):
         return None
     try:
         with socket.socket(socket.AF_UNIX) as connection:
@@ -97,16 +109,18 @@ def _asked(path: str, question: Mapping[str, Any]) -> bytes | None:
             connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")  # a path of a socket has 107 bytes at most
             connection.sendall(json.dumps(question).encode() + b"\n")
             return _everything(connection) or None
-    except OSError:
+    except (OSError, ValueError):  # ValueError: of a name that none can have
         return None
     finally:
         os.close(folder)
 
 
 def _everything(connection: socket.socket) -> bytes:
-    said = bytearray()
+    """Within ANSWER_S, however it comes."""
+    said, deadline = bytearray(), time.monotonic() + ANSWER_S
     while len(said) < MOST_ANSWER and (data := connection.recv(1024 * 1024)):
         said += data
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
     return bytes(said)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ranklaunch.errors import number
 from ranklaunch.files import absolute, join, text_of
 from ranklaunch.plan.model import Console, Plan, Rounds, Save, Tell, Watch
 from ranklaunch.read import parse, settings
@@ -84,7 +85,7 @@ def _warn_of_the_platform(reader: Reader, most: int) -> None:
     """Where its variables show that it starts the job anew too."""
     for name, first in STARTED_ANEW.items():
         said = reader.env.get(name, "").strip()
-        if said.isdecimal() and int(said) >= first:
+        if (number(said) or 0) >= first:
             both = f"{reader.quoted(settings.MAX_RESTARTS)} and {name}={said}"
             reader.warn(f"{both}: the platform starts the job anew too; what stays broken is tried {most + 1} times in each of its starts")
             return

@@ -46,7 +46,7 @@ def plain(text: str) -> str:
 
 
 def number(names: tuple) -> int:  # type: ignore[type-arg]
-    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
+    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdecimal()), 0)
 
 
 def chosen(text: str, between: str, index: int) -> str:

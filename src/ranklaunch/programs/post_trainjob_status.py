@@ -1,10 +1,12 @@
 """post_trainjob_status.py JSON: posts a TrainJob's status to the server that Kubeflow Trainer names in the container's environment.
 
 KUBEFLOW_TRAINER_SERVER_URL is its address, _CA_CERT the file of its certificate authority, _TOKEN the file of the token, which changes.
+The token goes there and nowhere else: not to where that server points, and into no message.
 """
 
 from __future__ import annotations
 
+import http.client
 import os
 import ssl
 import sys
@@ -12,20 +14,41 @@ import urllib.request
 
 URL, CA, TOKEN = (f"KUBEFLOW_TRAINER_SERVER_{name}" for name in ("URL", "CA_CERT", "TOKEN"))
 TIMEOUT_S = 10
+MOST_TOKEN = 64 * 1024  # characters
+MOST_SAID = 400
+
+
+class Here(urllib.request.HTTPRedirectHandler):
+    """A redirection is an answer like any other that is not the one expected."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
 
 
 def main() -> None:
     url, authority = os.environ[URL], os.environ.get(CA, "")
-    with open(os.environ[TOKEN], encoding="utf-8") as file:
-        headers = {"Authorization": f"Bearer {file.read().strip()}", "Content-Type": "application/json"}
+    if not url.startswith(("https://", "http://")):
+        msg = f"{URL} is no address of a server: expected https://..."
+        raise ValueError(msg)
+    headers = {"Authorization": f"Bearer {token(os.environ[TOKEN])}", "Content-Type": "application/json"}
     context = ssl.create_default_context(cafile=authority or None) if url.startswith("https:") else None
+    opener = urllib.request.build_opener(Here, *([urllib.request.HTTPSHandler(context=context)] if context else []))
     request = urllib.request.Request(url, sys.argv[1].encode(), headers, method="POST")
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context):
+    with opener.open(request, timeout=TIMEOUT_S):
         pass
+
+
+def token(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        found = file.read(MOST_TOKEN).strip()
+    if not (found.isascii() and found.isprintable()):
+        msg = f"{path} is no token: expected one line of ASCII"
+        raise ValueError(msg)
+    return found
 
 
 if __name__ == "__main__":
     try:
         main()
-    except (OSError, ValueError, KeyError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    except (OSError, ValueError, KeyError, http.client.HTTPException) as error:
+        sys.exit(" ".join(f"{type(error).__name__}: {error}".split())[:MOST_SAID])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from ranklaunch.errors import number
 from ranklaunch.read.reader import Variable
 
 
 def codes(value: str) -> tuple[int, ...]:
     """Exit codes with commas between them."""
     words = [word.strip() for word in value.split(",") if word.strip()]
-    if not all(word.isdecimal() and 0 < int(word[:4]) < 256 for word in words):
+    found = [number(word) for word in words]
+    if not all(code and code < 256 for code in found):
         msg = "expected exit codes from 1 to 255, with commas between them"
         raise ValueError(msg)
-    return tuple(map(int, words))
+    return tuple(code for code in found if code)
 
 
 def paths(value: str) -> tuple[str, ...]:

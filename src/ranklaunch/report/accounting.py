@@ -85,7 +85,7 @@ def _accounting(buckets: Buckets, rounds: Sequence[Together], began: float | Non
     return Accounting(
         wall_s, buckets, steps_seen,
         goodput=buckets.productive_s / wall_s if steps_seen and wall_s > 0 else None,
-        time_to_first_step_s=first - began if first is not None and began is not None else None,
+        time_to_first_step_s=max(0.0, first - began) if first is not None and began is not None else None,
         time_to_recover_s=tuple(_recoveries(rounds)),
         interruptions=interruptions,
     )  # fmt: skip
@@ -96,7 +96,7 @@ def _recoveries(rounds: Iterable[Together]) -> Iterator[float]:
     failed: float | None = None
     for each in rounds:
         if failed is not None and each.first_step is not None:
-            yield each.first_step - failed
+            yield max(0.0, each.first_step - failed)
             failed = None
         if failed is None:
             failed = each.failed if each.failed is not None else each.sign

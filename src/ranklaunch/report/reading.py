@@ -34,6 +34,7 @@ MOST_FILES = 200  # of evidence, by name
 _ATTEMPT = re.compile(r"attempt_([0-9]{1,6})")
 _RESTART = re.compile(r"restart_([0-9]{1,6})")
 _NODE = re.compile(r"node_([0-9]{1,7})")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _TIMES = re.compile(r"times_[0-9]{1,7}")
 _JOB = re.compile(r"job_(.{1,200})")
 _OURS = (folders.EVENTS, folders.VERDICT, folders.PLAN)
@@ -192,7 +193,7 @@ class Reader:
 
     def _evidence(self, below: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         for node in sorted(filter(_NODE.fullmatch, _folders(os.path.join(self.top, below)))):
-            for number in sorted(filter(str.isdigit, _folders(os.path.join(self.top, below, node))), key=int)[-6:]:
+            for number in sorted(filter(_NUMBER.fullmatch, _folders(os.path.join(self.top, below, node))), key=int)[-6:]:
                 folder = os.path.join(below, node, number)
                 yield folder, tuple(sorted(_names(os.path.join(self.top, folder)))[:MOST_FILES])
 

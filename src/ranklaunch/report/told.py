@@ -17,6 +17,7 @@ MOST_NAMES = 8192  # processes of a node
 MOST_STEPS = 200  # of a rank
 MOST_ADDED = 1_000_000  # steps of ranks that are looked at one by one; of what comes after them, every so many events
 EVERY = 256
+MOST_CLOCK_S = 4e9  # by which a clock may be wrong: one that has never been set stands at 1970
 Line = Mapping[str, Any]
 
 
@@ -136,7 +137,8 @@ class Told:
 
     def _released(self, at: float, line: Line) -> None:
         self.released, self.late = at, given.text(line.get("late"), 600)
-        self.clock_s = given.number(line.get("clock_s"))
+        shift = given.number(line.get("clock_s"))
+        self.clock_s = shift if shift is not None and abs(shift) < MOST_CLOCK_S else None
 
     def _spawn(self, at: float, line: Line) -> None:
         name = given.text(line.get("name"), 80)

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
-from ranklaunch.errors import NO_PROGRESS, counted
+from ranklaunch.errors import NO_PROGRESS, counted, number
 from ranklaunch.redact import argv, environment
 from ranklaunch.specs import slurm
 from ranklaunch.specs.model import BY_SCRIPT, OF_CLOUDS, JobSpec
@@ -54,12 +54,12 @@ def warnings(spec: JobSpec) -> Iterator[str]:
 
 def _both_restart(spec: JobSpec, env: Mapping[str, str]) -> Iterator[str]:
     """ranklaunch in place, and whoever runs the job by new containers: the two multiply."""
-    most, starts = env.get(IN_PLACE, "").strip(), spec.restart.max_restarts + 1
-    if starts > 1 and most.isdecimal() and int(most):
+    most, starts = number(env.get(IN_PLACE, "").strip()), spec.restart.max_restarts + 1
+    if starts > 1 and most:
         final = spec.engine not in WITHOUT_CODES and NO_PROGRESS in spec.restart.no_retry_exit_codes
         but = f"; after {NO_PROGRESS}, with which a job without progress ends, it is not started anew" if final else ", after any exit code"
         yield (
-            f"{IN_PLACE}={most} and restart.maxRestarts={starts - 1}: what stays broken is tried {int(most) + 1} times in each of "
+            f"{IN_PLACE}={most} and restart.maxRestarts={starts - 1}: what stays broken is tried {most + 1} times in each of "
             f"{starts} starts{but}"
         )
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ranklaunch.adapters.launchers.shared.scripts import commands
 from ranklaunch.adapters.launchers.shared.scripts.commands import Piece
+from ranklaunch.errors import number
 
 UNKNOWN = "\0"  # in a word, in the place of what is not known
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
@@ -66,8 +67,9 @@ class _Shell:
         elif name in (*_READS, "unset", "for", "select"):
             self._values.update({word: (UNKNOWN,) for word in told[1:] if word.isidentifier()})
         elif name == "shift":
-            known = certain and self._args is not None and (len(told) == 1 or told[1].isdigit())
-            self._args = (self._args or ())[int(told[1]) if len(told) > 1 else 1 :] if known else None
+            by = number(told[1]) if len(told) > 1 else 1
+            known = certain and self._args is not None and by is not None
+            self._args = (self._args or ())[by:] if known else None
         elif name == "set":
             self._args = self._args if all((word[:1] in ("-", "+") and word != "--") or word == "pipefail" for word in told[1:]) else None
         else:
@@ -104,8 +106,9 @@ class _Shell:
         """() where it is known to be not set."""
         if name in ("@", "*"):
             return (UNKNOWN,) if self._args is None else self._args
-        if name.isdigit() and name != "0":
-            return (UNKNOWN,) if self._args is None else self._args[int(name) - 1 : int(name)]
+        place = number(name)
+        if place:
+            return (UNKNOWN,) if self._args is None else self._args[place - 1 : place]
         if name in self._values:
             return self._values[name]
         if self._env is None or _BY_SHELL.fullmatch(name):

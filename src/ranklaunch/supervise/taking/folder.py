@@ -9,6 +9,7 @@ import shutil
 import stat
 from typing import Any
 
+from ranklaunch.errors import number
 from ranklaunch.system import disk
 
 MOST_BYTES = 50 * 1024 * 1024  # of a node, in all that is kept
@@ -62,9 +63,9 @@ class Folder:
 
 def room_in(parent: str) -> int:
     """Bytes that may still be written below it, once what is not kept is removed."""
-    numbers = sorted(int(name) for name in _names(parent) if name.isdigit())
-    for number in numbers[1:-KEPT_LAST]:
-        shutil.rmtree(os.path.join(parent, str(number)), ignore_errors=True)
+    taken = sorted(found for found in map(number, _names(parent)) if found is not None)
+    for each in taken[1:-KEPT_LAST]:
+        shutil.rmtree(os.path.join(parent, str(each)), ignore_errors=True)
     return max(0, MOST_BYTES - _size(parent))
 
 

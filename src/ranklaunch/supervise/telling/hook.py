@@ -11,7 +11,7 @@ from typing import NoReturn
 from ranklaunch.system import tree
 from ranklaunch.system.bounded import forked
 from ranklaunch.system.loop import Loop
-from ranklaunch.system.signals import OURS
+from ranklaunch.system.signals import OURS, name_of
 
 MOST_BYTES = 64 * 1024  # of what it writes, that are shown
 BLOCK = 65536
@@ -149,5 +149,5 @@ def _pidfd(pid: int) -> int:
 
 def _told(status: int) -> str:
     if os.WIFSIGNALED(status):
-        return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+        return f"was killed by {name_of(os.WTERMSIG(status))}"
     return f"ended with code {os.WEXITSTATUS(status)}"
