@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ranklaunch import spans
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
 from ranklaunch.entrypoints.status import one_folder
@@ -51,5 +52,9 @@ def _text(answer: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{who}: not {', '.join(node['deaf'])}: no process there catches {node['signal']}, so it would end them"
             if node["trouble"]:
                 yield f"{who}: {node['trouble']}"
+    silent = answer.get("silent", ()) if nodes else ()
+    if silent:
+        yield f"node{'' if len(silent) == 1 else 's'} {spans.text(silent)}: no answer yet: whether the ranks there were asked is not known"
+    for node in nodes:
         if "stop_in_s" in node:
             yield f"the job is stopped in {node['stop_in_s']:g} s"

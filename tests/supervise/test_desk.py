@@ -10,11 +10,15 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import helpers
 import pytest
 
+from ranklaunch.entrypoints import save
 from ranklaunch.supervise.desk.counter import MOST_ASKED, Counter
+from ranklaunch.supervise.desk.desk import Desk
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter, attempts, codes
@@ -101,6 +105,17 @@ def test_one_node_that_is_warned_asks_the_ranks_of_all_to_save(as_process: Start
     assert all("SIGUSR1" not in job.out.text for job in jobs)
     jobs[0].send(signal.SIGTERM)  # which they catch, and go on
     codes(jobs)
+
+
+def test_nodes_that_do_not_answer_in_time_are_named() -> None:
+    desk: Any = SimpleNamespace(_plan=helpers.plan({"RANKLAUNCH_HOSTS": "a,b,c,d", "RANKLAUNCH_NODE": "0"}, method="spawn"))
+    answer = Desk._asked_to_save(desk, {0: {"again": True, "stop_in_s": 5.0}, 2: {"again": True}})
+    assert list(save._text(answer)) == [
+        "node 0: its ranks were asked a moment ago",
+        "node 2: its ranks were asked a moment ago",
+        "nodes 1,3: no answer yet: whether the ranks there were asked is not known",
+        "the job is stopped in 5 s",
+    ]
 
 
 def test_a_rank_that_would_die_of_the_signal_is_named(as_process: Starter) -> None:

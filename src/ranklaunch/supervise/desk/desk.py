@@ -146,8 +146,12 @@ class Desk:
         elif deadline is None and not self._save.wanted:
             answer({"error": "no way is known to ask this trainer to save: RANKLAUNCH_SAVE_SIGNAL or RANKLAUNCH_SAVE_FILE says it"})
         else:
-            asked = {DO: "save", "deadline_s": deadline}
-            self._ask(asked, lambda answers: answer({"nodes": [{"node": i, **each, "ranks": None} for i, each in sorted(answers.items())]}))
+            self._ask({DO: "save", "deadline_s": deadline}, lambda answers: answer(self._asked_to_save(answers)))
+
+    def _asked_to_save(self, answers: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+        """silent: nodes that have not answered in time."""
+        silent = [node.index for node in self._plan.job.everyone if node.index not in answers]
+        return {"nodes": [{"node": i, **each, "ranks": None} for i, each in sorted(answers.items())], "silent": silent}
 
     def _to_save(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         plan = self._plan
