@@ -91,7 +91,7 @@ def test_a_rank_that_floods_its_output_keeps_nobody_from_asking(as_process: Star
 
 
 def test_one_node_that_is_warned_asks_the_ranks_of_all_to_save(as_process: Starter) -> None:
-    """And a process that does not catch the signal is not sent it."""
+    """And a process that does not catch the signal is not sent it. What a stop did, each node knows of its own ranks."""
     jobs = two_nodes(as_process, child("signals.py"), save_signal="USR2", save_file=as_process.folder / "save")
     for job in jobs:
         job.out.wait_for("ready", 1)
@@ -105,6 +105,10 @@ def test_one_node_that_is_warned_asks_the_ranks_of_all_to_save(as_process: Start
     assert all("SIGUSR1" not in job.out.text for job in jobs)
     jobs[0].send(signal.SIGTERM)  # which they catch, and go on
     codes(jobs)
+    stops = [checked_verdict(job.of_attempt(1) / "verdict.json")["stop"] for job in jobs]
+    found = [(stop["signal"], stop["caught_by"], stop["killed"] + stop["ended_by_themselves"]) for stop in stops]
+    assert found == [("SIGTERM", [0], [0]), ("SIGTERM", [1], [1])]
+    assert [(job.of_attempt(1) / f"stop_clock_{node}").exists() for node, job in enumerate(jobs)] == [True, False]
 
 
 def test_nodes_that_do_not_answer_in_time_are_named() -> None:

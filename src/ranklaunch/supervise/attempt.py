@@ -321,10 +321,8 @@ class Attempt:
     def _begin_stop(self) -> None:
         """Once nobody needs what runs as it is."""
         self._hold()
-        if self.ending and self.ending.outcome == "failed":
-            self.companions.before_stop(self.ending, self._tell_all)
-        else:
-            self._tell_all()
+        assert self.ending
+        self.companions.before_stop(self.ending, self._tell_all)
 
     def _tell_all(self) -> None:
         self._stopper.begin(signal.SIGTERM, self._launchers.failing_since)

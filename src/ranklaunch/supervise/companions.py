@@ -71,6 +71,9 @@ class Companion:
     def on_stop_request(self, number: int) -> None:
         """By this signal, while nothing had decided yet; the ranks have not been told."""
 
+    def on_stop_of_another(self, number: int) -> None:
+        """As on_stop_request, of another node, and before this one may be sent the signal itself."""
+
     def of_ranks(self) -> Mapping[int, Mapping[str, Any]]:
         """What it knows of ranks of this node, by rank and key, for who asks how the job stands."""
         return {}
@@ -185,7 +188,12 @@ class Companions:
             companion.died(launcher, rank)
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> None:
-        """Calls go_on, at once where nobody needs time."""
+        """Calls go_on, at once where nobody needs time, or where somebody has asked another node for the stop."""
+        if ending.outcome == "stopped":
+            for companion in self._all:
+                companion.on_stop_of_another(ending.exit_code - 128)
+            go_on()
+            return
         self._go_on = go_on
         self._waited_for = set(range(len(self._all)))
         for i, companion in enumerate(self._all):
@@ -265,11 +273,18 @@ class AtStop(StandIn):
     """Of one that is made when a stop request comes."""
 
     def on_stop_request(self, number: int) -> None:
+        self._join()
+        self._made.on_stop_request(number)
+
+    def on_stop_of_another(self, number: int) -> None:
+        self._join()
+        self._made.on_stop_of_another(number)
+
+    def _join(self) -> None:
         try:
             self._made = self._make(self._attended)
         except (OSError, ImportError):
-            return
-        self._made.on_stop_request(number)
+            pass
 
 
 class Later(StandIn):

@@ -33,11 +33,15 @@ class Stops(Companion):
         self._before: Marks | None = None
         self._marks: tuple[Marks | None, Marks | None] = None, None  # at the request, and at the end
 
-    def on_stop_request(self, number: int) -> None:
+    def on_stop_of_another(self, number: int) -> None:
+        """How long the platform leaves this node is counted from its own signal alone."""
         self._signal, self._at = number, self._attended.loop.clock()
         look = self._look()  # before ranks hear of it: one that saves at once must not be sooner
         self._before = look.found(BEFORE_S) if look else None
         self._ranks = dict(self._attended.ranks())
+
+    def on_stop_request(self, number: int) -> None:
+        self.on_stop_of_another(number)
         try:
             node = self._attended.plan().job.node_index
             self._clock = disk.append(os.path.join(self._attended.record.folder, folders.stop_clock(node)))
