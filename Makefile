@@ -91,10 +91,13 @@ test-adapters: .venv/.installed-test ## run the tests that an added launcher or 
 	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
 ADAPTERS_MEET := tests/adapters/test_adapters.py tests/adapters/test_detection.py tests/adapters/test_signs.py tests/core/test_render.py tests/test_docs.py tests/test_golden.py
 
-test-launchers tables: WORKERS = 3
+test-launchers: WORKERS = 5
+tables: WORKERS = 3
 test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
-	$(PYTEST) -m "(chaos or launchers or guide) and not table"
+	$(PYTEST) -m "(chaos or launchers or guide) and not table" $(WITH_LAUNCHERS)
+WITH_LAUNCHERS := tests/cluster tests/containers tests/launchers tests/report tests/supervise \
+  tests/test_benchmark_sections.py tests/test_benchmarks.py tests/test_guide.py
 
 tables: ## run the whole tables of failures and launchers, of which CI runs a case of each kind, and write docs/tables.md; an hour. K=mpirun: a part
 	@mkdir -p build
@@ -108,7 +111,7 @@ bench: ## measure against other launchers, an hour; QUICK=1: small and once; ONL
 	$(VENV)/python -m benchmarks.bench $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS))
 
 test-charts: .venv/.installed-charts .venv/.installed-test ## render the Helm charts and specifications, and judge what comes out
-	$(PYTEST) -m "charts or specs"
+	$(PYTEST) -m "charts or specs" tests/charts tests/specs
 
 lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Python, shell scripts, and GitHub's workflows
 	$(VENV)/ruff check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
@@ -42,6 +43,7 @@ class Recorded(NamedTuple):
     files: dict[str, str]
 
 
+@functools.cache
 def recorded() -> list[Recorded]:
     """Of all cases, those that are refused too."""
     found = [Recorded(case_id(case), case.parent.name, env_of(case), files_of(case)) for case in CASES]

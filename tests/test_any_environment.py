@@ -232,7 +232,7 @@ alike = settings(derandomize=True, database=None, deadline=None, suppress_health
 
 
 @pytest.mark.processes  # users' templates are rendered in one
-@settings(alike, max_examples=400)
+@settings(alike, max_examples=150)
 @given(env=environments, form=formats, given_options=options, joined=st.booleans(), program=programs)
 def test_a_plan_or_a_message(
     env: Mapping[str, str], form: tuple[str, ...], given_options: list[tuple[str, str]], joined: bool, program: list[str]
@@ -284,7 +284,7 @@ tables = st.fixed_dictionaries(
 )
 
 
-@settings(alike, max_examples=200)
+@settings(alike, max_examples=100)
 @given(data=st.one_of(tables, jsons), cut=st.integers(0, 3))
 def test_a_rank_table_or_a_message(data: object, cut: int) -> None:
     text = json.dumps(data)
@@ -298,7 +298,7 @@ def test_a_rank_table_or_a_message(data: object, cut: int) -> None:
     assert message
 
 
-@settings(alike, max_examples=200)
+@settings(alike, max_examples=100)
 @given(st.one_of(st.text(alphabet=st.sampled_from('AB=# \n\r\0{}":,\\u00e9é'), max_size=30), st.text(max_size=30)))
 def test_an_environment_file_or_a_message(text: str) -> None:
     try:

@@ -8,8 +8,9 @@ import re
 import statistics
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import helpers
@@ -62,27 +63,46 @@ TOUCH = {
 READS = {"render/simple.py": {"open", "isfile"}, "simple_templates.py": {"open", "isfile"}}
 
 
+@dataclass
+class Facts:
+    """What the rules are about. used: names that are called, and attributes that are looked up on modules; lengths: of functions."""
+
+    imports: set[str] = field(default_factory=set)
+    imports_at_run_time: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+    lengths: list[tuple[int, str]] = field(default_factory=list)
+
+
 @functools.cache
-@functools.cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def facts(path: Path) -> Facts:
+    """Of a module, which is read once by each process that runs tests."""
+    found = Facts()
+    below: deque[tuple[ast.AST, bool]] = deque([(ast.parse(path.read_text(encoding="utf-8")), True)])
+    while below:
+        node, runs = below.popleft()
+        note(node, runs, found)
+        unused = node.body if isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING" else ()
+        below.extend((inner, runs and inner not in unused) for inner in ast.iter_child_nodes(node))
+    return found
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+def note(node: ast.AST, runs: bool, found: Facts) -> None:
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        names = {f"{start}{alias.name}" for alias in node.names}
+        found.imports |= names
+        found.imports_at_run_time |= names if runs else set()
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        found.used.add(node.func.id)
+    elif isinstance(node, ast.Attribute) and dotted(node).partition(".")[0] in ("gzip", "os", "signal", "posixpath", "sys"):
+        found.used.add(node.attr)
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        said = lines_of(node.body[0]) if ast.get_docstring(node) is not None else 0
+        found.lengths.append((lines_of(node) - said, node.name))
 
 
-def used(tree: ast.AST) -> Iterator[str]:
-    """Names that are called, and attributes that are looked up on modules."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            yield node.func.id
-        elif isinstance(node, ast.Attribute) and dotted(node).partition(".")[0] in ("gzip", "os", "signal", "posixpath", "sys"):
-            yield node.attr
+def lines_of(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def dotted(node: ast.expr) -> str:
@@ -91,27 +111,21 @@ def dotted(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-@helpers.for_each({place(path): path for path in PURE})
-def test_reading_and_planning_touch_nothing(path: Path) -> None:
-    tree = parsed(path)
-    foreign = {name for name in imports(tree) if not any(name == each or name.startswith(f"{each}.") for each in MAY_IMPORT)}
+def reading_and_planning_touch_nothing(path: Path) -> None:
+    foreign = {name for name in facts(path).imports if not any(name == each or name.startswith(f"{each}.") for each in MAY_IMPORT)}
     assert foreign == set()
-    assert set(used(tree)) & TOUCH == READS.get(place(path), set())
+    assert facts(path).used & TOUCH == READS.get(place(path), set())
 
 
-@helpers.for_each({place(path): path for path in EVERYTHING if place(path) != "entrypoints/main.py"})
-def test_only_the_console_script_reads_the_environment(path: Path) -> None:
-    tree = parsed(path)
-    assert not {"environ", "environb", "getenv"} & set(used(tree))
-    assert not {"os.environ", "os.getenv"} & set(imports(tree))
+def only_the_console_script_reads_the_environment(path: Path) -> None:
+    assert not {"environ", "environb", "getenv"} & facts(path).used
+    assert not {"os.environ", "os.getenv"} & facts(path).imports
 
 
-@helpers.for_each({place(path): path for path in EVERYTHING if not within(path, STARTING)})
-def test_only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
-    tree = parsed(path)
+def only_the_supervisor_starts_and_ends_processes(path: Path) -> None:
     starters = {"fork", "kill", "killpg", "system", "popen", "execv", "execve", "execvp", "spawnv", "posix_spawn", "pidfd_send_signal"}
-    assert not starters & set(used(tree))
-    assert not {"subprocess", "multiprocessing"} & {name.partition(".")[0] for name in imports(tree)}
+    assert not starters & facts(path).used
+    assert not {"subprocess", "multiprocessing"} & {name.partition(".")[0] for name in facts(path).imports}
 
 
 # The rooms, each with those that its modules may import. The root (values, errors, files, what is shown) is everybody's.
@@ -153,10 +167,9 @@ def room(name: str) -> str:
     return words[1] if len(words) > 2 and words[1] in MAY_KNOW else ""
 
 
-@helpers.for_each({place(path): path for path in EVERYTHING})
-def test_imports_go_one_way(path: Path) -> None:
+def imports_go_one_way(path: Path) -> None:
     own = room(f"ranklaunch.{place(path).replace('/', '.')}")
-    known = {room(name) for name in imports(parsed(path)) if name.startswith("ranklaunch.")}
+    known = {room(name) for name in facts(path).imports if name.startswith("ranklaunch.")}
     assert known <= {"", own, *MAY_KNOW[own], *ONLY.get(place(path), ())}
 
 
@@ -170,31 +183,49 @@ MODULES = {name_of(path): path for path in EVERYTHING}
 
 def imported_modules(path: Path) -> set[str]:
     """Modules of ours that one imports when it runs, also inside functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))  # of its own, for it is changed
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING":
-            node.body = []
-    named = set(imports(tree))
-    return {name if name in MODULES else name.rpartition(".")[0] for name in named} & MODULES.keys()
+    return {name if name in MODULES else name.rpartition(".")[0] for name in facts(path).imports_at_run_time} & MODULES.keys()
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def no_modules_import_each_other_in_a_circle() -> None:
     left = {name: imported_modules(path) for name, path in MODULES.items()}
     while leaves := {name for name, below in left.items() if not below & left.keys()}:
         left = {name: below for name, below in left.items() if name not in leaves}
     assert left == {}
 
 
-@pytest.mark.parametrize("kind", ["platforms", "launchers"])
-def test_adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(kind: str) -> None:
+def adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other(path: Path) -> None:
+    kind = path.relative_to(helpers.ROOT / "adapters").parts[0]
     other = {"platforms": "launchers", "launchers": "platforms"}[kind]
-    folder = helpers.ROOT / "adapters" / kind
     shared = {"__init__", "shared", "torchrun"}  # torchrun is what megatron and accelerate start
-    for path in folder.rglob("*.py"):
-        for name in imports(parsed(path)):
-            assert not name.startswith(f"ranklaunch.adapters.{other}"), path
-            if name.startswith(f"ranklaunch.adapters.{kind}.") and path.stem != "__init__":
-                assert name.split(".")[3] in shared, path
+    for name in facts(path).imports:
+        assert not name.startswith(f"ranklaunch.adapters.{other}")
+        if name.startswith(f"ranklaunch.adapters.{kind}.") and path.stem != "__init__":
+            assert name.split(".")[3] in shared
+
+
+def functions_are_short() -> None:
+    found = sorted((lines, f"{place(path)}: {name}") for path in EVERYTHING for lines, name in facts(path).lengths)
+    assert statistics.median(lines for lines, _ in found) <= 8
+    assert found[len(found) * 9 // 10][0] <= 30, found[len(found) * 9 // 10 :]
+
+
+# Each with the modules that it is for. All are one test: to read the modules takes longer than to look at them.
+RULES: dict[Callable[[Path], None], list[Path]] = {
+    reading_and_planning_touch_nothing: PURE,
+    only_the_console_script_reads_the_environment: [path for path in EVERYTHING if place(path) != "entrypoints/main.py"],
+    only_the_supervisor_starts_and_ends_processes: [path for path in EVERYTHING if not within(path, STARTING)],
+    imports_go_one_way: EVERYTHING,
+    adapters_of_one_kind_know_none_of_the_other_and_none_of_each_other: [
+        path for kind in ("platforms", "launchers") for path in (helpers.ROOT / "adapters" / kind).rglob("*.py")
+    ],
+}
+OF_ALL = (no_modules_import_each_other_in_a_circle, functions_are_short)
+
+
+def test_modules_keep_the_rules() -> None:
+    one_by_one = {f"{rule.__name__}: {place(path)}": (rule, path) for rule, paths in RULES.items() for path in paths}
+    together = {rule.__name__: (rule,) for rule in OF_ALL}
+    helpers.check_each(lambda rule, *path: rule(*path), {**one_by_one, **together})
 
 
 # docs/architecture.md
@@ -247,24 +278,6 @@ def test_files_fit_in_a_head() -> None:
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
 
 
-def functions(path: Path) -> Iterator[tuple[int, str]]:
-    """(lines without the docstring, name) of each."""
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            said = lines_of(node.body[0]) if ast.get_docstring(node) is not None else 0
-            yield lines_of(node) - said, f"{place(path)}: {node.name}"
-
-
-def lines_of(node: ast.stmt) -> int:
-    return (node.end_lineno or node.lineno) - node.lineno + 1
-
-
-def test_functions_are_short() -> None:
-    found = sorted(each for path in EVERYTHING for each in functions(path))
-    assert statistics.median(lines for lines, _ in found) <= 8
-    assert found[len(found) * 9 // 10][0] <= 30, found[len(found) * 9 // 10 :]
-
-
 @pytest.mark.parametrize("name", LINKED)
 def test_folders_are_linked_into_the_package(name: str) -> None:
     link = CORE / name
@@ -282,7 +295,7 @@ def test_what_serves_development_is_importable_beside_the_package(name: str) -> 
 def test_the_testbench_knows_no_test() -> None:
     own = {path.stem for path in (helpers.ROOT / "tests").rglob("*.py")} - {"__init__"}
     files = [path for name in FOR_DEVELOPMENT for path in (helpers.ROOT / name).rglob("*.py")]
-    assert {place(path) for path in files if own & {name.partition(".")[0] for name in imports(parsed(path))}} == set()
+    assert {place(path) for path in files if own & {name.partition(".")[0] for name in facts(path).imports}} == set()
 
 
 def test_nothing_else_is_linked() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import helpers
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_summary import WIDTH, fold, folded, summary, wrapped
@@ -11,8 +10,7 @@ from plan_summary import WIDTH, fold, folded, summary, wrapped
 from ranklaunch.plan import model as plans
 
 
-@pytest.mark.parametrize(
-    ("texts", "expected"),
+@helpers.for_each(
     [
         (["a"], ["a"]),
         (["rank 0", "rank 1", "rank 2"], ["rank {0..2}"]),
@@ -24,7 +22,7 @@ from ranklaunch.plan import model as plans
         (["alike", "alike"], ["alike", "alike"]),
         (["{0..7}", "{8..15}"], ["{{0..8:8}..{7..15:8}}"]),
         ([], []),
-    ],
+    ]
 )
 def test_neighbours_that_differ_in_even_steps_are_one(texts: list[str], expected: list[str]) -> None:
     assert folded(texts) == expected

@@ -72,8 +72,7 @@ def test_module() -> None:
     assert found["processes"][0]["argv"][-6:] == ["--module", "pkg.train", "--", "--", "--", "-x"]
 
 
-@pytest.mark.parametrize(
-    ("extra", "nodes", "warnings"),
+@helpers.for_each(
     [
         ("", 2, []),
         ("--bind_cores_to_rank --bind_core_list 0-3", 2, []),
@@ -90,7 +89,7 @@ def test_module() -> None:
         ("-q", 2, ["keeps DeepSpeed from saying"]),
         ("--log_level=error", 2, ["keeps DeepSpeed from saying"]),
         ("--log_level debug", 2, []),
-    ],
+    ]
 )
 def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str]) -> None:
     said = plan(extra, nodes, nodes - 1).warnings
@@ -112,8 +111,7 @@ def test_options_that_contradict_the_plan_are_refused(extra: str, nodes: int, wo
     assert all(word in str(caught.value) for word in ("RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS has", *words)), caught.value
 
 
-@pytest.mark.parametrize(
-    ("env", "warned"),
+@helpers.for_each(
     [
         ({}, False),
         ({"CUDA_VISIBLE_DEVICES": "0,1"}, False),
@@ -125,7 +123,7 @@ def test_options_that_contradict_the_plan_are_refused(extra: str, nodes: int, wo
         ({"CUDA_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--include localhost:4,5"}, False),
         ({"ASCEND_RT_VISIBLE_DEVICES": "4,5", "RANKLAUNCH_ACCELERATOR": "npu"}, False),
         ({"ASCEND_RT_VISIBLE_DEVICES": "4,5"}, False),
-    ],
+    ]
 )
 def test_devices_that_deepspeed_replaces_are_named(env: dict[str, str], warned: bool) -> None:
     said = plan(nodes=1, node=0, **{"RANKLAUNCH_ACCELERATOR": "gpu", **env}).warnings
@@ -458,8 +456,7 @@ def through_pdsh(host: str, node: int, text: str) -> str:
     return "".join(f"{host}: {line}" for line in (begin + text).splitlines(keepends=True))
 
 
-@pytest.mark.parametrize(
-    ("tail", "expected"),
+@helpers.for_each(
     [
         (last_words(42), Failure(None, 42)),
         (last_words(-9), Failure(None, 137, 9)),
@@ -471,7 +468,7 @@ def through_pdsh(host: str, node: int, text: str) -> str:
         ("", None),
         ("Traceback (most recent call last):\nValueError: Hostfile is empty\n", None),
         ("he exits with return code = unknown\n", None),
-    ],
+    ]
 )
 def test_its_last_words(tail: str, expected: Failure | None) -> None:
     assert deepspeed.explain(tail) == expected

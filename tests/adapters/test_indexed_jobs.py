@@ -18,8 +18,7 @@ def plan(pod: str, index: str, files: dict[str, str] | None = None, **env: str) 
     return helpers.plan({name: value for name, value in given.items() if value}, files=files, method="spawn")
 
 
-@pytest.mark.parametrize(
-    ("pod", "full", "env", "platform", "name", "hosts"),
+@helpers.for_each(
     [
         ("train-1", "train-1.svc.ns.svc.cluster.local", {}, "indexed_job", "train", ["train-0.svc", "train-1.svc"]),
         ("train-1", "train-1.train.ns.svc", {}, "indexed_job", "train", ["train-0.train", "train-1.train"]),
@@ -35,7 +34,7 @@ def plan(pod: str, index: str, files: dict[str, str] | None = None, **env: str) 
         ("host17", "x.y", {"RANKLAUNCH_HOSTS": "p,q", "RANKLAUNCH_JOB_NAME": "mine"}, "indexed_job", "mine", ["p", "q"]),
         ("train-1", "x.y", {"RANKLAUNCH_MASTER_ADDR": "m"}, "indexed_job", "train", ["m", ""]),
         ("train-1", "train-1.svc.ns.svc", {"RANKLAUNCH_MASTER_ADDR": "m"}, "indexed_job", "train", ["m", "train-1.svc"]),
-    ],
+    ]
 )
 def test_names(pod: str, full: str, env: dict[str, str], platform: str, name: str, hosts: list[str]) -> None:
     job = plan(pod, "1", names(full), **env).job

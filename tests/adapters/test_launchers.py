@@ -30,8 +30,7 @@ def ranks(found: Plan) -> list[int | None]:
     return [process.rank for process in found.processes]
 
 
-@pytest.mark.parametrize(
-    ("table", "index", "env", "expected"),
+@helpers.for_each(
     [
         (TWO_PODS, 0, {}, [0, 1]),
         (TWO_PODS, 1, {}, [2, 3]),
@@ -46,7 +45,7 @@ def ranks(found: Plan) -> list[int | None]:
         (ONE_HOST, 0, {"MA_CURRENT_INSTANCE_NAME": "j-worker-0", "MA_CURRENT_HOST_IP": "192.0.2.1"}, [0, 1, 2, 3]),
         (SERVERS, 1, {"MA_CURRENT_HOST_IP": "192.0.2.2"}, [2, 3]),
         (SERVERS, 0, {}, [0, 1]),
-    ],
+    ]
 )
 def test_own_place_in_the_table(table: str, index: int, env: dict[str, str], expected: list[int]) -> None:
     found = ranktable(table, 2, index, **env)

@@ -243,8 +243,7 @@ def test_the_workers_of_an_mpijob_of_version_1_are_known_by_what_is_mounted() ->
         helpers.plan({}, files={"/etc/mpi/kubexec.sh": "#!/bin/sh\n"})
 
 
-@pytest.mark.parametrize(
-    "left",
+@helpers.for_each(
     [
         {"PET_NNODES": "1"},
         {"PET_NNODES": "1:1"},
@@ -257,7 +256,7 @@ def test_the_workers_of_an_mpijob_of_version_1_are_known_by_what_is_mounted() ->
         {**PYTORCH, "MASTER_ADDR": "localhost"},
         {**PYTORCH, "MASTER_ADDR": "127.0.0.1"},
         {"LWS_GROUP_SIZE": "1", "LWS_WORKER_INDEX": "0"},
-    ],
+    ]
 )
 def test_what_an_image_may_have_left_is_no_sign_of_others(left: dict[str, str]) -> None:
     assert len(helpers.plan(left).job.nodes) == 1

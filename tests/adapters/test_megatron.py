@@ -103,8 +103,7 @@ def test_a_layout_that_cannot_be_is_refused(args: list[str], env: dict[str, str]
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-@pytest.mark.parametrize(
-    ("args", "words"),
+@helpers.for_each(
     [
         ("--num-layers 30", "--num-layers 30: 30 layers cannot be divided by pp 4"),
         ("--num-layers 32", ""),
@@ -133,7 +132,7 @@ def test_a_layout_that_cannot_be_is_refused(args: list[str], env: dict[str, str]
         ("--num-experts 8 --sequence-parallel", ""),
         ("--num-layers $LAYERS", ""),
         ("-- --num-layers 30", ""),
-    ],
+    ]
 )
 def test_a_model_that_does_not_fit_its_layout_is_refused(args: str, words: str) -> None:
     """Which Megatron does too: once all nodes are there, and PyTorch is loaded."""

@@ -49,8 +49,7 @@ def test_order_of_index_variables(position: int) -> None:
     assert source(found, "node_index") == INDEX_VARIABLES[position]
 
 
-@pytest.mark.parametrize(
-    ("env", "index", "expected"),
+@helpers.for_each(
     [
         ({POD: "ma-job-1-worker-3"}, 3, POD),
         ({"BATCH_TASK_CURRENT_INSTANCE": "x-worker-2"}, 2, "BATCH_TASK_CURRENT_INSTANCE"),
@@ -63,7 +62,7 @@ def test_order_of_index_variables(position: int) -> None:
         ({"VC_TASK_INDEX": "1", POD: "no number"}, 1, "VC_TASK_INDEX"),
         ({"VC_TASK_INDEX": "", "VK_TASK_INDEX": "0"}, 0, "VK_TASK_INDEX"),
         ({"RANKLAUNCH_NODE": "3", "VC_TASK_INDEX": "1", POD: "j-worker-2"}, 3, "RANKLAUNCH_NODE"),
-    ],
+    ]
 )
 def test_index(env: dict[str, str], index: int, expected: str) -> None:
     found = plan(**env)
@@ -71,8 +70,7 @@ def test_index(env: dict[str, str], index: int, expected: str) -> None:
     assert source(found, "node_index") == expected
 
 
-@pytest.mark.parametrize(
-    ("env", "words"),
+@helpers.for_each(
     [
         ({}, ["4 nodes", "RANKLAUNCH_NODE", "VC_TASK_INDEX", POD]),
         ({"HOSTNAME": "no-number-at-the-end-x"}, ["RANKLAUNCH_NODE"]),
@@ -84,7 +82,7 @@ def test_index(env: dict[str, str], index: int, expected: str) -> None:
         ({POD: "j-worker-4"}, [POD, "0 to 3"]),
         ({"VC_TASK_INDEX": "-1"}, ["VC_TASK_INDEX='-1'"]),
         ({"VC_TASK_INDEX": "first"}, ["VC_TASK_INDEX='first'", "whole number"]),
-    ],
+    ]
 )
 def test_index_is_refused(env: dict[str, str], words: list[str]) -> None:
     message = refused(**env)
@@ -195,8 +193,7 @@ def test_number_of_nodes(env: dict[str, str], count: int) -> None:
 # Slots, name, attempt
 
 
-@pytest.mark.parametrize(
-    ("env", "slots", "accelerator"),
+@helpers.for_each(
     [
         ({}, [2, 2, 2, 2], "npu"),
         ({"MA_NUM_GPUS": "0"}, [1, 1, 1, 1], "cpu"),
@@ -208,7 +205,7 @@ def test_number_of_nodes(env: dict[str, str], count: int) -> None:
         ({"ASCEND_VISIBLE_DEVICES": "0,1", "CUDA_VERSION": "12"}, [2] * 4, "npu"),
         ({"RANKLAUNCH_ACCELERATOR": "GPU"}, [2] * 4, "gpu"),
         ({"MA_NUM_GPUS": "0", "RANKLAUNCH_ACCELERATOR": "gpu"}, [1] * 4, "gpu"),
-    ],
+    ]
 )
 def test_slots_and_accelerator(env: dict[str, str], slots: list[int], accelerator: str) -> None:
     found = plan(VC_TASK_INDEX="0", **env).job

@@ -74,8 +74,7 @@ def test_slots_of_the_users_come_first() -> None:
     assert [node.slots for node in launcher(MY_MPI_SLOTS="5").job.nodes] == [0, 5, 5]
 
 
-@pytest.mark.parametrize(
-    ("text", "env", "words"),
+@helpers.for_each(
     [
         (WORKERS, {"RANKLAUNCH_METHOD": "spawn"}, ["RANKLAUNCH_METHOD=spawn", "runLauncherAsWorker", "mpirun"]),
         (WORKERS, {"RANKLAUNCH_NODES": "4"}, ["RANKLAUNCH_NODES=4", FILE, "3 nodes"]),
@@ -87,7 +86,7 @@ def test_slots_of_the_users_come_first() -> None:
         (WORKERS, {"RANKLAUNCH_HOSTS": "a,b"}, ["RANKLAUNCH_HOSTS names 2 hosts"]),
         (WORKERS, {"RANKLAUNCH_SLOTS": "1,2"}, ["RANKLAUNCH_SLOTS='1,2'", "3 nodes"]),
         (WORKERS, {"K_MPI_JOB_ROLE": "boss"}, ["K_MPI_JOB_ROLE='boss'", "launcher, worker"]),
-    ],
+    ]
 )
 def test_launcher_is_refused(text: str, env: dict[str, str], words: list[str]) -> None:
     message = refused(launcher, text, **env)

@@ -184,15 +184,12 @@ def test_names_are_forwarded_and_never_values() -> None:
     assert len(names) == len({name.partition("=")[0] for name in names})
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+@helpers.for_each([
         "HOSTNAME", "PWD", "OLDPWD", "SHLVL", "_", "TERM", "USER", "LOGNAME", "SHELL", "SSH_CLIENT", "SSH_CONNECTION",
         "OMPI_MCA_btl", "PMIX_MCA_gds", "PRTE_MCA_plm", "RANKLAUNCH_SECRET", "RANKLAUNCH_NODE", "VC_TASK_INDEX",
         "MA_CURRENT_INSTANCE_NAME", "MA_CURRENT_HOST_IP",
         "RANK", "WORLD_SIZE", "MASTER_ADDR", "OMPI_COMM_WORLD_RANK", "RANK_TABLE_FILE", "MS_ROLE", "PET_NNODES",
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_belongs_to_one_node_or_launcher_stays(name: str) -> None:
     env = {name: "0" if name in ("RANKLAUNCH_NODE", "VC_TASK_INDEX") else "1.2.3.4"}
     found = plan(**env) if name != "MA_CURRENT_INSTANCE_NAME" else plan()

@@ -63,8 +63,7 @@ def test_several_nodes() -> None:
     assert ("hosts", helpers.hosts(2)[0]) in [(wait.kind, wait.what) for wait in found.waits]
 
 
-@pytest.mark.parametrize(
-    ("env", "word"),
+@helpers.for_each(
     [
         ({"MSRUN_WORKER_NUM": "4"}, "--worker_num=4"),
         ({"MSRUN_MASTER_ADDR": "192.0.2.9"}, "--master_addr=192.0.2.9"),
@@ -78,7 +77,7 @@ def test_several_nodes() -> None:
         ({"MA_PROC_START_CNT": "2"}, "--log_dir=/logs/attempt_2/msrun"),
         ({"MSRUN_CLUSTER_TIME_OUT": "7200"}, "--cluster_time_out=7200"),
         ({"MSRUN_CLUSTER_TIME_OUT": "-1"}, "--cluster_time_out=-1"),
-    ],
+    ]
 )
 def test_variables(env: dict[str, str], word: str) -> None:
     found = plan(**env)
@@ -164,8 +163,7 @@ def test_programs_that_python_does_not_start_are_refused(program: str) -> None:
 # What cannot be
 
 
-@pytest.mark.parametrize(
-    ("env", "words"),
+@helpers.for_each(
     [
         ({"RANKLAUNCH_SLOTS": "2,3"}, ["RANKLAUNCH_SLOTS", "2,3 slots", "same number on every node", "--method spawn"]),
         ({"MSRUN_WORKER_NUM": "8"}, ["MSRUN_WORKER_NUM=8 contradicts the job, which has 4 ranks on 2 nodes"]),
@@ -180,7 +178,7 @@ def test_programs_that_python_does_not_start_are_refused(program: str) -> None:
         ({"RANKLAUNCH_EXTRA_MSRUN_PARAMS": "--node=3"}, ["--node_rank 3: expected 1"]),
         ({"RANKLAUNCH_MASTER_PORT": "18889"}, ["RANKLAUNCH_MUSTER_PORT", "port of the rendezvous too"]),
         ({"MS_RANKTABLE_ENABLE": "true"}, ["MS_RANKTABLE_ENABLE=true", "no rank table"]),
-    ],
+    ]
 )
 def test_refused(env: dict[str, str], words: list[str]) -> None:
     told = problems(**env)

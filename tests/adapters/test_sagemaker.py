@@ -75,8 +75,7 @@ def test_ranklaunch_variables_come_first() -> None:
     assert ([node.host for node in found.nodes], found.node_index, found.node.slots, found.name) == (["b", "a"], 1, 3, "own")
 
 
-@pytest.mark.parametrize(
-    ("given", "env", "words"),
+@helpers.for_each(
     [
         (files("algo-3"), {}, ["current_host", "'algo-3'", "algo-1,algo-2", "RANKLAUNCH_NODE"]),
         (files(""), {}, ["current_host", "''"]),
@@ -92,7 +91,7 @@ def test_ranklaunch_variables_come_first() -> None:
         ({**files(), f"{CONFIG}/hyperparameters.json": "x"}, {}, ["hyperparameters.json", "not JSON"]),
         (files(note='"a\\u0000b"'), {}, ["hyperparameters.json", "'note'"]),
         (files(note='"\\ud800"'), {}, ["hyperparameters.json", "'note'"]),
-    ],
+    ]
 )
 def test_refused(given: dict[str, str], env: dict[str, str], words: list[str]) -> None:
     message = refused(given, **env)

@@ -70,7 +70,7 @@ def test_what_commands_are_told(text: str, expected: list[str]) -> None:
 
 @pytest.mark.one_python
 @helpers.for_each(
-    ["(" * 100_000, "${a:-" * 50_000, "$(" * 100_000, "<<E " * 50_000, "eval " * 50_000, 'X="$X$X";' * 500, "'" * 99_999, "\n<<E" * 9_999]
+    ["(" * 50_000, "${a:-" * 25_000, "$(" * 50_000, "<<E " * 25_000, "eval " * 25_000, 'X="$X$X";' * 500, "'" * 99_999, "\n<<E" * 9_999]
 )
 def test_no_text_is_too_much(text: str) -> None:
     assert sum(1 for _ in said.lines(f"N=x;{text}", {}, ())) < 200_000

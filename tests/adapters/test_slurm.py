@@ -78,9 +78,8 @@ def test_host_list(text: str, names: list[str]) -> None:
     assert list(hostlist.hosts(text)) == names
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["n[3-1]", "n[1", "n1]", "n[]", "n[1,]", "n[a-b]", "n[1-2-3]", "n[[1]]", "a,,b", "a,", ",a", "", "a b", "n[-1]", "n[1-2]é", "n[ 1]"],
+@helpers.for_each(
+    ["n[3-1]", "n[1", "n1]", "n[]", "n[1,]", "n[a-b]", "n[1-2-3]", "n[[1]]", "a,,b", "a,", ",a", "", "a b", "n[-1]", "n[1-2]é", "n[ 1]"]
 )
 def test_host_list_refused(text: str) -> None:
     with pytest.raises(ValueError, match="as Slurm writes them"):
@@ -143,7 +142,7 @@ def test_numbers_per_node(text: str, counts: tuple[int, ...]) -> None:
     assert hostlist.counts(text) == counts
 
 
-@pytest.mark.parametrize("text", ["", "x", "2(x)", "2x3", "(x3)", "2(x3", "-1", "1,,2", "1(x1000000000)", "99999", "1(x60000),1(x60000)"])
+@helpers.for_each(["", "x", "2(x)", "2x3", "(x3)", "2(x3", "-1", "1,,2", "1(x1000000000)", "99999", "1(x60000),1(x60000)"])
 def test_numbers_per_node_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         hostlist.counts(text)
@@ -285,9 +284,7 @@ def test_a_step_on_some_of_the_nodes_is_said() -> None:
     assert not plan().warnings
 
 
-@pytest.mark.parametrize(
-    ("how", "words"),
-    [
+@helpers.for_each([
         ({"SLURM_STEP_TASKS_PER_NODE": "2(x3)"}, ["SLURM_STEP_TASKS_PER_NODE=2(x3)", "srun --ntasks=3 --ntasks-per-node=1 ", "--slots 2 "]),
         ({"SLURM_STEP_TASKS_PER_NODE": "2(x2),1"}, ["--slots 2,2,1"]),
         ({"without": ("SLURM_STEP_ID", "SLURM_STEP_NODELIST")}, ["no SLURM_STEP_ID", "srun --ntasks=3 --ntasks-per-node=1"]),
@@ -303,8 +300,7 @@ def test_a_step_on_some_of_the_nodes_is_said() -> None:
         ({"without": ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")}, ["3 nodes", "SLURM_STEP_NODELIST", "RANKLAUNCH_HOSTS"]),
         ({"RANKLAUNCH_NODES": "5"}, ["RANKLAUNCH_NODES=5", "3 hosts"]),
         ({"SLURM_RESTART_COUNT": "x"}, ["SLURM_RESTART_COUNT='x'"]),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_refused(how: dict[str, Any], words: list[str]) -> None:
     problems = refused(**how)
     assert len(problems) == 1, problems

@@ -67,8 +67,7 @@ def test_values_of_the_platform_do_not_reach_the_ranks_as_they_are(value: str) -
     assert set(plan.processes[0].unset) == {"LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"}
 
 
-@pytest.mark.parametrize(
-    ("env", "more", "words"),
+@helpers.for_each(
     [
         (VOLCENGINE, {"MLP_WORKER_NUM": "3"}, ["MLP_WORKER_ALL_HOSTS names 2 hosts", "MLP_WORKER_NUM=3"]),
         (VOLCENGINE, {"MLP_WORKER_0_HOST": "c"}, ["MLP_WORKER_ALL_HOSTS=a,b begins with a", "MLP_WORKER_0_HOST=c"]),
@@ -88,7 +87,7 @@ def test_values_of_the_platform_do_not_reach_the_ranks_as_they_are(value: str) -
         (VERTEXAI, {"CLUSTER_SPEC": spec(index="x")}, ["CLUSTER_SPEC=", "not understood"]),
         (VERTEXAI, {"CLUSTER_SPEC": '{"workerpool0"'}, ["CLUSTER_SPEC=", "not understood"]),
         (VERTEXAI, {"RANKLAUNCH_NODES": "3"}, ["RANKLAUNCH_NODES=3", "2 hosts"]),
-    ],
+    ]
 )
 def test_refused(env: dict[str, str], more: dict[str, str], words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:

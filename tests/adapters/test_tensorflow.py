@@ -177,8 +177,7 @@ def test_another_tf_config_is_replaced_and_this_is_said() -> None:
 # Where they are
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@helpers.for_each(
     [
         ("a", [("a", 0)]),
         ("a:1", [("a", 1)]),
@@ -195,14 +194,13 @@ def test_another_tf_config_is_replaced_and_this_is_said() -> None:
         ("fd00::1,fd00::2", [("fd00::1", 0), ("fd00::2", 0)]),
         ("[fd00::1],[fd00::2]", [("fd00::1", 0), ("fd00::2", 0)]),
         ("[fd00::1]", [("fd00::1", 0)]),
-    ],
+    ]
 )
 def test_lists_in_every_form(value: str, expected: list[tuple[str, int]]) -> None:
     assert parse.endpoints(value) == tuple(Endpoint(*each) for each in expected)
 
 
-@pytest.mark.parametrize(
-    "value",
+@helpers.for_each(
     [
         "",
         ",",
@@ -221,7 +219,7 @@ def test_lists_in_every_form(value: str, expected: list[tuple[str, int]]) -> Non
         "{}",
         "[{}]",
         "a:1;b:2",
-    ],
+    ]
 )
 def test_lists_that_are_none(value: str) -> None:
     with pytest.raises(ValueError, match="expected HOST:PORT"):
@@ -331,8 +329,7 @@ def test_a_tf_config_without_its_own_task(task: str, index: int) -> None:
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("env", "words"),
+@helpers.for_each(
     [
         ({"MA_TASK_NAME": "chief"}, ["MA_TASK_NAME=chief", "expected ps or worker"]),
         ({"VC_TASK_INDEX": "2", POD: f"{JOB}-worker-2"}, ["VC_TASK_INDEX=2", "expected 0 to 1, for 2 workers"]),
@@ -344,7 +341,7 @@ def test_a_tf_config_without_its_own_task(task: str, index: int) -> None:
         ({"TF_PS_HOSTS": "[a:1,a:1]"}, ["a:1 is named 2 times"]),
         ({"TF_PS_HOSTS": "[a:x,b:1]"}, ["TF_PS_HOSTS='[a:x,b:1]'", "expected HOST:PORT"]),
         ({POD: f"{JOB}-worker-1"}, ["contradicts", POD]),
-    ],
+    ]
 )
 def test_contradictions_on_modelarts(env: dict[str, str], words: list[str]) -> None:
     problems = "\n".join(refused(modelarts(**env)))

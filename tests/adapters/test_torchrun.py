@@ -18,8 +18,7 @@ def plan(extra: str = "", nodes: int = 2, node: int = 1, **env: str) -> Plan:
     return helpers.plan(helpers.modelarts(nodes, 2, node, **given), method="torchrun")
 
 
-@pytest.mark.parametrize(
-    ("extra", "nodes", "warnings"),
+@helpers.for_each(
     [
         ("", 2, []),
         ("--rdzv_conf=timeout=7200 --max-restarts=1", 1, ["--max_restarts"]),
@@ -33,7 +32,7 @@ def plan(extra: str = "", nodes: int = 2, node: int = 1, **env: str) -> Plan:
         ("--rdzv_backend=static", 2, []),
         ("--standalone", 1, []),
         ("--max_restarts=3", 2, ["--max_restarts"]),
-    ],
+    ]
 )
 def test_options_that_fight_are_named(extra: str, nodes: int, warnings: list[str]) -> None:
     said = plan(extra, nodes, nodes - 1).warnings
@@ -172,8 +171,7 @@ def summary(root: str, *others: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("tail", "expected"),
+@helpers.for_each(
     [
         (summary(entry(0, 3, 7)), Failure(3, 7, 0, 100)),
         (summary(entry(0, 1, -9, 899, "  (SIGKILL)"), entry(1, 0, -15, 898, "  (SIGTERM)")), Failure(1, 137, 9, 899, victims=((0, 15),))),
@@ -188,7 +186,7 @@ def summary(root: str, *others: str) -> str:
         ("Traceback (most recent call last):\nRuntimeError: Socket Timeout\n", None),
         (summary(entry(0, 3, 7))[-60:], None),
         (summary("[0]:\n  cut off"), None),
-    ],
+    ]
 )
 def test_its_last_words(tail: str, expected: Failure | None) -> None:
     assert torchrun.explain(tail) == expected

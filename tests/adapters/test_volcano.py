@@ -33,8 +33,7 @@ def refused(files: dict[str, str] | None = None, **env: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("env", "index", "hosts"),
+@helpers.for_each(
     [
         ({**WORKERS, "VC_TASK_INDEX": "1"}, 1, ["j-worker-0.j", "j-worker-1.j"]),
         ({**WORKERS, "VK_TASK_INDEX": "1"}, 1, ["j-worker-0.j", "j-worker-1.j"]),
@@ -48,7 +47,7 @@ def refused(files: dict[str, str] | None = None, **env: str) -> str:
         ({**WORKERS, "VC_TASK_INDEX": "0", "RANKLAUNCH_NODE": "1"}, 1, ["j-worker-0.j", "j-worker-1.j"]),
         ({**WORKERS, "VC_TASK_INDEX": "0", "RANKLAUNCH_HOSTS": "a,b"}, 0, ["a", "b"]),
         ({"VC_TASK_INDEX": "1", "RANKLAUNCH_NODES": "2", "RANKLAUNCH_MASTER_ADDR": "m"}, 1, ["m", ""]),
-    ],
+    ]
 )
 def test_place(env: dict[str, str], index: int, hosts: list[str]) -> None:
     found = job(**env)
@@ -73,8 +72,7 @@ def test_what_an_image_has_left_does_not_count(left: dict[str, str]) -> None:
     assert job(**WORKERS, VC_TASK_INDEX="1", **left).node_index == 1
 
 
-@pytest.mark.parametrize(
-    ("env", "words"),
+@helpers.for_each(
     [
         (WORKERS, ["2 nodes", "VC_TASK_INDEX", "RANKLAUNCH_NODE"]),
         ({**WORKERS, "VC_TASK_INDEX": "2"}, ["VC_TASK_INDEX=2", "0 to 1"]),
@@ -88,7 +86,7 @@ def test_what_an_image_has_left_does_not_count(left: dict[str, str]) -> None:
         ({**WORKERS, "RANKLAUNCH_NODES": "3", "VC_TASK_INDEX": "0"}, ["names 2 hosts", "RANKLAUNCH_NODES is 3"]),
         ({"VC_TASK_INDEX": "1"}, ["RANKLAUNCH_NODES", "plugin svc"]),
         ({"VC_TASK_INDEX": "1", "RANKLAUNCH_NODES": "2"}, ["RANKLAUNCH_HOSTS", "RANKLAUNCH_MASTER_ADDR", "plugin svc"]),
-    ],
+    ]
 )
 def test_refused(env: dict[str, str], words: list[str]) -> None:
     message = refused(**env)

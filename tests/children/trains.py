@@ -2,13 +2,14 @@
 through files in FOLDER, rank 0 saves these after each step, and all go on from what was saved. Prints "ready" and a line for each step.
 
 In the start of this COUNT, the rank ends before that step as HOW says: exit (7), late (7, after a second), told (7, once there is
-FOLDER/go), kill, memory, oom (until it is killed for it), import, value, zero; hang: it does not end; ignore: it does not hear SIGTERM from
-there on; spoil: it ends with 9 at that. Two processes with one rank at once leave FOLDER/twice. At the end FOLDER/final_R has the
-parameters; FOLDER/failed and FOLDER/went_R are made at a failure, and at the first step of each start.
+FOLDER/go), kill, memory, oom (until it is killed for it), import, usage, full (as a disk), value, zero; hang: it does not end; ignore: it
+does not hear SIGTERM from there on; spoil: it ends with 9 at that. Two processes with one rank at once leave FOLDER/twice. At the end
+FOLDER/final_R has the parameters; FOLDER/failed and FOLDER/went_R are made at a failure, and at the first step of each start.
 """
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import json
 import os
@@ -76,6 +77,11 @@ def fail(how: str, folder: Path) -> None:
             taken.append(bytearray(os.urandom(1) * (16 << 20)))
     elif how == "import":
         __import__("a_module_that_is_not_there")
+    elif how == "usage":
+        argparse.ArgumentParser().parse_args(["--epohcs", "3"])
+    elif how == "full":
+        with open("/dev/full", "w", encoding="utf-8") as file:
+            file.write("a checkpoint")
     elif how == "value":
         msg = "loss is nan"
         raise ValueError(msg)

@@ -157,8 +157,9 @@ class CloudJob(LauncherJob):
         return {**ours, **self._place(host.index, self._hosts, self.folder)}
 
 
+# torchrun on several hosts is in test_torchrun.py and test_chaos.py; here it would meet by the same plan as everywhere.
 CASES = [
-    pytest.param(place, method, marks=() if (place, method) in {("skypilot", "torchrun"), ("aws_batch", "spawn")} else pytest.mark.table)
+    pytest.param(place, method, marks=() if (place, method) == ("aws_batch", "spawn") else pytest.mark.table)
     for place, method in itertools.product([each.__name__ for each in OTHERS], ("spawn", "torchrun"))
 ]
 
@@ -228,9 +229,17 @@ time.sleep(600)
 """
 
 
+# Where node 0 alone is named, and to itself as localhost; all in a list; all in a file; and all by names that are made of one another.
+OF_ONE_KIND = (pytorchjob, tione, determined, leaderworkerset)
+STOPPED = [
+    pytest.param(each.__name__, method, marks=() if method == "spawn" and each in OF_ONE_KIND else pytest.mark.table)
+    for each in BY_SIGTERM
+    for method in ("spawn", "torchrun")
+]
+
+
 @pytest.mark.processes
-@pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.table)])
-@pytest.mark.parametrize("place", [each.__name__ for each in BY_SIGTERM])
+@pytest.mark.parametrize(("place", "method"), STOPPED)
 def test_nodes_meet_and_are_stopped_by_sigterm(place: str, method: str, hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
     job = CloudJob(hosts(2), tmp_path, place, method)
     (tmp_path / "train.py").write_text(SAVES)

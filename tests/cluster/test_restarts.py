@@ -1,4 +1,5 @@
-"""On three hosts: after a failure anywhere, all ranks of all nodes start again in place, and end as if nothing had happened."""
+"""On three hosts: after a failure anywhere, all ranks of all nodes start again in place, and end as if nothing had happened. Each failure
+with each launcher is in tests/launchers/test_restarts.py."""
 
 from __future__ import annotations
 
@@ -6,19 +7,12 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from training_jobs import Training
 
 from testbench.hosts import Hosts
 from testbench.waiting import sleep_until
 
 MakeHosts = Callable[..., Hosts]
-
-
-@pytest.mark.parametrize("fails", [["0:3:2:kill", "1:0:5:exit"]], ids=["one after the other"])
-def test_the_training_ends_as_if_nothing_had_happened(hosts: MakeHosts, tmp_path: Path, fails: list[str]) -> None:
-    """Each failure with each launcher is in tests/launchers/test_restarts.py."""
-    Training(hosts(3), tmp_path, "spawn", *fails).check(2)
 
 
 def test_a_node_that_is_lost_ends_the_job(hosts: MakeHosts, tmp_path: Path) -> None:

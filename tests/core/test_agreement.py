@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import helpers
 import pytest
 
 from ranklaunch.muster.node_0.roll import Entry, Roll
@@ -120,13 +121,10 @@ def test_tokens_among_the_arguments_are_not_told(word: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+@helpers.for_each([
         "NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE", "NCCL_NVLS_ENABLE", "NCCL_NET", "HCCL_ALGO", "HCCL_OP_EXPANSION_MODE",
         "HCCL_BUFFSIZE", "HCCL_INTRA_ROCE_ENABLE", "GLOO_DEVICE_TRANSPORT", "TORCH_NCCL_CUDA_EVENT_CACHE_DISABLE",
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_communication_that_must_agree(name: str) -> None:
     assert told({**words(), name: "1"}, words()) == [f"{name} differs: 1 on node 0 (worker-0.job), (none) on node 1 (worker-1.job)"]
     assert told({**words(), name: "1"}, {**words(), name: "1"}) == []

@@ -106,8 +106,7 @@ def test_sentence(more: dict[str, Any], text: str) -> None:
     assert blame.sentence(replace(culprit(), **more)) == text
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
+@helpers.for_each(
     [
         ({"exit_code": 139}, "memory that is not its own"),
         ({"exit_code": 134, "signal": "SIGABRT"}, "gave itself up"),
@@ -121,7 +120,7 @@ def test_sentence(more: dict[str, Any], text: str) -> None:
         ({"exit_code": 139, "error": replace(CAUSE, meaning="")}, None),
         ({"exit_code": 3}, None),
         ({"exit_code": 254}, None),
-    ],
+    ]
 )
 def test_what_an_exit_code_says_where_words_say_nothing(more: dict[str, Any], said: str | None) -> None:
     told = list(blame.advice(replace(culprit(), **more)))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import helpers
 import pytest
 
 from ranklaunch.errors import ConfigError, WaitError
@@ -57,15 +58,21 @@ def refused(work: Callable[[], object], name: str) -> None:
     assert time.process_time() - began < 2
 
 
+# Of those that take their time whole: a constant, which is computed when the template is read, stands for all that never come back from
+# one call, and loops for the others.
+SLOW = {"power", "join", "too much text"}
+LINES = [pytest.param(source, id=name, marks=pytest.mark.table if name in SLOW else ()) for name, source in GREEDY.items()]
+
+
 @pytest.mark.processes
-@pytest.mark.parametrize("source", GREEDY.values(), ids=GREEDY)
+@pytest.mark.parametrize("source", LINES)
 def test_a_line(templates: Templates, source: str) -> None:
     refused(lambda: templates.inline(source, "RANKLAUNCH_LOG_TAG", rank=3), "RANKLAUNCH_LOG_TAG")
 
 
 @pytest.mark.processes
 def test_a_command_and_a_file(tmp_path: Path) -> None:
-    (tmp_path / "own.j2").write_text(f"{{% {LONG} %}}{{% {LONG} %}}x{{% endfor %}}{{% endfor %}}")
+    (tmp_path / "own.j2").write_text(GREEDY["product"])
     templates = Templates([str(tmp_path)], bounded.call)
     refused(lambda: templates.command("own.j2", rank=3), "own.j2")
     refused(lambda: templates.text("own.j2", rank=3), "own.j2")
@@ -101,7 +108,7 @@ def test_work_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     refused(lambda: bounded.call(lambda: time.sleep(600), "template x"), "x")
 
 
-@pytest.mark.parametrize("begin", ["{{", "{%", "{#", "{{ ", "{", "{{}", "{{ a }", "{% if a %}", "\n", " ", "{##}", "{# #} \n"])
+@helpers.for_each(["{{", "{%", "{#", "{{ ", "{", "{{}", "{{ a }", "{% if a %}", "\n", " ", "{##}", "{# #} \n"])
 def test_a_template_that_takes_long_to_read(begin: str) -> None:
     """What needs no process either."""
     began = time.process_time()

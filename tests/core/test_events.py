@@ -18,8 +18,9 @@ READ = {
 
 def recorded() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Of every call of a record's `event`: the event's name, and the names of its fields."""
-    for path in sorted((helpers.ROOT / "src" / "ranklaunch").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    texts = (path.read_text(encoding="utf-8") for path in sorted((helpers.ROOT / "src" / "ranklaunch").rglob("*.py")))
+    for text in texts:
+        for node in ast.walk(ast.parse(text if ".event(" in text else "")):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "event":
                 yield ast.literal_eval(node.args[0]), tuple(keyword.arg or "**" for keyword in node.keywords)
 

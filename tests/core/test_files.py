@@ -20,13 +20,10 @@ def test_join(folder: str, name: str, expected: str) -> None:
     assert join(folder, name) == expected
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
+@helpers.for_each([
         ("/a", "/a"), ("a", "/w/a"), ("./a", "/w/a"), (".//a", "/w/a"), ("../a", "/a"), ("a/./b", "/w/a/b"), (".", "/w"), ("/a/", "/a"),
         ("/", "/"), ("../../..", "/"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_absolute(path: str, expected: str) -> None:
     assert absolute(path, "/w") == expected
 

@@ -31,8 +31,7 @@ def bound(files: dict[str, str], slots: str, method: str = "spawn", **env: str) 
     return dict(plan.processes[0].env)
 
 
-@pytest.mark.parametrize(
-    ("files", "slots", "env", "cores", "threads"),
+@helpers.for_each(
     [
         (machine("0-7", 8), "2", {}, "0-3:4-7", "4"),
         (machine("0-7", 8, threads=2), "2", {}, "0-1:2-3", "2"),  # one thread of each core
@@ -44,15 +43,14 @@ def bound(files: dict[str, str], slots: str, method: str = "spawn", **env: str) 
         (machine("0-7", 8, threads=2), "2", {"RANKLAUNCH_BIND_CORES": "0-2,6"}, "0-1:2,6", "2"),
         (machine("0-7", 8), "2", {"RANKLAUNCH_BIND": "", "RANKLAUNCH_BIND_CORES": "0-1"}, "0:1", "1"),  # a list is wish enough
         (machine("0-3"), "2", {"OMP_NUM_THREADS": "7"}, "0-1:2-3", None),  # nothing in /sys
-    ],
+    ]
 )
 def test_each_rank_has_cores_of_its_own(files: dict[str, str], slots: str, env: dict[str, str], cores: str, threads: str | None) -> None:
     told = bound(files, slots, **env)
     assert (told["RANKLAUNCH_PLACE_CORES"], told.get("OMP_NUM_THREADS")) == (cores, threads)
 
 
-@pytest.mark.parametrize(
-    ("env", "words"),
+@helpers.for_each(
     [
         ({"RANKLAUNCH_SLOTS": "5"}, ["5 ranks on this node and 4 cores (0-3", "--bind (RANKLAUNCH_BIND) none"]),
         ({"RANKLAUNCH_BIND_CORES": "2-9"}, ["RANKLAUNCH_BIND_CORES='2-9'", "may not use 4-9, only 0-3"]),
@@ -67,7 +65,7 @@ def test_each_rank_has_cores_of_its_own(files: dict[str, str], slots: str, env: 
             {"RANKLAUNCH_METHOD": "deepspeed", "RANKLAUNCH_EXTRA_DEEPSPEED_PARAMS": "--bind_cores_to_rank"},
             ["--bind_cores_to_rank, and RANKLAUNCH_BIND=cores binds ranks too"],
         ),
-    ],
+    ]
 )
 def test_what_cannot_be_is_refused(env: dict[str, str], words: list[str]) -> None:
     given = helpers.local(1, "2", **{"RANKLAUNCH_BIND": "cores", "RANKLAUNCH_METHOD": "spawn", **env})

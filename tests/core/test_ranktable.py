@@ -135,8 +135,7 @@ def test_numbers_may_be_numbers() -> None:
 # Not ready: look again later
 
 
-@pytest.mark.parametrize(
-    ("text", "seen"),
+@helpers.for_each(
     [
         ("", "empty"),
         (" \n\t", "empty"),
@@ -148,7 +147,7 @@ def test_numbers_may_be_numbers() -> None:
         ('{"status":"Completed"}', 'status is "Completed"'),
         ('{"status":"token=hunter2"}', 'status is "token=***"'),
         (SMALL.replace("completed", "unknown"), 'status is "unknown"'),
-    ],
+    ]
 )
 def test_not_ready(text: str, seen: str) -> None:
     with pytest.raises(NotReadyError) as caught:
@@ -182,8 +181,7 @@ def test_a_truncated_file_is_never_anything_but_not_ready(tmp_path: Path) -> Non
 # Damaged: waiting would not help
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
+@helpers.for_each(
     [
         ([], "expected a JSON object, found list"),
         ('"completed"', "expected a JSON object, found str"),
@@ -204,7 +202,7 @@ def test_a_truncated_file_is_never_anything_but_not_ready(tmp_path: Path) -> Non
         ({"status": "completed", "version": "1.0", "server_list": []}, "no device is in it"),
         ({"status": "completed", "version": "1.2", "server_list": []}, "super_pod_list must be a list of objects, found null"),
         ({"status": "completed", "version": "2.0"}, "rank_list must be a list of objects, found null"),
-    ],
+    ]
 )
 def test_refused(data: Any, expected: str) -> None:
     assert any(problem.startswith(expected) for problem in problems(data))
@@ -283,8 +281,7 @@ def test_values_of_the_wrong_kind(key: str, value: Any) -> None:
     check(json.dumps(replaced(json.loads(SMALL))))
 
 
-@pytest.mark.parametrize(
-    "text",
+@helpers.for_each(
     [
         "[" * 100_000,
         "[" * 100_000 + "]" * 100_000,
@@ -298,8 +295,7 @@ def test_values_of_the_wrong_kind(key: str, value: Any) -> None:
         '{"status":"completed","version":"' + "v" * 100_000 + '"}',
         '{"status":"' + "s" * 100_000 + '"}',
         '{"status":"completed","status":"initializing"}',
-    ],
-    ids=lambda text: text[:20],
+    ]
 )
 def test_texts_that_are_meant_to_break_something(text: str) -> None:
     check(text)

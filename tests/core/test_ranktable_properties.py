@@ -200,8 +200,7 @@ def device(data: Any, server: int, i: int) -> Any:
     return data["server_list"][server]["device"][i]
 
 
-@pytest.mark.parametrize(
-    ("version", "change", "expected"),
+@helpers.for_each(
     [
         ("0.1", lambda d: d.update(group_count="2"), 'group_count is "2", but 1 groups are listed'),
         ("0.1", lambda d: d["group_list"][0].update(device_count="5"), 'group_list[0]: device_count is "5", but 4 devices are listed'),
@@ -242,7 +241,7 @@ def device(data: Any, server: int, i: int) -> Any:
             "rank 1 has local_id 2, expected 1: local ids count up from 0 on each node",
         ),
         ("2.0", lambda d: d["rank_list"][1].update(device_id=0), "server 'node 0' has devices more than once: 0"),
-    ],
+    ]
 )
 def test_a_defect_names_its_place_and_value(version: str, change: Any, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -288,8 +287,7 @@ GROUPS = json.dumps(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "me", "expected"),
+@helpers.for_each(
     [
         (PODS, Container("j-worker-1", (), 1, 2), 1),
         (PODS, Container("j-worker-1", ("192.0.2.2",), 1, 2), 1),
@@ -315,7 +313,7 @@ GROUPS = json.dumps(
         (CONTAINERS, Container("", (), 0, 2, in_order=False), "POD_IP"),
         (WHOLE["2.0"], Container("", (), 1, 8), "this is node 1 with 8 devices"),
         (WHOLE["2.0"], Container("", (), 2, 2), "this is node 2 with 2 devices"),
-    ],
+    ]
 )
 def test_own_entry(text: str, me: Container, expected: int | str) -> None:
     if isinstance(expected, int):

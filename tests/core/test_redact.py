@@ -52,8 +52,7 @@ def test_numbers_of_tokens_are_no_secret(name: str) -> None:
     assert not redact.is_secret(name)
 
 
-@pytest.mark.parametrize(
-    ("words", "shown"),
+@helpers.for_each(
     [
         (["train.py", "--lr", "0.1"], ["train.py", "--lr", "0.1"]),
         (["--password", "hunter2", "x"], ["--password", "***", "x"]),
@@ -74,7 +73,7 @@ def test_numbers_of_tokens_are_no_secret(name: str) -> None:
         (["--tokenizer", "gpt2", "--pad_token=<pad>"], ["--tokenizer", "gpt2", "--pad_token=<pad>"]),
         ([], []),
         ([""], [""]),
-    ],
+    ]
 )
 def test_command(words: list[str], shown: list[str]) -> None:
     assert redact.argv(words) == tuple(shown)
@@ -133,8 +132,7 @@ def test_short_secret_names(name: str) -> None:
     assert redact.is_secret(name)
 
 
-@pytest.mark.parametrize(
-    ("words", "shown"),
+@helpers.for_each(
     [
         (["https://hunter2@host/x.git"], ["https://***@host/x.git"]),
         (["git+https://hunter2@host/x", "HTTP://hunter2@host"], ["git+https://***@host/x", "HTTP://***@host"]),
@@ -166,7 +164,7 @@ def test_short_secret_names(name: str) -> None:
         (["--xml", "<a><password>hunter2</password></a>"], ["--xml", "<a><password>***</password></a>"]),
         (["set", "lr", "0.1", "--set", "token", "to"], ["set", "lr", "0.1", "--set", "token", "to"]),
         (["python", "-u", "x.py", "curl"], ["python", "-u", "x.py", "curl"]),
-    ],
+    ]
 )
 def test_secrets_in_other_forms(words: list[str], shown: list[str]) -> None:
     assert redact.argv(words) == tuple(shown)

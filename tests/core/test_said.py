@@ -31,14 +31,13 @@ TOKENS = [
 ]
 
 
-@pytest.mark.parametrize("token", TOKENS)
+@helpers.for_each(list(TOKENS))
 def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
     for line in (token, f"HTTPError: 401 for {token}, bad", f"'{token}'", f"x={token}", f"\x1b[31m{token}\x1b[0m"):
         assert token not in said.text(line), line
 
 
-@pytest.mark.parametrize(
-    ("line", "shown"),
+@helpers.for_each(
     [
         ("python train.py --token hunter2 --lr 1", "python train.py --token *** --lr 1"),
         ("--token=hunter2 x", "--token=*** x"),
@@ -96,15 +95,14 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
         ("password 'hunter2' rejected", "password '***' rejected"),
         (f"'token': '{'hunter2 ' * 100}', 1", "'token': '***', 1"),
         (f"'token': '{'hunter2 ' * 1000}, 1", "'token': '***'"),
-    ],
+    ]
 )
 def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
     assert said.text(line) == shown
     assert said.text(shown) == shown
 
 
-@pytest.mark.parametrize(
-    "line",
+@helpers.for_each(
     [
         "ValueError: loss is nan",
         "KeyError: 'input_ids'",
@@ -131,7 +129,7 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
         "set token to none; export PASSWORD and exit; config set lr 0.1",
         "<tokenizer>bpe</tokenizer> <name>lr</name><value>0.1</value> <password></password> a<token>b",
         "password must have 8 characters, token 2 of 7, api key missing, no API key provided: log in",
-    ],
+    ]
 )
 def test_other_lines_are_as_they_were(line: str) -> None:
     assert said.text(line) == line
@@ -253,7 +251,7 @@ PIECES = [
 
 
 @pytest.mark.one_python
-@pytest.mark.parametrize("piece", PIECES)
+@helpers.for_each(list(PIECES))
 def test_hostile_text_takes_no_long_time(piece: str) -> None:
     """Twice as much of it takes about twice as long: no pattern goes over it again and again."""
     text = (piece * (32768 // len(piece) + 1))[:32768]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import helpers
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -78,14 +79,11 @@ def test_those_that_start_ranks_are_simple(name: str) -> None:
     parse(Path(SHIPPED, name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+@helpers.for_each([
         "{% if rank %}", "{% endif %}", "{% else %}", "{% if rank %}{% else %}{% else %}{% endif %}",
         "{% if rank %}{% else %}{% elif rank %}{% endif %}", "{% elif rank %}{% endif %}", "{{ rank", "a" * 70000, "{{ a.b }}{{",
         "{% if rank %}" * 5000,
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_others_are_left_to_jinja(source: str) -> None:
     with pytest.raises(NotSimple):
         parse(source)

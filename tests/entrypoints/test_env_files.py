@@ -14,8 +14,7 @@ from ranklaunch.errors import ConfigError, UsageError
 from ranklaunch.system import disk
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@helpers.for_each(
     [
         ("", {}),
         ("\n\n  \n", {}),
@@ -39,14 +38,13 @@ from ranklaunch.system import disk
         ("{}", {}),
         ('{"A": "1", "B": "two\\nlines"}', {"A": "1", "B": "two\nlines"}),
         ('\n  {"A":\n"{}"}\n', {"A": "{}"}),
-    ],
+    ]
 )
 def test_good(text: str, expected: dict[str, str]) -> None:
     assert options.parse_env(text, "file") == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
+@helpers.for_each(
     [
         ("A", ["file, line 1: expected NAME=VALUE, found 'A'"]),
         (
@@ -63,7 +61,7 @@ def test_good(text: str, expected: dict[str, str]) -> None:
         ('{"A": 1}', ["the values of A are not text"]),
         ('{"A": null, "B": [], "C": "x"}', ["the values of A, B are not text"]),
         ('{"A": ' + "[" * 100_000 + "}", ["file: not JSON"]),
-    ],
+    ]
 )
 def test_bad(text: str, words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:

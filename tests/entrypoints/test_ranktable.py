@@ -39,8 +39,7 @@ def test_help_names_every_action() -> None:
     assert call("show", "--help").code == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
+@helpers.for_each(
     [
         (["shaw"], "unknown action 'shaw': expected one of show, validate, convert, make, diff, did you mean 'show'?"),
         (["show"], "the following arguments are required: file"),
@@ -58,7 +57,7 @@ def test_help_names_every_action() -> None:
         (["make", "--hosts", "a", "--hccn", "/no/such/file"], "cannot read /no/such/file"),
         (["make", "--hosts", "a,b", "--devices", "2", "--device-ips", "10.0.0.0/31"], "has too few addresses for 4 devices"),
         (["make", "--hosts", "a", "--devices", "1", "--output", "/dev/null/x"], "--output /dev/null/x: "),
-    ],
+    ]
 )
 def test_wrong_command_lines(words: list[str], expected: str) -> None:
     result = helpers.call("ranktable", *words)

@@ -66,7 +66,9 @@ def _said(job: LauncherJob) -> list[dict[str, Any]]:
     return [json.loads(line.partition("] ")[2]) for node in job.nodes for line in node.out.splitlines() if '"env"' in line]
 
 
-@pytest.mark.parametrize(("extra", "nodes"), [("--use_fsdp --fsdp_version 2", 1), ("--use_deepspeed --zero_stage 2", 2)])
+@pytest.mark.parametrize(
+    ("extra", "nodes"), [("--use_fsdp --fsdp_version 2", 1), pytest.param("--use_deepspeed --zero_stage 2", 2, marks=pytest.mark.table)]
+)
 def test_other_ways_to_train_are_asked_for(job: MakeJob, extra: str, nodes: int) -> None:
     """There is no device here on which they would train; their launchers start the ranks, and say what is wanted."""
     if "deepspeed" in extra and not importlib.util.find_spec("deepspeed"):

@@ -16,6 +16,7 @@ from testbench.jobs.on_hosts import LauncherJob
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.launchers,
+    pytest.mark.table,  # it is DeepSpeed's own, which takes as long as twenty of our jobs
     pytest.mark.skipif(not importlib.util.find_spec("deepspeed"), reason="DeepSpeed is not installed"),
     pytest.mark.skipif(not importlib.util.find_spec("tabulate"), reason="tabulate is not installed"),
     pytest.mark.skipif(not shutil.which("pdsh"), reason="needs pdsh"),
@@ -79,7 +80,6 @@ def test_tuning_on_one_node(job: LauncherJob) -> None:
     assert "ended what the program had left: " in " ".join(verdict["notes"])
 
 
-@pytest.mark.table
 @pytest.mark.skipif(not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs sshd")
 @pytest.mark.parametrize("job", [2], indirect=True)
 def test_tuning_over_two_nodes_by_pdsh(job: LauncherJob) -> None:

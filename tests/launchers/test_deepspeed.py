@@ -151,6 +151,7 @@ def test_digits_are_learned(job: Job, tmp_path: Path) -> None:
     assert len(list((digits / (digits / "latest").read_text()).glob("zero_pp_rank_*"))) == 2
 
 
+@pytest.mark.table
 def test_a_host_without_a_name_takes_part(job: Job) -> None:
     """As on platforms that name node 0 alone: its launcher on each node has no use for the others' names."""
     unnamed = {"RANKLAUNCH_HOSTS": "", "RANKLAUNCH_NODES": "2", "RANKLAUNCH_MASTER_ADDR": "h0"}
@@ -165,7 +166,7 @@ def test_a_host_without_a_name_takes_part(job: Job) -> None:
 
 @pytest.mark.parametrize(
     ("words", "code", "name"),
-    [(("exits.py", 42), 42, None), (("killed.py",), 137, "SIGKILL")],
+    [(("exits.py", 42), 42, None), pytest.param(("killed.py",), 137, "SIGKILL", marks=pytest.mark.table)],  # by pdsh, one is killed
 )
 def test_a_ranks_end_is_the_jobs(job: Job, words: tuple[Any, ...], code: int, name: str | None) -> None:
     """DeepSpeed itself ends with 42 and 247, on that node alone, and does not say which rank it was."""
@@ -237,28 +238,17 @@ def test_its_success_is_not_believed_when_a_part_of_it_was_killed(job: Job) -> N
 
 
 SAVES = """
-import os, signal, sys, time
+import json, os, signal, sys, time
 def save(number, frame):
     time.sleep(2)
     open(f"{os.path.dirname(__file__)}/saved-{os.environ['RANK']}", "w").close()
     print("has saved", flush=True)
     os._exit(0)
 signal.signal(signal.SIGTERM, save)
-print("can save", flush=True)
+print("can save", json.dumps([os.environ[name] for name in ("RANK", "WORLD_SIZE", "COST")]), flush=True)
 time.sleep(600)
 """
 PDSH = {"RANKLAUNCH_DEEPSPEED_LAUNCHER": "pdsh"}
-
-
-@pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
-def test_from_node_0_by_pdsh(job: Job, tmp_path: Path) -> None:
-    value = '5$ "x" `y` %h a b'
-    job.start(child("environment.py"), "--env", "RANK,LOCAL_RANK,WORLD_SIZE,COST", **PDSH, COST=value, RANKLAUNCH_RUN_DIR=str(tmp_path))
-    assert job.end() == [0, 0], job.words()
-    # They share pdsh's output, so that two may stand on one line.
-    told = [json.loads(text) for text in re.findall(r'\{"argv": .*?"executable": "[^"]*"\}', job.nodes[0].text)]
-    assert sorted(each["env"]["RANK"] for each in told) == ["0", "1", "2", "3"]
-    assert all(each["env"]["COST"] == value and each["env"]["WORLD_SIZE"] == "4" for each in told)
 
 
 KILLED = """
@@ -311,11 +301,16 @@ def test_from_node_0_a_ranks_end_is_the_jobs(job: Job, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not shutil.which("pdsh") or not shutil.which("sshd", path="/usr/sbin:/sbin"), reason="needs pdsh and sshd")
 def test_from_node_0_every_rank_has_the_grace(job: Job, tmp_path: Path) -> None:
-    """Its launch.py would tell one after the other, and pdsh ends all when it is told itself."""
-    program = tmp_path / "program.py"
+    """Its launch.py would tell one after the other, and pdsh ends all when it is told itself. What the ranks are told comes by it, too."""
+    program, cost = tmp_path / "program.py", '5$ "x" `y` %h a b'
     program.write_text(SAVES)
-    job.start(program, **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path))
-    sleep_until(lambda: job.nodes[0].text.count("can save") == 2 * SLOTS, job.words, LONG_S)
+    job.start(program, **PDSH, RANKLAUNCH_RUN_DIR=str(tmp_path), COST=cost)
+
+    def told() -> list[list[str]]:  # they share pdsh's output, so that two may stand on one line
+        return sorted(json.loads(text) for text in re.findall(r"can save (\[.*?\])", job.nodes[0].text))
+
+    sleep_until(lambda: len(told()) == 2 * SLOTS, job.words, LONG_S)
+    assert told() == [[str(rank), "4", cost] for rank in range(4)]
     job.nodes[1].popen.send_signal(signal.SIGTERM)
     assert job.end() == [143, 143], job.words()
     assert sorted(tmp_path.glob("saved-*")) == [tmp_path / f"saved-{rank}" for rank in range(2 * SLOTS)], job.words()
@@ -356,6 +351,7 @@ def alone(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Job]:
         node.popen.wait(LONG_S)
 
 
+@pytest.mark.table  # those of two are in test_only_what_was_chosen_starts
 def test_devices_of_one_node_are_those_that_were_chosen(alone: Job) -> None:
     """DeepSpeed's accelerator for CPUs calls its devices as that for GPUs does, and has as many as LOCAL_SIZE says."""
     chosen = {"CUDA_VISIBLE_DEVICES": "4,5", "LOCAL_SIZE": "8", "RANKLAUNCH_ACCELERATOR": "gpu"}

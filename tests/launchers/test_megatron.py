@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed"),
 ]
 
-MakeJob = Callable[[], LauncherJob]
+MakeJob = Callable[..., LauncherJob]
 PROGRAM = EXAMPLES / "megatron_digits.py"
 COMPARE = """
 import sys, torch
@@ -33,7 +33,7 @@ print(max((one[name] - other[name]).abs().max().item() for name in one))
 
 @pytest.fixture
 def job(hosts: Callable[..., Hosts], tmp_path: Path) -> MakeJob:
-    return lambda: LauncherJob(hosts(2), tmp_path, "megatron")
+    return lambda nodes=2: LauncherJob(hosts(nodes), tmp_path, "megatron")
 
 
 def difference(one: Path, other: Path) -> float:
@@ -43,23 +43,24 @@ def difference(one: Path, other: Path) -> float:
 
 
 @pytest.mark.parametrize(
-    ("options", "args", "sizes"),
+    ("nodes", "options", "args", "sizes"),
     [
-        pytest.param(("--tp", 2), (), (2, 2), id="tp-2"),
-        pytest.param((), ("--tensor-model-parallel-size", "4"), (4, 1), id="tp-4", marks=pytest.mark.table),
+        pytest.param(1, ("--tp", 2), (), (2, 1), id="one-node"),
+        pytest.param(2, ("--tp", 2), (), (2, 2), id="tp-2", marks=pytest.mark.table),
+        pytest.param(2, (), ("--tensor-model-parallel-size", "4"), (4, 1), id="tp-4", marks=pytest.mark.table),
     ],
 )
 def test_what_is_learned_does_not_depend_on_the_layout(
-    job: MakeJob, tmp_path: Path, options: tuple[object, ...], args: tuple[str, ...], sizes: tuple[int, int]
+    job: MakeJob, tmp_path: Path, nodes: int, options: tuple[object, ...], args: tuple[str, ...], sizes: tuple[int, int]
 ) -> None:
     alone = [sys.executable, PROGRAM, "--epochs", "2", "--checkpoint", tmp_path / "alone.pt"]
     subprocess.run(alone, check=True, capture_output=True, timeout=LONG_S)
-    trained = job()
+    trained = job(nodes=nodes)
     trained.start(PROGRAM, "--epochs", 2, "--checkpoint", tmp_path / "digits.pt", *args, options=options)
     assert trained.end(0)["outcome"] == "succeeded"
     assert f"[rank 0] tensor parallel {sizes[0]}, data parallel {sizes[1]}\n" in trained.nodes[0].out
     assert difference(tmp_path / "alone.pt", tmp_path / "digits.pt") < 1e-4
-    plan = json.loads(trained.nodes[1].log("plan.json"))
+    plan = json.loads(trained.nodes[-1].log("plan.json"))
     assert (plan["layout"]["tp"], plan["layout"]["dp"]) == sizes
     assert "epoch 2/2" in trained.nodes[0].out
     warned = "share each layer and are spread over nodes" in trained.nodes[0].err

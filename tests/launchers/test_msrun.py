@@ -197,7 +197,7 @@ os._exit(42 if os.environ.get("FAILS") == os.environ["RANK_ID"] else 0)  # so th
 """
 
 
-@pytest.mark.parametrize("why", ["stopped", "failed"])
+@pytest.mark.parametrize("why", [pytest.param("stopped", marks=pytest.mark.table), "failed"])
 def test_a_scheduler_that_hears_nothing_is_not_waited_for(start: Start, tmp_path: Path, why: str) -> None:
     """It stays in init(), where Python runs no handler, and would end by itself half a minute later, which its log would tell."""
     program = tmp_path / "train.py"

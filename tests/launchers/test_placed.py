@@ -24,7 +24,7 @@ from testbench.places import child
 from testbench.waiting import free_port, sleep_until
 
 LONG_S = 240  # several imports of PyTorch on two busy cores
-METHODS = ("spawn", "deepspeed", pytest.param("torchrun", marks=pytest.mark.table))
+METHODS = ("spawn", pytest.param("deepspeed", marks=pytest.mark.table), pytest.param("torchrun", marks=pytest.mark.table))
 PROGRAM = str(child("placed.py"))
 
 pytestmark = [

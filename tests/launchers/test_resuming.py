@@ -58,11 +58,11 @@ EXAMPLE = {  # the ranks of ddp_spawn_digits.py do what those of ddp_digits.py d
     "msrun": ("msrun_digits", "digits.ckpt"),
     "tensorflow": ("tf_ps_digits", "digits"),
 }
-OF_ONE_KIND = ("spawn",)  # the others are for the whole table
+ONE_OF_EACH_KIND = (("spawn", "stopped"), ("mpirun", "killed"))  # the others are for the whole table
 
 
 CASES = [  # asynchronous workers are not asked to stop together
-    pytest.param(method, how, id=f"{method}-{how}", marks=() if method in OF_ONE_KIND else pytest.mark.table)
+    pytest.param(method, how, id=f"{method}-{how}", marks=() if (method, how) in ONE_OF_EACH_KIND else pytest.mark.table)
     for method in EXAMPLE
     for how in ("killed", "stopped")
     if (method, how) != ("tensorflow", "stopped")

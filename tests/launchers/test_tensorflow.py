@@ -187,6 +187,7 @@ def test_a_worker_that_fails_decides_for_all(job: MakeJob, tmp_path: Path) -> No
     assert culprit["last_lines"][-1] == "told to leave"
 
 
+@pytest.mark.table  # that any task does is seen in test_tasks.py
 def test_a_ps_that_fails_decides_for_all(job: MakeJob, tmp_path: Path) -> None:
     found = leaves(job, tmp_path, "ps0", 43)
     found.end(43)

@@ -203,3 +203,25 @@ def test_following_a_job_over_a_restart(tmp_path: Path) -> None:
             found += b"".join(log.upto(piece.part.end)) + (log.last() if piece.whole else b"")
     assert found.decode().split("\n") == ["0", "1", "sooner", "later", "no end", "again", ""]
     assert next(turns) < 20
+
+
+def test_times_may_be_behind_a_log_that_is_written_all_the_time(tmp_path: Path) -> None:
+    """They count as long as they go on. What comes of them after their log was shown without is too late, and not wrong."""
+    said: list[str] = []
+    each = reading.Round(str(tmp_path), lambda name: True, reading.Files(said.append), said.append)
+    lines = [(10 * i, 0, f"{i}\n") for i in range(60)]
+
+    def look(log: int, times: int, now: float) -> tuple[int, int]:
+        """Parts with a time, and without, of a log that has come as far as this, and its times as far as that."""
+        write(tmp_path, lines[:log])
+        ahead = (tmp_path / "rank_0.log").read_bytes()
+        write(tmp_path, lines[:times])
+        (tmp_path / "rank_0.log").write_bytes(ahead)
+        return len(list(each.timed())), len(each.grown(now))
+
+    assert [look(i + 2, i, i / 4) for i in range(1, 40)] == [(1, 0)] * 39
+    assert [look(50, 39, now) for now in (10.0, 11.0, 12.5)] == [(0, 0), (0, 0), (0, 1)]
+    assert look(50, 48, 13.0) == (0, 0)
+    assert look(60, 59, 14.0) == (9, 0)
+    each.rest()
+    assert not any("true" in text for text in said)

@@ -8,14 +8,20 @@ import pytest
 from muster_machines import EPOCH, FACTS, Lone, finish, suspect
 
 from ranklaunch.muster import events
-from ranklaunch.muster.member import GATHERING, OVER, RELEASED, STOPPING
+from ranklaunch.muster.member import GATE, GATHERING, OVER, RELEASED, STOPPING
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement
 
 RESET = OSError(errno.ECONNRESET, "Connection reset by peer")
 SILENT = OSError(errno.ETIMEDOUT, "Connection timed out")
 REFUSED = events.Unreached("no answer on port 18889 (connection refused)", refused=True)
+NO_ANSWER = events.Unreached("no answer on port 18889 (timed out)", refused=True, silent=True)
 FAILED = blame.as_message(Judgement("failed", 3, "rank 1 failed"))
+
+
+def near(seconds: float) -> object:
+    """A millionth of the seconds since 1970 is half an hour."""
+    return pytest.approx(seconds, abs=1e-3)
 
 
 def released(**more: int) -> Lone:
@@ -76,14 +82,27 @@ def test_the_clock_of_node_0_is_known_to_within_the_best_round_trip() -> None:
     assert lone.member.offset == EPOCH + 100.0
     lone.time.run(1)
     lone.hear("pong", sent=1.9, time=EPOCH + 102.05)
-    assert lone.member.offset == pytest.approx(EPOCH + 100.1)
-    lone.hear("pong", sent=0.0, time=EPOCH + 500)  # a longer trip
+    assert lone.member.offset == near(EPOCH + 100.1)
+    lone.hear("pong", sent=0.0, time=EPOCH + 101.5)  # a longer trip
     lone.hear("pong", sent=5.0, time=EPOCH + 500)  # from the future
     lone.hear("pong", sent=1.99, time=9e99)
-    assert lone.member.offset == pytest.approx(EPOCH + 100.1)
+    assert lone.member.offset == near(EPOCH + 100.1)
     lone.time.run(301)
     lone.hear("pong", sent=302.0, time=EPOCH + 403.5)  # older measurements are not trusted any more
-    assert lone.member.offset == pytest.approx(EPOCH + 101.0)
+    assert lone.member.offset == near(EPOCH + 101.0)
+
+
+def test_a_clock_of_node_0_that_was_set_is_believed_at_once() -> None:
+    """By nodes that hear of it by a good round trip and by a bad one alike: else their failures would be of two times."""
+    lone = Lone()
+    lone.come()
+    lone.time.run(1)
+    lone.hear("pong", sent=0.99, time=EPOCH + 100.995)
+    lone.time.run(1)
+    lone.hear("pong", sent=1.5, time=EPOCH + 102.0)  # to within its own trip the same
+    assert lone.member.offset == near(EPOCH + 100.0)
+    lone.hear("pong", sent=1.5, time=EPOCH - 3497.75)
+    assert lone.member.offset == near(EPOCH - 3499.5)
 
 
 def test_what_is_waited_for_is_said_once_this_node_is_ready() -> None:
@@ -144,7 +163,7 @@ def test_it_comes_again_later_each_time_and_does_not_tire() -> None:
 def test_why_it_does_not_reach_node_0_is_said() -> None:
     lone = Lone()
     lone.feed(events.Start())
-    assert lone.member.missing == "node 0 (127.0.0.1): not tried yet"
+    assert lone.member.missing == "node 0 (127.0.0.1): nothing heard of it yet"
     lone.feed(REFUSED, events.Ready(FACTS, 1, ""))
     lone.time.run(2)
     assert lone.said == ["muster: waiting for node 0 (127.0.0.1): no answer on port 18889 (connection refused)"]
@@ -195,11 +214,16 @@ def test_its_name_is_looked_up_anew_where_it_is_not_found_again() -> None:
     assert lone.dials == [False, True, False]
 
 
-@pytest.mark.parametrize(("error", "code", "state"), [(None, 137, RELEASED), (RESET, 137, STOPPING), (SILENT, 75, RELEASED)])
+GONE = [(None, 137, RELEASED), (RESET, 137, STOPPING), (SILENT, 75, RELEASED), (None, 137, GATE), (SILENT, 75, GATE)]
+
+
+@pytest.mark.parametrize(("error", "code", "state"), GONE)
 def test_node_0_is_gone(error: OSError | None, code: int, state: str) -> None:
     lone = released()
     if state == STOPPING:
         lone.hear("stop", judgement=FAILED)
+    if state == GATE:
+        lone.hear("again", judgement=FAILED, next={}, round=1)
     lone.feed(events.Broken(0, error))
     while not lone.member.over and lone.time.clock < 9:
         lone.time.run(0.3)
@@ -211,8 +235,25 @@ def test_node_0_is_gone(error: OSError | None, code: int, state: str) -> None:
     assert "node 0 (127.0.0.1)" in lone.calls[-1].suspect.reason
 
 
-def test_node_0_that_was_started_anew_is_another() -> None:
+@pytest.mark.parametrize(("error", "code"), [(RESET, 75), (None, 137)])
+def test_a_host_that_resets_and_then_is_silent_was_not_killed(error: OSError | None, code: int) -> None:
+    """As when what this node sends is lost, and what node 0 sends is not: that gives this node up, and ends. Of a container that was
+    killed the address goes too, but its connections are closed first."""
     lone = released()
+    lone.feed(events.Broken(0, error))
+    lone.time.run(5)
+    lone.feed(NO_ANSWER)
+    assert isinstance(lone.calls[-1], events.Lost)
+    assert lone.calls[-1].suspect.exit_code == code
+
+
+@pytest.mark.parametrize("state", [RELEASED, GATE])
+def test_node_0_that_was_started_anew_is_another(state: str) -> None:
+    """It knows nothing of the rounds that this node has behind it."""
+    lone = released()
+    if state == GATE:
+        lone.hear("again", judgement=FAILED, next={}, round=1)
+        lone.feed(events.Ready(FACTS, 1, ""))
     lone.feed(events.Broken(0, RESET))
     lone.come("another hub")
     assert isinstance(lone.calls[-1], events.Lost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -179,6 +180,19 @@ def test_a_node_that_does_not_come_to_the_next_round_ends_the_job() -> None:
     zero.send(type="report", suspects=[], finishes=[], round=1)
     b.time.run(3)
     assert b.decisions[-1].away.startswith("node 1")
+
+
+def test_a_node_that_was_taken_for_gone_hears_so_when_it_is_back() -> None:
+    b = Bench(2, restarts=True)
+    zero, one = b.released(2)
+    one.cut(OSError(errno.ETIMEDOUT, "Connection timed out"))
+    b.time.run(0)
+    assert b.hub.state == ENDING
+    back = b.member(1, facts=None)
+    assert back.turned_away
+    reasons = [peer.messages[-1]["judgement"]["reason"] for peer in (zero, back)]
+    assert reasons[0] == reasons[1]
+    assert "node 1 (127.1.0.2) does not answer" in reasons[0]
 
 
 def test_the_hub_says_its_own() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import helpers
 import pytest
 
 from ranklaunch.rounds import progress
@@ -42,8 +43,7 @@ def test_a_failure_is_followed_by_a_start_of_all() -> None:
     assert decision.sentence == "starting all ranks again, restart 1: after progress (step 5)"
 
 
-@pytest.mark.parametrize(
-    ("why", "what"),
+@helpers.for_each(
     [
         ({"launched": False}, "no rank had been started yet"),
         ({"away": "node 2 (c)"}, "node 2 (c) is gone"),
@@ -56,8 +56,7 @@ def test_a_failure_is_followed_by_a_start_of_all() -> None:
         ({"by": known("no-space-left", "")}, "it is so"),
         ({"judgement": Judgement("failed", 75, "no rank moves (RANKLAUNCH_HANG=stop)")}, "RANKLAUNCH_HANG=restart lets it"),
         ({"judgement": Judgement("stopped", 143, "SIGTERM")}, "asked for the stop"),
-    ],
-    ids=str,
+    ]
 )
 def test_what_is_never_started_again(why: dict[str, Any], what: str) -> None:
     decision = decide([], seen(**why), Settings(3, (33,)))

@@ -104,9 +104,7 @@ def test_restarts_in_place_and_those_of_whoever_runs_the_job_multiply(codes: str
     assert "tried" not in helpers.call(*words, "--", "train.py").err
 
 
-@pytest.mark.parametrize(
-    ("argv", "code", "text"),
-    [
+@helpers.for_each([
         ([], 2, "no KIND given: expected one of modelarts, volcano"),
         ([*JOB, "--gpus", "8", "--", "x"], 2, "unknown option '--gpus'; here it is --devices"),
         ([*JOB, "--node-selector", "a=b", "--", "x"], 2, "unknown option '--node-selector'; here it is --set scheduling.nodeSelector=..."),
@@ -158,8 +156,7 @@ def test_restarts_in_place_and_those_of_whoever_runs_the_job_multiply(codes: str
         (["slurm", "--name", "a", "--deadline-s", "121", "--", "x"], 0, ""),
         (["slurm", "--name", "a", "--queue", "q", "--", "x"], 78, "scheduling.queue: Slurm's queues are partitions; use slurm.p"),
         (["slurm", "--name", "a", "--service-account", "s", "--", "x"], 78, "serviceAccountName: slurm has no place for it; leave it out"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_is_wrong_is_named(argv: list[str], code: int, text: str) -> None:
     found = helpers.call("spec", *argv)
     assert (found.code, bool(found.out)) == (code, code == 0), found.err

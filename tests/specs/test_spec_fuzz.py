@@ -78,7 +78,7 @@ def containers(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.specs
 @pytest.mark.parametrize("kind", OF_KUBERNETES)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_pods_are_told_exactly_what_was_given(kind: str, data: st.DataObject) -> None:
     wanted = data.draw(values(kind))
@@ -91,7 +91,7 @@ def test_pods_are_told_exactly_what_was_given(kind: str, data: st.DataObject) ->
         assert set(env) - set(wanted["env"]) <= {*DERIVED, "RANKLAUNCH_GRACE_S"}
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_modelarts_is_told_exactly_what_was_given(data: st.DataObject) -> None:
     wanted = data.draw(values("modelarts"))
@@ -100,7 +100,7 @@ def test_modelarts_is_told_exactly_what_was_given(data: st.DataObject) -> None:
     assert wanted["env"].items() <= algorithm["environments"].items()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(data=st.data())
 def test_slurm_is_told_exactly_what_was_given(data: st.DataObject) -> None:
     wanted = data.draw(values("slurm"))
@@ -134,7 +134,7 @@ JSON = st.recursive(
 PATHS = [path for path, _ in keys.every(JobSpec)]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(given_values=st.dictionaries(st.sampled_from(PATHS), JSON, max_size=6), kind=st.sampled_from(KINDS))
 def test_nothing_that_can_be_written_is_a_defect(given_values: dict[str, Any], kind: str) -> None:
     nested: dict[str, Any] = {"name": "a", "script": "x", "image": {"repository": "r"}}
@@ -152,7 +152,7 @@ def test_nothing_that_can_be_written_is_a_defect(given_values: dict[str, Any], k
         assert rendered(spec, TEMPLATES) == rendered(spec, TEMPLATES)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(given_values=JSON)
 def test_any_tree_is_read_or_refused(given_values: Any) -> None:
     reading = Values()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import helpers
 import pytest
 import spec_cases
 from spec_cases import FOLDER
@@ -138,7 +139,7 @@ MUTATIONS: dict[str, tuple[str, Callable[[Object], object]]] = {
 }
 
 
-@pytest.mark.parametrize("expected", MUTATIONS)
+@helpers.for_each(list(MUTATIONS))
 def test_mistake_is_found(expected: str) -> None:
     case, edit = MUTATIONS[expected]
     objects = spec_cases.objects_in(spec_cases.text_of(FOLDER / case))

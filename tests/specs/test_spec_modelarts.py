@@ -19,8 +19,7 @@ def command(*words: str) -> str:
     return str(json.loads(found.out)["algorithm"]["command"])
 
 
-@pytest.mark.parametrize(
-    ("words", "script"),
+@helpers.for_each(
     [
         (("--", "${MA_JOB_DIR}/code/train.py"), '"${MA_JOB_DIR}"/code/train.py'),
         ((*CODE, "--", "train.py"), '"${MA_JOB_DIR}"/code/train.py'),
@@ -32,7 +31,7 @@ def command(*words: str) -> str:
         ((*CODE, "--", "python"), "python"),
         ((*CODE, "--", "-m", "pkg.train"), "-m pkg.train"),
         (("--", "train.py"), "train.py"),
-    ],
+    ]
 )
 def test_the_script_is_found_where_the_code_is(words: tuple[str, ...], script: str) -> None:
     assert command(*words, "--epochs", "3") == f"ranklaunch run -- {script} --epochs 3"

@@ -102,8 +102,7 @@ def test_folders_of_the_node_are_mounted() -> None:
     assert "cd -- /work" in script("--working-dir", "/work")
 
 
-@pytest.mark.parametrize(
-    ("volume", "mount", "said"),
+@helpers.for_each(
     [
         ({"emptyDir": {}}, {}, "volumes: 'd': expected a name and a hostPath, which alone"),
         ({"hostPath": {"path": "/d", "type": "DirectoryOrCreate"}}, {}, "volumes: 'd': nobody would create it with slurm"),
@@ -115,7 +114,7 @@ def test_folders_of_the_node_are_mounted() -> None:
         ({"hostPath": {"path": "/d"}}, {"name": "e"}, "volumeMounts: name 'e': no volume of this name"),
         ({"hostPath": {"path": "/d"}}, {"mountPath": "/a:ro"}, "volumeMounts: 'd': expected a mountPath"),
         ({"hostPath": {"path": "/d"}}, {"subPathExpr": "$(X)"}, "volumeMounts: 'd': subPathExpr: nothing of this kind with slurm"),
-    ],
+    ]
 )
 def test_what_cannot_be_mounted_is_refused(volume: dict[str, Any], mount: dict[str, Any], said: str) -> None:
     values = {"volumes": [{"name": "d", **volume}], "volumeMounts": [{"name": "d", "mountPath": "/d", **mount}]}
@@ -221,13 +220,10 @@ def test_memory_is_written_as_admins_do(memory: str, written: str) -> None:
     assert f"--mem={written}" in directives("--memory", memory)
 
 
-@pytest.mark.parametrize(
-    ("time", "seconds"),
-    [
+@helpers.for_each([
         ("90", 5400), ("90:30", 5430), ("1:30:00", 5400), ("2-12", 216000), ("2-12:30", 217800), ("2-12:30:15", 217815), ("0-1", 3600),
         ("two", None), ("1:2:3:4", None), ("", None),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_times_of_sbatch(time: str, seconds: int | None) -> None:
     assert seconds_of(time) == seconds
 
@@ -256,8 +252,7 @@ def test_times_that_cannot_be_are_refused(options: tuple[str, ...], values: dict
     assert said in refusals(*options, **values)
 
 
-@pytest.mark.parametrize(
-    ("options", "directive", "own"),
+@helpers.for_each(
     [
         ((), "--requeue", "--no-requeue already, by restart.maxRestarts"),
         (("--max-restarts", "1"), "--no-requeue", "--requeue already, by restart.maxRestarts"),
@@ -270,7 +265,7 @@ def test_times_that_cannot_be_are_refused(options: tuple[str, ...], values: dict
         (("--memory", "8Gi"), "--mem-per-cpu=4G", "--mem already, by resources.memory"),
         (("--partition", "a"), "--partition=b", "--partition already, by slurm.partition"),
         (("--deadline-s", "3600"), "--time=60", "--time already, by slurm.time or lifecycle.deadlineSeconds"),
-    ],
+    ]
 )
 def test_directives_that_the_script_has_are_refused(options: tuple[str, ...], directive: str, own: str) -> None:
     assert f"slurm.directives: {directive!r}: the script has {own}" in refusals(*options, directives=[directive])

@@ -35,6 +35,14 @@ def ranklaunch(request: pytest.FixtureRequest, family: Family, tmp_path: Path) -
 
 
 @pytest.fixture
+def as_pid_1(request: pytest.FixtureRequest, family: Family, tmp_path: Path) -> Iterator[Starter]:
+    """Starts ranklaunch as PID 1 only: where a plain process is in other tests, or would do the same."""
+    if not pid_1_prefix():
+        pytest.skip("this machine does not allow a PID namespace: run as root, with unshare of util-linux")
+    yield from _starter(request, family, tmp_path, True)
+
+
+@pytest.fixture
 def as_process(request: pytest.FixtureRequest, family: Family, tmp_path: Path) -> Iterator[Starter]:
     """Starts ranklaunch as a plain process only: where the form makes no difference, or there is only this one."""
     yield from _starter(request, family, tmp_path, False)

@@ -41,7 +41,7 @@ def needs(method: str, there: object, *marks: pytest.MarkDecorator) -> object:
 @pytest.mark.parametrize(
     "method",
     [
-        "spawn", "torchrun", needs("mpirun", shutil.which("mpirun")),
+        "spawn", pytest.param("torchrun", marks=pytest.mark.table), needs("mpirun", shutil.which("mpirun")),
         needs("accelerate", importlib.util.find_spec("accelerate"), pytest.mark.table),
         needs("deepspeed", importlib.util.find_spec("deepspeed")), needs("msrun", importlib.util.find_spec("mindspore")),
     ],

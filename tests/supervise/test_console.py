@@ -92,11 +92,11 @@ def most_memory(pids: set[int]) -> int:
 
 def test_a_slow_reader(as_process: Starter, pipe: Pipe) -> None:
     """It gets every line, as late as it wants them."""
-    job = started_on(pipe, as_process, 4, PRINTS, "--lines", 20_000, "--size", 99)
+    job = started_on(pipe, as_process, 2, PRINTS, "--lines", 20_000, "--size", 99)
     while pipe.read(65536):
         time.sleep(0.002)  # its slowness, not a wait
     check_end(job, "succeeded", 0)
-    for rank in range(4):
+    for rank in range(2):
         start = b"[rank %d] " % rank
         shown = b"".join(line[len(start) :] for line in pipe.data.splitlines(keepends=True) if line.startswith(start))
         assert shown == job.log(rank)
@@ -104,12 +104,12 @@ def test_a_slow_reader(as_process: Starter, pipe: Pipe) -> None:
 
 
 def test_memory_is_bounded(as_process: Starter, pipe: Pipe) -> None:
-    """4 ranks write 50 MB each, first at a console that nobody reads, then at one that is read."""
-    job = started_on(pipe, as_process, 4, PRINTS, "--lines", 50_000, "--size", 999)
-    wait_until_blocked(job, 4)
+    """2 ranks write 50 MB each, first at a console that nobody reads, then at one that is read."""
+    job = started_on(pipe, as_process, 2, PRINTS, "--lines", 50_000, "--size", 999)
+    wait_until_blocked(job, 2)
     pids = {job.pid, job.supervisor}
     assert most_memory(pids) < MOST_KB
-    left, size = 4 * 50_000, 0
+    left, size = 2 * 50_000, 0
     while pipe.read(1 << 20):
         left -= pipe.data.count(b"\n")
         size = max(size, most_memory(pids))
@@ -117,7 +117,7 @@ def test_memory_is_bounded(as_process: Starter, pipe: Pipe) -> None:
     check_end(job, "succeeded", 0)
     assert left == 0
     assert 0 < size < MOST_KB
-    assert [written(job, rank) for rank in range(4)] == [50_000_000] * 4
+    assert [written(job, rank) for rank in range(2)] == [50_000_000] * 2
 
 
 def test_memory_is_bounded_with_short_lines(as_process: Starter, pipe: Pipe) -> None:
@@ -159,9 +159,9 @@ def test_last_words_after_a_request_to_stop(as_process: Starter, pipe: Pipe) -> 
         assert pipe.data.count(b"[rank %d] tells" % rank) == job.log(rank).count(b"tells")
 
 
-def test_neither_stream_is_read(ranklaunch: Starter, pipe: Pipe) -> None:
+def test_neither_stream_is_read(as_pid_1: Starter, pipe: Pipe) -> None:
     """Both on one pipe, as in a container."""
-    job = started_on(pipe, ranklaunch, 2, child("floods.py"), stderr=pipe.writing, grace_s=2)
+    job = started_on(pipe, as_pid_1, 2, child("floods.py"), stderr=pipe.writing, grace_s=2)
     wait_until_blocked(job, 2)
     job.send(signal.SIGTERM)
     began = time.monotonic()

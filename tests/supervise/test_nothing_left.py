@@ -5,20 +5,26 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ranklaunch.supervise import guardian
+from ranklaunch.supervise.ranks.left import Leftovers
 from ranklaunch.supervise.record import now
-from ranklaunch.system import tree
+from ranklaunch.system import bounded, tree
+from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.processes import children_of, command_of, parent_of, state_of
 from testbench.places import child
 from testbench.waiting import sleep_until
 
-STUBBORN = pytest.mark.parametrize("stubborn", [[], ["--stubborn"]], ids=["obeys", "stubborn"])
+# A stubborn one has to be killed, after all that is done with one that obeys.
+STUBBORN = pytest.mark.parametrize("stubborn", [pytest.param([], marks=pytest.mark.table), ["--stubborn"]], ids=["obeys", "stubborn"])
 
 
 def grandchildren(job: Job, count: int) -> list[int]:
@@ -32,8 +38,16 @@ def _orphans(job: Job, count: int) -> list[int]:
     return found if len(found) == count else []
 
 
-@STUBBORN
-@pytest.mark.parametrize("code", [0, 42])
+@pytest.mark.parametrize(
+    ("code", "stubborn"),
+    [
+        pytest.param(0, [], marks=pytest.mark.table),
+        (0, ["--stubborn"]),
+        (42, []),
+        pytest.param(42, ["--stubborn"], marks=pytest.mark.table),
+    ],
+    ids=["0-obeys", "0-stubborn", "42-obeys", "42-stubborn"],
+)
 def test_when_the_ranks_end(ranklaunch: Starter, code: int, stubborn: list[str]) -> None:
     """A grandchild that has escaped, and still holds the rank's output open, neither survives nor holds up the end."""
     job = ranklaunch.spawn(2, child("family.py"), *stubborn, "--exit", code, grace_s=1)
@@ -58,15 +72,15 @@ def test_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(tree.apart(1, own=(), carriers=()).left) == len(tree.apart(1, own=(2,), carriers=()).ranks) + 1 == 4999
 
 
-def test_what_ends_by_itself_is_not_told(ranklaunch: Starter) -> None:
+def test_what_ends_by_itself_is_not_told(as_pid_1: Starter) -> None:
     """Python's own helpers live a little longer than the program."""
-    job = ranklaunch.spawn(1, "sh", "-c", "sleep 0.05 & (trap '' TERM; sleep 0.5) & exit 0")
+    job = as_pid_1.spawn(1, "sh", "-c", "sleep 0.05 & (trap '' TERM; sleep 0.5) & exit 0")
     check_end(job, "succeeded", 0)
     assert job.verdict["notes"] == []
 
 
-def test_secrets_of_what_is_left_are_hidden(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(1, "sh", "-c", "setsid sh -c 'echo up; sleep 600; :' x --token=hunter2 & read x; exit 0", grace_s=1)
+def test_secrets_of_what_is_left_are_hidden(as_pid_1: Starter) -> None:
+    job = as_pid_1.spawn(1, "sh", "-c", "setsid sh -c 'echo up; sleep 600; :' x --token=hunter2 & read x; exit 0", grace_s=1)
     check_end(job, "succeeded", 0)
     assert "hunter2" not in "".join(job.verdict["notes"])
     assert "--token=" in "".join(job.verdict["notes"])
@@ -136,8 +150,8 @@ def test_when_it_is_killed_before_the_launch(ranklaunch: Starter, tmp_path: Path
     job.end_killed()
 
 
-def test_when_it_is_killed_while_it_stops(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(2, child("ignores_term.py"), grace_s=600)
+def test_when_it_is_killed_while_it_stops(as_pid_1: Starter) -> None:
+    job = as_pid_1.spawn(2, child("ignores_term.py"), grace_s=600)
     job.out.wait_for("ready", 2)
     job.send(signal.SIGTERM)
     job.wait_for_event("ending")
@@ -161,10 +175,10 @@ def test_a_process_that_forks_while_it_is_killed(ranklaunch: Starter) -> None:
     check_end(job, "stopped", 143, timeout=30)
 
 
-def test_a_flood_from_a_grandchild(ranklaunch: Starter) -> None:
+def test_a_flood_from_a_grandchild(as_pid_1: Starter) -> None:
     """One that writes faster than anybody reads, into the output of a rank that has ended, is ended like any other."""
     with open(os.devnull, "wb") as nowhere:  # a console that takes everything: it is the grandchild that is fast
-        job = ranklaunch.spawn(1, "sh", "-c", "setsid yes & sleep 0.2", grace_s=2, stdout=nowhere.fileno())
+        job = as_pid_1.spawn(1, "sh", "-c", "setsid yes & sleep 0.2", grace_s=2, stdout=nowhere.fileno())
     check_end(job, "succeeded", 0, timeout=30)
 
 
@@ -193,3 +207,21 @@ def test_the_other_processes_of_the_machine_live_on(as_process: Starter) -> None
     assert parent_of(rank) == other.supervisor
     other.send(signal.SIGTERM)
     check_end(other, "stopped", 143)
+
+
+def test_what_ranklaunch_runs_for_itself_was_not_left_by_the_program() -> None:
+    """As what takes evidence, when the ranks end meanwhile."""
+    helper, readable = bounded.forked(lambda writable: os.execvp("sleep", ["sleep", "60"]))
+    left = subprocess.Popen(["sleep", "61"])
+    try:
+        killed: dict[int, str] = {}
+        children: Any = SimpleNamespace(running={}, killed=killed)
+        leftovers = Leftovers(children, Loop(), lambda text: None, 1.0)
+        killed.update({helper: "SIGTERM", left.pid: "SIGTERM"})
+        assert list(leftovers.notes) == [f"ended what the program had left: {left.pid} (sleep 61) by SIGTERM"]
+    finally:
+        os.close(readable)
+        left.kill()
+        left.wait()
+        os.kill(helper, signal.SIGKILL)
+        os.waitpid(helper, 0)

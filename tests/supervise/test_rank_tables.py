@@ -182,9 +182,9 @@ def route_planned(starter: Starter, folder: Path, how: str, fake: bool = True, *
     return starter.run(child("environment.py"), env={**env, **own, **more})
 
 
-def test_ranks_follow_the_planned_table(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_ranks_follow_the_planned_table(as_process: Starter, tmp_path: Path) -> None:
     """The fake library puts node 0 last (it is a fake for a closed library that cannot be had)."""
-    job = route_planned(ranklaunch, tmp_path, "plan")
+    job = route_planned(as_process, tmp_path, "plan")
     check_end(job, "succeeded", 0)
     assert [places(job, rank)["RANK_ID"] for rank in (4, 5)] == ["4", "5"]
     assert [server["server_id"] for server in table_of(job, 4)["server_list"]] == ["192.0.2.3", "192.0.2.2", "192.0.2.1"]

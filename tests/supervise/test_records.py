@@ -90,10 +90,10 @@ def test_a_disk_that_is_full_from_the_start(as_process: Starter, tmp_path: Path)
 # What Kubernetes shows
 
 
-def test_the_termination_log(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_the_termination_log(as_process: Starter, tmp_path: Path) -> None:
     path = tmp_path / "termination-log"
     path.write_text("of an earlier start\n" * 100)
-    job = ranklaunch.spawn(2, child("exits.py"), 42, "--rank", 1, env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
+    job = as_process.spawn(2, child("exits.py"), 42, "--rank", 1, env={"RANKLAUNCH_TERMINATION_LOG": str(path)})
     verdict = check_end(job, "failed", 42, culprit={"rank": 1})
     assert path.read_text() == verdict["reason"] + "\n"
 
@@ -166,16 +166,16 @@ def test_a_wrong_configuration(as_process: Starter, case: str) -> None:
         assert text in verdict["reason"]
 
 
-def test_a_wrong_command_line(ranklaunch: Starter) -> None:
-    check_refused(ranklaunch.command("run", "--no-such-option", "train.py"), 2, "--no-such-option", "usage: ranklaunch run")
-    check_refused(ranklaunch.command("run"), 2, "no PROGRAM given")
-    check_refused(ranklaunch.command("rnu", "train.py"), 2, "unknown command 'rnu'", "did you mean 'run'?")
-    assert list(ranklaunch.folder.iterdir()) == []
+def test_a_wrong_command_line(as_process: Starter) -> None:
+    check_refused(as_process.command("run", "--no-such-option", "train.py"), 2, "--no-such-option", "usage: ranklaunch run")
+    check_refused(as_process.command("run"), 2, "no PROGRAM given")
+    check_refused(as_process.command("rnu", "train.py"), 2, "unknown command 'rnu'", "did you mean 'run'?")
+    assert list(as_process.folder.iterdir()) == []
 
 
-def test_every_problem_at_once(ranklaunch: Starter) -> None:
+def test_every_problem_at_once(as_process: Starter) -> None:
     env = {"MA_NUM_HOSTS": "two", "RANKLAUNCH_GRACE_S": "soon", "RANKLAUNCH_WAIT_S": "-1"}
-    job = ranklaunch.command("run", "--log-dir", "logs", child("exits.py"), 0, env=env)
+    job = as_process.command("run", "--log-dir", "logs", child("exits.py"), 0, env=env)
     check_refused(job, 78, *env)
 
 

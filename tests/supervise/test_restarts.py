@@ -37,11 +37,11 @@ def history(job: Job) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("fails", "rounds"),
-    [(["0:1:4:exit"], 1), (["0:1:4:kill"], 1), (["0:1:4:memory"], 1), (["0:0:4:exit", "0:1:4:kill"], 1), (["0:1:1:kill", "1:0:6:exit"], 2)],
-    ids=["a rank exits", "is killed", "has no memory", "two at once", "before its first step, and once more"],
+    [(["0:1:4:memory"], 1), (["0:0:4:exit", "0:1:4:kill"], 1), (["0:1:1:kill", "1:0:6:exit"], 2)],
+    ids=["has no memory", "two at once", "is killed before its first step, and one exits later"],
 )
-def test_the_training_ends_as_if_nothing_had_happened(ranklaunch: Starter, tmp_path: Path, fails: list[str], rounds: int) -> None:
-    job = train(ranklaunch, tmp_path, *fails)
+def test_the_training_ends_as_if_nothing_had_happened(as_pid_1: Starter, tmp_path: Path, fails: list[str], rounds: int) -> None:
+    job = train(as_pid_1, tmp_path, *fails)
     assert job.end() == 0
     check_training(tmp_path, 2)
     restarts = history(job)
@@ -59,46 +59,48 @@ def test_the_training_ends_as_if_nothing_had_happened(ranklaunch: Starter, tmp_p
     ("fails", "code", "why"),
     [
         (["0:1:1:import"], 1, "before the first step, python-module-not-found would come again"),
+        (["0:1:1:usage"], 2, "not started again: exit code 2 would come again"),
+        (["0:1:4:full"], 1, "not started again: a disk is full, or /dev/shm is"),
         (["0:1:4:zero", "0:0:4:late"], 7, "a rank had ended with 0"),
     ],
-    ids=["an import error", "one ended with 0"],
+    ids=["an import error", "a wrong argument", "a full disk", "one ended with 0"],
 )
-def test_what_must_not_start_again_does_not(ranklaunch: Starter, tmp_path: Path, fails: list[str], code: int, why: str) -> None:
-    job = train(ranklaunch, tmp_path, *fails)
+def test_what_must_not_start_again_does_not(as_process: Starter, tmp_path: Path, fails: list[str], code: int, why: str) -> None:
+    job = train(as_process, tmp_path, *fails)
     assert job.end() == code
     assert history(job) == []
     assert why in "\n".join(job.verdict["notes"])
     assert not (job.attempt / "restart_1").exists()
 
 
-def test_a_failure_that_comes_again_at_its_place_ends_the_job_for_good(ranklaunch: Starter, tmp_path: Path) -> None:
-    job = train(ranklaunch, tmp_path, "0:1:4:value", "1:1:4:value", "2:1:4:value")
+def test_a_failure_that_comes_again_at_its_place_ends_the_job_for_good(as_process: Starter, tmp_path: Path) -> None:
+    job = train(as_process, tmp_path, "0:1:4:value", "1:1:4:value", "2:1:4:value")
     assert job.end() == 76
     verdict = job.verdict
     assert (verdict["exit_code"], verdict["culprit"]["exit_code"], len(verdict["restarts"])) == (76, 1, 1)
     assert "the same failure at step 3 twice" in "\n".join(verdict["notes"])
 
 
-def test_a_stop_request_is_never_followed_by_a_start(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_a_stop_request_is_never_followed_by_a_start(as_pid_1: Starter, tmp_path: Path) -> None:
     """While ranks stop after a failure: what decides then is the request."""
-    job = train(ranklaunch, tmp_path, "0:0:2:ignore", "0:1:4:exit", env={"RANKLAUNCH_GRACE_S": "3"})
+    job = train(as_pid_1, tmp_path, "0:0:2:ignore", "0:1:4:exit", env={"RANKLAUNCH_GRACE_S": "3"})
     job.wait_for_event("ending")
     job.send(signal.SIGTERM)
     assert job.end() == 143
     assert job.verdict["outcome"] == "stopped"
 
 
-def test_without_restarts_the_ranks_know_two_variables_more_and_that_is_all(ranklaunch: Starter, tmp_path: Path) -> None:
-    job = train(ranklaunch, tmp_path, "0:1:4:exit", restarts=0)
+def test_without_restarts_the_ranks_know_two_variables_more_and_that_is_all(as_process: Starter, tmp_path: Path) -> None:
+    job = train(as_process, tmp_path, "0:1:4:exit", restarts=0)
     assert job.end() == 7
     assert "restarts" not in job.verdict
     assert sorted(os.listdir(job.attempt)) == ["events.jsonl", "plan.json", "rank_0.log", "rank_1.log", "times_0", "verdict.json"]
 
 
-def test_the_id_of_a_job_stays_that_of_its_attempts(ranklaunch: Starter, tmp_path: Path) -> None:
+def test_the_id_of_a_job_stays_that_of_its_attempts(as_process: Starter, tmp_path: Path) -> None:
     ids = []
     for _ in range(2):
-        job = ranklaunch.spawn(1, "/bin/sh", "-c", "echo id=$RANKLAUNCH_RUN_ID,$RANKLAUNCH_RESTART_COUNT", log_dir=tmp_path / "logs")
+        job = as_process.spawn(1, "/bin/sh", "-c", "echo id=$RANKLAUNCH_RUN_ID,$RANKLAUNCH_RESTART_COUNT", log_dir=tmp_path / "logs")
         assert job.end() == 0
         ids += re.findall(r"id=([0-9a-f]{16}),0", job.out.text)
     assert len(ids) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import helpers
 import pytest
 
 from ranklaunch.muster.events import Decide
@@ -33,6 +34,16 @@ def test_markers_that_are_new_count_and_those_that_cannot_be_read_are_none(tmp_p
     assert seen.marks(patterns, 1500) == (True, 200, 2000)
     assert seen.marks(patterns, 2500) == (True, None, None)
     assert seen.marks([str(tmp_path / "release"), str(tmp_path / "none")], 0) == (False, None, None)
+
+
+def test_a_clock_that_is_set_makes_no_round_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a crash at once is no progress; and a checkpoint is still one of this round."""
+    (tmp_path / "latest").write_text("global_step200")
+    plan = helpers.plan({"RANKLAUNCH_PROGRESS_FILE": str(tmp_path / "latest"), "RANKLAUNCH_MAX_RESTARTS": "1"})
+    os.utime(tmp_path / "latest", (2000, 2000))
+    monkeypatch.setattr(seen.time, "time", lambda: 1999.0)
+    state = seen.state(plan, 100.0, 105.0, finished=False)
+    assert (state["seconds"], state["mark"], state["since_mark_s"]) == (5.0, 200, 0.0)
 
 
 @pytest.mark.parametrize(

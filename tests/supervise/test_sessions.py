@@ -40,9 +40,9 @@ def plan_of(job: Job, attempt: int) -> dict[str, Any]:
     return dict(json.loads((job.of_attempt(attempt) / "plan.json").read_text()))
 
 
-def test_a_second_attempt_has_a_plan_and_logs_of_its_own(ranklaunch: Starter) -> None:
+def test_a_second_attempt_has_a_plan_and_logs_of_its_own(as_pid_1: Starter) -> None:
     """The first fails; the second succeeds, and so does the session."""
-    job = session(ranklaunch, 3, child("exits.py"), 7, second=[child("exits.py"), 0])
+    job = session(as_pid_1, 3, child("exits.py"), 7, second=[child("exits.py"), 0])
     assert job.end() == 0
     first, second = (job.log_dir / f"attempt_{number}" for number in (1, 2))
     assert (end_of(job, 1)["outcome"], end_of(job, 1)["exit_code"]) == ("failed", 7)
@@ -66,8 +66,8 @@ def test_nothing_of_the_first_attempt_is_open_in_the_second(as_process: Starter)
     assert after == before
 
 
-def test_a_stop_request_ends_the_second_attempt_and_the_session(ranklaunch: Starter) -> None:
-    job = session(ranklaunch, 2, child("exits.py"), 7, second=[child("saves_on_term.py")])
+def test_a_stop_request_ends_the_second_attempt_and_the_session(as_pid_1: Starter) -> None:
+    job = session(as_pid_1, 2, child("exits.py"), 7, second=[child("saves_on_term.py")])
     log = job.log_dir / "attempt_2" / "rank_1.log"
     sleep_until(lambda: log.exists() and log.read_bytes(), "the second attempt's rank 1 is not ready")
     job.send(signal.SIGTERM)
@@ -75,31 +75,31 @@ def test_a_stop_request_ends_the_second_attempt_and_the_session(ranklaunch: Star
     assert end_of(job, 2)["outcome"] == "stopped"
 
 
-def test_after_a_stop_request_no_attempt_follows(ranklaunch: Starter) -> None:
-    job = session(ranklaunch, 2, child("saves_on_term.py"), second=[child("exits.py"), 0])
+def test_after_a_stop_request_no_attempt_follows(as_process: Starter) -> None:
+    job = session(as_process, 2, child("saves_on_term.py"), second=[child("exits.py"), 0])
     job.out.wait_for("ready", 2)
     job.send(signal.SIGTERM)
     assert job.end() == 143
     assert not (job.log_dir / "attempt_2").exists()
 
 
-def test_a_companion_sees_a_failure_before_the_others_are_ended(ranklaunch: Starter) -> None:
-    job = in_company(ranklaunch, 0.5, child("exits.py"), 7, "--rank", 1)
+def test_a_companion_sees_a_failure_before_the_others_are_ended(as_process: Starter) -> None:
+    job = in_company(as_process, 0.5, child("exits.py"), 7, "--rank", 1)
     assert job.end() == 7
     verdict = with_company(job)
     assert (verdict["lived"], verdict["culprit"]["rank"]) == ([0, 2], 1)
     assert job.out.text.count("held by failed") == 1
 
 
-def test_a_stop_request_waits_for_no_companion(ranklaunch: Starter) -> None:
-    job = in_company(ranklaunch, 3600, child("exits.py"), 7, "--rank", 1)
+def test_a_stop_request_waits_for_no_companion(as_process: Starter) -> None:
+    job = in_company(as_process, 3600, child("exits.py"), 7, "--rank", 1)
     job.out.wait_for("held by failed", 1)
     job.send(signal.SIGTERM)
     assert job.end() == 7
 
 
-def test_nobody_is_asked_about_a_stop_request(ranklaunch: Starter) -> None:
-    job = in_company(ranklaunch, 3600, child("saves_on_term.py"))
+def test_nobody_is_asked_about_a_stop_request(as_process: Starter) -> None:
+    job = in_company(as_process, 3600, child("saves_on_term.py"))
     job.out.wait_for("ready", 3)
     job.send(signal.SIGTERM)
     assert job.end() == 143

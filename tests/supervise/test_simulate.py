@@ -94,15 +94,8 @@ def test_one_rank_fails(as_process: Starter) -> None:
         assert {name: node_verdict(job, node)[name] for name in SHARED} == {name: found[name] for name in SHARED}
 
 
-def test_one_rank_is_killed(as_process: Starter) -> None:
-    job = simulate(as_process, 2, 2, child("killed.py"), "--rank", 1)
-    assert job.end() == 137, job.err.text
-    found = verdict(job)["culprit"]
-    assert (found["node"], found["rank"], found["signal"]) == (0, 1, "SIGKILL")
-
-
-def test_it_is_asked_to_stop(ranklaunch: Starter) -> None:
-    job = simulate(ranklaunch, 2, 2, child("saves_on_term.py"))
+def test_it_is_asked_to_stop(as_pid_1: Starter) -> None:
+    job = simulate(as_pid_1, 2, 2, child("saves_on_term.py"))
     job.out.wait_for("ready", 4)
     job.send(signal.SIGTERM)
     assert job.end() == 143, job.err.text

@@ -15,7 +15,7 @@ import pytest
 
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
-from testbench.jobs.processes import children_of, state_of
+from testbench.jobs.processes import children_of
 from testbench.jobs.streams import Stream, tagged
 from testbench.places import child
 from testbench.waiting import sleep_until
@@ -24,9 +24,9 @@ STOPPING = {"SIGTERM": 143, "SIGINT": 130, "SIGHUP": 129, "SIGQUIT": 131}
 
 
 @pytest.mark.parametrize(("name", "code"), STOPPING.items())
-def test_while_running(ranklaunch: Starter, name: str, code: int) -> None:
+def test_while_running(as_pid_1: Starter, name: str, code: int) -> None:
     """The ranks get the same signal; the code says which it was."""
-    job = ranklaunch.spawn(2, child("sleeper.py"))
+    job = as_pid_1.spawn(2, child("sleeper.py"))
     job.out.wait_for("ready", 2)
     job.send(signal.Signals[name])
     verdict = check_end(job, "stopped", code, victims={0: name, 1: name})
@@ -35,12 +35,10 @@ def test_while_running(ranklaunch: Starter, name: str, code: int) -> None:
     assert [event["signal"] for event in job.events if event["event"] == "exit"] == [name, name]
 
 
-@pytest.mark.parametrize(
-    ("number", "name"), [(signal.SIGALRM, "SIGALRM"), (signal.SIGXCPU, "SIGXCPU"), (signal.SIGRTMIN + 3, "SIGRTMIN+3")], ids=str
-)
-def test_by_a_signal_that_no_rank_would_catch(ranklaunch: Starter, number: int, name: str) -> None:
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGALRM, "SIGALRM"), (signal.SIGRTMIN + 3, "SIGRTMIN+3")], ids=str)
+def test_by_a_signal_that_no_rank_would_catch(as_pid_1: Starter, number: int, name: str) -> None:
     """Such as an alarm that was set before ranklaunch was started: the ranks have their time to save."""
-    job = ranklaunch.spawn(2, child("sleeper.py"))
+    job = as_pid_1.spawn(2, child("sleeper.py"))
     job.out.wait_for("ready", 2)
     job.send(number)
     verdict = check_end(job, "stopped", 128 + number, victims={0: "SIGTERM", 1: "SIGTERM"})
@@ -94,9 +92,9 @@ def test_ranks_that_fail_while_they_are_being_stopped_are_named(as_process: Star
     assert [f"ranklaunch: {note}" for note in notes] == [line for line in job.err.lines if "being stopped" in line]
 
 
-def test_user_signals_reach_the_ranks_and_stop_nothing(ranklaunch: Starter) -> None:
+def test_user_signals_reach_the_ranks_and_stop_nothing(as_pid_1: Starter) -> None:
     """These, and real-time signals, are passed on. SIGTERM comes to each rank once and, when most of the grace is spent, a second time."""
-    job = ranklaunch.spawn(2, child("signals.py"), grace_s=2)
+    job = as_pid_1.spawn(2, child("signals.py"), grace_s=2)
     job.out.wait_for("ready", 2)
     for name in ("SIGUSR1", "SIGUSR2", "SIGRTMIN"):
         job.send(signal.Signals[name])
@@ -108,14 +106,14 @@ def test_user_signals_reach_the_ranks_and_stop_nothing(ranklaunch: Starter) -> N
         assert job.log(rank).split() == [b"ready", b"SIGUSR1", b"SIGUSR2", b"SIGRTMIN", b"SIGTERM", b"SIGTERM"]
 
 
-def test_from_the_terminal(ranklaunch: Starter) -> None:
+def test_from_the_terminal(as_process: Starter) -> None:
     """^C reaches ranklaunch, and through it each rank exactly once. What it says comes too where who is in the background may not write."""
     ours, theirs = pty.openpty()
     settings = termios.tcgetattr(theirs)
     settings[3] |= termios.TOSTOP
     termios.tcsetattr(theirs, termios.TCSANOW, settings)
     on_terminal = (sys.executable, child("on_terminal.py"))
-    job = ranklaunch.spawn(2, child("signals.py"), grace_s=2, stdout=theirs, stderr=theirs, outside=(*on_terminal, os.ttyname(theirs)))
+    job = as_process.spawn(2, child("signals.py"), grace_s=2, stdout=theirs, stderr=theirs, outside=(*on_terminal, os.ttyname(theirs)))
     os.close(theirs)
     screen = Stream(ours)
     screen.wait_for("ready", 2)
@@ -128,8 +126,8 @@ def test_from_the_terminal(ranklaunch: Starter) -> None:
     assert "stopped with exit code 130: stopped by SIGINT\r\n" in screen.text
 
 
-def test_a_second_interrupt_ends_everything_now(ranklaunch: Starter) -> None:
-    job = ranklaunch.spawn(2, child("ignores_term.py"), grace_s=600)
+def test_a_second_interrupt_ends_everything_now(as_process: Starter) -> None:
+    job = as_process.spawn(2, child("ignores_term.py"), grace_s=600)
     job.out.wait_for("ready", 2)
     job.send(signal.SIGINT)
     job.err.wait_for("SIGINT: stopping, at most 600 s; a second SIGINT ends everything at once, whatever is being saved")
@@ -175,10 +173,10 @@ def test_while_waiting_for_a_rank_table(as_process: Starter, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("muster", ["on", "off"])
-def test_while_waiting_for_a_host(ranklaunch: Starter, muster: str) -> None:
+def test_while_waiting_for_a_host(as_pid_1: Starter, muster: str) -> None:
     """A name server that never answers does not hold the end either."""
     env = {"RANKLAUNCH_HOSTS": "localhost-does-not-exist.invalid,127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_MUSTER": muster}
-    job = ranklaunch.spawn(1, child("sleeper.py"), env=env)
+    job = as_pid_1.spawn(1, child("sleeper.py"), env=env)
     job.wait_for_event("wait")
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143, victims={}, timeout=20)
@@ -194,9 +192,9 @@ def test_while_preparing(as_process: Starter, tmp_path: Path) -> None:
     assert "started" not in job.out.text
 
 
-def test_while_starting(ranklaunch: Starter) -> None:
+def test_while_starting(as_pid_1: Starter) -> None:
     """Every one of 16 ranks asks ranklaunch to stop as soon as it runs, while the others are being started."""
-    job = ranklaunch.spawn(16, "sh", "-c", "kill -TERM $PPID; exec sleep 600")
+    job = as_pid_1.spawn(16, "sh", "-c", "kill -TERM $PPID; exec sleep 600")
     check_end(job, "stopped", 143)
 
 
@@ -221,9 +219,9 @@ def test_after_a_failure_the_failure_stands(as_process: Starter) -> None:
     check_end(job, "failed", 42, culprit={"rank": 1, "exit_code": 42}, victims={0: "SIGKILL"})
 
 
-def test_whoever_stops_the_ranks_too_stops_the_job(ranklaunch: Starter) -> None:
+def test_whoever_stops_the_ranks_too_stops_the_job(as_process: Starter) -> None:
     """Slurm signals every process of a job. A rank's end may be seen first; it is no failure all the same."""
-    job = ranklaunch.spawn(3, child("saves_on_term.py"), "--takes", 3)
+    job = as_process.spawn(3, child("saves_on_term.py"), "--takes", 3)
     job.out.wait_for("ready", 3)
     os.kill(children_of(job.supervisor)[1], signal.SIGHUP)
     job.wait_for_event("exit")
@@ -233,9 +231,9 @@ def test_whoever_stops_the_ranks_too_stops_the_job(ranklaunch: Starter) -> None:
     assert verdict["culprit"] is None
 
 
-def test_after_success_the_success_stands(ranklaunch: Starter) -> None:
+def test_after_success_the_success_stands(as_pid_1: Starter) -> None:
     """What the program had finished before the signal stays finished."""
-    job = ranklaunch.run(child("family.py"), "--stubborn", "--exit", 0, options=("--method", "plain"), grace_s=2)
+    job = as_pid_1.run(child("family.py"), "--stubborn", "--exit", 0, options=("--method", "plain"), grace_s=2)
     job.wait_for_event("ending")
     job.send(signal.SIGTERM)
     check_end(job, "succeeded", 0)
@@ -260,15 +258,6 @@ def test_ranks_that_ignore_sigterm(as_process: Starter, why: str) -> None:
     seconds = time.monotonic() - began
     assert 1.9 < seconds < 3 * 2 + 10
     assert "left after the grace of 2 s: SIGKILL" in job.err.text
-
-
-def test_stopped_ranks_are_ended_too(ranklaunch: Starter) -> None:
-    """A rank that SIGSTOP holds handles no SIGTERM before SIGCONT."""
-    job = ranklaunch.spawn(2, child("killed.py"), "--signal", "SIGSTOP", "--rank", 0, grace_s=60)
-    job.out.wait_for("ready", 2)
-    sleep_until(lambda: "T" in map(state_of, children_of(job.supervisor)), "no rank was stopped")
-    job.send(signal.SIGTERM)
-    check_end(job, "stopped", 143, victims={0: "SIGTERM", 1: "SIGTERM"})
 
 
 # Leaders first

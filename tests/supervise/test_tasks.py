@@ -38,25 +38,6 @@ def check_all(job: Job, code: int) -> dict[str, Any]:
     return common[0]
 
 
-def test_each_container_is_told_its_own_place(as_process: Starter) -> None:
-    job = simulate(as_process, *DONE)
-    let_go(job, as_process)
-    assert job.end() == 0, job.out.text + job.err.text
-    found = (re.fullmatch(r"\[(worker|ps) (\d)\] \[(rank|ps) (\d)\] (\{.*\})", line) for line in job.out.lines)
-    told = {match[1] + match[2]: (match[3] + match[4], json.loads(match[5])) for match in found if match}
-    assert sorted(told) == ["ps0", "ps1", "worker0", "worker1"]
-    clusters = [said["config"]["cluster"] for _, said in told.values()]
-    for place, (tag, said) in told.items():
-        assert said["place"] == place
-        assert tag == place.replace("worker", "rank")
-        assert said["config"]["task"] == {"type": place[:-1], "index": int(place[-1])}
-        assert said["config"]["cluster"] == clusters[0]
-        assert said["rest"] == [f"--{task}_hosts={','.join(clusters[0][task])}" for task in ("ps", "worker")]
-    addresses = [address for addresses in clusters[0].values() for address in addresses]
-    assert len({address.rpartition(":")[2] for address in addresses}) == 4  # TensorFlow listens on all addresses of a machine
-    assert check_all(job, 0)["reason"] == "all 2 ranks on 4 nodes succeeded"
-
-
 SAVES = """
 import os, signal, sys, time
 told = dict(word[2:].split("=", 1) for word in sys.argv[1:])
@@ -88,28 +69,44 @@ def test_a_ps_is_there_until_the_workers_have_saved(as_process: Starter, why: st
         (as_process.folder / "fail").touch()
     code = {"stop": 143, "fail": 42}[why]
     assert job.end() == code
-    assert check_all(job, code)["exit_code"] == code
+    culprit = check_all(job, code)["culprit"]
+    assert culprit is None if why == "stop" else (culprit["node"], culprit["rank"], culprit["name"]) == (NODES["worker 1"], 1, "rank 1")
     workers = [f"saved-worker{i}" for i in range(2 if why == "stop" else 1)]
     for index in range(2):
         assert f"[ps {index}] saved after {workers}" in job.out.text, job.out.text
 
 
-def test_a_ps_may_end_by_itself_or_not_obey(as_process: Starter) -> None:
+def test_each_container_is_told_its_own_place_and_a_ps_may_end_by_itself_or_not_obey(as_process: Starter) -> None:
     """One that does not is killed when the grace is over, and the job has succeeded all the same."""
     job = simulate(as_process, *DONE, "--do", "ps0=exit:0", "--do", "ps1=hold", grace_s=1)
     job.out.wait_for('"place": "ps0"')
     let_go(job, as_process, 3)
-    assert job.end() == 0, job.out.text
-    check_all(job, 0)
+    assert job.end() == 0, job.out.text + job.err.text
+    assert check_all(job, 0)["reason"] == "all 2 ranks on 4 nodes succeeded"
+    check_places(job)
 
 
-@pytest.mark.parametrize(("place", "rank"), [("ps1", None), ("worker0", 0)])
-def test_whoever_fails_decides_for_all(as_process: Starter, place: str, rank: int | None) -> None:
-    job = simulate(as_process, "--do", f"{place}=exit:42")
+def check_places(job: Job) -> None:
+    """By what each has said."""
+    found = (re.fullmatch(r"\[(worker|ps) (\d)\] \[(rank|ps) (\d)\] (\{.*\})", line) for line in job.out.lines)
+    told = {match[1] + match[2]: (match[3] + match[4], json.loads(match[5])) for match in found if match}
+    assert sorted(told) == ["ps0", "ps1", "worker0", "worker1"]
+    clusters = [said["config"]["cluster"] for _, said in told.values()]
+    for place, (tag, said) in told.items():
+        assert said["place"] == place
+        assert tag == place.replace("worker", "rank")
+        assert said["config"]["task"] == {"type": place[:-1], "index": int(place[-1])}
+        assert said["config"]["cluster"] == clusters[0]
+        assert said["rest"] == [f"--{task}_hosts={','.join(clusters[0][task])}" for task in ("ps", "worker")]
+    addresses = [address for addresses in clusters[0].values() for address in addresses]
+    assert len({address.rpartition(":")[2] for address in addresses}) == 4  # TensorFlow listens on all addresses of a machine
+
+
+def test_a_ps_that_fails_decides_for_all(as_process: Starter) -> None:
+    job = simulate(as_process, "--do", "ps1=exit:42")
     assert job.end() == 42, job.out.text
     culprit = check_all(job, 42)["culprit"]
-    name = f"rank {rank}" if rank is not None else f"{place[:-1]} {place[-1]}"
-    assert (culprit["node"], culprit["rank"], culprit["name"]) == (NODES[f"{place[:-1]} {place[-1]}"], rank, name)
+    assert (culprit["node"], culprit["rank"], culprit["name"]) == (NODES["ps 1"], None, "ps 1")
 
 
 def test_a_worker_that_never_ends(as_process: Starter) -> None:

@@ -45,13 +45,14 @@ def trained(starter: Starter, method: str, slots: str, epochs: int = 2) -> Job:
     return job
 
 
-OTHERS = [
+METHODS = [
+    pytest.param("torchrun", marks=pytest.mark.launchers),
     pytest.param("pytorch", marks=pytest.mark.launchers),
     pytest.param("ranktable", marks=[pytest.mark.launchers, pytest.mark.table]),  # the example is torchrun's
 ]
 
 
-@pytest.mark.parametrize("method", ["torchrun", *OTHERS])
+@pytest.mark.parametrize("method", METHODS)
 def test_digits_are_learned(as_process: Starter, method: str) -> None:
     job = trained(as_process, method, "2" if method == "pytorch" else "1")
     assert (as_process.folder / "digits.pt").is_file()
@@ -74,41 +75,32 @@ def torchrun(starter: Starter, *words: object, slots: int = 2, **how: Any) -> Jo
     return starter.run(*words, options=("--method", "torchrun", "--slots", slots), **how)
 
 
-def test_torchruns_one_becomes_the_ranks_own_code(as_process: Starter) -> None:
-    """The script has no @record, so torchrun itself writes no error file."""
-    job = torchrun(as_process, child("killed.py"), "--rank", 1, "--when", as_process.folder / "go")
-    job.out.wait_for("ready", 2, LONG_S)
-    (as_process.folder / "go").touch()
+SURVIVES = """
+import os, signal, time
+if os.environ["RANK"] == "0":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    open("deaf", "w").close()
+print("ready", flush=True)
+while not (os.environ["RANK"] == "1" and os.path.exists("deaf")):
+    time.sleep(0.01)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_torchruns_one_becomes_the_ranks_own_code_and_a_survivor_has_our_grace(as_process: Starter) -> None:
+    """The script has no @record, so torchrun itself writes no error file. Its own grace are thirty seconds."""
+    script = as_process.folder / "survives.py"
+    script.write_text(SURVIVES, encoding="utf-8")
+    job = torchrun(as_process, script, grace_s=2)
     assert job.end(LONG_S) == 137, job.err.text + job.out.text
     culprit = job.verdict["culprit"]
     assert (culprit["rank"], culprit["exit_code"], culprit["signal"], culprit["name"]) == (1, 137, "SIGKILL", "torchrun")
     assert culprit["last_lines"][0] == "ready"
-    assert job.verdict["victims"] == [{"node": 0, "rank": 0, "signal": "SIGTERM", "name": "rank 0"}]
+    assert job.verdict["victims"] == [{"node": 0, "rank": 0, "signal": "SIGKILL", "name": "rank 0"}]
+    times = {event["event"]: event["monotonic"] for event in job.events}
+    assert times["end"] - times["failing"] < 20
     assert job.log(0) == b"ready\n"
     assert "[rank 0] ready" in job.out.lines
-
-
-def test_a_survivor_has_our_grace_not_torchruns_thirty_seconds(as_process: Starter) -> None:
-    script = as_process.folder / "survivor.py"
-    script.write_text(
-        "import os, signal, sys, time\n"
-        "if os.environ['RANK'] == '1':\n"
-        "    while not os.path.exists('ready'): time.sleep(0.01)\n"
-        "    print('rank 1 exits', flush=True)\n"
-        "    sys.exit(7)\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "open('ready', 'w').close()\n"
-        "time.sleep(600)\n",
-        encoding="utf-8",
-    )
-    job = torchrun(as_process, script, grace_s=2)
-    assert job.end(LONG_S) == 7, job.err.text + job.out.text
-    culprit = job.verdict["culprit"]
-    assert (culprit["rank"], culprit["exit_code"], culprit["signal"], culprit["name"]) == (1, 7, None, "torchrun")
-    assert culprit["last_lines"][0] == "rank 1 exits"
-    times = {event["event"]: event["monotonic"] for event in job.events}
-    assert times["end"] - times["failing"] < 20  # torchrun's own are 30
-    assert job.verdict["victims"] == [{"node": 0, "rank": 0, "signal": "SIGKILL", "name": "rank 0"}]
 
 
 def listens(port: int) -> bool:

@@ -105,10 +105,10 @@ def test_a_muster_at_a_host_that_never_resolves(as_process: Starter) -> None:
     assert any("muster: waiting for" in line and NOWHERE in line for line in job.err.lines)
 
 
-def test_a_host_that_resolves(ranklaunch: Starter) -> None:
+def test_a_host_that_resolves(as_process: Starter) -> None:
     """The ranks of a node that had to wait leave everything in one folder, as any other."""
     env = {"RANKLAUNCH_HOSTS": "localhost,127.0.0.2", "RANKLAUNCH_NODE": "1", "RANKLAUNCH_MUSTER": "off"}
-    job = ranklaunch.spawn(2, child("environment.py"), env=env)
+    job = as_process.spawn(2, child("environment.py"), env=env)
     check_end(job, "succeeded", 0)
     assert [(place["RANK"], place["WORLD_SIZE"]) for rank in (2, 3) for place in places(job.log(rank))] == [("2", "4"), ("3", "4")]
     assert json.loads((job.attempt / "plan.json").read_text())["job"]["attempt"] == 1

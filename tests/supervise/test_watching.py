@@ -284,8 +284,16 @@ def test_without_a_muster_each_node_judges_by_itself(job: Callable[..., Job]) ->
     watched.wait(600)
     (ending,) = watched.failed
     assert (ending.outcome, ending.exit_code) == ("failed", 75)
-    assert ending.reason.startswith("the job hangs: for 100 s nothing has moved on 1 ranks (output, I/O, CPU)")
+    assert ending.reason.startswith("the job hangs: for 100 s nothing has moved on 1 rank (output, I/O, CPU)")
     assert [line for line in watched.said if line.startswith("evidence: ")]
+
+
+def test_a_launcher_is_no_rank_that_hangs(job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks, launcher = Still.look, Look(Still.process, "S", 0, 0, 0.0, 0.0)
+    monkeypatch.setattr(Still, "look", lambda *those: {**ranks(*those), None: launcher})
+    watched = job(RANKLAUNCH_HANG_S="100", RANKLAUNCH_SLOTS="2")
+    watched.wait(600)
+    assert any("for 100 s nothing has moved on 2 ranks" in line for line in watched.said), watched.said
 
 
 @pytest.mark.parametrize("code", ["echo ready; while :; do sleep 600; done", "trap : TERM; echo ready; while :; do sleep 600; done"])

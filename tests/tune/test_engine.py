@@ -13,19 +13,36 @@ from tune_jobs import BEST, FEW, GIB, experiments, found, tune
 
 from ranklaunch.tune.model import TUNERS
 from testbench.jobs.ends import checked_verdict
-from testbench.jobs.job import Starter
+from testbench.jobs.job import Job, Starter
 from testbench.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.processes
 
 
-# What chooses is tested in memory (test_tuners.py); that the command takes its choice does not depend on whose it is.
-@pytest.mark.parametrize("tuner", [pytest.param(tuner, marks=[] if tuner == "model_based" else pytest.mark.table) for tuner in TUNERS])
+# What chooses, and how it goes through a space, is tested in memory (test_tuners.py); that the command takes its choice is shown by those
+# below, too.
+@pytest.mark.table
+@pytest.mark.parametrize("tuner", TUNERS)
 def test_each_tuner_finds_the_best(tuner: str, as_process: Starter) -> None:
     job = tune(as_process, "--tuner", tuner, TUNED_LIMIT=27 * GIB)  # stage 0 needs more for 8 samples, stage 3 has room
     assert job.end(4 * DEADLINE_S) == 0, job.err.text
     results = found(job.log_dir)
     assert (results["best"]["name"], results["best"]["confirmed"]) == (BEST, True)
+    check_written(job)
+
+
+def test_what_does_not_fit_is_told_by_the_verdict(as_process: Starter) -> None:
+    """And all that is written of a search, and of its experiments."""
+    job = tune(as_process, "--tuner", "gridsearch", config=FEW, TUNED_LIMIT=18 * GIB)  # stage 1 has no room for 8 samples, stage 2 has
+    assert job.end(4 * DEADLINE_S) == 0, job.err.text
+    states = {name: each["status"] for name, each in experiments(job.log_dir).items()}
+    assert states["z1_mbs8_gas1"] == "out of memory"
+    results = found(job.log_dir)
+    assert (results["best"]["name"], results["best"]["confirmed"]) == (BEST, True)
+    check_written(job)
+
+
+def check_written(job: Job) -> None:
     folder = job.log_dir / "tune"
     optimal = json.loads((folder / "ds_config_optimal.json").read_text())
     assert (optimal["zero_optimization"]["stage"], optimal["train_micro_batch_size_per_gpu"], optimal["train_batch_size"]) == (2, 6, 12)
@@ -36,17 +53,6 @@ def test_each_tuner_finds_the_best(tuner: str, as_process: Starter) -> None:
     assert checked_verdict(made / "verdict.json")["outcome"] == "succeeded"
     assert "experiment 1 of at most" in job.err.text
     assert BEST in job.verdict["reason"]
-
-
-def test_what_does_not_fit_is_told_by_the_verdict(as_process: Starter) -> None:
-    job = tune(as_process, TUNED_LIMIT=14 * GIB)  # no stage below 1 fits; stage 3 alone has room for 4 samples and more
-    assert job.end(4 * DEADLINE_S) == 0, job.err.text
-    states = {name: each["status"] for name, each in experiments(job.log_dir).items()}
-    assert "out of memory" in states.values()
-    assert found(job.log_dir)["best"]["name"].startswith(("z1", "z2", "z3"))
-    rows = {row["name"]: row for row in found(job.log_dir)["candidates"]}
-    assert rows["z0_mbs2_gas1"]["status"] in ("out of memory", "pruned")
-    assert rows["z0_mbs8_gas1"]["status"] == "pruned"  # no larger micro-batch is tried
 
 
 def test_one_that_hangs_is_ended_and_the_search_goes_on(as_process: Starter) -> None:
@@ -65,15 +71,21 @@ def test_no_configuration_that_works_is_a_failure(as_process: Starter) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.table), signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name
+    ("number", "moments"),
+    [
+        pytest.param(signal.SIGINT, 5, marks=pytest.mark.table),
+        pytest.param(signal.SIGTERM, 5, marks=pytest.mark.table),
+        (signal.SIGKILL, 3),  # nobody has a chance to write anything
+    ],
+    ids=["SIGINT", "SIGTERM", "SIGKILL"],
 )
-def test_it_goes_on_where_it_was_ended(number: signal.Signals, as_process: Starter) -> None:
+def test_it_goes_on_where_it_was_ended(number: signal.Signals, moments: int, as_process: Starter) -> None:
     """At random moments, again and again, until it has been left to its end: no experiment that was finished is made again."""
     chance = random.Random(number)
     whole = tune(as_process, folder="whole", config=FEW)
     assert whole.end(4 * DEADLINE_S) == 0
     finished: dict[str, float] = {}
-    for i in range(MOMENTS):
+    for i in range(moments):
         job = tune(as_process, config=FEW)
         # A Python that is still starting itself ends with 1 when it is interrupted.
         job.err.wait_for("ranklaunch: ")
@@ -92,9 +104,6 @@ def test_it_goes_on_where_it_was_ended(number: signal.Signals, as_process: Start
     one, other = (experiments(folder) for folder in (whole.log_dir, job.log_dir))
     assert {name: each["metrics"] for name, each in one.items()} == {name: each["metrics"] for name, each in other.items()}
     assert found(job.log_dir)["best"]["name"] == BEST
-
-
-MOMENTS = 5  # of each signal
 
 
 def test_dry_run_shows_the_space_and_starts_nothing(as_process: Starter) -> None:

@@ -103,25 +103,17 @@ def test_experiments_of_one_node_run_side_by_side(job: Job) -> None:
     assert {each["name"] for each in job.found["experiments"]} == set(times)
 
 
-@pytest.mark.one_python
-def test_experiments_of_all_nodes(job: Job) -> None:
-    job.start()
-    assert job.end() == [0, 0], job.words()
-    assert (job.found["best"]["name"], job.found["nodes"]) == (BEST, 2)
-    optimal = json.loads(next(job.folder.glob("**/ds_config_optimal.json")).read_text())
-    assert optimal["train_batch_size"] == 6 * 4
-
-
 @pytest.mark.parametrize(
     ("node", "number"),
     [
-        (0, signal.SIGTERM),
         (1, signal.SIGKILL),
+        pytest.param(0, signal.SIGTERM, marks=pytest.mark.table),
         pytest.param(1, signal.SIGTERM, marks=pytest.mark.table),
         pytest.param(0, signal.SIGKILL, marks=pytest.mark.table),
     ],
 )
 def test_the_end_of_one_node_is_that_of_all_and_results_stay(number: signal.Signals, node: int, job: Job) -> None:
+    """Of experiments that all nodes make together, as they do where nothing is said."""
     job.start(TUNED_S="0.3")
     job.wait_for("experiment 2 of")
     job.nodes[node].send_signal(number)
@@ -131,5 +123,7 @@ def test_the_end_of_one_node_is_that_of_all_and_results_stay(number: signal.Sign
     starts = job.words().count("parameters, ")
     job.start()
     assert job.end() == [0, 0], job.words()
-    assert job.found["best"]["name"] == BEST
+    assert (job.found["best"]["name"], job.found["nodes"]) == (BEST, 2)
+    optimal = json.loads(next(job.folder.glob("**/ds_config_optimal.json")).read_text())
+    assert optimal["train_batch_size"] == 6 * 4
     assert job.words().count("parameters, ") == starts  # the profile run was made once

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import helpers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,9 +80,7 @@ RATE = "epoch=0/micro_step={micro}/global_step={step}, RunningAvgSamplesPerSec=9
 TRAINER = "{'train_runtime': 0.2564, 'train_samples_per_second': 32.0, 'train_steps_per_second': 11.699, 'epoch': 1.0}"
 
 
-@pytest.mark.parametrize(
-    ("lines", "throughput", "latency", "steps"),
-    [
+@helpers.for_each([
         ([STAMP + RATE.format(micro=2 * n, step=n) for n in range(1, 6)], 4, 4, 3),
         ([f"[INFO] [timer.py:157:stop] 0/{n}, SamplesPerSec={n}.0, MemAllocated=0.0GB" for n in range(1, 6)], 4, 4, 3),
         (DEEPSPEED_OUTPUT.splitlines(), 16 / 0.00477, 0.00477, 3),
@@ -94,8 +93,7 @@ TRAINER = "{'train_runtime': 0.2564, 'train_samples_per_second': 32.0, 'train_st
         (["speed 32 images/sec"], 32, 0.5, 1),
         ([f"\r{n}%|#   | {n}/100 [00:0{n}<03:20, {n}.00s/it, loss=0.1]" for n in range(1, 6)], 4, 4, 3),
         (["Epoch 0:  50%|#####     | 50/100 [00:05<00:05,  2.00it/s, v_num=0]"], 32, 0.5, 1),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_lines_of_steps(lines: list[str], throughput: float, latency: float, steps: int) -> None:
     noise = [
         "loading 3/7 shards",

@@ -37,7 +37,7 @@ def run(search: Search, ends: int | None = None, salt: str = "") -> tuple[list[s
 
 
 @pytest.mark.one_python
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("width", [pytest.param(1, marks=pytest.mark.table), 3])
 @pytest.mark.parametrize("tuner", TUNERS)
 def test_a_search_that_is_cut_anywhere_ends_the_same_and_asks_nothing_twice(tuner: str, width: int) -> None:
     whole = Search(settings(tuner, width))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import helpers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,8 +65,7 @@ def test_the_batch_sizes_of_every_candidate_fit_each_other(train: Any, micro: An
     assert len({each.name for each in found}) == len({json.dumps(each.config, sort_keys=True) for each in found}) == len(found)
 
 
-@pytest.mark.parametrize(
-    ("config", "program", "expected"),
+@helpers.for_each(
     [
         ({MICRO: [2, 8]}, (), [(2, 1), (8, 1)]),
         ({MICRO: 12, **section(max_train_micro_batch_size_per_gpu=16)}, (), [(1, 1), (2, 1), (4, 1), (8, 1), (12, 1), (16, 1)]),
@@ -78,7 +78,7 @@ def test_the_batch_sizes_of_every_candidate_fit_each_other(train: Any, micro: An
         ({MICRO: [2], STEPS: "auto"}, ("--gradient_accumulation_steps=4",), [(2, 4)]),
         ({TRAIN: 8, **section(mp_size=2)}, (), [(1, 4), (2, 2), (4, 1)]),
         ({TRAIN: 8, "tensor_parallel": {"autotp_size": 4}}, (), [(1, 8), (2, 4), (4, 2), (8, 1)]),
-    ],
+    ]
 )
 def test_batch_sizes(config: dict[str, Any], program: tuple[str, ...], expected: list[tuple[int, int]]) -> None:
     assert sizes(config, 4, program) == expected
@@ -126,8 +126,7 @@ def test_beyond_the_fast_mode_deepspeeds_own_lists_are_tried() -> None:
     assert [sum(each.stage == stage for each in space(config)) for stage in (0, 1, 2)] == [1, 9, 36]
 
 
-@pytest.mark.parametrize(
-    ("config", "ranks", "told"),
+@helpers.for_each(
     [
         ({TRAIN: 30}, 4, f"{TRAIN} 30: expected a multiple of 4"),
         ({TRAIN: 32, MICRO: [3], STEPS: 1}, 4, f"no batch sizes fit: {TRAIN} 32, {MICRO} 3, {STEPS} 1"),
@@ -162,7 +161,7 @@ def test_beyond_the_fast_mode_deepspeeds_own_lists_are_tried() -> None:
         (section(exps_dir=""), 4, "autotuning.exps_dir : expected a path"),
         (section(model_info={"num_params": "7B"}), 4, "autotuning.model_info.num_params 7B: expected"),
         ({"autotuning": [1]}, 4, "autotuning [1]: expected an object"),
-    ],
+    ]
 )
 def test_refused(config: dict[str, Any], ranks: int, told: str) -> None:
     with pytest.raises(ConfigError) as caught:

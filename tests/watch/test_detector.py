@@ -52,6 +52,16 @@ def test_suspicion_grows_and_is_taken_back() -> None:
     assert said[2][1].signals == ("output",)
 
 
+def test_a_node_of_which_nothing_is_heard_ends_no_alarm() -> None:
+    """It is no sign that anything moves again."""
+    detector = Detector(range(2), LIMITS, 0.0)
+    said = []
+    for window in range(1, 16):
+        for node in (0,) if 6 < window < 12 else (0, 1):
+            said += [(window, change.kind) for change in detector.feed(node, frame(LIFE["I/O"] if window == 15 else STILL), 60.0 * window)]
+    assert said == [(3, WARNING), (5, ALARM), (15, OVER)]
+
+
 def test_one_burst_costs_a_window_and_one_pause_is_none() -> None:
     assert kinds(fed(*[frame()] * 4, frame(LIFE["I/O"]), *[frame()] * 5)) == [(180, WARNING), (300, OVER), (480, WARNING), (600, ALARM)]
     assert kinds(fed(*[frame(LIFE["output"]), frame(), frame()] * 9)) == []

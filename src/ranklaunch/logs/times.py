@@ -31,6 +31,7 @@ class Times:
         self._names: dict[int, str] = {}
         self._begun = b""
         self._skips = False  # the rest of a line that is too long
+        self._late: dict[str, int] = {}  # how far what comes now comes too late to count
 
     def feed(self, data: bytes) -> list[Part]:
         *lines, begun = (self._begun + data).split(b"\n")
@@ -49,6 +50,10 @@ class Times:
         self.at = max(self.at, at)
         return Part(self.at, name, end)
 
+    def go_on_from(self, name: str, end: int) -> None:
+        """The log was read as far as this without a time."""
+        self.ends[name] = self._late[name] = end
+
     def _part(self, line: bytes) -> Part | None:
         try:
             first, second, third = line[:LONGEST].split(b" ", 2)
@@ -58,6 +63,8 @@ class Times:
             name, end, at = self._names[int(first)], int(second), int(third)
         except (ValueError, KeyError):
             self.wrong += 1
+            return None
+        if 0 < end <= self._late.get(name, 0):
             return None
         if not self.ends.get(name, 0) < end < MOST_END or not 0 < at < LATEST:
             self.wrong += 1

@@ -136,10 +136,11 @@ class Greeted(Event):
 
 
 class Unreached(Event):
-    """Nothing answers, or the name is not known. refused: it was node 0's port that did not answer."""
+    """Nothing answers, or the name is not known. refused: it was node 0's port that did not answer; silent: nor did its host."""
 
     why: str
     refused: bool
+    silent: bool = False
 
 
 class Retry(Event):

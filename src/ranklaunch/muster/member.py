@@ -16,38 +16,39 @@ from ranklaunch.muster.words import Kept, Speaker
 from ranklaunch.plan.model import Muster
 from ranklaunch.verdict import blame
 
-# Before the release; after it; once told to stop; nothing more will be heard. In each of them it may be joined, or on its way to node 0.
-STATES = GATHERING, RELEASED, STOPPING, OVER = "gathering", "released", "stopping", "over"
+# Before the first release; after it; once told to stop; before the release of a later round; nothing more will be heard. In each of them
+# it may be joined, or on its way to node 0.
+STATES = GATHERING, RELEASED, STOPPING, GATE, OVER = "gathering", "released", "stopping", "gate", "over"
 
 # fmt: off
 TABLE: dict[Key, Row] = {
-    # what comes          gathering       released         stopping         over       of another round
-    "welcome":           ("join",         "rejoin",        "rejoin",        NO,        TAKEN),
-    "pong":              ("measure",      "measure",       "measure",       "measure", TAKEN),
-    "status":            ("heed",         NO,              NO,              NO,        REFUSED),
-    "release":           ("release",      NO,              NO,              NO,        REFUSED),
-    "stop":              ("stop",         "stop",          "stop",          NO,        REFUSED),
-    "judgement":         ("accept",       "accept",        "accept",        NO,        REFUSED),
-    "again":             ("go_again",     "go_again",      "go_again",      NO,        TAKEN),
-    "word":              (NO,             "hear_word",     "hear_word",     NO,        REFUSED),
-    "dismissed":         ("part",         "part",          "part",          NO,        TAKEN),
+    # what comes          gathering       released         stopping         gate             over       of another round
+    "welcome":           ("join",         "rejoin",        "rejoin",        "rejoin",        NO,        TAKEN),
+    "pong":              ("measure",      "measure",       "measure",       "measure",       "measure", TAKEN),
+    "status":            ("heed",         NO,              NO,              "heed",          NO,        REFUSED),
+    "release":           ("release",      NO,              NO,              "release",       NO,        REFUSED),
+    "stop":              ("stop",         "stop",          "stop",          "stop",          NO,        REFUSED),
+    "judgement":         ("accept",       "accept",        "accept",        "accept",        NO,        REFUSED),
+    "again":             ("go_again",     "go_again",      "go_again",      "go_again",      NO,        TAKEN),
+    "word":              (NO,             "hear_word",     "hear_word",     NO,              NO,        REFUSED),
+    "dismissed":         ("part",         "part",          "part",          "part",          NO,        TAKEN),
     # what happens on this side
-    events.Start:        ("dial",         NO,              NO,              NO),
-    events.Reached:      ("wait",         "wait",          "wait",          "hang_up"),
-    events.Greeted:      ("greet",        "greet",         "greet",         "hang_up"),
-    events.Unreached:    ("retry",        "retry_or_lose", "retry_or_lose", NO),
-    Broken:              ("come_again",   "come_again",    "come_again",    "let_go"),
-    events.GreetingDue:  ("give_up",      "give_up",       "give_up",       "hang_up"),
-    events.Retry:        ("dial",         "dial",          "dial",          NO),
-    events.PingDue:      ("ping",         "ping",          "ping",          "ping"),
-    events.Remind:       ("remind",       NO,              "remind",        NO),
-    events.Busy:         ("tell_busy",    "tell_busy",     "tell_busy",     NO),
-    events.Ready:        ("tell_ready",   "tell_ready",    "tell_ready",    NO),
-    events.Fail:         ("tell_fail",    "tell_fail",     "tell_fail",     NO),
-    events.Done:         ("tell_done",    "tell_done",     "tell_done",     NO),
-    events.Report:       ("tell_report",  "tell_report",   "tell_report",   NO),
-    events.Word:         (NO,             "say_word",      "say_word",      NO),
-    events.Leave:        ("leave",        "leave",         "leave",         "take_leave"),
+    events.Start:        ("dial",         NO,              NO,              NO,              NO),
+    events.Reached:      ("wait",         "wait",          "wait",          "wait",          "hang_up"),
+    events.Greeted:      ("greet",        "greet",         "greet",         "greet",         "hang_up"),
+    events.Unreached:    ("retry",        "retry_or_lose", "retry_or_lose", "retry_or_lose", NO),
+    Broken:              ("come_again",   "come_again",    "come_again",    "come_again",    "let_go"),
+    events.GreetingDue:  ("give_up",      "give_up",       "give_up",       "give_up",       "hang_up"),
+    events.Retry:        ("dial",         "dial",          "dial",          "dial",          NO),
+    events.PingDue:      ("ping",         "ping",          "ping",          "ping",          "ping"),
+    events.Remind:       ("remind",       NO,              "remind",        "remind",        NO),
+    events.Busy:         ("tell_busy",    "tell_busy",     "tell_busy",     "tell_busy",     NO),
+    events.Ready:        ("tell_ready",   "tell_ready",    "tell_ready",    "tell_ready",    NO),
+    events.Fail:         ("tell_fail",    "tell_fail",     "tell_fail",     "tell_fail",     NO),
+    events.Done:         ("tell_done",    "tell_done",     "tell_done",     "tell_done",     NO),
+    events.Report:       ("tell_report",  "tell_report",   "tell_report",   "tell_report",   NO),
+    events.Word:         (NO,             "say_word",      "say_word",      NO,              NO),
+    events.Leave:        ("leave",        "leave",         "leave",         "leave",         "take_leave"),
 }
 # fmt: on
 
@@ -60,6 +61,7 @@ PINGS = 4  # at first, for the clocks
 PING_S = 0.1
 PINGS_PER_S = 200  # that all nodes together send to node 0 at most
 TRUSTED_S = 300.0  # how long the best measurement of the clocks counts for more than a newer one: clocks drift
+SLACK_S = 0.2  # by which two drift apart meanwhile at most, unless one is set
 
 
 class Member(Speaker):
@@ -70,7 +72,7 @@ class Member(Speaker):
     def __init__(self, muster: Muster, instance: str, host: str, attempt: int = 1) -> None:
         super().__init__(GATHERING, attempt)
         self.joined = False
-        self.why = "not tried yet"
+        self.why = "nothing heard of it yet"
         self.shared: Mapping[str, str] = {}
         self.run_id = self.table = ""
         self.offset: float | None = None
@@ -161,8 +163,11 @@ class Member(Speaker):
         self._come_later(event.why)
 
     def _retry_or_lose(self, event: events.Unreached) -> None:
-        """Comes again, while node 0 may still be there."""
+        """Comes again, while node 0 may still be there. One that was killed closes its connections; what a reset and then silence tell of
+        is a host that has given this one up, or was cut off from it."""
         self._answered = self._answered and not event.refused
+        if event.silent and reports.reset(self._broken_by):
+            self._broken_by = OSError(errno.ETIMEDOUT, event.why)
         self._come_later_or_lose(event.why)
 
     def _come_later_or_lose(self, why: str, again: bool = False) -> None:
@@ -254,8 +259,13 @@ class Member(Speaker):
         trip = now - sent
         if not (0 <= trip <= 60 and 0 <= theirs <= 4e10):
             return
-        if not self._best or trip <= self._best[0] or now - self._best[1] > TRUSTED_S:
-            self._best, self.offset = (trip, now), theirs - (sent + now) / 2
+        offset = theirs - (sent + now) / 2
+        if not self._best or trip <= self._best[0] or now - self._best[1] > TRUSTED_S or self._was_set(offset, trip):
+            self._best, self.offset = (trip, now), offset
+
+    def _was_set(self, offset: float, trip: float) -> bool:
+        """Whether node 0's clock was set since: half of its round trip is the most by which a measurement errs."""
+        return bool(self._best and self.offset is not None and abs(offset - self.offset) > (trip + self._best[0]) / 2 + SLACK_S)
 
     def _heed(self, message: Message) -> None:
         """From node 0, now and then: what it waits for. Says so, once this node is ready."""
@@ -296,7 +306,7 @@ class Member(Speaker):
         if (wire.number(message, "attempt"), wire.number(message, "round")) != (self._hub_attempt, self.round + 1):
             return
         self.round += 1
-        self.state, self._is_released = GATHERING, False
+        self.state, self._is_released = GATE, False
         self._ready, self._missing, self._doing = None, "", "starting again"
         self._last.clear()
         self._words.clear()

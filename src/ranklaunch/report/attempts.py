@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ranklaunch.report import given, model, nodes, rounds, verdicts
@@ -71,15 +71,16 @@ def first_sign(found: Gathered) -> float:
 def ended(found: Gathered) -> float | None:
     """The last that anybody tells of it."""
     signs = [each.sign for each in found.together if each.sign is not None]
-    later = [at for at in _by_verdicts(found, "ended") if not signs or at > max(signs) + 1]  # of one that was killed, by who was left
+    told = {node for each in found.lefts.values() for node, left in each.items() if left.told.end}  # by a clock that nobody sets
+    later = [at for at in _by_verdicts(found, "ended", told) if not signs or at > max(signs) + 1]  # of one that was killed, by who was left
     return max((*signs, *later), default=None)
 
 
-def _by_verdicts(found: Gathered, name: str) -> Iterator[float]:
+def _by_verdicts(found: Gathered, name: str, but: Collection[int] = ()) -> Iterator[float]:
     for each in found.lefts.values():
         for node, left in each.items():
             at = given.time(left.verdict.get(name))
-            if at is not None:
+            if at is not None and node not in but:
                 yield at + found.shift[node]
 
 

@@ -95,10 +95,12 @@ class Reader:
     def left(self, place: Place) -> Iterator[Left]:
         """Of the first round, and of each restart in place."""
         names = _names(place.path)
-        yield self._left(place, 0, place.below, names)
+        left = self._left(place, 0, place.below, names)
+        yield left
         for number, name in sorted((int(found[1]), found[0]) for found in map(_RESTART.fullmatch, names) if found):
             below = os.path.join(place.below, name)
-            yield self._left(place, number, below, _names(os.path.join(self.top, below)))
+            left = self._left(place, number, below, _names(os.path.join(self.top, below)), left.told)
+            yield left
 
     def tail(self, below: str) -> tuple[str, ...]:
         """The last lines of a log; of one line that is longer than what is read, its end."""
@@ -163,9 +165,9 @@ class Reader:
         """A folder of several that one player of a simulation has left files in, too, is none."""
         return any(os.path.lexists(os.path.join(folder, name)) for name in _OURS) or bool(_ATTEMPT.fullmatch(os.path.basename(folder)))
 
-    def _left(self, place: Place, restart: int, below: str, names: list[str]) -> Left:
+    def _left(self, place: Place, restart: int, below: str, names: list[str], before: Told | None = None) -> Left:
         known = set(names)
-        told = Told()
+        told = Told(before)
         if folders.EVENTS in known:
             self._feed(os.path.join(below, folders.EVENTS), told)
         values = {name: self.json_of(os.path.join(below, name)) if name in known else None for name in (folders.VERDICT, folders.ROUND)}

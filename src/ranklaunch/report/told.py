@@ -44,9 +44,10 @@ class Thinned:
 
 
 class Told:
-    """feed() each line. Times are by this node's own clock: the wall's at the first line, and the monotonic one from there."""
+    """feed() each line. Times are by this node's own clock: the wall's at the first line, and the monotonic one from there. before: what
+    the same supervisor told of an earlier round, whose first line counts then: the wall's clock may have been set in between."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Told | None = None) -> None:
         self.first: float | None = None
         self.last: float | None = None
         self.read: Line = {}
@@ -75,6 +76,7 @@ class Told:
         self._skipped: tuple[float, Line] | None = None  # the last event of steps that was passed over
         self._passed = 0
         self._anchor: tuple[float, float] | None = None
+        self._before = before and before._anchor
 
     def feed(self, data: bytes) -> None:
         try:
@@ -97,9 +99,9 @@ class Told:
 
     def _again(self, at: float) -> None:
         """A start that writes behind what an earlier one has left in the same folder: the last one counts."""
-        starts, spoilt, anchor = self.starts, self.spoilt, self._anchor
+        starts, spoilt, anchor, before = self.starts, self.spoilt, self._anchor, self._before
         self.__init__()  # type: ignore[misc]
-        self.starts, self.spoilt, self._anchor = starts, spoilt, anchor
+        self.starts, self.spoilt, self._anchor, self._before = starts, spoilt, anchor, before
 
     def _at(self, line: Line) -> float | None:
         clock = given.number(line.get("monotonic"))
@@ -107,6 +109,8 @@ class Told:
             at = self._anchor[0] + clock - self._anchor[1]
             return at if 0 <= clock - self._anchor[1] < 1e9 else None
         at_wall = given.time(line.get("time"))
+        if clock is not None and self._before and 0 <= clock - self._before[1] < 1e9:
+            at_wall = self._before[0] + clock - self._before[1]
         if at_wall is not None and clock is not None:
             self._anchor = (at_wall, clock)
         return at_wall

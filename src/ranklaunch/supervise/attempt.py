@@ -131,7 +131,7 @@ class Attempt:
         """Services first: what the processes need of them, on this node and the others, is waited for."""
         self._phases.require()
         self._children.give(self._own_variables())
-        self._launched_at = time.time()
+        self._launched_at = self._loop.clock()
         outputs = self.plan.outputs
         if outputs:
             lift_limit(len(outputs.logs))
@@ -369,7 +369,7 @@ class Attempt:
 
         first = min(self.ending.at, self._launchers.failing_since or self.ending.at)
         finished = self._success is not None or any(finish.at < self._nodes.wall(first) for finish in self._finishes)
-        state = seen.state(self.plan, self._launched_at, finished=finished)
+        state = seen.state(self.plan, self._launched_at, self._loop.clock(), finished=finished)
         return {**state, "gone": blame.place(self.plan.job.node_index, self.plan.job.node.host)} if self.ending.killed else state
 
     def _hold(self) -> None:

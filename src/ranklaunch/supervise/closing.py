@@ -11,7 +11,7 @@ from ranklaunch.supervise.record import Record, made_since
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.values import as_dict
-from ranklaunch.verdict import blame
+from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def report_round(plan: Plan, verdict: Verdict, restart: Mapping[str, Any], recor
     """Of one that another follows. restart: what is said of it in the verdict of the end."""
     _say_last_words(plan, verdict, say)
     record.event("end", outcome=verdict.outcome, exit_code=verdict.exit_code)
-    record.of_round(verdict, restart)
+    if not record.of_round(verdict, restart):
+        say(f"{record.folder}/{folders.ROUND} could not be written")
     say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}; {restart.get('decision', 'starting all ranks again')}")
 
 

@@ -111,9 +111,9 @@ class Record:
         self.last_words("\n".join([verdict.reason, *([error.remedy] if error and error.remedy else []), *verdict.notes]), verdict.exit_code)
         return written
 
-    def of_round(self, verdict: Verdict, restart: Mapping[str, Any]) -> None:
-        """The end of a round that another follows; the attempt's own verdict is that of the last."""
-        self._write(folders.ROUND, {**as_json(verdict), "restart": dict(restart)})
+    def of_round(self, verdict: Verdict, restart: Mapping[str, Any]) -> str:
+        """The end of a round that another follows; the attempt's own verdict is that of the last. Its path, "" where there is none."""
+        return self._write(folders.ROUND, {**as_json(verdict), "restart": dict(restart)})
 
     def _reserve(self) -> None:
         """Room for the verdict, for when the ranks' logs have filled the disk."""

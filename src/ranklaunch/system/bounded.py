@@ -49,6 +49,7 @@ def forked(become: Callable[[int], NoReturn]) -> tuple[int, int]:
         child = os.fork()
         if child == 0:
             become(writable)
+        tree.helpers.append(tree.identify(child))
     except OSError:
         os.close(readable)
         raise

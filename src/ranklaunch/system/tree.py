@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import time
+from collections import deque
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
@@ -23,6 +24,10 @@ PR_SET_CHILD_SUBREAPER = 36
 # Children, by pid, that a part of this process wants to know the wait status of, and that status once another part has fetched it: as the
 # reaper of orphans ranklaunch fetches whatever has ended.
 wanted: dict[int, int | None] = {}
+
+
+# What this process has started for itself last: no rank has.
+helpers: deque[Identity] = deque(maxlen=64)
 
 
 class Identity(NamedTuple):

@@ -103,9 +103,14 @@ class Detector:
         elif 0.5 <= share < 1 and not self._level:
             self._level = WARNING
             yield Change(WARNING, since, self._silent())
-        elif share == 0 and self._level:
+        elif share == 0 and self._level and (signs := self._signs(now)):
             self._level = ""
-            yield Change(OVER, now, tuple(sorted({sign for node in self._nodes.values() for sign in node.moved})))
+            yield Change(OVER, now, signs)
+
+    def _signs(self, now: float) -> tuple[str, ...]:
+        """Of life. There are none where a node is not heard of for a while, which ends no alarm."""
+        found = {sign for node in self._nodes.values() for sign in node.moved}
+        return tuple(sorted(found | ({OUTPUT} if self._is_expected(now) else set())))
 
     def _suspicion(self, now: float) -> tuple[float, float]:
         """How much of the time is over, 1 or more at the alarm, and since when nothing moves."""

@@ -20,7 +20,7 @@ CHUNK = 256 * 1024  # of a file of times
 LEAST_CHUNK = 4096
 MOST_AHEAD, ALL_AHEAD = 64 * 1024, 16 * 1024 * 1024
 ALL_CHUNKS = 8 * 1024 * 1024  # of all that are read side by side
-SILENT_S = 2.0  # a log that grows for so long without a time has none
+SILENT_S = 2.0  # a log that grows for so long while its times do not has none
 
 
 class Files:
@@ -106,7 +106,7 @@ class Round:
         self._sources: dict[str, Source] = {}
         self._logs: dict[str, Log] = {}
         self._last_at: dict[str, int] = {}
-        self._silent: dict[str, float] = {}  # since when logs are longer than their times tell
+        self._silent: dict[str, tuple[int, float]] = {}  # how far the times of logs that are longer go, and since when
 
     def timed(self) -> Iterator[Part]:
         """What the times tell by now. They are read when they are asked for, a piece at a time."""
@@ -141,7 +141,9 @@ class Round:
                 self._reach(name, 0)
             elif size <= known:
                 self._silent.pop(name, None)
-            elif now - self._silent.setdefault(name, now) >= SILENT_S:
+            elif self._silent.get(name, (-1, now))[0] != known:  # they are some way behind a log that is written all the time
+                self._silent[name] = (known, now)
+            elif now - self._silent[name][1] >= SILENT_S:
                 self._reach(name, size)
                 parts.append(Part(int(now * 1e6), name, size))
         return parts
@@ -165,7 +167,7 @@ class Round:
 
     def _reach(self, name: str, end: int) -> None:
         for source in self._sources.values():
-            source.times.ends[name] = end
+            source.times.go_on_from(name, end)
         if not self._sources:
             self._sources[""] = Source("")
             self._reach(name, end)

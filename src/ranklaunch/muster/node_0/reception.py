@@ -120,8 +120,10 @@ class Reception(Speaker):
 
     def _turn_away(self, event: First) -> None:
         text = f"{self._roll.name(wire.number(event.message, 'node'))} came when the job had already started without it"
+        is_back = self._reports.has_lost(wire.text(event.message, "instance"))  # too late: the job ends because it was gone
+        judgement = self._reports.judge() if is_back else Judgement("failed", WaitError.exit_code, text)
         self._do(events.TurnAway(event.link))
-        self._do(events.Send(self._stamped(told("judgement", Judgement("failed", WaitError.exit_code, text))), (event.link,)))
+        self._do(events.Send(self._stamped(told("judgement", judgement)), (event.link,)))
 
     def _stop_it(self, event: First) -> None:
         """It comes, and is told to stop."""

@@ -190,6 +190,7 @@ class Reports:
         self._reported = 0
         self._suspects: list[Suspect] = []  # of nodes that are gone
         self._lost: list[str] = []
+        self._lost_starts: set[str] = set()
 
     # What a node says
 
@@ -223,8 +224,13 @@ class Reports:
         """It is gone, and that is a failure, unless it has told one."""
         self.forget(node)
         self._lost.append(blame.place(node.index, self._host(node)))
+        self._lost_starts.add(node.entry.instance)
         if not node.suspects:
             self._suspects.append(self._vanished(node, silence(node.gone_why), now))
+
+    def has_lost(self, instance: str) -> bool:
+        """Whether this start of a node was taken for gone."""
+        return instance in self._lost_starts
 
     def give_up(self, now: Now) -> None:
         """Those that do not answer. What happened before they were told to stop was not their doing, or it would have been noticed."""
@@ -296,11 +302,16 @@ def silence(error: OSError | None) -> bool:
     return error is not None and error.errno in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 
 
+def reset(error: OSError | None) -> bool:
+    """Whether it was a reset, by the other side or by something between the two."""
+    return error is not None and error.errno in (errno.ECONNRESET, errno.EPIPE)
+
+
 def time_to_return(error: OSError | None) -> float:
     """A reset may come from something between the two, and be news to the other side with its next word only."""
     if silence(error):
         return 0.0
-    return RESET_S if error is not None and error.errno in (errno.ECONNRESET, errno.EPIPE) else RETURN_S
+    return RESET_S if reset(error) else RETURN_S
 
 
 def gone_suspect(node: int, host: str, silent: bool, at: float, since: str = "") -> Suspect:

@@ -29,6 +29,12 @@ def apart(children: Mapping[int, Child]) -> tree.Apart:
     return tree.apart(os.getpid(), children, {name for child in children.values() for name in child.process.conduct.carriers})
 
 
+def _of_helpers() -> set[tree.Identity]:
+    """What ranklaunch runs for itself, such as what takes evidence, and what that has started."""
+    living = {each for each in tree.helpers if tree.identify(each.pid) == each}
+    return {below for each in living for below in (each, *tree.descendants(each.pid))}
+
+
 def listed(pids: Collection[int]) -> str:
     """Some of them, with their commands."""
     return _joined([f"{pid} ({_command(pid)})" for pid in sorted(pids)])
@@ -41,7 +47,8 @@ class Leftovers:
         self._killed = children.killed
         self._say = say
         self._grace_s = grace_s
-        self._commands = {each.pid: _command(each.pid) for each in apart(children.running).left}
+        own = _of_helpers()
+        self._commands = {each.pid: _command(each.pid) for each in apart(children.running).left if each not in own}
         loop.run_until(lambda: not self._living, loop.clock() + FOLLOW_S)
         self._killed.clear()
         loop.after(SAY_S, self._say_what_lives)

@@ -17,20 +17,22 @@ MOST_LOGS = 16  # that are looked at: the first ranks and the last, which traine
 MOST_MARKS = 10_000
 
 
-def state(plan: Plan, launched_at: float | None, *, finished: bool) -> Mapping[str, Any]:
-    """As JSON has it. launched_at: seconds since 1970, None where no rank was started. finished: a rank has ended with 0 by itself."""
+def state(plan: Plan, launched_at: float | None, now: float, *, finished: bool) -> Mapping[str, Any]:
+    """As JSON has it. launched_at and now: monotonic seconds, the first None where no rank was started. finished: a rank has ended with 0
+    by itself."""
     if launched_at is None:
         return {"launched": False}
     place = highest(logs(plan))
-    looked, mark, at = marks(plan.marks, launched_at)
+    today, seconds = time.time(), now - launched_at  # a clock that was set makes no round longer
+    looked, mark, at = marks(plan.marks, today - seconds)
     return {
         "launched": True,
-        "seconds": round(time.time() - launched_at, 3),
+        "seconds": round(seconds, 3),
         "finished": finished,
         "place": list(place) if place else None,
         "marks": looked,
         "mark": mark,
-        "since_mark_s": round(time.time() - at, 3) if at else None,
+        "since_mark_s": round(max(0.0, today - at), 3) if at else None,
     }
 
 

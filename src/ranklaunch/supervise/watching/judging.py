@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ranklaunch.errors import WaitError
+from ranklaunch.errors import WaitError, counted
 from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.verdict import blame
@@ -131,10 +131,10 @@ class Judging:
         return f"{self._what}; {who.sentence(found)}{place}"
 
     def _still(self, change: Change) -> str:
-        """What does not move, since when, and of how many ranks."""
+        """What does not move, since when, and of how many ranks: launchers, which are looked at too, are none."""
         seconds = self._of.loop.clock() - change.since
-        ranks = sum(len(frame.ranks) for frame in self._detector.frames.values())
-        return f"for {seconds:.0f} s nothing has moved on {ranks} ranks ({', '.join(change.signals)})"
+        ranks = sum(node.slots for node in self._of.plan().job.nodes if node.index in self._nodes)
+        return f"for {seconds:.0f} s nothing has moved on {counted(ranks, 'rank')} ({', '.join(change.signals)})"
 
     def _known(self) -> list[Known]:
         """Of each rank, from its node's last frame; of one that is not in it any more, that it is gone."""
