@@ -391,6 +391,7 @@ WHEEL = {
     "ranklaunch/supervise/watching/__init__.py",
     "ranklaunch/supervise/watching/heard.py",
     "ranklaunch/supervise/watching/judging.py",
+    "ranklaunch/supervise/watching/limited.py",
     "ranklaunch/supervise/watching/pacing.py",
     "ranklaunch/supervise/watching/sampler.py",
     "ranklaunch/supervise/watching/tool.py",

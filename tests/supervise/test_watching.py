@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.record import Record
+from ranklaunch.supervise.watching import heard as heard_
 from ranklaunch.supervise.watching import watching
 from ranklaunch.supervise.watching.heard import Heard
 from ranklaunch.supervise.watching.sampler import Sampler
@@ -141,6 +143,27 @@ def test_what_ranks_have_said_between_two_looks(tmp_path: Path) -> None:
     every, number, by = heard.rules(20.0)
     assert (every.age_s, by.age_s) == (15.0, None)
     assert (number.wrong, number.rank) == ("nan", 3)
+
+
+def test_a_rule_that_takes_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signals come through all the same, and the alarm itself does not reach whoever waits for them."""
+    monkeypatch.setattr(heard_, "MOST_CPU_S", 0.1)
+    readable, writable = os.pipe2(os.O_NONBLOCK)
+    before, handler = signal.set_wakeup_fd(writable), signal.signal(signal.SIGUSR1, lambda *_: None)
+    killed = threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR1))
+    killed.start()
+    output = Output((), "", lambda *lines: None, lambda: 5.0, lambda text: None)
+    heard = Heard(0.0, parse("(a+)+$ every 60s; loss=(.*) is number"))
+    for _ in range(3):
+        output.feed(b"a" * 60 + b"!\nloss=nan\n")
+        heard.look({0: output}, 5.0)
+    killed.join()
+    signal.signal(signal.SIGUSR1, handler)
+    signal.set_wakeup_fd(before)
+    assert heard.given_up == {0: "(a+)+$ every 60s"}
+    assert (heard.rules(500.0)[0].age_s, heard.rules(500.0)[1].wrong) == (0.0, "nan")
+    assert os.read(readable, 9) == bytes([signal.SIGUSR1])
+    os.close(readable), os.close(writable)
 
 
 def test_who_writes_that_it_waits_says_nothing() -> None:

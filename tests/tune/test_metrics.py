@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tune_landscapes import LANDSCAPES, experiments
 
+from ranklaunch.command.tuning import measure
 from ranklaunch.tune import metrics, plot, results, table
 from ranklaunch.tune.model import PROFILE, TRIAL, TUNERS, Experiment
 from ranklaunch.tune.search import Search
@@ -182,3 +184,10 @@ def test_a_second_run_that_is_far_from_the_first_is_said() -> None:
     search.tell(type(again)(again.name, again.kind, "ok", {"throughput": again.metrics["throughput"] * 0.8}))
     assert results.confirmed(search) is False
     assert "more than a tenth apart" in table.lines(search)[-1]
+
+
+def test_the_output_of_a_rank_may_be_no_text_and_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "MOST_OF_LOG", 20)
+    (tmp_path / "rank_0.log").write_bytes(b"x" * 100 + b"\xff 5 samples/s\n")
+    assert measure.end_of(str(tmp_path / "rank_0.log")) == "xxxxxx\ufffd 5 samples/s\n"
+    assert [measure.end_of(str(tmp_path / name)) for name in ("", "none")] == ["", ""]

@@ -125,6 +125,13 @@ def test_hostile_results(tmp_path: Path, text: str) -> None:
     assert results.known(DiskFiles(), str(tmp_path), own) == ()
 
 
+def test_results_that_are_no_text_or_no_file(tmp_path: Path) -> None:
+    own = settings("random", 1)
+    (tmp_path / "exps" / "z1" / "result.json").mkdir(parents=True)
+    (tmp_path / "results.json").write_bytes(b"\xff")
+    assert results.known(DiskFiles(), str(tmp_path), own) == ()
+
+
 def test_the_document_has_every_candidate_and_is_json_for_all(tmp_path: Path) -> None:
     search = Search(settings("random", 1))
     run(search)

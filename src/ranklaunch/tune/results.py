@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ranklaunch.files import Files, join
+from ranklaunch.files import Files, join, text_of
 from ranklaunch.tune import words
 from ranklaunch.tune.model import CONFIRM, KINDS, OK, STATUSES, STOPPED, Result, Settings, as_object
 from ranklaunch.tune.search import Search
@@ -112,7 +112,7 @@ def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tupl
     place = exps or join(folder, EXPERIMENTS)
     for name in sorted(files.names(place)) if files.is_dir(place) else ():
         path = join(place, name)
-        read = _result(as_object(files.text(join(path, RESULT), MOST_BYTES) or ""), own)
+        read = _result(as_object(text_of(files, join(path, RESULT), MOST_BYTES)), own)
         if read and read.name == name:
             found[name] = read
         elif files.is_dir(path):
@@ -121,7 +121,7 @@ def known(files: Files, folder: str, settings: Settings, exps: str = "") -> tupl
 
 
 def _listed(files: Files, folder: str, own: str) -> Sequence[Result]:
-    found = as_object(files.text(join(folder, RESULTS), MOST_BYTES) or "")
+    found = as_object(text_of(files, join(folder, RESULTS), MOST_BYTES))
     members = found.get("experiments")
     if found.get("of") != own or not isinstance(members, list):
         return ()

@@ -95,8 +95,9 @@ class _Script:
         return was or (by == ")" and not self._parentheses and first != "case")
 
     def _without_keywords(self, words: list[tuple[Piece, ...]]) -> list[tuple[Piece, ...]]:
-        while words:
-            word = _bare(words[0])
+        first = 0
+        while first < len(words):
+            word = _bare(words[first])
             if word in _OPENING:
                 self._level += 1
             elif word in _CLOSING:
@@ -105,8 +106,8 @@ class _Script:
                 break
             if word in _TAKE_WORDS:
                 break
-            words = words[2 if word == "function" else 1 :]
-        return words
+            first += 2 if word == "function" else 1
+        return words[first:]
 
     def word(self, ends: str = " \t\r\n;&|()<>") -> tuple[Piece, ...]:
         """ends: characters that end it, none where it is all of the text."""

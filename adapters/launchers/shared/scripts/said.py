@@ -4,6 +4,7 @@ guessed."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -21,6 +22,7 @@ _BY_SHELL = re.compile(
     r"REPLY|DIRSTACK|GROUPS|EPOCH\w+|_|[0?$!#-]"
 )
 _MOST = 65536  # characters and words of one command
+_MOST_IN_ALL = 1_000_000  # of the values that are put into words, after which none is known
 _DEEPEST = 3  # of evals
 
 
@@ -41,13 +43,12 @@ class _Shell:
         self._env, self._args = env, args
         self._values: dict[str, tuple[str, ...]] = {}  # of what is assigned: of an array its items
         self._evals = 0
+        self._left = _MOST_IN_ALL
 
     def lines(self, text: str) -> Iterator[Line]:
         for command in commands.of(text):
-            words = list(command.words)
-            assigned = []
-            while words and _ASSIGNMENT.match(_beginning(words[0])):
-                assigned.append(words.pop(0))
+            assigned = list(itertools.takewhile(_is_assignment, command.words))
+            words = list(command.words[len(assigned) :])
             if not words:
                 self._assign(assigned, command.certain)
                 continue
@@ -98,12 +99,14 @@ class _Shell:
             items = word[1].items if len(word) > 1 else None
             value = self._told(items) if items is not None else (self._text((first, *word[1:])),)
             if more:
-                before = self._value(name)
-                value = (*before, *value) if items is not None else ("".join((*before[:1], *value)),)
+                before = self._spent(self._value(name))
+                value = (*before, *value)[:_MOST] if items is not None else ("".join((*before[:1], *value))[:_MOST],)
             self._values[name] = value if certain or self._value(name) == value else (UNKNOWN,)
 
     def _value(self, name: str) -> tuple[str, ...]:
         """() where it is known to be not set."""
+        if self._left <= 0:
+            return (UNKNOWN,)
         if name in ("@", "*"):
             return (UNKNOWN,) if self._args is None else self._args
         place = number(name)
@@ -128,6 +131,11 @@ class _Shell:
             values = (self._text(piece.other),)
             if piece.how.endswith("="):
                 self._values[name] = values
+        return self._spent(values)
+
+    def _spent(self, values: tuple[str, ...]) -> tuple[str, ...]:
+        """A script may make much of little: of a value that is put into itself, again and again."""
+        self._left -= len(values) + sum(map(len, values))
         return values
 
     def _lacks(self, piece: Piece, values: tuple[str, ...]) -> bool:
@@ -159,6 +167,10 @@ class _Shell:
                 made += parts
                 open_ = not (piece.name and not piece.quoted and value[-1:].isspace())
         return made
+
+
+def _is_assignment(word: tuple[Piece, ...]) -> bool:
+    return bool(_ASSIGNMENT.match(_beginning(word)))
 
 
 def _beginning(word: tuple[Piece, ...]) -> str:

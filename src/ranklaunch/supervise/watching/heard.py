@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ranklaunch.supervise.output.pipe import Output
+from ranklaunch.supervise.watching import limited
 from ranklaunch.watch import expect
 from ranklaunch.watch.expect import Expected
 from ranklaunch.watch.frames import Rule
 from ranklaunch.watch.sample import Said
 from ranklaunch.watch.steps import Steps
 
+MOST_CPU_S = 1.0  # for the rules on all that is new
 MOST_LINE = 2000  # characters of one that rules are tried on
 READ = 2 * 1024  # bytes of what is new, the last, that are looked at where there are no rules: it is done for as long as the job lasts
 # What libraries write again and again while they wait for others: it is no sign of life.
@@ -42,9 +44,12 @@ class Heard:
         self._begun: dict[int, str] = {}  # a line that has not ended
         self._matched: list[float | None] = [None] * len(rules)
         self._wrong: list[tuple[str, int | None]] = [("", None)] * len(rules)
+        self._trying = 0  # the number of a rule
+        self.given_up: dict[int, str] = {}  # rules that take too long, as they are shown
 
     def look(self, outputs: Mapping[int, Output], now: float) -> Mapping[int, int]:
         """Bytes that each rank has written so far and that say something; not that it waits."""
+        new = []
         for rank, output in outputs.items():
             before = self._read.get(rank, 0)
             news = self._news(rank, output)
@@ -57,7 +62,9 @@ class Heard:
                 self._begun[rank] = begun[-MOST_LINE:]
                 if not news.is_all or not _only_waits([*lines, begun]):
                     self._counts[rank] = self._counts.get(rank, 0) + output.taken - before
-                self._try(rank, lines, news.is_all, at)
+                new.append((rank, lines, news.is_all, at))
+        if self._rules and new:
+            self._try_all(new, now)
         return self._counts
 
     def said(self, outputs: Mapping[int, Output], now: float) -> dict[int | None, Said]:
@@ -72,7 +79,8 @@ class Heard:
 
     def rules(self, now: float) -> tuple[Rule, ...]:
         """What has become of each so far."""
-        return tuple(Rule(None if at is None else max(0.0, now - at), wrong, rank) for at, (wrong, rank) in zip(self._matched, self._wrong))
+        times = [now if number in self.given_up else at for number, at in enumerate(self._matched)]
+        return tuple(Rule(None if at is None else max(0.0, now - at), wrong, rank) for at, (wrong, rank) in zip(times, self._wrong))
 
     def _news(self, rank: int, output: Output) -> _News:
         new = output.taken - self._read.get(rank, 0)
@@ -83,8 +91,21 @@ class Heard:
             return _News(output.tail[-new:], is_all=True)
         return _News(b"\n" + output.tail.partition(b"\n")[2], is_all=False)
 
+    def _try_all(self, new: Iterable[tuple[int, Sequence[str], bool, float]], now: float) -> None:
+        """An expression may take for ever on a line. Whoever tries it could hear no stop request meanwhile."""
+        try:
+            with limited.cpu(MOST_CPU_S):
+                for each in new:
+                    self._try(*each)
+        except limited.TooLongError:
+            self.given_up[self._trying] = self._rules[self._trying].shown
+            self._matched = [now] * len(self._rules)  # what of it was not read is not held against the others
+
     def _try(self, rank: int, lines: Sequence[str], is_all: bool, now: float) -> None:
         for number, rule in enumerate(self._rules):
+            if number in self.given_up:
+                continue
+            self._trying = number
             if rule.kind == expect.NUMBER:
                 wrong = next((wrong for line in lines if (wrong := rule.wrong(line[:MOST_LINE])) is not None), None)
                 if wrong is not None and self._wrong[number][1] is None:

@@ -85,7 +85,10 @@ class Watching(Companion):
 
     def _look_at_all(self, now: float) -> None:
         outputs, slots = self._of.outputs(), self._of.plan().job.node.slots
+        known = len(self._heard.given_up)
         written = self._heard.look(outputs, now)
+        for rule in list(self._heard.given_up.values())[known:]:
+            self._of.say(f"RANKLAUNCH_EXPECT: {rule}: takes too long on what the ranks write, and is not looked at any more")
         looks = self._sampler.look(self._of.ranks(), slots, self._launchers(), written)
         self._window.look(now, looks)
         processes = [look.process for rank, look in looks.items() if rank is not None and look.state]
