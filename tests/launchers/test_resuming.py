@@ -26,7 +26,10 @@ def breaks(own, at=13):
         asked.append(1)
         if len(asked) == at and {killed} and os.environ["RANKLAUNCH_RESTART_COUNT"] == "0":
             os.kill(os.getpid(), signal.SIGKILL)
-        return len(asked) == at if not {killed} else own(*given)
+        found = own(*given)
+        if {killed}:
+            return found
+        return (len(asked) == at, *found[1:]) if isinstance(found, tuple) else len(asked) == at
     return on_any_rank
 
 if hasattr(example, "batches") and not hasattr(example, "StopRequest"):  # asynchronous workers do not ask each other

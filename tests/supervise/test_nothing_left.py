@@ -120,14 +120,21 @@ def test_when_its_supervisor_is_killed(as_process: Starter, stubborn: list[str])
 
 
 def test_keys_and_last_words_of_a_supervisor_that_is_killed(tmp_path: Path) -> None:
-    """The private folder goes; a verdict that is there stays."""
+    """The private folders and the socket go; a verdict that is there stays."""
     ended = tmp_path / "termination-log"
     ended.write_text("")
     keys = tmp_path / "keys"
     keys.mkdir(0o700)
     (keys / "id").write_text("secret")
-    guardian._clean_up({"private": str(keys)}, "killed", 137)
+    private = tmp_path / "ranklaunch-x"
+    private.mkdir()
+    for asked_in, folder in (("", tmp_path), (str(private), private)):
+        (folder / "node_0.sock").touch()
+        will = {"private": str(keys), "socket": str(folder / "node_0.sock"), "asked_in": asked_in}
+        guardian._clean_up(will, "killed", 137)
+        assert not (folder / "node_0.sock").exists()
     assert not keys.exists()
+    assert not private.exists()
     will = {"folder": str(tmp_path), "started": now(), "termination_log": str(ended), "failure_file": ""}
     guardian._clean_up({**will, "judged": "failed"}, "killed", 137)
     assert not (tmp_path / "verdict.json").exists()

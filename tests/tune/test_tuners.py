@@ -12,7 +12,7 @@ from ranklaunch.tune.search import Search
 from ranklaunch.tune.surrogate import Surrogate
 from ranklaunch.values import replace
 
-SEEDS = range(10)
+SEEDS = range(20)
 
 
 def is_at_no_corner(best: Candidate, space: tuple[Candidate, ...]) -> bool:

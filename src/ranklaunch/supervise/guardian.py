@@ -121,7 +121,11 @@ def _execute(inherited: int, status: int) -> None:
 
 
 def _clean_up(will: dict[str, str], reason: str, exit_code: int) -> None:
-    for folder in filter(None, (will.get("private"), will.get("recorders"))):
+    try:
+        os.unlink(will.get("socket", ""))
+    except OSError:  # there is none
+        pass
+    for folder in filter(None, (will.get("private"), will.get("recorders"), will.get("asked_in"))):
         import shutil
 
         shutil.rmtree(folder, ignore_errors=True)

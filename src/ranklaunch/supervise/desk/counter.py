@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ranklaunch.supervise.record import bequeath
 from ranklaunch.system.loop import Loop, Timer
 
 MOST_ASKED = 64 * 1024  # bytes of one question
@@ -44,6 +45,8 @@ class Counter:
         except OSError:
             self._socket.close()
             raise
+        bequeath("asked_in", self._private)
+        bequeath("socket", self.path)
         loop.on_readable(self._socket.fileno(), self._welcome)
 
     @property
