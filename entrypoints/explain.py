@@ -30,9 +30,11 @@ OPTIONS = (
 )
 SCHEMA = "ranklaunch.explain/1"
 MOST_BYTES = 16 * 1024 * 1024  # of the end of the log
+MOST_LINES = 500_000  # of these, the last; logs have 30 bytes a line and more
 MOST_SHOWN = 20  # errors beside the one that explains most
 NOTHING_KNOWN = 1
 UNKNOWN = "unknown"
+_LINES = bytes.maketrans(b"\r", b"\n")
 KEYS = ("kind", "name", "line", "meaning", "remedy", "retry", "source", "family")
 
 
@@ -100,6 +102,10 @@ def _read(path: str) -> Looked:
     except OSError as error:
         msg = f"{path}: {error.strerror}"
         raise ConfigError(msg) from None
+    first, *others = data.translate(_LINES).rsplit(b"\n", MOST_LINES)
+    if len(others) == MOST_LINES and first:
+        cut = len(first) + 1
+        data, skipped = data[cut:], skipped + cut
     name = "standard input" if path == "-" else path
     return Looked(name, data.decode(errors="replace"), skipped)
 
@@ -115,7 +121,7 @@ def _forward(fd: int) -> int:
 
 
 def _as_text(looked: Looked, found: Sequence[Finding]) -> str:
-    part = f" (of its last {counted(MOST_BYTES, 'byte')})" if looked.skipped else ""
+    part = f" (of its last {counted(MOST_BYTES, 'byte')}, or {MOST_LINES} lines)" if looked.skipped else ""
     if not found:
         return f"{looked.name}: nothing in it is known{part}\n"
     best, *others = found

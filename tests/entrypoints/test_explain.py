@@ -160,3 +160,11 @@ def test_a_folder_without_any(tmp_path: Path) -> None:
     refused = helpers.call("explain", "--known-errors", str(tmp_path), str(log(tmp_path, "x")))
     assert refused.code == 78
     assert "no file there ends with .json or .toml" in refused.err
+
+
+def test_of_very_many_lines_the_last_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "MOST_LINES", 3)
+    path = log(tmp_path, OOM, "step 1\rstep 2", LOST)
+    found = json.loads(helpers.call("explain", "--format", "json", str(path)).out)
+    assert (found["name"], found["line_number"], found["others"]) == ("gloo-peer-connection-lost", None, [])
+    assert found["skipped_bytes"] == len(f"{OOM}\nstep 1\r")
