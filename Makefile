@@ -85,7 +85,7 @@ PYTEST = $(VENV)/pytest -n $(WORKERS) --dist worksteal
 # Folders that have none of these tests are not even read: each worker would read them anew.
 test: .venv/.installed-examples .venv/.installed-test .venv/.installed-rules ## run the tests, a few minutes
 	$(PYTEST) -m "not chaos and not launchers and not guide and not charts and not specs and not table" $(WITHOUT)
-WITHOUT := $(patsubst %,--ignore=tests/%,charts launchers test_guide.py test_benchmark_sections.py)
+WITHOUT := $(patsubst %,--ignore=tests/%,charts cluster launchers test_guide.py test_benchmark_sections.py)
 
 test-adapters: .venv/.installed-test ## run the tests that an added launcher or platform meets first, half a minute
 	$(PYTEST) -m "not processes and not guide" $(ADAPTERS_MEET)
@@ -96,7 +96,7 @@ tables: WORKERS = 3
 test-launchers tables: .venv/.installed-launchers .venv/.installed-horovod .venv/.installed-test
 test-launchers: ## run the others: every launcher for real, and failures on several hosts (CONTRIBUTING.md says what they need)
 	$(PYTEST) -m "(chaos or launchers or guide) and not table" $(WITH_LAUNCHERS)
-WITH_LAUNCHERS := tests/cluster tests/containers tests/launchers tests/report tests/supervise \
+WITH_LAUNCHERS := tests/cluster tests/containers tests/launchers tests/report tests/supervise tests/tune \
   tests/test_benchmark_sections.py tests/test_benchmarks.py tests/test_guide.py
 
 tables: ## run the whole tables of failures and launchers, of which CI runs a case of each kind, and write docs/tables.md; an hour. K=mpirun: a part

@@ -17,8 +17,8 @@ HERE = Path(__file__).resolve().parent
 collect_ignore = ["children", "golden"]
 # Tests of these folders start processes by their nature.
 WITH_PROCESSES = ("supervise", "cluster", "launchers", "charts")
-# Of these, the folder is the name of a marker too: what they need is installed only where they are asked for.
-MARKED = ("launchers", "charts")
+# Of these, all have a marker: what they need is installed only where they are asked for.
+MARKED = {"launchers": "launchers", "charts": "charts", "cluster": "chaos"}
 STARTERS = ((subprocess, "Popen"), (os, "fork"), (os, "forkpty"), (os, "posix_spawn"), (os, "posix_spawnp"), (os, "system"))
 
 # How long an example takes says something of the machine, not of the code.
@@ -71,7 +71,7 @@ def _mark(items: list[pytest.Item]) -> None:
         if folder in WITH_PROCESSES:
             item.add_marker("processes")
         if folder in MARKED:
-            item.add_marker(folder)
+            item.add_marker(MARKED[folder])
 
 
 @pytest.fixture(autouse=True)

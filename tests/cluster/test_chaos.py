@@ -26,8 +26,6 @@ from testbench.waiting import sleep_until
 
 COMMON = ("outcome", "exit_code", "reason", "culprit", "failures", "notes")
 # Says something else than ranklaunch would to whoever comes.
-pytestmark = pytest.mark.chaos
-
 TAKES_PORT = """
 import socket
 server = socket.create_server(("", 18889))

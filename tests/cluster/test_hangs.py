@@ -20,8 +20,6 @@ from testbench.jobs.on_hosts import LONG_S, LauncherJob
 from testbench.places import child
 from testbench.waiting import sleep_until
 
-pytestmark = pytest.mark.chaos  # with which they are run: what breaks a job on several hosts
-
 ALARM = "the job hangs"
 ALARM_S = 90.0  # of waiting for it on a busy machine
 SAID = Path(os.environ.get("RANKLAUNCH_HANG_TABLE", os.devnull))  # a line of JSON for each run, of which the table is made

@@ -109,6 +109,7 @@ def listens(port: int) -> bool:
     return any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for text in tables for line in text.splitlines()[1:])
 
 
+@pytest.mark.launchers
 @pytest.mark.parametrize("ranklaunch", ["pid1"], indirect=True)
 def test_a_stop_while_torchrun_waits_for_another_node(ranklaunch: Starter) -> None:
     """torchrun alone ignores it there, as PID 1."""
@@ -168,7 +169,8 @@ def test_the_plan_as_shell_starts_the_same(as_process: Starter) -> None:
     assert sorted(line[line.index("place") :] for line in shell.out.lines if "place" in line) == ["place 0 sum 2", "place 1 sum 2"]
 
 
-@pytest.mark.parametrize("allowed", [False, pytest.param(True, marks=pytest.mark.launchers)])
+@pytest.mark.launchers
+@pytest.mark.parametrize("allowed", [False, True])
 def test_a_torchrun_that_starts_fewer_ranks_than_planned_has_failed(as_process: Starter, allowed: bool) -> None:
     """Here a template of the user's tells it another number, which no plan can see."""
     templates = as_process.folder / "templates" / "torchrun"

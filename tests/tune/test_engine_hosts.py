@@ -21,7 +21,7 @@ from testbench.places import child
 from testbench.waiting import sleep_until
 
 __all__ = ["hosts"]
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.chaos]
 LONG_S = 240.0
 
 
