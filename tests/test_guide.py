@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.guide]
 # the two tests that try hundreds of values on every adapter, whichever these are.
 OPTIONS = ("-m", "not processes", "-k", "toy or not (plan_is_as_stored or detection_never_raises or test_arguments_arrive_as_they_are)")
 STARTING = (
-    "tests/test_wheel.py::test_wheel_holds_exactly_these_files[tree]",
+    "tests/test_wheel.py::test_wheel_holds_exactly_these_files",
     "tests/test_docs.py::test_make_run_trains_with_every_method[toy]",
 )
 NEW_FILES = ("adapters/launchers/toy.py", "adapters/platforms/toycloud.py", "templates/toy/command.j2")
