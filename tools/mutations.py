@@ -140,7 +140,6 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("platforms/tione.py", "if any(count not in told for count in each):", "if False:", "devices that contradict pass"),
     ("platforms/local.py", "if hosts and len(hosts) != nodes:", "if False:", "more names than nodes pass"),
     ("platforms/aws_batch.py", "index + 1 if index < main else index", "index", "two nodes are the main's neighbour"),
-    ("platforms/aws_batch.py", "own_master=True", "own_master=False", "the main node's own address is a contradiction"),
     ("platforms/azureml.py", "MPI_LOCAL: 1}", "MPI_LOCAL: 9}", "each process of a node starts all its ranks"),
     ("platforms/dstack.py", "KILLS_AFTER_S = 10.0", "KILLS_AFTER_S = 30.0", "ranks are killed while they save"),
     ("platforms/gcp_batch.py", "reader.get(RETRIES) + 1", "reader.get(RETRIES)", "attempts begin at 0"),

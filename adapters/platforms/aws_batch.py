@@ -63,7 +63,7 @@ def read(reader: Reader, program: Program) -> Job:
         slots=several.slots(reader, SLOTS, nodes),
         node_index=own,
     )
-    return job if nodes == 1 or reader.given(HOSTS) or reader.given(MASTER_ADDR) else replace(job, own_address=address, own_master=True)
+    return job if nodes == 1 or reader.given(HOSTS) or reader.given(MASTER_ADDR) else replace(job, own_address=address)
 
 
 def _hosts(reader: Reader, nodes: int) -> tuple[str, ...]:
