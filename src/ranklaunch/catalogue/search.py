@@ -47,6 +47,7 @@ _LONGEST_TEXT = 65536  # characters, of the end
 _MOST_LINES_AT_ALL = 3000
 _MOST_LINES = 400  # that one entry can have: more than real lines fit into what is searched
 _MOST_TRIES = 4  # to match one line with an entry
+_MOST_TEXTS = 600  # that entries need and the output may have, of 900: real ones have 200, and hundreds of failures together 400
 _FEW = 12  # lines that have a text that an entry needs
 _AROUND = 400  # characters on both sides of a text that an entry needs, in which it is to match
 _LONGEST_LINE = 500  # characters of a finding, for people
@@ -122,11 +123,12 @@ def _says_little(error: KnownError) -> bool:
 
 def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]:
     """From a line's number to its entry."""
-    places = _Places(lines.said)
+    places, left = _Places(lines.said), _MOST_TEXTS
     claims: dict[int, KnownError] = {}
     for error in errors:
-        if error.standing not in GENERAL:
+        if error.standing not in GENERAL and left > 0:
             there = [needed for needed in error.needed if places.may_have(needed)]
+            left -= len(there)
             for number in sorted(places.of(error, there)) if there else ():
                 claims.setdefault(number, error)
     return claims
