@@ -135,10 +135,13 @@ def test_stacks_name_a_rank_that_does_not_come(job: Callable[[Case], HangJob]) -
     assert [suspect["rank"] for suspect in verdict["hang"]["suspects"]] == [1]
 
 
+CUT_OFF = Case("a host cut off", "waits a while", who="3", long=3600.0, names=(2, 3))
+
+
 @pytest.mark.table
-def test_of_a_host_that_is_cut_off_the_muster_says_so(job: Callable[[Case], HangJob]) -> None:
+@pytest.mark.parametrize("case", [pytest.param(CUT_OFF, id=f"{CUT_OFF.name} {time}") for time in range(1, TIMES + 1)])
+def test_of_a_host_that_is_cut_off_the_muster_says_so(job: Callable[[Case], HangJob], case: Case) -> None:
     """The others wait for ever for what its ranks were to send. Nothing is heard of it, so it is not silent: it is lost."""
-    case = Case("a host cut off", "waits a while", who="3", long=3600.0, names=(2, 3))
     started = job(case)
     started.run(RANKLAUNCH_LOST_AFTER_S="5")
     sleep_until(lambda: "step: 3 " in started.nodes[2].out or started.over, started.words, LONG_S)
