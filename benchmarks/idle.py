@@ -39,7 +39,8 @@ def measure(quick: bool) -> list[Row]:
 def targets(rows: Sequence[Row]) -> list[Target]:
     ours = partial(value, rows, CASE, way="ranklaunch")
     return [
-        Target("wake-ups of ranklaunch in a second, with silent ranks", ours("wake-ups/s"), 1.0),
+        # One of the clock by which the next attempt knows what the platform gave, and six a minute of the sampler.
+        Target("wake-ups of ranklaunch in a second, with silent ranks", ours("wake-ups/s"), 1.2),
         Target(
             f"CPU seconds in a minute to watch {WATCHED} silent ranks, 1 % of a core",
             value(rows, WATCHING, "CPU s/min", way="ranklaunch"),
