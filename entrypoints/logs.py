@@ -30,7 +30,6 @@ OPTIONS = (
 FIRST_S = 600.0  # a job that is followed may not have begun
 SAY_AGAIN_S = 30.0
 LOOK_AGAIN_S = 1.0  # for nodes that come later
-INTERRUPTED = 130
 
 
 def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
@@ -42,13 +41,10 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     out = sys.stdout.buffer
     terminal = sys.stdout.isatty()
     look = shown.Look(_pattern(given), terminal, terminal and console.colourful(env), _clock if "times" in given else None)
-    try:
-        for block in _blocks(_pieces(top, given), look):
-            out.write(block)
-            if not block:
-                out.flush()
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    for block in _blocks(_pieces(top, given), look):
+        out.write(block)
+        if not block:
+            out.flush()
     return 0
 
 

@@ -41,7 +41,7 @@ def script() -> None:
     try:
         code = _flushed(_started(sys.argv[1:]))
     except KeyboardInterrupt:  # of those that start nothing: the others have handlers
-        code = INTERRUPTED
+        code = _flushed(INTERRUPTED)
     except (OSError, MemoryError) as error:  # not even what says so can be loaded
         code = _refused(error)
     os._exit(code)  # not sys.exit: a name server that never answers must not hold a resolver's thread and with it the exit

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ranklaunch import spans
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
 from ranklaunch.entrypoints.status import one_folder
-from ranklaunch.errors import UsageError
+from ranklaunch.errors import UsageError, numbered
 from ranklaunch.read import parse
 
 USAGE = "ranklaunch save [LOG_DIR] [--deadline S]"
@@ -54,7 +53,7 @@ def _text(answer: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{who}: {node['trouble']}"
     silent = answer.get("silent", ()) if nodes else ()
     if silent:
-        yield f"node{'' if len(silent) == 1 else 's'} {spans.text(silent)}: no answer yet: whether the ranks there were asked is not known"
+        yield f"{numbered(silent, 'node')}: no answer yet: whether the ranks there were asked is not known"
     for node in nodes:
         if "stop_in_s" in node:
             yield f"the job is stopped in {node['stop_in_s']:g} s"
