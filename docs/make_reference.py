@@ -122,16 +122,7 @@ def _setters(variable: Variable[object]) -> str:
 
 
 def _removed_table() -> str:
-    return _table(("names", "why"), ((", ".join(f"`{name}`" for name in names_of(pattern)), why) for pattern, why in MISLEADING))
-
-
-def names_of(pattern: str) -> tuple[str, ...]:
-    """The names that a pattern of MISLEADING stands for, for people: A|B_(C|D)|E_[A-Z0-9_]+ is A, B_C, B_D, E_*."""
-    names: list[str] = []
-    for alternative in re.split(r"\|(?![^(]*\))", pattern):
-        group = re.fullmatch(r"(.*)\((.*)\)", alternative)
-        names += [group[1] + end for end in group[2].split("|")] if group else [alternative]
-    return tuple(name.replace("[A-Z0-9_]+", "*") for name in names)
+    return _table(("names", "why"), ((", ".join(f"`{name}`" for name in names), why) for names, why in MISLEADING))
 
 
 def _index_table() -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ranklaunch.command import named, options
 from ranklaunch.command.findings import Finding, findings
@@ -14,6 +13,7 @@ from ranklaunch.plan.planning import make_plan
 from ranklaunch.read.job import Program
 from ranklaunch.read.settings import ROOT
 from ranklaunch.read.telling import CHECK_FORMAT, CHECK_VARIABLES
+from ranklaunch.typed import Any
 
 SCHEMA = "ranklaunch.check/1"
 

@@ -6,11 +6,11 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
 from ranklaunch.errors import UsageError, nearest, numbered
+from ranklaunch.typed import Any
 
 USAGE = "ranklaunch status [LOG_DIR] [--format text|json]"
 FORMATS = ("text", "json")

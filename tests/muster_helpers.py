@@ -143,7 +143,7 @@ class Bench:
             client.cut()
         self.clients.close()
         self.node_0.close()
-        self.loop._selector.close()
+        self.loop._epoll.close()
 
     def client(self, key: bytes = KEY, source: str = HUB) -> Client:
         client = Client(self, key, source)

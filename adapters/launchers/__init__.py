@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ranklaunch.adapters.launchers.shared.base import Launcher, own_launcher, own_script
 from ranklaunch.errors import nearest
 from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import BY_MPI, METHOD
+from ranklaunch.typed import TYPE_CHECKING
 
 LAUNCHERS: Modules[Launcher] = Modules(
     __name__,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ranklaunch import redact
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import words
@@ -16,6 +14,7 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.render.templates import Templates
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ has MindSpore's scheduler alone, started as msrun would."""
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from ranklaunch import ranktable, redact
 from ranklaunch.adapters.launchers.shared import contradictions, words
@@ -28,6 +27,7 @@ from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, MUSTER, PYTHON, SLOTS, WAIT_S
 from ranklaunch.render.templates import Templates
+from ranklaunch.typed import NamedTuple
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure

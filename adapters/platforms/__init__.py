@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.adapters.platforms.shared.base import NAMING, PER_RANK, per_rank
 from ranklaunch.errors import ConfigError, nearest
@@ -12,6 +10,7 @@ from ranklaunch.modules import Modules
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import PLATFORM
+from ranklaunch.typed import TYPE_CHECKING, Protocol
 from ranklaunch.verdict import folders
 
 
@@ -23,27 +22,21 @@ class Platform(Protocol):
 
     def detect(self, reader: Reader) -> bool:
         """Whether the environment is this platform's. Never raises."""
-        ...
 
     def attempt(self, reader: Reader) -> int:
         """Which start of the job on this node it is, from 1."""
-        ...
 
     def read(self, reader: Reader, program: Program) -> Job:
         """The job. Problems go to the reader, which raises them all at once afterwards."""
-        ...
 
     def program(self, reader: Reader, words: Sequence[str]) -> Program | None:
         """What it says should run, where it does and the words of the command line name no other."""
-        ...
 
     def failure_file(self, reader: Reader) -> str:
         """Where it looks for the reason of a failure, "" where it does not."""
-        ...
 
     def log_dir(self, reader: Reader) -> str:
         """The log folder of a job that cannot be made out."""
-        ...
 
 
 # How the names of variables begin, or a folder, without one of which an environment is not the platform's: it is not even imported then.
@@ -180,15 +173,8 @@ if TYPE_CHECKING:  # imported when they are asked for, by name, which mypy canno
 
 def may_be(name: str, reader: Reader) -> bool:
     """Whether it is worth asking the platform itself."""
-    folders, beginnings = _signs(name)
-    return beginnings == ("",) or any(map(reader.files.is_dir, folders)) or any(each.startswith(beginnings) for each in reader.env)
-
-
-@functools.cache
-def _signs(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Folders, and beginnings of variables' names."""
-    folders = tuple(sign for sign in SIGNS[name] if sign.startswith("/"))
-    return folders, tuple(sign for sign in SIGNS[name] if not sign.startswith("/"))
+    names = "\n" + "\n".join(reader.env)
+    return any(reader.files.is_dir(sign) if sign.startswith("/") else f"\n{sign}" in names for sign in SIGNS[name])
 
 
 def program(reader: Reader, words: Sequence[str]) -> Program | None:

@@ -10,7 +10,6 @@ Scheduler is node 0 here all the same, one without ranks.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from ranklaunch import redact
 from ranklaunch.adapters.platforms.shared import base, kubernetes
@@ -24,6 +23,7 @@ from ranklaunch.read.settings import MASTER_ADDR as ANY_MASTER_ADDR
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
 from ranklaunch.read.settings import SLOTS as ANY_SLOTS
+from ranklaunch.typed import NamedTuple
 from ranklaunch.values import replace
 
 NAME = "ascend_operator"

@@ -6,7 +6,6 @@ Source: https://github.com/determined-ai/determined, harness/determined/_info.py
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
 
 from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.unrecognised import RENDEZVOUS
@@ -15,6 +14,7 @@ from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT, HOSTS, NODE_INDEX, NODES, SLOTS, make_job, spread
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
+from ranklaunch.typed import Any, NamedTuple
 
 NAME = "determined"
 

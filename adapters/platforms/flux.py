@@ -6,7 +6,6 @@ Source of the variables: flux-core, doc/man7/flux-environment.rst, doc/man5/flux
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from ranklaunch.adapters.platforms.shared import base, batch, several
 from ranklaunch.errors import counted
@@ -16,6 +15,7 @@ from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, make_job
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 
 if TYPE_CHECKING:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ranklaunch import redact
 from ranklaunch.adapters.platforms.shared import base, unrecognised
 from ranklaunch.read import tasks
@@ -12,6 +10,7 @@ from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, PLATFORM, SLOTS, devices, make_job, spread
 from ranklaunch.read.tasks import Tasks
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ what PRRTE's ess/lsf reads; those of jsrun are what Lightning's LSFEnvironment r
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from ranklaunch import redact
 from ranklaunch.adapters.platforms.shared import base, batch, own_place, several
@@ -15,6 +14,7 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT, HOSTS, NODE_INDEX, NODES, make_job
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 
 if TYPE_CHECKING:

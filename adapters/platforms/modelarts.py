@@ -6,7 +6,6 @@ Source of the variables: ModelArts user guide, "Viewing environment variables of
 from __future__ import annotations
 
 import re
-from typing import TypeVar
 
 from ranklaunch import redact
 from ranklaunch.adapters.platforms.shared import base
@@ -24,6 +23,7 @@ from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
 from ranklaunch.read.settings import SLOTS as ANY_SLOTS
 from ranklaunch.read.tasks import Tasks
+from ranklaunch.typed import TypeVar
 from ranklaunch.values import replace
 
 NAME = "modelarts"

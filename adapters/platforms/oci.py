@@ -7,7 +7,6 @@ node, hand node 0's address over through their logs alone.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.read import parse
@@ -17,6 +16,7 @@ from ranklaunch.read.settings import HOSTS, MASTER_ADDR, SLOTS, make_job
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
+from ranklaunch.typed import Any
 from ranklaunch.values import replace
 
 NAME = "oci"

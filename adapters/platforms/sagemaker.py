@@ -11,7 +11,6 @@ import json
 import posixpath
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from ranklaunch import redact
 from ranklaunch.adapters.platforms.shared import base
@@ -23,6 +22,7 @@ from ranklaunch.read.settings import HOSTS as ANY_HOSTS
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
 from ranklaunch.read.settings import NODE_INDEX, NODES, devices, make_job, spread
 from ranklaunch.read.settings import SLOTS as ANY_SLOTS
+from ranklaunch.typed import Any
 
 NAME = "sagemaker"
 

@@ -6,7 +6,6 @@ Source of the variables: https://slurm.schedmd.com/srun.html and https://slurm.s
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
 
 from ranklaunch import redact
 from ranklaunch.adapters.platforms.shared import base, hostlist
@@ -17,6 +16,7 @@ from ranklaunch.read.settings import ATTEMPT, HOSTS, JOB_NAME, LOG_DIR, MASTER_A
 from ranklaunch.read.settings import NODE_INDEX as ANY_NODE_INDEX
 from ranklaunch.read.settings import NODES as ANY_NODES
 from ranklaunch.read.settings import SLOTS as ANY_SLOTS
+from ranklaunch.typed import TYPE_CHECKING, TypeVar
 from ranklaunch.values import replace
 
 if TYPE_CHECKING:

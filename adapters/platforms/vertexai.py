@@ -7,7 +7,6 @@ https://cloud.google.com/vertex-ai/docs/training/code-requirements, "Environment
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.read import parse
@@ -16,6 +15,7 @@ from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX, NODES, SLOTS, devices, make_job, spread
 from ranklaunch.read.settings import JOB_NAME as ANY_JOB_NAME
+from ranklaunch.typed import Any
 
 NAME = "vertexai"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import posixpath
-from typing import Protocol, TypeVar
+
+from ranklaunch.typed import Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -14,7 +15,6 @@ class Files(Protocol):
 
     def text(self, path: str, limit: int) -> str | None:
         """The file's text, or None where it cannot be read. Raises ValueError when it is larger than limit bytes or not UTF-8."""
-        ...
 
     def exists(self, path: str) -> bool: ...
 
@@ -22,11 +22,9 @@ class Files(Protocol):
 
     def real(self, path: str) -> str:
         """The path at which the disk has what the container calls by this path."""
-        ...
 
     def names(self, path: str) -> tuple[str, ...]:
         """The sorted names in a folder, none where it cannot be listed."""
-        ...
 
 
 def join(folder: str, name: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import TypeVar, cast
+
+from ranklaunch.typed import TypeVar, cast
 
 M = TypeVar("M")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
+from ranklaunch.typed import Any
 from ranklaunch.values import Value
 
 GAUGE, COUNTER = "gauge", "counter"

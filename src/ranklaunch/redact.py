@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+
+from ranklaunch.typed import Any
 
 HIDDEN = "***"
 SHOWN = 120  # characters of a value that an error or a plan's provenance shows
@@ -58,8 +59,7 @@ _PLAIN_TOKENS = {
     "drop",
 }
 # A password may hold @ and /, so it goes on to the last @ before the next URL; digits and a slash after a host are a port.
-_URL_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):(?![0-9]+(?:/|$))((?:(?!://)\S)+)@")
-# What follows is compiled only where it is needed, as in few starts.
+_URL_PASSWORD = r"(?<=://)([^/\s:@]*):(?![0-9]+(?:/|$))((?:(?!://)\S)+)@"
 # Who comes by HTTP with a name alone comes with a token; by ssh, or to a database, it is a user.
 _URL_TOKEN = r"(?i)(https?://)[^/\s:@?#]+(?=(?::|:x-oauth-basic)?@)"
 _URL_QUERY = r"(?<=[?&])([\w.~-]{1,64})=([^&#\s'\"<>]+)"
@@ -70,7 +70,7 @@ _HEADER = (
 )
 _COOKIE = r"(?i)(\b(?:set-)?cookie['\"]?\s{0,4}[:=]\s{0,4}['\"]?)[\w.!#$%&*+^`|~-]{1,64}=[^'\"}\r\n]*"
 _BEARER = r"(?i)\b(bearer\s{1,4})(?=[^\s\d]{0,64}\d)[\w.~+/=-]{6,}"
-_NO_NAME = re.compile(r"[\s{}'\"]|://")
+_NO_NAME = r"[\s{}'\"]|://"
 _NAMED = r"([A-Za-z][\w-]{0,63}):\s+\S"  # X-Api-Key: ..., a header of another name
 _PLAIN = r"(?is)[\d.,:]*|(?:~|\.{0,2})/.*|.*\.(?:pem|key|crt|cer|pub|json|ya?ml|txt)"
 _MACHINE_MADE = r"(?=.{0,64}\d)(?=.{0,64}[A-Za-z])[A-Za-z0-9+=]{16,}"
@@ -78,6 +78,7 @@ _FILE_OF = ("file", "path", "dir", "folder")
 _PLACE = r"(?:~|\.{0,2})/.*"
 _COLOUR = r"\x1b\[[0-9;:]{0,40}m"
 _PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
+_NO_WORDS = frozenset(" \t\r\n'\"\\")  # without any of these, it is one
 _COMMAND_FOLLOWS = r"-[a-z]{0,7}c"  # bash -c, sh -ec
 _SHELL_VALUE = r"""('[^']*'|"(?:[^"\\]|\\.)*"|(?!-)[^\s'";&|]+)"""
 _IN_COMMAND = (
@@ -128,7 +129,7 @@ def url(text: str) -> str:
     """Text with the password, the token and the signature of every URL in it hidden."""
     if "://" not in text:
         return text
-    text = _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", re.sub(_URL_TOKEN, rf"\1{HIDDEN}", text) if "@" in text else text)
+    text = re.sub(_URL_PASSWORD, rf"\1:{HIDDEN}@", re.sub(_URL_TOKEN, rf"\1{HIDDEN}", text) if "@" in text else text)
     return re.sub(_URL_QUERY, _query, text) if "?" in text else text
 
 
@@ -192,7 +193,7 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
             option, before = "", word
             continue
         name, equals, value = word.partition("=")
-        named = (word.startswith("-") or bool(equals)) and not _NO_NAME.search(name)
+        named = (word.startswith("-") or bool(equals)) and not re.search(_NO_NAME, name)
         if named and equals:
             result.append(f"{name}={HIDDEN if is_value_secret(name, value) else _inside(value)}")
         else:
@@ -260,6 +261,8 @@ def text(value: str) -> str:
 
 def _words(value: str) -> list[str]:
     """As shlex.split, which takes a time that grows with the square of a word's length; nothing where it raises ValueError."""
+    if _NO_WORDS.isdisjoint(value):
+        return [value] if value else []
     words: list[str] = []
     word: list[str] | None = None
     for blank, single, double, escaped, plain, odd in re.findall(_PIECE, value, re.DOTALL):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from ranklaunch.typed import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -32,7 +33,7 @@ class Value:
     _fields: ClassVar[tuple[str, ...]] = ()
     _aside: ClassVar[tuple[str, ...]] = ()
     _compared: ClassVar[tuple[str, ...]] = ()
-    _defaults: ClassVar[dict[str, Any]] = {}
+    _defaults: ClassVar[Mapping[str, Any]] = NOTHING
     _known: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ranklaunch.adapters.launchers.shared import base, own_launcher
 from ranklaunch.errors import ConfigError
 from ranklaunch.plan.model import Plan
-from ranklaunch.read.job import Program
+from ranklaunch.read.job import SHELLS, WRAPPERS, Program
 
 
 def plan(line: str, nodes: int = 1, slots: str = "2", method: str = "", **env: str) -> Plan:
@@ -145,7 +145,7 @@ def test_a_run_of_another_job_runs_once(line: str) -> None:
     assert plan(line).method == "plain"
 
 
-@pytest.mark.parametrize("name", [*own_launcher.SHELLS, *own_launcher.KINDS])
+@pytest.mark.parametrize("name", [*SHELLS, *WRAPPERS, *own_launcher.KINDS])
 def test_what_may_be_a_launcher_is_looked_at(name: str) -> None:
     """By its name alone, before the module that knows them all is imported."""
-    assert base._MAY_START_RANKS.match(name)
+    assert base._may_start_ranks(Program(f"/usr/bin/{name}"))

@@ -68,11 +68,11 @@ class Fake:
 
     def close(self) -> None:
         self.node.close()
-        waits = [key.fd for key in self.loop._selector.get_map().values() if key.data[1]]
-        self.until(lambda: not any(fd in self.loop._selector.get_map() for fd in waits), "the attempt that was under way ends")
+        waits = [fd for fd, (_, on_writable) in self.loop._waiting.items() if on_writable]
+        self.until(lambda: not any(fd in self.loop._waiting for fd in waits), "the attempt that was under way ends")
         for sock in (self.listener, *self.held):
             sock.close()
-        self.loop._selector.close()
+        self.loop._epoll.close()
 
 
 GREETED = wire.GREETING + b"n" * wire.NONCE

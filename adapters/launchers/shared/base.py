@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Protocol
-
 from ranklaunch.adapters.launchers.shared import communication
 from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secrets
 from ranklaunch.files import absolute, folder_of, join
 from ranklaunch.plan.model import PROGRAM, Conduct, Limits, Plan, Process, Wait
 from ranklaunch.read import parse
-from ranklaunch.read.job import Job, Node, Program
+from ranklaunch.read.job import SHELLS, WRAPPERS, Job, Node, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import DEBUG, DEBUG_SWITCHES, FEWER_RANKS, GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
 from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
+from ranklaunch.typed import TYPE_CHECKING, Protocol
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Failure
@@ -32,11 +30,9 @@ class Launcher(Protocol):
 
     def plan(self, job: Job, reader: Reader, templates: Templates) -> Plan:
         """What happens on the job's own node. Problems go to the reader, which raises them all at once afterwards."""
-        ...
 
     def explain(self, tail: str) -> Failure | None:
         """Which rank failed first, by the last of what the started process wrote; None where its own exit code says it all."""
-        ...
 
 
 def nothing_to_explain(tail: str) -> Failure | None:
@@ -72,29 +68,28 @@ MANY_NODES = 10_000
 ROUTE_PLAN = Variable("route_plan", ("ROUTE_PLAN",), parse.flag, False, "ranks follow the network's topology")
 
 
-# Names of programs that are worth a look: launchers of ranks, and what they may stand below.
-_MAY_START_RANKS = re.compile(
-    "torchrun|accelerate|deepspeed|msrun|mpi|horovodrun|orterun|prterun|ranklaunch|python|(ba|da|z|k)?sh$|env$|nice$|ionice$|nohup$|setsid$|"
-    "stdbuf$|taskset$|numactl$|time(out)?$|chrt$|sudo$|gosu$|tini$|dumb-init$|(micro)?mamba$|conda$|poetry$|uv$|pipenv$|nsys$|ncu$|strace$"
-)
-
-_SHELL = re.compile("(^|/)(ba|da|z|k)?sh$")
+# How the names of launchers begin, and of the interpreter that many are modules of.
+_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "msrun", "mpi", "horovodrun", "orterun", "prterun", "ranklaunch", "python")
 
 
 def own_launcher(program: Program) -> Found | None:
     """The launcher that the program is, if it is one; most are none, and are not looked at for long."""
     program = program.stands_for or program
-    if not program.module and not _MAY_START_RANKS.match(program.path.rpartition("/")[2]):
+    if not _may_start_ranks(program):
         return None
     from ranklaunch.adapters.launchers.shared import own_launcher as known
 
     return known.find(program)
 
 
+def _may_start_ranks(program: Program) -> bool:
+    return bool(program.module) or program.name.startswith(_LAUNCHERS) or program.name in WRAPPERS or program.name in SHELLS
+
+
 def own_script(job: Job, reader: Reader) -> Script | None:
     """The program, where it is a shell script that starts ranks itself. job: with the slots that the platform has."""
     program = job.program
-    if not program.is_shell and (program.module or not _SHELL.search(program.path)):
+    if not program.is_shell and (program.module or program.name not in SHELLS):
         return None
     from ranklaunch.adapters.launchers.shared.scripts import own  # most programs are none
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
 
 from ranklaunch import redact
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import SLOTS
+from ranklaunch.typed import TypeVar
 from ranklaunch.values import Value
 
 RANKS_HERE = f"the ranks that are planned on this node; remove it, or set {SLOTS.names[0]}"

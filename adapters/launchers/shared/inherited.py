@@ -6,7 +6,6 @@ TORCH_NCCL_*, HIGH_AVAILABILITY, TTP_PORT, ...) do not match and stay.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from ranklaunch.plan.model import Process
@@ -14,37 +13,52 @@ from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
 from ranklaunch.values import replace
 
-SECRETS = r"RANKLAUNCH_SECRET|RANKLAUNCH_JOB_UID"
-MISLEADING: tuple[tuple[str, str], ...] = (
+SECRETS = ("RANKLAUNCH_SECRET", "RANKLAUNCH_JOB_UID")
+# Names, or with * at the end all that begin so; and why they go.
+MISLEADING: tuple[tuple[tuple[str, ...], str], ...] = (
     (
-        r"RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE",
+        ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
         "set per node, not per rank, by Volcano's pytorch plugin and Ascend Operator",
     ),
-    (r"NODE_RANK", "set by clouds, whose order of the nodes may be another; GROUP_RANK is this launch's"),
-    (r"GROUP_RANK|GROUP_WORLD_SIZE|ROLE_RANK|ROLE_NAME|ROLE_WORLD_SIZE", "left by an outer torchrun"),
-    (r"MASTER_ADDR|MASTER_PORT", "set by operators for another rendezvous"),
-    (r"PET_[A-Z0-9_]+", "every option of torchrun may come from here, unseen"),
-    (r"TORCHELASTIC_[A-Z0-9_]+", "left by an outer torchrun"),
-    (r"RANK_ID|RANK_SIZE|DEVICE_ID|ASCEND_DEVICE_ID", "ids of one process, not of the node"),
-    (r"RANK_TABLE_FILE|RANK_TABLE_FILE_V_1_0", "a folder on ModelArts, which HCCL cannot read"),
+    (("NODE_RANK",), "set by clouds, whose order of the nodes may be another; GROUP_RANK is this launch's"),
+    (("GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_NAME", "ROLE_WORLD_SIZE"), "left by an outer torchrun"),
+    (("MASTER_ADDR", "MASTER_PORT"), "set by operators for another rendezvous"),
+    (("PET_*",), "every option of torchrun may come from here, unseen"),
+    (("TORCHELASTIC_*",), "left by an outer torchrun"),
+    (("RANK_ID", "RANK_SIZE", "DEVICE_ID", "ASCEND_DEVICE_ID"), "ids of one process, not of the node"),
+    (("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"), "a folder on ModelArts, which HCCL cannot read"),
     (
-        r"MS_(ROLE|SCHED_HOST|SCHED_PORT|NODE_ID|NODE_RANK|WORKER_NUM|LOCAL_WORKER|SERVER_NUM|WORKER_IP|HCCL_CM_INIT)",
+        (
+            "MS_ROLE",
+            "MS_SCHED_HOST",
+            "MS_SCHED_PORT",
+            "MS_NODE_ID",
+            "MS_NODE_RANK",
+            "MS_WORKER_NUM",
+            "MS_LOCAL_WORKER",
+            "MS_SERVER_NUM",
+            "MS_WORKER_IP",
+            "MS_HCCL_CM_INIT",
+        ),
         "cluster of Ascend Operator or of an image, not of this launch",
     ),
     (SECRETS, "the key of the job's muster, which is ranklaunch's alone"),
     (
-        r"OMPI_MCA_(orte_default_hostfile|prte_default_hostfile)|PRTE_MCA_prte_default_hostfile",
+        ("OMPI_MCA_orte_default_hostfile", "OMPI_MCA_prte_default_hostfile", "PRTE_MCA_prte_default_hostfile"),
         "hosts by an MPIJob's or an image's own names, by which Open MPI would sort out those of this launch",
     ),
     (
-        r"OMPI_COMM_WORLD_[A-Z0-9_]+|PMI_(RANK|SIZE|FD)|PMIX_RANK",
+        ("OMPI_COMM_WORLD_*", "PMI_RANK", "PMI_SIZE", "PMI_FD", "PMIX_RANK"),
         "left by an outer mpirun; libraries take them for their own",
     ),
     (
-        r"JSM_NAMESPACE_[A-Z0-9_]+|PALS_(RANKID|LOCAL_RANKID|LOCAL_SIZE)",
+        ("JSM_NAMESPACE_*", "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"),
         "of a node's one task, by jsrun and PALS; Lightning and others take it for a rank",
     ),
 )
+_ALL = tuple(name for names, _ in MISLEADING for name in names)
+_NAMES = frozenset(_ALL)
+_BEGINNINGS = tuple(name[:-1] for name in _ALL if name.endswith("*"))
 
 # What srun says of its tasks, one for each node here, which Lightning, JAX and others take for ranks before they look at RANK.
 # Source: https://slurm.schedmd.com/srun.html, "Output environment variables"; lightning.fabric.plugins.environments.slurm.
@@ -52,17 +66,15 @@ _SAME_ON_ALL = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS")
 _PER_NODE = "SLURM_NTASKS_PER_NODE"
 _OF_TASKS = (*_SAME_ON_ALL, _PER_NODE, "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS")
 
-_PATTERN = re.compile("|".join(pattern for pattern, _ in MISLEADING))
-
 
 def misleading(env: Mapping[str, str]) -> tuple[str, ...]:
     """Sorted names of the variables in an environment that must not reach the ranks."""
-    return tuple(sorted(name for name in env if _PATTERN.fullmatch(name)))
+    return tuple(sorted(name for name in env if name in _NAMES or name.startswith(_BEGINNINGS)))
 
 
 def only_secrets(env: Mapping[str, str]) -> tuple[str, ...]:
     """The same of those that nobody but ranklaunch may know."""
-    return tuple(sorted(name for name in env if re.fullmatch(SECRETS, name)))
+    return tuple(sorted(name for name in env if name in SECRETS))
 
 
 def as_slurm_task(process: Process, job: Job, reader: Reader) -> Process:

@@ -12,14 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from ranklaunch import redact
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.errors import number
-from ranklaunch.read.job import Program
+from ranklaunch.read.job import SHELLS, WRAPPERS, Program
 from ranklaunch.values import Value, replace
 
-SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
-WRAPPERS = (
-    "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "taskset", "numactl", "timeout", "time", "chrt", "sudo", "gosu", "tini",
-    "dumb-init", "conda", "mamba", "micromamba", "poetry", "uv", "pipenv", "nsys", "ncu", "strace",
-)  # fmt: skip
 # One of these words is in every text that has a launcher in it.
 MENTIONS = re.compile("torchrun|accelerate|deepspeed|msrun|mpirun|mpiexec|orterun|prterun|horovod|distributed|ranklaunch")
 _PYTHON = re.compile(r"python[0-9.]*")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
 
 from ranklaunch import redact
 from ranklaunch.files import text_of
@@ -13,6 +12,7 @@ from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT, HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, NODES, devices, spread
+from ranklaunch.typed import NamedTuple, TypeVar
 from ranklaunch.values import replace
 
 T = TypeVar("T")

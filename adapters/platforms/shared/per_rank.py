@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ranklaunch.adapters.platforms.shared import base, batch
 from ranklaunch.adapters.platforms.shared.base import PER_RANK
 from ranklaunch.read.job import Job, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODES, PLACING, SLOTS, make_job
+from ranklaunch.typed import NamedTuple
 from ranklaunch.values import replace
 
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ranklaunch import redact
 from ranklaunch.files import text_of
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, NODES, PLATFORM
+from ranklaunch.values import Value
 
 
-class Place(NamedTuple):
+class Place(Value):
     """Where a container is one of several that no platform reads yet. counts: a variable that says of how many, as `how` tells; beside:
     another one that must be set too. own, first: what says which of them this is, and where the first is. starts_ranks: its own
     variables look like those of a launcher's rank."""
@@ -75,9 +75,9 @@ TORCHRUN_SIGN = RANK_SIGNS.names[1]
 
 VARIABLES: tuple[Variable[object], ...] = (SIGNS, RANK_SIGNS)
 
-_ONE = re.compile(r"0*1(?::0*1)?")
-_OWN_MACHINE = re.compile(r"localhost|127\..*|::1")
-_OLD_MASTER = re.compile(r".+-master-0(?:\..*)?")
+_ONE = r"0*1(?::0*1)?"
+_OWN_MACHINE = r"localhost|127\..*|::1"
+_OLD_MASTER = r".+-master-0(?:\..*)?"
 # Through the cluster's API: what an MPIJob of version 1 has in place of ssh.
 _MPI_AGENT = "/etc/mpi/kubexec.sh"
 _MOST_BYTES = 16 * 1024 * 1024
@@ -129,7 +129,8 @@ def _placed(reader: Reader) -> Iterator[tuple[Place, str, str]]:
 
 def _by_file(reader: Reader) -> Iterator[tuple[Place, str, str]]:
     """Of Determined, which says nothing of it in the environment."""
-    addresses = re.search(r'"container_addrs"\s*:\s*\[([^\]]*)\]', text_of(reader.files, RENDEZVOUS, _MOST_BYTES))
+    text = text_of(reader.files, RENDEZVOUS, _MOST_BYTES)
+    addresses = re.search(r'"container_addrs"\s*:\s*\[([^\]]*)\]', text) if text else None
     count = len(_names(addresses[1])) if addresses else 0
     if count > 1:
         yield Place("Determined", "", "its container_rank", "the first of its container_addrs"), RENDEZVOUS, str(count)
@@ -154,7 +155,7 @@ def _text(reader: Reader, name: str) -> str:
 
 def _pet(reader: Reader) -> str:
     nodes = _text(reader, "PET_NNODES")
-    return f"PET_NNODES={redact.clipped(nodes)}" if nodes and not _ONE.fullmatch(nodes) else ""
+    return f"PET_NNODES={redact.clipped(nodes)}" if nodes and not re.fullmatch(_ONE, nodes) else ""
 
 
 def _world(reader: Reader) -> str:
@@ -162,8 +163,8 @@ def _world(reader: Reader) -> str:
     called so."""
     size, master = _text(reader, "WORLD_SIZE"), _text(reader, "MASTER_ADDR")
     several = bool(re.fullmatch("[0-9]{1,9}", size)) and int(size) > 1
-    away = bool(master) and not _OWN_MACHINE.fullmatch(master)
-    old = _text(reader, "RANK") == "0" and bool(master) and bool(_OLD_MASTER.fullmatch(_text(reader, "HOSTNAME")))
+    away = bool(master) and not re.fullmatch(_OWN_MACHINE, master)
+    old = _text(reader, "RANK") == "0" and bool(master) and bool(re.fullmatch(_OLD_MASTER, _text(reader, "HOSTNAME")))
     return f"WORLD_SIZE={size} with RANK and MASTER_ADDR" if several and (away or old) and _text(reader, "RANK") else ""
 
 

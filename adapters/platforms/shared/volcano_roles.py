@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NamedTuple
 
 from ranklaunch.adapters.platforms.shared import kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
@@ -12,6 +11,7 @@ from ranklaunch.read import parse, tasks
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import BY_MPI, HOSTS, METHOD, NODE_INDEX
 from ranklaunch.read.tasks import TASK, WORKER
+from ranklaunch.typed import NamedTuple
 
 MASTER = "master"
 

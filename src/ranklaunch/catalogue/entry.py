@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Optional
 
 from ranklaunch.catalogue.literals import needed
+from ranklaunch.typed import Any, NamedTuple, Optional
 
 KINDS = CAUSE, CONSEQUENCE, STOPPED = "cause", "consequence", "stopped"
 # Whether to start the job again as it is: it ends the same way; it may go well; it may on other hosts, without this one. Else nobody knows.
@@ -52,7 +52,7 @@ class KnownError(NamedTuple):
     settings: tuple[str, ...] = ()
     standing: str = USUAL
     survivable: bool = False
-    through: Optional[Through] = None  # noqa: UP045  # Python 3.9 evaluates it
+    through: Optional[Through] = None  # Python 3.9 evaluates it
 
 
 _TEXTS = ("name", "kind", "meaning", "remedy", "source")

@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable
 from importlib import import_module
 from pkgutil import get_data
-from typing import Any
 
 from ranklaunch.catalogue.entry import STANDINGS, KnownError, Through, of_family
 from ranklaunch.files import Files, join
+from ranklaunch.typed import Any
 
 _SHIPPED = "known.json"
 MOST_BYTES = 4 * 1024 * 1024  # of a user's file

@@ -13,7 +13,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 from ranklaunch.catalogue.entry import (
     AFTERMATH,
@@ -36,6 +35,7 @@ from ranklaunch.catalogue.literals import alternatives
 from ranklaunch.catalogue.literals import needed as needed_by
 from ranklaunch.catalogue.survival import said_more, went_on
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
+from ranklaunch.typed import NamedTuple
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"

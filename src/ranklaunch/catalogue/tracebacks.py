@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+
+from ranklaunch.typed import NamedTuple
 
 _MOST_LINES_OF_MESSAGE = 40
 

@@ -8,7 +8,6 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 from ranklaunch import redact
 from ranklaunch.adapters import platforms
@@ -16,6 +15,7 @@ from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.read.reader import Reader
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
+from ranklaunch.typed import Any
 from ranklaunch.verdict import folders
 
 ANSWER_S = 60.0  # for all nodes to take evidence; else it answers within a second

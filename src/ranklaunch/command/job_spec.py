@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 from ranklaunch.command import options
 from ranklaunch.command.options import Option
@@ -15,6 +14,7 @@ from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.values import Problem, Values, parsed
 from ranklaunch.system.disk import DiskFiles
+from ranklaunch.typed import Any
 
 MOST_BYTES = 4 * 1024 * 1024
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
 
 from ranklaunch import errors
 from ranklaunch.adapters import platforms
@@ -25,6 +23,7 @@ from ranklaunch.supervise.record import Record, now, run_id
 from ranklaunch.supervise.session import Session
 from ranklaunch.system import tree
 from ranklaunch.system.signals import Signals
+from ranklaunch.typed import TYPE_CHECKING, Any, TypeVar
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Verdict
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.nested import Outer
     from ranklaunch.supervise.rounds.cleaning import Held
 
+T = TypeVar("T")
 PACED_S = 1.0  # after the launch
 DESCRIPTION = "Launch this node's part of the job: the container ENTRYPOINT."
 
@@ -42,22 +42,15 @@ def main(argv: list[str], env: Mapping[str, str], signals: Signals, guard: int) 
     start, inherited = begin(argv, env, signals)
     gc.freeze()  # the plan stays for as long as the job; nothing of it needs to be looked through again
     gc.enable()
-    with _recording(start, inherited) as env_of_ranks:
-        return _session(start, signals, env_of_ranks, guard).run(start).exit_code
-
-
-@contextlib.contextmanager
-def _recording(start: Start, inherited: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """What processes inherit, with what makes them record what they do."""
     recorders = start.plan.recorders
     added = {each.name: each.value for each in recorders.variables}
     if not recorders.folder:
-        yield {**inherited, **added}
-        return
+        return _session(start, signals, {**inherited, **added}, guard).run(start).exit_code
     from ranklaunch.supervise.taking.recorders import kept  # a job of CPUs needs no folder for them
 
     with kept(recorders, start.record) as usable:
-        yield {**inherited, **{name: value for name, value in added.items() if usable(name)}}
+        added = {name: value for name, value in added.items() if usable(name)}
+        return _session(start, signals, {**inherited, **added}, guard).run(start).exit_code
 
 
 def _session(start: Start, signals: Signals, inherited: Mapping[str, str], guard: int) -> Session:
@@ -131,14 +124,17 @@ def opened(
     # Whatever the environment says of another account: sshd goes by the one that the process has.
     given = replace(given, request=replace(given.request, account=options.own_account()))
     outer = _outer(env)
-    with _recorded(given.request, outer):
-        given = replace(given, request=_with_hosts(given.request, signals))
-        plan, record = _opened(given.request, outer, make_plan)
+
+    def planned() -> tuple[planning.Request, Plan, Record]:
+        request = _with_hosts(given.request, signals)
+        return request, *_opened(request, outer, make_plan)
+
+    request, plan, record = _recorded(given.request, outer, planned)
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
-    same = replace(given.request, options={**given.request.options, ATTEMPT.value: str(plan.job.attempt)})
+    same = replace(request, options={**request.options, ATTEMPT.value: str(plan.job.attempt)})
     start = _start(plan, record, same, make_plan)
-    start = replace(start, decide=_decider(plan), run_id=_run_id(given.request, plan))
-    return start, marked(given.request.env, plan.job.name, plan.job.log_dir, record.folder)
+    start = replace(start, decide=_decider(plan), run_id=_run_id(request, plan))
+    return start, marked(request.env, plan.job.name, plan.job.log_dir, record.folder)
 
 
 def _start(plan: Plan, record: Record, request: planning.Request, make_plan: Callable[[planning.Request], Plan]) -> Start:
@@ -171,8 +167,10 @@ def _again(
     attempt = folders.attempt(plan.job.log_dir, plan.job.attempt)
     record = _record(request, attempt_dir(plan.job), attempt)
     record.open()
-    with contextlib.suppress(OSError):
+    try:
         cleaning.prune(attempt, again.round)
+    except OSError:  # what cannot be removed stays
+        pass
     return replace(
         _start(plan, record, request, make_plan),
         again=lambda later, had: _again(later, had, request, make_plan, after),
@@ -245,13 +243,12 @@ def _reader(request: planning.Request) -> Reader:
     return Reader(request.env, request.files, request.options, request.cwd)
 
 
-@contextlib.contextmanager
-def _recorded(request: planning.Request, outer: Outer | None) -> Iterator[None]:
+def _recorded(request: planning.Request, outer: Outer | None, do: Callable[[], T]) -> T:
     """An error before there is a plan leaves a verdict too, where the log directory is known and can be written, and is not that of the
     run that this one is below."""
     started = now()
     try:
-        yield
+        return do()
     except RanklaunchError as error:
         folder = platforms.attempt_dir(_reader(request))
         if not outer or folder != outer.attempt:
@@ -260,5 +257,7 @@ def _recorded(request: planning.Request, outer: Outer | None) -> Iterator[None]:
 
 
 def _leave_verdict(record: Record, error: RanklaunchError, started: str) -> None:
-    with contextlib.suppress(OSError, ValueError):
+    try:
         record.verdict(Verdict("failed", error.exit_code, errors.reason(str(error)), None, (), started, now()))
+    except (OSError, ValueError):  # the message has been said
+        pass

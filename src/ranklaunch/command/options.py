@@ -9,7 +9,6 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn
 
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
@@ -21,11 +20,12 @@ from ranklaunch.read.job import Program
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Reader, Variable
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
+from ranklaunch.typed import Any, NoReturn
 from ranklaunch.values import Value
 
 MOST_ENV_BYTES = 64 * 1024 * 1024
-_EXPORT = re.compile(r"export[ \t]+")  # as in a file for a shell
-_NAME = re.compile(r"[A-Za-z_][^=\s]*")  # shells export functions as BASH_FUNC_x%%
+_EXPORT = r"export[ \t]+"  # as in a file for a shell
+_NAME = r"[A-Za-z_][^=\s]*"  # shells export functions as BASH_FUNC_x%%
 
 
 class Option(Value):
@@ -252,8 +252,8 @@ def parse_env(text: str, where: str) -> dict[str, str]:
     problems = []
     for place, pair in pairs:
         name, equals, value = pair.partition("=")
-        name = _EXPORT.sub("", name.strip())
-        if not equals or not _NAME.fullmatch(name):
+        name = re.sub(_EXPORT, "", name.strip())
+        if not equals or not re.fullmatch(_NAME, name):
             problems.append(f"{where}, {place}: expected NAME=VALUE, found {pair[:60]!r}")
         env[name] = value
     if problems:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
 from ranklaunch import ranktable
 from ranklaunch.errors import ConfigError, UsageError
@@ -14,6 +13,7 @@ from ranklaunch.ranktable.check import MOST_RANKS
 from ranklaunch.read import parse
 from ranklaunch.supervise.record import write_file
 from ranklaunch.system.disk import DiskFiles
+from ranklaunch.typed import TypeVar
 
 Parsed = TypeVar("Parsed")
 Devices = list[list[tuple[str, str]]]  # of each server: (id, address) of each

@@ -13,9 +13,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ranklaunch.evidence import pickles
+from ranklaunch.typed import Any
 from ranklaunch.values import Value
 
 # Of these every rank must give tensors of the same sizes; of others, such as all_to_all, they may differ.

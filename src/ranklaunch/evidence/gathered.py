@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ranklaunch.evidence import flight
 from ranklaunch.files import join
+from ranklaunch.typed import Any
 from ranklaunch.values import NOTHING, Value
 
 MOST_RANKS = 65536

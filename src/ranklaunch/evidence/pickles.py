@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+
+from ranklaunch.typed import Any
 
 MOST_BYTES = 32 * 1024 * 1024
 MOST_LONG = 64  # bytes of a number

@@ -7,7 +7,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from ranklaunch.muster import events, words
 from ranklaunch.muster.dialler import Dialler
@@ -19,6 +18,7 @@ from ranklaunch.muster.wire import Message
 from ranklaunch.plan.model import Muster
 from ranklaunch.system import lookup
 from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.typed import Any
 from ranklaunch.values import NOTHING, Value
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 

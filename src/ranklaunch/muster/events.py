@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
 
 from ranklaunch.muster.wire import Message
+from ranklaunch.typed import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union
 from ranklaunch.values import NOTHING, Value
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
 
 from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import Plan, everything
 from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.typed import TYPE_CHECKING, Any, Protocol
 from ranklaunch.values import NOTHING, Value, replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect

@@ -18,9 +18,9 @@ import hashlib
 import hmac
 import itertools
 import json
-from typing import Any
 
 from ranklaunch import redact
+from ranklaunch.typed import Any
 
 PROTOCOL = 2
 GREETING = b"ranklaunch muster %d\n" % PROTOCOL

@@ -10,7 +10,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar, Union
 
 from ranklaunch import errors, redact
 from ranklaunch.files import absolute
@@ -18,6 +17,7 @@ from ranklaunch.plan.facts import digest, short
 from ranklaunch.plan.model import Plan
 from ranklaunch.read import settings
 from ranklaunch.read.reader import Reader
+from ranklaunch.typed import TypeVar, Union
 
 ARGUMENTS = "arguments"
 PROGRAM = "program"  # whose arguments are its own, where nodes may have different ones

@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ranklaunch.errors import counted
 from ranklaunch.files import Files, absolute
 from ranklaunch.read.job import Job
 from ranklaunch.redact import clipped
+from ranklaunch.typed import Any
 from ranklaunch.values import Value
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ranklaunch.errors import counted
+from ranklaunch.typed import Any
 from ranklaunch.values import Value
 
 ORDER = "tp-cp-ep-dp-pp"

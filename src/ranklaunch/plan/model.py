@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ranklaunch import redact
 from ranklaunch.errors import counted
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.provenance import Candidate, Reading
+from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import NOTHING, Value, as_dict
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Process(Value):
     needs: tuple[tuple[str, str], ...] = ()
 
 
-class RankLog(NamedTuple):
+class RankLog(Value):
     """Where the lines of one rank go: the file `log`, and the console with `tag`. key: how the launcher's own files name it. rank: None
     for what is no rank (msrun's scheduler)."""
 

@@ -14,7 +14,7 @@ from ranklaunch.read.reader import Reader
 from ranklaunch.verdict import folders
 
 PREFIX = "RANKLAUNCH_"
-OF_LAUNCHERS = re.compile(r"--?max[-_]restarts(?:=(?P<said>.*))?")  # torchrun, accelerate, DeepSpeed
+OF_LAUNCHERS = r"--?max[-_]restarts(?:=(?P<said>.*))?"  # torchrun, accelerate, DeepSpeed
 # What platforms say once they have started a job anew, or that they will, and from which number on it means that.
 STARTED_ANEW = {
     "MA_PROC_START_CNT": 2, "MA_SCHEDULE_CNT": 2, "AWS_BATCH_JOB_ATTEMPT": 2, "BATCH_TASK_RETRY_ATTEMPT": 1, "JOBSET_RESTART_ATTEMPT": 1,
@@ -74,7 +74,7 @@ def _refuse_other_restarts(plan: Plan, reader: Reader) -> None:
     for process in plan.processes:
         words = [word for word in process.argv if word not in own]
         for word, following in zip(words, (*words[1:], "")):
-            found = OF_LAUNCHERS.fullmatch(word)
+            found = re.fullmatch(OF_LAUNCHERS, word)
             if found and (found["said"] if found["said"] is not None else following).strip() != "0":
                 told = f"{word} {following}" if found["said"] is None else word
                 both = f"{reader.quoted(settings.MAX_RESTARTS)} and {told} of {process.name}"

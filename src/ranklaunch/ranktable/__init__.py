@@ -6,9 +6,8 @@ Field by field: CANN's HCCL documentation of the rank table configuration file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ranklaunch.ranktable.places import DEFAULT_PATHS, path_of, places
+from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.ranktable.model import NotReadyError, RankTable, Server, SuperPod

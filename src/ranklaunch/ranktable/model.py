@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
+from ranklaunch.typed import Any, NamedTuple
 from ranklaunch.values import NOTHING, Value
 
 VERSIONS = ("0.1", "1.0", "1.2", "2.0")

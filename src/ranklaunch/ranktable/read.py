@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import NoReturn
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.files import Files
 from ranklaunch.ranktable import group_list, rank_list, server_list
 from ranklaunch.ranktable.document import Document, Json, shown
 from ranklaunch.ranktable.model import VERSIONS, NotReadyError, RankTable
+from ranklaunch.typed import NoReturn
 
 MOST_BYTES = 256 * 1024 * 1024
 _READERS: dict[str, Callable[[Document], RankTable]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
 
+from ranklaunch.typed import Any, NamedTuple, TypeVar
 from ranklaunch.values import Value
 
 Accelerator = str  # "npu", "gpu" or "cpu"
@@ -42,6 +42,14 @@ class Node(NamedTuple):
         return range(self.first_rank, self.first_rank + self.slots)
 
 
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+# Behind which another program may stand.
+WRAPPERS = (
+    "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "taskset", "numactl", "timeout", "time", "chrt", "sudo", "gosu", "tini",
+    "dumb-init", "conda", "mamba", "micromamba", "poetry", "uv", "pipenv", "nsys", "ncu", "strace",
+)  # fmt: skip
+
+
 class Program(Value):
     """The user's program as given: `path` of a file, or a module name when `module` is true; args are never looked into. stands_for: the
     one that it starts in the end, where it is a program of ours."""
@@ -58,6 +66,10 @@ class Program(Value):
     @property
     def is_shell(self) -> bool:
         return not self.module and self.path.endswith(".sh")
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ import math
 import re
 import shlex
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ranklaunch.errors import nearest
+from ranklaunch.values import Value
 
 MOST_NODES = 1_000_000
 MOST_SLOTS = 4096  # processes of one node
@@ -44,7 +44,7 @@ def port(value: str) -> int:
     return whole(value, 1, 65535)
 
 
-_SECONDS = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(?:[eE][+-]?[0-9]{1,2})?")
+_SECONDS = r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})(?:[eE][+-]?[0-9]{1,2})?"
 
 
 GRACE_S, AUTO = 25.0, "auto"
@@ -60,7 +60,7 @@ def grace(text: str) -> float:
 
 
 def seconds(value: str) -> float:
-    number = float(value) if _SECONDS.fullmatch(value.strip(" \t")) else math.nan
+    number = float(value) if re.fullmatch(_SECONDS, value.strip(" \t")) else math.nan
     if not 0 <= number <= 10_000_000:
         msg = "expected seconds, a number from 0 to 10000000"
         raise ValueError(msg)
@@ -147,13 +147,13 @@ def counts(value: str) -> tuple[int, ...]:
         raise ValueError(msg) from None
 
 
-_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_HOST = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?"
 
 
-_ZONE = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # of an IPv6 address: an interface's name or number
+_ZONE = r"[A-Za-z0-9_.-]{1,64}"  # of an IPv6 address: an interface's name or number
 
 
-_LISTED = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")  # an array; not two IPv6 addresses, each in its brackets
+_LISTED = r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]"  # an array; not two IPv6 addresses, each in its brackets
 
 
 def host(value: str) -> str:
@@ -161,7 +161,7 @@ def host(value: str) -> str:
     name = value.strip()
     if name.startswith("[") and name.endswith("]") and _is_ipv6(name[1:-1]):
         return name[1:-1]
-    if not _HOST.fullmatch(name) and not _is_ipv6(name):
+    if not re.fullmatch(_HOST, name) and not _is_ipv6(name):
         msg = "expected a host name or an IP address"
         raise ValueError(msg)
     return name
@@ -173,7 +173,7 @@ def _is_ipv6(text: str) -> bool:
     import ipaddress
 
     address, percent, zone = text.partition("%")
-    if percent and not _ZONE.fullmatch(zone):
+    if percent and not re.fullmatch(_ZONE, zone):
         return False
     try:
         return ipaddress.ip_address(address).version == 6
@@ -185,7 +185,7 @@ def _is_ipv6(text: str) -> bool:
 def hosts(value: str) -> tuple[str, ...]:
     """Host names with commas; brackets around all and quotes, as some platforms write arrays, are dropped."""
     bare = value.replace('"', "").replace("'", "").strip()
-    array = _LISTED.fullmatch(bare)
+    array = re.fullmatch(_LISTED, bare)
     try:
         return tuple(host(item) for item in (array[1] if array else bare).split(","))
     except ValueError:
@@ -193,21 +193,21 @@ def hosts(value: str) -> tuple[str, ...]:
         raise ValueError(msg) from None
 
 
-class Endpoint(NamedTuple):
+class Endpoint(Value):
     """port: 0 where none is said."""
 
     host: str
     port: int = 0
 
 
-_WITH_PORT = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::([0-9]{1,9}))?")
+_WITH_PORT = r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::([0-9]{1,9}))?"
 
 
 def endpoints(value: str) -> tuple[Endpoint, ...]:
     """HOST or HOST:PORT with commas; brackets around all and quotes, as platforms write arrays, are dropped. An IPv6 address with a
     port has brackets of its own. An empty array has none."""
     bare = value.replace('"', "").replace("'", "").strip()
-    array = _LISTED.fullmatch(bare)
+    array = re.fullmatch(_LISTED, bare)
     items = (array[1] if array else bare).split(",")
     try:
         return tuple(_endpoint(item.strip()) for item in items) if not array or array[1].strip() else ()
@@ -217,7 +217,7 @@ def endpoints(value: str) -> tuple[Endpoint, ...]:
 
 
 def _endpoint(item: str) -> Endpoint:
-    match = _WITH_PORT.fullmatch(item)
+    match = re.fullmatch(_WITH_PORT, item)
     if not match:
         return Endpoint(host(item))  # an IPv6 address alone, or nothing that could be one
     return Endpoint(host(match[1] or match[2]), port(match[3]) if match[3] else 0)

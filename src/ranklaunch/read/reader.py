@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Generic, NamedTuple, TypeVar
 
 from ranklaunch.errors import Problems
 from ranklaunch.files import Files
 from ranklaunch.read.provenance import Candidate, Ledger
 from ranklaunch.redact import show
+from ranklaunch.typed import Generic, TypeVar
 from ranklaunch.values import NOTHING, Value, replace
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Variable(Value, Generic[T_co]):
         return self.default_text or show(self.default)
 
 
-class Account(NamedTuple):
+class Account(Value):
     """Whom processes run as."""
 
     name: str

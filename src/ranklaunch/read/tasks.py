@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from ranklaunch.read import parse
 from ranklaunch.read.job import Node
 from ranklaunch.read.parse import Endpoint
 from ranklaunch.read.reader import Reader, Variable
+from ranklaunch.typed import Any
 from ranklaunch.values import Value, replace
 
 PS, WORKER = "ps", "worker"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TypeVar
 
 from jinja2 import (
     ChoiceLoader,
@@ -23,6 +22,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from ranklaunch.errors import ConfigError
 from ranklaunch.render import quoting
 from ranklaunch.render.simple import OURS
+from ranklaunch.typed import TypeVar
 
 T = TypeVar("T")
 _MOST_SAID = 1000  # characters: an error may quote a value

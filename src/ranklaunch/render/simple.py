@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import functools
 import os.path
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Union
 
 from ranklaunch.errors import ConfigError
+from ranklaunch.typed import Any, Union
 from ranklaunch.values import Value
 
 OURS = "shipped/"  # before a name that is looked for in the last folder alone, whatever the others have of it
-_BEGIN = re.compile(r"\{[{%#]")
 _CLOSING = {"{{": "}}", "{%": "%}", "{#": "#}"}
 _ELSE, _END = "{% else %}", "{% endif %}"
 _ENDS = (_ELSE, _END, "{% elif ")
@@ -169,13 +167,18 @@ def parse(source: str) -> Nodes:
 
 def _split(source: str) -> list[str]:
     """Text and tags in turn. In one pass, whatever it holds: a regular expression would look for each end anew."""
-    pieces, at = [], 0
-    while found := _BEGIN.search(source, at):
-        end = source.find(_CLOSING[found[0]], found.end())
+    pieces: list[str] = []
+    at = looked = 0
+    while (start := source.find("{", looked)) >= 0:
+        closing = _CLOSING.get(source[start : start + 2])
+        if not closing:
+            looked = start + 1
+            continue
+        end = source.find(closing, start + 2)
         if end < 0:
             raise NotSimple
-        pieces += [source[at : found.start()], source[found.start() : end + 2]]
-        at = end + 2
+        pieces += [source[at:start], source[start : end + 2]]
+        at = looked = end + 2
     return [*pieces, source[at:]]
 
 

@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from ranklaunch import errors
 from ranklaunch.errors import DEFECT, RanklaunchError, refused
@@ -31,6 +30,7 @@ from ranklaunch.supervise.stop import Stopper
 from ranklaunch.system import memory
 from ranklaunch.system.loop import Share
 from ranklaunch.system.signals import STOPPING, name_of
+from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect

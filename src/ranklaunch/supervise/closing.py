@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.record import Record, made_since
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import as_dict
 from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.model import Verdict

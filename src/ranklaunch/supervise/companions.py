@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
@@ -14,6 +13,7 @@ from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import Value
 
 if TYPE_CHECKING:

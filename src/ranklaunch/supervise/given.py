@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
@@ -15,6 +14,7 @@ from ranklaunch.supervise.phases import Replan
 from ranklaunch.supervise.record import Record
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals
+from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.values import Value
 from ranklaunch.verdict.model import Verdict
 

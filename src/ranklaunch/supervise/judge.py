@@ -7,7 +7,6 @@ import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Optional
 
 from ranklaunch import errors, redact
 from ranklaunch.plan.model import Plan, Process
@@ -16,6 +15,7 @@ from ranklaunch.supervise.ranks.child import DECIDING, UNJUDGED, Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system.memory import Memory
 from ranklaunch.system.signals import name_of
+from ranklaunch.typed import TYPE_CHECKING, Optional
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect

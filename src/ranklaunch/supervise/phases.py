@@ -5,10 +5,8 @@ Each phase may bring facts from which the plan is made anew; what is launched is
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ranklaunch.errors import ConfigError, MissingProgramError, WaitError
 from ranklaunch.files import Files
@@ -20,6 +18,7 @@ from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.ranks.start import require_program
 from ranklaunch.supervise.record import Record, bequeath, copied, make_private, offered, write_file
 from ranklaunch.system.loop import Loop
+from ranklaunch.typed import TYPE_CHECKING, TypeVar
 from ranklaunch.values import replace
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.waits.renewed import Renewed
     from ranklaunch.supervise.waits.waiting import Condition
 
+T = TypeVar("T")
 Replan = Callable[[Arrived], Plan]
 
 
@@ -102,15 +102,14 @@ class Phases:
         from ranklaunch.supervise.waits.waiting import perform
 
         self._record.event("wait", kind=wait.kind, what=wait.what, timeout_s=wait.timeout_s)
-        with self._waiting(f"{wait.kind} {wait.what}"):
-            seconds = perform(wait, condition, self._loop, self._say, self._over)
+        seconds = self._told(f"{wait.kind} {wait.what}", lambda: perform(wait, condition, self._loop, self._say, self._over))
         self._record.event("waited", kind=wait.kind, what=wait.what, seconds=round(seconds, 3))
 
-    @contextlib.contextmanager
-    def _waiting(self, what: str) -> Iterator[None]:
+    def _told(self, what: str, wait: Callable[[], T]) -> T:
+        """Waits; meanwhile, whoever asks is told for what."""
         self.waiting = what
         try:
-            yield
+            return wait()
         finally:
             self.waiting = ""
 
@@ -204,8 +203,7 @@ class Phases:
         for step in steps:
             self._nodes.busy(step.name)
             self._children.start((step,), STEP)
-            with self._waiting(step.name):
-                self._loop.run_until(lambda: self._over() or not self._children.running)
+            self._told(step.name, lambda: self._loop.run_until(lambda: self._over() or not self._children.running))
             if self._over():
                 return
 
@@ -230,8 +228,8 @@ class Phases:
         offers = {name: offered(path) for name, path in self.plan.offers.items()}
         renewed = self._watch_table(plan)
         try:
-            with self._waiting(f"the other nodes of the job, at {what}"):
-                seconds = self._nodes.muster(replace(self.plan, muster=plan.muster), offers, self._over)
+            plan = replace(self.plan, muster=plan.muster)
+            seconds = self._told(f"the other nodes of the job, at {what}", lambda: self._nodes.muster(plan, offers, self._over))
         finally:
             if renewed:
                 renewed.close()

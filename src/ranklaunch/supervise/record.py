@@ -6,12 +6,11 @@ import errno
 import json
 import os
 import time
-import zlib
 from collections.abc import Mapping
-from typing import Any
 
 from ranklaunch.errors import SHORTAGES, ConfigError, WaitError, refused
 from ranklaunch.system import disk
+from ranklaunch.typed import Any
 from ranklaunch.verdict import folders
 from ranklaunch.verdict.model import Verdict, as_json
 
@@ -170,10 +169,13 @@ class Record:
         return path
 
 
+PRIME = (1 << 32) - 5  # the rest of a division by it tells commands apart as a checksum does, and needs no module
+
+
 def run_id(logs: str, job: str, command: str) -> str:
     """Of this job and its command, as an earlier attempt has left it there, else a new one."""
     path = os.path.join(logs, RUN_IDS)
-    known = f"{job} {zlib.crc32(command.encode(errors='surrogateescape')):08x}"
+    known = f"{job} {int.from_bytes(command.encode(errors='surrogateescape'), 'big') % PRIME:08x}"
     try:
         kept = json.loads(disk.read(disk.own(path), MOST_SHOWN)) if os.path.exists(path) else {}
     except (OSError, ValueError, disk.NotRegularError):

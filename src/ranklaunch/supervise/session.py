@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from ranklaunch.muster.nodes import Nodes, OfNodes
 from ranklaunch.plan.model import as_json
@@ -14,6 +13,7 @@ from ranklaunch.supervise.given import Seen, Start, Surroundings, Teller
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import PASSED_ON, Signals, name_of
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 from ranklaunch.verdict.model import Verdict
 

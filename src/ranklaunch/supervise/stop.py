@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING
 
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
+from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.taking.abort import Aborts

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan.model import Plan
 from ranklaunch.system.disk import DiskFiles
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.model import Culprit, KnownError

@@ -1,11 +1,11 @@
-"""One selector for everything that can happen: readable and writable descriptors, and timers."""
+"""One epoll for everything that can happen: readable and writable descriptors, and timers."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
 import math
-import selectors
+import select
 import time
 from collections.abc import Callable
 
@@ -27,23 +27,29 @@ class Loop:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._selector = selectors.DefaultSelector()
+        self._epoll = select.epoll()
+        self._waiting: dict[int, tuple[Callback | None, Callback | None]] = {}  # what is called when one is readable, writable
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
 
     def on_readable(self, fd: int, callback: Callback) -> None:
-        self._selector.register(fd, selectors.EVENT_READ, (callback, None))
+        self._wait_for(fd, callback, None)
 
     def on_writable(self, fd: int, callback: Callback) -> None:
-        self._selector.register(fd, selectors.EVENT_WRITE, (None, callback))
+        self._wait_for(fd, None, callback)
 
     def change(self, fd: int, on_readable: Callback | None, on_writable: Callback | None) -> None:
         """What a registered descriptor is waited for from now on: at least one of the two."""
-        events = (selectors.EVENT_READ if on_readable else 0) | (selectors.EVENT_WRITE if on_writable else 0)
-        self._selector.modify(fd, events, (on_readable, on_writable))
+        self._epoll.modify(fd, _events(on_readable, on_writable))
+        self._waiting[fd] = (on_readable, on_writable)
 
     def forget(self, fd: int) -> None:
-        self._selector.unregister(fd)
+        """Raises KeyError for one that is not waited for."""
+        del self._waiting[fd]
+        try:
+            self._epoll.unregister(fd)
+        except OSError:  # closed already, by which the kernel forgot it
+            pass
 
     def after(self, seconds: float, callback: Callback) -> Timer:
         timer = Timer(callback)
@@ -57,10 +63,12 @@ class Loop:
     def step(self, most_s: float = math.inf) -> None:
         """Waits for the next thing to happen and calls back for it. Descriptors come in the order in which they became ready: for
         pidfds that is the order of the deaths. most_s: seconds that it waits at most."""
-        for key, events in self._selector.select(self._timeout(most_s)):
-            for event, callback in zip((selectors.EVENT_READ, selectors.EVENT_WRITE), key.data):
+        ready = self._epoll.poll(self._timeout(most_s), max(1, len(self._waiting)))
+        for (fd, events), wanted in [(each, self._waiting.get(each[0])) for each in ready]:
+            # An end or an error is news for both.
+            for event, callback in zip((~select.EPOLLOUT, ~select.EPOLLIN), wanted or ()):
                 # An earlier callback of this round may have forgotten the descriptor, or given its number to another.
-                if callback and events & event and self._selector.get_map().get(key.fileobj) is key:
+                if callback and events & event and self._waiting.get(fd) is wanted:
                     callback()
         now = self.clock()
         while self._timers and self._timers[0][0] <= now:
@@ -78,7 +86,19 @@ class Loop:
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
         seconds = min(most_s, self._timers[0][0] - self.clock()) if self._timers else most_s
-        return max(0.0, seconds) if seconds < math.inf else None
+        # Up to the next millisecond, which is what epoll counts: it would return too early, and be asked again at once.
+        return max(0.0, math.ceil(seconds * 1e3) * 1e-3) if seconds < math.inf else None
+
+    def _wait_for(self, fd: int, on_readable: Callback | None, on_writable: Callback | None) -> None:
+        if fd in self._waiting:
+            msg = f"descriptor {fd} is waited for already"
+            raise KeyError(msg)
+        self._epoll.register(fd, _events(on_readable, on_writable))
+        self._waiting[fd] = (on_readable, on_writable)
+
+
+def _events(on_readable: Callback | None, on_writable: Callback | None) -> int:
+    return (select.EPOLLIN if on_readable else 0) | (select.EPOLLOUT if on_writable else 0)
 
 
 class Share(Loop):
@@ -86,7 +106,7 @@ class Share(Loop):
 
     def __init__(self, loop: Loop) -> None:
         self.clock = loop.clock
-        self._selector, self._timers, self._order = loop._selector, loop._timers, loop._order
+        self._epoll, self._waiting, self._timers, self._order = loop._epoll, loop._waiting, loop._timers, loop._order
         self._own_fds: set[int] = set()
         self._own_timers: list[Timer] = []
         self._look_at = 64  # timers, before those that are over are sorted out

@@ -6,13 +6,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+from ranklaunch.values import Value, replace
 
 _PLACES = (
-    # cgroup v2, then v1: (line of /proc/self/cgroup, folder of the hierarchy, file with an "oom_kill N" line, peak, limit)
-    (r"^0::(.*)$", "/sys/fs/cgroup", "memory.events", "memory.peak", "memory.max"),
+    # cgroup v2, then v1: (controller in /proc/self/cgroup, folder of the hierarchy, file with an "oom_kill N" line, peak, limit)
+    ("", "/sys/fs/cgroup", "memory.events", "memory.peak", "memory.max"),
     (
-        r"^[0-9]+:[^:]*\bmemory\b[^:]*:(.*)$",
+        "memory",
         "/sys/fs/cgroup/memory",
         "memory.oom_control",
         "memory.max_usage_in_bytes",
@@ -23,7 +24,7 @@ _NO_LIMIT = 1 << 60  # cgroup v1 writes the largest number of pages there is
 GIB = 1 << 30
 
 
-class Memory(NamedTuple):
+class Memory(Value):
     """kills: processes of this container that the kernel has killed for memory. peak, limit: bytes; 0 where it does not say. counted:
     whether it says how many it has killed."""
 
@@ -42,7 +43,7 @@ class Memory(NamedTuple):
         return f" ({self.kills} killed; at most {self.peak / GIB:.2f} GiB in use of {self.limit / GIB:.2f} GiB allowed)"
 
     def since(self, before: Memory) -> Memory:
-        return self._replace(kills=max(0, self.kills - before.kills))
+        return replace(self, kills=max(0, self.kills - before.kills))
 
 
 UNKNOWN = Memory(counted=False)
@@ -50,16 +51,23 @@ UNKNOWN = Memory(counted=False)
 
 def look(proc: str = "/proc/self/cgroup", root: str = "") -> Memory:
     """The state of this container's own group. root: folder below which the hierarchies are, for tests."""
-    groups = _read(proc)
-    for pattern, folder, events, peak, limit in _PLACES:
-        own = re.search(pattern, groups, re.MULTILINE)
+    groups = [line.split(":", 2) for line in _read(proc).split("\n") if line.count(":") > 1]
+    for controller, folder, events, peak, limit in _PLACES:
+        own = [group.rstrip("/") for _, controllers, group in groups if controller in controllers.split(",")]
         # Inside a container the hierarchy's own folder may already be the container's group.
-        for group in dict.fromkeys((own[1].rstrip("/"), "") if own else ("",)):
+        for group in dict.fromkeys((*own[:1], "")):
             place = f"{root}{folder}{group}"
-            count = re.search(r"^oom_kill ([0-9]+)$", _read(f"{place}/{events}"), re.MULTILINE)
-            if count:
-                return Memory(int(count[1]), _number(f"{place}/{peak}"), _number(f"{place}/{limit}"))
+            kills = _count(f"{place}/{events}")
+            if kills is not None:
+                return Memory(kills, _number(f"{place}/{peak}"), _number(f"{place}/{limit}"))
     return UNKNOWN
+
+
+def _count(path: str) -> int | None:
+    """Of a file of counters, the one of processes killed for memory; None where it has none."""
+    counters = dict(line.split(" ", 1) for line in _read(path).split("\n") if " " in line)
+    kills = counters.get("oom_kill", "")
+    return int(kills) if kills.isascii() and kills.isdigit() else None
 
 
 def _number(path: str) -> int:
@@ -82,7 +90,7 @@ ANSWER_S = 20.0
 MIB = 1 << 20
 NVIDIA = ("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
 ASCEND = ("npu-smi", "info", "-t", "usages", "-i", "0")
-_CAPACITY = re.compile(r"(?m)^\s*(?:HBM|DDR|Memory) Capacity\(MB\)\s*:\s*([0-9]+)\s*$")
+_CAPACITY = r"(?m)^\s*(?:HBM|DDR|Memory) Capacity\(MB\)\s*:\s*([0-9]+)\s*$"
 
 
 def of_devices(kind: str, env: Mapping[str, str], slots: int) -> tuple[int, str]:
@@ -92,7 +100,7 @@ def of_devices(kind: str, env: Mapping[str, str], slots: int) -> tuple[int, str]
         found = [int(line) for line in map(str.strip, lines) if line.isdecimal()]
         return (min(found) * MIB, NVIDIA[0]) if found else (0, "")
     if kind == "npu":
-        found = [int(number) for number in _CAPACITY.findall(_answer(ASCEND, env)) if int(number)]
+        found = [int(number) for number in re.findall(_CAPACITY, _answer(ASCEND, env)) if int(number)]
         return (max(found) * MIB, ASCEND[0]) if found else (0, "")
     limit, machine = look().limit, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     whole, who = (limit, "the container's limit") if 0 < limit < machine else (machine, "the machine's memory")

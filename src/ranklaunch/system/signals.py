@@ -14,6 +14,8 @@ HALT = signal.SIGRTMIN + 3
 ALARMS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, signal.SIGPWR, signal.SIGXCPU, HALT)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, *(n for n in range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if n != HALT))
 OURS = (*STOPPING, *ALARMS, *PASSED_ON, signal.SIGCHLD)
+# Without the names that Python gives to each of the signals that were blocked before, real-time ones by an exception: twice for each rank.
+_mask = getattr(signal.pthread_sigmask, "__wrapped__", signal.pthread_sigmask)
 _KEPT_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, *ALARMS)  # nohup and a shell's `&` ask for it
 
 
@@ -58,11 +60,11 @@ class Signals:
 
 def block() -> None:
     """Those that have handlers."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, OURS)
+    _mask(signal.SIG_BLOCK, OURS)
 
 
 def unblock() -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _mask(signal.SIG_SETMASK, ())
 
 
 def signal_of(status: int) -> int:

@@ -10,7 +10,8 @@ import signal
 import time
 from collections import deque
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
+
+from ranklaunch.typed import NamedTuple
 
 NAME_BYTES = 15
 SHELLS = ("sh", "bash", "dash")

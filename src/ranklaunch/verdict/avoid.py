@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from ranklaunch.typed import Any
 from ranklaunch.values import Value
 from ranklaunch.verdict.blame import ELSEWHERE
 from ranklaunch.verdict.model import Verdict

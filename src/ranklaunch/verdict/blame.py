@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ranklaunch import errors, redact
+from ranklaunch.typed import Any
 from ranklaunch.values import Value, as_dict, fields, replace
 from ranklaunch.verdict.model import Culprit, KnownError
 
@@ -32,7 +32,7 @@ SAID = 2000  # characters of a reason
 SEEN = 200  # characters of the line that says why
 
 
-_STOPPED = re.compile("^(?:(?P<more>[0-9]{1,6}) more ranks? failed while |rank [0-9]+ .*while it was being stopped: see )")
+_STOPPED = "^(?:(?P<more>[0-9]{1,6}) more ranks? failed while |rank [0-9]+ .*while it was being stopped: see )"
 
 
 class Suspect(Value):
@@ -100,8 +100,8 @@ class _Silent:
 
 def _noted(notes: list[str], early: tuple[str, ...]) -> tuple[str, ...]:
     """What came of being stopped is no reason of the failure: it comes last, and takes no other's place."""
-    others = (*dict.fromkeys(note for note in notes if not _STOPPED.search(note)), *early)[:MOST_NOTES]
-    return (*others, *few([note for note in notes if _STOPPED.search(note)], MOST_NOTES - len(others)))
+    others = (*dict.fromkeys(note for note in notes if not re.search(_STOPPED, note)), *early)[:MOST_NOTES]
+    return (*others, *few([note for note in notes if re.search(_STOPPED, note)], MOST_NOTES - len(others)))
 
 
 def failed_while_stopped(rank: int, place: str, code: int, log: str) -> str:
@@ -111,7 +111,7 @@ def failed_while_stopped(rank: int, place: str, code: int, log: str) -> str:
 
 def few(notes: Sequence[str], room: int = MOST_NOTES) -> list[str]:
     """Of such sentences the first ones, and how many more there are; of several nodes' lists, the same for all of them."""
-    counts = [(note, _STOPPED.search(note)) for note in notes]
+    counts = [(note, re.search(_STOPPED, note)) for note in notes]
     named = [note for note, found in counts if not (found and found["more"])]
     more = sum(int(found["more"]) for _, found in counts if found and found["more"])
     most = min(MOST_NAMED, room if len(named) <= room and not more else room - 1)

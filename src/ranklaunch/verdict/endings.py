@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.verdict.model import Culprit
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ Those who read the file go by this table, and the documentation shows it. Fields
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+
+from ranklaunch.typed import Any, NamedTuple
 
 
 class Field(NamedTuple):

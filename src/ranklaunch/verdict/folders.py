@@ -21,7 +21,7 @@ EVIDENCE = "evidence"
 RANK_TABLE = "ranktable.json"  # as HCCL reads it
 ATTEMPTS, OF_NODES = "attempt_*", "node_*/attempt_*"  # for people
 
-_ATTEMPT = re.compile("attempt_([0-9]{1,6})")
+_ATTEMPT = "attempt_([0-9]{1,6})"
 
 
 def job(logs: str, name: str) -> str:
@@ -77,7 +77,7 @@ def evidence(attempt: str, node: int) -> str:
 
 def attempts(names: Iterable[str]) -> list[int]:
     """The numbers of the attempts among the names in a folder, ascending."""
-    return sorted(int(found[1]) for found in map(_ATTEMPT.fullmatch, names) if found)
+    return sorted(int(found[1]) for found in (re.fullmatch(_ATTEMPT, name) for name in names) if found)
 
 
 def newest(names: Iterable[str]) -> int:

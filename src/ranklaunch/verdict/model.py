@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from ranklaunch.typed import Any
 from ranklaunch.values import NOTHING, Value, as_dict
 
 SCHEMA = "ranklaunch.verdict/1"

@@ -8,8 +8,8 @@ else than their CPUs. Whatever a node cannot tell is left out, and a node that s
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
 
+from ranklaunch.typed import NamedTuple
 from ranklaunch.watch import expect
 from ranklaunch.watch.expect import Expected
 from ranklaunch.watch.frames import Frame, Rule

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import NamedTuple
+
+from ranklaunch.typed import NamedTuple
 
 BY, EVERY, NUMBER = "by", "every", "is number"
 MOST_RULES = 20

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
+from ranklaunch.typed import Any, NamedTuple
 from ranklaunch.watch.sample import Seen
 
 MOST_RANKS = 1500  # of a frame: what is beyond is counted with the last

@@ -6,7 +6,8 @@ A signal that this machine does not have is None: it is left out, and never coun
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+from ranklaunch.typed import NamedTuple
 
 LEAST_IO = 64 * 1024  # bytes in a window: less is what processes write and read while they wait
 LEAST_CPU = 0.08  # of a core

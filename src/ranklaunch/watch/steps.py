@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from ranklaunch.typed import NamedTuple
 
 MOST_LINE = 2000  # characters of one that are looked at
 MOST_LINES = 400  # of one feed, the last

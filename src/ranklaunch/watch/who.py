@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from ranklaunch.errors import numbered
+from ranklaunch.typed import NamedTuple
 
 FEW = 0.1  # share of the ranks that a group has at most to stand out, or
 LEAST_FEW = 2  # so many, where they are fewer than the others

@@ -4,13 +4,13 @@ contradicts the job is refused by its name."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ranklaunch import redact
 from ranklaunch.adapters.launchers.shared.accelerate import read
 from ranklaunch.errors import counted
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
+from ranklaunch.typed import Any
 from ranklaunch.values import Value
 
 MOST_BYTES = 1024 * 1024

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+
+from ranklaunch.typed import Any
 
 _KEY = re.compile(r"([A-Za-z_][\w.-]*|'[^']*'|\"[^\"\\]*\")[ ]*:(?:[ ]+(.*))?")
 _BOOLEANS = {word: truth for truth, words in ((True, "yes true on"), (False, "no false off")) for word in words.split()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+from ranklaunch.typed import NamedTuple
 
 SHORT = {"-H": "--hostfile", "-i": "--include", "-e": "--exclude", "-q": "--quiet"}
 WITH_VALUE = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+
+from ranklaunch.typed import Any, NamedTuple
 
 _OPENING = ("if", "while", "until", "for", "case", "select", "{")
 _CLOSING = ("fi", "done", "esac", "}")

@@ -11,7 +11,7 @@ from ranklaunch.adapters.launchers.shared.inherited import misleading, only_secr
 from ranklaunch.adapters.launchers.shared.own_launcher import Found
 from ranklaunch.adapters.launchers.shared.scripts import said
 from ranklaunch.files import absolute
-from ranklaunch.read.job import Job, Program
+from ranklaunch.read.job import SHELLS, Job, Program
 from ranklaunch.read.reader import Reader
 from ranklaunch.values import Value
 
@@ -62,7 +62,7 @@ def file_of(program: Program) -> tuple[str, tuple[str, ...]]:
     """A shell script and its arguments, "" where the program is none."""
     if program.is_shell:
         return program.path, program.args
-    if program.module or program.path.rpartition("/")[2] not in own_launcher.SHELLS:
+    if program.module or program.name not in SHELLS:
         return "", ()
     at = next((i for i, word in enumerate(program.args) if not word.startswith(("-", "+"))), len(program.args))
     if any(re.fullmatch("-[a-z]*[cs]", word) for word in program.args[:at]):  # its text is not in a file

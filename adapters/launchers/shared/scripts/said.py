@@ -7,11 +7,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from ranklaunch.adapters.launchers.shared.scripts import commands
 from ranklaunch.adapters.launchers.shared.scripts.commands import Piece
 from ranklaunch.errors import number
+from ranklaunch.typed import NamedTuple
 
 UNKNOWN = "\0"  # in a word, in the place of what is not known
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ranklaunch.command.below import free_ports
 from ranklaunch.command.tuning import experiment, measure
@@ -17,6 +16,7 @@ from ranklaunch.plan.model import Process
 from ranklaunch.supervise.ranks.child import Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.typed import Any
 from ranklaunch.values import Value, as_dict, replace
 
 LOOK_S = 0.05

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from ranklaunch.command.tuning.experiment import Order
 from ranklaunch.command.tuning.site import NAME, Site
@@ -14,6 +13,7 @@ from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.tune import results
 from ranklaunch.tune.model import KINDS, OK, PROFILE, STATUSES, Experiment, Result
 from ranklaunch.tune.search import Search
+from ranklaunch.typed import Any
 from ranklaunch.values import Value, as_dict
 
 UNITS = {"throughput": "samples/s", "latency": "s a step", "flops": "FLOPS a device"}

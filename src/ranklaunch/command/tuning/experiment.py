@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
 from ranklaunch.command.below import of_image, of_platforms, own_command, passed_on
@@ -20,6 +19,7 @@ from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.tune import metrics, words
 from ranklaunch.tune.model import FAILED, HUNG, OK, OUT_OF_MEMORY, Experiment
+from ranklaunch.typed import Any
 from ranklaunch.values import Value
 from ranklaunch.verdict import folders
 

@@ -6,10 +6,10 @@ Words of the muster are no larger than 128 KiB, so a long answer comes in pages.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.system.loop import Loop, Timer
+from ranklaunch.typed import Any
 from ranklaunch.values import Value
 
 ASK, DO, DID, SAID = "ask", "do", "did", "said"

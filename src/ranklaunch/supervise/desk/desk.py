@@ -7,7 +7,6 @@ its age.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ranklaunch.muster.wire import WireError
 from ranklaunch.plan.model import Plan, Save
@@ -19,6 +18,7 @@ from ranklaunch.supervise.desk.saving import Saving
 from ranklaunch.supervise.desk.stacked import Stacked
 from ranklaunch.supervise.record import now as time_now
 from ranklaunch.system.loop import Loop
+from ranklaunch.typed import Any
 from ranklaunch.values import Value
 from ranklaunch.verdict import folders
 

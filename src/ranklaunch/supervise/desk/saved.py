@@ -13,10 +13,10 @@ import select
 import signal
 import stat
 from collections.abc import Collection, Mapping, Sequence
-from typing import NoReturn
 
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.signals import OURS
+from ranklaunch.typed import NoReturn
 
 LOOK_S = 2.0
 MOST_MARKS = 10_000

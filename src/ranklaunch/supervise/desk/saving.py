@@ -6,10 +6,10 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from ranklaunch.plan.model import Save
 from ranklaunch.supervise.record import Record
+from ranklaunch.typed import Any
 
 AGAIN_S = 5.0  # within which a request is the same one: a platform may warn every node of a job
 MOST_NAMED = 64

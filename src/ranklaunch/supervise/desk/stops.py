@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.system import disk
 from ranklaunch.system.signals import name_of
+from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ranklaunch.errors import counted
 from ranklaunch.plan.model import Plan, Process, RankLog, RankOutputs
@@ -18,6 +17,7 @@ from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
 from ranklaunch.supervise.record import Record
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ import fcntl
 import functools
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
 
 from ranklaunch.system import disk
 from ranklaunch.system.loop import Loop
+from ranklaunch.typed import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.logs import Times

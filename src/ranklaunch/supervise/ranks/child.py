@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
 
 from ranklaunch.plan.model import Process
 from ranklaunch.system import tree
 from ranklaunch.system.signals import code_of, signal_of
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import Value
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ranklaunch.plan.model import Process, RankOutputs
 from ranklaunch.read.job import Job
@@ -14,6 +13,7 @@ from ranklaunch.supervise.ranks.start import environment, executable, require_be
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals, name_of, signal_of
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import Value
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ranklaunch.errors import WaitError
 from ranklaunch.muster.nodes import Nodes
@@ -21,6 +20,7 @@ from ranklaunch.supervise.stop import LEADERS_SHARE, Lone, halt_with_ranks
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import Value, replace
 from ranklaunch.verdict.blame import Finish, Suspect
 from ranklaunch.verdict.model import Failure

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from ranklaunch.muster.events import Decide, Decided
 from ranklaunch.plan.model import Rounds
 from ranklaunch.rounds import policy
 from ranklaunch.rounds.policy import Decision, Past, Seen
+from ranklaunch.typed import Any
 from ranklaunch.values import replace
 from ranklaunch.verdict.blame import Judgement
 

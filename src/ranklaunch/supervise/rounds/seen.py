@@ -6,10 +6,10 @@ import glob
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ranklaunch.plan.model import Plan
 from ranklaunch.rounds import progress
+from ranklaunch.typed import Any
 from ranklaunch.watch.steps import Steps
 
 TAIL = 64 * 1024  # bytes of a rank's log, at its end

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from ranklaunch import redact
 from ranklaunch.system import tree
+from ranklaunch.typed import Any
 
 MOST_PROCESSES = 1024  # of a node
 MOST_THREADS = 64  # of a process

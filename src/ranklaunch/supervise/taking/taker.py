@@ -8,7 +8,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
 
 from ranklaunch import errors
 from ranklaunch.evidence import flight, ras, stacks
@@ -16,6 +15,7 @@ from ranklaunch.supervise.taking import asking, dumps, processes, tools
 from ranklaunch.supervise.taking.folder import Folder
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.signals import OURS
+from ranklaunch.typed import Any, NoReturn
 from ranklaunch.values import Value
 
 TAKE_S = 12.0  # in all; what is left of the 15 s of a stop is for the words between nodes

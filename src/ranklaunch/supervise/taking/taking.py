@@ -11,7 +11,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
 
 from ranklaunch.evidence import stacks
 from ranklaunch.evidence.gathered import Gathering
@@ -21,6 +20,7 @@ from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.child import UNJUDGED, Child
 from ranklaunch.supervise.taking.folder import Folder, room_in
+from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:

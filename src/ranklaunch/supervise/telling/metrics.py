@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from ranklaunch.openmetrics import COUNTER, Family, text
+from ranklaunch.typed import Any
 from ranklaunch.values import Value
 
 PHASES = ("starting", "running", "done", "stopping", "ended")

@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ranklaunch.files import own_program
 from ranklaunch.redact import argv as without_secrets
@@ -19,6 +18,7 @@ from ranklaunch.supervise.telling import metrics, trainjob
 from ranklaunch.supervise.telling.hook import Hook
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.typed import Any
 from ranklaunch.values import as_dict
 from ranklaunch.verdict import avoid, folders
 from ranklaunch.verdict.model import Verdict

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+
+from ranklaunch.typed import Any
 
 
 def status(ranks: Iterable[Mapping[str, Any]], now: str, *, done: bool = False) -> dict[str, Any] | None:

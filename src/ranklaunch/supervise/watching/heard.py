@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.watching import limited
+from ranklaunch.typed import NamedTuple
 from ranklaunch.watch import expect
 from ranklaunch.watch.expect import Expected
 from ranklaunch.watch.frames import Rule

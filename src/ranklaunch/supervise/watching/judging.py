@@ -3,11 +3,10 @@ names who stands out."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from ranklaunch.errors import WaitError, counted
 from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
+from ranklaunch.typed import Any
 from ranklaunch.verdict import blame
 from ranklaunch.watch import expect, who
 from ranklaunch.watch.deaf import NOTICE, Deaf

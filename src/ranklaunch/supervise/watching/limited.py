@@ -6,7 +6,8 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
-from typing import NoReturn
+
+from ranklaunch.typed import NoReturn
 
 
 class TooLongError(Exception):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
 
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Entry, Identity
+from ranklaunch.typed import NamedTuple
 from ranklaunch.watch.sample import Look, Traffic
 
 TICKS = os.sysconf("SC_CLK_TCK")

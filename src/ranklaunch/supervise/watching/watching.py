@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ranklaunch.supervise.companions import Attended, Companion
 from ranklaunch.supervise.output.pipe import Output
@@ -18,6 +17,7 @@ from ranklaunch.supervise.watching.sampler import Sampler, traffic
 from ranklaunch.supervise.watching.tool import Tool
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Identity
+from ranklaunch.typed import Any
 from ranklaunch.watch import devices, expect, steps
 from ranklaunch.watch.detector import Limits, moved
 from ranklaunch.watch.frames import Frame, packed
