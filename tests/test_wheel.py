@@ -462,6 +462,7 @@ WHEEL = {
     "ranklaunch/tune/table.py",
     "ranklaunch/tune/tuners.py",
     "ranklaunch/tune/words.py",
+    "ranklaunch/typed.py",
     "ranklaunch/values.py",
     "ranklaunch/verdict/__init__.py",
     "ranklaunch/verdict/avoid.py",

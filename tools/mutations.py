@@ -90,7 +90,7 @@ MUTATIONS = tuple(Mutation(*row) for row in (
     ("launchers/accelerate.py", '"machine_rank": job.node_index,', '"machine_rank": 0,', "every node is the first"),
     ("launchers/communication.py", "range(120, 7201)", "range(120, 7200)", "the longest wait is refused"),
     ("launchers/communication.py", 'f"={name}"', "name", "HCCL takes a beginning for an interface"),
-    ("launchers/inherited.py", 'r"MASTER_ADDR|MASTER_PORT"', 'r"MASTER_ADDR"', "an inherited port stays"),
+    ("launchers/inherited.py", '"MASTER_ADDR", "MASTER_PORT"', '"MASTER_ADDR", "MASTER_PORTS"', "an inherited port stays"),
     ("launchers/from_node_0.py", "|HCCL_IF_IP|", "|", "node 0's own address goes to all"),
     ("launchers/route.py", "LEAST_NODES = 3", "LEAST_NODES = 2", "two nodes are planned"),
     ("launchers/ssh.py", "max(200, 2 * len(job.nodes))", "200", "sshd turns away the ranks of a large job"),

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union
 
+from ranklaunch import typed
 from ranklaunch.report.model import Report
 from ranklaunch.schemas import answers, plan, verdict
 from ranklaunch.values import Value
@@ -28,6 +29,7 @@ FOLDER = ROOT / "docs" / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # By the name of the file. One that a command of its own writes, as a report, is here with its type.
 DOCUMENTS: Mapping[str, Any] = {**plan.DOCUMENTS, **verdict.DOCUMENTS, **answers.DOCUMENTS, "report": Report}
+REAL = {name: getattr(typing, name) for name in typed.__all__}  # what stands for nothing where a program runs
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 Schema = dict[str, Any]
 
@@ -95,7 +97,7 @@ class Parts:
 
     def object(self, kind: Any) -> Schema:
         """Of a closed one: a Value or a TypedDict."""
-        hints = typing.get_type_hints(kind)
+        hints = typing.get_type_hints(kind, localns=REAL)
         if issubclass(kind, Value):
             names, required = kind._fields, () if kind in plan.WITHOUT_DEFAULTS else kind._fields
         else:
