@@ -25,7 +25,7 @@ USAGE = "ranklaunch explain [OPTIONS] FILE|- | --find WORDS"
 FORMATS = ("text", "json")
 OPTIONS = (
     options.of_variable(KNOWN_ERRORS),
-    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)"),
+    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)", legal=FORMATS),
     Option("--find", "find", "list the known errors with these words in name, family, meaning, remedy or patterns, in place of a log"),
 )
 SCHEMA = "ranklaunch.explain/1"

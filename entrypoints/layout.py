@@ -29,7 +29,7 @@ OPTIONS = (
     Option("--virtual-stages", "chunks", "virtual stages of each rank (default: 1)"),
     Option("--first-stage-layers", "first", "layers of the first stage, where it has not as many as the others"),
     Option("--last-stage-layers", "last", "layers of the last stage, where it has not as many as the others"),
-    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)"),
+    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)", legal=FORMATS),
 )
 DIGITS = frozenset(ORDER.split("-"))
 MOST_RANKS = 1_048_576

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("explain", "what is known of the errors in a log, of any program"),
     "layout": ("layout", "which ranks Megatron puts together, on which node each is, and which layers it has"),
     "ranktable": ("ranktable", "show, validate, convert, make and compare rank tables"),
+    "completion": ("completion", "a script by which bash, zsh or fish completes these"),
 }
 
 NEEDED, MISSING = ("jinja2", "markupsafe"), 69

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 USAGE = "ranklaunch report [LOG_DIR] [--format text|html|json|trace|prom] [--output FILE]"
 FORMATS = ("text", "html", "json", "trace", "prom")
 OPTIONS = (
-    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)"),
+    Option("--format", "format", f"{', '.join(FORMATS)} (default: text)", legal=FORMATS),
     Option("--output", "output", "file that it is written to, whole or not at all (default: standard output)", "FILE"),
 )
 

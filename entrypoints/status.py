@@ -14,7 +14,7 @@ from ranklaunch.typed import Any
 
 USAGE = "ranklaunch status [LOG_DIR] [--format text|json]"
 FORMATS = ("text", "json")
-OPTIONS = (Option("--format", "format", f"{', '.join(FORMATS)} (default: text)"),)
+OPTIONS = (Option("--format", "format", f"{', '.join(FORMATS)} (default: text)", legal=FORMATS),)
 MOST_LINES = 64  # of ranks; more are told in groups that are alike
 COLUMNS = ("rank", "node", "pid", "state", "cpu s", "memory", "output", "silent", "step")
 AGES = (1, 5, 15, 60, 300, 900, 3600)  # seconds of silence by which groups are told apart

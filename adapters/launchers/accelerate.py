@@ -32,7 +32,7 @@ EXTRA: Variable[tuple[str, ...]] = Variable(
     "further options of accelerate launch, such as --use_fsdp; the last of two equal options wins",
 )  # fmt: skip
 MIXED_PRECISION = Variable(
-    "mixed_precision", ("RANKLAUNCH_MIXED_PRECISION",), parse.one_of("no", "fp16", "bf16", "fp8"), "",
+    "mixed_precision", ("RANKLAUNCH_MIXED_PRECISION",), parse.OneOf("no", "fp16", "bf16", "fp8"), "",
     "precision in which the model computes: no, fp16, bf16 or fp8", option="--mixed-precision",
     default_text="what the program says, else no",
 )  # fmt: skip

@@ -42,7 +42,7 @@ INTERFACES: Variable[tuple[str, ...]] = Variable(
     "network interfaces of MPI and NCCL; those that node 0 lacks are left out",
 )  # fmt: skip
 VERSION = Variable(
-    "openmpi", ("RANKLAUNCH_OPENMPI",), parse.one_of("4", "5"), "4", "main version of Open MPI",
+    "openmpi", ("RANKLAUNCH_OPENMPI",), parse.OneOf("4", "5"), "4", "main version of Open MPI",
     default_text="5 where prterun is beside mpirun, else 4",
 )  # fmt: skip
 MPI_SLOTS: Variable[tuple[int, ...]] = Variable(

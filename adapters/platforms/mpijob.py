@@ -23,7 +23,7 @@ HOST_FILE = kubernetes.MPI_HOST_FILE
 LAUNCHER, WORKER = "launcher", "worker"
 
 ROLE = Variable(
-    "mpi_role", ("K_MPI_JOB_ROLE",), parse.one_of(LAUNCHER, WORKER), WORKER, "launcher or worker: what this pod is in its MPIJob",
+    "mpi_role", ("K_MPI_JOB_ROLE",), parse.OneOf(LAUNCHER, WORKER), WORKER, "launcher or worker: what this pod is in its MPIJob",
     "platform",
 )  # fmt: skip
 AS_WORKER = replace(

@@ -64,7 +64,7 @@ GOOD: list[tuple[Callable[[str], Any], str, Any]] = [
     (parse.hosts, "[2001:db8::1],[2001:db8::2]", ("2001:db8::1", "2001:db8::2")),
     (parse.hosts, "[[2001:db8::1],b]", ("2001:db8::1", "b")),
     (parse.hosts, "[2001:db8::1]", ("2001:db8::1",)),
-    (parse.one_of("npu", "gpu"), " NPU ", "npu"),
+    (parse.OneOf("npu", "gpu"), " NPU ", "npu"),
 ]
 
 BAD: list[tuple[Callable[[str], Any], str, str]] = [
@@ -78,8 +78,8 @@ BAD: list[tuple[Callable[[str], Any], str, str]] = [
     *((parse.counts, text, "one for each node, such as 8 or 2,3") for text in ("", ",", "1,", ",1", "1,,2", "2;3", "-1", "a", "1.5")),
     *((parse.host, text, "host name or an IP address") for text in ("", "a b", "a;b", "-a", "a/b", "$(x)", "a\nb", "größe", "a" * 254, "http://a")),
     *((parse.hosts, text, "commas between them") for text in ("", ",", "a,", "a b", "[a,]", "a,,b", "a;b", "[[a],b]]x")),
-    (parse.one_of("npu", "gpu"), "gpuu", "expected one of npu, gpu, did you mean 'gpu'?"),
-    (parse.one_of("npu", "gpu"), "tpu-v5", "expected one of npu, gpu"),
+    (parse.OneOf("npu", "gpu"), "gpuu", "expected one of npu, gpu, did you mean 'gpu'?"),
+    (parse.OneOf("npu", "gpu"), "tpu-v5", "expected one of npu, gpu"),
 ]  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def test_a_host_with_a_port_is_no_host(text: str) -> None:
 
 def test_nothing_far_is_taken_for_a_slip() -> None:
     with pytest.raises(ValueError) as caught:
-        parse.one_of("npu", "gpu")("accelerate")
+        parse.OneOf("npu", "gpu")("accelerate")
     assert "did you mean" not in str(caught.value)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import helpers
 import pytest
+
+from testbench.judges import formats
 
 GROUPS = helpers.group_table([("j-worker-1", "192.0.2.2", "45"), ("j-worker-0", "192.0.2.1", "01")])
 
@@ -190,3 +193,54 @@ def test_made_is_valid_shown_and_the_same(version: str, tmp_path: Path) -> None:
     converted = tmp_path / "converted.json"
     assert call("convert", one, "--output", converted).code == 0
     assert call("diff", one, converted).out == ("~ version 0.1 -> 1.0\n" if version == "0.1" else "")
+
+
+# As JSON
+
+
+def test_show_as_json_has_what_the_table_for_people_has(groups: Path) -> None:
+    told = call("show", groups, "--format", "json").json
+    assert judged(told, "ranktable") == {
+        "schema": "ranklaunch.ranktable/1",
+        "file": str(groups),
+        "version": "0.1",
+        "ranks": [
+            {"rank": rank, "node": node, "server": server, "pod": f"j-worker-{node}", "device": device, "device_ip": address}
+            for rank, node, server, device, address in (
+                (0, 0, "192.0.2.1", "0", "192.0.2.10"), (1, 0, "192.0.2.1", "1", "192.0.2.11"),
+                (2, 1, "192.0.2.2", "4", "192.0.2.4"), (3, 1, "192.0.2.2", "5", "192.0.2.5"),
+            )
+        ],
+        "super_pods": [],
+        "warnings": [],
+        "problems": [],
+    }  # fmt: skip
+
+
+def test_validate_as_json_has_every_problem_and_the_same_exit_code(groups: Path) -> None:
+    result = call("validate", groups, "--nodes", "3", "--devices", "8", "--format", "json")
+    told = judged(json.loads(result.out), "ranktable")
+    assert (result.code, result.err, told["version"], told["ranks"]) == (78, "", None, [])
+    assert told["problems"] == call("validate", groups, "--nodes", "3", "--devices", "8").err.replace("ranklaunch: ", "").splitlines()
+    assert judged(call("validate", groups, "--format", "json").json, "ranktable")["problems"] == []
+
+
+def test_diff_as_json_has_both_places(groups: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(helpers.group_table([("j-worker-1", "192.0.2.9", "45"), ("j-worker-0", "192.0.2.1", "0")]), encoding="utf-8")
+    result = call("diff", groups, other, "--format", "json")
+    told = judged(json.loads(result.out), "ranktable-diff")
+    assert (result.code, told["versions"]) == (1, ["0.1", "0.1"])
+    assert [change["rank"] for change in told["changes"]] == [1, 2, 3]
+    assert told["changes"][2] == {"rank": 3, "before": place(groups, 3), "after": None}
+    assert judged(call("diff", groups, groups, "--format", "json").json, "ranktable-diff")["changes"] == []
+
+
+def place(table: Path, rank: int) -> object:
+    return call("show", table, "--format", "json").json["ranks"][rank]
+
+
+def judged(document: Any, name: str) -> Any:
+    """What its schema allows."""
+    formats.check(name, document)
+    return document

@@ -32,7 +32,7 @@ PROCESS_LOG_PATH = Variable(
     default_text="below the log directory: one for each rank with method ranktable, else one for all, as a recorder",
 )  # fmt: skip
 RECORDERS = Variable(
-    "recorders", ("RANKLAUNCH_RECORDERS",), parse.one_of("on", "npu", "off"), "on", "recorders of Python, PyTorch and CANN, where you have "
+    "recorders", ("RANKLAUNCH_RECORDERS",), parse.OneOf("on", "npu", "off"), "on", "recorders of Python, PyTorch and CANN, where you have "
     "not set them; npu: also those that change how torch_npu supervises itself",
 )  # fmt: skip
 STACKS = Variable(

@@ -31,7 +31,7 @@ PDSH, MPICH, SLURM = "pdsh", "mpich", "slurm"
 BY = Variable(
     "deepspeed_launcher",
     ("RANKLAUNCH_DEEPSPEED_LAUNCHER",),
-    parse.one_of(OWN_NODE, PDSH, "openmpi", MPICH, "impi", "mvapich", SLURM),
+    parse.OneOf(OWN_NODE, PDSH, "openmpi", MPICH, "impi", "mvapich", SLURM),
     OWN_NODE,
     "how DeepSpeed starts the ranks of several nodes: its launcher on each node, or one on node 0 that reaches the others so",
 )

@@ -42,7 +42,7 @@ TEMPORARY = Variable(
 )  # fmt: skip
 
 REMOTE_SHELL = Variable(
-    "remote_shell", ("RANKLAUNCH_REMOTE_SHELL",), parse.one_of("ssh", "blaunch", "pbs_tmrsh"), "ssh",
+    "remote_shell", ("RANKLAUNCH_REMOTE_SHELL",), parse.OneOf("ssh", "blaunch", "pbs_tmrsh"), "ssh",
     "what reaches the other nodes: ssh, with an sshd of the job's own on each, or LSF's or PBS's own way, with none",
 )  # fmt: skip
 

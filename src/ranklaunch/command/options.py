@@ -15,7 +15,7 @@ from ranklaunch.adapters.platforms.shared.base import OF_ALL
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.files import NoFiles
 from ranklaunch.plan.planning import Request, every_variable
-from ranklaunch.read import settings
+from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Program
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Reader, Variable
 from ranklaunch.system import disk
@@ -30,19 +30,22 @@ _NAME = r"[A-Za-z_][^=\s]*"  # shells export functions as BASH_FUNC_x%%
 
 class Option(Value):
     """value: the name of what it gives. takes: what help calls the text after it; "" for a switch, which takes none and gives
-    "true". may_take: what help calls a number that may follow a switch, and is its text then."""
+    "true". may_take: what help calls a number that may follow a switch, and is its text then. legal: the few texts that it takes, where
+    there are so few."""
 
     name: str
     value: str
     meaning: str
     takes: str = "X"
     may_take: str = ""
+    legal: tuple[str, ...] = ()
 
 
 def of_variable(variable: Variable[object], default: str = "") -> Option:
     """default: as help shows it."""
     meaning = f"{variable.meaning}{f' (default: {default})' if default else ''} [{', '.join(variable.names)}]"
-    return Option(variable.option, variable.value, meaning, "" if variable.is_switch else "X", variable.may_take)
+    legal = variable.parse.legal if isinstance(variable.parse, parse.OneOf) else ()
+    return Option(variable.option, variable.value, meaning, "" if variable.is_switch else "X", variable.may_take, legal)
 
 
 class Parser:

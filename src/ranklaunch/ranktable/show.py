@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ranklaunch.ranktable.model import RankTable, Server
+from ranklaunch.typed import Any
 
 COLUMNS = ("rank", "node", "server", "pod", "device", "device ip")
+SCHEMA, SCHEMA_OF_DIFFERENCES = "ranklaunch.ranktable/1", "ranklaunch.ranktable-diff/1"
 
 
 def as_table(table: RankTable) -> Iterator[str]:
@@ -23,15 +25,36 @@ def as_table(table: RankTable) -> Iterator[str]:
         yield f"warning: {warning}"
 
 
+def as_json(path: str, table: RankTable | None, problems: Sequence[str] = ()) -> dict[str, Any]:
+    """table: None where it has problems that leave nothing to show."""
+    return {
+        "schema": SCHEMA,
+        "file": path,
+        "version": table.version if table else None,
+        "ranks": sorted(_ranks(table), key=lambda rank: int(rank["rank"])) if table else [],
+        "super_pods": [{"id": pod.super_pod_id, "servers": list(pod.server_ids)} for pod in (table.super_pods if table else ())],
+        "warnings": list(table.warnings) if table else [],
+        "problems": list(problems),
+    }
+
+
+def differences_as_json(old: RankTable, new: RankTable) -> dict[str, Any]:
+    before, after = ({rank["rank"]: rank for rank in _ranks(table)} for table in (old, new))
+    moved = _moved(old, new)
+    return {
+        "schema": SCHEMA_OF_DIFFERENCES,
+        "versions": [old.version, new.version],
+        "changes": [{"rank": rank, "before": before.get(rank), "after": after.get(rank)} for rank in moved],
+    }
+
+
 def differences(old: RankTable, new: RankTable) -> Iterator[str]:
     """Lines that start with -, + or ~ for what left, came and changed; none when both give every rank the same device."""
     if old.version != new.version:
         yield f"~ version {old.version} -> {new.version}"
     before, after = _places(old), _places(new)
-    for rank in sorted(before.keys() | after.keys()):
+    for rank in _moved(old, new):
         was, is_now = before.get(rank), after.get(rank)
-        if was == is_now:
-            continue
         if was is None:
             yield f"+ rank {rank}: {is_now}"
         elif is_now is None:
@@ -44,6 +67,17 @@ def _rows(table: RankTable) -> Iterator[tuple[str, ...]]:
     for node, server in enumerate(table.servers):
         for i, rank in enumerate(server.ranks):
             yield str(rank), str(node), server.server_id, server.pod_name, server.device_ids[i], server.device_ips[i]
+
+
+def _ranks(table: RankTable) -> Iterator[dict[str, Any]]:
+    names = ("rank", "node", "server", "pod", "device", "device_ip")
+    return ({**dict(zip(names, row)), "rank": int(row[0]), "node": int(row[1])} for row in _rows(table))
+
+
+def _moved(old: RankTable, new: RankTable) -> list[int]:
+    """Ranks that are on another device, or in one table alone."""
+    before, after = _places(old), _places(new)
+    return [rank for rank in sorted(before.keys() | after.keys()) if before.get(rank) != after.get(rank)]
 
 
 def _places(table: RankTable) -> dict[int, str]:

@@ -18,7 +18,7 @@ def rules(text: str) -> str:
 
 
 HANG = Variable(
-    "hang", ("RANKLAUNCH_HANG",), parse.one_of(OBSERVE, STOP, RESTART, OFF), OBSERVE, "what is done where no rank of any node moves: "
+    "hang", ("RANKLAUNCH_HANG",), parse.OneOf(OBSERVE, STOP, RESTART, OFF), OBSERVE, "what is done where no rank of any node moves: "
     "observe: it is said, and evidence is taken; stop: the job fails with 75; restart: the same, as a failure that may be restarted; "
     "off: nobody looks", option="--hang",
 )  # fmt: skip

@@ -223,12 +223,15 @@ def _endpoint(item: str) -> Endpoint:
     return Endpoint(host(match[1] or match[2]), port(match[3]) if match[3] else 0)
 
 
-def one_of(*legal: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
+class OneOf:
+    """Parses to one of a few words."""
+
+    def __init__(self, *legal: str) -> None:
+        self.legal = legal
+
+    def __call__(self, value: str) -> str:
         word = value.strip().lower()
-        if word not in legal:
-            msg = f"expected one of {', '.join(legal)}{nearest(word, legal)}"
+        if word not in self.legal:
+            msg = f"expected one of {', '.join(self.legal)}{nearest(word, self.legal)}"
             raise ValueError(msg)
         return word
-
-    return parse

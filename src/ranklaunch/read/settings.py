@@ -130,7 +130,7 @@ CANN_FOLDER = Variable(
     default_text=" or ".join(CANN_FOLDERS),
 )  # fmt: skip
 ACCELERATOR = Variable(
-    "accelerator", ("RANKLAUNCH_ACCELERATOR",), parse.one_of(*ACCELERATORS), "", "npu, gpu or cpu", option="--accelerator",
+    "accelerator", ("RANKLAUNCH_ACCELERATOR",), parse.OneOf(*ACCELERATORS), "", "npu, gpu or cpu", option="--accelerator",
     default_text="by the variables and device files of the container",
 )  # fmt: skip
 MASTER_ADDR = Variable(
@@ -185,7 +185,7 @@ ENV_FILE = Variable(
 ROOT = Variable("root", ("RANKLAUNCH_ROOT",), parse.text, "", "folder below which absolute paths are looked up", option="--root")
 FORMATS = ("text", "json", "sh", "vscode")
 FORMAT = Variable(
-    "format", ("RANKLAUNCH_FORMAT",), parse.one_of(*FORMATS), "text",
+    "format", ("RANKLAUNCH_FORMAT",), parse.OneOf(*FORMATS), "text",
     "how plan shows: text for people, json for tools, sh to paste into a shell, vscode to attach debuggers", option="--format",
 )  # fmt: skip
 ALL_NODES = Variable(
@@ -195,7 +195,7 @@ VERBOSE = Variable(
     "verbose", ("RANKLAUNCH_VERBOSE",), parse.flag, False, "plan shows every value and every rank", option="--verbose", is_switch=True,
 )  # fmt: skip
 BIND = Variable(
-    "bind", ("RANKLAUNCH_BIND",), parse.one_of("none", "cores"), "none", "cores: each rank has cores of its own", option="--bind",
+    "bind", ("RANKLAUNCH_BIND",), parse.OneOf("none", "cores"), "none", "cores: each rank has cores of its own", option="--bind",
 )  # fmt: skip
 BIND_CORES: Variable[tuple[int, ...]] = Variable(
     "bind_cores", ("RANKLAUNCH_BIND_CORES",), parse.cores, (), "which cores ranks have, such as 0-7,16-23; they are bound then",

@@ -36,7 +36,7 @@ TRAINJOB_STATUS = Variable(
 VARIABLES: tuple[Variable[object], ...] = (METRICS_FILE, ON_EVENT, TRAINJOB_STATUS)
 
 CHECK_FORMAT = Variable(
-    "check_format", ("RANKLAUNCH_CHECK_FORMAT",), parse.one_of("text", "json"), "text", "how check shows: text for people, json for tools",
+    "check_format", ("RANKLAUNCH_CHECK_FORMAT",), parse.OneOf("text", "json"), "text", "how check shows: text for people, json for tools",
     option="--format",
 )  # fmt: skip
 

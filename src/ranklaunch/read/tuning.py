@@ -22,11 +22,11 @@ def size(value: str) -> int:
 _BY_FILE = "what the configuration's autotuning section says, else"
 
 TUNER = Variable(
-    "tune_tuner", ("RANKLAUNCH_TUNER",), parse.one_of("gridsearch", "random", "model_based"), "", "what chooses the next trial: "
+    "tune_tuner", ("RANKLAUNCH_TUNER",), parse.OneOf("gridsearch", "random", "model_based"), "", "what chooses the next trial: "
     "gridsearch, random or model_based", option="--tuner", default_text=f"{_BY_FILE} gridsearch",
 )  # fmt: skip
 METRIC = Variable(
-    "tune_metric", ("RANKLAUNCH_METRIC",), parse.one_of("throughput", "latency", "flops"), "", "what is to be best: throughput, "
+    "tune_metric", ("RANKLAUNCH_METRIC",), parse.OneOf("throughput", "latency", "flops"), "", "what is to be best: throughput, "
     "latency or flops", option="--metric", default_text=f"{_BY_FILE} throughput",
 )  # fmt: skip
 MAX_TRIALS = Variable(

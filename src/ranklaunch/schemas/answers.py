@@ -102,4 +102,54 @@ class Explain(Explanation):
     others: list[Explanation]
 
 
-DOCUMENTS: Mapping[str, Any] = {"status": Status, "check": Check, "explain": Explain}
+class RankPlace(TypedDict):
+    """The device of a rank. node: index of its server or pod in the table. server, pod, device_ip: empty where the table says none. device:
+    physical id on its host."""
+
+    rank: int
+    node: int
+    server: str
+    pod: str
+    device: str
+    device_ip: str
+
+
+class SuperPod(TypedDict):
+    """Servers that one super node joins."""
+
+    id: str
+    servers: list[str]
+
+
+class RankTable(TypedDict):
+    """A rank table, by its path. version, ranks: null and empty where it has problems. ranks: in their order. warnings: what is odd but not
+    wrong. problems: every defect; show tells of none, for it ends with 78 where there is one."""
+
+    schema: Literal["ranklaunch.ranktable/1"]
+    file: str
+    version: str | None
+    ranks: list[RankPlace]
+    super_pods: list[SuperPod]
+    warnings: list[str]
+    problems: list[str]
+
+
+class RankMoved(TypedDict):
+    """A rank that is on another device. before, after: null where it is in one table alone."""
+
+    rank: int
+    before: RankPlace | None
+    after: RankPlace | None
+
+
+class RankTableDiff(TypedDict):
+    """What is different between two rank tables. versions: of the old one and the new one."""
+
+    schema: Literal["ranklaunch.ranktable-diff/1"]
+    versions: list[str]
+    changes: list[RankMoved]
+
+
+DOCUMENTS: Mapping[str, Any] = {
+    "status": Status, "check": Check, "explain": Explain, "ranktable": RankTable, "ranktable-diff": RankTableDiff,
+}  # fmt: skip

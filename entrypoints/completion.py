@@ -1,0 +1,55 @@
+"""ranklaunch completion: a script by which bash, zsh or fish completes the command line: source <(ranklaunch completion bash)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+
+from ranklaunch.command import completion, job_spec, options
+from ranklaunch.command.completion import HELP, Command, filled
+from ranklaunch.command.options import Option
+from ranklaunch.entrypoints import explain, layout, logs, ranktable, report, save, stacks, status
+from ranklaunch.entrypoints.main import COMMANDS
+from ranklaunch.errors import UsageError, nearest
+from ranklaunch.read import settings, telling, tuning
+from ranklaunch.read.reader import Variable
+from ranklaunch.render.templates import Templates
+from ranklaunch.specs.model import KINDS
+from ranklaunch.typed import Any
+
+SHELLS: dict[str, Callable[[list[Command]], str]] = {"bash": completion.bash, "zsh": completion.zsh, "fish": completion.fish}
+# Variables that a command has beside those of every job.
+OF_JOBS: dict[str, tuple[Variable[Any], ...]] = {
+    "run": (), "simulate": (), "plan": settings.PLAN_VARIABLES, "check": telling.CHECK_VARIABLES, "tune": tuning.VARIABLES,
+}  # fmt: skip
+OPTIONS: dict[str, tuple[Option, ...]] = {
+    "status": status.OPTIONS, "save": save.OPTIONS, "stacks": stacks.OPTIONS, "report": report.OPTIONS, "logs": logs.OPTIONS,
+    "spec": job_spec.OPTIONS, "explain": explain.OPTIONS, "layout": layout.OPTIONS, "ranktable": ranktable.OPTIONS,
+}  # fmt: skip
+WORDS: dict[str, Iterable[str]] = {
+    "spec": KINDS, "ranktable": ranktable.ACTIONS, "template": Templates().shipped, "completion": SHELLS,
+}  # fmt: skip
+USAGE = f"ranklaunch completion {'|'.join(SHELLS)}"
+
+
+def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int:
+    _, words = options.Parser("completion", __doc__ or "", USAGE).split(argv)
+    if len(words) != 1 or words[0] not in SHELLS:
+        found = f"unknown shell {words[0]!r}{nearest(words[0], SHELLS)}" if len(words) == 1 else f"{len(words)} shells: expected one"
+        msg = f"{found}\nusage: {USAGE}"
+        raise UsageError(msg)
+    sys.stdout.write(SHELLS[words[0]](commands()))
+    return 0
+
+
+def commands() -> list[Command]:
+    """All there are, in the order of the help."""
+    return [_command(name, meaning) for name, (_, meaning) in COMMANDS.items()]
+
+
+def _command(name: str, meaning: str) -> Command:
+    if name in OF_JOBS:
+        found: Iterable[Option] = options.JobParser(name, "", "", OF_JOBS[name]).options.values()
+    else:
+        found = OPTIONS.get(name, ())
+    return Command(name, meaning, (*map(filled, found), HELP), tuple(WORDS.get(name, ())), runs=name in OF_JOBS or name == "spec")
