@@ -31,6 +31,7 @@ OPTIONS = (
 SCHEMA = "ranklaunch.explain/1"
 MOST_BYTES = 16 * 1024 * 1024  # of the end of the log
 MOST_LINES = 500_000  # of these, the last; logs have 30 bytes a line and more
+MOST_CPU_S = 60.0  # for a log of the longest, with patterns of the user's; it takes a few with those that are shipped
 MOST_SHOWN = 20  # errors beside the one that explains most
 NOTHING_KNOWN = 1
 UNKNOWN = "unknown"
@@ -61,7 +62,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     if "find" in values:
         return _list(values["find"], errors or catalogue.shipped())
     looked = _read(words[0])
-    found = catalogue.findings(looked.text, errors)
+    found = _findings(looked.text, own, errors)
     sys.stdout.write(_as_json(looked, found) if form == "json" else _as_text(looked, found))
     return 0 if found else NOTHING_KNOWN
 
@@ -71,6 +72,20 @@ def _errors(folder: str) -> Sequence[catalogue.KnownError]:
         return catalogue.with_own(DiskFiles(), absolute(folder, disk.working_folder()))
     except ValueError as error:
         msg = f"{KNOWN_ERRORS.both}: {error}"
+        raise ConfigError(msg) from None
+
+
+def _findings(text: str, own: str, errors: Sequence[catalogue.KnownError]) -> list[Finding]:
+    """errors: with the user's own, of which a pattern may take for ever."""
+    if not errors:
+        return catalogue.findings(text)
+    from ranklaunch.supervise.watching import limited
+
+    try:
+        with limited.cpu(MOST_CPU_S):
+            return catalogue.findings(text, errors)
+    except limited.TooLongError:
+        msg = f"{KNOWN_ERRORS.both}: {own}: its patterns take more than {MOST_CPU_S:g} s for this log: one of them tries too many ways"
         raise ConfigError(msg) from None
 
 

@@ -35,7 +35,7 @@ else:
         """Of a class's annotations, a tuple with these names."""
 
         def __new__(cls, name, bases, space):
-            names = space.get("__annotations__", ())
+            names = space["__annotations__"]
             defaults = [space.pop(each) for each in names if each in space]
             made = namedtuple(name, names, defaults=defaults, module=space["__module__"])
             for key, value in space.items():

@@ -123,6 +123,14 @@ def test_they_win_over_what_is_shipped(tmp_path: Path) -> None:
     assert "  Ours.\n" in helpers.call("explain", "--known-errors", str(folder), str(path)).out
 
 
+def test_a_pattern_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "MOST_CPU_S", 0.5)
+    folder = own(tmp_path, patterns=["(a+)+b"])
+    said = helpers.call("explain", "--known-errors", str(folder), str(log(tmp_path, "a" * 200)))
+    assert (said.code, said.out) == (78, "")
+    assert f"{folder}: its patterns take more than 0.5 s for this log" in said.err
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
