@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -269,6 +270,16 @@ def test_where_no_socket_can_be_made_it_is_in_a_private_folder(tmp_path: Path) -
     assert [*asking._sockets(str(tmp_path))] == [asked.path]
     asked.close()
     assert not os.path.exists(os.path.dirname(asked.path))
+
+
+@pytest.mark.parametrize("change", [shutil.rmtree, lambda folder: (folder / "more").touch()], ids=["is cleared", "has more in it"])
+def test_a_private_folder_that_others_change(change: Callable[[Path], object]) -> None:
+    """As what clears /tmp does: that is no reason to end in another way."""
+    asked = Counter("/sys", "node_0.sock", Loop(), lambda question, answer: answer({}))
+    folder = Path(asked.path).parent
+    change(folder)
+    asked.close()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_what_else_is_wrong_with_a_folder_is_not_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

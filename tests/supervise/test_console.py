@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import pty
+import re
 import signal
 import socket
+import threading
 import time
+import tty
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from ranklaunch.supervise.output import console
 from ranklaunch.supervise.output.console import HIGH, LOW, Console
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import check_end
@@ -226,6 +232,73 @@ def test_a_terminal(as_process: Starter) -> None:
     screen.wait_for_end()
     for rank in range(2):
         assert tagged(screen, f"[rank {rank}] ").replace(b"\r\n", b"\n") == job.log(rank)
+
+
+def test_a_terminal_of_another_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be opened anew, and others have it as it is: nothing waits for its reader, and nobody sees it changed."""
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    monkeypatch.setattr(console.os, "open", refuse)
+    made = Console(theirs, Loop())
+    data = bytes(range(256)) * 4096
+    writer = threading.Thread(target=made.write, args=(data,), daemon=True)
+    writer.start()
+    writer.join(10)
+    assert not writer.is_alive(), "it waits for the reader"
+    assert 0 < made.pending < len(data)
+    assert os.get_blocking(theirs)
+    shown = b""
+    while len(shown) < len(data):
+        shown += os.read(ours, 65536)
+        made._loop.step(0)
+    assert (shown, made.pending) == (data, 0)
+    os.close(ours)
+    os.close(theirs)
+
+
+def refuse(*_: object) -> NoReturn:
+    raise PermissionError
+
+
+@pytest.mark.parametrize("room", range(50, 61))
+def test_a_disk_that_is_full_for_a_while(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it does not take is counted, and no line is torn by what is written when there is room again. A function stands for the disk,
+    which takes so many bytes."""
+    path = tmp_path / "console"
+    path.touch()
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+
+    def writev(fd: int, pieces: list[memoryview]) -> int:
+        data = b"".join(pieces)[: room - path.stat().st_size]
+        if not data:
+            raise OSError(errno.ENOSPC, "full")
+        return os.write(fd, data)
+
+    made = Console(fd, Loop())
+    monkeypatch.setattr(console.os, "writev", writev)
+    for number in range(20):
+        made.write(b"line %03d\n" % number)
+    assert (made.pending, made.closed) == (0, False)
+    monkeypatch.undo()
+    made.write(b"after\n")
+    whole, torn = divmod(room, 9)
+    expected = [b"line %03d\n" % number for number in range(whole)] + [b"line %03d" % whole][: bool(torn)]
+    found = path.read_bytes().splitlines(keepends=True)
+    assert found == [*expected[:whole], *([expected[-1][:torn] + b"\n"] if torn else []), b"after\n"]
+    assert made.lost == 20 - whole
+    os.close(fd)
+
+
+def test_a_console_on_a_full_disk_says_so(as_process: Starter, tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = ("unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=64k none '{folder}' && exec \"$@\" >'{folder}/console'", "sh")
+    job = as_process.spawn(1, PRINTS, "--lines", 5000, "--size", 99, outside=mounted)
+    check_end(job, "succeeded", 0)
+    said = re.search(r"ranklaunch: the disk of the console was full: ([0-9]+) lines not shown", job.err.text)
+    assert said, job.err.text
+    assert 0 < int(said[1]) < 5000
+    assert job.log(0).count(b"\n") == 5000
 
 
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/full"])

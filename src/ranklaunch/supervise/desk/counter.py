@@ -60,8 +60,7 @@ class Counter:
         self._loop.forget(self._socket.fileno())
         self._socket.close()
         _remove(self.path)
-        if self._private:
-            os.rmdir(self._private)
+        self._leave_private()
 
     def _bound(self, folder: str, name: str) -> str:
         try:
@@ -71,7 +70,19 @@ class Counter:
                 raise
         base = "/run" if os.access("/run", os.W_OK) else None
         self._private = tempfile.mkdtemp(prefix="ranklaunch-", dir=base)
-        return _bind(self._socket, self._private, name)
+        try:
+            return _bind(self._socket, self._private, name)
+        except OSError:
+            self._leave_private()
+            raise
+
+    def _leave_private(self) -> None:
+        if not self._private:
+            return
+        try:
+            os.rmdir(self._private)
+        except OSError:  # whoever clears such folders has removed it, or put something into it
+            pass
 
     def _welcome(self) -> None:
         try:

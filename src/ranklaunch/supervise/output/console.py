@@ -6,6 +6,7 @@ ranks no more than it must, and memory stays bounded.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import math
 import os
@@ -24,6 +25,8 @@ SAFE = 4096
 MOST = 1024 * 1024
 MOST_PIECES = 64
 LEAST_FLUSH_S = 1.0
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NEWLINE = 0x0A
 PLAIN = "\x1b[0m"
 OF_RANKS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # colours
 OF_WORDS = {"failed": ";31", "a defect": ";31", "succeeded": ";32", "warning": ";33", "stopp": ";33"}
@@ -36,17 +39,25 @@ class Console:
     def __init__(self, fd: int, loop: Loop, on_room: Callable[[], None] = lambda: None) -> None:
         self.closed = False
         self.full = False
+        self.lost = 0  # lines that a full disk has not taken
+        self._whole = True  # whether what was written ends with a line
+        self._mended = False  # whether the queue begins with the end of a line that was lost
         self._loop = loop
         self._on_room = on_room
         self._queue: deque[memoryview] = deque()
         self._size = 0
         self._waiting = False
         self._fd, self._most, self._shared = _open(fd)
+        # It polls as writable where it takes a single byte, and would hold up who writes more.
+        self._terminal = self._shared and os.isatty(self._fd) and os.get_blocking(self._fd)
 
     def write(self, *pieces: bytes | memoryview) -> None:
         """All of them, one after the other."""
         if self.closed or not any(pieces):
             return
+        if not self._queue and not self._whole and self.lost:
+            self._mended = True
+            pieces = (b"\n", *pieces)
         for piece in pieces:
             self._queue.append(memoryview(piece))
             self._size += len(piece)
@@ -62,25 +73,50 @@ class Console:
 
     def give_up(self) -> int:
         """Drops what is pending; the number of lines in it."""
-        lines = sum(bytes(data).count(b"\n") for data in self._queue)
+        lines = self._lines()
         self._close()
         return lines
+
+    def _lines(self) -> int:
+        return sum(bytes(data).count(b"\n") for data in self._queue)
 
     def _push(self) -> None:
         """Writes what can be written now; waits for the descriptor with the rest."""
         while self._queue and (not self._shared or _writable(self._fd)):
+            pieces = self._next()
             try:
-                written = os.writev(self._fd, self._next())
+                written = self._write(pieces)
             except BlockingIOError:
                 break
-            except OSError:  # the reader is gone: the ranks go on, their files have everything
-                self._close()
-                return
+            except OSError as error:
+                if error.errno not in NO_ROOM:  # the reader is gone: the ranks go on, their files have everything
+                    self._close()
+                    return
+                self._lose()
+                break
             self._drop(written)
+            self._mended = False
+            self._whole = _at(pieces, written - 1) == NEWLINE
         self._wait(bool(self._queue))
         if self.full and self._size < LOW:
             self.full = False
             self._on_room()
+
+    def _write(self, pieces: list[memoryview]) -> int:
+        if not self._terminal:
+            return os.writev(self._fd, pieces)
+        os.set_blocking(self._fd, False)
+        try:
+            return os.writev(self._fd, pieces)
+        finally:
+            os.set_blocking(self._fd, True)  # as the others have it
+
+    def _lose(self) -> None:
+        """What a full disk does not take; it may have room for what comes later."""
+        self.lost += self._lines() - self._mended
+        self._mended = False
+        self._queue.clear()
+        self._size = 0
 
     def _next(self) -> list[memoryview]:
         """As much of what is pending as one write may carry."""
@@ -194,6 +230,15 @@ def _open(fd: int) -> tuple[int, int, bool]:
     except OSError:
         return fd, SAFE, True
     return own, MOST, False
+
+
+def _at(pieces: list[memoryview], place: int) -> int:
+    """The byte there, of all of them."""
+    for piece in pieces:
+        if place < len(piece):
+            return piece[place]
+        place -= len(piece)
+    return NEWLINE
 
 
 def _writable(fd: int) -> bool:

@@ -53,6 +53,7 @@ class Logs:
         self._trouble: list[str] = []
         self._letting_go = False
         self._unshown = 0  # lines
+        self._lost = terminal.out.lost  # in earlier rounds
         self._times = Times(record.folder, plan.job.node_index, loop, wall)
         self._crowd: Crowd | None = None
         if plan.console:
@@ -191,6 +192,9 @@ class Logs:
         self._unshown += self._terminal.flush_out()
         if self._unshown:
             self._terminal.say(f"the console was too slow for the last {self._unshown} lines; the logs have them")
+        if self._console.lost > self._lost:
+            lost = counted(self._console.lost - self._lost, "line")
+            self._terminal.say(f"the disk of the console was full: {lost} not shown")
         for process, output in self._launchers:
             if output.unshown:
                 self._terminal.say(f"{counted(output.unshown, 'more line')} of {process.name}, about the end of its ranks: {process.log}")
