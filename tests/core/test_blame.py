@@ -49,6 +49,15 @@ def test_a_consequence_does_not_win_over_a_cause_however_early_it_is() -> None:
     assert [other.rank for other in judgement.failures] == [10, 1, 2]
 
 
+def test_who_was_killed_for_memory_is_no_consequence_whatever_it_had_written() -> None:
+    killed = suspect(1, 1, CONSEQUENCE)
+    assert killed.culprit
+    killed = replace(killed, culprit=replace(killed.culprit, exit_code=137, signal="SIGKILL", out_of_memory=True))
+    judgement = blame.judge([killed, suspect(2, 2, CAUSE)])
+    assert judgement.culprit
+    assert judgement.culprit.rank == 1
+
+
 def test_where_there_are_consequences_only_the_first_is_told_as_one() -> None:
     judgement = blame.judge([suspect(2, 2, CONSEQUENCE), suspect(1, 1, CONSEQUENCE)])
     expected = (

@@ -79,3 +79,41 @@ time.sleep(600)
     assert re.fullmatch(
         r"rank 0 on node 0 exited with code 1: its torchrun says that local rank 1 \(pid \d+\) exited with code 3", reason
     ), reason
+
+
+# Rank 1 is killed, and its worker finds that out; rank 0 fails once it is told to end.
+ORPHANED = """
+import os, signal, sys, time
+rank, main = os.environ["RANK"], os.getpid()
+def fail(*_):
+    raise ValueError("cannot save: no checkpoint folder")
+if rank == "0":
+    signal.signal(signal.SIGTERM, fail)
+elif os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while os.getppid() == main:
+        time.sleep(0.02)
+    time.sleep(0.1)
+    raise ConnectionResetError(104, "Connection reset by peer")
+print("step 1", flush=True)
+open("up" + rank, "w").close()
+while not (os.path.exists("up0") and os.path.exists("up1")):
+    time.sleep(0.02)
+time.sleep(2)  # within which a launcher's ranks are found
+if rank == "1":
+    os.kill(main, signal.SIGKILL)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.launchers)])
+def test_what_a_rank_leaves_says_nothing_of_why_it_died(as_process: Starter, method: str) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(ORPHANED)
+    job = as_process.run(program, options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    assert job.end(LONG_S) in (137, 1)
+    verdict = job.verdict
+    culprit = verdict["culprit"]
+    assert (culprit["rank"], culprit["exit_code"], culprit["signal"], culprit["error"]) == (1, 137, "SIGKILL", None), verdict
+    assert culprit["last_lines"] == ["step 1"]
+    assert b"Connection reset by peer" in job.log(1)

@@ -110,32 +110,43 @@ def test_the_id_of_a_job_stays_that_of_its_attempts(as_process: Starter, tmp_pat
 # What is left behind
 
 
-def test_files_of_dead_ranks_in_shared_memory_go_and_no_others(tmp_path: Path) -> None:
-    """Those that they had open, and those named by a pid of theirs; not those of the living, nor what only looks alike."""
-    mine, other, named, alike = (Path(cleaning.SHARED) / f"rl_test_{os.getpid()}x{name}" for name in ("mine", "other", "named", "alike"))
-    program = "import sys, time; files = [open(path, 'w') for path in sys.argv[1:]]; print('ready', flush=True); time.sleep(600)"
-    rank = subprocess.Popen([sys.executable, "-c", program, mine, other], stdout=subprocess.PIPE)
+def test_files_of_dead_ranks_in_shared_memory_go_and_no_others() -> None:
+    """Those that they had open, and those named by a pid of theirs; not those of the living, older ones, nor what looks alike."""
+    folder, own = Path(cleaning.SHARED), f"rl_test_{os.getpid()}x"
+    mine, other, data = folder / f"{own}mine", folder / f"{own}other", folder / f"{own}data"
+    program = "import sys, time; files = [open(path, 'a') for path in sys.argv[1:]]; print('ready', flush=True); time.sleep(600)"
+    data.write_text("staged before the launch")
+    before = cleaning.there()
+    rank = subprocess.Popen([sys.executable, "-c", program, mine, other, data], stdout=subprocess.PIPE)
     living = subprocess.Popen([sys.executable, "-c", program, other], stdout=subprocess.PIPE)
+    named, alike, padded = (folder / f"rl_test_{name}" for name in (f"{rank.pid}_1", f"{rank.pid}7_1", f"shard-0{rank.pid}"))
     try:
         for process in (rank, living):
             assert process.stdout
             process.stdout.readline()
-        named = named.with_name(f"rl_test_{rank.pid}_1")
-        alike = alike.with_name(f"rl_test_{rank.pid}7_1")
-        named.touch(), alike.touch()
-        held = Held(frozenset({rank.pid}), frozenset(cleaning._files(rank.pid)))
+        named.touch(), alike.touch(), padded.touch()
+        held = Held(frozenset({rank.pid}), frozenset(cleaning._files(rank.pid)), before)
         rank.kill()
         rank.wait()
         assert set(cleaning.remove(held)) == {str(mine), str(named)}
-        assert (other.exists(), alike.exists()) == (True, True)
+        assert all(path.exists() for path in (other, data, alike, padded))
     finally:
         for process in (rank, living):
             process.kill()
             process.wait()
             assert process.stdout
             process.stdout.close()
-        for path in (mine, other, named, alike):
+        for path in (mine, other, data, named, alike, padded):
             path.unlink(missing_ok=True)
+
+
+def test_what_somebody_has_open_stays_whoever_cannot_be_seen() -> None:
+    """As a process of another container does, with which the memory is shared."""
+    path = Path(cleaning.SHARED) / f"rl_test_{os.getpid()}_open"
+    with path.open("w"):
+        assert not cleaning._removed(str(path))
+    assert cleaning._removed(str(path))
+    assert not path.exists()
 
 
 def test_logs_of_the_first_and_the_last_rounds_stay(tmp_path: Path) -> None:

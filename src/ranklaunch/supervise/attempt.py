@@ -79,7 +79,7 @@ class Attempt:
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
             tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
             deciding=self.companions.deciding, died=self.companions.died,
-            explain=start.explain,
+            explain=start.explain, ended=self._logs.rank_ended,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
 
@@ -376,7 +376,7 @@ class Attempt:
         if self.plan.rounds:
             from ranklaunch.supervise.rounds import cleaning
 
-            found = cleaning.held()
+            found = cleaning.held(self._phases.shared)
             self.held = found.and_more(self.held) if self.held else found
 
     def _circumstances(self) -> judge.Circumstances:

@@ -11,7 +11,7 @@ from types import ModuleType
 from ranklaunch import errors, redact
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise.output.pipe import last_lines
-from ranklaunch.supervise.ranks.child import DECIDING, UNJUDGED, Child
+from ranklaunch.supervise.ranks.child import DECIDING, RANK, UNJUDGED, Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system.memory import Memory
 from ranklaunch.system.signals import name_of
@@ -201,7 +201,7 @@ def _placed(plan: Plan, text: str) -> str:
 def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
     assert child.reader
     output = child.reader.output
-    tail = child.said if child.ended.told and child.said is not None else output.tail
+    tail = child.said if (child.ended.told or child.role == RANK) and child.said is not None else output.tail
     seen = list(_of_ranks(plan, child, circumstances))
     if seen:
         yield from seen
@@ -216,7 +216,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     apart = told and plan.outputs and failure.rank in plan.outputs.keys
     own = of_rank or (_words().before_report(tail) if told and not apart and not child.ended.told else b"")
     error = _words().known(own if told else tail, plan, not child.ended.told)
-    lines = last_lines(own if apart else own or output.tail)
+    lines = last_lines(own if apart else own or tail)
     if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
         culprit = _culprit(plan, child, failure, lines, error, at)
         reason = "" if told else _words().reported(culprit, tail)

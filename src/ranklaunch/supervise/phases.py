@@ -39,6 +39,7 @@ class Phases:
         nodes: Nodes, over: Callable[[], bool], after: After,
     ) -> None:  # fmt: skip
         self.plan = plan
+        self.shared: frozenset[tuple[str, int]] = frozenset()  # what was in shared memory at the launch
         self._replan = replan
         self._files = files
         self._record = record
@@ -87,6 +88,10 @@ class Phases:
 
     def require(self) -> None:
         """Raises MissingProgramError that names all that is to be started and is not there."""
+        if self.plan.rounds:
+            from ranklaunch.supervise.rounds import cleaning
+
+            self.shared = cleaning.there()
         processes = {process.argv[0]: process for process in (*self.plan.services, *self.plan.processes)}
         missing = []
         looks: list[Callable[[], None]] = [partial(require_program, self.plan)]

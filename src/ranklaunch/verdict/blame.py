@@ -47,8 +47,8 @@ class Suspect(Value):
 
     @property
     def is_consequence(self) -> bool:
-        error = self.culprit.error if self.culprit else None
-        return bool(error and error.kind != CAUSE)
+        culprit = self.culprit
+        return bool(culprit and culprit.error and culprit.error.kind != CAUSE and not culprit.out_of_memory)
 
 
 class Finish(Value):

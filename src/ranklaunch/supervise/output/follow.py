@@ -71,6 +71,13 @@ class Follower:
             self._take_end(key)
         return output.tail if output else b""
 
+    def end_of(self, key: str) -> tuple[str, bytes]:
+        """The same as it is in the files now, and the folder of the round that it is of."""
+        return self._rounds.get(key, ""), self._last_of(key)
+
+    def is_newest(self, key: str, folder: str) -> bool:
+        return self._rounds.get(key, "") == folder
+
     def pause(self, paused: bool) -> None:
         """While paused nothing is read: the files keep it."""
         resumed = self._paused and not paused
@@ -233,10 +240,13 @@ class Follower:
             self._on_trouble(f"so much is in the files below {self._folder} that no more of it is copied or shown: they have the rest")
 
     def _take_end(self, key: str) -> None:
-        """The last that is in the files of one output, which tells why its rank ended."""
+        self._outputs[key].tail = self._last_of(key)
+
+    def _last_of(self, key: str) -> bytes:
+        """What is in the files of one output, which tells why its rank ended."""
         newest = key, self._rounds.get(key, "")
         ends = [_end_of(path) for path in sorted(self._seen) if self._placed(path) == newest]
-        self._outputs[key].tail = b"".join(ends)[-TAIL:]
+        return b"".join(ends)[-TAIL:]
 
 
 def key_and_round(pattern: re.Pattern[str], path: str) -> tuple[str, str]:

@@ -48,6 +48,7 @@ class Logs:
         self._follower: Follower | None = None
         self._demux: Demux | None = None
         self._said: dict[int, bytes] = {}
+        self._at_end: dict[int | None, tuple[str, bytes]] = {}  # by rank: the folder of its round, and what it had written
         self._launchers: list[tuple[Process, Output]] = []  # whose ranks write into files
         self.by_rank: dict[int, Output] = {}
         self._trouble: list[str] = []
@@ -102,7 +103,15 @@ class Logs:
         key = self._outputs.key(rank) if self._outputs else ""
         if self._demux:
             return self._demux.tail_of(key)
-        return self._follower.tail_of(key) if self._follower else b""
+        folder, last = self._at_end.get(rank, ("", b""))
+        if not self._follower or (rank in self._at_end and self._follower.is_newest(key, folder)):
+            return last
+        return self._follower.tail_of(key)
+
+    def rank_ended(self, rank: int | None) -> None:
+        """What its workers write from now on to its files is about that."""
+        if self._follower and self._outputs and rank is not None:
+            self._at_end[rank] = self._follower.end_of(self._outputs.key(rank))
 
     def hush(self) -> None:
         """What a launcher whose ranks have failed, or that is told to end, writes about that is in its log."""

@@ -55,7 +55,8 @@ class Success(Value):
 
 
 class Child:
-    """end: None while it lives. told: the signals that it was sent. said: the last of its output when what it writes stopped to count.
+    """end: None while it lives. told: the signals that it was sent. said: the last of its output when that stopped to count: at the end
+    of a rank, for what its workers write then is about that.
     below, announced: the ranks that it has started, where they are watched. ends_ranks: it has said that it does. most_ranks: that it was
     seen to have at one time. dismissed: it had said all that it had to say, and was killed then."""
 

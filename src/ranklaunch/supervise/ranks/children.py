@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ranklaunch.plan.model import Process, RankOutputs
 from ranklaunch.read.job import Job
 from ranklaunch.supervise.output.pipe import make_pipe
-from ranklaunch.supervise.ranks.child import Child, End
+from ranklaunch.supervise.ranks.child import RANK, Child, End
 from ranklaunch.supervise.ranks.start import environment, executable, require_below, start
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
@@ -123,6 +123,8 @@ class Children:
             os.close(child.pidfd)
         if child.reader:
             child.reader.drain()
+            if child.role == RANK and (child.said is None or not child.told):
+                child.said = child.reader.output.tail
         self._hear.ended(child)
 
 

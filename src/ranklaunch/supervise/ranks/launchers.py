@@ -44,7 +44,7 @@ class Around(Value):
     None until then. stopping: whether the ranks have been told to end. carried: ranks that came here through a service. tell: SIGTERM for
     ranks. fail: the first failure. deciding: one that other nodes are about to be told of; died: a rank, and its launcher has not seen it
     yet. finish: a rank that has ended with 0. say: a line for people. hush: what launchers write from here on is about the end of their
-    ranks. explain: which rank failed, by what a launcher has written."""
+    ranks. explain: which rank failed, by what a launcher has written. ended: a rank, of whatever round of its launcher's own."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -58,6 +58,7 @@ class Around(Value):
     say: Callable[[str], None]
     hush: Callable[[], None]
     explain: judge.Explain
+    ended: Callable[[int | None], None]
 
 
 class Launchers:
@@ -254,12 +255,14 @@ class Launchers:
         return on_start
 
     def _on_announced_end(self, child: Child, rank: Watched) -> None:
+        self._around.ended(rank.rank)
         self._note_end(rank.rank, rank.pid, rank.code, rank.signal, rank.ended_at)
         if rank.failed and not self._around.ending():
             self._around.fail(Ending("failed", rank.code or 0, "", child, rank))
 
     def _on_end(self, child: Child, rank: Watched) -> None:
         """Seen here before its launcher says so, or where that is told to say nothing."""
+        self._around.ended(rank.rank)
         if child.process.conduct.to_groups and rank.code and self._around.stopping():
             child.halt()
         if not child.process.conduct.impatient:

@@ -4,10 +4,12 @@ rendezvous, the memory of devices. Its processes have ended before."""
 from __future__ import annotations
 
 import errno
+import fcntl
 import glob
 import os
 import re
 import shutil
+import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 
@@ -15,7 +17,7 @@ from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import Plan
 from ranklaunch.system import ports, tree
 from ranklaunch.system.loop import Loop
-from ranklaunch.values import Value
+from ranklaunch.values import Value, replace
 from ranklaunch.verdict import folders
 from ranklaunch.watch import devices
 
@@ -33,19 +35,30 @@ Ask = Callable[[tuple[str, ...]], str]  # a program's output; "" where it is not
 
 
 class Held(Value):
-    """What the processes of a round had. pids: theirs. files: in shared memory."""
+    """What the processes of a round had. pids: theirs. files: in shared memory. before: what was there at their start, by name and
+    number of the inode."""
 
     pids: frozenset[int] = frozenset()
     files: frozenset[str] = frozenset()
+    before: frozenset[tuple[str, int]] = frozenset()
 
     def and_more(self, other: Held) -> Held:
-        return Held(self.pids | other.pids, self.files | other.files)
+        return replace(self, pids=self.pids | other.pids, files=self.files | other.files)
 
 
-def held() -> Held:
+def held(before: frozenset[tuple[str, int]] = frozenset()) -> Held:
     """By the processes below this one that live."""
     pids = frozenset(process.pid for process in tree.descendants(os.getpid()))
-    return Held(pids, frozenset(path for pid in pids for path in _files(pid)))
+    return Held(pids, frozenset(path for pid in pids for path in _files(pid)), before)
+
+
+def there() -> frozenset[tuple[str, int]]:
+    """What lies in shared memory, by whomever."""
+    try:
+        with os.scandir(SHARED) as entries:
+            return frozenset((entry.path, entry.inode()) for entry in entries)
+    except OSError:
+        return frozenset()
 
 
 def _files(pid: int) -> Iterator[str]:
@@ -60,19 +73,41 @@ def _files(pid: int) -> Iterator[str]:
 
 
 def remove(left: Held) -> list[str]:
-    """The files that only those had who are dead now, and those whose name holds a pid of theirs; what was removed."""
-    removed = []
-    found = {path for path in (*left.files, *_named(left.pids)) if os.path.lexists(path)}
+    """The files that only those had who are dead now, and those whose name holds a pid of theirs; what was removed. Nothing of it was there
+    before they were."""
+    made = {path for path, _ in there() - left.before}
+    found = {path for path in (*left.files, *_named(left.pids)) if path in made or path.rpartition("/")[0] != SHARED}
     others = [int(name) for name in os.listdir("/proc") if name.isdecimal() and int(name) not in left.pids] if found else []
-    for path in sorted(found.difference(*map(_files, others))):
-        try:
-            if os.lstat(path).st_uid == os.geteuid():
-                os.unlink(path)
-                removed.append(path)
-        except OSError:
-            pass
+    removed = [path for path in sorted(found.difference(*map(_files, others))) if _removed(path)]
     _remove_sessions(left.pids)
     return removed
+
+
+def _removed(path: str) -> bool:
+    """Not what is another account's, nor what anybody has open: of a process in another container, where containers share this memory, the
+    kernel alone knows that, and gives no lease then."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if os.fstat(fd).st_uid != os.geteuid() or _is_open_elsewhere(fd):
+            return False
+        os.unlink(path)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)  # which ends the lease
+    return True
+
+
+def _is_open_elsewhere(fd: int) -> bool:
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGCHLD)  # for whoever opens it now: SIGIO would be a request to stop
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN  # else there are no leases here
+    return False
 
 
 def prune(attempt: str, number: int) -> None:
@@ -92,7 +127,7 @@ def _named(pids: frozenset[int]) -> Iterator[str]:
     except OSError:
         return
     for name in names:
-        if any(int(number) in pids for number in re.findall(r"(?<!\d)\d{2,7}(?!\d)", name)):
+        if any(int(number) in pids for number in re.findall(r"(?<!\d)[1-9]\d{1,6}(?!\d)", name)):
             yield f"{SHARED}/{name}"
 
 

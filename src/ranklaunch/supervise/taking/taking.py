@@ -160,6 +160,7 @@ class Taking(Companion):
         rank = failed.rank if failed else child.process.rank
         output = self._attended.outputs().get(rank) if rank is not None else None
         tail = output.tail if output else child.reader.output.tail if child.reader else b""
+        tail = tail if failed or child.said is None else child.said
         error = words.of_others(tail, self._attended.plan())
         return error and f"{'a launcher' if rank is None else f'rank {rank}'} failed of {error}"
 
