@@ -9,9 +9,15 @@ from __future__ import annotations
 import os
 import sys
 
+NEEDS_A_NEWER_ONE = 69  # as where something else is missing or too old
+
 
 def script() -> None:
     """What `ranklaunch` on the command line calls."""
+    if sys.version_info < (3, 9):  # noqa: UP036 - started from a folder that PYTHONPATH names, which pip has not looked at
+        this = ".".join(map(str, sys.version_info[:2]))
+        sys.stderr.write(f"ranklaunch: it needs Python 3.9 or newer; {sys.executable} is {this}\n")
+        os._exit(NEEDS_A_NEWER_ONE)
     own_first()
     from ranklaunch.entrypoints.main import script as start
 

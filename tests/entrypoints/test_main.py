@@ -306,3 +306,11 @@ def test_commands_that_start_processes_are_not_called_by_accident(command: str) 
     found = helpers.call(command, "x.py")
     assert found.code == 70
     assert "script()" in found.err
+
+
+@pytest.mark.processes
+def test_a_python_that_is_too_old_is_told_so() -> None:
+    """Where it takes ranklaunch from PYTHONPATH: pip would have refused. Here it says that it is old."""
+    program = "import sys; sys.version_info = (3, 8, 18); from ranklaunch_start import script; script()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (69, f"ranklaunch: it needs Python 3.9 or newer; {sys.executable} is 3.8\n")

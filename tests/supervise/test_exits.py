@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+from ranklaunch.errors import MissingProgramError
+from ranklaunch.plan.model import Process
+from ranklaunch.supervise.ranks import start
 from ranklaunch.system import memory
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Starter
@@ -106,6 +111,20 @@ def test_not_executable(as_process: Starter, tmp_path: Path) -> None:
     program = tmp_path / "train"
     program.write_text("#!/bin/sh\n")
     check_not_started(as_process, (program,), (), str(program), "not executable", "chmod +x")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+def test_in_a_folder_that_may_not_be_entered(tmp_path: Path) -> None:
+    folder = tmp_path / "root's"
+    folder.mkdir(mode=0o700)
+    shutil.copy("/bin/true", folder / "train")
+    process = Process("rank 0", (str(folder / "train"),), "rank_0.log")
+    os.seteuid(65534)
+    try:
+        with pytest.raises(MissingProgramError, match="train may not be reached by user id 65534"):
+            start.executable(process, {})
+    finally:
+        os.seteuid(0)
 
 
 def test_too_much_for_the_kernel(as_process: Starter, tmp_path: Path) -> None:

@@ -71,9 +71,22 @@ def _found(name: str, process: Process, env: Mapping[str, str], hint: str) -> st
     if denied:
         msg = f"{denied} is not executable (files from object storage lose that mark): chmod +x it, or start it through its interpreter"
         raise MissingProgramError(msg)
+    if "/" in name and _may_not_be_reached(os.path.join(process.cwd or "", name)):
+        msg = f"{process.name}: {name} may not be reached by user id {os.geteuid()}: a folder above it denies that"
+        raise MissingProgramError(msg)
     where = f"on PATH={clipped(env.get('PATH', ''))!r}" if "/" not in name else f"from {process.cwd or working_folder()}"
     msg = f"{process.name}: program {name!r} not found {where}{hint}"
     raise MissingProgramError(msg)
+
+
+def _may_not_be_reached(path: str) -> bool:
+    try:
+        os.stat(path)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _require_others(process: Process, env: Mapping[str, str]) -> None:
