@@ -226,7 +226,7 @@ class Consoles(Terminal):
         self.out = self  # type: ignore[assignment]
         self._paints = False
 
-    pending, full = 0, False
+    pending, full, lost = 0, False, 0
 
     def write(self, *pieces: bytes) -> None:
         self.data += b"".join(pieces)
