@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from training_jobs import Training
 
 from testbench.hosts import Hosts
@@ -46,3 +47,15 @@ def test_a_stop_request_at_the_gate_ends_all(hosts: MakeHosts, tmp_path: Path) -
     sleep_until(lambda: "starting all ranks again in 10 s" in job.nodes[1].err, job.words, 120)
     job.nodes[1].popen.send_signal(signal.SIGTERM)
     assert job.end(143)["outcome"] == "stopped"
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_node_that_cannot_begin_a_round_ends_all_with_its_reason(hosts: MakeHosts, tmp_path: Path, number: int) -> None:
+    """Its next folder cannot be made."""
+    training = Training(hosts(3), tmp_path, "spawn", "0:3:4:told")
+    training.wait_for("failed")
+    folder = training.job.nodes[number]._attempt / "restart_1"
+    folder.touch()
+    (training.folder / "go").touch()
+    verdict = training.job.end(78)
+    assert f"restart 1 cannot begin: log directory {folder}: cannot be written" in verdict["reason"]

@@ -43,6 +43,15 @@ class Record:
         self._events = -1
         self._spare = -1
 
+    def of_attempt(self) -> Record:
+        """What has the attempt's verdict. Its events go on where they can."""
+        record = Record(self._attempt or self.folder, self._termination_log, self._failure_file)
+        try:
+            record.open()
+        except (ConfigError, WaitError):  # the verdict may still find room
+            pass
+        return record
+
     @property
     def of_verdict(self) -> str:
         """The path of the attempt's verdict."""
@@ -112,6 +121,8 @@ class Record:
 
     def of_round(self, verdict: Verdict, restart: Mapping[str, Any]) -> str:
         """The end of a round that another follows; the attempt's own verdict is that of the last. Its path, "" where there is none."""
+        if self._attempt:  # which keeps room of its own
+            _remove_reserve(self.folder)
         return self._write(folders.ROUND, {**as_json(verdict), "restart": dict(restart)})
 
     def _reserve(self) -> None:
@@ -130,10 +141,7 @@ class Record:
             os.close(self._spare)
             self._spare = -1
         for folder in {self.folder, self._attempt or self.folder}:
-            try:
-                os.unlink(os.path.join(folder, RESERVE))
-            except OSError:
-                pass
+            _remove_reserve(folder)
 
     def last_words(self, reason: str, exit_code: int) -> None:
         """For /dev/termination-log, which Kubernetes makes; never made by ranklaunch."""
@@ -167,6 +175,13 @@ class Record:
         except (OSError, disk.NotRegularError):
             return ""
         return path
+
+
+def _remove_reserve(folder: str) -> None:
+    try:
+        os.unlink(os.path.join(folder, RESERVE))
+    except OSError:
+        pass
 
 
 PRIME = (1 << 32) - 5  # the rest of a division by it tells commands apart as a checksum does, and needs no module

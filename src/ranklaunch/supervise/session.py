@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping
 
+from ranklaunch.errors import RanklaunchError, refused
 from ranklaunch.muster.nodes import Nodes, OfNodes
 from ranklaunch.plan.model import as_json
 from ranklaunch.supervise.attempt import Attempt
@@ -18,10 +19,28 @@ from ranklaunch.values import replace
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
+    from ranklaunch.muster.events import Again
     from ranklaunch.supervise.desk.desk import Desk
+    from ranklaunch.supervise.rounds.cleaning import Held
 
 
 OPENS_S = 1.0  # after the start: a job that is shorter is asked nothing
+
+
+def _round_after(start: Start, again: Again, held: Held | None) -> Start:
+    """Where it cannot be opened, for its folder cannot be made or its plan not be made anew, it fails at its beginning: so that all nodes
+    hear of it, and there is a verdict."""
+    assert start.again
+    try:
+        return replace(start.again(again, held), companions=start.companions)
+    except RanklaunchError as error:
+        failure = error
+    except (OSError, MemoryError) as error:
+        failure = refused(error)
+    why = type(failure)(f"restart {again.round} cannot begin: {failure}")
+    after = replace(start.after, restarts=(*start.after.restarts, again.next.get("restart", {})), failure=why)
+    plan = replace(start.plan, job=replace(start.plan.job, restart=again.round))
+    return replace(start, plan=plan, record=start.record.of_attempt(), replan=None, again=None, companions=(), after=after)
 
 
 def no_more(verdict: Verdict) -> Start | None:
@@ -63,7 +82,7 @@ class Session:
             verdict = attempt.run()
             again = around.nodes.again
             if again and start.again:
-                following: Start | None = replace(start.again(again, attempt.held), companions=start.companions)
+                following: Start | None = _round_after(start, again, attempt.held)
             else:
                 following = None if self._asked else next_start(verdict)
             if not following:
