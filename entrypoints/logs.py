@@ -97,7 +97,7 @@ def _first(top: str, attempt: int | None, node: int | None, follow: bool) -> lis
     began = said = time.monotonic()
     while True:
         try:
-            return found.attempt(top, attempt, node)
+            return found.attempt(top, attempt, node, follow=follow)
         except ConfigError as error:
             now = time.monotonic()
             if not follow:

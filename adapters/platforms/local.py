@@ -12,6 +12,7 @@ from ranklaunch.read.settings import HOSTS, JOB_NAME, MASTER_ADDR, NODE_INDEX, N
 from ranklaunch.read.tasks import Tasks
 from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import replace
+from ranklaunch.verdict import folders
 
 if TYPE_CHECKING:
     from ranklaunch.adapters.platforms.shared.hostfile import Listed
@@ -20,10 +21,8 @@ NAME = "local"
 
 VARIABLES: tuple[Variable[object], ...] = (base.HOSTFILE, *unrecognised.VARIABLES)
 
-attempt = base.attempt
 program = base.no_program
 failure_file = base.no_failure_file
-log_dir = base.log_dir
 
 
 def detect(reader: Reader) -> bool:
@@ -52,11 +51,27 @@ def read(reader: Reader, program: Program) -> Job:
         program,
         platform=NAME,
         name=reader.get(JOB_NAME) or "local",
-        attempt=attempt(reader, nodes, own),
+        attempt=base.attempt(reader, nodes, own),
         hosts=hosts or ("localhost",) + ("",) * (nodes - 1),
         slots=spread(reader, SLOTS, slots, nodes),
         node_index=own,
     )
+
+
+def attempt(reader: Reader) -> int:
+    return base.attempt(reader, *_place(reader))
+
+
+def log_dir(reader: Reader) -> str:
+    """The same folder, also where the job cannot be made out."""
+    nodes, own = _place(reader)
+    return folders.node(base.log_dir(reader), own) if nodes > 1 else base.log_dir(reader)
+
+
+def _place(reader: Reader) -> tuple[int, int]:
+    """How many nodes there are, and which of them this is, as far as it is told."""
+    nodes = reader.get(NODES) if reader.given(NODES) else len(reader.get(HOSTS))
+    return max(1, nodes), min(reader.get(NODE_INDEX), max(0, nodes - 1))
 
 
 def _listed(reader: Reader) -> Listed | None:
@@ -101,7 +116,7 @@ def _job_with_tasks(reader: Reader, program: Program, found: Tasks) -> Job:
         program,
         platform=NAME,
         name=reader.get(JOB_NAME) or "local",
-        attempt=attempt(reader, found.size, found.node_index),
+        attempt=base.attempt(reader, found.size, found.node_index),
         hosts=found.hosts,
         slots=found.slots(spread(reader, SLOTS, slots, count)),
         node_index=found.node_index,

@@ -51,6 +51,15 @@ def words(found: list[str]) -> list[str]:
     return [line.rpartition("] ")[2] for line in found]
 
 
+def test_starts_that_have_written_nothing_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / "node_0" / "attempt_1", NODE_0)
+    for folder in (tmp_path / "attempt_3", tmp_path / "node_1" / "attempt_2"):
+        folder.mkdir(parents=True)
+        (folder / "verdict.json").touch()
+    assert words(lines(tmp_path)) == words(lines(tmp_path, "--attempt", 1)) != []
+    assert lines(tmp_path, "--attempt", 2) == []
+
+
 def test_all_ranks_of_all_nodes_in_the_order_of_time(tmp_path: Path) -> None:
     write(tmp_path / "node_0" / "attempt_1", NODE_0)
     write(tmp_path / "node_1" / "attempt_1", NODE_1, 1)

@@ -12,8 +12,10 @@ from left_behind import BEGAN, LeftBehind, culprit
 
 from ranklaunch.report import model, whole
 from ranklaunch.report.formats import prom, text
-from ranklaunch.verdict import events
-from ranklaunch.verdict.model import KnownError
+from ranklaunch.supervise import record
+from ranklaunch.supervise.record import Record
+from ranklaunch.verdict import events, folders
+from ranklaunch.verdict.model import KnownError, Verdict
 from testbench.judges import formats
 
 IMPORT = KnownError(
@@ -187,6 +189,39 @@ def test_of_several_jobs_the_newest(left: LeftBehind, tmp_path: Path) -> None:
         left.node().starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 1).verdict("failed", 1, reason)
     report = whole.report(str(tmp_path / "logs"))
     assert (report.reason, report.other_jobs) == ("two", ("job_old",))
+
+
+def refused_before_a_plan(left: LeftBehind, attempt: int, at: float) -> None:
+    """When it was not known yet which node it was."""
+    left.at = at
+    folder = Path(folders.attempt(str(left.folder), attempt))
+    Record(str(folder)).verdict(Verdict("failed", 78, "RANKLAUNCH_GRACE_S='abc': expected seconds", None, (), record.now(), record.now()))
+
+
+def test_a_start_that_failed_before_there_was_a_plan_is_no_attempt_of_the_job(left: LeftBehind) -> None:
+    for attempt in (1, 2):
+        (left.folder / f"attempt_{attempt}").mkdir(parents=True)
+        refused_before_a_plan(left, attempt, 0.0)
+    left.at = 100.0
+    for number in (0, 1):
+        left.node(number).starts(100.0, 101.0, 102.0).tell(103.0, "done").ends(104.0, 105.0).verdict()
+    report = whole.report(str(left.folder))
+    assert (report.outcome, len(report.attempts)) == ("succeeded", 1)
+    assert any("attempt_1: a start that failed before there was a plan is no attempt of this job" in each for each in report.troubles)
+    refused_before_a_plan(left, 2, 200.0)
+    report = whole.report(str(left.folder))
+    assert (report.outcome, report.exit_code, len(report.attempts)) == ("failed", 78, 2)
+
+
+def test_a_node_that_comes_anew_while_the_others_end_does_not_decide(left: LeftBehind) -> None:
+    killed = culprit(3, 1, exit_code=137, signal="SIGKILL", host="h1")
+    left.node(1).starts(0.0, 1.0, 2.0)
+    left.node(0).starts(0.0, 1.0, 2.0).ends(30.0, 40.0, "failed", 137, "node 1").verdict("failed", 137, "rank 3 was killed", culprit=killed)
+    again = left.node(1, attempt=2)
+    again.tell(35.0, "read", platform="local", method="spawn", why="", attempt=2, container_s=None)
+    again.ends(36.0, 37.0, "failed", 75).verdict("failed", 75, "node 1 came when the job had already started without it")
+    report = whole.report(str(left.folder))
+    assert (report.exit_code, report.reason) == (137, "rank 3 was killed")
 
 
 def test_nothing_there(tmp_path: Path) -> None:

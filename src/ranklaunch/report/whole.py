@@ -6,7 +6,7 @@ import os.path
 from collections.abc import Iterable, Iterator, Sequence
 
 from ranklaunch.errors import counted
-from ranklaunch.report import accounting, attempts, model, rounds, verdicts
+from ranklaunch.report import accounting, attempts, given, model, rounds, verdicts
 from ranklaunch.report.attempts import Gathered
 from ranklaunch.report.model import Attempt, Culprit, Evidence, Gap, Job, Report, Stacks, Tail
 from ranklaunch.report.nodes import LEAST_SEEN, MOST_SEEN
@@ -31,7 +31,7 @@ def report(top: str) -> Report:
     plans = {node: left.plan for each in found for lefts in each.lefts.values() for node, left in lefts.items() if left.plan}
     job = verdicts.job(plans[node] for node in sorted(plans))
     made = _attempts(reader, found, job)
-    last = made[-1]
+    last = _deciding(made)
     together = [each for one in found for each in one.together]
     gaps = tuple(_gaps(made))
     return Report(
@@ -43,14 +43,49 @@ def report(top: str) -> Report:
     )  # fmt: skip
 
 
+def _deciding(made: Sequence[Attempt]) -> Attempt:
+    """The last; but not a node that came while the others of the attempt before were still ending, and had nothing to start."""
+    last = len(made) - 1
+    while last and made[last].began < made[last - 1].ended and not _has_launched(made[last]):
+        last -= 1
+    return made[last]
+
+
+def _has_launched(attempt: Attempt) -> bool:
+    return any(each.launched is not None for each in attempt.rounds)
+
+
 def _gathered(reader: Reader, places: Sequence[Place]) -> Iterator[Gathered]:
     by_attempt: dict[int, list[Left]] = {}
+    early: list[Left] = []
+    named = any(place.node is not None for place in places)
     for place in places:
         for left in reader.left(place):
-            by_attempt.setdefault(_attempt_of(left), []).append(left)
+            if named and place.node is None and not left.plan:
+                early.append(left)
+            else:
+                by_attempt.setdefault(_attempt_of(left), []).append(left)
             _tell(reader, left)
     for number in sorted(by_attempt):
         yield attempts.gathered(number, list(_with_nodes(reader, by_attempt[number])))
+    yield from _of_no_node(reader, early, [left for lefts in by_attempt.values() for left in lefts])
+
+
+def _of_no_node(reader: Reader, early: Sequence[Left], others: Sequence[Left]) -> Iterator[Gathered]:
+    """Starts that failed before there was a plan, when nobody knew yet which node it was. They have numbers of their own: one that came
+    after all others is the last attempt; of others no more than that is said."""
+    newest = max((_ended(left) for left in others), default=0.0)
+    for left in early:
+        if _ended(left) <= newest:
+            reason = given.text(left.verdict.get("reason", ""))
+            reader.trouble(f"{left.below}: a start that failed before there was a plan is no attempt of this job: {reason}")
+    last = max(early, key=_ended, default=None)
+    if last and _ended(last) > newest:
+        yield attempts.gathered(1 + max((_attempt_of(left) for left in others), default=0), [(0, last)])
+
+
+def _ended(left: Left) -> float:
+    return given.time(left.verdict.get("ended")) or left.told.last or 0.0
 
 
 def _attempt_of(left: Left) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.values import Value
@@ -27,8 +27,9 @@ class Folder(Value):
     job: str = ""
 
 
-def attempt(top: str, number: int | None = None, node: int | None = None) -> list[Folder]:
-    """The folders of one attempt: of all nodes, or of one. number: None for the newest. Raises ConfigError where there are none."""
+def attempt(top: str, number: int | None = None, node: int | None = None, *, follow: bool = False) -> list[Folder]:
+    """The folders of one attempt: of all nodes, or of one. number: None for the newest. follow: it may go on. Raises ConfigError where
+    there are none."""
     if not os.path.isdir(top):
         msg = f"{top}: no such folder; LOG_DIR is the log folder of a job, or a copy of it"
         raise ConfigError(msg)
@@ -40,12 +41,24 @@ def attempt(top: str, number: int | None = None, node: int | None = None) -> lis
         )
         msg = f"{top}: no attempt{'' if number is None else f' {number}'} of a job: {there}"
         raise ConfigError(msg)
-    of_attempt = [folder for folder in found if folder.attempt == (numbers[-1] if number is None else number)]
+    of_attempt = [folder for folder in found if folder.attempt == (_newest(found, numbers, follow=follow) if number is None else number)]
     wanted = [folder for folder in of_attempt if node is None or folder.node == node]
     if not wanted:
         msg = f"{top}: no node {node} in attempt {of_attempt[0].attempt}: there are {', '.join(str(each.node) for each in of_attempt[:20])}"
         raise ConfigError(msg)
     return sorted(wanted, key=lambda folder: (folder.node, folder.path))
+
+
+def _newest(found: Sequence[Folder], numbers: Sequence[int], *, follow: bool) -> int:
+    """The last that has lines of anything, or a plan where there may yet be some: starts that failed before have neither."""
+    paths: dict[int, list[str]] = {}
+    for folder in found:
+        paths.setdefault(folder.attempt, []).append(folder.path)
+    return next((each for each in reversed(numbers) if any(_has_lines(path, follow=follow) for path in paths[each])), numbers[-1])
+
+
+def _has_lines(path: str, *, follow: bool) -> bool:
+    return any(name.endswith(".log") or _RESTART.fullmatch(name) or (follow and name == folders.PLAN) for name in names(path))
 
 
 def rounds(path: str) -> list[tuple[int, str]]:
