@@ -363,6 +363,7 @@ WHEEL = {
     "ranklaunch/supervise/ranks/launchers.py",
     "ranklaunch/supervise/ranks/left.py",
     "ranklaunch/supervise/ranks/start.py",
+    "ranklaunch/supervise/ranks/unnamed.py",
     "ranklaunch/supervise/ranks/unwell.py",
     "ranklaunch/supervise/ranks/watched.py",
     "ranklaunch/supervise/record.py",

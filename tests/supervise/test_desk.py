@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +26,8 @@ from testbench.jobs.job import Job, Starter, attempts, codes
 from testbench.judges import formats
 from testbench.places import child
 from testbench.waiting import DEADLINE_S, free_port, sleep_until
+
+needs_mpirun = pytest.mark.skipif(not shutil.which("mpirun"), reason="mpirun is not installed")
 
 
 def asked(*words: object) -> subprocess.CompletedProcess[str]:
@@ -145,6 +148,27 @@ def test_a_deadline_becomes_a_stop_in_time_and_the_trainers_marker_tells_that_it
     assert {name: stop[name] for name in ("signal", "caught_by", "ended_by_themselves", "killed", "saved")} == {
         "signal": "SIGTERM", "caught_by": [0, 1], "ended_by_themselves": [0, 1], "killed": [], "saved": "yes",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "slots"),
+    [("pytorch", 1), ("pytorch", 2), pytest.param("mpirun", 2, marks=[pytest.mark.launchers, needs_mpirun])],
+)
+def test_ranks_that_their_launcher_does_not_name_are_found(as_process: Starter, method: str, slots: int) -> None:
+    """Where a program starts them itself and none is named by its environment, it stands for all."""
+    named = 1 if method == "pytorch" else slots
+    options = ("--method", method, "--slots", slots)
+    job = as_process.run(child("saves_on_term.py"), options=options, env={"RANKLAUNCH_STACKS": "on"}, grace_s=10)
+    job.out.wait_for("ready", named)
+    opened(job.log_dir)
+    ranks = json.loads(asked("status", job.log_dir, "--format", "json").stdout)["ranks"]
+    known = [rank["rank"] for rank in ranks if rank["pid"]]
+    assert (known, {rank["state"] for rank in ranks if rank["pid"]}) == (list(range(named)), {"sleeping"})
+    assert "saves_on_term.py" in asked("stacks", job.log_dir).stdout
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+    stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
+    assert (stop["caught_by"], stop["killed"]) == (known, [])
 
 
 def test_a_stop_that_nobody_heard_has_saved_nothing_and_its_clock_has_an_end(as_process: Starter) -> None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 
 from ranklaunch.errors import counted
-from ranklaunch.plan.model import Plan, Process, RankLog, RankOutputs
+from ranklaunch.plan.model import PROGRAM, Plan, Process, RankLog, RankOutputs
 from ranklaunch.supervise.output.console import Terminal
 from ranklaunch.supervise.output.pipe import Output, PipeReader, Sink, hold_up
 from ranklaunch.supervise.record import Record
@@ -51,6 +51,9 @@ class Logs:
         self._at_end: dict[int | None, tuple[str, bytes]] = {}  # by rank: the folder of its round, and what it had written
         self._launchers: list[tuple[Process, Output]] = []  # whose ranks write into files
         self.by_rank: dict[int, Output] = {}
+        # Of a program that starts its ranks itself: what all of them write.
+        self._first = plan.job.node.first_rank if plan.runs == PROGRAM and plan.job.node.slots else None
+        self._programs = [process for process in plan.processes if process.rank is None]
         self._trouble: list[str] = []
         self._letting_go = False
         self._unshown = 0  # lines
@@ -72,6 +75,8 @@ class Logs:
         """For the output of a process. outputs: of the ranks that it starts."""
         show = _nowhere if process.conduct.quiet else self._show
         own = self._output((process.log, *process.copies), process.tag, process.name, show, process.rank)
+        if self._first is not None and process in self._programs:
+            self.by_rank[self._first] = own
         if outputs and outputs.folder and not process.conduct.quiet:
             self._launchers.append((process, own))
         if not outputs or outputs.folder:

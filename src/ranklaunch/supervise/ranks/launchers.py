@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.errors import WaitError
 from ranklaunch.muster.nodes import Nodes
-from ranklaunch.plan.model import Plan, everything
+from ranklaunch.plan.model import PROGRAM, Plan, everything
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Success
@@ -27,6 +27,7 @@ from ranklaunch.verdict.model import Failure
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.left import Holders
+    from ranklaunch.supervise.ranks.unnamed import Unnamed
     from ranklaunch.supervise.ranks.watched import Watched
 
 LISTENS_S = (0.02, 0.1, 0.4, 1.5)  # between looks at whether a rank catches a signal that it did not when that came
@@ -74,6 +75,7 @@ class Launchers:
         self._failing: set[int] = set()
         self._told: set[tree.Identity] = set()
         self._holders: list[Holders] = []
+        self._unnamed: Unnamed | None = None
         self._lone = Lone(loop.clock, around.plan().limits.grace_s)
 
     @property
@@ -148,11 +150,25 @@ class Launchers:
         """The processes of ranks, by rank, as far as they are known."""
         own = {child.process.rank: child.identity for child in self._children.values() if child.process.rank is not None}
         watched = [ranks.living() for child in self._children.values() for ranks in filter(None, (child.announced, child.below))]
-        return {**own, **{rank: process for ranks in watched for rank, process in ranks.items()}}
+        known = {**own, **{rank: process for ranks in watched for rank, process in ranks.items()}}
+        return known if len(known) >= self._around.plan().job.node.slots else self._with_unnamed(known)
+
+    def _with_unnamed(self, known: dict[int, tree.Identity]) -> dict[int, tree.Identity]:
+        """A program that starts its ranks itself, none of which tells which it is, stands for all of them."""
+        from ranklaunch.supervise.ranks.unnamed import Unnamed
+
+        self._unnamed = self._unnamed or Unnamed()
+        node = self._around.plan().job.node
+        program = next((child.identity for child in self._children.values() if self._is_program(child)), None)
+        return self._unnamed.find(known, node.slots) or ({node.first_rank: program} if program else {})
+
+    def _is_program(self, child: Child) -> bool:
+        return child.role == LAUNCHER and self._around.plan().runs == PROGRAM
 
     def ends(self, ended: Iterable[Child]) -> dict[int, str]:
         """How ranks of this node have ended, by rank: the name of the signal that killed it, else "" ."""
         own = {child.process.rank: child.ended.signal for child in ended if child.process.rank is not None}
+        own |= dict((self._around.plan().job.node.first_rank, child.ended.signal) for child in ended if self._is_program(child))  # noqa: C402
         groups = [ranks for child in ended for ranks in filter(None, (child.announced, child.below))]
         watched = {each.rank: each.signal for ranks in groups for each in ranks.ended if each.rank is not None}
         return {rank: name_of(number) if number else "" for rank, number in {**watched, **own}.items()}
@@ -248,11 +264,8 @@ class Launchers:
     # What happens to ranks
 
     def _on_start(self, child: Child) -> Callable[[int, int], None]:
-        def on_start(rank: int, pid: int) -> None:
-            if child.process.conduct.impatient:
-                self._record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)
-
-        return on_start
+        tell = lambda rank, pid: self._record.event("spawn", name=f"rank {rank}", rank=rank, pid=pid)  # noqa: E731
+        return tell if child.process.conduct.impatient else lambda rank, pid: None
 
     def _on_announced_end(self, child: Child, rank: Watched) -> None:
         self._around.ended(rank.rank)
@@ -296,8 +309,6 @@ class Launchers:
         self._record.event("exit", name=f"rank {rank}", rank=rank, pid=pid, exit_code=code, signal=killed, max_rss_kb=None)
         if code == 0:
             self._around.finish(Finish(self._around.plan().job.node_index, rank, self._nodes.wall(at)))
-
-    # After a failure, while a launcher ends the others
 
     def _fails(self, child: Child, reason: str) -> None:
         """It has a grace of its own for the others, which may be longer than ours."""

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
+from ranklaunch.supervise.ranks.unnamed import Unnamed
 from ranklaunch.system import tree
 from ranklaunch.system.tree import Entry, Identity
 from ranklaunch.typed import NamedTuple
 from ranklaunch.watch.sample import Look, Traffic
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# In a process's environment: which rank it is. Launchers set them, and what a rank starts inherits them.
-RANK_NAMES = (b"RANK", b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK", b"RANK_ID", b"SLURM_PROCID")
-MOST_ENVIRONMENT = 512 * 1024  # bytes
 # Of the kernel's own network, and of the first that it may have made: numbers in between are given to other things at boot.
 FIRST_NETWORKS = (0xEFFFFFF9, range(0xF0000000, 0xF0000000 + 180))
 INFINIBAND = "/sys/class/infiniband"
@@ -38,7 +36,7 @@ class Sampler:
         self._before: dict[Identity, _Spent] = {}
         self._sums: dict[int | None, tuple[int, int]] = {}
         self._written: dict[int | None, int] = {}
-        self._ranks = Ranks()
+        self._ranks = Unnamed()
         self._looked = False
 
     def look(
@@ -48,7 +46,7 @@ class Sampler:
         looked at where no rank is found. written: bytes, by rank."""
         below = tree.by_parent()
         entries = {pid: found for children in below.values() for pid, found in children}
-        ranks = self._ranks.find(known, most, below, entries)
+        ranks: dict[int | None, Identity] = {rank: each for rank, each in self._ranks.find(known, most, below, entries).items()}  # noqa: C416
         if not ranks and launchers:
             ranks = {None: launchers[0]}
         spent: dict[Identity, _Spent] = {}
@@ -77,45 +75,6 @@ class Sampler:
         state = found_leader.state if found_leader and found_leader.start == leader.start else ""
         traced = bool(state) and (state == "t" or (silent and _is_traced(leader.pid)))
         return Look(process, state, output, io if is_readable else None, ticks / TICKS, _wanted_s(leader.pid) if state else None, traced)
-
-
-class Ranks:
-    """Who they are, where launchers do not say it: the first process on each way down whose environment has a rank's number."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Identity, int | None] = {}
-
-    def find(
-        self, known: Mapping[int, Identity], most: int, below: Mapping[int, list[tuple[int, Entry]]], entries: Mapping[int, Entry]
-    ) -> dict[int | None, Identity]:
-        """By number. Some launchers' daemons leave their parents, and so become this process's own children."""
-        found: dict[int | None, Identity] = {rank: process for rank, process in known.items()}  # noqa: C416
-        if len(known) < max(1, most):
-            found = {**self._below(os.getpid(), below, set(known.values())), **found}
-            there = {Identity(pid, entry.start) for pid, entry in entries.items()}
-            self._numbers = {process: rank for process, rank in self._numbers.items() if process in there}
-        return found
-
-    def _below(self, root: int, below: Mapping[int, list[tuple[int, Entry]]], known: Collection[Identity]) -> dict[int | None, Identity]:
-        found: dict[int | None, Identity] = {}
-        left = _living(root, below)
-        while left:
-            process = left.pop()
-            if process in known:
-                continue
-            if process not in self._numbers:
-                self._numbers[process] = _rank_of(process.pid)
-            rank = self._numbers[process]
-            if rank is not None:
-                found.setdefault(rank, process)
-            else:
-                left += _living(process.pid, below)
-        return found
-
-
-def _living(pid: int, below: Mapping[int, list[tuple[int, Entry]]]) -> list[Identity]:
-    """Its children."""
-    return [Identity(child, entry.start) for child, entry in below.get(pid, ()) if entry.state not in "ZX"]
 
 
 def _tree(process: Identity, below: Mapping[int, list[tuple[int, Entry]]], entries: Mapping[int, Entry]) -> list[tuple[Identity, Entry]]:
@@ -158,14 +117,6 @@ def _wanted_s(pid: int) -> float | None:
 def _is_traced(pid: int) -> bool:
     found = re.search(rb"^TracerPid:\s*(\d+)", tree.read(f"/proc/{pid}/status"), re.MULTILINE)
     return bool(found and found[1] != b"0")
-
-
-def _rank_of(pid: int) -> int | None:
-    for pair in tree.read(f"/proc/{pid}/environ", MOST_ENVIRONMENT).split(b"\0"):
-        name, _, value = pair.partition(b"=")
-        if name in RANK_NAMES and value.isdigit():
-            return int(value[:9])
-    return None
 
 
 # Interfaces
