@@ -243,7 +243,7 @@ def test_a_plan_that_a_full_disk_does_not_take_is_no_success(nodes: str) -> None
     with open("/dev/full", "wb") as full:
         found = subprocess.run([sys.executable, "-m", "ranklaunch", *words], stdout=full, stderr=subprocess.PIPE, check=False)
     assert found.returncode == WaitError.exit_code
-    assert found.stderr == b"ranklaunch: the system refuses, trying again may help: [Errno 28] No space left on device\n"
+    assert found.stderr == b"ranklaunch: the system refuses, trying again may help: [Errno 28] No space left on device: 'standard output'\n"
 
 
 class Full(io.StringIO):
