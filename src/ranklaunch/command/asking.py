@@ -29,7 +29,7 @@ DEEPEST = 3  # folders between a log folder and its attempts: of a job, of a nod
 def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[str, Any]:
     """What the newest job that runs on this machine answers. logs: a log folder, or a folder in it; "" for that of this container's own
     environment. Raises WaitError where none runs."""
-    top = os.path.abspath(logs or own_logs(env))
+    top = disk.absolute(logs or own_logs(env))
     for path in _sockets(top):
         answer = _asked(path, question)
         if answer is not None:
