@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import socket
@@ -21,6 +22,7 @@ from ranklaunch.command import asking
 from ranklaunch.entrypoints import status
 from ranklaunch.evidence.gathered import Gathered, OfRank
 from ranklaunch.muster import wire
+from ranklaunch.muster.nodes import Nodes
 from ranklaunch.supervise.desk import counter
 from ranklaunch.supervise.desk.circle import ANSWER_S
 from ranklaunch.supervise.desk.counter import Counter
@@ -51,6 +53,10 @@ class Words:
                 self._say(node, topic, 0, body)
 
         return SimpleNamespace(hear=hear, tell_nodes=tell_nodes, tell_node_0=partial(self._to_node_0, index))
+
+    def say(self, to: int, topic: str, body: object) -> None:
+        """As node 0, whatever it is."""
+        self._hearers[to][topic, False](0, body)
 
     def _to_node_0(self, index: int, topic: str, body: object) -> None:
         if index not in self.cut_off:
@@ -176,6 +182,56 @@ def test_a_node_that_nothing_was_heard_of(job: InMemory) -> None:
     assert told(answers[0])[1:3] == [
         "  node 0 (n0): starting, waiting for the other nodes of the job", "  node 1 (n1): unknown, nothing heard of it",
     ]  # fmt: skip
+
+
+def test_what_a_node_says_that_is_no_answer_is_judged_when_it_comes(job: InMemory) -> None:
+    """Not when it is shown, which ends whoever shows it."""
+    nodes = job.of(2)
+    job.words.cut_off = {1}
+    answers = nodes[0].ask(do="status")
+    for said in ({}, {"phase": "running"}, {"phase": 5, "waiting": ""}, {"phase": "running", "waiting": None}):
+        with pytest.raises(wire.NOT_UNDERSTOOD):
+            job.words.say(0, "said", {"number": 1, "node": 1, "said": {"page": 0, "pages": 2, "ranks": [], **said}})
+    job.wait(ANSWER_S)
+    assert told(answers[0])[1:3] == ["  node 0 (n0): running", "  node 1 (n1): unknown, nothing heard of it"]
+
+
+def test_an_answer_to_another_question_does_not_say_how_a_node_stands(job: InMemory) -> None:
+    nodes = job.of(2)
+    assert nodes[0].ask(do="save", deadline_s=60)
+    job.words.cut_off = {1}
+    answers = nodes[0].ask(do="status")
+    job.wait(ANSWER_S)
+    assert [node["phase"] for node in answers[0]["nodes"]] == ["running", "unknown"]
+
+
+@pytest.mark.parametrize("deadline", ["x", math.inf, math.nan, -1, []])
+def test_a_deadline_of_another_node_is_judged_too(deadline: object, job: InMemory) -> None:
+    (node,) = job.of()
+    with pytest.raises(wire.NOT_UNDERSTOOD):
+        job.words.say(0, "do", {"number": 1, "by": 0, "asked": {"do": "save", "deadline_s": deadline}})
+    assert node.asked == []
+
+
+@pytest.mark.parametrize("body", [None, "x", {}, {"number": math.inf, "asked": {"do": "status"}}, {"number": 1, "by": 0, "asked": "x"}])
+def test_words_that_make_no_sense_are_told_and_no_more(body: object, tmp_path: Path) -> None:
+    plan = helpers.plan({"PATH": ""}, method="spawn")
+    nobody: Any = None
+    said: list[str] = []
+    loop = Loop()
+    nodes = Nodes(plan, {}, loop, said.append, nobody)
+    record = SimpleNamespace(folder=str(tmp_path), event=lambda *words, **more: None)
+    attended: Any = SimpleNamespace(plan=lambda: plan, nodes=nodes, record=record, ranks=dict, outputs=dict)
+    asked = Asked(lambda: attended, lambda: ("running", ""), dict, lambda number: [], lambda: None)
+    desk = Desk(asked, loop)
+    try:
+        nodes.tell_node_0("ask", body)
+        nodes.tell_nodes("do", body)
+        loop.step(0)
+    finally:
+        desk.close()
+    assert said
+    assert all(text.startswith("muster: what node 0 says of ") for text in said)
 
 
 UNKNOWN = "this ranklaunch answers status, save, stacks"

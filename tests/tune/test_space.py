@@ -223,7 +223,9 @@ def test_a_configuration_that_is_no_file_of_text_is_refused(tmp_path: Path) -> N
     """Whether it is named by tune's own option or by the program's."""
     own = ["--method", "spawn", "--slots", "1", "--log-dir", str(tmp_path / "logs"), "--dry-run"]
     for path, why in helpers.no_texts(tmp_path):
-        for words in (["--ds-config", str(path), "--", "t.py"], ["--", "t.py", "--deepspeed_config", str(path)]):
+        for named in (["--ds-config", str(path), "--", "t.py"], ["--", "t.py", "--deepspeed_config", str(path)]):
+            dry = tune.is_dry([*own, *named], {})
+            assert dry
             with pytest.raises(ConfigError) as refused:
-                tune.show(tune.is_dry([*own, *words], {}) or pytest.fail())
+                tune.show(dry)
             assert str(refused.value) == f"the DeepSpeed configuration {path}: {why}"

@@ -62,7 +62,8 @@ def absolute(path: str) -> str:
     try:
         return os.path.abspath(path)
     except OSError:
-        raise ConfigError(f"{path}: {GONE}") from None
+        msg = f"{path}: {GONE}"
+        raise ConfigError(msg) from None
 
 
 def read(fd: int, most: int) -> bytes:
