@@ -8,6 +8,8 @@ import math
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -30,6 +32,7 @@ from ranklaunch.supervise.desk.desk import Asked, Desk
 from ranklaunch.supervise.desk.stacked import Stacked
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from testbench.jobs.users import as_user, needs_root, open_to_all
 
 Hearers = dict[tuple[str, bool], Callable[[int, Any], None]]
 NOBODY = tree.Identity(1 << 22, 0)
@@ -262,6 +265,58 @@ def test_what_cannot_be_asked(*words: str) -> None:
 def test_no_job(tmp_path: Path) -> None:
     found = helpers.call("status", str(tmp_path))
     assert (found.code, len(found.err.splitlines())) == (75, 1)
+
+
+@contextlib.contextmanager
+def closing(path: Path) -> Iterator[None]:
+    """A socket whose owner lets nobody in."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        os.chmod(path, 0o777)
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # shut down
+                while True:
+                    listener.accept()[0].close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_job_that_has_too_many_guests_is_said_to_be_busy(tmp_path: Path) -> None:
+    with closing(tmp_path / "node_0.sock"):
+        for command in ("status", "save", "stacks"):
+            found = helpers.call(command, str(tmp_path))
+            assert (found.code, found.out) == (75, "")
+            assert found.err.startswith("ranklaunch: the job that runs here is busy with others who ask it, or ends: ask again (")
+
+
+@needs_root
+def test_a_job_of_another_user_is_said_to_be_his(tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    words = [*as_user(1000), sys.executable, "-m", "ranklaunch", "status", str(tmp_path)]
+    theirs = "belongs to user id 0: only that user and root may ask it\n"
+    with closing(tmp_path / "node_0.sock"):
+        for mode, what in ((0o777, "the job that runs here"), (0o755, "a job here, which may run,")):
+            os.chmod(tmp_path / "node_0.sock", mode)
+            found = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert (found.returncode, found.stdout, found.stderr) == (75, "", f"ranklaunch: {what} {theirs}")
+
+
+def test_a_folder_that_may_not_be_read_is_not_said_to_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "listdir", refused)
+    found = helpers.call("status", str(tmp_path))
+    assert (found.code, found.out) == (75, "")
+    assert f"is found: {tmp_path} may not be read by user id {os.geteuid()}; LOG_DIR names" in found.err
 
 
 RANK = {"rank": 0, "node": 0, "pid": 5, "state": "S", "cpu_s": 1.0, "rss_kb": 1, "output_bytes": 3, "last_output_s": 1.0,
