@@ -17,6 +17,7 @@ from ranklaunch.errors import ConfigError, UsageError, WaitError
 from ranklaunch.logs import shown
 from ranklaunch.redact import printable
 from ranklaunch.supervise.output import console
+from ranklaunch.system import disk
 
 USAGE = "ranklaunch logs [LOG_DIR] [--rank R[,R-R]] [--node I] [--attempt K] [--follow] [--grep RE] [--times]"
 OPTIONS = (
@@ -37,7 +38,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     if len(words) > 1:
         msg = f"{len(words)} folders: expected at most one\nusage: {USAGE}"
         raise UsageError(msg)
-    top = os.path.abspath(words[0] if words else asking.own_logs(env))
+    top = disk.absolute(words[0] if words else asking.own_logs(env))
     out = sys.stdout.buffer
     terminal = sys.stdout.isatty()
     look = shown.Look(_pattern(given), terminal, terminal and console.colourful(env), _clock if "times" in given else None)

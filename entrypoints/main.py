@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import os
+import select
 import sys
 from collections.abc import Callable, Mapping
 
 from ranklaunch import __version__
+from ranklaunch.typed import Any
 
 # name: (module, what it does). Imported when it is the one asked for.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -32,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 NEEDED, MISSING = ("jinja2", "markupsafe"), 69
 INTERRUPTED = 130
+GONE = 1  # where nobody reads on
 TRY_AGAIN = 75  # that of errors.WaitError, which may not be there to be loaded
 REFUSES, NO_MEMORY = "ranklaunch: the system refuses, trying again may help", "no memory left"
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT)
@@ -49,9 +53,10 @@ def script() -> None:
 
 
 def _started(argv: list[str]) -> int:
-    _open_standard_descriptors()
+    supervises = argv[:1] in (["run"], ["simulate"], ["tune"])
+    _open_standard_descriptors(supervises)
     signals = None
-    if argv[:1] in (["run"], ["simulate"], ["tune"]):
+    if supervises:
         from ranklaunch.system.signals import Signals
 
         signals = Signals()  # before anything else is imported: from here on no stop request is lost
@@ -60,10 +65,12 @@ def _started(argv: list[str]) -> int:
 
 
 def _flushed(code: int) -> int:
-    """The exit code, which tells too of a plan that a full disk has not taken; a reader that has gone knows."""
+    """The exit code, which tells too of what stdout has not taken; a reader that has gone knows."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
+    except BrokenPipeError:
+        return code or GONE
     except OSError as error:
         if not code and _is_shortage(error):
             return _refused(error)
@@ -92,7 +99,7 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         return int(leave.code or 0)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that nothing more is said about it at exit
-        return 1
+        return GONE
     except Exception as error:
         if _is_shortage(error):
             return _refused(error)
@@ -104,8 +111,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
 
 
 def _is_shortage(error: Exception) -> bool:
-    """Of descriptors, memory, processes or disk, which may go away."""
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
+    """Of descriptors, memory, processes or disk, or of what is written to, which may go away."""
+    return isinstance(error, (MemoryError, NotTakenError)) or (isinstance(error, OSError) and error.errno in SHORTAGES)
 
 
 def _command(argv: list[str]) -> Callable[[list[str], Mapping[str, str], object], int] | None:
@@ -168,14 +175,59 @@ def inherited_environment() -> dict[str, str]:
     return env
 
 
-def _open_standard_descriptors() -> None:
+def _open_standard_descriptors(supervises: bool) -> None:
     """A closed stdout would lend its number to the next file that is opened, which would then receive the console's text."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
-    # Whatever the locale says: plans, pages and JSON are UTF-8, and what no character set has is shown by its escapes.
-    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stdout = _text(1, "standard output")
+    if supervises:  # a console that takes nothing must not hold up its ranks
+        sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    else:
+        sys.stderr = _text(2, "standard error")
+
+
+def _text(fd: int, name: str) -> io.TextIOWrapper:
+    """Whatever the locale says: plans, pages and JSON are UTF-8, and what no character set has is shown by its escapes."""
+    by_line = fd == 2 or os.isatty(fd)
+    return io.TextIOWrapper(io.BufferedWriter(Whole(fd, name)), encoding="utf-8", errors="backslashreplace", line_buffering=by_line)
+
+
+class NotTakenError(OSError):
+    """What was to be shown cannot be written."""
+
+
+class Whole(io.RawIOBase):
+    """A descriptor that takes all that is written, or raises. Python's own stream, where PYTHONUNBUFFERED is set, drops what a file at its
+    limit or a full pipe has no room for."""
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        self.name = name
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def isatty(self) -> bool:
+        return os.isatty(self._fd)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        size = len(left)
+        while left:
+            try:
+                left = left[os.write(self._fd, left) :]
+            except BlockingIOError:
+                room = select.poll()
+                room.register(self._fd, select.POLLOUT)
+                room.poll()
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise NotTakenError(error.errno, error.strerror, self.name) from None
+        return size

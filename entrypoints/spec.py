@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 
@@ -14,6 +13,7 @@ from ranklaunch.render.templates import Templates
 from ranklaunch.specs import rendered
 from ranklaunch.specs.model import KINDS, JobSpec
 from ranklaunch.specs.warn import warnings
+from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 
 USAGE = "ranklaunch spec KIND [OPTIONS] [--] [PROGRAM [ARGS...]]"
@@ -43,7 +43,7 @@ def _kind(argv: list[str]) -> str:
 
 def _folders(given: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, ...]:
     reader = Reader(env, DiskFiles(), given)
-    return tuple(os.path.abspath(folder) for folder in reader.get(TEMPLATES).split(":") if folder)
+    return tuple(disk.absolute(folder) for folder in reader.get(TEMPLATES).split(":") if folder)
 
 
 def _warn(spec: JobSpec) -> None:

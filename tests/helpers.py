@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Union
 
 import pytest
@@ -239,3 +241,18 @@ def server_table(servers: Sequence[tuple[str, Sequence[tuple[str, str]]]], **mor
         for server, devices in servers
     ]
     return json.dumps({"status": "completed", "version": "1.0", "server_count": str(len(listed)), "server_list": listed, **more})
+
+
+def no_texts(folder: Path) -> Iterator[tuple[Path, str]]:
+    """What may stand where a file of text is expected, and what is said of it."""
+    fifo, latin, wide, large = (folder / name for name in ("fifo", "latin-1", "utf-16", "large"))
+    os.mkfifo(fifo)
+    latin.write_bytes(b"caf\xe9\n")
+    wide.write_text("{}", encoding="utf-16")
+    large.write_bytes(b" " * (1 << 20) + b" ")
+    yield folder, "a folder, not a regular file"
+    yield fifo, "a FIFO, not a regular file"
+    yield Path(os.devnull), "a device, not a regular file"
+    yield latin, "'utf-8' codec can't decode byte 0xe9 in position 3: invalid continuation byte"
+    yield wide, "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"
+    yield large, "1048577 bytes, more than the 1048576 that are read"

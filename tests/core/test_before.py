@@ -56,6 +56,9 @@ DATA = f"{helpers.CWD}/data"
         ("{", {}),
         ("[1]", {}),
         ('{"/x": 1}', {}),
+        (json.dumps({DATA: []}), {}),
+        ("[" * 100_000, {}),
+        (f'{{"{DATA}": {"[" * 900}{"]" * 900}}}', {}),
     ],
 )
 def test_what_was_found_is_compared(text: str, told: dict[str, str]) -> None:

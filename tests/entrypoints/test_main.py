@@ -18,7 +18,7 @@ import pytest
 
 from ranklaunch import __version__
 from ranklaunch.adapters.launchers import LAUNCHERS
-from ranklaunch.command import options, usage
+from ranklaunch.command import named, options, usage
 from ranklaunch.entrypoints import main as entrypoint
 from ranklaunch.errors import DEFECT, EXIT_CODES, WaitError
 from ranklaunch.read import consoles, saving, settings
@@ -243,7 +243,7 @@ def test_a_plan_that_a_full_disk_does_not_take_is_no_success(nodes: str) -> None
     with open("/dev/full", "wb") as full:
         found = subprocess.run([sys.executable, "-m", "ranklaunch", *words], stdout=full, stderr=subprocess.PIPE, check=False)
     assert found.returncode == WaitError.exit_code
-    assert found.stderr == b"ranklaunch: the system refuses, trying again may help: [Errno 28] No space left on device\n"
+    assert found.stderr == b"ranklaunch: the system refuses, trying again may help: [Errno 28] No space left on device: 'standard output'\n"
 
 
 class Full(io.StringIO):
@@ -258,6 +258,11 @@ def test_an_error_that_cannot_be_said_keeps_its_code(argv: list[str], code: int,
     """75, with which a full disk ends a command, would be tried again in vain."""
     monkeypatch.setattr(sys, "stderr", Full())
     assert entrypoint.main(argv, {}) == code
+
+
+def test_a_console_that_takes_nothing_does_not_end_the_wait_for_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Full())
+    named._say("the command of hosts has named none yet")
 
 
 @pytest.mark.processes

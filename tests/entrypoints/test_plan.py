@@ -168,6 +168,12 @@ def test_a_working_folder_that_is_gone_is_no_defect(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "getcwd", gone)
     assert helpers.call("plan", "--log-dir=/logs", "x.py").code != 70
+    found = helpers.call("plan", "--log-dir=rel", "x.py")
+    said = "ranklaunch: rel: the working folder was removed, so a relative path names nothing: give an absolute one\n"
+    assert (found.code, found.out, found.err) == (78, "", said)
+    for command in ("report", "logs", "status", "save", "stacks"):
+        assert helpers.call(command, "rel") == found
+    assert helpers.call("plan", "x.py", env={"RANKLAUNCH_LOG_DIR": "rel"}) == found
 
 
 def test_a_folder_in_place_of_a_platform_file_is_no_defect(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_help_names_every_action() -> None:
         (["make", "--hosts", "10.0.0.0/22", "--devices", "4096"], "4186112 devices of all hosts, more than the 4000000"),
         (["make", "--hosts", "a", "--devices", "1", "--hccn", "f"], "leave --devices and --device-ips out"),
         (["make", "--hosts", "a,b", "--hccn", "f"], "--hccn names 1 files for 2 hosts: expected one for each"),
-        (["make", "--hosts", "a", "--hccn", "/no/such/file"], "cannot read /no/such/file"),
+        (["make", "--hosts", "a", "--hccn", "/no/such/file"], "--hccn /no/such/file: no such file, or it cannot be read"),
         (["make", "--hosts", "a,b", "--devices", "2", "--device-ips", "10.0.0.0/31"], "has too few addresses for 4 devices"),
         (["make", "--hosts", "a", "--devices", "1", "--output", "/dev/null/x"], "--output /dev/null/x: "),
     ]
@@ -215,6 +215,13 @@ def test_show_as_json_has_what_the_table_for_people_has(groups: Path) -> None:
         "warnings": [],
         "problems": [],
     }  # fmt: skip
+
+
+def test_an_hccn_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    """Nor waited for."""
+    for path, why in helpers.no_texts(tmp_path):
+        result = call("make", "--hosts", "a", "--hccn", path)
+        assert (result.code, result.out, result.err) == (2, "", f"ranklaunch: --hccn {path}: {why}\n")
 
 
 def test_validate_as_json_has_every_problem_and_the_same_exit_code(groups: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -21,6 +24,7 @@ from ranklaunch.command import asking
 from ranklaunch.entrypoints import status
 from ranklaunch.evidence.gathered import Gathered, OfRank
 from ranklaunch.muster import wire
+from ranklaunch.muster.nodes import Nodes
 from ranklaunch.supervise.desk import counter
 from ranklaunch.supervise.desk.circle import ANSWER_S
 from ranklaunch.supervise.desk.counter import Counter
@@ -28,6 +32,7 @@ from ranklaunch.supervise.desk.desk import Asked, Desk
 from ranklaunch.supervise.desk.stacked import Stacked
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
+from testbench.jobs.users import as_user, needs_root, open_to_all
 
 Hearers = dict[tuple[str, bool], Callable[[int, Any], None]]
 NOBODY = tree.Identity(1 << 22, 0)
@@ -51,6 +56,10 @@ class Words:
                 self._say(node, topic, 0, body)
 
         return SimpleNamespace(hear=hear, tell_nodes=tell_nodes, tell_node_0=partial(self._to_node_0, index))
+
+    def say(self, to: int, topic: str, body: object) -> None:
+        """As node 0, whatever it is."""
+        self._hearers[to][topic, False](0, body)
 
     def _to_node_0(self, index: int, topic: str, body: object) -> None:
         if index not in self.cut_off:
@@ -178,6 +187,56 @@ def test_a_node_that_nothing_was_heard_of(job: InMemory) -> None:
     ]  # fmt: skip
 
 
+def test_what_a_node_says_that_is_no_answer_is_judged_when_it_comes(job: InMemory) -> None:
+    """Not when it is shown, which ends whoever shows it."""
+    nodes = job.of(2)
+    job.words.cut_off = {1}
+    answers = nodes[0].ask(do="status")
+    for said in ({}, {"phase": "running"}, {"phase": 5, "waiting": ""}, {"phase": "running", "waiting": None}):
+        with pytest.raises(wire.NOT_UNDERSTOOD):
+            job.words.say(0, "said", {"number": 1, "node": 1, "said": {"page": 0, "pages": 2, "ranks": [], **said}})
+    job.wait(ANSWER_S)
+    assert told(answers[0])[1:3] == ["  node 0 (n0): running", "  node 1 (n1): unknown, nothing heard of it"]
+
+
+def test_an_answer_to_another_question_does_not_say_how_a_node_stands(job: InMemory) -> None:
+    nodes = job.of(2)
+    assert nodes[0].ask(do="save", deadline_s=60)
+    job.words.cut_off = {1}
+    answers = nodes[0].ask(do="status")
+    job.wait(ANSWER_S)
+    assert [node["phase"] for node in answers[0]["nodes"]] == ["running", "unknown"]
+
+
+@pytest.mark.parametrize("deadline", ["x", math.inf, math.nan, -1, []])
+def test_a_deadline_of_another_node_is_judged_too(deadline: object, job: InMemory) -> None:
+    (node,) = job.of()
+    with pytest.raises(wire.NOT_UNDERSTOOD):
+        job.words.say(0, "do", {"number": 1, "by": 0, "asked": {"do": "save", "deadline_s": deadline}})
+    assert node.asked == []
+
+
+@pytest.mark.parametrize("body", [None, "x", {}, {"number": math.inf, "asked": {"do": "status"}}, {"number": 1, "by": 0, "asked": "x"}])
+def test_words_that_make_no_sense_are_told_and_no_more(body: object, tmp_path: Path) -> None:
+    plan = helpers.plan({"PATH": ""}, method="spawn")
+    nobody: Any = None
+    said: list[str] = []
+    loop = Loop()
+    nodes = Nodes(plan, {}, loop, said.append, nobody)
+    record = SimpleNamespace(folder=str(tmp_path), event=lambda *words, **more: None)
+    attended: Any = SimpleNamespace(plan=lambda: plan, nodes=nodes, record=record, ranks=dict, outputs=dict)
+    asked = Asked(lambda: attended, lambda: ("running", ""), dict, lambda number: [], lambda: None)
+    desk = Desk(asked, loop)
+    try:
+        nodes.tell_node_0("ask", body)
+        nodes.tell_nodes("do", body)
+        loop.step(0)
+    finally:
+        desk.close()
+    assert said
+    assert all(text.startswith("muster: what node 0 says of ") for text in said)
+
+
 UNKNOWN = "this ranklaunch answers status, save, stacks"
 NO_WAY = "no way is known to ask this trainer to save: RANKLAUNCH_SAVE_SIGNAL or RANKLAUNCH_SAVE_FILE says it"
 REFUSED: list[tuple[dict[str, object], str]] = [
@@ -206,6 +265,58 @@ def test_what_cannot_be_asked(*words: str) -> None:
 def test_no_job(tmp_path: Path) -> None:
     found = helpers.call("status", str(tmp_path))
     assert (found.code, len(found.err.splitlines())) == (75, 1)
+
+
+@contextlib.contextmanager
+def closing(path: Path) -> Iterator[None]:
+    """A socket whose owner lets nobody in."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        os.chmod(path, 0o777)
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # shut down
+                while True:
+                    listener.accept()[0].close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_job_that_has_too_many_guests_is_said_to_be_busy(tmp_path: Path) -> None:
+    with closing(tmp_path / "node_0.sock"):
+        for command in ("status", "save", "stacks"):
+            found = helpers.call(command, str(tmp_path))
+            assert (found.code, found.out) == (75, "")
+            assert found.err.startswith("ranklaunch: the job that runs here is busy with others who ask it, or ends: ask again (")
+
+
+@needs_root
+def test_a_job_of_another_user_is_said_to_be_his(tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    words = [*as_user(1000), sys.executable, "-m", "ranklaunch", "status", str(tmp_path)]
+    theirs = "belongs to user id 0: only that user and root may ask it\n"
+    with closing(tmp_path / "node_0.sock"):
+        for mode, what in ((0o777, "the job that runs here"), (0o755, "a job here, which may run,")):
+            os.chmod(tmp_path / "node_0.sock", mode)
+            found = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert (found.returncode, found.stdout, found.stderr) == (75, "", f"ranklaunch: {what} {theirs}")
+
+
+def test_a_folder_that_may_not_be_read_is_not_said_to_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "listdir", refused)
+    found = helpers.call("status", str(tmp_path))
+    assert (found.code, found.out) == (75, "")
+    assert f"is found: {tmp_path} may not be read by user id {os.geteuid()}; LOG_DIR names" in found.err
 
 
 RANK = {"rank": 0, "node": 0, "pid": 5, "state": "S", "cpu_s": 1.0, "rss_kb": 1, "output_bytes": 3, "last_output_s": 1.0,

@@ -11,6 +11,7 @@ import pytest
 from ranklaunch.command.launch import begin
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
+from ranklaunch.supervise.record import RUN_IDS, run_id
 from testbench.jobs.ends import check_end, checked_verdict
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.streams import tagged
@@ -43,6 +44,13 @@ def test_a_folder_of_another_user(as_process: Starter, tmp_path: Path) -> None:
     job = as_process.spawn(2, child("exits.py"), 0, prefix=as_user(USER))
     check_refused(job, 78, str(folder), f"uid {USER}", "Permission denied", "--log-dir")
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"x": ' + "[" * 900 + "]" * 900 + "}", "[1]", '"x"', "\xff"], ids=range(5))
+def test_what_another_user_has_left_of_runs_is_no_defect(text: str, tmp_path: Path) -> None:
+    (tmp_path / RUN_IDS).write_text(text, encoding="latin-1")
+    found = run_id(str(tmp_path), "j", "python x.py")
+    assert run_id(str(tmp_path), "j", "python x.py") == found
 
 
 def test_a_file_in_place_of_the_folder(as_process: Starter, tmp_path: Path) -> None:

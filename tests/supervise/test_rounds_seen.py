@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -55,6 +56,9 @@ def test_a_clock_that_is_set_makes_no_round_longer(tmp_path: Path, monkeypatch: 
         {"place": ["a", "b"]},
         {"mark": "x", "marks": 1},
         {"seconds": "long"},
+        {"seconds": 10**400},
+        {"seconds": math.inf, "since_mark_s": math.nan},
+        {"since_mark_s": -(10**400)},
         {"finished": "no", "gone": 3},
     ],
     ids=str,

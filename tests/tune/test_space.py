@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import helpers
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ranklaunch.command.tuning import tune
 from ranklaunch.errors import ConfigError
 from ranklaunch.tune import words
 from ranklaunch.tune.autotuning import KEYS, loads, settled
@@ -215,3 +217,15 @@ def test_nonsense_is_refused_in_words(config: dict[str, Any], ranks: int) -> Non
 def test_hostile_files(text: str) -> None:
     with pytest.raises(ConfigError):
         settled(loads(text, "ds.json"), (), 1, 1)
+
+
+def test_a_configuration_that_is_no_file_of_text_is_refused(tmp_path: Path) -> None:
+    """Whether it is named by tune's own option or by the program's."""
+    own = ["--method", "spawn", "--slots", "1", "--log-dir", str(tmp_path / "logs"), "--dry-run"]
+    for path, why in helpers.no_texts(tmp_path):
+        for named in (["--ds-config", str(path), "--", "t.py"], ["--", "t.py", "--deepspeed_config", str(path)]):
+            dry = tune.is_dry([*own, *named], {})
+            assert dry
+            with pytest.raises(ConfigError) as refused:
+                tune.show(dry)
+            assert str(refused.value) == f"the DeepSpeed configuration {path}: {why}"

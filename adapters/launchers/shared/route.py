@@ -181,13 +181,13 @@ def _unpacked(text: str) -> str:
 
 
 def _outcome(job: Job, reader: Reader) -> tuple[str, str] | None:
-    text = reader.files.text(_path(job, "route_plan.json"), MOST_BYTES)
-    if not text:
-        return None
     try:
+        text = reader.files.text(_path(job, "route_plan.json"), MOST_BYTES)
+        if not text:
+            return None
         outcome = json.loads(text)
         return str(outcome["status"]), str(outcome["why"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "failed", f"{_path(job, 'route_plan.json')} cannot be read"
 
 

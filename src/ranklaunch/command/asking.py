@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -23,20 +24,32 @@ MOST_PLAN = 64 * 1024 * 1024  # bytes
 MOST_ANSWER = 256 * 1024 * 1024
 _FOLDER = re.compile(r"(?:job|node|attempt)_.{1,200}")
 _SOCKET = re.compile(r"node_[0-9]{1,7}\.sock")
+_OTHERS = "belongs to user id {}: only that user and root may ask it"
 DEEPEST = 3  # folders between a log folder and its attempts: of a job, of a node, and the attempt itself
 
 
 def ask(logs: str, env: Mapping[str, str], question: Mapping[str, Any]) -> dict[str, Any]:
     """What the newest job that runs on this machine answers. logs: a log folder, or a folder in it; "" for that of this container's own
     environment. Raises WaitError where none runs."""
-    top = os.path.abspath(logs or own_logs(env))
+    top = disk.absolute(logs or own_logs(env))
+    silent = ""
     for path in _sockets(top):
-        answer = _asked(path, question)
-        if answer is not None:
-            return _checked(answer, path)
-    looked = f"{top} has no attempt whose ranklaunch answers" if os.path.isdir(top) else f"there is no folder {top}"
-    msg = f"no job that runs on this machine is found: {looked}; LOG_DIR names another folder of logs"
+        try:
+            return _checked(_asked(path, question), path)
+        except _SilentError as error:
+            silent = silent or str(error)
+    msg = silent or f"no job that runs on this machine is found: {_looked(top)}; LOG_DIR names another folder of logs"
     raise WaitError(msg)
+
+
+def _looked(top: str) -> str:
+    try:
+        os.listdir(top)
+    except PermissionError:
+        return f"{top} may not be read by user id {os.geteuid()}"
+    except (OSError, ValueError):
+        return f"there is no folder {top}"
+    return f"{top} has no attempt whose ranklaunch answers"
 
 
 def lines(show: Callable[[Mapping[str, Any]], Iterable[str]], answer: Mapping[str, Any]) -> str:
@@ -97,22 +110,51 @@ def _elsewhere(folder: str) -> Iterator[str]:
         yield path
 
 
-def _asked(path: str, question: Mapping[str, Any]) -> bytes | None:
-    """None where nobody answers there: what a killed ranklaunch has left, or one of another host or account."""
+class _SilentError(Exception):
+    """Nobody answers there. Its text: who would, "" where that is nobody who runs on this host."""
+
+
+def _asked(path: str, question: Mapping[str, Any]) -> bytes:
+    """Raises _SilentError, also of what a killed ranklaunch has left, or one of another host."""
+    owner = -1
     try:
         folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, ValueError):
-        return None
+        raise _SilentError from None
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(ANSWER_S)
             connection.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")  # a path of a socket has 107 bytes at most
+            _, owner, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             connection.sendall(json.dumps(question).encode() + b"\n")
-            return _everything(connection) or None
+            said = _everything(connection)
+            if said:
+                return said
+    except BlockingIOError:  # as many as it may have wait for it
+        owner = os.geteuid()
+    except PermissionError:  # whether one runs is not told
+        whose = _owner(path)
+        raise _SilentError("" if whose is None else f"a job here, which may run, {_OTHERS.format(whose)}") from None
     except (OSError, ValueError):  # ValueError: of a name that none can have
-        return None
+        pass
     finally:
         os.close(folder)
+    if owner == -1:
+        raise _SilentError
+    msg = f"the job that runs here is busy with others who ask it, or ends: ask again ({path})"
+    if os.geteuid() not in (0, owner):
+        msg = f"the job that runs here {_OTHERS.format(owner)}"
+    raise _SilentError(msg)
+
+
+def _owner(path: str) -> int | None:
+    """Of a socket, or of the private folder that it is in."""
+    for each in (path, os.path.dirname(path)):
+        try:
+            return os.lstat(each).st_uid
+        except (OSError, ValueError):
+            pass
+    return None
 
 
 def _everything(connection: socket.socket) -> bytes:

@@ -33,4 +33,7 @@ def of_others(given: Given) -> list[str]:
 
 
 def _say(text: str) -> None:
-    print(f"ranklaunch: {text}", file=sys.stderr, flush=True)
+    try:
+        print(f"ranklaunch: {text}", file=sys.stderr, flush=True)
+    except OSError:  # nobody reads it; the job goes on
+        pass

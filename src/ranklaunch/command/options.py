@@ -180,6 +180,9 @@ def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Pr
     used = read_env_file(env_file) if env_file else dict(env)
     account = recorded_account(used) if env_file else own_account()
     files, cwd = DiskFiles(root), disk.working_folder()
+    logs = Reader(used, NoFiles(), values)
+    if logs.given(settings.LOG_DIR):  # else what the job leaves would come to stand where nobody looks for it
+        disk.absolute(logs.get(settings.LOG_DIR))
     program = platforms.program(Reader(used, files, values, cwd), words) or (program_of(words) if words or not default else default)
     return Given(Request(program, used, files, values, cwd, account=account, bounded=bounded), own)
 

@@ -18,6 +18,7 @@ from ranklaunch.adapters.launchers.shared.base import MASTER_PORT
 from ranklaunch.command import options
 from ranklaunch.command.below import free_ports, of_platforms, own_command, passed_on
 from ranklaunch.files import absolute, join
+from ranklaunch.muster import wire
 from ranklaunch.plan.model import NODES, File, Limits, Plan, Process
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, make_nodes
@@ -221,5 +222,5 @@ def _node_judgement(job: Job, process: Process) -> Judgement | None:
     path = join(folders.attempt(folders.node(job.log_dir, process.node), job.attempt), folders.VERDICT)
     try:
         return blame.judgement(json.loads(disk.read(disk.own(path), MOST_VERDICT)))
-    except (OSError, ValueError, disk.NotRegularError):
+    except (OSError, disk.NotRegularError, *wire.NOT_UNDERSTOOD):
         return None

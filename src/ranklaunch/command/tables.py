@@ -15,6 +15,7 @@ from ranklaunch.supervise.record import write_file
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.typed import TypeVar
 
+MOST_BYTES = 1 << 20  # of a file of --hccn
 Parsed = TypeVar("Parsed")
 Devices = list[list[tuple[str, str]]]  # of each server: (id, address) of each
 
@@ -55,13 +56,19 @@ def devices_of(hosts: Sequence[str], counts: str | None, block: str | None, hccn
     if len(hccn) != len(hosts):
         msg = f"--hccn names {len(hccn)} files for {len(hosts)} hosts: expected one for each"
         raise UsageError(msg)
-    files = DiskFiles()
-    texts = [(path, files.text(path, 1 << 20)) for path in hccn]
-    missing = [path for path, text in texts if text is None]
-    if missing:
-        msg = f"cannot read {', '.join(missing)}"
+    return [make.read_hccn(_read(path), path) for path in hccn]
+
+
+def _read(path: str) -> str:
+    try:
+        text = DiskFiles().text(path, MOST_BYTES)
+    except ValueError as error:
+        msg = f"--hccn {path}: {error}"
+        raise UsageError(msg) from None
+    if text is None:
+        msg = f"--hccn {path}: no such file, or it cannot be read"
         raise UsageError(msg)
-    return [make.read_hccn(text or "", path) for path, text in texts]
+    return text
 
 
 def _counted(hosts: Sequence[str], text: str | None, block: str | None) -> Devices:

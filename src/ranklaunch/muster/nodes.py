@@ -171,7 +171,7 @@ class Nodes:
 
     def hear(self, topic: str, hear: Callable[[int, Any], object], *, at_node_0: bool = False) -> None:
         """hear(node, body): of words of a topic, at the time of any turn of the loop. at_node_0: those that nodes say to node 0; else those
-        that node 0 says. A body is whatever its node says: a ValueError, TypeError or LookupError of who hears it is told, and no more."""
+        that node 0 says. A body is whatever its node says: one of wire.NOT_UNDERSTOOD of who hears it is told, and no more."""
         self._hearing[topic, at_node_0] = hear
 
     def tell_node_0(self, topic: str, body: object) -> None:
@@ -199,7 +199,11 @@ class Nodes:
             hear = self._hearing.get((topic, at_node_0))
             if hear:
                 hear(node, body)
-        except (ValueError, TypeError, LookupError) as error:
+        except Exception as error:
+            from ranklaunch.muster.wire import NOT_UNDERSTOOD
+
+            if not isinstance(error, NOT_UNDERSTOOD):
+                raise
             self._say(f"muster: what node {node} says of {topic} is not understood: {error!s:.200}")
 
     def fail(self, suspect: Callable[[], Suspect]) -> None:

@@ -40,12 +40,12 @@ def measured(job: Job, reader: Reader) -> dict[str, str]:
     """What was found, for the nodes to compare; nothing before it was looked at."""
     try:
         found = json.loads(reader.files.text(_result(job), MOST_MEASURED) or "{}")
-    except ValueError:  # of a file that is half written or large
+    except (ValueError, RecursionError):  # of a file that is half written, large or another's
         return {}
     if not isinstance(found, dict):
         return {}
     texts = {path: found.get(absolute(path, reader.cwd)) for path in reader.get(settings.SAME)}  # by the name that all nodes know it by
-    return {f"same {redact.clipped(path)}": str(text) for path, text in texts.items() if text}
+    return {f"same {redact.clipped(path)}": text for path, text in texts.items() if isinstance(text, str) and text}
 
 
 def _platforms(job: Job, reader: Reader) -> Iterator[Process]:

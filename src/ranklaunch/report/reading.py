@@ -71,7 +71,7 @@ class Reader:
     """top: the folder that was named, or a file in it, such as verdict.json. troubles: what was left out, and why."""
 
     def __init__(self, top: str) -> None:
-        self.top = os.path.abspath(top)
+        self.top = disk.absolute(top)
         self.troubles: list[str] = []
         self._plans = PLANS
         self._events = EVENTS

@@ -193,16 +193,16 @@ def run_id(logs: str, job: str, command: str) -> str:
     known = f"{job} {int.from_bytes(command.encode(errors='surrogateescape'), 'big') % PRIME:08x}"
     try:
         kept = json.loads(disk.read(disk.own(path), MOST_SHOWN)) if os.path.exists(path) else {}
-    except (OSError, ValueError, disk.NotRegularError):
+    except (OSError, ValueError, RecursionError, disk.NotRegularError):
         kept = {}
-    kept = kept if isinstance(kept, dict) else {}
-    if not isinstance(kept.get(known), str):
-        kept[known] = os.urandom(8).hex()
+    ids: dict[str, str] = {name: text for name, text in kept.items() if isinstance(text, str)} if isinstance(kept, dict) else {}
+    if known not in ids:
+        ids[known] = os.urandom(8).hex()
         try:
-            write_file(path, json.dumps(kept), 0o644)
+            write_file(path, json.dumps(ids), 0o644)
         except (OSError, disk.NotRegularError):
             pass
-    return str(kept[known])
+    return ids[known]
 
 
 def make_private(path: str) -> None:

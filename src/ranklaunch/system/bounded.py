@@ -62,7 +62,7 @@ def forked(become: Callable[[int], NoReturn]) -> tuple[int, int]:
 def _result(told: bytes, what: str) -> Any:
     try:
         found = json.loads(told)
-    except ValueError:
+    except (ValueError, RecursionError):
         msg = f"{what}: it takes more than {CPU_S} s of CPU time, {MEMORY >> 20} MiB of memory or {MOST_TOLD >> 20} MiB of text"
         raise ConfigError(msg) from None
     if "problems" in found:

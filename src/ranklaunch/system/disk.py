@@ -13,6 +13,7 @@ import stat
 
 from ranklaunch.errors import ConfigError
 
+GONE = "the working folder was removed, so a relative path names nothing: give an absolute one"
 _ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _KINDS = {
     stat.S_IFIFO: "a FIFO", stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
@@ -54,6 +55,15 @@ def working_folder() -> str:
         return os.getcwd()
     except OSError:  # it was removed; absolute paths still work
         return "/"
+
+
+def absolute(path: str) -> str:
+    """Raises ConfigError of a relative path where the working folder was removed."""
+    try:
+        return os.path.abspath(path)
+    except OSError:
+        msg = f"{path}: {GONE}"
+        raise ConfigError(msg) from None
 
 
 def read(fd: int, most: int) -> bytes:

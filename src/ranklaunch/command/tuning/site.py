@@ -135,7 +135,11 @@ def _config(reader: Reader, plan: Plan) -> tuple[str, str]:
         msg = f"no DeepSpeed configuration: neither does the program have --deepspeed_config FILE, nor does {tuning.DS_CONFIG.both} say one"
         raise ConfigError(msg)
     path = absolute(given, plan.job.folder or reader.cwd)
-    text = reader.files.text(path, ds_config.MOST_BYTES)
+    try:
+        text = reader.files.text(path, ds_config.MOST_BYTES)
+    except ValueError as error:
+        msg = f"the DeepSpeed configuration {path}: {error}"
+        raise ConfigError(msg) from None
     if text is None:
         msg = f"the DeepSpeed configuration {path} is not there, or cannot be read"
         raise ConfigError(msg)

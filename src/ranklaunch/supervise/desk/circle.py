@@ -18,6 +18,7 @@ ANSWER_S = 0.8  # for all nodes to answer
 
 Asked = Mapping[str, Any]
 Do = Callable[[Asked], Mapping[str, Any]]
+Judge = Callable[[Mapping[str, Any]], object]
 Told = Callable[[Mapping[int, Mapping[str, Any]]], None]
 
 
@@ -25,15 +26,15 @@ class _Question(Value):
     answers: dict[int, dict[str, Any]]
     of: int
     told: Told
+    judge: Judge
     timer: Timer
 
 
 class Circle:
-    """do: what this node does with a question of any node, and answers: values that JSON can hold, and `ranks`, a list, at will. nodes: of
-    the job, their number. known: the last answer of each, and when it came, in the loop's seconds."""
+    """do: what this node does with a question of any node, and answers: values that JSON can hold, and `ranks`, a list, at will.
+    number: of the job's nodes."""
 
     def __init__(self, nodes: Nodes, index: int, number: int, loop: Loop, do: Do) -> None:
-        self.known: dict[int, tuple[float, Mapping[str, Any]]] = {}
         self._nodes = nodes
         self._index = index
         self._number = number
@@ -47,11 +48,12 @@ class Circle:
         nodes.hear(DO, self._answer)
         nodes.hear(SAID, self._hear)
 
-    def ask(self, question: Asked, told: Told) -> None:
-        """told: of all answers by node, or of those that have come within ANSWER_S."""
+    def ask(self, question: Asked, told: Told, judge: Judge) -> None:
+        """told: of all answers by node, or of those that have come within ANSWER_S. judge: raises what is in wire.NOT_UNDERSTOOD for one
+        that is not as told needs it."""
         self._last += 1
         number = self._last
-        self._open[number] = _Question({}, self._number, told, self._loop.after(ANSWER_S, lambda: self._close(number)))
+        self._open[number] = _Question({}, self._number, told, judge, self._loop.after(ANSWER_S, lambda: self._close(number)))
         self._nodes.tell_node_0(ASK, {"number": number, "asked": dict(question)})
 
     def _pass_on(self, node: int, body: Mapping[str, Any]) -> None:
@@ -73,6 +75,7 @@ class Circle:
         question = self._open.get(int(body["number"]))
         if not question:
             return
+        question.judge(said)
         before = question.answers.get(who)
         page, pages, ranks = int(said.pop("page")), int(said.pop("pages")), [dict(rank) for rank in said["ranks"]]
         answer = {**said, "ranks": [*before["ranks"], *ranks] if before else ranks, "left": pages - page - 1}
@@ -84,7 +87,6 @@ class Circle:
         question = self._open.pop(number, None)
         if question:
             question.timer.cancel()
-            for node, answer in question.answers.items():
+            for answer in question.answers.values():
                 answer.pop("left", None)
-                self.known[node] = self._loop.clock(), answer
             question.told(question.answers)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ranklaunch.muster.wire import WireError
+from ranklaunch.muster.wire import WireError, text
 from ranklaunch.plan.model import Plan, Save
 from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.desk import standing
-from ranklaunch.supervise.desk.circle import Circle
+from ranklaunch.supervise.desk.circle import Circle, Judge
 from ranklaunch.supervise.desk.counter import Answer, Counter
 from ranklaunch.supervise.desk.saving import Saving
 from ranklaunch.supervise.desk.stacked import Stacked
@@ -49,6 +49,7 @@ class Desk:
         self._loop = loop
         job = seen.plan().job
         self._saving = Saving(lambda: self._save, asked.offer, lambda: asked.attended().record, loop.clock)
+        self._known: dict[int, tuple[float, Mapping[str, Any]]] = {}  # how each node stood last, and when it said so
         self._circle = Circle(seen.nodes, job.node_index, len(job.everyone), self._loop, self._do)
         self._stacked = Stacked(seen.nodes, job.node_index, asked.attended)
         self._handlers: dict[str, Callable[[Mapping[str, Any], Answer], None]] = {
@@ -88,9 +89,9 @@ class Desk:
         else:
             answer({"error": f"this ranklaunch answers {', '.join(self._handlers)}"})
 
-    def _ask(self, question: Mapping[str, Any], told: Callable[[Mapping[int, Mapping[str, Any]]], None]) -> None:
+    def _ask(self, question: Mapping[str, Any], told: Callable[[Mapping[int, Mapping[str, Any]]], None], judge: Judge = len) -> None:
         try:
-            self._circle.ask(question, told)
+            self._circle.ask(question, told, judge)
         except (WireError, ValueError, TypeError):  # no message holds it
             told({})
 
@@ -103,7 +104,7 @@ class Desk:
     # How it stands
 
     def _status(self, question: Mapping[str, Any], answer: Answer) -> None:
-        self._ask({DO: "status"}, lambda answers: answer(self._compiled(answers)))
+        self._ask({DO: "status"}, lambda answers: answer(self._compiled(answers)), _judge_standing)
 
     def _stands(self) -> dict[str, Any]:
         phase, waiting = self._asked.phase()
@@ -119,8 +120,8 @@ class Desk:
         """schema ranklaunch.status/1; age_s: seconds since a node has said so, null where it never has."""
         plan, now = self._plan, self._loop.clock()
         here = plan.job.node_index
-        said: dict[int, tuple[float, Mapping[str, Any]]] = {**self._circle.known, **{node: (now, each) for node, each in answers.items()}}
-        said.setdefault(here, (now, self._stands()))
+        self._known.update({node: (now, each) for node, each in answers.items()})
+        said = {here: (now, self._stands()), **self._known}
         nodes = [
             {"node": i, "host": each.host, **_of_node(*said[i], now)} if i in said else {"node": i, "host": each.host, **_UNHEARD}
             for i, each in enumerate(plan.job.everyone)
@@ -141,7 +142,7 @@ class Desk:
 
     def _on_save(self, question: Mapping[str, Any], answer: Answer) -> None:
         deadline = question.get("deadline_s")
-        if deadline is not None and not (isinstance(deadline, (int, float)) and 0 <= deadline <= MOST_S):
+        if not _is_deadline(deadline):
             answer({"error": f"deadline_s {deadline!r}: expected seconds"})
         elif deadline is None and not self._save.wanted:
             answer({"error": "no way is known to ask this trainer to save: RANKLAUNCH_SAVE_SIGNAL or RANKLAUNCH_SAVE_FILE says it"})
@@ -154,9 +155,11 @@ class Desk:
         return {"nodes": [{"node": i, **each, "ranks": None} for i, each in sorted(answers.items())], "silent": silent}
 
     def _to_save(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        plan = self._plan
+        plan, deadline = self._plan, question.get("deadline_s")
+        if not _is_deadline(deadline):
+            msg = f"deadline_s {deadline!r:.80}"
+            raise ValueError(msg)
         asked = dict(self._saving.ask()) if plan.save.wanted else {}
-        deadline = question.get("deadline_s")
         if plan.job.node_index == 0 and deadline is not None:  # which tells the others
             left = max(0.0, float(deadline) - plan.limits.grace_s - MARGIN_S)
             self._loop.after(left, self._asked.stop)
@@ -165,6 +168,15 @@ class Desk:
 
 
 _UNHEARD = {"phase": "unknown", "waiting": "", "age_s": None}
+
+
+def _is_deadline(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and 0 <= value <= MOST_S)
+
+
+def _judge_standing(said: Mapping[str, Any]) -> None:
+    for key in ("phase", "waiting"):
+        text(dict(said), key)
 
 
 def _of_node(at: float, said: Mapping[str, Any], now: float) -> dict[str, Any]:

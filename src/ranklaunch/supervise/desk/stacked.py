@@ -72,8 +72,9 @@ class Stacked:
                 self._nodes.tell_nodes(STACKED, {**part, "ranks": []}, askers)
 
     def _on_stacked(self, node: int, body: Mapping[str, Any]) -> None:
-        self._ranks += [dict(rank) for rank in body["ranks"]]
-        if not body["more"]:
+        ranks, more, silent = [dict(rank) for rank in body["ranks"]], body["more"], list(body["silent"])
+        self._ranks += ranks
+        if not more:
             answers, self._answers = self._answers, []
             for answer in answers:
-                answer({"ranks": self._ranks, "silent": list(body["silent"])})
+                answer({"ranks": self._ranks, "silent": silent})

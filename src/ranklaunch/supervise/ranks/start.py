@@ -106,7 +106,7 @@ def _refuse_older(process: Process, path: str) -> None:
     from ranklaunch.plan import facts  # few programs have an oldest version
 
     package, least = process.least
-    version = facts.beside(DiskFiles(), os.path.abspath(path)).get(package, "")
+    version = facts.beside(DiskFiles(), absolute(path, working_folder())).get(package, "")
     if version and facts.is_older(version, least):
         msg = f"{process.name}: {package} {version}, to which {path} belongs, is too old: {least} or newer is needed; {process.comes_with}"
         raise MissingProgramError(msg)

@@ -12,6 +12,7 @@ from ranklaunch.typed import Any
 from ranklaunch.values import replace
 from ranklaunch.verdict.blame import Judgement
 
+MOST_S = 1e12  # of what a node says; more is no time, and may be no float
 State = Mapping[str, Any]
 
 
@@ -74,5 +75,5 @@ def _each(states: Iterable[State], name: str, kind: type) -> list[Any]:
 
 def _is(value: object, kind: type) -> bool:
     if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MOST_S
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
