@@ -34,10 +34,11 @@ class Job:
 
     def start(self, *options: object, **env: str) -> None:
         (self.folder / "ds.json").write_text(json.dumps(FEW))
-        names = ",".join(host.name for host in self.hosts)
+        where = {"RANKLAUNCH_HOSTS": ",".join(host.name for host in self.hosts)}
+        where = where if "--master-addr" not in options else {"RANKLAUNCH_NODES": str(len(self.hosts))}
         for host in self.hosts:
             kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
-            told = {**kept, "LANG": "C", "RANKLAUNCH_HOSTS": names, "RANKLAUNCH_NODE": str(host.index), **env}
+            told = {**kept, "LANG": "C", **where, "RANKLAUNCH_NODE": str(host.index), **env}
             words = ("--method", "spawn", "--slots", 2, "--python", sys.executable, "--grace-s", 5, "--memory", "40g")
             program = (child("tuned.py"), "--deepspeed_config", self.folder / "ds.json")
             with open(self.folder / f"{host.name}.out", "ab") as out:
@@ -85,6 +86,12 @@ def job(hosts: Callable[..., Hosts], tmp_path: Path) -> Iterator[Job]:
     for node in made.nodes:  # of a test that failed
         node.kill()
         node.wait(LONG_S)
+
+
+def test_where_only_node_0_is_known_experiments_meet_there_too(job: Job) -> None:
+    job.start("--master-addr", job.hosts[0].name, "--max-trials", 2)
+    assert job.end() == [0, 0], job.words()
+    assert [each["status"] for each in job.found["experiments"]].count("ok") >= 2, job.words()
 
 
 def test_experiments_of_one_node_run_side_by_side(job: Job) -> None:

@@ -107,9 +107,11 @@ def process(site: Site, order: Order) -> Process:
 
 def _options(site: Site, order: Order, own: int) -> list[str]:
     job = site.plan.job
+    hosts = [job.nodes[node].host for node in order.nodes]
+    where = f"{settings.HOSTS.option}={','.join(hosts)}" if all(hosts) else f"{settings.MASTER_ADDR.option}={hosts[0]}"
     several = [
         f"{settings.NODES.option}={len(order.nodes)}",
-        f"{settings.HOSTS.option}={','.join(job.nodes[node].host for node in order.nodes)}",
+        where,
         f"{settings.NODE_INDEX.option}={own}",
         f"{settings.MUSTER_PORT.option}={order.ports[1]}",
     ]
@@ -168,10 +170,11 @@ def _shown(site: Site, argv: Sequence[str], env: Mapping[str, str], unset: Seque
 
 
 def attempt(site: Site, order: Order) -> str:
-    """The newest folder of this node's run."""
-    logs = join(site.folder(order.name), "logs")
-    here = folders.node(logs, order.nodes.index(site.plan.job.node_index)) if len(order.nodes) > 1 else logs
-    return folders.attempt(here, folders.newest(DiskFiles().names(here)))
+    """The newest folder of this node's run. One that failed before it knew its nodes has left none of a node."""
+    logs, files = join(site.folder(order.name), "logs"), DiskFiles()
+    own = folders.node(logs, order.nodes.index(site.plan.job.node_index))
+    here = own if files.names(own) else logs
+    return folders.attempt(here, folders.newest(files.names(here)))
 
 
 def verdict(site: Site, order: Order) -> dict[str, Any] | None:

@@ -41,6 +41,8 @@ class Searches:
         slots = reader.get(tuning.EXP_SLOTS) or least
         if nodes > len(job.nodes):
             reader.problem(f"{reader.told(tuning.EXP_NODES)}: the job has {len(job.nodes)}")
+        if 1 < nodes < len(job.nodes) and not all(node.host for node in job.nodes):
+            reader.problem(f"{reader.told(tuning.EXP_NODES)}: nodes other than node 0 cannot meet where {settings.HOSTS.both} names none")
         if slots > least:
             reader.problem(f"{reader.told(tuning.EXP_SLOTS)}: the node that has the fewest slots has {least}")
         reader.check()
