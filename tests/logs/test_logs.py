@@ -181,6 +181,18 @@ def test_more_logs_than_descriptors(tmp_path: Path) -> None:
 # Following
 
 
+def test_following_ends_without_a_node_that_was_lost(tmp_path: Path) -> None:
+    """Time is that of the looks."""
+    said: list[str] = []
+    nodes = [write(tmp_path / f"node_{i}" / "attempt_1", parts, i) for i, parts in enumerate((NODE_0, NODE_1))]
+    (nodes[1] / "verdict.json").unlink()
+    every = [Node(Folder(str(path), i, 1), merging.maker(lambda name: True, said.append, 2), True) for i, path in enumerate(nodes)]
+    waited: list[float] = []
+    pieces = [piece for piece in merging.followed(lambda: every, waited.append) if piece]
+    assert merging.LOST_S <= sum(waited) < 2 * merging.LOST_S
+    assert {piece.node for piece in pieces} == {0, 1}
+
+
 def test_following_a_job_over_a_restart(tmp_path: Path) -> None:
     """What comes between two looks is put in order; what has no times comes all the same; it ends with the job."""
     said: list[str] = []

@@ -18,6 +18,7 @@ from ranklaunch.logs.times import Part
 from ranklaunch.typed import NamedTuple
 from ranklaunch.verdict import folders
 
+LOST_S = 30.0  # after the end of others, for a node whose end nobody will write down
 LOOK_S = 0.25  # between looks at logs that grow: parts that come later than this after others may stand behind them
 
 
@@ -71,6 +72,10 @@ class Node:
         self._at = part.at
         return Piece(part, each, self.folder.node, restart, whole)
 
+    def give_up(self) -> None:
+        """It ends without a verdict: with its host, most likely."""
+        self._lives = False
+
     def _has_ended(self) -> bool:
         return os.path.exists(os.path.join(self.folder.path, folders.VERDICT))
 
@@ -80,16 +85,22 @@ def merged(nodes: list[Node]) -> Iterator[Piece]:
 
 
 def followed(look: Callable[[], list[Node]], wait: Callable[[float], object] = time.sleep) -> Iterator[Piece | None]:
-    """Until all nodes have ended. look: those that there are by now. None: what was given so far should be shown."""
+    """Until all nodes have ended, or some have and for LOST_S no other has written anything. look: those that there are by now. None: what
+    was given so far should be shown."""
     yield from merged(look())
     pending: list[Piece] = []
+    silent_s = 0.0
     while True:
         yield None
         nodes = look()
         if not pending and all(node.over for node in nodes):
             return
         wait(LOOK_S)
+        silent_s = silent_s + LOOK_S if any(node.over for node in nodes) else 0.0
+        for node in nodes if silent_s >= LOST_S else ():
+            node.give_up()
         new = [piece for node in nodes if not node.over for piece in node.pieces()]
+        silent_s = 0.0 if new else silent_s
         latest = max((piece.part.at for piece in pending), default=0)
         yield from heapq.merge(*_by_node([*pending, *(piece for piece in new if piece.part.at <= latest)]), key=lambda piece: piece.part.at)
         pending = [piece for piece in new if piece.part.at > latest]
