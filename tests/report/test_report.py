@@ -10,7 +10,7 @@ import helpers
 import pytest
 from left_behind import BEGAN, LeftBehind, culprit
 
-from ranklaunch.report import model, whole
+from ranklaunch.report import model, verdicts, whole
 from ranklaunch.report.formats import prom, text
 from ranklaunch.supervise import record
 from ranklaunch.supervise.record import Record
@@ -189,6 +189,15 @@ def test_of_several_jobs_the_newest(left: LeftBehind, tmp_path: Path) -> None:
         left.node().starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 1).verdict("failed", 1, reason)
     report = whole.report(str(tmp_path / "logs"))
     assert (report.reason, report.other_jobs) == ("two", ("job_old",))
+
+
+def test_a_stop_is_told_of_all_nodes() -> None:
+    caught = {"signal": "SIGTERM", "caught_by": [0, 1], "ended_by_themselves": [0, 1], "killed": [], "seconds": 0.5, "saved": "yes"}
+    deaf = {**caught, "caught_by": [], "ended_by_themselves": [], "killed": [2], "seconds": 5.25, "saved": "no"}
+    said = "SIGTERM: 2 caught it, 2 ended by themselves, 1 were killed after 5.2 s; saved: no"
+    assert verdicts.stop([caught, None, deaf]) == said
+    assert verdicts.stop([caught]).endswith("; saved: yes")
+    assert verdicts.stop([None, {}]) == ""
 
 
 def refused_before_a_plan(left: LeftBehind, attempt: int, at: float) -> None:

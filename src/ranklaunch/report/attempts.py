@@ -51,10 +51,15 @@ def _restarts(verdict: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     return {number: each for number, each in told if number is not None}
 
 
+def verdicts_of(found: Gathered) -> Iterator[Mapping[str, Any]]:
+    """Of all nodes, of which each has one at most: the attempt's."""
+    own = {node: left.verdict for each in found.lefts.values() for node, left in each.items() if left.verdict}
+    return (own[node] for node in sorted(own))
+
+
 def verdict_of(found: Gathered) -> Mapping[str, Any]:
     """The attempt's, of the first node that has one: what it says of the job is the same on all."""
-    own = {node: left.verdict for each in found.lefts.values() for node, left in each.items() if left.verdict}
-    return own[min(own)] if own else NOTHING
+    return next(verdicts_of(found), NOTHING)
 
 
 def begun(found: Gathered) -> float | None:

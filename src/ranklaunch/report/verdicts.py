@@ -74,16 +74,20 @@ def suspect_host(value: object) -> SuspectHost | None:
     return SuspectHost(host, node, given.text(found.get("why"))) if host and node is not None else None
 
 
-def stop(value: object) -> str:
-    """What a stop request did to the ranks of a node."""
-    found = given.mapping(value)
+def stop(values: Iterable[object]) -> str:
+    """What a stop request did to the ranks. values: what the verdict of each node says of its own."""
+    found = [each for each in map(given.mapping, values) if each]
     if not found:
         return ""
-    counts = {key: len(given.each_of(found.get(key))) for key in ("caught_by", "ended_by_themselves", "killed")}
-    seconds, saved = given.number(found.get("seconds")), given.text(found.get("saved"), 20)
-    parts = [f"{counts['caught_by']} caught it", f"{counts['ended_by_themselves']} ended by themselves", f"{counts['killed']} were killed"]
-    took = f" after {seconds:.1f} s" if seconds is not None else ""
-    return f"{given.text(found.get('signal'), 40)}: {', '.join(parts)}{took}; saved: {saved or 'unknown'}"
+    caught, ended, killed = (
+        sum(len(given.each_of(each.get(key))) for each in found) for key in ("caught_by", "ended_by_themselves", "killed")
+    )
+    seconds = [number for number in (given.number(each.get("seconds")) for each in found) if number is not None]
+    said = [given.text(each.get("saved"), 20) or "unknown" for each in found]
+    saved = next((word for word in ("no", "unknown") if word in said), said[0])
+    took = f" after {max(seconds):.1f} s" if seconds else ""
+    how = f"{caught} caught it, {ended} ended by themselves, {killed} were killed{took}"
+    return f"{given.text(found[0].get('signal'), 40)}: {how}; saved: {saved}"
 
 
 def job(plans: Iterable[Mapping[str, Any]]) -> Job:
