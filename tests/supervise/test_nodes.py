@@ -275,6 +275,21 @@ def test_a_program_that_is_missing_on_one_node(as_process: Starter, tmp_path: Pa
     assert found["reason"].startswith("node 1 (127.0.0.2): program ")
 
 
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_log_folder_that_cannot_be_written_on_one_node(as_process: Starter, tmp_path: Path, node: int) -> None:
+    (tmp_path / "file").write_text("")
+    nodes = Nodes(as_process, 3)
+    began = time.monotonic()
+    jobs = [nodes.start(i, child("sleeper.py"), log_dir=tmp_path / "file" if i == node else None) for i in range(3)]
+    assert codes(jobs) == [78, 78, 78], "\n".join(job.err.text for job in jobs)
+    assert time.monotonic() - began < 15
+    reason = f"node {node} (127.0.0.{node + 1}): log directory {tmp_path}/file/node_{node}/attempt_1: cannot be written by uid "
+    for job in jobs:
+        assert f"failed with exit code 78: {reason}" in job.err.text
+        assert "ready" not in job.out.text
+    assert all(verdict(job)["reason"].startswith(reason) for job in jobs if job is not jobs[node])
+
+
 def test_a_preparation_that_fails_on_one_node(as_process: Starter, tmp_path: Path) -> None:
     for name in ("good", "bad"):
         (tmp_path / name).mkdir()

@@ -92,7 +92,7 @@ class Attempt:
         """To the end, with nothing left running that it has started."""
         try:
             self._nodes.join()  # before anything can end this node, and be it a stop request that is there already: the others are told
-            for phase in (*self._phases.all, self._launch, self._watch):
+            for phase in (self._record.require, *self._phases.all, self._launch, self._watch):
                 self._around.take_signals()
                 if self.ending:
                     break
