@@ -275,6 +275,45 @@ def test_a_program_that_is_missing_on_one_node(as_process: Starter, tmp_path: Pa
     assert found["reason"].startswith("node 1 (127.0.0.2): program ")
 
 
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_log_folder_that_cannot_be_written_on_one_node(as_process: Starter, tmp_path: Path, node: int) -> None:
+    (tmp_path / "file").write_text("")
+    nodes = Nodes(as_process, 3)
+    began = time.monotonic()
+    jobs = [nodes.start(i, child("sleeper.py"), log_dir=tmp_path / "file" if i == node else None) for i in range(3)]
+    assert codes(jobs) == [78, 78, 78], "\n".join(job.err.text for job in jobs)
+    assert time.monotonic() - began < 15
+    reason = f"node {node} (127.0.0.{node + 1}): log directory {tmp_path}/file/node_{node}/attempt_1: cannot be written by uid "
+    for job in jobs:
+        assert f"failed with exit code 78: {reason}" in job.err.text
+        assert "ready" not in job.out.text
+    assert all(verdict(job)["reason"].startswith(reason) for job in jobs if job is not jobs[node])
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"max_restarts": 2}, "restarts differs: (none) on node 0 (127.0.0.1), 2 on node 1 (127.0.0.2)"),
+        ({"max_restarts": 2, "no_restart_codes": "3"}, "(127.0.0.1), 2, never after 3 on node 1 (127.0.0.2)"),
+        (
+            {"hang": "stop", "hang_s": 60},
+            "hang differs: (none) on node 0 (127.0.0.1), stop after 60 s, 1800 s before the first step on node 1 (127.0.0.2)",
+        ),
+    ],
+    ids=["restarts", "codes", "hang"],
+)
+def test_restarts_and_hangs_are_the_same_on_all_nodes(as_process: Starter, settings: dict[str, Any], said: str) -> None:
+    nodes = Nodes(as_process, 2)
+    found = check_same([nodes.start(0, child("environment.py")), nodes.start(1, child("environment.py"), **settings)], 78)
+    assert said in found["reason"]
+
+
+def test_restarts_that_are_allowed_to_differ(as_process: Starter) -> None:
+    nodes = Nodes(as_process, 2, muster_allow="restarts,hang")
+    jobs = [nodes.start(0, child("environment.py")), nodes.start(1, child("environment.py"), max_restarts=1, hang="off")]
+    check_same(jobs, 0)
+
+
 def test_a_preparation_that_fails_on_one_node(as_process: Starter, tmp_path: Path) -> None:
     for name in ("good", "bad"):
         (tmp_path / name).mkdir()

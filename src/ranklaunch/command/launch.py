@@ -211,7 +211,7 @@ def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.
 
 def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[[planning.Request], Plan]) -> tuple[Plan, Record]:
     """The plan and its folder, which is new: of runs that count the attempts there at the same time, each gets a number of its own. One
-    that is told its number may find the folder there."""
+    that is told its number may find the folder there. Of one node among several, the folder may be one that cannot be written."""
     before = ""
     while True:
         plan = make_plan(request)
@@ -219,7 +219,13 @@ def _opened(request: planning.Request, outer: Outer | None, make_plan: Callable[
         if outer:
             outer.require_other(plan.job.name, plan.job.log_dir)
         record = _record(request, folder)
-        if record.open(new=folder != before):
+        try:
+            if record.open(new=folder != before):
+                return plan, record
+        except RanklaunchError as error:
+            if not plan.muster or outer:
+                raise
+            record.failure = error  # the other nodes are told, when this one meets them
             return plan, record
         before = folder
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ranklaunch.files import Files, absolute, folder_of, join, which
-from ranklaunch.plan.model import TABLE, Plan
+from ranklaunch.plan.model import TABLE, Plan, Watch
 from ranklaunch.read import settings
 from ranklaunch.read.job import Job, Node, hosts_of, remembered
 from ranklaunch.read.reader import Reader
@@ -66,6 +66,18 @@ def of_table(plan: Plan) -> dict[str, str]:
     own = join(folders.restart(folders.attempt(plan.job.log_dir, plan.job.attempt), plan.job.restart), folders.RANK_TABLE)
     texts = [file.text for file in plan.files if file.path == own]
     return {TABLE: digest(texts[0])} if texts else {}
+
+
+def of_policy(plan: Plan) -> dict[str, str]:
+    """When all ranks start again, and what becomes of a hang, where that is not as by default: nodes decide it together."""
+    facts = {}
+    if plan.rounds:
+        never = ",".join(map(str, plan.rounds.never))
+        facts["restarts"] = f"{plan.rounds.most}{f', never after {never}' if never else ''}"
+    watch, usual = plan.watch, Watch()
+    if (watch.hang, watch.hang_s, watch.first_step_s) != (usual.hang, usual.hang_s, usual.first_step_s):
+        facts["hang"] = f"{watch.hang} after {watch.hang_s:g} s, {watch.first_step_s:g} s before the first step"
+    return {name: short(value) for name, value in facts.items()}
 
 
 def of_program(job: Job, files: Files, cwd: str) -> dict[str, str]:

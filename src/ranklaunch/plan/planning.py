@@ -73,13 +73,13 @@ def _planned(request: Request, reader: Reader) -> Plan:
     prepare = (*(() if known.restart else _prepare(plan.job, reader)), *plan.prepare)
     rare = seldom.of(plan, reader)
     args = (*known.program.args, reader.get(settings.PASS)) if job is not known else None
-    plan = _mustered(communication.recorded(_in_folder(plan), reader), job, reader, args)
+    plan = _mustered(replace(communication.recorded(_in_folder(plan), reader), **rare), job, reader, args)
     if reader.awaits_hosts:
         from ranklaunch.plan import before
 
         plan = before.without_hosts(plan, reader)
     reader.check()
-    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings), **rare)
+    plan = replace(plan, why=why, prepare=prepare, values=reader.ledger.readings, warnings=tuple(reader.warnings))
     kinds = ("gather", "prepare", "services", "processes")
     return replace(plan, **{kind: tuple(_with_origin(process, templates) for process in getattr(plan, kind)) for kind in kinds})
 
@@ -270,6 +270,7 @@ def _mustered(plan: Plan, job: Job, reader: Reader, args: tuple[str, ...] | None
             **facts.of_job(job if any(wait.kind == "rank table" for wait in plan.waits) else plan.job, plan.method),
             **{r.name: r.value for r in said if r and not (job.own_master and r.name == settings.MASTER_ADDR.value)},
             **facts.of_table(plan),
+            **({} if followers else facts.of_policy(plan)),  # who starts no ranks may be told less
             **facts.of_program(job, reader.files, reader.cwd),
             **facts.of_versions(
                 job,

@@ -145,7 +145,8 @@ def _attempt(reader: Reader, one: Gathered, job: Job, best: Reached | None, step
     last = known[-1]
     return Attempt(
         one.number, attempts.outcome(one), began, ended, last.exit_code, last.reason, last.culprit, last.failures, last.notes,
-        verdicts.stop(each.get("stop") for each in attempts.verdicts_of(one)), attempts.hangs(one, on_nodes), tuple(_stacks(reader, evidence)), evidence, known,
+        verdicts.stop(each.get("stop") for each in attempts.verdicts_of(one)),
+        attempts.hangs(one, on_nodes), tuple(_stacks(reader, evidence)), evidence, known,
         attempts.missing(one, job), spans,
         accounting.of_attempt(spans, one.together, sum(each.outcome != model.SUCCEEDED for each in known), steps_seen),
         verdicts.suspect_host(verdict.get("suspect_host")),

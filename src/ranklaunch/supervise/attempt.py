@@ -92,7 +92,7 @@ class Attempt:
         """To the end, with nothing left running that it has started."""
         try:
             self._nodes.join()  # before anything can end this node, and be it a stop request that is there already: the others are told
-            for phase in (*self._phases.all, self._launch, self._watch):
+            for phase in (self._record.require, *self._phases.all, self._launch, self._watch):
                 self._around.take_signals()
                 if self.ending:
                     break
@@ -113,7 +113,7 @@ class Attempt:
         circumstances = self._circumstances()
         verdict = judge.verdict(self.plan, self._agree(circumstances), self.ending, self._children.ended, circumstances, self._started)
         ended = (*self._launchers.notes, *(self._left.notes if self._left else ())) if verdict.outcome == "succeeded" else ()
-        verdict = replace(verdict, notes=(*verdict.notes, *ended))
+        verdict = replace(verdict, notes=(*verdict.notes, *ended, *closing.unsignalled(self._stopper.stuck)))
         verdict = replace(verdict, more=closing.more(self.plan, verdict, self.companions.facts(), self._after.restarts))
         self._report(verdict)
         return verdict
@@ -184,8 +184,8 @@ class Attempt:
         self._loop.after(OWN_WORDS_S, self._remember)
         self._loop.run_until(self._stopper.done)
         self._stopper.finish()
-        for process in self._stopper.stuck:
-            self._logs.say_at_end(f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device)")
+        for text in closing.stuck(self._stopper.stuck):
+            self._logs.say_at_end(text)
         closing.remove_sessions(self._children)
         self._logs.finish()
         self.companions.stopped()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise.ranks.children import Children
@@ -28,6 +28,20 @@ def leftovers(children: Children, loop: Loop, say: Callable[[str], None], grace_
         return Leftovers(children, loop, say, grace_s)
     except (OSError, ImportError):  # no descriptor left
         return None
+
+
+def stuck(left: Iterable[tree.Identity]) -> Iterator[str]:
+    """What is said of processes that SIGKILL has not ended; of those that may not be signalled, the verdict says it."""
+    for process in left:
+        if process not in tree.refused:
+            yield f"process {process.pid} does not end even by SIGKILL: it is stuck in the kernel (a dead mount, a device)"
+
+
+def unsignalled(left: Iterable[tree.Identity]) -> Iterator[str]:
+    """Of processes that have become another user's, for the verdict."""
+    for process in left:
+        if process in tree.refused:
+            yield f"{tree.refused[process]} could not be signalled: it may be left running"
 
 
 def remove_sessions(children: Children) -> None:

@@ -16,6 +16,7 @@ from ranklaunch.errors import refused
 from ranklaunch.system import tree
 from ranklaunch.system.signals import Signals, block, code_of, name_of, signal_of, unblock
 
+REFUSE_S = 0.5  # where nothing that is left may be signalled: it has become another user's
 SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterruptible system call
 
 
@@ -95,11 +96,11 @@ def _reap(inner: int) -> int | None:
 
 def _sweep() -> None:
     """Ends what the supervisor left, which it does only when it was killed itself."""
-    deadline = time.monotonic() + SWEEP_S
-    while tree.has_children() and time.monotonic() < deadline:
+    began, most_s = time.monotonic(), SWEEP_S
+    while tree.has_children() and time.monotonic() < began + most_s:
         left = tree.descendants(os.getpid())
-        for process in left:
-            tree.send(process, signal.SIGKILL)
+        sent = [tree.send(process, signal.SIGKILL) for process in left]
+        most_s = SWEEP_S if any(sent) or not left else REFUSE_S
         _reap(-1)
         time.sleep(0.005)
 

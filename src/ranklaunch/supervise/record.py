@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Mapping
 
-from ranklaunch.errors import SHORTAGES, ConfigError, WaitError, refused
+from ranklaunch.errors import SHORTAGES, ConfigError, RanklaunchError, WaitError, refused
 from ranklaunch.system import disk
 from ranklaunch.typed import Any
 from ranklaunch.verdict import folders
@@ -33,7 +33,7 @@ def now() -> str:
 
 class Record:
     """The folder of one attempt, or of a restart in place, whose attempt has one of its own. Nothing in it that an earlier start wrote is
-    lost: logs and events are appended to."""
+    lost: logs and events are appended to. failure: to open it."""
 
     def __init__(self, folder: str, termination_log: str = "", failure_file: str = "", attempt: str = "") -> None:
         self.folder = folder
@@ -42,6 +42,12 @@ class Record:
         self._termination_log = termination_log
         self._events = -1
         self._spare = -1
+        self.failure: RanklaunchError | None = None
+
+    def require(self) -> None:
+        """Raises the failure to open it, where that is not said yet."""
+        if self.failure:
+            raise self.failure
 
     def of_attempt(self) -> Record:
         """What has the attempt's verdict. Its events go on where they can."""

@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 
-from ranklaunch.supervise.ranks.child import Child
+from ranklaunch.supervise.ranks.child import Child, note
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
@@ -29,6 +29,7 @@ LEAST_S = 1.0  # for what is left when ranks have spent the budget before the st
 LONE_S = 2.5  # for a launcher without ranks to end, before it is killed
 SHELL_S = 1.0  # for a shell to end after the programs in it, before it gets the signal itself
 WRITES_S = 0.5  # for what has heard SIGABRT after the grace to write its stacks, before it is killed
+REFUSE_S = 1.0  # after the first SIGKILL, where all that are left may not be signalled: for what these wait for was killed
 GIVE_UP_S = 5.0  # after the first SIGKILL: what is left then is stuck in the kernel
 
 
@@ -53,14 +54,13 @@ class Teller:
         hearing = tree.Hearing(number)
         for rank in ranks:
             heard = hearing.of(rank)
-            if heard:
-                self.caught.add(rank)
             if heard and heard != [rank]:
                 self._shells[rank] = number, None
             elif not heard and self.aborts(rank):
                 continue
-            for process in heard or [rank]:
-                self._send(process, number)
+            sent = [self._send(process, number) for process in heard or [rank]]
+            if heard and any(sent):
+                self.caught.add(rank)
             wake(rank)
 
     def tell_below(self, root: int) -> bool:
@@ -79,11 +79,13 @@ class Teller:
                 if own == number:
                     self._look_into(shell, number, hearing.of(shell), since)
 
-    def _send(self, process: tree.Identity, number: int) -> None:
+    def _send(self, process: tree.Identity, number: int) -> bool:
         self._told.add(process)
-        if not tree.send(process, number) and process in self._own():
-            os.kill(process.pid, number)  # no descriptor is left; our own child, not reaped yet: the pid is its own
+        sent = tree.send(process, number)
+        if not sent and process not in tree.refused and process in self._own():
+            sent = tree.send_to_child(process, number)  # no descriptor is left
         wake(process)
+        return sent
 
     def _look_into(self, shell: tree.Identity, number: int, heard: list[tree.Identity], since: float | None) -> None:
         now = self._clock()
@@ -188,6 +190,7 @@ class Stopper:
         self._lone = Lone(loop.clock, grace_s)
         self._aborts: Aborts | None = None
         self._timers: list[Timer] = []
+        self._refused: set[tree.Identity] = set()  # of which it was said
 
     def begin(self, number: int, since: float | None = None) -> None:
         """number: the signal for the leaders, in whose place SIGTERM comes where none would catch it. since: when a launcher has begun to
@@ -203,6 +206,7 @@ class Stopper:
         for child in self._leaders():
             self._signal(child, number)
         self._teller.tell(self.carried(), number)
+        self._say_refused()
         self._look()
         self._timers.append(self._loop.after(max(0.0, self._grace_s * LEADERS_SHARE - spent_s), self.tell_all))
         self._timers.append(self._loop.after(left_s, self.kill_all))
@@ -225,9 +229,10 @@ class Stopper:
             return
         if not self._resting:
             self._timers.append(self._loop.after(LONE_S, self._kill_lasting))
-        for child in () if self._resting else self._services():
-            child.told.append(signal.SIGTERM)
+        services = [] if self._resting else list(self._services())
         self._resting = self._teller.tell_below(os.getpid())
+        for child in services:
+            note(child, signal.SIGTERM)
         if not self._resting:
             self.tell_all()
 
@@ -235,8 +240,8 @@ class Stopper:
         """Those that all ranks have outlived, and that hear nothing."""
         for child in (child for child in self._lasting() if child.process.conduct.deaf):
             self._say(f"{child.process.name} does not end without ranks: SIGKILL")
-            child.told.append(signal.SIGKILL)
             tree.send(child.identity, signal.SIGKILL)
+            note(child, signal.SIGKILL)
 
     def _lasting(self) -> list[Child]:
         return [child for child in self._services() if child.process.conduct.outlasts]
@@ -246,10 +251,9 @@ class Stopper:
         if self._told_all:
             return
         self._told_all, self._resting = True, False
-        for child in (*self._leaders(), *self._services()):
-            child.told.append(signal.SIGTERM)
         for process in tree.descendants(os.getpid()):
             tree.send(process, signal.SIGTERM)
+        self._note_all(signal.SIGTERM)
 
     def kill_all(self) -> None:
         """Again and again: a process may fork while it is killed, and one that forks and ends between two entries of /proc is seen in
@@ -262,19 +266,31 @@ class Stopper:
             return
         if self._killing_since is None:
             self._killing_since = now
-            if left:
+            if any(process not in tree.refused for process in left):
                 late = f" after the grace of {self._grace_s:g} s" if now >= self._due else ""  # else nobody wants to wait for them
                 self._say(f"{len(left)} processes left{late}: SIGKILL")
-        if now - self._killing_since > GIVE_UP_S:
+        refuse = all(process in tree.refused for process in left)
+        if now - self._killing_since > (REFUSE_S if left and refuse else GIVE_UP_S):
             self._gave_up = True
             self.stuck = tuple(process for process in left if process in self._killed)  # others have only just been forked
             return
         self._killed = left
-        for child in (*self._leaders(), *self._services()):
-            child.told.append(signal.SIGKILL)
         for process in left:
             tree.send(process, signal.SIGKILL)
+        self._note_all(signal.SIGKILL)
         self._timers.append(self._loop.after(KILL_AGAIN_S, self.kill_all))
+
+    def _note_all(self, number: int) -> None:
+        """All have been sent it."""
+        for child in (*self._leaders(), *self._services()):
+            note(child, number)
+        self._say_refused()
+
+    def _say_refused(self) -> None:
+        """Once each."""
+        for process in tree.refused.keys() - self._refused:
+            self._say(f"{tree.refused[process]} cannot be signalled: whether it ends is its own affair")
+        self._refused |= tree.refused.keys()
 
     def _note_aborted(self) -> None:
         for child in self._leaders() if self._aborts else ():
@@ -290,16 +306,16 @@ class Stopper:
         self._teller.tell(ranks, signal.SIGTERM)
 
     def _signal(self, child: Child, number: int) -> None:
-        child.told.append(number)
         conduct = child.process.conduct
         if conduct.impatient:
             child.halt()
         if conduct.deaf or conduct.to_groups:
             self._teller.tell(child.ranks() if conduct.deaf else child.left(), number)
         elif conduct.ranks_below:
-            os.kill(child.identity.pid, number)  # our own child, not reaped yet: the pid is its own
+            tree.send_to_child(child.identity, number)
         else:
             self._teller.tell([child.identity], number)
+        note(child, number)
         self._note_aborted()
         if conduct.halt_stop_s:
             self._timers.append(self._loop.after(conduct.halt_stop_s, lambda: halt_with_ranks(child)))
@@ -333,8 +349,8 @@ class Stopper:
         if self._lone.for_long(child):
             if signal.SIGKILL not in child.told:
                 self._say(f"{child.process.name} does not end without ranks: SIGKILL")
-            child.told.append(signal.SIGKILL)
             tree.send(child.identity, signal.SIGKILL)
+            note(child, signal.SIGKILL)
 
     def carried(self) -> list[tree.Identity]:
         """Ranks that came here through a service: another node's mpirun has started them."""

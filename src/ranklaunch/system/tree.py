@@ -31,6 +31,10 @@ wanted: dict[int, int | None] = {}
 helpers: deque[Identity] = deque(maxlen=64)
 
 
+# Those that may not be signalled, having become another user's, as sudo does; each as people call it.
+refused: dict[Identity, str] = {}
+
+
 class Identity(NamedTuple):
     """start: clock ticks since boot at which the process started; with the pid it names one process for ever."""
 
@@ -303,7 +307,7 @@ def by_parent() -> dict[int, list[tuple[int, Entry]]]:
 
 
 def send(target: Identity, number: int) -> bool:
-    """Signals exactly that process. False when it is gone."""
+    """Signals exactly that process. False when it is gone, or among those that refuse."""
     if not hasattr(os, "pidfd_open"):
         return _checked_kill(target, number)
     try:
@@ -317,6 +321,8 @@ def send(target: Identity, number: int) -> bool:
         if not found or found.start != target.start:
             return False
         signal.pidfd_send_signal(fd, number)
+    except PermissionError:  # or a sandbox without the call
+        return _checked_kill(target, number)
     except OSError:
         return False
     finally:
@@ -329,9 +335,21 @@ def _checked_kill(target: Identity, number: int) -> bool:
     if not found or found.start != target.start:
         return False
     try:
-        os.kill(target.pid, number)
+        return send_to_child(target, number)
     except OSError:
         return False
+
+
+def send_to_child(child: Identity, number: int) -> bool:
+    """Our own, not reaped yet: the pid is its own. False when it is among those that refuse."""
+    try:
+        os.kill(child.pid, number)
+    except PermissionError:
+        found = re.search(rb"^Uid:\s*(\d+)", read(f"/proc/{child.pid}/status", 16384), re.MULTILINE)
+        name = entry(child.pid)
+        refused[child] = f"process {child.pid} ({name.name if name else '?'}) of user {int(found[1]) if found else '?'}"
+        return False
+    refused.pop(child, None)
     return True
 
 

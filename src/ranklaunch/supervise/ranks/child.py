@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 from ranklaunch.plan.model import Process
@@ -117,7 +116,7 @@ class Child:
         return [each for i in range(1, self.process.conduct.ranks_below) for each in tree.generation(self.identity.pid, i)]
 
     def _send_down(self, number: int) -> None:
-        os.kill(self.identity.pid, number)  # our own child, not reaped yet: the pid is its own
+        tree.send_to_child(self.identity, number)
         for process in self.between():
             tree.send(process, number)
 
@@ -131,3 +130,9 @@ class Child:
     def code_of_job(self) -> int:
         """With which the job ends where this was its first failure."""
         return self.failure_code if self.ended.signal else self.process.conduct.fails_as or self.failure_code
+
+
+def note(child: Child, number: int) -> None:
+    """It was sent a signal, unless it may not be signalled."""
+    if child.identity not in tree.refused:
+        child.told.append(number)
