@@ -57,6 +57,23 @@ def test_a_restart_and_the_verdict_are_told(as_process: Starter, tmp_path: Path)
     assert 'ranklaunch_phase{job_name="local",node="0",phase="ended"} 1\n' in metrics
 
 
+def test_the_command_outlasts_the_rounds_that_end_meanwhile(as_process: Starter, tmp_path: Path) -> None:
+    """With what it has started, even where that has lost its parent."""
+    go, done = tmp_path / "go", tmp_path / "done"
+    (tmp_path / "below").mkdir()
+    wait = f"while [ ! -e {go} ]; do sleep 0.05; done"
+    orphan = script(tmp_path / "orphan.sh", f"{wait}; touch {tmp_path}/below/orphan")
+    below = script(tmp_path / "below.sh", f"({orphan} &) ; {wait}; touch {tmp_path}/below/child")
+    both = f"{below}; while [ ! -e {tmp_path}/below/orphan ]; do sleep 0.05; done; touch {done}"
+    told = script(tmp_path / "told.sh", f'[ "$1" = restart ] && [ ! -e {done} ] || exit 0; {both}')
+    last = f'[ "$RANKLAUNCH_RESTART_COUNT" = 2 ] && touch {go} && while [ ! -e {done} ]; do sleep 0.05; done'
+    program = script(tmp_path / "program.sh", f"{last}; exit 5")
+    job = as_process.spawn(1, program, env={"RANKLAUNCH_MAX_RESTARTS": "2", "RANKLAUNCH_ON_EVENT": str(told)})
+    assert job.end() == job.verdict["exit_code"]
+    assert "SIGTERM" not in job.err.text
+    assert {path.name for path in (tmp_path / "below").iterdir()} == {"child", "orphan"}
+
+
 def test_after_a_stop_request_the_command_has_what_is_left_of_the_grace(as_process: Starter, tmp_path: Path) -> None:
     """It is ended with all that it has started."""
     told = script(tmp_path / "told.sh", "sleep 600 & echo began; sleep 600")

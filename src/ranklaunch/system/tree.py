@@ -23,7 +23,8 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 # Children, by pid, that a part of this process wants to know the wait status of, and that status once another part has fetched it: as the
-# reaper of orphans ranklaunch fetches whatever has ended.
+# reaper of orphans ranklaunch fetches whatever has ended. Each leads a process group, and whoever has started it ends it: nothing in that
+# group belongs to the job, so no look at what lives below this process shows it.
 wanted: dict[int, int | None] = {}
 
 
@@ -128,12 +129,12 @@ def identify(pid: int) -> Identity:
 
 
 def has_children() -> bool:
-    """Whether this process has any child, dead or alive. It is the subreaper, so whatever lives below it hangs from a child."""
+    """Whether this process has any child of the job, dead or alive. It is the subreaper, so whatever lives below it hangs from a child."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
-    return True
+    return not wanted or bool(by_parent().get(os.getpid()))
 
 
 def descendants(root: int) -> list[Identity]:
@@ -296,14 +297,25 @@ def _below(root: int) -> Iterator[tuple[int, Entry]]:
 
 
 def by_parent() -> dict[int, list[tuple[int, Entry]]]:
-    """Everything that there is, the dead included, by its parent's pid."""
+    """Everything that there is, the dead included, by its parent's pid; of this process's children, those of the job."""
     below: dict[int, list[tuple[int, Entry]]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             found = entry(int(name))
             if found:
                 below.setdefault(found.parent, []).append((int(name), found))
+    own = os.getpid()
+    if wanted and own in below:
+        below[own] = [each for each in below[own] if _group(each[0]) not in wanted]
     return below
+
+
+def _group(pid: int) -> int:
+    """Of one that has just been forked and has no group of its own yet, the pid stands for it."""
+    try:
+        return pid if pid in wanted else os.getpgid(pid)
+    except OSError:
+        return 0
 
 
 def send(target: Identity, number: int) -> bool:
