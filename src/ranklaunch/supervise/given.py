@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ranklaunch.errors import RanklaunchError
 from ranklaunch.files import Files
 from ranklaunch.muster.nodes import Nodes
 from ranklaunch.plan.model import Plan
@@ -26,13 +25,12 @@ if TYPE_CHECKING:
 
 class After(Value):
     """What came before a round. restarts: what verdict.json says of the rounds before. pause_s: until this one may start. held: what the
-    last one had, and may have left. started: when the first began; "" of the first. failure: why this one cannot begin."""
+    last one had, and may have left. started: when the first began; "" of the first."""
 
     restarts: tuple[Mapping[str, Any], ...] = ()
     pause_s: float = 0.0
     held: Held | None = None
     started: str = ""
-    failure: RanklaunchError | None = None
 
 
 class Teller:

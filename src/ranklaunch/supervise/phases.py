@@ -62,8 +62,6 @@ class Phases:
 
     def _settle(self) -> None:
         """Before ranks start again: until nothing is left of those before them, and for as long as was decided."""
-        if self._after.failure:
-            raise self._after.failure
         if not self.plan.job.restart:
             return
         from ranklaunch.supervise.rounds import cleaning

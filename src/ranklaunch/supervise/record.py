@@ -33,7 +33,7 @@ def now() -> str:
 
 class Record:
     """The folder of one attempt, or of a restart in place, whose attempt has one of its own. Nothing in it that an earlier start wrote is
-    lost: logs and events are appended to. failure: to open it."""
+    lost: logs and events are appended to. failure: why what it is of cannot begin."""
 
     def __init__(self, folder: str, termination_log: str = "", failure_file: str = "", attempt: str = "") -> None:
         self.folder = folder
@@ -49,9 +49,10 @@ class Record:
         if self.failure:
             raise self.failure
 
-    def of_attempt(self) -> Record:
-        """What has the attempt's verdict. Its events go on where they can."""
+    def of_attempt(self, failure: RanklaunchError) -> Record:
+        """What has the attempt's verdict, for a round that cannot begin. Its events go on where they can."""
         record = Record(self._attempt or self.folder, self._termination_log, self._failure_file)
+        record.failure = failure
         try:
             record.open()
         except (ConfigError, WaitError):  # the verdict may still find room

@@ -37,10 +37,10 @@ def _round_after(start: Start, again: Again, held: Held | None) -> Start:
         failure = error
     except (OSError, MemoryError) as error:
         failure = refused(error)
-    why = type(failure)(f"restart {again.round} cannot begin: {failure}")
-    after = replace(start.after, restarts=(*start.after.restarts, again.next.get("restart", {})), failure=why)
+    record = start.record.of_attempt(type(failure)(f"restart {again.round} cannot begin: {failure}"))
+    after = replace(start.after, restarts=(*start.after.restarts, again.next.get("restart", {})))
     plan = replace(start.plan, job=replace(start.plan.job, restart=again.round))
-    return replace(start, plan=plan, record=start.record.of_attempt(), replan=None, again=None, companions=(), after=after)
+    return replace(start, plan=plan, record=record, replan=None, again=None, companions=(), after=after)
 
 
 def no_more(verdict: Verdict) -> Start | None:
