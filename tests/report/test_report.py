@@ -14,6 +14,7 @@ from ranklaunch.report import model, verdicts, whole
 from ranklaunch.report.formats import prom, text
 from ranklaunch.supervise import record
 from ranklaunch.supervise.record import Record
+from ranklaunch.values import replace
 from ranklaunch.verdict import events, folders
 from ranklaunch.verdict.model import KnownError, Verdict
 from testbench.judges import formats
@@ -128,6 +129,14 @@ def test_a_hang_with_its_suspects_and_stacks(left: LeftBehind) -> None:
     assert "  suspect: rank 1 on node 0: its process is stopped (state T)" in screen
     assert '  rank 1: File "train.py", line 0 in read' in screen
     assert "  leave out the next time: h0 (node 0): rank 1 is stopped" in screen.splitlines()
+
+
+def test_ranks_that_were_ended_for_their_hang_did_not_move_again() -> None:
+    """And all started again."""
+    ended = model.Round(0, "failed", 0.0, 1.0, 2.0, 3.0, 4.0, failed=20.0, ended=21.0)
+    attempt = model.Attempt(1, "succeeded", 0.0, 90.0, rounds=(ended, replace(ended, number=1, failed=None)))
+    assert text._was_ended(attempt, model.Hang(10.0, 20.5))
+    assert not text._was_ended(attempt, model.Hang(40.0, 50.0))
 
 
 def test_killed_in_the_middle(left: LeftBehind) -> None:

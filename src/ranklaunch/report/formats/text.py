@@ -130,7 +130,8 @@ def _hang(report: Report) -> Iterator[str]:
     last = report.attempts[-1]
     for hang in last.hangs[-2:]:
         since = f" since {clock(hang.since)}" if hang.since else ""
-        over = f", and moved again at {clock(hang.ended)}" if hang.ended and hang.ended < (last.rounds[-1].failed or last.ended) else ""
+        moved = hang.ended and not _was_ended(last, hang) and hang.ended < last.ended
+        over = f", and moved again at {clock(hang.ended)}" if hang.ended and moved else ""
         signals = f" ({', '.join(hang.signals)})" if hang.signals else ""
         yield f"nothing moved{since}{signals}{over}"
         yield from _suspects(hang)
@@ -138,6 +139,11 @@ def _hang(report: Report) -> Iterator[str]:
         yield f"  {numbered(group.ranks, 'rank')}: {group.frames[0].strip() if group.frames else ''}"
     if last.evidence:
         yield f"  evidence: {last.evidence[-1].folder}" + (f" and {len(last.evidence) - 1} more" if len(last.evidence) > 1 else "")
+
+
+def _was_ended(attempt: Attempt, hang: Hang) -> bool:
+    """By what was done about it: a round of its time has failed."""
+    return any(each.failed and (hang.since or 0.0) <= each.failed <= (hang.ended or 0.0) + 1 for each in attempt.rounds)
 
 
 def _suspects(hang: Hang) -> Iterator[str]:
