@@ -192,3 +192,12 @@ def test_everybody_is_told_at_once(as_process: Starter) -> None:
             os.kill(pid, signal.SIGTERM)
     check_end(job, "stopped", 143)
     assert job.out.text.count("saved") == 2
+
+
+@needs_root
+def test_a_proc_of_another_namespace(as_process: Starter) -> None:
+    """Its numbers are those of strangers: none is taken for the job's."""
+    job = as_process.spawn(2, child("exits.py"), 42, "--rank", 1, outside=("unshare", "--pid", "--fork"))
+    assert job.end() == 42
+    assert "warning: there is no /proc that tells of this container's processes" in job.err.text
+    assert "what the program has left" not in job.err.text

@@ -12,6 +12,7 @@ from ranklaunch.plan.model import as_json
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.given import Seen, Start, Surroundings, Teller
 from ranklaunch.supervise.output.console import Terminal
+from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import PASSED_ON, Signals, name_of
 from ranklaunch.typed import TYPE_CHECKING
@@ -71,6 +72,8 @@ class Session:
     ) -> Verdict:  # fmt: skip
         """The last attempt's verdict. next_start: what follows an attempt that has ended so. kind: of the attempts."""
         around = self._surroundings(start)
+        if not tree.sees_itself():
+            self._terminal.say("warning: there is no /proc that tells of this container's processes: what ranks leave behind is not found")
         self._loop.after(OPENS_S, self._open_desk)
         while True:
             attempt = self._attempt = kind(start, around)

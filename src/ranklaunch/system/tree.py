@@ -296,10 +296,18 @@ def _below(root: int) -> Iterator[tuple[int, Entry]]:
                 yield pid, found
 
 
+def sees_itself() -> bool:
+    """Whether /proc is there, and tells of this process's own namespace: else its numbers mean others."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
 def by_parent() -> dict[int, list[tuple[int, Entry]]]:
     """Everything that there is, the dead included, by its parent's pid; of this process's children, those of the job."""
     below: dict[int, list[tuple[int, Entry]]] = {}
-    for name in os.listdir("/proc"):
+    for name in os.listdir("/proc") if sees_itself() else ():
         if name.isdigit():
             found = entry(int(name))
             if found:
