@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from testbench.jobs.job import Job, Starter
 from testbench.places import ROOT
 from testbench.waiting import DEADLINE_S
 
+pytestmark = pytest.mark.one_python  # of another user, some of these find their libraries in no way
 LIVES_S = 10 * int(DEADLINE_S)  # the process that cannot be ended
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 SOURCE = """
@@ -48,8 +50,8 @@ def place() -> Iterator[Path]:
     try:
         if as_nobody(program, "0"):
             pytest.skip("programs of /tmp do not become another user's here")
-        if as_nobody("test", "-r", ROOT / "src"):
-            pytest.skip("another user cannot reach the code")
+        if as_nobody("test", "-r", ROOT / "src") or as_nobody(sys.executable, "-c", ""):
+            pytest.skip("another user cannot reach the code, or this Python")
         yield folder
     finally:
         shutil.rmtree(folder)

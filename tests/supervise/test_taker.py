@@ -124,7 +124,8 @@ def test_devices_recorders_and_ras(tmp_path: Path, ras: int, monkeypatch: pytest
     assert [(each.ranks, each.what) for each in gathered.behind] == [
         ((1,), "it has launched 11 AllReduce operations of communicator 0-0, others 12")
     ]
-    assert {rank: each.state for rank, each in gathered.ranks.items()} == {0: "S", 1: "S"}
+    states = {rank: each.state for rank, each in gathered.ranks.items()}
+    assert (sorted(states), set(states.values()) <= {"S", "R"}) == ([0, 1], True), states  # R: on its way to sleep
 
 
 def _gathered(found: dict[str, Any]) -> Gathered:
