@@ -20,8 +20,10 @@ MOST_BYTES = 1024 * 1024
 _NAMED = ("--deepspeed_config", "--deepspeed")
 # Words of arguments and keys by which a program says that it splits its model or its sequences: fewer ranks have different data then.
 _SPLITS = re.compile(r"(?i)parallel|pipe|stages|autotp|(?<![a-z])(tp|pp|mp|sp|cp)(?![a-z])")
-_BESIDE_DATA = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|#[^\n]*|/\*.*?\*/', re.DOTALL)
-_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+# What a file that is half written leaves open goes to its end: nothing is tried anew from each quote in it.
+_TEXT = r'("(?:[^"\\]|\\.)*(?:"|\\?\Z))'
+_BESIDE_DATA = re.compile(rf"{_TEXT}|//[^\n]*|#[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_LAST_COMMA = re.compile(rf"{_TEXT}|,(?=\s*[}}\]])", re.DOTALL)
 
 
 class Found(Value):

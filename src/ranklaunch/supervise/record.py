@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import time
@@ -20,6 +21,9 @@ RESERVED = 128 * 1024  # bytes
 MOST_OFFERED = 4096  # characters
 MOST_COPIED = 1024 * 1024
 MOST_SHOWN = 64 * 1024  # bytes
+MOST_IDS, ID_LENGTH = 10_000, 16  # of jobs whose logs are in one folder: the newest
+MOST_OF_IDS = 8 * 1024 * 1024  # bytes
+LOCK_S = 2.0
 TERMINATION_BYTES = 4096  # what Kubernetes reads of the file
 
 will = -1  # a descriptor: where the supervisor says what is to be done if it is killed
@@ -198,18 +202,46 @@ def run_id(logs: str, job: str, command: str) -> str:
     """Of this job and its command, as an earlier attempt has left it there, else a new one."""
     path = os.path.join(logs, RUN_IDS)
     known = f"{job} {int.from_bytes(command.encode(errors='surrogateescape'), 'big') % PRIME:08x}"
-    try:
-        kept = json.loads(disk.read(disk.own(path), MOST_SHOWN)) if os.path.exists(path) else {}
-    except (OSError, ValueError, RecursionError, disk.NotRegularError):
-        kept = {}
-    ids: dict[str, str] = {name: text for name, text in kept.items() if isinstance(text, str)} if isinstance(kept, dict) else {}
+    lock = _locked(logs)
+    ids = _run_ids(path)
     if known not in ids:
         ids[known] = os.urandom(8).hex()
+        newest = {name: ids[name] for name in list(ids)[-MOST_IDS:]}
         try:
-            write_file(path, json.dumps(ids), 0o644)
-        except (OSError, disk.NotRegularError):
+            write_file(path, json.dumps(newest), 0o644)
+        except (OSError, disk.NotRegularError):  # it is this start's alone
             pass
+    if lock >= 0:
+        os.close(lock)
     return ids[known]
+
+
+def _run_ids(path: str) -> dict[str, str]:
+    try:
+        kept = json.loads(disk.read(disk.own(path), MOST_OF_IDS)) if os.path.exists(path) else {}
+    except (OSError, ValueError, RecursionError, disk.NotRegularError):
+        return {}
+    found = kept.items() if isinstance(kept, dict) else ()
+    return {name: text for name, text in found if isinstance(text, str) and len(text) == ID_LENGTH and text.isalnum()}
+
+
+def _locked(folder: str) -> int:
+    """A descriptor: as long as it is open, no other start changes what is kept there. -1 where there is no lock to be had in time, as on
+    some mounts."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    until = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except OSError as error:
+            if error.errno != errno.EWOULDBLOCK or time.monotonic() > until:
+                os.close(fd)
+                return -1
+        time.sleep(0.01)
 
 
 def make_private(path: str) -> None:
