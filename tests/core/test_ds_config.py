@@ -115,6 +115,15 @@ def test_comments_and_last_commas(text: str, found: Any) -> None:
     assert ds_config.loads(text) == found
 
 
+@pytest.mark.parametrize(
+    "text", ['{"a": "' + 'say \\"' * 100_000, '{"a": 1 ' + "/* " * 300_000, "{" + ", " * 400_000], ids=["text", "comment", "commas"]
+)
+def test_a_file_that_is_half_written(text: str) -> None:
+    """It is read to its end once: from each quote anew would take hours."""
+    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
+        ds_config.loads(text)
+
+
 @helpers.for_each(
     [
         (("--deepspeed", "ds.json"), "ds.json"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from ranklaunch.command.launch import begin
 from ranklaunch.plan import planning
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise.record import RUN_IDS, run_id
+from ranklaunch.supervise import record
+from ranklaunch.supervise.record import MOST_IDS, RUN_IDS, run_id
 from testbench.jobs.ends import check_end, checked_verdict
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.streams import tagged
@@ -51,6 +53,24 @@ def test_what_another_user_has_left_of_runs_is_no_defect(text: str, tmp_path: Pa
     (tmp_path / RUN_IDS).write_text(text, encoding="latin-1")
     found = run_id(str(tmp_path), "j", "python x.py")
     assert run_id(str(tmp_path), "j", "python x.py") == found
+
+
+def test_jobs_that_begin_at_once_in_one_folder_keep_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "LOCK_S", 60)
+    with ThreadPoolExecutor(16) as together:
+        found = dict(zip(range(64), together.map(lambda number: run_id(str(tmp_path), f"j{number}", "python x.py"), range(64))))
+    assert {number: run_id(str(tmp_path), f"j{number}", "python x.py") for number in found} == found
+    assert len(set(found.values())) == len(found)
+
+
+def test_the_newest_of_very_many_jobs_keep_their_runs(tmp_path: Path) -> None:
+    path = tmp_path / RUN_IDS
+    path.write_text(json.dumps({**{f"j{number} 0": f"{number:016x}" for number in range(MOST_IDS)}, "odd": "x" * 100_000, "none": None}))
+    found = run_id(str(tmp_path), "j", "python x.py")
+    assert run_id(str(tmp_path), "j", "python x.py") == found
+    kept = json.loads(path.read_text())
+    assert list(kept)[:2] == ["j1 0", "j2 0"]
+    assert [len(kept), kept["j9999 0"], list(kept.values())[-1]] == [MOST_IDS, f"{9999:016x}", found]
 
 
 def test_a_file_in_place_of_the_folder(as_process: Starter, tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ def _pair(bare: str, beside: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _without_comment(text: str) -> str:
-    return re.sub(r"(^|\s+)#.*", "", text).strip(" ")
+    comment = re.search(r"(?:^|\s)#", text)
+    return (text[: comment.start()].rstrip() if comment else text).strip(" ")
 
 
 def _scalar(text: str) -> Any:
