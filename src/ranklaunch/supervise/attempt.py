@@ -231,7 +231,7 @@ class Attempt:
         """The outer process was killed: nobody is left to be told, so everything ends at once."""
         self._nodes.go()
         self._around.terminal.hurry(self.plan.limits.grace_s)
-        self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed", killed=True))
+        self._end(Ending("failed", 128 + signal.SIGKILL, "ranklaunch itself was killed, as by SIGKILL", killed=True))
         self.companions.hurry()
         self._stopper.begin(signal.SIGKILL)
         self._stopper.kill_all()
