@@ -17,7 +17,8 @@ Below = Mapping[int, list[tuple[int, Entry]]]  # the children of each process
 
 class Unnamed:
     def __init__(self) -> None:
-        self._numbers: dict[Identity, int | None] = {}
+        self._numbers: dict[Identity, int] = {}
+        self._none: dict[Identity, str] = {}  # what each was called: with another name, it has become another program
 
     def find(
         self, known: Mapping[int, Identity], most: int, below: Below | None = None, entries: Mapping[int, Entry] | None = None
@@ -31,28 +32,36 @@ class Unnamed:
         found = {**self._below(os.getpid(), below, set(known.values())), **known}
         there = {Identity(pid, entry.start) for pid, entry in entries.items()}
         self._numbers = {process: rank for process, rank in self._numbers.items() if process in there}
+        self._none = {process: name for process, name in self._none.items() if process in there}
         return found
 
     def _below(self, root: int, below: Below, known: Collection[Identity]) -> dict[int, Identity]:
         found: dict[int, Identity] = {}
         left = _living(root, below)
         while left:
-            process = left.pop()
+            process, name = left.pop()
             if process in known:
                 continue
-            if process not in self._numbers:
-                self._numbers[process] = _rank_of(process.pid)
-            rank = self._numbers[process]
+            rank = self._number(process, name)
             if rank is not None:
                 found.setdefault(rank, process)
             else:
                 left += _living(process.pid, below)
         return found
 
+    def _number(self, process: Identity, name: str) -> int | None:
+        if process not in self._numbers and self._none.get(process) != name:
+            rank = _rank_of(process.pid)
+            if rank is None:
+                self._none[process] = name
+            else:
+                self._numbers[process] = rank
+        return self._numbers.get(process)
 
-def _living(pid: int, below: Below) -> list[Identity]:
-    """Its children."""
-    return [Identity(child, entry.start) for child, entry in below.get(pid, ()) if entry.state not in "ZX"]
+
+def _living(pid: int, below: Below) -> list[tuple[Identity, str]]:
+    """Its children, and what they are called."""
+    return [(Identity(child, entry.start), entry.name) for child, entry in below.get(pid, ()) if entry.state not in "ZX"]
 
 
 def _rank_of(pid: int) -> int | None:
