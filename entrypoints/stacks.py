@@ -10,7 +10,7 @@ from functools import partial
 from ranklaunch.command import asking, options
 from ranklaunch.command.options import Option
 from ranklaunch.entrypoints.status import one_folder
-from ranklaunch.errors import numbered
+from ranklaunch.errors import WaitError, numbered
 from ranklaunch.typed import Any
 
 USAGE = "ranklaunch stacks [LOG_DIR] [--all-nodes]"
@@ -23,19 +23,32 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
     folder = one_folder(words, USAGE)
     own = asking.ask(folder, env, {"do": "status"}).get("node")
     answer = asking.ask(folder, env, {"do": "stacks"})
-    sys.stdout.write(asking.lines(_all if "all_nodes" in given else partial(_own, own), answer))
+    show = _all if "all_nodes" in given else partial(_of, own)
+    text = asking.lines(lambda answer: _text(show(answer)["ranks"]), answer)
+    lacking = asking.lines(lambda answer: _lacking(show(answer)), answer)
+    if lacking and not text:
+        raise WaitError(lacking.rstrip())
+    sys.stdout.write(text + lacking)
     return 0
 
 
-def _all(answer: Mapping[str, Any]) -> Iterator[str]:
-    return _text(answer["ranks"], answer["silent"])
+def _all(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    return answer
 
 
-def _own(node: object, answer: Mapping[str, Any]) -> Iterator[str]:
-    return _text([rank for rank in answer["ranks"] if rank["node"] == node], ())
+def _of(node: object, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What it says of one node."""
+    told = {name: [each for each in answer[name] if each["node"] == node] for name in ("ranks", "failed")}
+    return {**told, "silent": [silent for silent in answer["silent"] if silent == node]}
 
 
-def _text(ranks: Sequence[Mapping[str, Any]], silent: Sequence[int]) -> Iterator[str]:
+def _lacking(answer: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"node {each['node']} could take no evidence: {each['why']}" for each in answer["failed"])
+    if answer["silent"]:
+        yield f"nothing came in time from {numbered(answer['silent'], 'node')}"
+
+
+def _text(ranks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Ranks that are at the same place once, the smallest groups first, for they stand out."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for rank in ranks:
@@ -45,5 +58,3 @@ def _text(ranks: Sequence[Mapping[str, Any]], silent: Sequence[int]) -> Iterator
         yield f"{numbered((rank['rank'] for rank in those), 'rank')} (state {state}):"
         yield from (f"  {line}" for line in first["stack"].splitlines() or ["no stack: docs/evidence.md says what it takes"])
         yield f"  {first['file']}" if first["file"] else ""
-    if silent:
-        yield f"nothing came in time from {numbered(silent, 'node')}"

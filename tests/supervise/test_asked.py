@@ -321,7 +321,7 @@ def test_a_folder_that_may_not_be_read_is_not_said_to_be_missing(tmp_path: Path,
 
 RANK = {"rank": 0, "node": 0, "pid": 5, "state": "S", "cpu_s": 1.0, "rss_kb": 1, "output_bytes": 3, "last_output_s": 1.0,
         "stack": "", "file": ""}  # fmt: skip
-ANSWER = {"job": "j", "platform": "p", "method": "m", "attempt": 1, "node": 0, "silent": [],
+ANSWER = {"job": "j", "platform": "p", "method": "m", "attempt": 1, "node": 0, "silent": [], "failed": [],
           "nodes": [{"node": 0, "host": "h", "phase": "running", "waiting": "", "age_s": None}], "ranks": [RANK]}  # fmt: skip
 
 

@@ -171,6 +171,24 @@ def test_ranks_that_their_launcher_does_not_name_are_found(as_process: Starter, 
     assert (stop["caught_by"], stop["killed"]) == (known, [])
 
 
+def test_whoever_asks_for_stacks_hears_why_there_are_none(as_process: Starter) -> None:
+    job = as_process.spawn(2, child("sleeper.py"), grace_s=5)
+    job.out.wait_for("ready", 2)
+    folder = opened(job.log_dir).parent
+    (folder / "evidence").write_text("not a folder")
+    for words in ((), ("--all-nodes",)):
+        found = asked("stacks", job.log_dir, *words)
+        assert (found.returncode, found.stdout) == (75, "")
+        assert "node 0 could take no evidence: Not a directory" in found.stderr
+    (folder / "evidence").unlink()
+    job.err.wait_for("no evidence can be taken: Not a directory", 2)
+    (folder / "evidence" / "node_0" / "3" / "summary.json").mkdir(parents=True)
+    assert asked("stacks", job.log_dir).returncode == 0
+    job.err.wait_for("evidence/node_0/3, where not all of it could be written: ")
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+
+
 def test_a_stop_that_nobody_heard_has_saved_nothing_and_its_clock_has_an_end(as_process: Starter) -> None:
     job = as_process.spawn(1, child("ignores_term.py"), options=("--grace-s", 2))
     job.out.wait_for("ready", 1)

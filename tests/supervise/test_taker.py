@@ -176,6 +176,25 @@ def test_no_more_is_kept_than_there_may_be(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in (parent / "10").iterdir()} == {"a": b"123456", "b": b"1234"}
 
 
+@pytest.mark.parametrize("mine", [True, False])
+def test_a_mount_without_modes_of_its_own_has_evidence_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: bool) -> None:
+    """As those of object stores, which cannot be had here. What is another account's is not trusted with it."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + (not mine))
+    folder = Folder(str(tmp_path / "evidence" / "node_0" / "1"))
+    if mine:
+        folder.make()
+        folder.write("a", b"1")
+        assert (Path(folder.path, "a").read_bytes(), folder.failed) == (b"1", "")
+    else:
+        with pytest.raises(PermissionError):
+            folder.make()
+
+
 @pytest.mark.parametrize("possible", [True, False])
 def test_ranks_get_no_fifo_where_none_can_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, possible: bool) -> None:
     def refuse(*_: object) -> None:

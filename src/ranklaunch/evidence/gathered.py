@@ -34,7 +34,7 @@ class Named(Value):
 
 class Gathered(Value):
     """recorded: by flight recorders; behind: by NCCL's RAS, whose numbers are those of a communicator, which are the job's in its largest.
-    silent: nodes that have not answered. folders: by node."""
+    silent: nodes that have not answered. failed: why nodes could take none. folders: by node."""
 
     number: int
     why: str
@@ -42,6 +42,7 @@ class Gathered(Value):
     recorded: tuple[Named, ...] = ()
     behind: tuple[Named, ...] = ()
     silent: tuple[int, ...] = ()
+    failed: Mapping[int, str] = NOTHING
     folders: Mapping[int, str] = NOTHING
 
 
@@ -55,10 +56,15 @@ class Gathering:
         self._standings: dict[int, dict[str, flight.Standing]] = {}
         self._behind: dict[str, Named] = {}
         self._folders: dict[int, str] = {}
+        self._failed: dict[int, str] = {}
 
     def hear(self, node: int, body: Mapping[str, Any]) -> bool:
         """Raises ValueError, TypeError or LookupError where it is none of these messages."""
-        folder = self._folders[node] = str(body["folder"])
+        folder = str(body["folder"])
+        if body.get("failed"):
+            self._failed[node] = str(body["failed"])[:MOST_TEXT]
+        else:
+            self._folders[node] = folder
         for name, told in body["ranks"].items():
             rank = int(name)
             if 0 <= rank < MOST_RANKS:
@@ -75,7 +81,7 @@ class Gathering:
     def gathered(self) -> Gathered:
         return Gathered(
             self._number, self._why, dict(sorted(self._ranks.items())), tuple(self._recorded()), tuple(self._behind.values()),
-            tuple(sorted(self._awaited)), self._folders,
+            tuple(sorted(self._awaited)), self._failed, self._folders,
         )  # fmt: skip
 
     def _recorded(self) -> Iterator[Named]:

@@ -38,8 +38,8 @@ class Stacked:
         nodes.hear(STACKED, self._on_stacked)
 
     def ask(self, answer: Answer) -> None:
-        """answer: ranks, of which each has rank, node, state, stack (the innermost frame first, "" where there is none) and file, and
-        silent: nodes that have said nothing in time."""
+        """answer: ranks, of which each has rank, node, state, stack (the innermost frame first, "" where there is none) and file;
+        silent: nodes that have said nothing in time; and failed: nodes that could take no evidence, with node and why."""
         attempt = self._attended().evidence
         self._answers.append(answer)
         if len(self._answers) == 1 or self._awaited is not attempt:  # one that has ended answers nobody
@@ -64,8 +64,9 @@ class Stacked:
             {"rank": rank, "node": each.node, "state": each.state, "stack": each.stack, "file": each.file}
             for rank, each in gathered.ranks.items()
         ]
+        rest = {"silent": list(gathered.silent), "failed": [{"node": who, "why": why} for who, why in sorted(gathered.failed.items())]}
         for i in range(0, max(1, len(ranks)), RANKS_A_MESSAGE):
-            part = {"ranks": ranks[i : i + RANKS_A_MESSAGE], "more": i + RANKS_A_MESSAGE < len(ranks), "silent": list(gathered.silent)}
+            part = {"ranks": ranks[i : i + RANKS_A_MESSAGE], "more": i + RANKS_A_MESSAGE < len(ranks), **rest}
             try:
                 self._nodes.tell_nodes(STACKED, part, askers)
             except WireError:  # they are in the folders
@@ -73,8 +74,9 @@ class Stacked:
 
     def _on_stacked(self, node: int, body: Mapping[str, Any]) -> None:
         ranks, more, silent = [dict(rank) for rank in body["ranks"]], body["more"], list(body["silent"])
+        failed = [dict(each) for each in body.get("failed", ())]
         self._ranks += ranks
         if not more:
             answers, self._answers = self._answers, []
             for answer in answers:
-                answer({"ranks": self._ranks, "silent": silent})
+                answer({"ranks": self._ranks, "silent": silent, "failed": failed})

@@ -18,12 +18,13 @@ _BLOCK = 1 << 20
 
 
 class Folder:
-    """left: bytes that may still be written."""
+    """left: bytes that may still be written. failed: why something could not be, "" as long as nothing has failed."""
 
     def __init__(self, path: str, left: int = MOST_BYTES) -> None:
         self.path = path
         self.left = left
         self.written = 0
+        self.failed = ""
 
     def make(self) -> None:
         """Raises OSError."""
@@ -31,14 +32,17 @@ class Folder:
         for folder in (os.path.dirname(parent), parent, self.path):
             with contextlib.suppress(FileExistsError):
                 os.makedirs(folder, 0o700)
-            os.chmod(folder, 0o700)  # one that the umask or a former start has made otherwise
+            _make_private(folder)
 
     def write(self, name: str, data: bytes) -> None:
         """As much of it as there is room for."""
         data = data[: self.left]
         if data:
-            with contextlib.suppress(OSError, disk.NotRegularError):
+            try:
                 disk.write(os.path.join(self.path, name), data, 0o600)
+            except (OSError, disk.NotRegularError) as error:
+                self.failed = self.failed or reason(error)
+            else:
                 self._count(len(data))
 
     def write_json(self, name: str, value: Any) -> None:
@@ -59,6 +63,21 @@ class Folder:
     def _count(self, size: int) -> None:
         self.left -= size
         self.written += size
+
+
+def reason(error: Exception) -> str:
+    """In the system's words, where it has some."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+def _make_private(folder: str) -> None:
+    """One that the umask or a former start has made otherwise. Some mounts, of object stores above all, know no modes but their own. Raises
+    OSError for another account's."""
+    try:
+        os.chmod(folder, 0o700)
+    except OSError:
+        if os.stat(folder).st_uid != os.geteuid():
+            raise
 
 
 def room_in(parent: str) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from ranklaunch import errors
 from ranklaunch.evidence import flight, ras, stacks
 from ranklaunch.supervise.taking import asking, dumps, processes, tools
-from ranklaunch.supervise.taking.folder import Folder
+from ranklaunch.supervise.taking.folder import Folder, reason
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.signals import OURS
 from ranklaunch.typed import Any, NoReturn
@@ -52,9 +52,17 @@ def _become(order: Order, writable: int) -> NoReturn:
         os.dup2(writable, 3)
         os.closerange(4, 65536)  # of the supervisor's own; a peer must not wait for the end of this copy
         signal.setitimer(signal.ITIMER_REAL, TAKE_S + 1.0)  # whatever it waits for then
-        _tell(3, json.dumps(take(order)).encode())
+        _tell(3, json.dumps(_taken(order)).encode())
     finally:
         os._exit(0)
+
+
+def _taken(order: Order) -> dict[str, Any]:
+    """What take() says; where it fails for the system's reasons, these as failed."""
+    try:
+        return take(order)
+    except OSError as error:
+        return {"failed": reason(error)}
 
 
 def take(order: Order) -> dict[str, Any]:
@@ -149,7 +157,7 @@ class _Taking:
             "behind": self._behind(), "notes": self._notes,
         }  # fmt: skip
         self._folder.write_json("summary.json", summary)
-        return {**summary, "folder": self._folder.path, "bytes": self._folder.written}
+        return {**summary, "folder": self._folder.path, "bytes": self._folder.written, "unwritten": self._folder.failed}
 
     def _behind(self) -> list[list[Any]]:
         """By NCCL's RAS."""

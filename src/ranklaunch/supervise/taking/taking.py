@@ -196,7 +196,7 @@ class Taking(Companion):
             )  # fmt: skip
             _, self._pipe = taker.start(order)
         except OSError as error:
-            self._attended.say(f"no evidence can be taken: {error.strerror}")
+            self._fail(number, str(error.strerror))
             self._done()
             return
         self._told = b""
@@ -223,18 +223,28 @@ class Taking(Companion):
         except ValueError:
             self._attended.say("evidence: taking it did not come to its end")
             return
+        if "failed" in told:
+            self._fail(self._number, told["failed"])
+            return
         self._taken.append(told["folder"])
         with_stacks = sum(bool(each["stack"]) for each in told["ranks"].values())
         self._attended.record.event(
             "evidence", number=told["number"], why=told["why"], folder=told["folder"], bytes=told["bytes"], seconds=told["seconds"],
             ranks=len(told["ranks"]), stacks=with_stacks,
         )  # fmt: skip
-        self._attended.say(f"evidence taken in {told['seconds']:g} s, since {told['why']}: {told['folder']}")
+        lacking = f", where not all of it could be written: {told['unwritten']}" if told["unwritten"] else ""
+        self._attended.say(f"evidence taken in {told['seconds']:g} s, since {told['why']}: {told['folder']}{lacking}")
         for message in _messages(told):
             try:
                 self._attended.nodes.tell_node_0(TAKEN, message)
             except (WireError, TypeError, ValueError):  # larger than a message can be: it is in the folder
                 self._attended.nodes.tell_node_0(TAKEN, {**message, "ranks": {}})
+
+    def _fail(self, number: int, reason: str) -> None:
+        self._attended.say(f"no evidence can be taken: {reason}")
+        self._attended.nodes.tell_node_0(
+            TAKEN, {"number": number, "folder": "", "bytes": 0, "behind": [], "ranks": {}, "more": False, "failed": reason}
+        )
 
     def _done(self) -> None:
         self._let_go()
