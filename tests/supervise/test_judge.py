@@ -150,6 +150,8 @@ def test_what_ranks_wrote_into_their_launchers_output() -> None:
         "nothing": (Memory(), b"", "; the kernel killed nothing here for memory"),
         "its last words": (Memory(), b"step 3\n", "; its last line: step 3; the kernel killed nothing here for memory"),
         "not known": (UNKNOWN, b"", ""),
+        "long before": (Memory(1, seen=((-60.0, 1),)), b"", "; the kernel killed nothing here for memory then"),
+        "long before, and now": (Memory(2, seen=((-60.0, 1), (2.0, 2))), b"", ": out of memory, by the kernel's own count (2 killed)"),
         "for memory": (Memory(1, 1 << 30, 1 << 30), b"", ": out of memory, by the kernel's own count (1 killed; at most 1.00 GiB in use"),
         "a cause": (Memory(), b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: x\n', ": ValueError: x"),
     }

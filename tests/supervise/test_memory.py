@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ranklaunch.system import memory
-from ranklaunch.system.memory import GIB, Memory
+from ranklaunch.system.loop import Loop
+from ranklaunch.system.memory import DIES_S, GIB, LOOK_S, Kills, Memory
 
 V1 = "5:devices:/docker/abc\n4:cpu,cpuacct:/docker/abc\n3:memory:/docker/abc\n1:name=systemd:/docker/abc\n"
 V2 = "0::/system.slice/docker-abc.scope\n"
@@ -107,6 +108,21 @@ def test_a_peak_that_the_kernel_does_not_tell_is_not_told(tmp_path: Path) -> Non
 def test_since() -> None:
     assert Memory(5, 3, 4).since(Memory(2)).kills == 3
     assert Memory(0, 3, 4).since(Memory(2)).kills == 0  # another group by now
+
+
+def test_kills_are_known_by_when_they_were_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    loop = Loop(lambda: now)
+    counts = iter([3, 3, 4, 4, 6, 7, 7])  # at the start, at each look, at the end
+    monkeypatch.setattr(memory, "look", lambda: Memory(next(counts)))
+    kills = Kills(loop)
+    for _ in range(5):
+        now += LOOK_S
+        loop.step(0)
+    found = kills.since(lambda at: 1000 + at)
+    assert (found.kills, found.seen) == (4, ((1000 + 2 * LOOK_S, 1), (1000 + 4 * LOOK_S, 3), (1000 + 5 * LOOK_S, 4)))
+    second = 1000 + 2 * LOOK_S
+    assert [found.lately(at) for at in (second, second + DIES_S + 0.1, second + 2 * LOOK_S + DIES_S + 0.1, second + 1000)] == [4, 3, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -55,12 +55,12 @@ class Attempt:
         self._say = around.terminal.say
         self._started = start.after.started or now()
         self._began = time.time()
-        self._memory_before = memory.look()
         self._finishes: list[Finish] = []
         self._left: Leftovers | None = None
         self._interrupted = False  # by SIGINT
         self._success: Success | None = None  # of this node's ranks
         self._loop = Share(around.loop)
+        self._killed = memory.Kills(self._loop)
         self._logs = Logs(self._loop, start.record, around.terminal, start.plan, around.nodes.wall)
         hear = OfChildren(started=self._on_start, wrote=lambda child: self._launchers.read(child), ended=self._on_end)
         self._children = Children(hear, around.env, around.signals, self._loop, self._logs)
@@ -381,7 +381,7 @@ class Attempt:
 
     def _circumstances(self) -> judge.Circumstances:
         return judge.Circumstances(
-            memory=memory.look().since(self._memory_before),
+            memory=self._killed.since(self._nodes.wall),
             explain=self._launchers.explained,
             end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None,
             told=self._told,

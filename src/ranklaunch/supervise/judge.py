@@ -316,18 +316,20 @@ def _node(plan: Plan, child: Child, failure: Failure) -> int:
 
 
 def _with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect]:
-    """As many of those that were killed as the kernel says that it has killed for memory, the first of them first; or, where none of
-    them was, the one that says that a process of its own was."""
+    """As many of those that were killed as the kernel says that it has killed for memory by then, the first of them first; or, where none
+    of them was, the one that says that a process of its own was."""
     left = memory.kills
     result = []
     for suspect in found:
         culprit = suspect.culprit
-        if left and culprit and (culprit.signal == "SIGKILL" or _lost_a_worker(culprit)):
+        lately = min(left, memory.lately(suspect.at))
+        if culprit and ((lately and culprit.signal == "SIGKILL") or (left and _lost_a_worker(culprit))):
             left -= 1
             culprit = replace(culprit, out_of_memory=True)
             suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{memory.described}")
-        elif not suspect.reason and culprit and culprit.node == here and _looks_killed(culprit) and memory.counted and not memory.kills:
-            suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; the kernel killed nothing here for memory")
+        elif not suspect.reason and culprit and culprit.node == here and _looks_killed(culprit) and memory.counted and not lately:
+            then = " then" if memory.kills else ""
+            suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; the kernel killed nothing here for memory{then}")
         result.append(suspect)
     return result
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import Value, replace
+
+if TYPE_CHECKING:
+    from ranklaunch.system.loop import Loop
 
 _PLACES = (
     # cgroup v2, then v1: (controller in /proc/self/cgroup, folder of the hierarchy, file with an "oom_kill N" line, peak, limit)
@@ -20,18 +24,25 @@ _PLACES = (
         "memory.limit_in_bytes",
     ),
 )
+LOOK_S = 15.0  # between two looks at the kernel's count
+DIES_S = 10.0  # for a process to be gone that the kernel has killed and counted
 _NO_LIMIT = 1 << 60  # cgroup v1 writes the largest number of pages there is
 GIB = 1 << 30
 
 
 class Memory(Value):
     """kills: processes of this container that the kernel has killed for memory. peak, limit: bytes; 0 where it does not say. counted:
-    whether it says how many it has killed."""
+    whether it says how many it has killed. seen: by when so many had been killed, in the order of time; the last of them may be missing."""
 
     kills: int = 0
     peak: int = 0
     limit: int = 0
     counted: bool = True
+    seen: tuple[tuple[float, int], ...] = ()
+
+    def lately(self, at: float) -> int:
+        """As kills, without those that were dead before: of whoever has died then. at: by the clock of seen."""
+        return self.kills - max((kills for seen, kills in self.seen if seen < at - DIES_S), default=0)
 
     @property
     def described(self) -> str:
@@ -47,6 +58,26 @@ class Memory(Value):
 
 
 UNKNOWN = Memory(counted=False)
+
+
+class Kills:
+    """Looks now and again from now on, for the kernel does not say when it has killed."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._before = look()
+        self._seen: list[tuple[float, int]] = []
+        loop.after(LOOK_S, self._look)
+
+    def since(self, wall: Callable[[float], float]) -> Memory:
+        """wall: the loop's clock to that of the answer."""
+        return replace(look().since(self._before), seen=tuple((wall(seen), kills) for seen, kills in self._seen))
+
+    def _look(self) -> None:
+        kills = look().since(self._before).kills
+        if kills > (self._seen[-1][1] if self._seen else 0):
+            self._seen.append((self._loop.clock(), kills))
+        self._loop.after(LOOK_S, self._look)
 
 
 def look(proc: str = "/proc/self/cgroup", root: str = "") -> Memory:
