@@ -386,6 +386,7 @@ WHEEL = {
     "ranklaunch/supervise/telling/__init__.py",
     "ranklaunch/supervise/telling/hook.py",
     "ranklaunch/supervise/telling/metrics.py",
+    "ranklaunch/supervise/telling/metrics_file.py",
     "ranklaunch/supervise/telling/telling.py",
     "ranklaunch/supervise/telling/trainjob.py",
     "ranklaunch/supervise/waits/__init__.py",

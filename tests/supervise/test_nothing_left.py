@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ranklaunch.supervise import guardian
-from ranklaunch.supervise.ranks.left import Leftovers
+from ranklaunch.supervise.ranks.left import Leftovers, apart_from
 from ranklaunch.supervise.record import now
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.loop import Loop
@@ -69,7 +69,7 @@ def _told(job: Job) -> list[str]:
 def test_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = {parent: [(parent + 1, tree.Entry(parent, "S", start=1))] for parent in range(1, 5000)}
     monkeypatch.setattr(tree, "by_parent", lambda: chain)
-    assert len(tree.apart(1, own=(), carriers=()).left) == len(tree.apart(1, own=(2,), carriers=()).ranks) + 1 == 4999
+    assert len(apart_from(1, own=(), carriers=()).left) == len(apart_from(1, own=(2,), carriers=()).ranks) + 1 == 4999
 
 
 def test_what_ends_by_itself_is_not_told(as_pid_1: Starter) -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 import helpers
 import pytest
 
+from ranklaunch.supervise.desk import saving
 from ranklaunch.supervise.desk.saved import Look, Marks, saved
+from ranklaunch.system import tree
+from testbench.waiting import sleep_until
 
 FILE, WRITTEN, FOLDER = (1, 10, 7, 4), (1, 11, 7, 4), (0, 10, 8, 4096)
 BOTH, NONE = (0, 1), ()
@@ -41,8 +44,18 @@ def test_a_look_at_markers_that_are_there_and_at_some_that_never_answer(tmp_path
     found = look.found(60.0)
     assert found is not None
     assert {os.path.basename(path): mark[0] for path, mark in found.items()} == {"latest": 1, "checkpoint-1000": 0}
-    os.waitpid(look._child.pid, 0)
+    sleep_until(lambda: tree.entry(look._apart.pid) is None or tree.forsake(look._apart.pid) is not None, "the end of it")
     monkeypatch.setattr("glob.glob", lambda pattern: os.read(os.pipe()[0], 1))
     look = Look(["a mount that hangs"])
     assert look.found(0.0) is None
-    os.waitpid(look._child.pid, 0)
+    sleep_until(lambda: tree.entry(look._apart.pid) is None or tree.forsake(look._apart.pid) is not None, "the end of it")
+
+
+def test_a_file_to_touch_on_a_mount_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "save")
+    assert saving._touched(path) == ""
+    assert os.path.exists(path)
+    assert saving._touched(f"{path}/x") == f"{path}/x: Not a directory"
+    monkeypatch.setattr(saving, "TOUCH_S", 0.1)
+    monkeypatch.setattr(saving, "_touch", lambda path: str(os.read(os.pipe()[0], 1)))
+    assert saving._touched(path) == f"{path}: its file system did not answer within 0.1 s"

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from ranklaunch.adapters.launchers import LAUNCHERS
 from ranklaunch.plan.model import Tell
 from ranklaunch.supervise.given import Seen
 from ranklaunch.supervise.ranks.children import Children
-from ranklaunch.supervise.telling import trainjob
+from ranklaunch.supervise.telling import metrics_file, telling, trainjob
 from ranklaunch.supervise.telling.hook import MOST_BYTES, Hook
 from ranklaunch.supervise.telling.telling import POST, Telling
 from ranklaunch.system import tree
@@ -139,6 +140,23 @@ def test_metrics_that_cannot_be_written_are_told_of_once(tmp_path: Path) -> None
     world = World(tmp_path, 1, Tell(metrics_file=str(tmp_path / "file" / "m.prom")))
     world.telling.ended(FAILED, "/v.json")
     assert [text.partition(":")[0] for text in world.said] == ["metrics"]
+
+
+def test_metrics_on_a_mount_that_does_not_answer_hold_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which cannot be had everywhere: a write that never ends stands for it."""
+    monkeypatch.setattr(telling, "EVERY_S", 0.05)
+    monkeypatch.setattr(metrics_file, "LAST_S", 0.1)
+    monkeypatch.setattr(metrics_file.disk, "write", lambda *_: time.sleep(600))
+    world = World(tmp_path, 1, Tell(metrics_file=str(tmp_path / "m.prom")))
+    for _ in range(3):
+        world.loop.run_until(lambda: bool(world.said), world.loop.clock() + DEADLINE_S)
+    world.telling.ended(FAILED, "/v.json")
+    assert world.said == [f"metrics: {tmp_path}/m.prom: its file system does not answer"]
+    monkeypatch.undo()
+    world.telling.ended(FAILED, "/v.json")
+    for pid in list(tree.wanted):
+        sleep_until(lambda pid=pid: tree.forsake(pid) is not None, "a process that was killed lives")  # type: ignore[misc]
+    assert "ranklaunch_exit_code" in (tmp_path / "m.prom").read_text()
 
 
 def run(argv: tuple[str, ...], limit_s: float = DEADLINE_S) -> list[str]:

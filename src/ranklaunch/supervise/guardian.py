@@ -17,6 +17,7 @@ from ranklaunch.system import tree
 from ranklaunch.system.signals import Signals, block, code_of, name_of, signal_of, unblock
 
 REFUSE_S = 0.5  # where nothing that is left may be signalled: it has become another user's
+HELD_S = 1.0  # for what the supervisor has given up
 SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterruptible system call
 
 
@@ -74,7 +75,7 @@ def _watch(signals: Signals, inner: int, inherited: int) -> int:
                 os.kill(inner, number)  # not reaped yet, so the pid is still its own
         status = _reap(inner)
         if status is not None:
-            _sweep()
+            _sweep(SWEEP_S if signal_of(status) else HELD_S)
             if signal_of(status):
                 _execute(inherited, status)
             return code_of(status)
@@ -94,13 +95,13 @@ def _reap(inner: int) -> int | None:
             found = status
 
 
-def _sweep() -> None:
-    """Ends what the supervisor left, which it does only when it was killed itself."""
-    began, most_s = time.monotonic(), SWEEP_S
+def _sweep(longest_s: float) -> None:
+    """Ends what the supervisor left, which it does only when it was killed itself, or where the kernel holds a process."""
+    began, most_s = time.monotonic(), longest_s
     while tree.has_children() and time.monotonic() < began + most_s:
         left = tree.descendants(os.getpid())
         sent = [tree.send(process, signal.SIGKILL) for process in left]
-        most_s = SWEEP_S if any(sent) or not left else REFUSE_S
+        most_s = longest_s if any(sent) or not left else REFUSE_S
         _reap(-1)
         time.sleep(0.005)
 

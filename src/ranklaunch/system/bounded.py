@@ -22,6 +22,8 @@ from ranklaunch.typed import Any, NoReturn
 CPU_S = 2
 MEMORY = 256 * 1024**2  # bytes beyond what this process has
 MOST_TOLD = 16 * 1024**2  # bytes
+APART_S = 60.0  # of a process whose answer nobody may be waiting for any more
+_WHOLE = b"\0"  # behind an answer
 WALL_S = 20.0  # for what takes no time of a CPU, such as a FIFO among templates; and for a machine that has little
 
 
@@ -39,6 +41,55 @@ def call(work: Callable[[], Any], what: str) -> Any:
         os.kill(child, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         os.waitpid(child, 0)
     return _result(told, what)
+
+
+class Apart:
+    """Work on files that may lie on a mount that does not answer, so that nobody has to wait for its end. work: called in the process; what
+    it returns is the answer. readable: a descriptor by which a loop sees that it may be there. Raises OSError where no process or
+    descriptor is left."""
+
+    def __init__(self, work: Callable[[], bytes]) -> None:
+        self.pid, self.readable = forked(lambda writable: _be_apart(work, writable))
+        tree.wanted[self.pid] = None
+        self._told = b""
+
+    def answer(self, seconds: float) -> bytes | None:
+        """None where there is none within so many seconds. It is over then."""
+        poll, until = select.poll(), time.monotonic() + seconds
+        poll.register(self.readable, select.POLLIN)
+        while len(self._told) < MOST_TOLD and poll.poll(1000 * max(0.0, until - time.monotonic())):
+            block = os.read(self.readable, 1 << 20)
+            if not block:
+                break
+            self._told += block
+        self.close()
+        return self._told[:-1] if self._told.endswith(_WHOLE) else None
+
+    def close(self) -> None:
+        if self.readable < 0:
+            return
+        os.close(self.readable)
+        self.readable = -1
+        if tree.wanted[self.pid] is None:
+            os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
+        tree.forsake(self.pid)
+
+
+def _be_apart(work: Callable[[], bytes], writable: int) -> NoReturn:
+    """In the child: never returns."""
+    try:
+        os.setpgid(0, 0)
+        signal.set_wakeup_fd(-1)  # that pipe is the supervisor's
+        for number in OURS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        signal.setitimer(signal.ITIMER_REAL, APART_S)
+        tree.die_with_parent()
+        os.dup2(writable, 3)
+        os.closerange(4, 65536)  # of the supervisor's own; a peer must not wait for the end of this copy
+        _tell(3, work() + _WHOLE)
+    finally:
+        os._exit(0)
 
 
 def forked(become: Callable[[int], NoReturn]) -> tuple[int, int]:

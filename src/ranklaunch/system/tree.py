@@ -29,6 +29,9 @@ PR_SET_CHILD_SUBREAPER = 36
 wanted: dict[int, int | None] = {}
 
 
+FORSAKEN = -1  # in its place: whoever has started it does not wait for it any more
+
+
 # What this process has started for itself last: no rank has.
 helpers: deque[Identity] = deque(maxlen=64)
 
@@ -109,15 +112,6 @@ def container_s() -> float | None:
     return round(seconds, 3) if 0 <= seconds <= LONGEST_START_S else None
 
 
-class Apart(NamedTuple):
-    """What lives below ranklaunch. carriers: between it and ranks. ranks: what these, or children of its own, have started. left: what it
-    has adopted, with all that is below that."""
-
-    carriers: list[Identity]
-    ranks: list[Identity]
-    left: list[Identity]
-
-
 def wait_status(process: Identity) -> int | None:
     """Of one that has ended and whose parent has not fetched it yet; None where that is too late, or not ours to know."""
     found = entry(process.pid)
@@ -174,36 +168,6 @@ def carried(root: int, carriers: Collection[str]) -> list[Identity]:
             elif found.state not in "ZX":
                 result.append(Identity(pid, found.start))
     return result
-
-
-def apart(root: int, own: Collection[int], carriers: Collection[str]) -> Apart:
-    """own: pids of those that root has started itself."""
-    below = by_parent()
-    names = {carrier[:NAME_BYTES] for carrier in carriers}
-    result = Apart([], [], [])
-    parents = [(root, "")]
-    while parents:
-        parent, name = parents.pop()
-        for pid, found in below.get(parent, ()):
-            is_own = parent == root and pid in own
-            is_carrier = found.name in names and (found.name not in SHELLS or name.startswith("sshd"))
-            if is_own or is_carrier:
-                parents.append((pid, found.name))
-                result.carriers.extend([Identity(pid, found.start)] if is_carrier and not is_own and found.state not in "ZX" else [])
-            else:
-                group = result.left if parent == root else result.ranks
-                group.extend(_living(pid, found, below))
-    return result
-
-
-def _living(pid: int, found: Entry, below: dict[int, list[tuple[int, Entry]]]) -> Iterator[Identity]:
-    """A process and all that are below it, however deep."""
-    left = [(pid, found)]
-    while left:
-        pid, found = left.pop()
-        if found.state not in "ZX":
-            yield Identity(pid, found.start)
-        left += below.get(pid, ())
 
 
 def command(pid: int) -> list[str]:
@@ -329,6 +293,32 @@ def _group(pid: int) -> int:
         return pid if pid in wanted else os.getpgid(pid)
     except OSError:
         return 0
+
+
+def forsake(pid: int, seconds: float = 0.0) -> int | None:
+    """Of those in wanted, one that was killed: its wait status, None where there is none within so long, for the kernel may hold it.
+    Whoever fetches that later forgets it then."""
+    until = time.monotonic() + seconds
+    status = wanted.pop(pid)
+    while status in (None, FORSAKEN):
+        ended, found = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return found
+        if time.monotonic() >= until:
+            wanted[pid] = FORSAKEN
+            return None
+        time.sleep(0.001)
+    return status
+
+
+def fetched(pid: int, status: int) -> bool:
+    """A child has ended; whether it was one of those in wanted."""
+    known = pid in wanted
+    if known and wanted[pid] == FORSAKEN:
+        del wanted[pid]
+    elif known:
+        wanted[pid] = status
+    return known
 
 
 def send(target: Identity, number: int) -> bool:

@@ -9,18 +9,13 @@ from __future__ import annotations
 import glob
 import json
 import os
-import select
-import signal
 import stat
 from collections.abc import Collection, Mapping, Sequence
 
-from ranklaunch.system import bounded, tree
-from ranklaunch.system.signals import OURS
-from ranklaunch.typed import NoReturn
+from ranklaunch.system.bounded import Apart
 
 LOOK_S = 2.0
 MOST_MARKS = 10_000
-MOST_BYTES = 8 << 20
 
 Marks = Mapping[str, Sequence[int]]  # by path: whether it is a file, when it was written, its number on the disk and its size
 
@@ -29,28 +24,16 @@ class Look:
     """At all markers. Raises OSError where no process or descriptor is left."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        pid, self._readable = bounded.forked(lambda writable: _become(patterns, writable))
-        self._child = tree.identify(pid)
+        self._apart = Apart(lambda: json.dumps({path: mark for path in _paths(patterns) if (mark := _mark(path))}).encode())
 
     def found(self, seconds: float = LOOK_S) -> Marks | None:
         """None where it has not answered within so long."""
-        poll = select.poll()
-        poll.register(self._readable, select.POLLIN)
-        told = b""
-        while len(told) < MOST_BYTES and poll.poll(1000 * seconds) and (block := os.read(self._readable, 1 << 20)):
-            told += block
-        self.close()
-        try:
-            marks: Marks = json.loads(told)
-        except ValueError:
-            return None
+        told = self._apart.answer(seconds)
+        marks: Marks | None = None if told is None else json.loads(told)
         return marks
 
     def close(self) -> None:
-        if self._readable >= 0:
-            os.close(self._readable)
-            self._readable = -1
-            tree.send(self._child, signal.SIGKILL)
+        self._apart.close()
 
 
 def saved(before: Marks | None, after: Marks | None, heard: Collection[int], killed: Collection[int], *, any_rank: bool) -> str:
@@ -62,25 +45,6 @@ def saved(before: Marks | None, after: Marks | None, heard: Collection[int], kil
     if any(is_file or not killed for is_file, *_ in new):
         return "yes"
     return "no" if (any_rank and not heard) or (looked and killed and not new) else "unknown"
-
-
-def _become(patterns: Sequence[str], writable: int) -> NoReturn:
-    """In the child: never returns."""
-    try:
-        signal.set_wakeup_fd(-1)  # that pipe is the supervisor's
-        for number in OURS:
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which all get at a stop
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        signal.setitimer(signal.ITIMER_REAL, LOOK_S)  # whatever it waits for then
-        tree.die_with_parent()
-        os.dup2(writable, 3)
-        os.closerange(4, 65536)  # of the supervisor's own; a peer must not wait for the end of this copy
-        told = json.dumps({path: mark for path in _paths(patterns) if (mark := _mark(path))}).encode()
-        while told:
-            told = told[os.write(3, told) :]
-    finally:
-        os._exit(0)
 
 
 def _paths(patterns: Sequence[str]) -> list[str]:

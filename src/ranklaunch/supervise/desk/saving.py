@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ranklaunch.plan.model import Save
 from ranklaunch.supervise.record import Record
+from ranklaunch.system.bounded import Apart
 from ranklaunch.typed import Any
 
+TOUCH_S = 0.5  # for the file, while nobody else is served; whoever asks waits for 0.8
 AGAIN_S = 5.0  # within which a request is the same one: a platform may warn every node of a job
 MOST_NAMED = 64
 
@@ -36,7 +38,7 @@ class Saving:
         self._last = now
         save = self._saves()
         deaf = list(self._offer(signal_of(save)))[:MOST_NAMED] if save.signal else []
-        trouble = _touch(save.file) if save.file else ""
+        trouble = _touched(save.file) if save.file else ""
         asked = {"signal": f"SIG{save.signal}" if save.signal else "", "file": save.file, "deaf": deaf, "trouble": trouble}
         self._record().event("save", signal=asked["signal"], file=save.file, deaf=", ".join(deaf), trouble=trouble)
         return asked
@@ -44,6 +46,15 @@ class Saving:
 
 def signal_of(save: Save) -> int:
     return int(signal.Signals[f"SIG{save.signal}"])
+
+
+def _touched(path: str) -> str:
+    """Why not, else ""."""
+    try:
+        told = Apart(lambda: _touch(path).encode()).answer(TOUCH_S)
+    except OSError as error:  # no process or descriptor left
+        return f"{path}: {error.strerror}"
+    return f"{path}: its file system did not answer within {TOUCH_S:g} s" if told is None else told.decode()
 
 
 def _touch(path: str) -> str:

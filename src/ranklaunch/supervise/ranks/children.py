@@ -111,9 +111,7 @@ class Children:
     def _on_exit(self, pid: int, status: int, max_rss_kb: int) -> None:
         child = self.running.pop(pid, None)
         if child is None:
-            if pid in tree.wanted:
-                tree.wanted[pid] = status
-            elif signal_of(status):
+            if not tree.fetched(pid, status) and signal_of(status):
                 self.killed[pid] = name_of(signal_of(status))
             return
         child.end = End(status, self._loop.clock(), max_rss_kb, tuple(child.told))

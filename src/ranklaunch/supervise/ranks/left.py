@@ -12,7 +12,7 @@ from ranklaunch.supervise.ranks.child import LAUNCHER, LOOK_FOR_RANKS_S, Child
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
-from ranklaunch.typed import TYPE_CHECKING
+from ranklaunch.typed import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.ranks.children import Children
@@ -24,9 +24,48 @@ SHOWN = 8  # processes
 LONGEST = 100  # characters of a command
 
 
-def apart(children: Mapping[int, Child]) -> tree.Apart:
+class Apart(NamedTuple):
+    """What lives below ranklaunch. carriers: between it and ranks. ranks: what these, or children of its own, have started. left: what it
+    has adopted, with all that is below that."""
+
+    carriers: list[tree.Identity]
+    ranks: list[tree.Identity]
+    left: list[tree.Identity]
+
+
+def apart(children: Mapping[int, Child]) -> Apart:
     """What lives below ranklaunch beside its own children, which are given by pid."""
-    return tree.apart(os.getpid(), children, {name for child in children.values() for name in child.process.conduct.carriers})
+    return apart_from(os.getpid(), children, {name for child in children.values() for name in child.process.conduct.carriers})
+
+
+def apart_from(root: int, own: Collection[int], carriers: Collection[str]) -> Apart:
+    """own: pids of those that root has started itself."""
+    below = tree.by_parent()
+    names = {carrier[: tree.NAME_BYTES] for carrier in carriers}
+    result = Apart([], [], [])
+    parents = [(root, "")]
+    while parents:
+        parent, name = parents.pop()
+        for pid, found in below.get(parent, ()):
+            is_own = parent == root and pid in own
+            is_carrier = found.name in names and (found.name not in tree.SHELLS or name.startswith("sshd"))
+            if is_own or is_carrier:
+                parents.append((pid, found.name))
+                result.carriers.extend([tree.Identity(pid, found.start)] if is_carrier and not is_own and found.state not in "ZX" else [])
+            else:
+                group = result.left if parent == root else result.ranks
+                group.extend(_living(pid, found, below))
+    return result
+
+
+def _living(pid: int, found: tree.Entry, below: dict[int, list[tuple[int, tree.Entry]]]) -> Iterator[tree.Identity]:
+    """A process and all that are below it, however deep."""
+    left = [(pid, found)]
+    while left:
+        pid, found = left.pop()
+        if found.state not in "ZX":
+            yield tree.Identity(pid, found.start)
+        left += below.get(pid, ())
 
 
 def _of_helpers() -> set[tree.Identity]:

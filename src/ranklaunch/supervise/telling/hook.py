@@ -16,6 +16,7 @@ from ranklaunch.typed import NoReturn
 MOST_BYTES = 64 * 1024  # of what it writes, that are shown
 BLOCK = 65536
 NOT_STARTED = 127
+DIES_S = 1.0  # by SIGKILL, unless the kernel holds it
 
 
 class Hook:
@@ -118,8 +119,8 @@ class Hook:
             os.killpg(self._pid, signal.SIGKILL)
         except OSError:
             pass
-        fetched = tree.wanted.pop(self._pid)
-        return os.waitpid(self._pid, 0)[1] if fetched is None else fetched
+        status = tree.forsake(self._pid, DIES_S)
+        return int(signal.SIGKILL) if status is None else status
 
     def _become(self, writable: int) -> NoReturn:
         """In the child: never returns."""

@@ -16,6 +16,7 @@ from ranklaunch.supervise.given import Seen, Teller
 from ranklaunch.supervise.record import now as time_now
 from ranklaunch.supervise.telling import metrics, trainjob
 from ranklaunch.supervise.telling.hook import Hook
+from ranklaunch.supervise.telling.metrics_file import MetricsFile
 from ranklaunch.system import disk, tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.typed import Any
@@ -43,7 +44,8 @@ class Telling(Teller):
         self._tell = seen.plan().tell
         self._began = time.time()
         self._growing, self._round = metrics.Growing(), -1
-        self._troubled = False
+        path = self._tell.metrics_file.replace("{node}", str(seen.plan().job.node_index)) if self._tell else ""
+        self._metrics = MetricsFile(path, loop, say)
         self._waiting: list[tuple[str, str]] = []  # events, each with the path of its JSON
         self._hook: Hook | None = None
         self._post: Hook | None = None
@@ -193,23 +195,15 @@ class Telling(Teller):
         if not self._tell or not self._tell.metrics_file:
             return
         try:
-            self._write_file(metrics.shown(self._standing(exit_code)))
+            self._metrics.write(metrics.shown(self._standing(exit_code)), last=exit_code is not None)
         except Exception as error:  # whatever is wrong with it, the job goes on
-            if not self._troubled:
-                self._say(f"metrics: {type(error).__name__}: {error}")
-            self._troubled = True
+            self._metrics.trouble(f"{type(error).__name__}: {error}")
         if exit_code is None:
             self._loop.after(EVERY_S, self._write_again)
 
     def _write_again(self) -> None:
         if not self._over:
             self._write()
-
-    def _write_file(self, text: str) -> None:
-        assert self._tell
-        path = self._tell.metrics_file.replace("{node}", str(self._seen.plan().job.node_index))
-        disk.write(path, text.encode(), 0o644)
-        self._troubled = False
 
     def _standing(self, exit_code: int | None) -> metrics.Standing:
         plan = self._seen.plan()
