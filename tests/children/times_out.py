@@ -1,7 +1,7 @@
-"""times_out.py FILE [--rank R] [--says TEXT] [--term R=ignore|SECONDS ...]: prints "ready"; when FILE is there, rank R says TEXT, as gloo
+"""times_out.py FILE [--rank R] [--says TEXT] [--term R=ignore|raise|SECONDS ...]: prints "ready"; when FILE is there, rank R says TEXT, as gloo
 does after a time-out if nothing is said, and exits with 1. The others sleep in waits_for_rank().
 
-At SIGTERM they die, but for those ranks R that save for SECONDS and exit with 0, or ignore it.
+At SIGTERM they die, but for those ranks R that save for SECONDS and exit with 0, raise an exception, or ignore it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ at_term = dict(word.split("=") for word in options.term).get(os.environ["RANK"],
 
 
 def save(number: int, frame: FrameType | None) -> None:
+    if at_term == "raise":
+        raise RuntimeError("interrupted at step 12")
     time.sleep(float(at_term))
     print("saved", flush=True)
     os._exit(0)

@@ -73,6 +73,16 @@ def test_before_a_rank_is_ended_it_says_where_it_waits(as_process: Starter) -> N
     assert not list(Path(as_process.folder).rglob("core*"))
 
 
+def test_a_rank_that_raises_as_it_is_ended_did_not_fail(as_process: Starter) -> None:
+    """It would be a cause, where the first failure is a consequence; but who was on the way out by itself has had the time of the evidence."""
+    says = "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly"
+    job = failing(as_process, 2, "--says", says, "--term", "0=raise", grace_s=20)
+    assert job.end() == 1
+    verdict = job.verdict
+    assert verdict["culprit"]["rank"] == 1
+    assert "rank 0 failed with exit code 1 while it was being stopped: see rank_0.log" in verdict["notes"]
+
+
 def test_all_nodes_take_it_before_the_stop(as_process: Starter) -> None:
     go, port = as_process.folder / "go", free_port()
     jobs = [node(as_process, i, child("times_out.py"), go, "--rank", 3, muster_port=port) for i in range(2)]

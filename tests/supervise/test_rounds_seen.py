@@ -23,6 +23,10 @@ def test_the_highest_step_of_some_logs(tmp_path: Path) -> None:
         (tmp_path / str(rank)).write_text("".join(f"step: {step} loss: 1.0\n" for step in steps) + "Traceback\nValueError: 99\n")
     assert seen.highest([str(tmp_path / "0"), str(tmp_path / "1"), str(tmp_path / "none")]) == (0, 7)
     assert seen.highest([str(tmp_path / "none")]) is None
+    (tmp_path / "guessed").write_text("".join(f"tick {number}\n" for number in range(100, 110)))
+    assert seen.highest([str(tmp_path / "guessed")]) == (0, 109)
+    (tmp_path / "known").write_text(" iteration        5/     500 |\n")
+    assert seen.highest([str(tmp_path / "guessed"), str(tmp_path / "known")]) == (0, 5)
 
 
 def test_markers_that_are_new_count_and_those_that_cannot_be_read_are_none(tmp_path: Path) -> None:

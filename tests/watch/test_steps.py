@@ -46,6 +46,27 @@ def test_the_lines_of_each_framework(shape: str, end: str) -> None:
     assert steps.largest_gap == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[WARNING] DISTRIBUTED(116,7f,python) [tcp_comm.cc:485] Connect] Connection {n} source: 10.0.0.1:{m}, destination: 10.0.0.1:8118",
+        "[WARNING] DISTRIBUTED(116,7f,python) [cluster_context.cc:267] BuildCluster] Topology build timed out., retry({n}/1200).",
+        "peer 10.0.0.1:{m} said hello",
+        "waiting for the dataset, {m} s",
+        "Attempt {n} of 5",
+    ],
+)
+def test_lines_that_are_about_something_else(line: str) -> None:
+    assert fed(*(line.format(n=n, m=49034 + 2 * n) for n in range(1, 8))).last is None
+
+
+@pytest.mark.parametrize("line", ["10.0.0.1: step {n}, data wait 0.{n} s", "worker-1 [pid 7] {n} error: 0.3", "INFO {n} 0.7"])
+def test_lines_of_a_programs_own_form(line: str) -> None:
+    steps = fed(*(line.format(n=n) for n in range(1, 8)))
+    assert steps.last
+    assert steps.last.place == Place(0, 7)
+
+
 def test_the_first_step_may_take_long() -> None:
     """It compiles."""
     steps = Steps()

@@ -71,9 +71,8 @@ class Attempt:
         self._after = start.after
         self._launched_at: float | None = None
         self.held: Held | None = None  # by its processes, where others are to follow them
-        others_end = lambda: self._nodes.others_end  # noqa: E731
         leaders, services = partial(self._children.of, LEADING), partial(self._children.of, (SERVICE,))
-        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, leaders, self._say, services, others_end)
+        self._stopper = Stopper(self._loop, start.plan.limits.grace_s, leaders, self._say, services, lambda: self._nodes.others_end)
         self.companions = Companions(start.companions, self._loop)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
@@ -160,7 +159,7 @@ class Attempt:
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
             caught=self._stopper.caught, ends=lambda: self._launchers.ends(self._children.ended),
             abort=self._stopper.say_where, take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
-            alarm=self._around.teller().hang,
+            alarm=self._around.teller().hang, said=lambda: closing.remember_ranks(self._children, self._logs),
         )  # fmt: skip
 
     def phase(self) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ranklaunch.plan.model import Plan
+from ranklaunch.supervise.ranks.child import LAUNCHER
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.record import Record, made_since
 from ranklaunch.system import tree
@@ -15,7 +16,14 @@ from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.output.logs import Logs
     from ranklaunch.supervise.ranks.left import Leftovers
+
+
+def remember_ranks(children: Children, logs: Logs) -> None:
+    """What they write from now on is about being ended. What launchers write about their ranks counts as before."""
+    children.remember(but={child.identity for child in children.of((LAUNCHER,))}.__contains__)
+    logs.remember()
 
 
 def leftovers(children: Children, loop: Loop, say: Callable[[str], None], grace_s: float) -> Leftovers | None:

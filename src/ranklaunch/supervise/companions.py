@@ -30,7 +30,8 @@ class Attended(Value):
     that was told to end had a way to hear it. ends: of ranks that have ended, the name of the signal that killed them, else "", by rank.
     abort: from now on what is to end says by SIGABRT where it is, if Python has a handler for that. take: has evidence taken on all nodes,
     and whether the job ends after that. evidence: on node 0, who hears what all nodes have found.
-    alarm: tools are told that the job hangs."""
+    alarm: tools are told that the job hangs. said: ranks that were on their way out by themselves have said why by now: what they write
+    later is about being ended."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -49,6 +50,7 @@ class Attended(Value):
     env: Mapping[str, str]
     evidence: list[Callable[[Any], object]]
     alarm: Callable[[Mapping[str, Any]], None] = lambda said: None
+    said: Callable[[], None] = lambda: None
 
 
 class Companion:

@@ -28,6 +28,12 @@ _PREPARES = re.compile(
     r"(?i)\b(?:load|download|fetch|tokeniz|resolv|generat|filter|extract|preprocess|convert|map|shards|files?|checkpoint|eval|valid|predict|"
     r"test|compil|saving|upload|read|index|cache|cach)"
 )
+# Of lines that are about something else, with numbers that may grow by the same all the same: ports, times that something was tried.
+_ELSE = re.compile(
+    r"(?i)\bretr(?:y|ies|ying)\b|\battempts?\b|connect|\btime[ds]?[ -]?outs?\b|\bwaiting\b|\bheartbeat|\bport\b|\bsocket|"
+    r"rendezvous|\btopology|(?-i:\b(?:WARN|WARNING|ERROR|FATAL)\b)"
+)
+_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+(?::\d+)?")
 _BAR = re.compile(r"\d/\d+ \[[\d:]+<")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
@@ -61,6 +67,11 @@ class Step(NamedTuple):
     place: Place
     shape: str
     at: float
+
+    @property
+    def weight(self) -> int:
+        """The smaller, the more the line says."""
+        return next((number for number, (name, _, _) in enumerate(_KNOWN) if name == self.shape), len(_KNOWN))
 
     @property
     def is_last(self) -> bool:
@@ -103,7 +114,7 @@ class Steps:
                 self.largest_gap = max(self.largest_gap, step.at - self.last.at)
             if not self._first or self._first.place.epoch != step.place.epoch:
                 self._first = step
-        elif self.last and _weight(step.shape) > _weight(self.last.shape):
+        elif self.last and step.weight > self.last.weight:
             return  # of two kinds of lines, those that say more stay
         else:
             self._first = None
@@ -126,8 +137,9 @@ class Steps:
         return None
 
     def _by_form(self, line: str, now: float) -> Step | None:
+        line = _ADDRESS.sub("address", line)
         numbers = _NUMBER.findall(line)
-        if not numbers or _BAR.search(line):  # a bar is of something known, or of no step
+        if not numbers or _BAR.search(line) or _ELSE.search(line):  # a bar is of something known, or of no step
             return None
         key = _NUMBER.sub("0", line)
         form = self._forms.pop(key, None) or _Form()
@@ -155,8 +167,3 @@ class _Form:
         self._last = numbers
         sure = [field for field, (by, times) in self._by.items() if by > 0 and times >= SURE - 1]
         return int(numbers[sure[0]][:15]) if sure else None
-
-
-def _weight(shape: str) -> int:
-    """The smaller, the more a shape says."""
-    return next((number for number, (name, _, _) in enumerate(_KNOWN) if name == shape), len(_KNOWN))

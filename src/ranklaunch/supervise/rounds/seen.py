@@ -46,14 +46,14 @@ def logs(plan: Plan) -> list[str]:
 
 
 def highest(paths: Iterable[str]) -> tuple[int, int] | None:
-    """The highest step in the ends of these logs, behind its epoch."""
-    places = []
+    """The highest step in the ends of these logs, behind its epoch. Ranks whose lines say more are believed, and no others."""
+    found = []
     for path in paths:
         steps = Steps()
         steps.feed(_tail(path) + b"\n", 0.0)
-        if steps.last:
-            places.append((steps.last.place.epoch, steps.last.place.step))
-    return max(places, default=None)
+        found += [steps.last] if steps.last else []
+    surest = min((step.weight for step in found), default=0)
+    return max(((step.place.epoch, step.place.step) for step in found if step.weight == surest), default=None)
 
 
 def _tail(path: str) -> bytes:

@@ -214,18 +214,20 @@ class Taking(Companion):
                 self._attended.loop.forget(self._pipe)
                 os.close(self._pipe)
                 self._pipe = -1
-                self._report()
+                if self._report() and self._at_stop:
+                    self._attended.said()
                 self._done()
 
-    def _report(self) -> None:
+    def _report(self) -> bool:
+        """Whether it was taken, which lasts some seconds."""
         try:
             told = json.loads(self._told)
         except ValueError:
             self._attended.say("evidence: taking it did not come to its end")
-            return
+            return False
         if "failed" in told:
             self._fail(self._number, told["failed"])
-            return
+            return False
         self._taken.append(told["folder"])
         with_stacks = sum(bool(each["stack"]) for each in told["ranks"].values())
         self._attended.record.event(
@@ -239,6 +241,7 @@ class Taking(Companion):
                 self._attended.nodes.tell_node_0(TAKEN, message)
             except (WireError, TypeError, ValueError):  # larger than a message can be: it is in the folder
                 self._attended.nodes.tell_node_0(TAKEN, {**message, "ranks": {}})
+        return True
 
     def _fail(self, number: int, reason: str) -> None:
         self._attended.say(f"no evidence can be taken: {reason}")
