@@ -1,5 +1,5 @@
-"""times_out.py FILE [--rank R] [--says TEXT] [--term R=ignore|raise|SECONDS ...]: prints "ready"; when FILE is there, rank R says TEXT, as gloo
-does after a time-out if nothing is said, and exits with 1. The others sleep in waits_for_rank().
+"""times_out.py FILE [--rank R] [--says TEXT] [--term R=ignore|raise|SECONDS ...]: prints "ready"; when FILE is there, rank R says TEXT,
+as gloo does after a time-out if nothing is said, and exits with 1. The others sleep in waits_for_rank().
 
 At SIGTERM they die, but for those ranks R that save for SECONDS and exit with 0, raise an exception, or ignore it.
 """
@@ -28,7 +28,8 @@ at_term = dict(word.split("=") for word in options.term).get(os.environ["RANK"],
 
 def save(number: int, frame: FrameType | None) -> None:
     if at_term == "raise":
-        raise RuntimeError("interrupted at step 12")
+        msg = "interrupted at step 12"
+        raise RuntimeError(msg)
     time.sleep(float(at_term))
     print("saved", flush=True)
     os._exit(0)
