@@ -50,7 +50,9 @@ SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSP
 
 def refused(error: OSError | MemoryError, what: str = "") -> WaitError:
     """To be raised where the system has no process, memory, descriptor or disk left. what it refuses, as " to start a process"."""
-    return WaitError(f"the system refuses{what}, trying again may help: {str(error) or 'no memory left'}")
+    forks = isinstance(error, OSError) and error.errno == errno.EAGAIN and error.filename is None
+    limit = " (a limit on processes and threads: the container's, or ulimit -u)" if forks else ""
+    return WaitError(f"the system refuses{what}, trying again may help: {str(error) or 'no memory left'}{limit}")
 
 
 class Problems:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from ranklaunch import errors
@@ -59,3 +61,9 @@ def test_what_is_no_number_is_none() -> None:
     """Python's own tests take more for digits than int() does, and int() refuses thousands of them."""
     assert [errors.number(text) for text in ("0", "007", "12")] == [0, 7, 12]
     assert [errors.number(text) for text in ("", "-1", "1_0", " 1", "\u00b2", "\u0663", "9" * 5000)] == [None] * 7
+
+
+def test_a_limit_on_processes_is_named() -> None:
+    again = OSError(errno.EAGAIN, "Resource temporarily unavailable")
+    assert str(errors.refused(again)).endswith("(a limit on processes and threads: the container's, or ulimit -u)")
+    assert str(errors.refused(OSError(errno.EMFILE, "Too many open files"))).endswith("Too many open files")
