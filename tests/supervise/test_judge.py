@@ -163,6 +163,19 @@ def test_what_is_known_of_memory_after_137(memory: Memory, tail: bytes, said: st
     assert bool("nothing here" in reason) == ("nothing here" in said)
 
 
+@for_each(
+    {
+        "of PyTorch": "[rank0]: OSError: [Errno 5] Input/output error",
+        "of a group": "    | OSError: [Errno 5] Input/output error\n    +------------------------------------",
+        "of both": "[rank0]:     | OSError: [Errno 5] Input/output error\n[rank0]:     +------",
+    }
+)
+def test_frames_of_a_traceback_are_not_part_of_the_reason(line: str) -> None:
+    known = words.known(f"Traceback (most recent call last):\n{line}\n".encode(), helpers.plan(helpers.local()))
+    assert known
+    assert known.line == "OSError: [Errno 5] Input/output error"
+
+
 # A long traceback
 
 LIBRARY = '  File "/venv/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1739, in _wrapped_call_impl\n    return call(x)\n'

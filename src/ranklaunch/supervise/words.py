@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
-_RANK_PREFIX = re.compile(r"^\[rank ?[0-9]+\]:? ?")  # of PyTorch, on each line of a traceback
+# On each line of a traceback: of PyTorch, and of Python where it is of an exception in a group.
+_PREFIX = re.compile(r"^(?:\[rank ?[0-9]+\]:? *)?(?:\| *)*")
 
 
 def known(tail: bytes, plan: Plan, by_itself: bool = True) -> KnownError | None:
@@ -32,7 +33,7 @@ def known(tail: bytes, plan: Plan, by_itself: bool = True) -> KnownError | None:
     finding = _by_own(text, own, by_itself) if own and tail else catalogue.find(text, (), by_itself)
     if not finding:
         return None
-    error, line = finding.error, _RANK_PREFIX.sub("", finding.line.strip())
+    error, line = finding.error, _PREFIX.sub("", finding.line.strip())
     if error.standing in catalogue.SAYS_LESS:  # than the line
         return KnownError(error.name, error.kind, line, "", "", "")
     remedy = f"{error.remedy}{_present(plan, error.settings)}"
