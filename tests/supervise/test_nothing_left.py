@@ -119,6 +119,35 @@ def test_when_its_supervisor_is_killed(as_process: Starter, stubborn: list[str])
     assert there == {"events.jsonl", "plan.json", "rank_0.log", "rank_1.log", "verdict.json"}
 
 
+@pytest.mark.parametrize("takes", [1, 600])
+def test_a_supervisor_that_does_not_come_to_take_a_stop_request(as_process: Starter, takes: int) -> None:
+    """Mounts that do not answer cannot be had everywhere: a supervisor that SIGSTOP holds stands for one that the kernel holds."""
+    job = as_process.spawn(2, child("saves_on_term.py"), "--takes", takes, grace_s=3)
+    job.out.wait_for("ready", 2)
+    supervisor = job.supervisor
+    os.kill(supervisor, signal.SIGSTOP)
+    sleep_until(lambda: tree.is_stopped(tree.identify(supervisor)), "it is not stopped")
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+    assert "its supervisor has not taken SIGTERM for 10 s" in job.err.text
+    assert "its ranks are told, and have 3 s" in job.err.text
+    assert [job.verdict[name] for name in ("outcome", "exit_code")] == ["stopped", 143]
+
+
+def test_a_supervisor_that_takes_a_stop_request_late_ends_the_job_itself(as_process: Starter) -> None:
+    job = as_process.spawn(2, child("saves_on_term.py"), grace_s=30)
+    job.out.wait_for("ready", 2)
+    supervisor = job.supervisor
+    os.kill(supervisor, signal.SIGSTOP)
+    sleep_until(lambda: tree.is_stopped(tree.identify(supervisor)), "it is not stopped")
+    job.send(signal.SIGTERM)
+    sleep_until(lambda: tree.is_pending(supervisor, signal.SIGTERM), "SIGTERM is not passed on")
+    os.kill(supervisor, signal.SIGCONT)
+    assert job.end() == 143
+    assert "has not taken" not in job.err.text
+    assert job.verdict["reason"] == "stopped by SIGTERM"
+
+
 def test_keys_and_last_words_of_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     """The private folders and the socket go; a verdict that is there stays."""
     ended = tmp_path / "termination-log"

@@ -25,7 +25,7 @@ from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, RANK, 
 from ranklaunch.supervise.ranks.children import Children, OfChildren
 from ranklaunch.supervise.ranks.launchers import Around, Launchers
 from ranklaunch.supervise.ranks.start import lift_limit
-from ranklaunch.supervise.record import now
+from ranklaunch.supervise.record import bequeath, now
 from ranklaunch.supervise.stop import Stopper
 from ranklaunch.system import memory
 from ranklaunch.system.loop import Share
@@ -73,6 +73,7 @@ class Attempt:
         self.held: Held | None = None  # by its processes, where others are to follow them
         leaders, services = partial(self._children.of, LEADING), partial(self._children.of, (SERVICE,))
         self._stopper = Stopper(self._loop, start.plan.limits.grace_s, leaders, self._say, services, lambda: self._nodes.others_end)
+        bequeath("grace_s", f"{start.plan.limits.grace_s:g}")
         self.companions = Companions(start.companions, self._loop)
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,

@@ -14,10 +14,13 @@ import time
 
 from ranklaunch.errors import refused
 from ranklaunch.system import tree
-from ranklaunch.system.signals import Signals, block, code_of, name_of, signal_of, unblock
+from ranklaunch.system.signals import STOPPING, Signals, block, code_of, name_of, signal_of, unblock
 
 REFUSE_S = 0.5  # where nothing that is left may be signalled: it has become another user's
 HELD_S = 1.0  # for what the supervisor has given up
+DEAF_S = 10.0  # that a stop request may wait for the supervisor
+LOOK_S = 0.5
+WRITES_S = 5.0  # for a verdict in a folder that may not answer
 SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterruptible system call
 
 
@@ -68,17 +71,78 @@ def _fork() -> int:
 def _watch(signals: Signals, inner: int, inherited: int) -> int:
     poll = select.poll()
     poll.register(signals.fd, select.POLLIN)
+    deaf: _Deaf | None = None
     while True:
-        poll.poll()
+        poll.poll(1000 * LOOK_S if deaf else None)
         for number in signals.take():
             if number != signal.SIGCHLD:
                 os.kill(inner, number)  # not reaped yet, so the pid is still its own
+                deaf = deaf or (_Deaf(inner, number, inherited) if number in STOPPING else None)
         status = _reap(inner)
-        if status is not None:
-            _sweep(SWEEP_S if signal_of(status) else HELD_S)
-            if signal_of(status):
+        if status is None and deaf and not deaf.ended:
+            deaf = None if deaf.has_heard() else deaf
+        elif status is not None or deaf:
+            _sweep(SWEEP_S if status and signal_of(status) else HELD_S)
+            if deaf and deaf.ended:
+                return deaf.execute()
+            if status and signal_of(status):
                 _execute(inherited, status)
-            return code_of(status)
+            return code_of(status or 0)
+
+
+class _Deaf:
+    """A supervisor that has a stop request, and may not come to take it: the kernel holds it where it writes to a mount that does not
+    answer. Its ranks are told in its place then, and it is ended when they have ended or the grace is over."""
+
+    def __init__(self, inner: int, number: int, inherited: int) -> None:
+        self._inner, self._number, self._inherited = inner, number, inherited
+        self._since = time.monotonic()
+        self._will: dict[str, str] = {}
+        self._ranks: list[tree.Identity] = []
+        self._told = self.ended = False
+
+    def has_heard(self) -> bool:
+        """Looks, and does what is due."""
+        waited_s = time.monotonic() - self._since
+        if not tree.is_pending(self._inner, self._number):
+            return True
+        if not self._told and waited_s > DEAF_S:
+            self._tell()
+        elif self._told:
+            left = set(self._ranks) & set(tree.generation(self._inner, 1))
+            self.ended = not left or waited_s > DEAF_S + float(self._will.get("grace_s", 0))
+            if self.ended:
+                os.kill(self._inner, signal.SIGKILL)
+        return False
+
+    def _tell(self) -> None:
+        self._told = True
+        self._will = _read_will(self._inherited)
+        _say(f"ranklaunch: {self._why}; its ranks are told, and have {self._will.get('grace_s', 0)} s")
+        self._ranks = tree.generation(self._inner, 1)
+        hearing = tree.Hearing(self._number)
+        for rank in self._ranks:
+            for process in hearing.of(rank) or [rank]:
+                tree.send(process, self._number)
+
+    @property
+    def _why(self) -> str:
+        name = name_of(self._number)
+        return f"its supervisor has not taken {name} for {DEAF_S:g} s (a mount that does not answer, for its logs?)"
+
+    def execute(self) -> int:
+        """As _execute; the verdict, too, may have to be written where nothing answers."""
+        code = 128 + self._number
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _clean_up(self._will, f"stopped by {name_of(self._number)}: {self._why}", code, "stopped")
+            finally:
+                os._exit(0)
+        until = time.monotonic() + WRITES_S
+        while time.monotonic() < until and not os.waitpid(pid, os.WNOHANG)[0]:
+            time.sleep(0.01)
+        return code
 
 
 def _reap(inner: int) -> int | None:
@@ -111,18 +175,29 @@ def _execute(inherited: int, status: int) -> None:
     number = signal_of(status)
     why = " (out of memory?)" if number == signal.SIGKILL else ""
     reason = f"ranklaunch: its supervisor was killed by {name_of(number)}{why}; every rank was ended with it"
+    _say(reason)
     try:
-        os.write(sys.stderr.fileno(), f"{reason}\n".encode())
-    except (OSError, ValueError):
-        pass
-    try:
-        will = dict(os.fsdecode(entry).split("=", 1) for entry in os.read(inherited, 65536).split(b"\0") if entry)
-        _clean_up(will, reason, code_of(status))
+        _clean_up(_read_will(inherited), reason, code_of(status))
     except Exception:  # no memory, no descriptor: the exit code still says it
         pass
 
 
-def _clean_up(will: dict[str, str], reason: str, exit_code: int) -> None:
+def _say(text: str) -> None:
+    try:
+        os.write(sys.stderr.fileno(), f"{text}\n".encode())
+    except (OSError, ValueError):
+        pass
+
+
+def _read_will(inherited: int) -> dict[str, str]:
+    """All that is there: once."""
+    try:
+        return dict(os.fsdecode(entry).split("=", 1) for entry in os.read(inherited, 65536).split(b"\0") if entry)
+    except (OSError, ValueError):
+        return {}
+
+
+def _clean_up(will: dict[str, str], reason: str, exit_code: int, outcome: str = "failed") -> None:
     try:
         os.unlink(will.get("socket", ""))
     except OSError:  # there is none
@@ -136,4 +211,4 @@ def _clean_up(will: dict[str, str], reason: str, exit_code: int) -> None:
         from ranklaunch.verdict.model import Verdict
 
         record = Record(will["folder"], will["termination_log"], will["failure_file"])
-        record.verdict(Verdict("failed", exit_code, reason, None, (), will["started"], now()))
+        record.verdict(Verdict(outcome, exit_code, reason, None, (), will["started"], now()))

@@ -215,6 +215,12 @@ class Hearing:
         return _has(caught | blocked, self._number) or _waits_for_signals(pid)
 
 
+def is_pending(pid: int, number: int) -> bool:
+    """Whether a process has been sent a signal and has not taken it yet."""
+    text = read(f"/proc/{pid}/status", 16384)
+    return any(_has(int(found, 16), number) for found in re.findall(rb"^(?:Sig|Shd)Pnd:\s*([0-9a-f]+)", text, re.MULTILINE))
+
+
 def catches(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal: one without is never sent it."""
     return _has(_dispositions(pid)[0], number)
