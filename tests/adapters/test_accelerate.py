@@ -169,6 +169,15 @@ def with_config(text: str | ValueError | None, extra: str = "", name: str = "min
     return plan(f"--config_file {name} {extra}", files={f"{helpers.CWD}/{name}": text} if text is not None else {}, **env)
 
 
+@pytest.mark.parametrize("value", ["abc", "7", "[a, 1]", "true"])
+@pytest.mark.parametrize("name", ["deepspeed_config", "fsdp_config", "mpirun_config"])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_what_has_no_keys_below_it(name: str, value: str, nodes: int) -> None:
+    files = {f"{helpers.CWD}/mine.yaml": f"distributed_type: DEEPSPEED\n{name}: {value}\n"}
+    with pytest.raises(ConfigError, match=rf"mine.yaml has {name} .*: expected keys below it"):
+        plan("--config_file mine.yaml", nodes=nodes, node=0, files=files)
+
+
 def test_the_users_own_file_is_written_anew_with_the_place_of_this_node() -> None:
     text = CONFIG.replace("processes: 4", "processes: 8") + "fsdp_config:\n  fsdp_version: 2\nmixed_precision: bf16\nunheard_of: [a, 1]\n"
     found = with_config(text, "--use_fsdp")

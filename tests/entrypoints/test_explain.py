@@ -117,6 +117,20 @@ def test_entries_of_ones_own(tmp_path: Path) -> None:
     assert "site-licence (cause)" in helpers.call("explain", str(path), env={"RANKLAUNCH_KNOWN_ERRORS": str(folder)}).out
 
 
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        ["(?i)NO licence LEFT"], [r"no\x20licence"], [r"no\u0020licence"], [r"no\040licence"], ["(?x)no[ ]licence # so", "zzz"],
+        ["zzz", "(?i)NO LICENCE"], ["(?s)no.licence"], ["no(?#so) licence"], ["(?i:NO) licence"], ["(?-i:no) licence"],
+        [r"(n)(?(1)o|x) lic"], [r"zzz|no licen(c)e (lef)t|(x)\3"], ["(?P<n>n)o lice(?P=n)ce", "zzz"], ["(?<!x)no lic(?=ence)"],
+    ],
+)  # fmt: skip
+def test_patterns_of_all_kinds(tmp_path: Path, patterns: list[str]) -> None:
+    folder = own(tmp_path, patterns=patterns)
+    said = helpers.call("explain", "--known-errors", str(folder), str(log(tmp_path, "no licence left for solver")))
+    assert "site-licence (cause)" in said.out
+
+
 def test_they_win_over_what_is_shipped(tmp_path: Path) -> None:
     path = log(tmp_path, OOM)
     folder = own(tmp_path, name="cuda-out-of-memory", patterns=["CUDA out of memory"], meaning="Ours.")
@@ -136,6 +150,11 @@ def test_a_pattern_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypatch: 
     [
         ({"patterns": ["("]}, "entry 1 (site-licence): patterns: missing ), unterminated subpattern"),
         ({"kind": "reason"}, "entry 1 (site-licence): kind is reason: expected one of cause, consequence, stopped"),
+        (
+            {"through": {"ending": "(", "frames": ["f.py"], "unless": "y"}},
+            "entry 1 (site-licence): through: ending: missing ), unterminated subpattern",
+        ),
+        ({"patterns": ["a", r"(b)\1"]}, "entry 1 (site-licence): patterns: a group's number, where there are several: name it"),
         ({"patterns": "x"}, "entry 1 (site-licence): patterns: expected a list of texts"),
         ({"remedy": ""}, "entry 1 (site-licence): remedy: expected a text"),
         ({"pattern": ["x"]}, "entry 1 (site-licence): unknown key pattern"),

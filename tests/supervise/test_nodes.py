@@ -538,7 +538,7 @@ def test_without_a_muster_each_is_alone(as_process: Starter) -> None:
 
 CONSEQUENCE = 'raise RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.2]:31337")'
 PROGRAM = f"""
-import os, signal, sys, time
+import atexit, os, signal, sys, time
 from pathlib import Path
 folder = Path(sys.argv[1])
 print("ready", flush=True)
@@ -546,9 +546,11 @@ if os.environ["RANK"] == "0":
     while not (folder / "waits").exists():
         time.sleep(0.01)
     {CONSEQUENCE}
-signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(ValueError("loss is nan")))
+signal.signal(signal.SIGTERM, lambda *_: os._exit(1))
 (folder / "waits").touch()
-time.sleep(600)
+time.sleep(0.3)
+atexit.register(time.sleep, 600)  # as threads do that do not end
+raise ValueError("loss is nan")
 """
 
 

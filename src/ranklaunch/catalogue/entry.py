@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ranklaunch.catalogue.literals import needed
+from ranklaunch.catalogue.literals import counts_groups, in_scope, needed
 from ranklaunch.typed import Any, NamedTuple, Optional
 
 KINDS = CAUSE, CONSEQUENCE, STOPPED = "cause", "consequence", "stopped"
@@ -80,11 +80,10 @@ def _entry(fields: Any, number: int, family: str) -> KnownError:
     if kind not in KINDS:
         raise _wrong(place, f"kind is {kind}: expected one of {', '.join(KINDS)}")
     standing, retry = _one_of(fields, "standing", STANDINGS, place), _one_of(fields, "retry", ("", *RETRIES), place)
-    pattern = "|".join(_texts(fields, "patterns", place))
-    try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise _wrong(place, f"patterns: {error}") from None
+    patterns = _texts(fields, "patterns", place)
+    if len(patterns) > 1 and any(map(counts_groups, patterns)):
+        raise _wrong(place, "patterns: a group's number, where there are several: name it, (?P<name>...) and (?P=name)")
+    pattern = _compiles("|".join(_compiles(in_scope(each), "patterns", place) for each in patterns), "patterns", place)
     literals = tuple(_texts(fields, "needed", place)) if "needed" in fields else needed(pattern)
     settings = tuple(_texts(fields, "settings", place)) if "settings" in fields else ()
     survivable, through = fields.get("survivable", False) is True, _through(fields.get("through"), place)
@@ -96,7 +95,19 @@ def _through(fields: Any, place: str) -> Through | None:
         return None
     if not isinstance(fields, dict):
         raise _wrong(place, "through: expected a table")
-    return Through(_text(fields, "ending", place), tuple(_texts(fields, "frames", place)), _text(fields, "unless", place))
+    return Through(
+        _compiles(_text(fields, "ending", place), "through: ending", place),
+        tuple(_texts(fields, "frames", place)),
+        _text(fields, "unless", place),
+    )
+
+
+def _compiles(pattern: str, key: str, place: str) -> str:
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise _wrong(place, f"{key}: {error}") from None
+    return pattern
 
 
 def _one_of(fields: Mapping[str, Any], key: str, legal: Sequence[str], place: str) -> str:

@@ -13,17 +13,40 @@ _MOST_OF_A_GROUP = 64  # texts: with more, to look for them takes longer than th
 def needed(pattern: str) -> tuple[str, ...]:
     """Texts of which each match has one at least: for each alternative the longest that is plain to see, or those of a group in it, or the
     empty one."""
-    return _alternatives(iter([*_TOKEN.findall(pattern), ")"]))
+    return ("",) if _is_rare(pattern) else _alternatives(iter([*_TOKEN.findall(pattern), ")"]))
 
 
 @functools.cache
 def alternatives(pattern: str) -> tuple[str, ...]:
     """The patterns that stand beside each other in it, separated by |."""
+    if _is_rare(pattern):
+        return (pattern,)
     found, depth = [""], 0
     for token in _TOKEN.findall(pattern):
         depth += 1 if token[0] == "(" else -1 if token == ")" else 0
         found = [*found, ""] if token == "|" and not depth else [*found[:-1], found[-1] + token]
     return tuple(found)
+
+
+def in_scope(pattern: str) -> str:
+    """The same, with flags that it begins with for itself alone, so that it may stand beside others."""
+    flags = re.match(r"\(\?([a-zA-Z]+)\)", pattern)
+    if not flags:
+        return pattern
+    end = "\n)" if "x" in flags[1] else ")"  # which a comment would swallow
+    return f"(?{flags[1]}:{pattern[flags.end() :]}{end}"
+
+
+def counts_groups(pattern: str) -> bool:
+    """Whether it refers to a group of its own by number."""
+    return any(re.fullmatch(r"\\[1-9]", token) for token in _TOKEN.findall(pattern)) or "(?(" in pattern
+
+
+def _is_rare(pattern: str) -> bool:
+    """Whether there is something in it that is not looked into here: flags, numbers of characters and of groups, and other extensions."""
+    tokens = _TOKEN.findall(pattern)
+    extends = any(pair == ("(", "?") for pair in zip(tokens, tokens[1:]))
+    return extends or any(re.match(r"\\[0-9xuUN]|\(\?[a-zA-Z]*x", token) for token in tokens)
 
 
 def _alternatives(tokens: Iterator[str]) -> tuple[str, ...]:

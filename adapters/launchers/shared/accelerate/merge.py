@@ -34,8 +34,11 @@ def merged(job: Job, reader: Reader, file: Own, ours: Mapping[str, Any], options
     told = _read(reader, file)
     if told is None:
         return dict(ours)
-    for problem in _problems(job, told, options):
+    wrong = list(_wrong_kinds(told))
+    for problem in wrong or _problems(job, told, options):
         reader.problem(f"{file.where} has {problem}")
+    if wrong:
+        return dict(ours)
     _say_replaced(reader, file, told, ours)
     values = {**told, **{name: ours[name] for name in _PLACE}, **{name: ours[name] for name in _WHERE if told.get(name) is None}}
     if job.accelerator == "cpu":
@@ -69,6 +72,12 @@ def _say_replaced(reader: Reader, file: Own, told: Mapping[str, Any], ours: Mapp
         reader.warn(f"{file.where} has {said}: as this job has it")
 
 
+def _wrong_kinds(told: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("deepspeed_config", "fsdp_config", "mpirun_config"):
+        if not isinstance(told.get(name) or {}, dict):
+            yield f"{name} {redact.clipped(str(told[name]))!r}: expected keys below it"
+
+
 def _problems(job: Job, told: Mapping[str, Any], options: set[str]) -> Iterator[str]:
     environment, kind = told.get("compute_environment"), told.get("distributed_type")
     if environment not in (None, "LOCAL_MACHINE"):
@@ -85,10 +94,6 @@ def _problems(job: Job, told: Mapping[str, Any], options: set[str]) -> Iterator[
     if "--gpu_ids" not in options and devices != ["all"] and len(devices) < job.node.slots:
         wanted = f"{counted(job.node.slots, 'rank')} of this node need one each"
         yield f"gpu_ids {redact.clipped(str(told['gpu_ids']))}, which are {len(devices)}, where {wanted}: expected all"
-    for name in ("deepspeed_config", "fsdp_config", "mpirun_config"):
-        if not isinstance(told.get(name) or {}, dict):
-            yield f"{name} {redact.clipped(str(told[name]))!r}: expected keys below it"
-            return
     launcher = (told.get("deepspeed_config") or {}).get(_LAUNCHER)
     if _by_deepspeed(told, options) and len(job.nodes) > 1 and f"--{_LAUNCHER}" not in options and launcher not in (None, *_OWN_NODE):
         yield (
