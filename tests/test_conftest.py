@@ -86,6 +86,8 @@ def run_pytest(folder: Path, *options: str, ci: bool = False) -> subprocess.Comp
     env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # none is needed, and together they take three times as long as the suite
     # As a shell starts what runs in its background: without SIGINT.
     command = ["env", "--ignore-signal=INT", sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options, str(folder)]
+    # A folder of its own: in the one that all share, a pytest that ends also clears away what earlier runs have left, however much.
+    command.append(f"--basetemp={folder.with_name(folder.name + '-temporary')}")
     return subprocess.run(
         command, env={**env, "CI": "true"} if ci else env, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )

@@ -97,6 +97,10 @@ class Tree:
         env.pop("CI", None)  # where golden files may not be written
         return subprocess.run([sys.executable, *words], cwd=self.folder, env=env, capture_output=True, text=True, timeout=600, check=False)
 
+    def pytest(self, *words: str) -> subprocess.CompletedProcess[str]:
+        # A folder of its own: in the one that all share, a pytest that ends also clears away what earlier runs have left, however much.
+        return self.python("-m", "pytest", f"--basetemp={self.folder.parent / 'temporary'}", *words)
+
     def put(self, path: str, old: str, new: str) -> None:
         text = (self.folder / path).read_text(encoding="utf-8")
         assert text.count(old) == 1, f"{path} has not {old!r} once"
@@ -106,7 +110,7 @@ class Tree:
         """What the tests that come first say, and those that know files and examples, by those that fail."""
         found: dict[str, str] = {}
         for words in ((*OPTIONS, *MEET.split()), STARTING):
-            done = self.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *words)
+            done = self.pytest("-q", "-p", "no:cacheprovider", *words)
             assert done.returncode in (0, 1), done.stdout + done.stderr
             parts = re.split(r"^_{3,} (\S+) _{3,}$", done.stdout, flags=re.MULTILINE)
             found.update(zip(parts[1::2], parts[2::2]))
@@ -156,9 +160,7 @@ def everything_else(tree: Tree) -> None:
     tree.add("docs/methods.md", "| `toy` | the program once | yes |")
     tree.put("docs/methods.md", "\n## plain\n", "\n## toy\n\nThe program once on each node.\n\n## plain\n")
     tree.add("tests/test_wheel.py", *(f'    "ranklaunch/{path}",' for path in NEW_FILES))
-    renewed = tree.python(
-        "-m", "pytest", "--update-golden", "tests/test_golden.py", "-k", "refusals_are_as_stored or (plan_is_as_stored and toy)"
-    )
+    renewed = tree.pytest("--update-golden", "tests/test_golden.py", "-k", "refusals_are_as_stored or (plan_is_as_stored and toy)")
     assert renewed.returncode == 0, renewed.stdout
     made = tree.python("docs/make_reference.py")
     assert made.returncode == 0, made.stderr

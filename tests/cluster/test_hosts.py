@@ -543,9 +543,10 @@ def test_a_test_that_leaves_a_process_fails(tmp_path: Path) -> None:
         "def test_leaves(hosts):\n    hosts(1)[0].popen(['sleep', '600'], stdout=subprocess.DEVNULL)\n"
         "def test_ends(hosts):\n    with hosts(1)[0].popen(['sleep', '600']) as process:\n        process.kill()\n"
     )
-    plugins = ("-p", "no:cacheprovider", "-p", "cluster.conftest")
+    # A folder of its own: in the one that all share, a pytest that ends also clears away what earlier runs have left, however much.
+    options = ("-p", "no:cacheprovider", "-p", "cluster.conftest", f"--basetemp={tmp_path / 'inner'}")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *plugins, "test_leaves.py"],
+        [sys.executable, "-m", "pytest", "-q", *options, "test_leaves.py"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
         capture_output=True,
