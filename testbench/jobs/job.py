@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from testbench.jobs.ends import checked_verdict
-from testbench.jobs.processes import MARK, Family, children_of
+from testbench.jobs.processes import MARK, Family, children_of, command_of
 from testbench.jobs.streams import Stream
 from testbench.waiting import DEADLINE_S, sleep_until
 
@@ -79,6 +79,11 @@ class Job:
     def supervisor(self) -> int:
         """The process that has the ranks as its children: as PID 1 ranklaunch itself, else its one child."""
         return self.pid if self.as_pid_1 else int(sleep_until(lambda: children_of(self.pid), "ranklaunch has no child")[0])
+
+    @property
+    def children(self) -> list[int]:
+        """Of the supervisor, but for the process that looks after it where it is PID 1."""
+        return [pid for pid in children_of(self.supervisor) if command_of(pid) != command_of(self.supervisor)]
 
     def send(self, number: int) -> None:
         os.kill(self.pid, number)

@@ -19,7 +19,7 @@ from ranklaunch.system import bounded, tree
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
-from testbench.jobs.processes import children_of, command_of, parent_of, state_of
+from testbench.jobs.processes import command_of, parent_of, state_of
 from testbench.places import child
 from testbench.waiting import sleep_until
 
@@ -34,7 +34,7 @@ def grandchildren(job: Job, count: int) -> list[int]:
 
 def _orphans(job: Job, count: int) -> list[int]:
     job.out.wait_for("grandchild ", count)
-    found = [pid for pid in children_of(job.supervisor) if os.getsid(pid) not in (0, os.getsid(job.supervisor))]
+    found = [pid for pid in job.children if os.getsid(pid) not in (0, os.getsid(job.supervisor))]
     return found if len(found) == count else []
 
 
@@ -134,6 +134,23 @@ def test_a_supervisor_that_does_not_come_to_take_a_stop_request(as_process: Star
     assert [job.verdict[name] for name in ("outcome", "exit_code")] == ["stopped", 143]
 
 
+def test_pid_1_that_does_not_come_to_take_a_stop_request(as_pid_1: Starter) -> None:
+    """Nobody in the container can end it; it does so itself as soon as it can."""
+    job = as_pid_1.spawn(2, child("saves_on_term.py"), grace_s=300)
+    job.out.wait_for("ready", 2)
+    os.kill(job.pid, signal.SIGSTOP)
+    sleep_until(lambda: tree.is_stopped(tree.identify(job.pid)), "it is not stopped")
+    job.send(signal.SIGTERM)
+    job.err.wait_for("its supervisor has not taken SIGTERM for 10 s")
+    job.err.wait_for("its ranks are told, and have 300 s")
+    sleep_until((job.attempt / "verdict.json").exists, "there is no verdict")
+    assert [job.verdict[name] for name in ("outcome", "exit_code")] == ["stopped", 143]
+    assert "has not taken SIGTERM for 10 s" in job.verdict["reason"]
+    os.kill(job.pid, signal.SIGCONT)
+    check_end(job, "stopped", 143)
+    assert job.out.text.count("saved") == 2
+
+
 def test_a_supervisor_that_takes_a_stop_request_late_ends_the_job_itself(as_process: Starter) -> None:
     job = as_process.spawn(2, child("saves_on_term.py"), grace_s=30)
     job.out.wait_for("ready", 2)
@@ -222,8 +239,8 @@ def test_zombies_are_reaped(ranklaunch: Starter) -> None:
     """Orphans that end while the job runs do not stay as zombies: a pod's process table is small."""
     job = ranklaunch.spawn(1, "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.01 & ); done; echo ready; exec sleep 600")
     job.out.wait_for("ready")
-    sleep_until(lambda: len(children_of(job.supervisor)) == 1, "zombies stay")
-    assert state_of(children_of(job.supervisor)[0]) != "Z"
+    sleep_until(lambda: len(job.children) == 1, "zombies stay")
+    assert state_of(job.children[0]) != "Z"
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143)
 
@@ -237,7 +254,7 @@ def test_the_other_processes_of_the_machine_live_on(as_process: Starter) -> None
     job.send(signal.SIGTERM)
     assert job.popen.wait(60) == 143
     assert other.popen.poll() is None
-    rank = children_of(other.supervisor)[0]
+    rank = other.children[0]
     assert state_of(rank) == "S"
     assert "sleeper.py" in command_of(rank)
     assert parent_of(rank) == other.supervisor

@@ -11,7 +11,7 @@ import pytest
 
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
-from testbench.jobs.processes import children_of, command_of, state_of
+from testbench.jobs.processes import command_of, state_of
 from testbench.places import child
 from testbench.waiting import sleep_until
 
@@ -101,8 +101,8 @@ def test_a_stopped_program_is_woken(as_process: Starter) -> None:
     """Who was stopped by SIGSTOP does not hear that it is to end, and could save nothing."""
     job = as_process.spawn(2, child("saves_on_term.py"), grace_s=60)
     job.out.wait_for("ready", 2)
-    os.kill(children_of(job.supervisor)[0], signal.SIGSTOP)
-    sleep_until(lambda: "T" in map(state_of, children_of(job.supervisor)), "no rank was stopped")
+    os.kill(job.children[0], signal.SIGSTOP)
+    sleep_until(lambda: "T" in map(state_of, job.children), "no rank was stopped")
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143, victims={0: "SIGTERM", 1: "SIGTERM"})
     assert job.out.text.count("saved") == 2

@@ -15,7 +15,6 @@ from ranklaunch.command import options, simulation
 from ranklaunch.plan.planning import every_variable
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
-from testbench.jobs.processes import children_of
 from testbench.places import child
 from testbench.waiting import DEADLINE_S, sleep_until
 
@@ -123,7 +122,7 @@ def test_a_node_is_killed(as_process: Starter) -> None:
     """As when a container is lost: the job ends, and says which node it was."""
     job = simulate(as_process, 2, 1, child("sleeper.py"))
     job.out.wait_for("ready", 2)
-    nodes = sleep_until(lambda: sorted(children_of(job.supervisor)), "no nodes")
+    nodes = sleep_until(lambda: sorted(job.children), "no nodes")
     os.kill(nodes[1], signal.SIGKILL)
     assert job.end() == 137, job.err.text
     found = verdict(job)["culprit"]

@@ -15,7 +15,6 @@ import pytest
 
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
-from testbench.jobs.processes import children_of
 from testbench.jobs.streams import Stream, tagged
 from testbench.places import child
 from testbench.waiting import sleep_until
@@ -223,7 +222,7 @@ def test_whoever_stops_the_ranks_too_stops_the_job(as_process: Starter) -> None:
     """Slurm signals every process of a job. A rank's end may be seen first; it is no failure all the same."""
     job = as_process.spawn(3, child("saves_on_term.py"), "--takes", 3)
     job.out.wait_for("ready", 3)
-    os.kill(children_of(job.supervisor)[1], signal.SIGHUP)
+    os.kill(job.children[1], signal.SIGHUP)
     job.wait_for_event("exit")
     job.send(signal.SIGHUP)
     verdict = check_end(job, "stopped", 129)

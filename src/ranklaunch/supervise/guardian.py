@@ -1,7 +1,9 @@
-"""Where ranklaunch is not PID 1, two processes share its work, so that killing either leaves nothing behind.
+"""Two processes share ranklaunch's work, so that killing either leaves nothing behind, and a stop request reaches the ranks also while the
+kernel holds the supervisor.
 
-The outer one is what the user started: it passes signals on, waits, and inherits whatever the inner one leaves. The inner one is
-the supervisor. The kernel does this for PID 1 itself: when PID 1 dies, its whole namespace does.
+Where ranklaunch is not PID 1, the outer process is what the user started: it passes signals on, waits, and inherits whatever the inner one
+leaves. The inner one is the supervisor. PID 1 is the supervisor itself: no process of its container can kill it, and when it dies, the
+kernel ends the others. Its child only looks whether it takes its stop requests.
 """
 
 from __future__ import annotations
@@ -11,24 +13,28 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 
-from ranklaunch.errors import refused
+from ranklaunch.errors import WaitError, refused
 from ranklaunch.system import tree
-from ranklaunch.system.signals import STOPPING, Signals, block, code_of, name_of, signal_of, unblock
+from ranklaunch.system.signals import OURS, STOPPING, Signals, block, code_of, name_of, signal_of, unblock
+from ranklaunch.typed import NoReturn
 
 REFUSE_S = 0.5  # where nothing that is left may be signalled: it has become another user's
 HELD_S = 1.0  # for what the supervisor has given up
 DEAF_S = 10.0  # that a stop request may wait for the supervisor
 LOOK_S = 0.5
+GLANCE_S = 2.0  # between looks at PID 1, of which nobody tells that it has been sent a signal
 WRITES_S = 5.0  # for a verdict in a folder that may not answer
 SWEEP_S = 10.0  # SIGKILL takes effect at once, but for a process in an uninterruptible system call
 
 
 def divide(signals: Signals) -> int:
-    """Returns in the supervisor, with a fd that becomes readable when the outer process dies, or -1 as PID 1. In the outer process
-    it does not return: it exits with the supervisor's code. Raises WaitError."""
+    """Returns in the supervisor, with a fd that becomes readable when the outer process dies, or -1 as PID 1. In the other process
+    it does not return: the outer one exits with the supervisor's code. Raises WaitError."""
     tree.become_subreaper()
     if os.getpid() == 1:
+        _have_watched(signals)
         return -1
     readable, held = os.pipe2(os.O_CLOEXEC)
     inherited, will = _pipe_of_will()
@@ -36,18 +42,38 @@ def divide(signals: Signals) -> int:
     if inner:
         unblock()
         os.close(readable)
-        os._exit(_watch(signals, inner, inherited))  # held stays open until this process dies, however it dies
+        os._exit(_watch(signals, inner, _Will(inherited)))  # held stays open until this process dies, however it dies
     signals.after_fork()
     os.setpgid(0, 0)  # a terminal's ^C reaches the outer process alone, which passes it on: once
     tree.become_subreaper()
     unblock()
     os.close(held)
+    _bequeath_by(will, inherited)
+    return readable
+
+
+def _have_watched(signals: Signals) -> None:
+    """As PID 1. Where there is no process or descriptor left for it, there will be none for the ranks either, and they will say so."""
+    inherited, will = _pipe_of_will()
+    if inherited < 0 or not tree.sees_itself():
+        return
+    try:
+        pid = _fork()
+    except WaitError:
+        return
+    if pid == 0:
+        _watch_pid_1(signals, _Will(inherited))
+    tree.wanted[pid] = tree.FORSAKEN  # it is not of the job
+    unblock()
+    _bequeath_by(will, inherited)
+
+
+def _bequeath_by(will: int, inherited: int) -> None:
     if inherited >= 0:
         os.close(inherited)
-    from ranklaunch.supervise import record  # not in the outer process, which stays small
+    from ranklaunch.supervise import record  # not in the other process, which stays small
 
     record.will = will
-    return readable
 
 
 def _pipe_of_will() -> tuple[int, int]:
@@ -68,7 +94,7 @@ def _fork() -> int:
         raise refused(error, " to start a process") from None
 
 
-def _watch(signals: Signals, inner: int, inherited: int) -> int:
+def _watch(signals: Signals, inner: int, will: _Will) -> int:
     poll = select.poll()
     poll.register(signals.fd, select.POLLIN)
     deaf: _Deaf | None = None
@@ -77,7 +103,7 @@ def _watch(signals: Signals, inner: int, inherited: int) -> int:
         for number in signals.take():
             if number != signal.SIGCHLD:
                 os.kill(inner, number)  # not reaped yet, so the pid is still its own
-                deaf = deaf or (_Deaf(inner, number, inherited) if number in STOPPING else None)
+                deaf = deaf or (_Deaf(inner, number, will) if number in STOPPING else None)
         status = _reap(inner)
         if status is None and deaf and not deaf.ended:
             deaf = None if deaf.has_heard() else deaf
@@ -86,18 +112,58 @@ def _watch(signals: Signals, inner: int, inherited: int) -> int:
             if deaf and deaf.ended:
                 return deaf.execute()
             if status and signal_of(status):
-                _execute(inherited, status)
+                _execute(will, status)
             return code_of(status or 0)
+
+
+def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
+    """Its end is the end of this process too. What it is held by, it is not killed for: that the kernel allows nobody in the container."""
+    os.setpgid(0, 0)
+    signal.set_wakeup_fd(-1)  # that pipe is PID 1's
+    for number in OURS:
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
+    unblock()
+    while True:
+        time.sleep(GLANCE_S)
+        number = next((each for each in STOPPING if tree.is_pending(1, each)), 0)
+        if not number:
+            continue
+        # It is told first, by its own pipe: should it go on now, it does not take the end of its ranks for their success.
+        deaf = _Deaf(1, number, will, lambda each: signals.keep([each]))
+        while not deaf.ended and not deaf.has_heard():
+            time.sleep(LOOK_S)
+            _reap(-1)
+        if deaf.ended:
+            os._exit(deaf.execute())
+
+
+class _Will:
+    """What the supervisor has told of itself, for whoever has to act in its place."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._known: dict[str, str] = {}
+
+    def read(self) -> dict[str, str]:
+        """All of it, up to now."""
+        try:
+            entries = os.fsdecode(os.read(self._fd, 65536)).split("\0")
+        except OSError:  # no more than is known
+            return self._known
+        for name, equals, text in (entry.partition("=") for entry in entries):
+            if equals:
+                self._known[name] = text
+        return self._known
 
 
 class _Deaf:
     """A supervisor that has a stop request, and may not come to take it: the kernel holds it where it writes to a mount that does not
     answer. Its ranks are told in its place then, and it is ended when they have ended or the grace is over."""
 
-    def __init__(self, inner: int, number: int, inherited: int) -> None:
-        self._inner, self._number, self._inherited = inner, number, inherited
+    def __init__(self, inner: int, number: int, will: _Will, warn: Callable[[int], object] = lambda number: None) -> None:
+        """warn: called with the number before the ranks are told."""
+        self._inner, self._number, self._will, self._warn = inner, number, will, warn
         self._since = time.monotonic()
-        self._will: dict[str, str] = {}
         self._ranks: list[tree.Identity] = []
         self._told = self.ended = False
 
@@ -110,20 +176,25 @@ class _Deaf:
             self._tell()
         elif self._told:
             left = set(self._ranks) & set(tree.generation(self._inner, 1))
-            self.ended = not left or waited_s > DEAF_S + float(self._will.get("grace_s", 0))
+            self.ended = not left or waited_s > DEAF_S + self._grace_s
             if self.ended:
                 os.kill(self._inner, signal.SIGKILL)
         return False
 
     def _tell(self) -> None:
         self._told = True
-        self._will = _read_will(self._inherited)
-        _say(f"ranklaunch: {self._why}; its ranks are told, and have {self._will.get('grace_s', 0)} s")
-        self._ranks = tree.generation(self._inner, 1)
+        self._warn(self._number)
+        self._ranks = [each for each in tree.generation(self._inner, 1) if each.pid != os.getpid()]
         hearing = tree.Hearing(self._number)
         for rank in self._ranks:
             for process in hearing.of(rank) or [rank]:
                 tree.send(process, self._number)
+        said = f"ranklaunch: {self._why}; its ranks are told, and have {self._grace_s:g} s"
+        _within(0, lambda: _say(said))
+
+    @property
+    def _grace_s(self) -> float:
+        return float(self._will.read().get("grace_s", 0))
 
     @property
     def _why(self) -> str:
@@ -131,18 +202,28 @@ class _Deaf:
         return f"its supervisor has not taken {name} for {DEAF_S:g} s (a mount that does not answer, for its logs?)"
 
     def execute(self) -> int:
-        """As _execute; the verdict, too, may have to be written where nothing answers."""
-        code = 128 + self._number
-        pid = os.fork()
-        if pid == 0:
-            try:
-                _clean_up(self._will, f"stopped by {name_of(self._number)}: {self._why}", code, "stopped")
-            finally:
-                os._exit(0)
-        until = time.monotonic() + WRITES_S
-        while time.monotonic() < until and not os.waitpid(pid, os.WNOHANG)[0]:
-            time.sleep(0.01)
+        """The exit code."""
+        will, code = self._will.read(), 128 + self._number
+        _within(WRITES_S, lambda: _clean_up(will, f"stopped by {name_of(self._number)}: {self._why}", code, "stopped"))
         return code
+
+
+def _within(seconds: float, work: Callable[[], object]) -> None:
+    """In a process of its own where there is one, and waits for its end no longer than that: what it writes to may not answer either."""
+    try:
+        pid = os.fork()
+    except OSError:
+        pid = -1
+    if pid <= 0:
+        try:
+            work()
+        except Exception:  # no memory, no descriptor: the exit code still says it
+            pass
+    if pid == 0:
+        os._exit(0)
+    until = time.monotonic() + seconds
+    while pid > 0 and time.monotonic() < until and not os.waitpid(pid, os.WNOHANG)[0]:
+        time.sleep(0.01)
 
 
 def _reap(inner: int) -> int | None:
@@ -170,16 +251,14 @@ def _sweep(longest_s: float) -> None:
         time.sleep(0.005)
 
 
-def _execute(inherited: int, status: int) -> None:
+def _execute(will: _Will, status: int) -> None:
     """The supervisor was killed: what it can neither say nor clean up itself."""
     number = signal_of(status)
     why = " (out of memory?)" if number == signal.SIGKILL else ""
     reason = f"ranklaunch: its supervisor was killed by {name_of(number)}{why}; every rank was ended with it"
-    _say(reason)
-    try:
-        _clean_up(_read_will(inherited), reason, code_of(status))
-    except Exception:  # no memory, no descriptor: the exit code still says it
-        pass
+    known = will.read()
+    _within(WRITES_S, lambda: _say(reason))
+    _within(WRITES_S, lambda: _clean_up(known, reason, code_of(status)))
 
 
 def _say(text: str) -> None:
@@ -187,14 +266,6 @@ def _say(text: str) -> None:
         os.write(sys.stderr.fileno(), f"{text}\n".encode())
     except (OSError, ValueError):
         pass
-
-
-def _read_will(inherited: int) -> dict[str, str]:
-    """All that is there: once."""
-    try:
-        return dict(os.fsdecode(entry).split("=", 1) for entry in os.read(inherited, 65536).split(b"\0") if entry)
-    except (OSError, ValueError):
-        return {}
 
 
 def _clean_up(will: dict[str, str], reason: str, exit_code: int, outcome: str = "failed") -> None:
@@ -211,4 +282,5 @@ def _clean_up(will: dict[str, str], reason: str, exit_code: int, outcome: str = 
         from ranklaunch.verdict.model import Verdict
 
         record = Record(will["folder"], will["termination_log"], will["failure_file"])
+        record.last_words(reason, exit_code)  # at once: the folder may not answer
         record.verdict(Verdict(outcome, exit_code, reason, None, (), will["started"], now()))

@@ -301,9 +301,9 @@ def write_file(path: str, text: str, mode: int) -> None:
 
 
 def bequeath(name: str, text: str) -> None:
-    """What the outer process needs to know of the supervisor if that is killed: folder, started, termination_log and failure_file of the
-    verdict that it then leaves; the private folders and the socket that it removes; judged: there is a verdict; and the grace. Nothing as
-    PID 1."""
+    """What the other process of ranklaunch needs to know where it has to act in the supervisor's place: folder, started, termination_log
+    and failure_file of the verdict that it then leaves; the private folders and the socket that it removes; judged: there is a verdict;
+    and the grace."""
     if will >= 0:
         try:
             os.write(will, os.fsencode(f"{name}={text}") + b"\0")

@@ -41,14 +41,14 @@ class Signals:
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
     def take(self) -> list[int]:
-        """Pending signals in order of arrival."""
+        """Pending signals in order of arrival, each once, as the kernel keeps them."""
         try:
-            return list(os.read(self.fd, 65536))
+            return list(dict.fromkeys(os.read(self.fd, 65536)))
         except BlockingIOError:
             return []
 
     def keep(self, numbers: Iterable[int]) -> None:
-        """Signals that were taken, and are for who takes them next."""
+        """Signals for who takes them next."""
         os.write(self._write, bytes(numbers))
 
     def to_default(self) -> None:
