@@ -117,3 +117,21 @@ def test_what_a_rank_leaves_says_nothing_of_why_it_died(as_process: Starter, met
     assert (culprit["rank"], culprit["exit_code"], culprit["signal"], culprit["error"]) == (1, 137, "SIGKILL", None), verdict
     assert culprit["last_lines"] == ["step 1"]
     assert b"Connection reset by peer" in job.log(1)
+
+
+@pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.launchers)])
+def test_a_traceback_comes_behind_the_steps(as_process: Starter, method: str) -> None:
+    """A launcher lets its ranks write to two files."""
+    program = as_process.folder / "train.py"
+    program.write_text(
+        "import os, time\n"
+        "for step in range(5):\n"
+        "    print(f'step {step} loss 0.5', flush=True)\n"
+        "    time.sleep(0.2)\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    raise ValueError('loss is nan')\n"
+        "time.sleep(600)\n"
+    )
+    job = as_process.run(program, options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    job.end(LONG_S)
+    assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: loss is nan"

@@ -184,3 +184,26 @@ def test_what_ranks_of_an_earlier_round_wrote_is_not_why_they_ended(bench: Bench
     bench.run(lambda: bench.log("0").count(b"\n") == 3)
     assert sorted(bench.follower.tail_of("0").split()) == [b"stderr", b"stdout"]
     bench.end()
+
+
+@pytest.mark.parametrize("copied", ["all", "some", "nothing", "too much"])
+def test_what_a_rank_wrote_last_is_its_end(bench: Bench, copied: str) -> None:
+    """Of two files, and however much of them has been copied by then."""
+    folder, output = bench.folder / "run" / "1", bench.outputs["1"]
+    (folder / "stderr.log").write_bytes(b"a warning\n")
+    if copied != "nothing":
+        bench.run(lambda: output.tail == b"a warning\n")
+    if copied == "too much":
+        bench.follower._spend(bench.follower._left)
+    time.sleep(0.02)  # for the clock of the file system
+    (folder / "stdout.log").write_bytes(b"step 1\nstep 2\n")
+    if copied == "all":
+        bench.run(lambda: output.tail.endswith(b"step 2\n"))
+    time.sleep(0.02)
+    with open(folder / "stderr.log", "ab") as stderr:
+        stderr.write(b"ValueError: loss is nan\nAbort")
+    place, said = bench.follower.end_of("1")
+    assert place == "run"
+    steps_last = b"a warning\nstep 1\nstep 2\n" if copied in ("all", "some") else b"step 1\nstep 2\na warning\n"
+    assert said == steps_last + b"ValueError: loss is nan\nAbort"
+    assert bench.follower.is_newest("1", place)

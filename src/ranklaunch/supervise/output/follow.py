@@ -68,11 +68,12 @@ class Follower:
         """The last of what a rank has written."""
         output = self._outputs.get(key)
         if output and self._spent:
-            self._take_end(key)
+            output.tail = self._last_of(key)
         return output.tail if output else b""
 
     def end_of(self, key: str) -> tuple[str, bytes]:
         """The same as it is in the files now, and the folder of the round that it is of."""
+        self._visit(self._folder)
         return self._rounds.get(key, ""), self._last_of(key)
 
     def is_newest(self, key: str, folder: str) -> bool:
@@ -156,13 +157,14 @@ class Follower:
             self._note(path)
 
     def _note(self, path: str) -> None:
-        if self._spent or not self._output_of(path):
+        if not self._output_of(path):
             return
         if path not in self._seen:
             self._seen.add(path)
             self._enter(path)
             self._on_file()
-        self._grown[path] = None
+        if not self._spent:
+            self._grown[path] = None
 
     def _enter(self, path: str) -> None:
         """A launcher that starts its ranks anew lets them write in another place: they do not end by what the earlier ones had written."""
@@ -239,14 +241,15 @@ class Follower:
             self._grown.clear()
             self._on_trouble(f"so much is in the files below {self._folder} that no more of it is copied or shown: they have the rest")
 
-    def _take_end(self, key: str) -> None:
-        self._outputs[key].tail = self._last_of(key)
-
     def _last_of(self, key: str) -> bytes:
-        """What is in the files of one output, which tells why its rank ended."""
+        """Of one output what has been copied, and behind it what only is in its files, the one that was written to last as the last: it
+        tells why its rank ended."""
         newest = key, self._rounds.get(key, "")
-        ends = [_end_of(path) for path in sorted(self._seen) if self._placed(path) == newest]
-        return b"".join(ends)[-TAIL:]
+        paths = sorted((path for path in self._seen if self._placed(path) == newest), key=_written_at)
+        if self._spent:  # nothing is copied any more
+            return b"".join(_end_of(path, 0) for path in paths)[-TAIL:]
+        ends = [_end_of(path, self._offsets.get(path, 0)) for path in paths]
+        return b"".join([self._outputs[key].tail, *ends])[-TAIL:]
 
 
 def key_and_round(pattern: re.Pattern[str], path: str) -> tuple[str, str]:
@@ -255,10 +258,19 @@ def key_and_round(pattern: re.Pattern[str], path: str) -> tuple[str, str]:
     return (match[match.lastindex or 0], os.path.dirname(path[: match.start(match.lastindex or 0)])) if match else ("", "")
 
 
-def _end_of(path: str) -> bytes:
+def _written_at(path: str) -> tuple[int, str]:
+    """In nanoseconds; of two that are written to at once, a rank's stderr.log tells more."""
+    try:
+        return os.stat(path).st_mtime_ns, "" if path.endswith("stdout.log") else path
+    except OSError:
+        return 0, ""
+
+
+def _end_of(path: str, begin: int) -> bytes:
+    """What is behind so many bytes."""
     try:
         fd = disk.own(path)
-        os.lseek(fd, max(0, os.fstat(fd).st_size - TAIL), os.SEEK_SET)
+        os.lseek(fd, max(begin, os.fstat(fd).st_size - TAIL), os.SEEK_SET)
         return disk.read(fd, TAIL)
     except (OSError, disk.NotRegularError):
         return b""
