@@ -342,6 +342,12 @@ def test_the_interface_of_gpus_and_cpus(env: dict[str, str], expected: dict[str,
         assert next(reading for reading in plan.values if reading.name == "interface").value == "eth1"
 
 
+def test_routes_that_cannot_be_read_name_no_interface() -> None:
+    given = {**helpers.modelarts(2, 2), "RANKLAUNCH_ACCELERATOR": "npu"}
+    plan = helpers.plan(given, method="spawn", files={"/proc/net/route": ValueError("it is no text")})
+    assert "HCCL_SOCKET_IFNAME" not in plan.processes[0].env
+
+
 def test_the_interface_of_all_is_mpis_too() -> None:
     env = {**helpers.modelarts(2, 2), "RANKLAUNCH_ACCELERATOR": "gpu", "RANKLAUNCH_INTERFACE": "eth1"}
     (process,) = helpers.plan(env, method="mpirun").processes

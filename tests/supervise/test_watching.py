@@ -296,6 +296,15 @@ def test_a_launcher_is_no_rank_that_hangs(job: Callable[..., Job], monkeypatch: 
     assert any("for 100 s nothing has moved on 2 ranks" in line for line in watched.said), watched.said
 
 
+def test_ranks_that_have_ended_are_told_apart_from_those_that_hang(job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = job(RANKLAUNCH_HANG_S="100", RANKLAUNCH_SLOTS="3")
+    all_ranks = Still.look
+    monkeypatch.setattr(Still, "look", lambda *those: {r: look for r, look in all_ranks(*those).items() if r == 0 or watched.now < 50})
+    watched.wait(600)
+    said = "the job hangs: for 100 s nothing has moved on 1 rank, and 2 have ended (output, I/O, CPU); rank 0: it runs on, and most others"
+    assert any(line.startswith(said) for line in watched.said), watched.said
+
+
 @pytest.mark.parametrize("code", ["echo ready; while :; do sleep 600; done", "trap : TERM; echo ready; while :; do sleep 600; done"])
 def test_that_a_stop_loses_work_is_said_once_after_the_first_step(
     job: Callable[..., Job], started: Started, monkeypatch: pytest.MonkeyPatch, code: str

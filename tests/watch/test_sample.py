@@ -46,6 +46,15 @@ def test_the_next_window_begins_where_the_last_ended() -> None:
     assert [(each.rank, each.output) for each in window.close({})] == [(0, 5)]
 
 
+def test_who_is_not_there_any_more_is_gone_once() -> None:
+    window = Window()
+    window.look(0, {0: BEGUN, 1: BEGUN})
+    window.look(10, {0: BEGUN})
+    assert [(each.rank, each.state) for each in window.close({})] == [(0, "S"), (1, "")]
+    window.look(20, {0: BEGUN})
+    assert [(each.rank, each.state) for each in window.close({})] == [(0, "S")]
+
+
 @pytest.mark.parametrize(
     ("cores", "wanted", "full"),
     [

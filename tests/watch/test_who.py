@@ -33,6 +33,14 @@ def test_one_rank_apart(what: dict[str, object], why: str) -> None:
     assert suspects(but(5, **what)) == (Suspect(5, 1, why),)
 
 
+def test_who_runs_on_while_most_have_ended() -> None:
+    """As one that hangs while it exits."""
+    ended = [each._replace(state="" if each.rank else "S") for each in IDLE]
+    assert suspects(ended) == (Suspect(0, 0, "it runs on, and most others have ended"),)
+    ended = [each._replace(state="" if each.rank < 4 else "S") for each in IDLE]
+    assert sentence(suspects(ended)) == "ranks 0-3: its process is gone"
+
+
 def test_who_waits_while_all_others_spin() -> None:
     spins = [each._replace(cpu=1.0, full=True) if each.rank != 2 else each for each in IDLE]
     assert suspects(spins) == (Suspect(2, 0, "it waits while the others use a full core each"),)

@@ -7,7 +7,7 @@ Source: CANN's environment variable reference (HCCL_CONNECT_TIMEOUT, HCCL_WHITEL
 
 from __future__ import annotations
 
-from ranklaunch.files import absolute
+from ranklaunch.files import absolute, text_of
 from ranklaunch.plan.model import Plan, Recorder, Recorders
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
@@ -92,7 +92,7 @@ def _interfaces(job: Job, reader: Reader) -> dict[str, str]:
 
 
 def _default_route(reader: Reader) -> str:
-    text = reader.files.text(_ROUTES, 1 << 20) or ""
+    text = text_of(reader.files, _ROUTES, 1 << 20)
     rows = [line.split() for line in text.splitlines()[1:]]
     name = next((row[0] for row in rows if len(row) > 1 and row[1] == "00000000"), "")
     if name:

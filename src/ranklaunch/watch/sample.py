@@ -118,16 +118,20 @@ class Window:
 
     def __init__(self) -> None:
         self._looks: dict[int | None, list[tuple[float, Look]]] = {}
+        self._last_at = 0.0
 
     def look(self, at: float, looks: Mapping[int | None, Look]) -> None:
+        self._last_at = at
         for rank, look in looks.items():
             self._looks.setdefault(rank, []).append((at, look))
 
     def close(self, last: Mapping[int | None, Said]) -> list[Seen]:
-        """What was seen; the next window begins with the last look. last: what is known of the ranks' outputs."""
+        """What was seen; the next window begins with the last look, and who was not there then is gone. last: what is known of the ranks'
+        outputs."""
+        there = {rank for rank, looks in self._looks.items() if looks[-1][0] == self._last_at and looks[-1][1].state}
         seen = [_seen(rank, looks, last.get(rank, SILENT)) for rank, looks in self._looks.items()]
-        self._looks = {rank: looks[-1:] for rank, looks in self._looks.items() if looks[-1][1].state}
-        return seen
+        self._looks = {rank: looks[-1:] for rank, looks in self._looks.items() if rank in there}
+        return [each if each.rank in there else each._replace(state="") for each in seen]
 
 
 class Said(NamedTuple):

@@ -23,6 +23,8 @@ _WAITS = re.compile(
 _FRAME = re.compile(r'(?P<name>\S+) \((?P<file>[^()]+):(?P<line>\d+)\)|File "(?P<filed>[^"]+)", line (?P<lined>\d+) in (?P<named>.+)')
 _LIBRARY = re.compile(r"site-packages|dist-packages|lib(?:64)?/python\d|^<frozen|^(?:torch|threading|selectors|socket|multiprocessing)[/.]")
 STOPPED, STUCK = "T", "D"
+ENDED = ("", "Z")
+RUNS_ON = "it runs on, and most others have ended"
 _STATES = {
     STOPPED: "its process is stopped (state T)",
     STUCK: "its process is stuck in the kernel (state D)",
@@ -93,11 +95,15 @@ def _told(missing: Iterable[Missing], at: Mapping[int, Known]) -> Iterable[Suspe
 
 
 def _by_state(known: Sequence[Known]) -> Iterable[Suspect]:
-    """Where not all are so."""
-    for state in (STOPPED, STUCK, "", "Z"):
+    """Where not all are so. Where most have ended, those that have not are apart."""
+    running = [each for each in known if each.state not in ENDED]
+    most_ended = 2 * len(running) < len(known)
+    for state in (STOPPED, STUCK, *(() if most_ended else ENDED)):
         found = [each for each in known if each.state == state]
         if 0 < len(found) < len(known):
             yield from (Suspect(each.rank, each.node, _STATES[state], each.file) for each in found)
+    if most_ended:
+        yield from (Suspect(each.rank, each.node, RUNS_ON, each.file) for each in running if each.state not in (STOPPED, STUCK))
 
 
 def _by_stack(known: Sequence[Known]) -> Iterable[Suspect]:

@@ -132,8 +132,10 @@ class Judging:
     def _still(self, change: Change) -> str:
         """What does not move, since when, and of how many ranks: launchers, which are looked at too, are none."""
         seconds = self._of.loop.clock() - change.since
-        ranks = sum(node.slots for node in self._of.plan().job.nodes if node.index in self._nodes)
-        return f"for {seconds:.0f} s nothing has moved on {counted(ranks, 'rank')} ({', '.join(change.signals)})"
+        ended = sum(not each.state for each in self._known())
+        ranks = sum(node.slots for node in self._of.plan().job.nodes if node.index in self._nodes) - ended
+        others = f", and {ended} {'has' if ended == 1 else 'have'} ended" if ended else ""
+        return f"for {seconds:.0f} s nothing has moved on {counted(ranks, 'rank')}{others} ({', '.join(change.signals)})"
 
     def _known(self) -> list[Known]:
         """Of each rank, from its node's last frame; of one that is not in it any more, that it is gone."""
