@@ -10,6 +10,18 @@ from ranklaunch.catalogue import CAUSE, CONSEQUENCE, STOPPED, find
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\n    step()\n'
 NCCL = "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:264, unhandled system error"
 WORK = "step 12 | loss 2.31\n"
+# Of a process that has ended: by trackers, profilers, `time`, and a progress bar that is drawn once more.
+PARTING = (
+    "wandb: Waiting for W&B process to finish... (failed 1). Press Control-C to abort syncing.\nwandb: Run history:\nwandb: loss 0.4\n",
+    "wandb: Synced 5 W&B file(s), 0 media file(s), 0 artifact file(s) and 0 other file(s)\n",
+    "[neptune] [info   ] Shutting down background jobs, please wait a moment...\n[neptune] [info   ] Done!\n",
+    "ClearML Task: completed\n",
+    "2.13user 0.10system 0:02.23elapsed 100%CPU (0avgtext+0avgdata 16304maxresident)k\n0inputs+8outputs (0major+1minor)pagefaults 0swaps\n",
+    "Command exited with non-zero status 1\n\tPercent of CPU this job got: 99%\n\tExit status: 1\n",
+    "Generating '/tmp/nsys-report-abcd.qdstrm'\n[1/1] [========================100%] report1.nsys-rep\nGenerated:\n    /work/r.nsys-rep\n",
+    "Scalene: profile written to profile.html\n",
+    "\rEpoch 1:  40%|████      | 40/100 [00:12<00:18,  3.2it/s, loss=0.4]\n",
+)
 OF = {
     CAUSE: (
         "train: error: no such split: dev",
@@ -84,6 +96,18 @@ def test_an_exception_that_no_entry_knows(message: str, told: str) -> None:
     found = find(f"{FRAMES}grid.Trouble: {message}\n")
     assert found
     assert (found.error.kind, found.line) == (told, f"grid.Trouble: {message}")
+
+
+@helpers.for_each(list(PARTING))
+def test_what_is_said_of_a_process_that_has_ended_is_no_work(said: str) -> None:
+    found = find(f"{WORK}{FRAMES}ValueError: loss is nan\n{said}")
+    assert found
+    assert found.line == "ValueError: loss is nan"
+
+
+def test_a_progress_bar_that_goes_on_is_work() -> None:
+    bars = "".join(f"\rEpoch 1:  4{n}%|████      | 4{n}/100 [00:12<00:18,  3.2it/s, loss=0.4]" for n in range(3))
+    assert find(f"{WORK}{FRAMES}ValueError: loss is nan\n{bars}\n") is None
 
 
 def test_an_exception_within_a_line_is_looked_up_as_one_of_its_own() -> None:

@@ -131,6 +131,23 @@ def test_patterns_of_all_kinds(tmp_path: Path, patterns: list[str]) -> None:
     assert "site-licence (cause)" in said.out
 
 
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        ("ERROR no licence", "ERROR no licence left"),
+        ("ERROR 12345", "2026-11-23 17:00:00,123 ERROR 12345 at the node"),
+        (r"foo.cc:12", "E1123 10:00:00 foo.cc:12] no licence"),
+        (r"^\[rank3\]", "[rank3]: no licence"),
+        ("no licence", "[rank3]: no licence"),
+        ("^no licence", "[rank3]: no licence"),
+    ],
+)
+def test_patterns_see_what_loggers_put_in_front(tmp_path: Path, pattern: str, line: str) -> None:
+    """And lines without that."""
+    folder = own(tmp_path, patterns=[pattern])
+    assert "site-licence (cause)" in helpers.call("explain", "--known-errors", str(folder), str(log(tmp_path, line))).out
+
+
 def test_they_win_over_what_is_shipped(tmp_path: Path) -> None:
     path = log(tmp_path, OOM)
     folder = own(tmp_path, name="cuda-out-of-memory", patterns=["CUDA out of memory"], meaning="Ours.")

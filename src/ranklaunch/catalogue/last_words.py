@@ -9,7 +9,7 @@ from itertools import islice
 
 from ranklaunch.catalogue.entry import CAUSE, FAINT, GENERAL, LAST, UNCAUGHT, WORDS, KnownError
 from ranklaunch.catalogue.literals import alternatives, needed
-from ranklaunch.catalogue.survival import METRIC, NOTE
+from ranklaunch.catalogue.survival import BAR, METRIC, NOTE, PARTING
 from ranklaunch.catalogue.tracebacks import Lines
 
 _MOST_LINES = 40  # that are not empty: what stands before them is no last word
@@ -61,8 +61,11 @@ def wrong_after(lines: Lines, number: int, errors: Sequence[KnownError]) -> bool
 def at_work_after(lines: Lines, number: int) -> bool:
     """Whether a later line shows the process at work."""
     later = [line[:_LONGEST].lower() for line in lines.told[number + 1 :]]
+    bars = [bar["at"] if bar else "" for bar in map(_compiled(BAR).search, later)]
+    if len({*bars} - {""}) == 1:  # drawn once more as it was
+        later = [line for line, bar in zip(later, bars) if not bar]
     asked = _Asked(later)
-    return any(asked.says(_AT_WORK, line) and not _compiled(NOTE).match(line) for line in later)
+    return any(asked.says(_AT_WORK, line) and not _compiled(f"{NOTE}|{PARTING}").search(line) for line in later)
 
 
 def _told(lines: Lines, found: Sequence[tuple[int, str]], errors: Sequence[KnownError]) -> dict[int, KnownError]:
@@ -84,7 +87,7 @@ def _since_work(lines: Lines) -> list[tuple[int, str]]:
     for number in filled:
         line, told = said[number][:_LONGEST], lines.told[number][:_LONGEST]
         small = told.lower()
-        if small_asked.says(_AT_WORK, small):
+        if small_asked.says(_AT_WORK, small) and not _compiled(PARTING).search(small):
             break
         if (small_asked.says(_SURVIVED, small) or asked.says(_PASSES, told)) and "NCCL WARN" not in told:
             continue

@@ -56,7 +56,7 @@ def _goes_well(line: str, told: str) -> bool:
     if _pattern(_HANDLED).search(line):
         return True
     good = _pattern(_WELL).search(line) or (_pattern(_INFORMS).search(told[:_LONGEST]) and not _pattern(_LAUNCHER).search(told[:_LONGEST]))
-    return bool(good) and not _pattern(_ILL).search(line)
+    return bool(good) and not _pattern(f"{_ILL}|{PARTING}").search(line)
 
 
 @functools.cache
@@ -64,7 +64,16 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
-# Of lines in small letters. NOTE: where something went wrong, as it is told below an exception.
+# Of lines in small letters. PARTING: what trackers, profilers and `time` say of a process that has ended, and none of its own work.
+PARTING = "|".join(
+    (
+        r"^(?:wandb|comet\w*|mlflow|neptune|swanlab|clearml|scalene|memray)\b|^\[neptune\]",
+        r"^[\d.]+user [\d.]+system |^\d+inputs\+\d+outputs |^command (?:exited with|terminated by) |^\t[a-z][a-z ():/]{4,60}: \S",
+        r"^generating '[^']*\.qdstrm'|^\[\d/\d\] \[=*\d{1,3}%\]",
+    )
+)
+BAR = r"\d%\|.{0,120}?(?P<at>\d{1,12}/\d{1,12}) \["
+# NOTE: where something went wrong, as it is told below an exception.
 NOTE = r"^(?:while|when|during|after|before|in|at|for|on) "
 METRIC = r"(?:step|epoch|iter|iteration|batch|(?:train|val|eval|avg|mean|test)?_?(?:loss|acc|accuracy)|lr)s?\b['\"]?[ :=\[#/(]{1,4}['\"]?\d"
 _COUNT = r"\d{1,15}"
