@@ -38,7 +38,7 @@ def test_its_lines_are_the_nodes() -> None:
     told = {each.name: each.source for each in found.values}
     assert (told["slots"], told["node_index"]) == ("/w/hosts", "/w/hosts has h1")
     assert [node.slots for node in plan(RANKLAUNCH_SLOTS="4").job.nodes] == [4, 4, 4]
-    assert [node.slots for node in plan("a slots=4\nh1 slots=2").job.nodes] == [4, 2]
+    assert [node.slots for node in plan("a slots=4 max_slots=8 # rack 7\nh1 slots=2").job.nodes] == [4, 2]
 
 
 @helpers.for_each(
@@ -81,6 +81,11 @@ def test_deepspeed_may_be_told_of_the_same_one() -> None:
     [
         (("h0 slots=2\nh0 slots=2",), "/w/hosts, line 2: expected each host once, found 'h0 slots=2'"),
         (("h0 slots=2\nh1",), "/w/hosts, line 2: expected HOST slots=N, found 'h1'"),
+        (("h0 slots=2 h1 slots=2",), "/w/hosts, line 1: expected HOST slots=N, found 'h0 slots=2 h1 slots=2'"),
+        ((r"h0 slots=2\nh1 slots=2",), "line 1: expected HOST slots=N"),
+        (("h0 slots=2.9",), "line 1: expected HOST slots=N"),
+        (("h0 slots=2 slots=8",), "line 1: expected HOST slots=N"),
+        (("h0 slots=2, h1 slots=4",), "line 1: expected HOST slots=N"),
         (("h0 slots=0",), "line 1: expected slots from 1 to"),
         (("h0$ slots=1",), "line 1: expected a host name or an IP address"),
         (("# none\n",), "/w/hosts: expected a line HOST slots=N for each node, found none"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import helpers
@@ -109,3 +110,11 @@ def test_without_a_root(root: str, tmp_path: Path) -> None:
 def test_a_folder_below_more_than_python_goes_down(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="File name too long"):
         make_folder(f"{tmp_path}/{'a/' * 3000}")
+
+
+def test_what_the_kernel_tells_is_read_however_much_may_be(tmp_path: Path) -> None:
+    """It gives a file of /proc/sys to nobody who asks for many MiB at once."""
+    assert DiskFiles().text("/proc/sys/kernel/hostname", 1 << 24) == f"{socket.gethostname()}\n"
+    path = tmp_path / "large"
+    path.write_text("x" * (3 << 20))
+    assert DiskFiles().text(str(path), 1 << 24) == "x" * (3 << 20)

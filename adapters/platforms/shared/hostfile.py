@@ -14,7 +14,7 @@ from ranklaunch.read.settings import HOSTS, NODE_INDEX
 from ranklaunch.redact import clipped
 from ranklaunch.values import Value
 
-_LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,5})\b")
+_LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,5})(?:\s+(?!slots=)[A-Za-z_-]+=\S+)*\s*(?:#.*)?")  # MPI's files have max_slots= and others
 _MOST_BYTES = 16 * 1024 * 1024
 _LOOPBACK = re.compile(r"localhost|127\..*|::1")
 
@@ -58,7 +58,7 @@ def _listed(reader: Reader, path: str, text: str) -> Listed | None:
         bare = line.strip()
         if not bare or bare.startswith("#"):
             continue
-        match = _LINE.match(bare)
+        match = _LINE.fullmatch(bare)
         wrong = _wrong(match, found)
         if wrong or not match:
             reader.problem(f"{path}, line {number}: {wrong}, found {clipped(bare)!r}")

@@ -14,6 +14,7 @@ import stat
 from ranklaunch.errors import ConfigError
 
 GONE = "the working folder was removed, so a relative path names nothing: give an absolute one"
+BLOCK = 1024 * 1024
 _ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _KINDS = {
     stat.S_IFIFO: "a FIFO", stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
@@ -70,6 +71,14 @@ def read(fd: int, most: int) -> bytes:
     """At most so many bytes; closes the descriptor."""
     with open(fd, "rb") as file:
         return file.read(most) or b""  # None where a read that does not wait gets nothing
+
+
+def _all_of(fd: int, most: int) -> bytes:
+    """At most so many bytes, in blocks: of a file in /proc/sys the kernel refuses to give several MiB at once, however short it is."""
+    blocks = [os.read(fd, min(BLOCK, most))]
+    while blocks[-1] and (left := most - sum(map(len, blocks))) > 0:
+        blocks.append(os.read(fd, min(BLOCK, left)))
+    return b"".join(blocks)
 
 
 def make_folder(path: str) -> bool:
@@ -157,8 +166,7 @@ class DiskFiles:
             if size > limit:
                 msg = f"{size} bytes, more than the {limit} that are read"
                 raise ValueError(msg)
-            with open(fd, "rb", closefd=False) as file:
-                return (file.read(limit) or b"").decode()
+            return _all_of(fd, limit).decode()
         except OSError:
             return None
         finally:
