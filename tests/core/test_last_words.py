@@ -16,6 +16,7 @@ PARTING = (
     "wandb: Synced 5 W&B file(s), 0 media file(s), 0 artifact file(s) and 0 other file(s)\n",
     "[neptune] [info   ] Shutting down background jobs, please wait a moment...\n[neptune] [info   ] Done!\n",
     "ClearML Task: completed\n",
+    "[INFO] DISTRIBUTED(11,7f8a16ffd6c0,python):2026-11-23-18:02:12.931.999 [rpc/tcp_client.cc:367] Start] Event base dispatch success!\n",
     "2.13user 0.10system 0:02.23elapsed 100%CPU (0avgtext+0avgdata 16304maxresident)k\n0inputs+8outputs (0major+1minor)pagefaults 0swaps\n",
     "Command exited with non-zero status 1\n\tPercent of CPU this job got: 99%\n\tExit status: 1\n",
     "Generating '/tmp/nsys-report-abcd.qdstrm'\n[1/1] [========================100%] report1.nsys-rep\nGenerated:\n    /work/r.nsys-rep\n",

@@ -174,6 +174,18 @@ def test_of_a_node_that_does_not_answer_is_told_what_it_said_before(job: InMemor
     lines = told(answers[0])[1:]
     assert lines[:3] == ["  node 0 (n0): running", "  node 1 (n1): running, 6 s ago", "  node 2 (n2): starting, waiting for a port"]
     assert len(lines[5:]) == 3  # a line for each of few ranks
+    assert [rank["last_output_s"] for rank in answers[0]["ranks"]] == [5 + ANSWER_S, 5 + ANSWER_S, 5]
+
+
+def test_of_itself_a_node_says_what_is_now(job: InMemory) -> None:
+    """As between two rounds, when nobody else hears."""
+    (node,) = job.of()
+    node.ask(do="status")
+    job.wait(60)
+    node.phase = "starting", ""
+    node.desk._ask = lambda question, told, judge: told({})  # type: ignore[method-assign, misc, assignment]
+    (answer,) = node.ask(do="status")
+    assert [(each["phase"], each["age_s"]) for each in answer["nodes"]] == [("starting", 0.0)]
 
 
 def test_a_node_that_nothing_was_heard_of(job: InMemory) -> None:
@@ -249,7 +261,9 @@ REFUSED: list[tuple[dict[str, object], str]] = [
 def test_what_a_job_does_not_do(job: InMemory) -> None:
     (node,) = job.of()
     node.phase = "starting", "a port"
-    assert [(node.ask(**question), node.asked) for question, _ in REFUSED] == [([{"error": text}], []) for _, text in REFUSED]
+    said = [(answer["error"], node.asked) for question, _ in REFUSED for answer in node.ask(**question)]
+    assert said == [(text, []) for _, text in REFUSED]
+    assert [answer["passes"] for answer in node.ask(do="stacks")] == [True]
 
 
 @pytest.mark.one_python
@@ -359,6 +373,9 @@ def test_what_answers_may_be_anything(tmp_path: Path) -> None:
     )  # fmt: skip
     for answer in wrong:
         assert {(found.code, found.err.count("\n")) for found in said_by(answer, tmp_path, "status", "stacks", "save")} == {(78, 1)}
+    for passes, code in ((True, 75), (False, 78), ("?", 78)):
+        refused = said_by({"error": "no rank runs on node 0", "passes": passes}, tmp_path, "stacks")
+        assert [(found.code, found.err) for found in refused] == [(code, "ranklaunch: no rank runs on node 0\n")]
     ranks = [{**RANK, "rank": i, "state": "\x1b[2J"} for i in range(70)]
     for few in (ranks[:1], ranks):  # beyond 64 they are told in groups
         for found in said_by({**ANSWER, "ranks": few}, tmp_path, "status", "stacks"):

@@ -69,6 +69,7 @@ PARTING = "|".join(
     (
         r"^(?:wandb|comet\w*|mlflow|neptune|swanlab|clearml|scalene|memray)\b|^\[neptune\]",
         r"^[\d.]+user [\d.]+system |^\d+inputs\+\d+outputs |^command (?:exited with|terminated by) |^\t[a-z][a-z ():/]{4,60}: \S",
+        r"^\[info\] distributed\(.{0,200}\] event base dispatch success!",  # MindSpore's threads
         r"^generating '[^']*\.qdstrm'|^\[\d/\d\] \[=*\d{1,3}%\]",
     )
 )

@@ -167,7 +167,7 @@ def _everything(connection: socket.socket) -> bytes:
 
 
 def _checked(said: bytes, path: str) -> dict[str, Any]:
-    """Raises ConfigError with what the supervisor refuses, or where it is of another version."""
+    """Raises ConfigError with what the supervisor refuses, WaitError where that passes, and ConfigError where it is of another version."""
     try:
         answer = json.loads(said)
     except (ValueError, RecursionError):
@@ -176,5 +176,5 @@ def _checked(said: bytes, path: str) -> dict[str, Any]:
         msg = f"{path}: what answers there is not understood"
         raise ConfigError(msg)
     if "error" in answer:
-        raise ConfigError(str(answer["error"]))
+        raise (WaitError if answer.get("passes") is True else ConfigError)(str(answer["error"]))
     return answer

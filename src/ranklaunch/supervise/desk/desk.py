@@ -121,12 +121,12 @@ class Desk:
         plan, now = self._plan, self._loop.clock()
         here = plan.job.node_index
         self._known.update({node: (now, each) for node, each in answers.items()})
-        said = {here: (now, self._stands()), **self._known}
+        said = {**self._known, here: (now, self._stands())}
         nodes = [
             {"node": i, "host": each.host, **_of_node(*said[i], now)} if i in said else {"node": i, "host": each.host, **_UNHEARD}
             for i, each in enumerate(plan.job.everyone)
         ]
-        ranks = [rank for i in sorted(said) for rank in said[i][1]["ranks"]]
+        ranks = [_aged(rank, now - at) for at, each in (said[i] for i in sorted(said)) for rank in each["ranks"]]
         job = {"job": plan.job.name, "platform": plan.job.platform, "method": plan.method, "attempt": plan.job.attempt}
         return {"schema": SCHEMA, **job, "time": time_now(), "node": here, "nodes": nodes, "ranks": ranks}
 
@@ -136,7 +136,7 @@ class Desk:
             self._stacked.ask(answer)
         else:
             waits = f", waiting for {waiting}" if waiting else ""
-            answer({"error": f"no rank runs on node {self._plan.job.node_index}, which is {phase}{waits}"})
+            answer({"error": f"no rank runs on node {self._plan.job.node_index}, which is {phase}{waits}", "passes": True})
 
     # Saving
 
@@ -177,6 +177,14 @@ def _is_deadline(value: object) -> bool:
 def _judge_standing(said: Mapping[str, Any]) -> None:
     for key in ("phase", "waiting"):
         text(dict(said), key)
+
+
+def _aged(rank: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """As it was said so long ago."""
+    wrote = rank.get("last_output_s")
+    if isinstance(wrote, (int, float)) and 0 <= wrote < MOST_S:
+        return {**rank, "last_output_s": round(wrote + seconds, 1)}
+    return rank
 
 
 def _of_node(at: float, said: Mapping[str, Any], now: float) -> dict[str, Any]:
