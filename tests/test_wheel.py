@@ -366,6 +366,7 @@ WHEEL = {
     "ranklaunch/supervise/ranks/unnamed.py",
     "ranklaunch/supervise/ranks/unwell.py",
     "ranklaunch/supervise/ranks/watched.py",
+    "ranklaunch/supervise/ranks/wrapped.py",
     "ranklaunch/supervise/record.py",
     "ranklaunch/supervise/rounds/__init__.py",
     "ranklaunch/supervise/rounds/cleaning.py",

@@ -171,6 +171,20 @@ def test_ranks_that_their_launcher_does_not_name_are_found(as_process: Starter, 
     assert (stop["caught_by"], stop["killed"]) == (known, [])
 
 
+@pytest.mark.parametrize("hears", [True, False])
+def test_a_program_behind_a_wrapper_has_heard_a_stop_request(as_process: Starter, hears: bool) -> None:
+    """The wrapper dies of it, and the program is told as what it has left. Workers of a rank's own are not meant."""
+    wrapper = "import subprocess, sys; subprocess.call(sys.argv[1:])"
+    forks = "import os, signal; os.fork() or signal.signal(15, lambda *_: None); print('ready', flush=True); signal.pause()"
+    words = (wrapper, sys.executable, child("saves_on_term.py")) if hears else (forks,)
+    job = as_process.spawn(1, sys.executable, "-c", *words, grace_s=5)
+    job.out.wait_for("ready", 1 if hears else 2)
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+    stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
+    assert (stop["caught_by"], stop["saved"], "saved" in job.out.text) == (([0], "unknown", True) if hears else ([], "no", False))
+
+
 def test_whoever_asks_for_stacks_hears_why_there_are_none(as_process: Starter) -> None:
     job = as_process.spawn(2, child("sleeper.py"), grace_s=5)
     job.out.wait_for("ready", 2)

@@ -58,8 +58,11 @@ class Teller:
                 self._shells[rank] = number, None
             elif not heard and self.aborts(rank):
                 continue
+            from ranklaunch.supervise.ranks import wrapped  # where there are ranks to end
+
+            hears = bool(heard) or wrapped.hears(rank, number)  # before a wrapper dies of it
             sent = [self._send(process, number) for process in heard or [rank]]
-            if heard and any(sent):
+            if hears and any(sent):
                 self.caught.add(rank)
             wake(rank)
 
@@ -75,9 +78,8 @@ class Teller:
     def look(self) -> None:
         for number in {number for number, _ in self._shells.values()}:
             hearing = tree.Hearing(number)
-            for shell, (own, since) in list(self._shells.items()):
-                if own == number:
-                    self._look_into(shell, number, hearing.of(shell), since)
+            for shell, (_, since) in [each for each in self._shells.items() if each[1][0] == number]:
+                self._look_into(shell, number, hearing.of(shell), since)
 
     def _send(self, process: tree.Identity, number: int) -> bool:
         self._told.add(process)
