@@ -49,6 +49,18 @@ def test_a_stop_request_at_the_gate_ends_all(hosts: MakeHosts, tmp_path: Path) -
     assert job.end(143)["outcome"] == "stopped"
 
 
+def test_a_network_that_is_away_for_a_moment_is_waited_for(hosts: MakeHosts, tmp_path: Path) -> None:
+    """It may be just what ranks have failed of."""
+    training = Training(hosts(3), tmp_path, "spawn", "0:3:4:told")
+    training.wait_for("failed")
+    nodes = training.job.nodes
+    nodes[2].host.cut()
+    (training.folder / "go").touch()
+    sleep_until(lambda: "node 2 (h2) has not answered the order to stop" in nodes[0].err, training.job.words, 120)
+    nodes[2].host.mend()
+    training.check(1)
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_node_that_cannot_begin_a_round_ends_all_with_its_reason(hosts: MakeHosts, tmp_path: Path, number: int) -> None:
     """Its next folder cannot be made."""

@@ -246,6 +246,35 @@ def test_one_that_hangs_is_not_to_blame_for_the_failure_of_another() -> None:
     assert b.said[2] == "muster: node 2 (127.1.0.3) has said nothing for 35 s, but its host answers"
 
 
+@pytest.mark.parametrize("away_s", [8, 60])
+def test_a_network_that_is_away_for_a_moment_is_waited_for(away_s: float) -> None:
+    """It may be what ranks have failed of. How long it may be away is RANKLAUNCH_LOST_AFTER_S."""
+    b = Bench(3, grace_s=60.0)
+    members = b.released(3)
+    b.time.run(2)
+    for member in members:
+        member.send(type="ping", sent=0.0, heard=0)
+    members[2].on_message = lambda message: None
+    value = suspect(1, EPOCH + b.time.clock)
+    members[1].send(type="fail", suspect=value)
+    began = b.time.clock
+    b.time.run(0)
+    members[0].send(type="report", suspects=[], finishes=[])
+    members[1].send(type="report", suspects=[value], finishes=[])
+    b.time.until(began + away_s, lambda: b.hub.state == JUDGED)
+    deaf = "muster: node 2 (127.1.0.3) has not answered the order to stop: its network may be away, and has 17 s to come back"
+    assert [text for text in b.said if "has not answered" in text] == [deaf]
+    if away_s < 20:
+        assert b.hub.state != JUDGED
+        members[2].send(type="stopping")
+        members[2].send(type="report", suspects=[], finishes=[])
+        b.time.run(0)
+    else:
+        assert 20.0 <= b.time.clock - began <= 20.5
+    assert b.hub.judgement
+    assert b.hub.judgement.reason.startswith("rank 1 on node 1 (h1) exited with code 3")
+
+
 def test_who_says_something_again_may_be_silent_again() -> None:
     b = Bench(2)
     members = b.released(2)

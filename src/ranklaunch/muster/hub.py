@@ -243,7 +243,7 @@ class Hub(Reception):
                 node.gone_at, node.back_by = self._now.clock, self._now.clock + reports.RESET_S
                 self._do(events.Wake(events.Overdue(node.entry.instance), reports.RESET_S))
         self._gathering = Gathering(self._muster, self._roll, later=True)
-        self._reports = Reports(self.here, self._muster.hosts, self._grace_s)
+        self._reports = Reports(self.here, self._muster.hosts, self._grace_s, self._muster.lost_after_s)
         self._broadcast(self._again)
         self._begin(events.Start())
 
@@ -322,6 +322,9 @@ class Hub(Reception):
         """Judges, once nobody is worth waiting for any more."""
         self._do(events.Wake(events.Tick(), TICK_S))
         self._do(events.Sweep())
+        deaf = self._reports.newly_deaf(self._now)
+        if deaf:
+            self._do(events.Say(f"muster: {deaf}"))
         self._look_at_reports()
 
     def _tidy(self, event: events.Tick) -> None:

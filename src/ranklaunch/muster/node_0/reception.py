@@ -31,7 +31,7 @@ class Reception(Speaker):
         self._grace_s = grace_s + (EVIDENCE_S if restarts else 0.0)
         self._roll = Roll(muster.hosts, muster.allowed)
         self.here = Present(self._roll)
-        self._reports = Reports(self.here, muster.hosts, self._grace_s)
+        self._reports = Reports(self.here, muster.hosts, self._grace_s, muster.lost_after_s)
         self._released: Message = {}  # what was said to all then, the last time
         self._again: Message = {}  # what was said to all when this round began, where it is not the first
 

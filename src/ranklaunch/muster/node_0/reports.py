@@ -22,7 +22,7 @@ from ranklaunch.verdict.model import Culprit
 
 REPORTS_S = 1.5  # beyond the grace: for the nodes to say how they ended
 MOST_RANKS = 10_000_000  # of which a node may speak
-ACK_S = 3.0  # within which a node that is there answers the order to stop
+ACK_S = 3.0  # within which a node that is there answers the order to stop, where the network to it is
 RETURN_S = 1.0  # for a node whose connection broke to come back, before it counts as gone
 RESET_S = 2.5
 
@@ -178,15 +178,17 @@ class Present:
 
 
 class Reports:
-    """present: who is here. grace_s: within which they end. begun_at: when all were told to stop, by the
-    hub's clock. done: how many have succeeded."""
+    """present: who is here. grace_s: within which they end. lost_after_s: silence after which the network to a node is gone for good.
+    begun_at: when all were told to stop, by the hub's clock. done: how many have succeeded."""
 
-    def __init__(self, present: Present, hosts: Sequence[str], grace_s: float) -> None:
+    def __init__(self, present: Present, hosts: Sequence[str], grace_s: float, lost_after_s: float) -> None:
         self.done = 0
         self.begun_at = 0.0
         self._nodes: Mapping[str, Node] = present.by_instance
         self._hosts = hosts
         self._grace_s = grace_s
+        self._lost_after_s = lost_after_s
+        self._said_silent = False
         self._reported = 0
         self._suspects: list[Suspect] = []  # of nodes that are gone
         self._lost: list[str] = []
@@ -276,10 +278,24 @@ class Reports:
         return any(node.gone_at is None and node.entry.node for node in self._left)
 
     def over(self, now: Now) -> bool:
-        """Whether nobody's report is worth waiting for any more."""
+        """Whether nobody's report is worth waiting for any more. A network that is away for a moment may be what ranks have failed of."""
         waited = now.clock - self.begun_at
-        answering = any(node.stopping or node.gone_at is not None or waited <= ACK_S for node in self._left)
+        answering = any(node.stopping or node.gone_at is not None or now.clock <= self._answers_by(node) for node in self._left)
         return not answering or waited > self._grace_s + REPORTS_S
+
+    def _answers_by(self, node: Node) -> float:
+        return max(self.begun_at + ACK_S, node.heard + self._lost_after_s)
+
+    def newly_deaf(self, now: Now) -> str:
+        """The first node that has not answered for longer than one takes that is there, once, and how long it is waited for."""
+        deaf = [node for node in self._left if not node.stopping and node.gone_at is None and now.clock < self._answers_by(node)]
+        waited = now.clock - self.begun_at
+        if self._said_silent or not deaf or waited <= ACK_S:
+            return ""
+        self._said_silent = True
+        name = blame.place(deaf[0].index, self._host(deaf[0])) + (f" and {len(deaf) - 1} more" if deaf[1:] else "")
+        left = min(self._answers_by(deaf[0]), self.begun_at + self._grace_s + REPORTS_S) - now.clock
+        return f"{name} has not answered the order to stop: its network may be away, and has {left:.0f} s to come back"
 
     def judge(self) -> Judgement:
         """By what is known now."""
