@@ -42,6 +42,10 @@ def read(reader: Reader, program: Program) -> Job:
         source = listed.path if listed else reader.source(HOSTS)
         reader.problem(f"{source} names {len(hosts)} hosts, but {reader.source(NODES)} is {nodes}")
         hosts = hosts[:1] * nodes
+    if len(hosts) == 1 and any(map(reader.given, base.NAMING)) and not reader.given(NODE_INDEX):
+        from ranklaunch.adapters.platforms.shared import named
+
+        named.refuse_another(reader, hosts[0])
     if nodes > 1 and not hosts and not reader.given(MASTER_ADDR):
         reader.problem(f"{nodes} nodes, but neither {HOSTS.both} nor {MASTER_ADDR.both} says where node 0 is")
     own = base.index(reader, nodes, NODE_INDEX) if not listed or listed.node_index is None else listed.node_index

@@ -313,6 +313,15 @@ def show(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def begun(text: str) -> str:
+    """For messages: how a line begins that is none of an environment, as far as that looks like a variable; the rest may be anything, a
+    part of a key too."""
+    found = re.match(r"(?:export )?[A-Z_][A-Z0-9_]{0,30}(?![\w.+/-])", text)
+    shown, more = (repr(found[0]), len(text) - found.end()) if found else ("", len(text))
+    rest = f"{more} character{'' if more == 1 else 's'}{' more' if shown else ''}" if more else ""
+    return " and ".join(filter(None, (shown, rest)))
+
+
 def clipped(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
 

@@ -50,18 +50,28 @@ def test_hosts_from_a_file(env: dict[str, str], index: int) -> None:
     assert ([node.host for node in found.job.nodes], found.job.node_index) == (["gn03", "gn04"], index)
 
 
+@helpers.for_each([({HOSTNAME: "gn09"}, {}, "gn09"), ({}, {}, "localhost"), ({HOSTNAME: "gn08"}, {"RANKLAUNCH_NODE": "0"}, "gn09")])
+def test_a_single_host_from_a_file(own: dict[str, str], env: dict[str, str], host: str) -> None:
+    found = helpers.plan({**env, "RANKLAUNCH_HOSTS_FROM": "/shared/one"}, files={"/shared/one": f"{host}\n", **own})
+    assert [node.host for node in found.job.nodes] == [host]
+
+
 @helpers.for_each(
     {
         "two lists": ({"RANKLAUNCH_HOSTS": "a", "RANKLAUNCH_HOSTS_FROM": "/shared/hosts"}, "each of them names the nodes"),
         "no file": ({"RANKLAUNCH_HOSTS_FROM": "/shared/host"}, "no such file"),
         "no names": ({"RANKLAUNCH_HOSTS_FROM": "/shared/slots"}, "'a slots=2'"),
+        "another host alone": (
+            {"RANKLAUNCH_HOSTS_FROM": "/shared/one"},
+            "gn09, the only host of RANKLAUNCH_HOSTS_FROM=/shared/one, is",
+        ),
         "an unknown place": ({"RANKLAUNCH_HOSTS_FROM": "/shared/hosts"}, "which one this is"),
         "a command, of how many": ({"RANKLAUNCH_HOSTS_COMMAND": "flux hostlist"}, "--nodes (RANKLAUNCH_NODES)"),
     }
 )
 def test_hosts_that_are_refused(env: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        helpers.plan(env, files={**FILE, "/shared/slots": "a slots=2\n"})
+        helpers.plan(env, files={**FILE, "/shared/slots": "a slots=2\n", "/shared/one": "gn09\n"})
     assert any(said in problem for problem in caught.value.problems), caught.value.problems
 
 

@@ -63,6 +63,6 @@ def test_lines_that_are_none_are_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         plan(files={HERE: "FOO=1\nexport BAR=2\nBAZ\n"})
     assert caught.value.problems == (
-        f"{HERE}, line 2: expected NAME=VALUE, found 'export BAR'",
+        f"{HERE}, line 2: expected NAME=VALUE, found 'export BAR' and 2 characters more",
         f"{HERE}, line 3: expected NAME=VALUE, found 'BAZ'",
     )

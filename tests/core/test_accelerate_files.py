@@ -159,6 +159,7 @@ def test_what_accelerate_writes_is_read() -> None:
         ("a: b\n...\n", "line 2"),
         ("[1]", "line 1"),
         ("on: 1", "line 1: 'on: 1' is not understood"),
+        ("wandb_api_key: [hunter2", "line 1: the value of wandb_api_key is not understood"),
     ]
 )
 def test_what_is_not_understood_is_refused_with_its_line(text: str, said: str) -> None:

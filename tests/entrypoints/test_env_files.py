@@ -49,9 +49,15 @@ def test_good(text: str, expected: dict[str, str]) -> None:
         ("A", ["file, line 1: expected NAME=VALUE, found 'A'"]),
         (
             "A=1\n\n# x\nB\n=C\n1D=2\n",
-            ["line 4: expected NAME=VALUE, found 'B'", "line 5", "line 6", "found '1D=2'", "NUL-separated or the JSON form"],
+            [
+                "line 4: expected NAME=VALUE, found 'B'",
+                "line 5",
+                "line 6",
+                "found 4 characters",
+                "NUL-separated or the JSON form",
+            ],
         ),
-        ("A B=1", ["line 1", "'A B=1'"]),
+        ("A B=1", ["line 1: expected NAME=VALUE, found 'A' and 4 characters more"]),
         ("export A", ["line 1", "'export A'"]),
         ("A=1\0B\0", ["entry 2: expected NAME=VALUE, found 'B'"]),
         ("\n".join(f"line{i}" for i in range(100)), ["line 20:", "... and 80 more"]),
@@ -69,6 +75,22 @@ def test_bad(text: str, words: list[str]) -> None:
     message = str(caught.value)
     assert all(word in message for word in words), message[:1000]
     assert len(message) < 5000
+
+
+def test_a_line_that_is_none_may_be_part_of_a_secret() -> None:
+    """As a key with line ends is where somebody has written an environment into a file."""
+    key = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW"
+    for text in (
+        f"A=1\nDEPLOY_KEY=-----BEGIN\n{key}\nhunter2\n",
+        f"{key}\n",
+        "HF_TOKEN: hunter2secretvalue\n",
+        "HF_TOKEN hunter2secretvalue",
+    ):
+        with pytest.raises(ConfigError) as caught:
+            options.parse_env(text, "file")
+        assert key[:20] not in str(caught.value)
+        assert "hunter2" not in str(caught.value)
+        assert "expected NAME=VALUE" in str(caught.value)
 
 
 @pytest.mark.parametrize("character", ["\u2028", "\x85", "\x0b", "\x0c", "\x1c", "\r"])

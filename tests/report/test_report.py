@@ -203,7 +203,7 @@ def test_of_several_jobs_the_newest(left: LeftBehind, tmp_path: Path) -> None:
 def test_a_stop_is_told_of_all_nodes() -> None:
     caught = {"signal": "SIGTERM", "caught_by": [0, 1], "ended_by_themselves": [0, 1], "killed": [], "seconds": 0.5, "saved": "yes"}
     deaf = {**caught, "caught_by": [], "ended_by_themselves": [], "killed": [2], "seconds": 5.25, "saved": "no"}
-    said = "SIGTERM: 2 caught it, 2 ended by themselves, 1 were killed after 5.2 s; saved: no"
+    said = "SIGTERM: 2 caught it, 2 ended by themselves, 1 was killed after 5.2 s; saved: no"
     assert verdicts.stop([caught, None, deaf]) == said
     assert verdicts.stop([caught]).endswith("; saved: yes")
     assert verdicts.stop([None, {}]) == ""

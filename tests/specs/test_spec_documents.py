@@ -99,7 +99,20 @@ def test_names_that_are_no_texts(tmp_path: Path) -> None:
         path.write_text(text, encoding="utf-8")
         found = helpers.call("spec", *JOB, "--values", str(path), "--", "train.py")
         assert (found.code, found.out) == (78, "")
-        assert f"{name}=" in found.err
+        assert f"ranklaunch: {name}{':' if name == 'env' else '='}" in found.err
+
+
+@pytest.mark.specs
+def test_a_message_shows_no_value_of_the_environment(tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    for text in (
+        "env: [{name: DB_PASSWORD, value: hunter2secretvalue}]", "env: {DB_PASSWORD: [hunter2secretvalue]}",
+        'env: "DB_PASSWORD: hunter2secretvalue"', "env:\n  DB_PASSWORD: @hunter2secretvalue",
+    ):  # fmt: skip
+        path.write_text(text, encoding="utf-8")
+        found = helpers.call("spec", *JOB, "--values", str(path), "--", "train.py")
+        assert (found.code, "hunter2" in found.err) == (78, False), found.err
+    assert "cannot start any token (line 2, column 16)" in found.err
 
 
 @pytest.mark.specs

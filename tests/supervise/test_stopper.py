@@ -51,7 +51,7 @@ def test_sigterm_then_sigkill_when_the_grace_is_spent(monkeypatch: pytest.Monkey
     world.stopper.begin(15)
     world.pass_time(GRACE_S + 1)
     assert world.sent == [(0.0, 10, 15), (10.0, 10, 9)]
-    assert world.said == ["1 processes left after the grace of 10 s: SIGKILL"]
+    assert world.said == ["1 process left after the grace of 10 s: SIGKILL"]
 
 
 @pytest.mark.parametrize(("began", "killed"), [(6.0, GRACE_S), (GRACE_S + 2, GRACE_S + 3)])

@@ -91,6 +91,11 @@ TRAINER = "{'train_runtime': 0.2564, 'train_samples_per_second': 32.0, 'train_st
         (["  train_samples_per_second =       32.0"], 32, 0.5, 1),
         ([f"step {n}: loss 0.1, {n * 8}.0 samples/s" for n in range(1, 6)], 32, 0.5, 3),
         (["speed 32 images/sec"], 32, 0.5, 1),
+        (["loss 1.750 samples/s: 32"], 32, 0.5, 1),
+        (["step 3/6 samples/s = 32.0, lr 0.1"], 32, 0.5, 1),
+        (["3,200.0 samples/s"], 3200, 0.005, 1),
+        (["12 s, throughput: 3,200 images per second, 8 GB"], 3200, 0.005, 1),
+        (["step 7 32 samples/s 8.1 ms/step"], 32, 0.5, 1),
         ([f"\r{n}%|#   | {n}/100 [00:0{n}<03:20, {n}.00s/it, loss=0.1]" for n in range(1, 6)], 4, 4, 3),
         (["Epoch 0:  50%|#####     | 50/100 [00:05<00:05,  2.00it/s, v_num=0]"], 32, 0.5, 1),
     ])  # fmt: skip
@@ -109,7 +114,15 @@ def test_lines_of_steps(lines: list[str], throughput: float, latency: float, ste
 
 
 def test_without_any_figure_nothing_is_claimed() -> None:
-    for text in ("", "epoch 1 loss 0.3", "0.0 samples/s", "time (ms) | fwd: 0.00 | bwd: 0.00 | step: 0.00", "9" * 400 + " samples/s"):
+    unclear = "loss 0.3 samples/s 32", "loss 0.3 samples/s 32 lr 0.1"
+    for text in (
+        *unclear,
+        "",
+        "epoch 1 loss 0.3",
+        "0.0 samples/s",
+        "time (ms) | fwd: 0.00 | bwd: 0.00 | step: 0.00",
+        "9" * 400 + " samples/s",
+    ):
         assert metrics.measured(experiment(), '{"latency": 0, "throughput": 1e999}', text) == metrics.Measured()
 
 

@@ -16,7 +16,6 @@ from ranklaunch.values import Value
 
 _LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,5})(?:\s+(?!slots=)[A-Za-z_-]+=\S+)*\s*(?:#.*)?")  # MPI's files have max_slots= and others
 _MOST_BYTES = 16 * 1024 * 1024
-_LOOPBACK = re.compile(r"localhost|127\..*|::1")
 
 
 class Listed(Value):
@@ -87,7 +86,7 @@ def _own(reader: Reader, path: str, hosts: Sequence[str]) -> int | None:
     if reader.given(NODE_INDEX):
         return None
     found = own_place.find(reader, hosts)
-    if not found and len(hosts) == 1 and _LOOPBACK.fullmatch(hosts[0]):
+    if not found and len(hosts) == 1 and own_place.is_loopback(hosts[0]):
         found = [0]
     if len(found) != 1:
         which = f"{', '.join(hosts[i] for i in found)} are all" if found else "no line is"

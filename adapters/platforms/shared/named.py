@@ -9,6 +9,7 @@ from ranklaunch.files import absolute
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX
+from ranklaunch.redact import clipped
 
 NOT_YET = "unnamed-0"  # stands for the first host as long as the command has not been run
 
@@ -31,6 +32,17 @@ def offer(reader: Reader) -> None:
         reader.offer(HOSTS.value, Candidate(source, ",".join(hosts)))
     if len(own) == 1:
         reader.offer(NODE_INDEX.value, Candidate(f"{hosts[own[0]]} is this host", str(own[0])))
+
+
+def refuse_another(reader: Reader, host: str) -> None:
+    """The only one of them, where it is not this host, which would train alone."""
+    if not own_place.find(reader, (host,)) and not own_place.is_loopback(host):
+        own = clipped(own_place.told(reader))
+        reader.problem(f"{host}, the only host of {_told(reader)}, is not {own}; {NODE_INDEX.both} 0 says that it is")
+
+
+def _told(reader: Reader) -> str:
+    return next(reader.told(variable) for variable in (HOSTS_FROM, HOSTS_COMMAND) if reader.given(variable))
 
 
 def _of_file(reader: Reader) -> tuple[str, ...]:

@@ -260,7 +260,9 @@ def parse_env(text: str, where: str) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         name = re.sub(_EXPORT, "", name.strip())
         if not equals or not re.fullmatch(_NAME, name):
-            problems.append(f"{where}, {place}: expected NAME=VALUE, found {pair[:60]!r}")
+            from ranklaunch import redact  # few files have one
+
+            problems.append(f"{where}, {place}: expected NAME=VALUE, found {redact.begun(pair)}")
         env[name] = value
     if problems:
         hint = "; a value with line ends needs the NUL-separated or the JSON form"

@@ -86,7 +86,7 @@ def stop(values: Iterable[object]) -> str:
     said = [given.text(each.get("saved"), 20) or "unknown" for each in found]
     saved = next((word for word in ("no", "unknown") if word in said), said[0])
     took = f" after {max(seconds):.1f} s" if seconds else ""
-    how = f"{caught} caught it, {ended} ended by themselves, {killed} were killed{took}"
+    how = f"{caught} caught it, {ended} ended by themselves, {killed} {'was' if killed == 1 else 'were'} killed{took}"
     return f"{given.text(found[0].get('signal'), 40)}: {how}; saved: {saved}"
 
 

@@ -68,8 +68,15 @@ def _of_yaml(text: str, yaml: Any) -> Any:
         _too_deep()
     # What PyYAML raises where a value does not fit its explicit tag is none of its own errors.
     except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
-        msg = f"not YAML: {error}"
+        msg = f"not YAML: {_without_excerpt(error)}"
         raise ValueError(msg) from None
+
+
+def _without_excerpt(error: Exception) -> str:
+    """PyYAML shows the line, which may have a secret."""
+    said = ((getattr(error, name, None), getattr(error, f"{name}_mark", None)) for name in ("context", "problem"))
+    told = [f"{text}{f' (line {mark.line + 1}, column {mark.column + 1})' if mark else ''}" for text, mark in said if text]
+    return ", ".join(told) or str(error)
 
 
 def _constructed(loader: Any) -> Any:

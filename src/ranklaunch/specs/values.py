@@ -60,12 +60,19 @@ class Values:
         try:
             return CHECKS[key.kind](key, value)
         except ValueError as error:
-            self._wrong(place, value, str(error))
+            if place == ENVIRONMENT:  # a value in it may be a secret, however the whole is written
+                source = self._sources.get(place, place)
+                self.problems.append(Problem(f"{source}: {error}", source.startswith("option ")))
+            else:
+                self._wrong(place, value, str(error))
             return key.default
 
     def _wrong(self, place: str, value: object, expected: str) -> None:
         source = self._sources.get(place, place)
         self.problems.append(Problem(f"{source}={shown(place, _written(value))!r}: {expected}", source.startswith("option ")))
+
+
+ENVIRONMENT = "env"  # its place
 
 
 def _written(value: object) -> str:

@@ -270,7 +270,7 @@ class Stopper:
             self._killing_since = now
             if any(process not in tree.refused for process in left):
                 late = f" after the grace of {self._grace_s:g} s" if now >= self._due else ""  # else nobody wants to wait for them
-                self._say(f"{len(left)} processes left{late}: SIGKILL")
+                self._say(f"{len(left)} {'process' if len(left) == 1 else 'processes'} left{late}: SIGKILL")
         refuse = all(process in tree.refused for process in left)
         if now - self._killing_since > (REFUSE_S if left and refuse else GIVE_UP_S):
             self._gave_up = True

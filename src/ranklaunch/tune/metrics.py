@@ -10,7 +10,7 @@ The shapes of lines, each as its source has it:
   megatron/training/training.py), in Megatron-DeepSpeed also "samples per second: 12.3";
 - Hugging Face: "{'train_runtime': 9.1, 'train_samples_per_second': 46.797, ...}" (speed_metrics of transformers/trainer_utils.py), once,
   for the whole run, with the steps that warm up;
-- words such as "123.4 samples/s" or "images/sec", as many scripts of their own have them;
+- words such as "123.4 samples/s" or "images/sec: 1,234", as many scripts of their own have them;
 - tqdm: "30/1000 [00:12<06:40, 2.42it/s]" (format_meter of tqdm/std.py), where a step is taken to be one of the optimizer.
 """
 
@@ -44,9 +44,12 @@ _OLD_RATE = re.compile(rf"SamplesPerSec=({_NUMBER})")
 _MEGATRON = re.compile(rf"iteration +(?P<step>[0-9]+)/ *[0-9]+ \|.*elapsed time per iteration \(ms\): +(?P<ms>{_NUMBER})")
 _BATCH = re.compile(r"global batch size: +([0-9]+)")
 _TRAINER = re.compile(rf"['\"]?train_samples_per_second['\"]?\s*[:=]\s*['\"]?({_NUMBER})")
-_WORDS = re.compile(
-    rf"(?<![0-9.])({_NUMBER}) ?(?:samples|images|examples|sequences|imgs?)(?:/s(?:ec(?:ond)?)?\b| per second)", re.IGNORECASE
-)
+_MANY = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}})+(?:\.[0-9]*)?(?![0-9])|{_NUMBER})"
+_A_SECOND = r"(?:samples|images|examples|sequences|imgs?)(?:/s(?:ec(?:ond)?)?\b| per sec(?:ond)?\b)"
+_LABELLED = re.compile(rf"{_A_SECOND}['\"]?\s{{0,4}}[:=]\s{{0,4}}({_MANY})", re.IGNORECASE)
+_WORDS = re.compile(rf"(?<![0-9.,])({_MANY}) ?{_A_SECOND}(?!['\"]?\s{{0,4}}[:=])(?P<more>.{{0,80}})", re.IGNORECASE)
+# Behind that: a number of which nothing says what it counts, so that it may be these samples, and the number before them the loss.
+_EITHER = re.compile(rf"\s{{1,4}}{_NUMBER}\s{{0,4}}(?:$|[,;|)\]]|[A-Za-z_]\w{{0,40}}[ :=]{{1,4}}[0-9])")
 _ALLOCATED = re.compile(r"(?:^|\] )MA ([0-9]{1,6}(?:\.[0-9]{1,9})?) GB +Max_MA ", re.MULTILINE)
 _BAR = re.compile(rf"\b(?P<step>[0-9]+)/[0-9?]+ \[[0-9:]+<[0-9:?]+, +(?P<rate>{_NUMBER}) ?(?P<unit>it/s|s/it)")
 
@@ -168,8 +171,10 @@ def _trainer(line: str) -> Speed | None:
 
 
 def _words(line: str) -> Speed | None:
-    found = _WORDS.search(line)
-    return _speed(samples=float(found[1])) if found else None
+    labelled, found = _LABELLED.search(line), _WORDS.search(line)
+    if labelled or (found and not _EITHER.match(found["more"])):
+        return _speed(samples=float((labelled or found)[1].replace(",", "")))  # type: ignore[index]
+    return None
 
 
 def _bar(line: str) -> Speed | None:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 
+from ranklaunch.redact import is_secret
 from ranklaunch.typed import Any
 
 _KEY = re.compile(r"([A-Za-z_][\w.-]*|'[^']*'|\"[^\"\\]*\")[ ]*:(?:[ ]+(.*))?")
@@ -37,7 +38,9 @@ def loads(text: str, path: str) -> dict[str, Any]:
         try:
             key, level = _line(found, key, level, line)
         except ValueError as error:
-            msg = f"line {number}: {error}"
+            own = re.match(r"[ ]*['\"]?([\w.-]+)['\"]?[ ]*:", line)
+            secret = next((name for name in (own[1] if own else "", key) if is_secret(name)), "")
+            msg = f"line {number}: {f'the value of {secret} is not understood' if secret else error}"
             raise ValueError(msg) from None
     return found
 

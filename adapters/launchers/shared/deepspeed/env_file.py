@@ -10,7 +10,7 @@ from ranklaunch.files import absolute, join
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.redact import clipped
+from ranklaunch.redact import begun
 
 NAME = Variable(
     "deepspeed_env", ("DS_ENV_FILE",), parse.text, ".deepspeed_env",
@@ -56,7 +56,7 @@ def _lines(reader: Reader, path: str) -> dict[str, str]:
         if not name or name.startswith("#"):
             continue
         if not equals or not _VARIABLE.fullmatch(name.strip()):
-            reader.problem(f"{path}, line {number}: expected NAME=VALUE, found {clipped(name)!r}")
+            reader.problem(f"{path}, line {number}: expected NAME=VALUE, found {begun(line.strip())}")
             continue
         found[name.strip()] = value.strip()
     return found
