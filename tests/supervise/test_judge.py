@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -231,3 +232,13 @@ def test_a_pattern_of_the_users_may_not_hold_a_verdict(tmp_path: Path, pattern: 
         error = words.known(b"a" * 60 + b"\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", plan)
         assert error
         assert error.name == name
+
+
+def test_a_file_system_that_does_not_answer_holds_up_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of the working folder, while its server is away."""
+    monkeypatch.setattr(judge.disk, "full", lambda folders: [("/data", True), ("/logs", False)])
+    said = ["the file system of /data is full: no inode is left", "the file system of /logs is full"]
+    assert list(judge.full_disks(helpers.plan({}))) == said
+    monkeypatch.setattr(judge, "LOOK_S", 0.2)
+    monkeypatch.setattr(judge.disk, "full", lambda folders: time.sleep(60))
+    assert list(judge.full_disks(helpers.plan({}))) == []

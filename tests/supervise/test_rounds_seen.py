@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from pathlib import Path
 
 import helpers
@@ -39,6 +40,15 @@ def test_markers_that_are_new_count_and_those_that_cannot_be_read_are_none(tmp_p
     assert seen.marks(patterns, 1500) == (True, 200, 2000)
     assert seen.marks(patterns, 2500) == (True, None, None)
     assert seen.marks([str(tmp_path / "release"), str(tmp_path / "none")], 0) == (False, None, None)
+
+
+def test_markers_hold_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A FIFO among them, or a mount that does not answer."""
+    os.mkfifo(tmp_path / "latest")
+    assert seen.marks([str(tmp_path / "lat*")], 0) == (False, None, None)
+    monkeypatch.setattr(seen, "LOOK_S", 0.2)
+    monkeypatch.setattr(seen.glob, "glob", lambda pattern: time.sleep(60))
+    assert seen.marks([str(tmp_path / "lat*")], 0) == (False, None, None)
 
 
 def test_a_clock_that_is_set_makes_no_round_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -13,6 +13,7 @@ from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise.output.pipe import last_lines
 from ranklaunch.supervise.ranks.child import DECIDING, RANK, UNJUDGED, Child
 from ranklaunch.supervise.record import now
+from ranklaunch.system import disk
 from ranklaunch.system.memory import Memory
 from ranklaunch.system.signals import name_of
 from ranklaunch.typed import TYPE_CHECKING, Optional
@@ -28,7 +29,7 @@ Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
 TOGETHER_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
-CANNOT_SAVE = 0.001  # share of a file system below which it counts as full
+LOOK_S = 2.0  # at file systems
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 
@@ -169,18 +170,14 @@ def stopped_by(number: int) -> str:
 
 
 def full_disks(plan: Plan) -> Iterable[str]:
-    """File systems on which nothing more can be stored: a cause that often nobody has written down, for the same reason."""
-    seen = set()
-    for folder in (plan.job.log_dir, ".", "/tmp", "/dev/shm"):
-        try:
-            device, state = os.stat(folder).st_dev, os.statvfs(folder)
-        except OSError:
-            continue
-        full = state.f_blocks and state.f_bavail < state.f_blocks * CANNOT_SAVE
-        no_entries = state.f_files and not state.f_favail
-        if (full or no_entries) and device not in seen:
-            seen.add(device)
-            yield f"{_placed(plan, '')}the file system of {os.path.abspath(folder)} is full{'' if full else ': no inode is left'}"
+    """File systems on which nothing more can be stored: a cause that often nobody has written down, for the same reason. Nobody waits for
+    one that does not answer."""
+    from ranklaunch.system.bounded import within  # at a failure alone
+
+    folders = (plan.job.log_dir, ".", "/tmp", "/dev/shm")
+    told = within(lambda: json.dumps(disk.full(folders)).encode(), LOOK_S)
+    for folder, no_inode in json.loads(told or b"[]"):
+        yield f"{_placed(plan, '')}the file system of {folder} is full{': no inode is left' if no_inode else ''}"
 
 
 def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:

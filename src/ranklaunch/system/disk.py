@@ -10,11 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 
 from ranklaunch.errors import ConfigError
 
 GONE = "the working folder was removed, so a relative path names nothing: give an absolute one"
 BLOCK = 1024 * 1024
+CANNOT_SAVE = 0.001  # share of a file system below which it counts as full
 _ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _KINDS = {
     stat.S_IFIFO: "a FIFO", stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
@@ -79,6 +81,20 @@ def _all_of(fd: int, most: int) -> bytes:
     while blocks[-1] and (left := most - sum(map(len, blocks))) > 0:
         blocks.append(os.read(fd, min(BLOCK, left)))
     return b"".join(blocks)
+
+
+def full(folders: Iterable[str]) -> list[tuple[str, bool]]:
+    """Of these, the first on each file system on which nothing more can be stored, and whether that has no inode left."""
+    found: dict[int, tuple[str, bool]] = {}
+    for folder in folders:
+        try:
+            device, state = os.stat(folder).st_dev, os.statvfs(folder)
+        except OSError:
+            continue
+        is_full = bool(state.f_blocks and state.f_bavail < state.f_blocks * CANNOT_SAVE)
+        if is_full or (state.f_files and not state.f_favail):
+            found.setdefault(device, (os.path.abspath(folder), not is_full))
+    return [*found.values()]
 
 
 def make_folder(path: str) -> bool:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from ranklaunch.plan.model import Plan
 from ranklaunch.rounds import progress
+from ranklaunch.system import disk
+from ranklaunch.system.bounded import within
 from ranklaunch.typed import Any
 from ranklaunch.watch.steps import Steps
 
 TAIL = 64 * 1024  # bytes of a rank's log, at its end
 MOST_LOGS = 16  # that are looked at: the first ranks and the last, which trainers let speak
 MOST_MARKS = 10_000
+LOOK_S = 2.0  # at them
 
 
 def state(plan: Plan, launched_at: float | None, now: float, *, finished: bool) -> Mapping[str, Any]:
@@ -24,7 +28,7 @@ def state(plan: Plan, launched_at: float | None, now: float, *, finished: bool) 
         return {"launched": False}
     place = highest(logs(plan))
     today, seconds = time.time(), now - launched_at  # a clock that was set makes no round longer
-    looked, mark, at = marks(plan.marks, today - seconds)
+    looked, mark, at = marks(plan.marks, today - seconds) if plan.marks else (False, None, None)
     return {
         "launched": True,
         "seconds": round(seconds, 3),
@@ -58,18 +62,24 @@ def highest(paths: Iterable[str]) -> tuple[int, int] | None:
 
 def _tail(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-            return file.read(TAIL)
-    except OSError:
+        fd = disk.own(path)
+        os.lseek(fd, max(0, os.fstat(fd).st_size - TAIL), os.SEEK_SET)
+        return disk.read(fd, TAIL)
+    except (OSError, disk.NotRegularError):
         return b""
 
 
 def marks(patterns: Sequence[str], since: float) -> tuple[bool, int | None, float | None]:
-    """Whether there are any that can be read; the highest of those that are newer, and when it was made."""
-    found = [(number, at) for path in _paths(patterns) if (number := _number(path)) is not None and (at := _made(path)) is not None]
+    """Whether there are any that can be read; the highest of those that are newer, and when it was made. They may lie on a mount that does
+    not answer, for which nobody waits."""
+    told = within(lambda: json.dumps(_marks(patterns)).encode(), LOOK_S)
+    found = [(number, at) for number, at in json.loads(told or b"[]")]
     newest = max((each for each in found if each[1] >= since), default=(None, None))
     return bool(found), *newest
+
+
+def _marks(patterns: Sequence[str]) -> list[tuple[int, float]]:
+    return [(number, at) for path in _paths(patterns) if (number := _number(path)) is not None and (at := _made(path)) is not None]
 
 
 def _paths(patterns: Sequence[str]) -> list[str]:
@@ -81,9 +91,8 @@ def _number(path: str) -> int | None:
     if number is not None or os.path.isdir(path):
         return number
     try:
-        with open(path, "rb") as file:
-            return progress.of_text(file.read(progress.MOST_BYTES).decode(errors="replace"))
-    except OSError:
+        return progress.of_text(disk.read(disk.given(path), progress.MOST_BYTES).decode(errors="replace"))
+    except (OSError, disk.NotRegularError):
         return None
 
 
