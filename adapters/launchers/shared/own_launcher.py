@@ -18,6 +18,7 @@ from ranklaunch.values import Value, replace
 # One of these words is in every text that has a launcher in it.
 MENTIONS = re.compile("torchrun|accelerate|deepspeed|msrun|mpirun|mpiexec|orterun|prterun|horovod|distributed|ranklaunch")
 _PYTHON = re.compile(r"python[0-9.]*")
+_ASKS = {"--version", "-V", "--help", "-h", "--check-build", "-cb"}  # with one of these first it starts nothing
 
 
 class Kind(Value):
@@ -155,5 +156,5 @@ def in_script(text: str, env: Mapping[str, str] | None, args: Sequence[str]) -> 
 
     for line in said.lines(text, env, args):
         found = of_words(line.words[1:] if line.words[0] in ("exec", "command") else line.words)
-        if found:
+        if found and not _ASKS.intersection(found.words[:1]):
             yield found, line.reached
