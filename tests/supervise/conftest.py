@@ -8,11 +8,21 @@ from typing import Any
 
 import pytest
 
+from ranklaunch.system import tree
 from testbench.jobs.job import Starter, pid_1_prefix
 from testbench.jobs.processes import Family
 from testbench.leftovers import fail_if_left, pytest_runtest_makereport
+from testbench.waiting import sleep_until
 
 __all__ = ["pytest_runtest_makereport"]
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_forsaken() -> Iterator[None]:
+    """What a test has started in its own process, and ended, it also waits for: another would count it."""
+    yield
+    for pid in list(tree.wanted):
+        sleep_until(lambda pid=pid: tree.forsake(pid) is not None, "a process that was killed lives")  # type: ignore[misc]
 
 
 @pytest.fixture

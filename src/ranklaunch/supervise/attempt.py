@@ -206,6 +206,7 @@ class Attempt:
 
     def on_stop_request(self, number: int) -> None:
         name, grace_s = name_of(number), self.plan.limits.grace_s
+        self._record.hold()  # ranks are told before anything is written: the log folder may not answer
         self._record.event("signal", signal=name)
         self._around.terminal.hurry(grace_s)
         self.companions.hurry()
@@ -214,11 +215,10 @@ class Attempt:
             self._end(Ending("succeeded", 0, f"{self._success.text}; {name} came while the other nodes were still running"))
         elif self.ending is None:
             self.companions.on_stop_request(number)
-            self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
-            if self._logs.last_output:
-                self._say(f"last output: {self._logs.last_output}")
             self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
             self._stopper.begin(number)
+            self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
+            self._logs.say_last_output()
         elif number == signal.SIGINT and not self._interrupted:  # whoever interrupts all nodes may come after another node's word
             self._say(f"SIGINT: stopping already{TWICE}")
         elif number == signal.SIGINT:
@@ -226,6 +226,7 @@ class Attempt:
             self._say("SIGINT again: ending everything now")
             self._stopper.kill_all()
         self._interrupted |= number == signal.SIGINT
+        self._record.release()
 
     def on_guard(self) -> None:
         """The outer process was killed: nobody is left to be told, so everything ends at once."""

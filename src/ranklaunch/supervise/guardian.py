@@ -17,12 +17,14 @@ from collections.abc import Callable
 
 from ranklaunch.errors import WaitError, refused
 from ranklaunch.system import tree
-from ranklaunch.system.signals import OURS, STOPPING, Signals, block, code_of, name_of, signal_of, unblock
+from ranklaunch.system.signals import ALARMS, OURS, STOPPING, Signals, block, code_of, name_of, signal_of, unblock
 from ranklaunch.typed import NoReturn
 
+STOPS = (*STOPPING, *ALARMS)
 REFUSE_S = 0.5  # where nothing that is left may be signalled: it has become another user's
 HELD_S = 1.0  # for what the supervisor has given up
-DEAF_S = 10.0  # that a stop request may wait for the supervisor
+DEAF_S = 10.0  # that a stop request may wait for the supervisor, and later that it may be silent
+HURRIED_S = 3.0  # the same, where SIGINT came again
 LOOK_S = 0.5
 GLANCE_S = 2.0  # between looks at PID 1, of which nobody tells that it has been sent a signal
 WRITES_S = 5.0  # for a verdict in a folder that may not answer
@@ -103,10 +105,12 @@ def _watch(signals: Signals, inner: int, will: _Will) -> int:
         for number in signals.take():
             if number != signal.SIGCHLD:
                 os.kill(inner, number)  # not reaped yet, so the pid is still its own
-                deaf = deaf or (_Deaf(inner, number, will) if number in STOPPING else None)
+                if deaf and number == signal.SIGINT:
+                    deaf.hurry()
+                deaf = deaf or (_Deaf(inner, number, will) if number in STOPS else None)
         status = _reap(inner)
         if status is None and deaf and not deaf.ended:
-            deaf = None if deaf.has_heard() else deaf
+            deaf.look()
         elif status is not None or deaf:
             _sweep(SWEEP_S if status and signal_of(status) else HELD_S)
             if deaf and deaf.ended:
@@ -123,26 +127,26 @@ def _watch_pid_1(signals: Signals, will: _Will) -> NoReturn:
     for number in OURS:
         signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
     unblock()
-    while True:
-        time.sleep(GLANCE_S)
-        number = next((each for each in STOPPING if tree.is_pending(1, each)), 0)
-        if not number:
-            continue
+    deaf: _Deaf | None = None
+    while not deaf or not deaf.ended:
+        time.sleep(LOOK_S if deaf else GLANCE_S)
+        _reap(-1)
+        taken = will.read().get("stop", "")
+        number = next((each for each in STOPS if tree.is_pending(1, each)), int(taken or 0))
         # It is told first, by its own pipe: should it go on now, it does not take the end of its ranks for their success.
-        deaf = _Deaf(1, number, will, lambda each: signals.keep([each]))
-        while not deaf.ended and not deaf.has_heard():
-            time.sleep(LOOK_S)
-            _reap(-1)
-        if deaf.ended:
-            os._exit(deaf.execute())
+        deaf = deaf or (_Deaf(1, number, will, lambda each: signals.keep([each])) if number else None)
+        if deaf:
+            deaf.look()
+    os._exit(deaf.execute())
 
 
 class _Will:
-    """What the supervisor has told of itself, for whoever has to act in its place."""
+    """What the supervisor has told of itself, for whoever has to act in its place. news_at: when it has told something last."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._known: dict[str, str] = {}
+        self.news_at = time.monotonic()
 
     def read(self) -> dict[str, str]:
         """All of it, up to now."""
@@ -153,44 +157,58 @@ class _Will:
         for name, equals, text in (entry.partition("=") for entry in entries):
             if equals:
                 self._known[name] = text
+                self.news_at = time.monotonic()
         return self._known
 
 
 class _Deaf:
-    """A supervisor that has a stop request, and may not come to take it: the kernel holds it where it writes to a mount that does not
-    answer. Its ranks are told in its place then, and it is ended when they have ended or the grace is over."""
+    """A supervisor that has a stop request, and may be held before it takes that, or on its way to the end: by the kernel, where it writes
+    to a mount that does not answer. Its ranks are told in its place then, and it is ended when they have ended or the grace is over."""
 
     def __init__(self, inner: int, number: int, will: _Will, warn: Callable[[int], object] = lambda number: None) -> None:
         """warn: called with the number before the ranks are told."""
         self._inner, self._number, self._will, self._warn = inner, number, will, warn
-        self._since = time.monotonic()
-        self._ranks: list[tree.Identity] = []
-        self._told = self.ended = False
+        self._since = self._alive_at = time.monotonic()
+        self._ranks: list[tree.Identity] | None = None
+        self._had_told = self._hurried = self.ended = False
 
-    def has_heard(self) -> bool:
-        """Looks, and does what is due."""
-        waited_s = time.monotonic() - self._since
-        if not tree.is_pending(self._inner, self._number):
-            return True
-        if not self._told and waited_s > DEAF_S:
-            self._tell()
-        elif self._told:
-            left = set(self._ranks) & set(tree.generation(self._inner, 1))
-            self.ended = not left or waited_s > DEAF_S + self._grace_s
-            if self.ended:
-                os.kill(self._inner, signal.SIGKILL)
-        return False
+    def hurry(self) -> None:
+        """Nobody wants to wait for the grace any more."""
+        self._hurried = True
 
-    def _tell(self) -> None:
-        self._told = True
-        self._warn(self._number)
-        self._ranks = [each for each in tree.generation(self._inner, 1) if each.pid != os.getpid()]
-        hearing = tree.Hearing(self._number)
-        for rank in self._ranks:
-            for process in hearing.of(rank) or [rank]:
-                tree.send(process, self._number)
-        said = f"ranklaunch: {self._why}; its ranks are told, and have {self._grace_s:g} s"
+    def look(self) -> None:
+        """And does what is due."""
+        known, now = self._will.read(), time.monotonic()
+        beats = bool(known.get("beats"))  # before it can, it is alive once it has taken the signal
+        self._alive_at = max(self._alive_at, self._will.news_at if beats or tree.is_pending(self._inner, self._number) else now)
+        if now - self._alive_at <= (HURRIED_S if self._hurried else DEAF_S):
+            return
+        if self._ranks is None:
+            self._begin(known)
+            return
+        left = set(self._ranks) & {*tree.descendants(self._inner)}
+        self.ended = not left or self._hurried or now - self._since > DEAF_S + self._grace_s
+        if self.ended:
+            os.kill(self._inner, signal.SIGKILL)
+            return
+        for rank in left:
+            _drain(rank.pid)
+
+    def _begin(self, known: dict[str, str]) -> None:
+        self._had_told = bool(known.get("told"))
+        self._ranks = [rank for child in tree.generation(self._inner, 1) if child.pid != os.getpid() for rank in _ranks_of(child, known)]
+        if not self._had_told:
+            self._warn(self._number)
+            self._tell(self._ranks, signal.SIGTERM if self._number in ALARMS else self._number)
+        told = "its ranks were told" if self._had_told else "its ranks are told" if self._ranks else "no rank of it is left"
+        said = f"ranklaunch: {self._why}; {told}{f', and have {self._grace_s:g} s' if self._ranks else ''}"
         _within(0, lambda: _say(said))
+
+    def _tell(self, ranks: list[tree.Identity], number: int) -> None:
+        hearing = tree.Hearing(number)
+        for rank in ranks:
+            for process in hearing.of(rank) or [rank]:
+                tree.send(process, number)
 
     @property
     def _grace_s(self) -> float:
@@ -199,13 +217,51 @@ class _Deaf:
     @property
     def _why(self) -> str:
         name = name_of(self._number)
-        return f"its supervisor has not taken {name} for {DEAF_S:g} s (a mount that does not answer, for its logs?)"
+        what = f"does not go on after {name}" if self._had_told else f"has not taken {name} for {DEAF_S:g} s"
+        return f"its supervisor {what} (a mount that does not answer, for its logs?)"
 
     def execute(self) -> int:
         """The exit code."""
-        will, code = self._will.read(), 128 + self._number
+        will = self._will.read()
+        code = int(will.get("judged") or 128 + self._number)
         _within(WRITES_S, lambda: _clean_up(will, f"stopped by {name_of(self._number)}: {self._why}", code, "stopped"))
         return code
+
+
+def _ranks_of(child: tree.Identity, known: dict[str, str]) -> list[tree.Identity]:
+    """Of a launcher that would end its ranks if it were told to end: these. One that would do so as soon as one has ended is halted."""
+    conduct = known.get(f"deaf_{child.pid}")
+    if not conduct:
+        return [child]
+    generations, impatient, *carriers = conduct.split()
+    if impatient == "1":
+        tree.send(child, signal.SIGSTOP)
+    return tree.carried(child.pid, carriers) if carriers else tree.generation(child.pid, int(generations))
+
+
+def _drain(pid: int) -> None:
+    """What a rank writes on its way out, nobody reads: where its pipes are full, it would wait, and save nothing."""
+    for number in (1, 2):
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{number}").startswith("pipe:"):
+                _empty(f"/proc/{pid}/fd/{number}")
+        except OSError:  # it is gone, or the pipe is empty now
+            pass
+
+
+def _empty(path: str) -> None:
+    """A pipe that takes nothing more. Raises OSError once it is empty."""
+    readable = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        writable = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            takes_more = select.select([], [writable], [], 0)[1]
+        finally:
+            os.close(writable)
+        while not takes_more and os.read(readable, 1 << 20):
+            pass
+    finally:
+        os.close(readable)
 
 
 def _within(seconds: float, work: Callable[[], object]) -> None:
@@ -279,8 +335,11 @@ def _clean_up(will: dict[str, str], reason: str, exit_code: int, outcome: str = 
         shutil.rmtree(folder, ignore_errors=True)
     if will.get("folder") and not will.get("judged"):
         from ranklaunch.supervise.record import Record, now  # only now: until here this process is small
+        from ranklaunch.verdict import folders
         from ranklaunch.verdict.model import Verdict
 
         record = Record(will["folder"], will["termination_log"], will["failure_file"])
         record.last_words(reason, exit_code)  # at once: the folder may not answer
+        if os.path.exists(os.path.join(will["folder"], folders.VERDICT)):  # it did, and PID 1 has gone on
+            return
         record.verdict(Verdict(outcome, exit_code, reason, None, (), will["started"], now()))

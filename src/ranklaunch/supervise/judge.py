@@ -172,8 +172,10 @@ def stopped_by(number: int) -> str:
 def full_disks(plan: Plan) -> Iterable[str]:
     """File systems on which nothing more can be stored: a cause that often nobody has written down, for the same reason. Nobody waits for
     one that does not answer."""
-    from ranklaunch.system.bounded import within  # at a failure alone
-
+    try:
+        from ranklaunch.system.bounded import within  # at a failure alone
+    except (OSError, ImportError):  # no descriptor left
+        return
     folders = (plan.job.log_dir, ".", "/tmp", "/dev/shm")
     told = within(lambda: json.dumps(disk.full(folders)).encode(), LOOK_S)
     for folder, no_inode in json.loads(told or b"[]"):

@@ -46,6 +46,7 @@ class Record:
         self._termination_log = termination_log
         self._events = -1
         self._spare = -1
+        self._held: bytes | None = None
         self.failure: RanklaunchError | None = None
 
     def require(self) -> None:
@@ -98,6 +99,8 @@ class Record:
         bequeath("termination_log", self._termination_log)
         bequeath("failure_file", self._failure_file)
         bequeath("folder", self.folder)
+        bequeath("told", "")
+        bequeath("judged", "")
 
     def close(self) -> None:
         """No more events."""
@@ -109,9 +112,24 @@ class Record:
     def event(self, event: str, /, **details: Any) -> None:
         if self._events < 0:
             return
-        line = json.dumps({"event": event, "monotonic": round(time.monotonic(), 6), "time": now(), **details})
+        line = json.dumps({"event": event, "monotonic": round(time.monotonic(), 6), "time": now(), **details}).encode() + b"\n"
+        if self._held is not None:
+            self._held += line
+        else:
+            self._put(line)
+
+    def hold(self) -> None:
+        """Events are written at release()."""
+        self._held = b""
+
+    def release(self) -> None:
+        held, self._held = self._held, None
+        if held:
+            self._put(held)
+
+    def _put(self, lines: bytes) -> None:
         try:
-            os.write(self._events, line.encode() + b"\n")
+            os.write(self._events, lines)
         except OSError:  # a full disk is reported with the log that fails first; the job goes on
             pass
 
@@ -125,7 +143,7 @@ class Record:
         if self._attempt:
             written = self._write(folders.VERDICT, as_json(verdict), self._attempt)
         if written:
-            bequeath("judged", verdict.outcome)
+            bequeath("judged", str(verdict.exit_code))
         error = verdict.culprit.error if verdict.culprit else None
         self.last_words("\n".join([verdict.reason, *([error.remedy] if error and error.remedy else []), *verdict.notes]), verdict.exit_code)
         return written
@@ -302,8 +320,10 @@ def write_file(path: str, text: str, mode: int) -> None:
 
 def bequeath(name: str, text: str) -> None:
     """What the other process of ranklaunch needs to know where it has to act in the supervisor's place: folder, started, termination_log
-    and failure_file of the verdict that it then leaves; the private folders and the socket that it removes; judged: there is a verdict;
-    and the grace."""
+    and failure_file of the verdict that it then leaves; the private folders and the socket that it removes; judged: there is a verdict,
+    with that exit code; the grace; stop: a stop request by that signal, after which a beat comes every second; told: the ranks were told
+    to end; deaf_PID, of a launcher that would end its ranks if it were told: how many generations below it they are, whether it is
+    to be halted while they end, and through which programs they come."""
     if will >= 0:
         try:
             os.write(will, os.fsencode(f"{name}={text}") + b"\0")

@@ -12,6 +12,7 @@ from ranklaunch.plan.model import as_json
 from ranklaunch.supervise.attempt import Attempt
 from ranklaunch.supervise.given import Seen, Start, Surroundings, Teller
 from ranklaunch.supervise.output.console import Terminal
+from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import PASSED_ON, Signals, name_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ranklaunch.supervise.rounds.cleaning import Held
 
 
+BEAT_S = 1.0
 OPENS_S = 1.0  # after the start: a job that is shorter is asked nothing
 
 
@@ -63,6 +65,7 @@ class Session:
         self._teller = Teller()
         self._orphaned = False
         self._loop.on_readable(signals.fd, self._take_signals)
+        bequeath("beats", "1")
         if guard >= 0:
             self._loop.on_readable(guard, lambda: self._on_guard(guard))
 
@@ -142,8 +145,15 @@ class Session:
                 self._stop(number)
 
     def _stop(self, number: int) -> None:
-        self._asked = self._asked or (number, self._loop.clock())
+        if not self._asked:
+            self._asked = number, self._loop.clock()
+            bequeath("stop", str(number))
+            self._beat()
         self._now().on_stop_request(number)
+
+    def _beat(self) -> None:
+        bequeath("beat", "")
+        self._loop.after(BEAT_S, self._beat)
 
     def _pass_on(self, number: int) -> None:
         if self._desk and self._desk.is_warning(name_of(number)):

@@ -12,7 +12,8 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 
-from ranklaunch.supervise.ranks.child import Child, note
+from ranklaunch.supervise.ranks.child import Child, hears_behind, note
+from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.system.signals import ALARMS
@@ -58,9 +59,7 @@ class Teller:
                 self._shells[rank] = number, None
             elif not heard and self.aborts(rank):
                 continue
-            from ranklaunch.supervise.ranks import wrapped  # where there are ranks to end
-
-            hears = bool(heard) or wrapped.hears(rank, number)  # before a wrapper dies of it
+            hears = bool(heard) or hears_behind(rank, number)  # before a wrapper dies of it
             sent = [self._send(process, number) for process in heard or [rank]]
             if hears and any(sent):
                 self.caught.add(rank)
@@ -208,6 +207,7 @@ class Stopper:
         for child in self._leaders():
             self._signal(child, number)
         self._teller.tell(self.carried(), number)
+        bequeath("told", "1")
         self._say_refused()
         self._look()
         self._timers.append(self._loop.after(max(0.0, self._grace_s * LEADERS_SHARE - spent_s), self.tell_all))
@@ -320,7 +320,7 @@ class Stopper:
         note(child, number)
         self._note_aborted()
         if conduct.halt_stop_s:
-            self._timers.append(self._loop.after(conduct.halt_stop_s, lambda: halt_with_ranks(child)))
+            self._timers.append(self._loop.after(conduct.halt_stop_s, child.halt_with_ranks))
 
     def _look(self) -> None:
         """At what has become of those that were told, as long as that matters."""
@@ -392,9 +392,3 @@ class Stopper:
     def finish(self) -> None:
         for timer in (*self._timers, *filter(None, [self._next_look])):
             timer.cancel()
-
-
-def halt_with_ranks(child: Child) -> None:
-    """A launcher that would kill its ranks, until they have ended by themselves."""
-    if child.alive and child.ranks():
-        child.halt()

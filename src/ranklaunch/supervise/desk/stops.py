@@ -30,6 +30,7 @@ class Stops(Companion):
         self._ranks: Mapping[int, Any] = {}
         self._seconds = 0.0
         self._clock = -1
+        self._over = False
         self._before: Marks | None = None
         self._marks: tuple[Marks | None, Marks | None] = None, None  # at the request, and at the end
 
@@ -42,15 +43,21 @@ class Stops(Companion):
 
     def on_stop_request(self, number: int) -> None:
         self.on_stop_of_another(number)
+        self._attended.loop.after(0, self._start_clock)  # once the ranks have been told: its folder may not answer
+
+    def _start_clock(self) -> None:
+        if self._over:
+            return
         try:
             node = self._attended.plan().job.node_index
             self._clock = disk.append(os.path.join(self._attended.record.folder, folders.stop_clock(node)))
-            self._write(f"{name_of(number)} {self._attended.plan().limits.grace_s:g}\n")
+            self._write(f"{name_of(self._signal)} {self._attended.plan().limits.grace_s:g}\n")
             self._attended.loop.after(1.0, self._tick)
         except OSError:  # a full disk; the ranks are what counts now
             pass
 
     def stopped(self) -> None:
+        self._over = True
         if self._signal:
             self._seconds = self._attended.loop.clock() - self._at
             self._write("\nended\n")

@@ -123,14 +123,14 @@ class Logs:
         for _, output in self._launchers:
             output.hush()
 
-    @property
-    def last_output(self) -> str:
-        """When each rank has written last, for people; "" where there is none."""
+    def say_last_output(self) -> None:
+        """When each rank has written last."""
         now = self._loop.clock()
         ages = [(rank, _age(self.by_rank[rank].written_at, now)) for rank in sorted(self.by_rank)]
         alike = [(age, [rank for rank, _ in group]) for age, group in itertools.groupby(ages, key=lambda each: each[1])]
         more = f" and {len(alike) - MOST_AGES} more" if len(alike) > MOST_AGES else ""
-        return ", ".join(f"{_ranks(ranks)} {age}" for age, ranks in alike[:MOST_AGES]) + more
+        if ages:
+            self._terminal.say(f"last output: {', '.join(f'{_ranks(ranks)} {age}' for age, ranks in alike[:MOST_AGES])}{more}")
 
     def _output(self, paths: tuple[str, ...], tag: str, name: str, show: Callable[..., None], rank: int | None) -> Output:
         for path in paths:

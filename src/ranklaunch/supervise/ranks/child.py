@@ -106,6 +106,11 @@ class Child:
         self.halted = True
         self._send_down(signal.SIGSTOP)
 
+    def halt_with_ranks(self) -> None:
+        """A launcher that would kill its ranks, until they have ended by themselves."""
+        if self.alive and self.ranks():
+            self.halt()
+
     def go_on(self) -> None:
         if self.halted and self.alive:
             self.halted = False
@@ -130,6 +135,16 @@ class Child:
     def code_of_job(self) -> int:
         """With which the job ends where this was its first failure."""
         return self.failure_code if self.ended.signal else self.process.conduct.fails_as or self.failure_code
+
+
+def hears_behind(rank: tree.Identity, number: int) -> bool:
+    """Whether the program behind a wrapper hears a signal, which the wrapper would only die of."""
+    try:
+        from ranklaunch.supervise.ranks import wrapped  # where there are ranks to end
+
+        return wrapped.hears(rank, number)
+    except (OSError, ImportError):  # no descriptor left
+        return False
 
 
 def note(child: Child, number: int) -> None:

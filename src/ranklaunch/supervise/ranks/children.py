@@ -10,6 +10,7 @@ from ranklaunch.read.job import Job
 from ranklaunch.supervise.output.pipe import make_pipe
 from ranklaunch.supervise.ranks.child import RANK, Child, End
 from ranklaunch.supervise.ranks.start import environment, executable, require_below, start
+from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals, name_of, signal_of
@@ -86,6 +87,9 @@ class Children:
         finally:
             os.close(writable)
         child.pidfd = _pidfd(child.identity.pid)
+        conduct = process.conduct
+        if conduct.deaf or conduct.carriers:
+            bequeath(f"deaf_{child.identity.pid}", " ".join((f"{conduct.ranks_below:d}", f"{conduct.impatient:d}", *conduct.carriers)))
         child.reader = self._logs.read(readable, sink, lambda: self._hear.wrote(child))
         self.running[child.identity.pid] = child
         if child.pidfd >= 0:

@@ -16,7 +16,7 @@ from ranklaunch.supervise import judge
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.ranks.child import DECIDING, LAUNCHER, LEADING, LOOK_FOR_RANKS_S, SERVICE, Child, Success
 from ranklaunch.supervise.record import Record
-from ranklaunch.supervise.stop import LEADERS_SHARE, Lone, halt_with_ranks
+from ranklaunch.supervise.stop import LEADERS_SHARE, Lone
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import name_of
@@ -348,7 +348,7 @@ class Launchers:
 
     def _halt(self, child: Child) -> None:
         if not self._around.ending():
-            halt_with_ranks(child)
+            child.halt_with_ranks()
 
     def _tell_ranks(self, child: Child) -> None:
         """DeepSpeed tells one after the other, and waits 30 s for each; from node 0 it waits for the other nodes' without a word."""
