@@ -11,6 +11,7 @@ import pytest
 from training_jobs import Training
 
 from testbench.hosts import Hosts
+from testbench.jobs.on_hosts import LauncherJob
 from testbench.waiting import sleep_until
 
 MakeHosts = Callable[..., Hosts]
@@ -59,6 +60,19 @@ def test_a_network_that_is_away_for_a_moment_is_waited_for(hosts: MakeHosts, tmp
     sleep_until(lambda: "node 2 (h2) has not answered the order to stop" in nodes[0].err, training.job.words, 120)
     nodes[2].host.mend()
     training.check(1)
+
+
+def test_a_network_that_is_away_at_the_end_hides_no_success(hosts: MakeHosts, tmp_path: Path) -> None:
+    three, go = hosts(3), tmp_path / "go"
+    job = LauncherJob(three, tmp_path, "spawn", 1)
+    job.start("sh", "-c", f'echo ready; while [ $RANK != 2 -a ! -e "{go}" ]; do sleep 0.1; done')
+    sleep_until(lambda: all("are still running" in node.err or "ready" in node.out for node in job.nodes), job.words, 120)
+    sleep_until(lambda: "which are still running" in job.nodes[2].err, job.words, 120)
+    three[2].cut()
+    go.touch()
+    sleep_until(lambda: "node 2 (h2) has not taken the verdict" in job.nodes[0].err, job.words, 120)
+    three[2].mend()
+    assert job.end(0)["reason"] == "all 3 ranks on 3 nodes succeeded"
 
 
 @pytest.mark.parametrize("number", [0, 1])

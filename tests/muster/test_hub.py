@@ -246,6 +246,24 @@ def test_one_that_hangs_is_not_to_blame_for_the_failure_of_another() -> None:
     assert b.said[2] == "muster: node 2 (127.1.0.3) has said nothing for 35 s, but its host answers"
 
 
+def test_who_has_not_taken_the_verdict_and_says_nothing_is_known() -> None:
+    b = Bench(3)
+    members = b.released(3)
+    for member in members:
+        member.send(type="done", finish=finish(members.index(member)))
+    assert b.hub.state == JUDGED
+    since = b.time.clock + 1
+    b.time.run(2)
+    assert b.hub.unheard(since) == "node 0 (127.0.0.1)"
+    members[0].send(type="bye")
+    members[1].send(type="bye")
+    b.time.run(0)
+    assert b.hub.unheard(since) == "node 2 (127.1.0.3)"
+    members[2].send(type="ping", sent=0.0, heard=0)
+    assert b.hub.unheard(since) == ""
+    assert not b.hub.settled
+
+
 @pytest.mark.parametrize("away_s", [8, 60])
 def test_a_network_that_is_away_for_a_moment_is_waited_for(away_s: float) -> None:
     """It may be what ranks have failed of. How long it may be away is RANKLAUNCH_LOST_AFTER_S."""

@@ -9,6 +9,7 @@ import pytest
 
 from ranklaunch.rounds import progress
 from ranklaunch.rounds.policy import NO_PROGRESS, PAUSES_S, Decision, Past, Seen, Settings, decide
+from ranklaunch.values import replace
 from ranklaunch.verdict.blame import Judgement
 from ranklaunch.verdict.model import Culprit, KnownError
 
@@ -99,6 +100,13 @@ def test_a_kill_without_words_or_place_says_nothing_twice() -> None:
     assert [decision.pause_s for decision in found[:3]] == list(PAUSES_S[:3])
     assert found[3].exit_code is None
     assert "3 restarts without progress" in found[3].sentence
+
+
+def test_a_kill_before_any_step_is_not_the_one_before() -> None:
+    """Of its round: the step that the round before had come to is not its place."""
+    killed = [seen(n, 137, culprit(137, killed="SIGKILL"), began=not n, place=None if n else (0, 8)) for n in range(3)]
+    assert [decision.again for decision in play(*killed)] == [True, True, True]
+    assert [decision.again for decision in play(killed[0], replace(killed[0], number=1))] == [True, False]
 
 
 def test_progress_gives_a_restart_back() -> None:

@@ -22,6 +22,8 @@ from ranklaunch.typed import Any
 from ranklaunch.values import NOTHING, Value
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
+BACK_S = 2.0  # for a node that is heard again to take the verdict
+
 
 class Driver:
     """One machine. do: for each kind of action, how it is done; Say, Wake and Rest are the same for all machines."""
@@ -139,6 +141,19 @@ class HubDriver(Driver):
     def settled(self) -> bool:
         """Whether every node that is there has taken the verdict."""
         return self.hub.settled
+
+    def stay(self, since: float, most_s: float, run: Callable[[Callable[[], bool], Callable[[], float]], None]) -> None:
+        """For a node that has not taken the verdict, and that nothing was heard of since then: a network that is away for a moment keeps it
+        from it, and it would say that node 0 was killed."""
+        judged, until = self.hub.judgement, since + most_s
+        name = self.hub.unheard(since) if judged and judged.outcome != "stopped" else ""
+        left = until - self._loop.clock()
+        if name and left > 0:
+            text = f"{name} has not taken the verdict: its network may be away, and has {left:.0f} s to come back"
+            self._do[events.Say](events.Say(f"muster: {text}"))
+            run(lambda: self.settled or not self.hub.unheard(since), lambda: until)
+            soon = self._loop.clock() + BACK_S
+            run(lambda: self.settled, lambda: soon)
 
     @property
     def owed(self) -> bool:

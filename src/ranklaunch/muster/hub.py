@@ -77,6 +77,12 @@ class Hub(Reception):
         """Whether every node that is there has taken the verdict."""
         return all(node.told or node.link is None for node in self.here.by_instance.values())
 
+    def unheard(self, since: float) -> str:
+        """The first node that has not taken the verdict and that nothing was heard of since then, by this side's clock, although its
+        connection stands; "" where there is none."""
+        silent = [node for node in self.here.by_instance.values() if not node.told and node.link is not None and node.heard < since]
+        return self._name(silent[0]) if silent else ""
+
     @property
     def others_end(self) -> bool:
         """Whether nodes beside node 0 are still to say how they end."""

@@ -329,6 +329,7 @@ class Nodes:
         until = self._loop.clock() + (HURRIED_S if self._hurry else BYE_S)
         if hub:
             self._run(lambda: hub.settled, lambda: until)
+            hub.stay(until - BYE_S, self._plan.muster.lost_after_s if self._plan.muster and not self._hurry else 0.0, self._run)
             self._tell_late(hub)
             hub.close()
         elif member:

@@ -104,10 +104,10 @@ def spent(history: Sequence[Past]) -> int:
 
 def signature(seen: Seen, before: Place | None) -> tuple[object, ...] | None:
     """Two failures with the same one are the same failure at the same place. None where nothing tells them apart from others. before: the
-    highest step before this round, which went on from there, where it has come to none."""
+    highest step before this round, which went on from there, where it has come to none: but of a kill, which has no words."""
     culprit = seen.judgement.culprit
     words = _words(culprit) if culprit else _masked(seen.judgement.reason)
-    place = seen.place or before
+    place = seen.place or (before if words else None)
     return (seen.judgement.exit_code, words, place) if words or place else None
 
 
