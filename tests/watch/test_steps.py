@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +67,27 @@ def test_lines_of_a_programs_own_form(line: str) -> None:
     steps = fed(*(line.format(n=n) for n in range(1, 8)))
     assert steps.last
     assert steps.last.place == Place(0, 7)
+
+
+@pytest.mark.parametrize("every", [1.0, 1.01, 10.0, 60.0])
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%d %H:%M:%S,{ms:03d} - INFO - ", "[%H:%M:%S] ", "%H:%M:%S.{ms:03d} ", "%Y/%m/%d %H:%M ", "%d:%H:%M:%S "]
+)
+def test_a_clock_counts_no_steps(form: str, every: float) -> None:
+    """It grows by the same where steps take as long, up to the turn of a minute."""
+    began = datetime(2026, 11, 23, 17, 0, 3)
+    times = [began + timedelta(seconds=n * every) for n in range(130)]
+    told = [f"{at.strftime(form.format(ms=at.microsecond // 1000))}step {n} loss 0.5" for n, at in enumerate(times)]
+    steps = fed(*told)
+    assert steps.last
+    assert (steps.last.place, steps.count) == (Place(0, 129), 128)
+    assert fed(*(f"{each[: each.index('step')]}alive" for each in told)).last is None
+
+
+def test_thousands_may_have_commas() -> None:
+    steps = fed(*(f"step {n:,} loss 0.5" for n in range(990, 1060)))
+    assert steps.last
+    assert steps.last.place == Place(0, 1059)
 
 
 def test_the_first_step_may_take_long() -> None:

@@ -34,6 +34,9 @@ _ELSE = re.compile(
     r"rendezvous|\btopology|(?-i:\b(?:WARN|WARNING|ERROR|FATAL)\b)"
 )
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+(?::\d+)?")
+# Loggers' dates and clocks, and times that have passed: they grow by the same where steps take as long.
+_CLOCK = re.compile(r"(?:\d{4}[-/]\d\d[-/]\d\d[T ,]{0,2})?\b\d{1,3}(?::\d\d){1,3}(?:[.,]\d+)?|\d{4}[-/]\d\d[-/]\d\d")
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _BAR = re.compile(r"\d/\d+ \[[\d:]+<")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
@@ -137,9 +140,12 @@ class Steps:
         return None
 
     def _by_form(self, line: str, now: float) -> Step | None:
-        line = _ADDRESS.sub("address", line)
+        if _BAR.search(line) or _ELSE.search(line):  # a bar is of something known, or of no step
+            return None
+        line = _CLOCK.sub("time", _ADDRESS.sub("address", line))
+        line = _THOUSANDS.sub(lambda found: found[0].replace(",", ""), line) if "," in line else line
         numbers = _NUMBER.findall(line)
-        if not numbers or _BAR.search(line) or _ELSE.search(line):  # a bar is of something known, or of no step
+        if not numbers:
             return None
         key = _NUMBER.sub("0", line)
         form = self._forms.pop(key, None) or _Form()
