@@ -57,6 +57,11 @@ TAGGED = {"4": r"\[[0-9]+,([0-9]+)\]<std(?:out|err|diag)>:", "5": r"\[[0-9]+,([0
 CARRIERS = ("mpirun", "mpirun.openmpi", "orterun", "prterun", "ssh")
 
 _EXITED = re.compile(r"Process name: \[[^\]]*\]?,(?P<rank>[0-9]+)\]\s+Exit code:\s+(?P<code>[0-9]+)")
+# As mpi4py ends a job after an exception (python -m mpi4py); with Open MPI 4, and with 5.
+_ABORTED = re.compile(
+    r"MPI_ABORT was invoked on rank (?P<rank>[0-9]{1,9}) in communicator MPI_COMM_WORLD\n(?:\s+Proc: .*\n)?\s*"
+    r"(?:with errorcode|Errorcode:) (?P<code>-?[0-9]{1,9})"
+)
 MOST_RANKS = 1_000_000
 _KILLED = re.compile(r"noticed that process rank (?P<rank>[0-9]+) with PID (?P<pid>[0-9]+) on node \S+ exited on\s+signal (?P<sig>[0-9]+)")
 
@@ -98,7 +103,10 @@ def _refuse_many(job: Job, reader: Reader) -> None:
 
 
 def explain(tail: str) -> Failure | None:
-    """mpirun says which rank was the first; its exit code is that rank's own."""
+    """mpirun says which rank was the first; its exit code is that rank's own, or what it has called MPI_Abort with."""
+    aborted = _ABORTED.search(tail)
+    if aborted:
+        return failed_with(int(aborted["code"]) & 255 or 1, int(aborted["rank"]))
     killed = list(_KILLED.finditer(tail))
     if killed:
         return failed_with(-int(killed[-1]["sig"]), int(killed[-1]["rank"]), int(killed[-1]["pid"]) or None)

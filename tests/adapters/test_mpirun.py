@@ -340,6 +340,8 @@ thus causing the job to be terminated. The first process to do so was:
    Process name: [prterun-h0-28@1,1]
    Exit code:    42
 """
+ABORTED_4 = "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD\nwith errorcode 9.\n"
+ABORTED_5 = "MPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD\n  Proc: [[38117,1],2]\n  Errorcode: 256\n"
 KILLED_5 = "prterun noticed that process rank 1 with PID 4711 on node h1 exited on\nsignal 11 (Segmentation fault).\n"
 
 
@@ -350,6 +352,8 @@ KILLED_5 = "prterun noticed that process rank 1 with PID 4711 on node h1 exited 
         (KILLED_4, Failure(2, 137, 9)),
         (EXITED_5, Failure(1, 42)),
         (KILLED_5, Failure(1, 139, 11, 4711)),
+        (ABORTED_4, Failure(3, 9)),
+        (EXITED_4 + ABORTED_5, Failure(2, 1)),
         ("There are not enough slots available in the system", None),
         ("", None),
     ],

@@ -56,8 +56,8 @@ def ranges(numbers: Iterable[int]) -> str:
 
 def _wanted(reader: Reader, allowed: Sequence[int], nodes: dict[int, str], ranks: int) -> tuple[list[int], str]:
     """In the order in which they are given away, and where they come from."""
-    if reader.given(BIND_CORES):
-        listed = reader.get(BIND_CORES)
+    listed = reader.get(BIND_CORES) if reader.given(BIND_CORES) else ()
+    if listed:  # else what was given is refused
         foreign = [core for core in listed if core not in {*allowed}]
         if foreign:
             reader.problem(f"{reader.quoted(BIND_CORES)}: this container may not use {ranges(foreign)}, only {ranges(allowed)} ({STATUS})")
