@@ -20,7 +20,7 @@ from ranklaunch.read.job import Job
 from ranklaunch.supervise import judge
 from ranklaunch.supervise.ranks import start
 from ranklaunch.supervise.waits.waiting import some
-from ranklaunch.system import lookup
+from ranklaunch.system import disk, lookup
 from ranklaunch.system.ports import holder
 from ranklaunch.values import Value
 
@@ -46,7 +46,7 @@ def findings(plan: Plan, env: Mapping[str, str], root: str = "") -> Iterator[Fin
         yield from _folder("folder for keys", plan.private, "RANKLAUNCH_RUN_DIR")
     if plan.muster:
         yield from _tried(functools.partial(secret, plan.muster, env))
-    yield from (Finding(text, WaitError.exit_code) for text in judge.full_disks(plan))
+    yield from (Finding(text, WaitError.exit_code) for text in judge.are_full(plan, disk.full(judge.stored_in(plan))))
     yield from _ports(plan)
     yield from _hosts(plan)
     for wait in plan.waits:

@@ -175,10 +175,19 @@ def full_disks(plan: Plan) -> Iterable[str]:
     try:
         from ranklaunch.system.bounded import within  # at a failure alone
     except (OSError, ImportError):  # no descriptor left
-        return
-    folders = (plan.job.log_dir, ".", "/tmp", "/dev/shm")
-    told = within(lambda: json.dumps(disk.full(folders)).encode(), LOOK_S)
-    for folder, no_inode in json.loads(told or b"[]"):
+        return ()
+    told = within(lambda: json.dumps(disk.full(stored_in(plan))).encode(), LOOK_S)
+    return are_full(plan, json.loads(told or b"[]"))
+
+
+def stored_in(plan: Plan) -> tuple[str, ...]:
+    """Folders in which a job stores something."""
+    return plan.job.log_dir, ".", "/tmp", "/dev/shm"
+
+
+def are_full(plan: Plan, found: Iterable[tuple[str, bool]]) -> Iterable[str]:
+    """found: as disk.full has it."""
+    for folder, no_inode in found:
         yield f"{_placed(plan, '')}the file system of {folder} is full{': no inode is left' if no_inode else ''}"
 
 
