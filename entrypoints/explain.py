@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -122,7 +124,8 @@ def _read(path: str) -> Looked:
         cut = len(first) + 1
         data, skipped = data[cut:], skipped + cut
     name = "standard input" if path == "-" else path
-    return Looked(name, data.decode(errors="replace"), skipped)
+    is_utf_16 = not skipped and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as PowerShell's > writes
+    return Looked(name, data.decode("utf-16" if is_utf_16 else "utf-8", errors="replace"), skipped)
 
 
 def _forward(fd: int) -> int:
@@ -161,7 +164,14 @@ def _shown(finding: Finding) -> str:
 
 def _place(looked: Looked, finding: Finding) -> str:
     """With the line's number, which is not known where the beginning was passed over."""
-    return looked.name if looked.skipped else f"{looked.name}:{finding.number + 1}"
+    number = _number(looked, finding)
+    return looked.name if number is None else f"{looked.name}:{number}"
+
+
+def _number(looked: Looked, finding: Finding) -> int | None:
+    """Of its line, as editors count: a bar that is drawn anew is in one line all the time."""
+    ends = re.findall(r"\r\n|\r|\n", looked.text)[: finding.number]
+    return None if looked.skipped else 1 + sum(end != "\r" for end in ends)
 
 
 def _as_json(looked: Looked, found: Sequence[Finding]) -> str:
@@ -175,5 +185,5 @@ def _as_dict(looked: Looked, finding: Finding) -> dict[str, object]:
     return {
         **{name: getattr(error, name) for name in KEYS if name != "line"},
         "line": _shown(finding),
-        "line_number": None if looked.skipped else finding.number + 1,
+        "line_number": _number(looked, finding),
     }

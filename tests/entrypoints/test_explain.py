@@ -93,6 +93,20 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     )
 
 
+def test_lines_are_counted_as_editors_do(tmp_path: Path) -> None:
+    """A bar that is drawn anew is one line all the time."""
+    path = log(tmp_path, "begun", "\r".join(f"{n}%|#  | {n}/100 [00:01<00:09, 9.00it/s]" for n in range(100)), OOM)
+    assert helpers.call("explain", str(path)).out.startswith(f"{path}:3: ")
+    assert helpers.call("explain", "--format", "json", str(path)).json["line_number"] == 3
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_what_powershell_writes_is_read(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(f"\ufeffbegun\r\n{OOM}\r\n".encode(encoding))
+    assert helpers.call("explain", str(path)).out.startswith(f"{path}:2: {OOM}\n")
+
+
 def test_secrets_and_escape_sequences_are_not_shown(tmp_path: Path) -> None:
     said = helpers.call("explain", str(log(tmp_path, f"{OOM} \x1b]0;title\x07 --password=hunter22")))
     assert "hunter22" not in said.out
