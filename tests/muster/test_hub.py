@@ -227,18 +227,24 @@ def test_one_that_never_reports_is_waited_for_no_longer_than_the_others_wait() -
     b.judged(members[:2])
 
 
+def fails_on_node_1(b: Bench, members: Sequence[Peer]) -> float:
+    """When that was. Nodes 0 and 1 report it."""
+    began = b.time.clock
+    value = suspect(1, EPOCH + began)
+    members[1].send(type="fail", suspect=value)
+    b.time.run(0)
+    members[0].send(type="report", suspects=[], finishes=[])
+    members[1].send(type="report", suspects=[value], finishes=[])
+    return began
+
+
 def test_one_that_hangs_is_not_to_blame_for_the_failure_of_another() -> None:
     """Its ranklaunch is stopped, or waits for a dead file system: its kernel answers, and the job goes on (docs/muster.md)."""
     b = Bench(3, grace_s=30.0)
     members = b.released(3)
     members[2].on_message = lambda message: None
     b.time.run(60)
-    value = suspect(1, EPOCH + b.time.clock)
-    members[1].send(type="fail", suspect=value)
-    began = b.time.clock
-    b.time.run(0)
-    members[0].send(type="report", suspects=[], finishes=[])
-    members[1].send(type="report", suspects=[value], finishes=[])
+    began = fails_on_node_1(b, members)
     b.time.until(began + 40, lambda: b.hub.state == JUDGED)
     assert 3.0 < b.time.clock - began <= 3.25  # who does not even say that it stops
     judgement = b.judged(members[:2])
@@ -273,12 +279,7 @@ def test_a_network_that_is_away_for_a_moment_is_waited_for(away_s: float) -> Non
     for member in members:
         member.send(type="ping", sent=0.0, heard=0)
     members[2].on_message = lambda message: None
-    value = suspect(1, EPOCH + b.time.clock)
-    members[1].send(type="fail", suspect=value)
-    began = b.time.clock
-    b.time.run(0)
-    members[0].send(type="report", suspects=[], finishes=[])
-    members[1].send(type="report", suspects=[value], finishes=[])
+    began = fails_on_node_1(b, members)
     b.time.until(began + away_s, lambda: b.hub.state == JUDGED)
     deaf = "muster: node 2 (127.1.0.3) has not answered the order to stop: its network may be away, and has 17 s to come back"
     assert [text for text in b.said if "has not answered" in text] == [deaf]

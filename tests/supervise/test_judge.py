@@ -22,7 +22,7 @@ from ranklaunch.supervise.output.pipe import LAST_LINES, last_lines
 from ranklaunch.supervise.ranks.below import Below
 from ranklaunch.supervise.ranks.child import LAUNCHER, Child, End
 from ranklaunch.supervise.ranks.watched import Watched
-from ranklaunch.system import tree
+from ranklaunch.system import bounded, tree
 from ranklaunch.system.memory import UNKNOWN, Memory
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
@@ -239,6 +239,6 @@ def test_a_file_system_that_does_not_answer_holds_up_no_verdict(monkeypatch: pyt
     monkeypatch.setattr(judge.disk, "full", lambda folders: [("/data", True), ("/logs", False)])
     said = ["the file system of /data is full: no inode is left", "the file system of /logs is full"]
     assert list(judge.full_disks(helpers.plan({}))) == said
-    monkeypatch.setattr(judge, "LOOK_S", 0.2)
+    monkeypatch.setattr(bounded, "LOOK_S", 0.2)
     monkeypatch.setattr(judge.disk, "full", lambda folders: time.sleep(60))
     assert list(judge.full_disks(helpers.plan({}))) == []

@@ -14,6 +14,7 @@ from ranklaunch.muster.events import Decide
 from ranklaunch.plan.model import Rounds
 from ranklaunch.supervise.rounds import seen
 from ranklaunch.supervise.rounds.deciding import Decider
+from ranklaunch.system import bounded
 from ranklaunch.verdict.blame import Judgement
 
 FAILED = Judgement("failed", 7, "rank 1 failed")
@@ -46,7 +47,7 @@ def test_markers_hold_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """A FIFO among them, or a mount that does not answer."""
     os.mkfifo(tmp_path / "latest")
     assert seen.marks([str(tmp_path / "lat*")], 0) == (False, None, None)
-    monkeypatch.setattr(seen, "LOOK_S", 0.2)
+    monkeypatch.setattr(bounded, "LOOK_S", 0.2)
     monkeypatch.setattr(seen.glob, "glob", lambda pattern: time.sleep(60))
     assert seen.marks([str(tmp_path / "lat*")], 0) == (False, None, None)
 

@@ -123,14 +123,16 @@ def _says_little(error: KnownError) -> bool:
 
 def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]:
     """From a line's number to its entry. Users write their own for lines as they see them, with what loggers put in front."""
-    said, own = lines.said, {*map(id, errors)} - {*map(id, shipped())} if errors is not shipped() else frozenset()
+    own = {*map(id, errors)} - {*map(id, shipped())} if errors is not shipped() else frozenset()
+    said, left = lines.said, _MOST_TEXTS
     places = [_Places(said)]
-    whole = [_Places([told if bare else "" for told, bare in zip(lines.told, said)])] if own else []
-    left = _MOST_TEXTS
+    of_own = [*places, _Places([told if bare else "" for told, bare in zip(lines.told, said)])] if own else places
     claims: dict[int, KnownError] = {}
     for error in errors:
-        for each in [*places, *whole] if id(error) in own else places:
-            there = [needed for needed in error.needed if each.may_have(needed)] if error.standing not in GENERAL and left > 0 else []
+        if error.standing in GENERAL or left <= 0:
+            continue
+        for each in of_own if id(error) in own else places:
+            there = [needed for needed in error.needed if each.may_have(needed)]
             left -= len(there)
             for number in sorted(each.of(error, there)) if there else ():
                 claims.setdefault(number, error)

@@ -33,6 +33,7 @@ class Driver:
     ) -> None:
         self._machine = machine
         self._loop = loop
+        self._say = say
         self._do: dict[type[Action], Callable[[Any], object]] = {
             events.Say: lambda action: say(action.text),
             events.Wake: self._wake,
@@ -150,7 +151,7 @@ class HubDriver(Driver):
         left = until - self._loop.clock()
         if name and left > 0:
             text = f"{name} has not taken the verdict: its network may be away, and has {left:.0f} s to come back"
-            self._do[events.Say](events.Say(f"muster: {text}"))
+            self._say(f"muster: {text}")
             run(lambda: self.settled or not self.hub.unheard(since), lambda: until)
             soon = self._loop.clock() + BACK_S
             run(lambda: self.settled, lambda: soon)

@@ -16,6 +16,7 @@ from ranklaunch.specs.model import JobSpec
 
 T = TypeVar("T")
 PATHS = tuple(keys.paths(JobSpec))
+ENVIRONMENT = "env"  # the place whose values may be secrets, however the whole is written
 
 
 class Problem(NamedTuple):
@@ -60,19 +61,13 @@ class Values:
         try:
             return CHECKS[key.kind](key, value)
         except ValueError as error:
-            if place == ENVIRONMENT:  # a value in it may be a secret, however the whole is written
-                source = self._sources.get(place, place)
-                self.problems.append(Problem(f"{source}: {error}", source.startswith("option ")))
-            else:
-                self._wrong(place, value, str(error))
+            self._wrong(place, value, str(error))
             return key.default
 
     def _wrong(self, place: str, value: object, expected: str) -> None:
         source = self._sources.get(place, place)
-        self.problems.append(Problem(f"{source}={shown(place, _written(value))!r}: {expected}", source.startswith("option ")))
-
-
-ENVIRONMENT = "env"  # its place
+        given = "" if place == ENVIRONMENT else f"={shown(place, _written(value))!r}"
+        self.problems.append(Problem(f"{source}{given}: {expected}", source.startswith("option ")))
 
 
 def _written(value: object) -> str:

@@ -29,7 +29,6 @@ Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
 TOGETHER_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
-LOOK_S = 2.0  # at file systems
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 
@@ -176,7 +175,7 @@ def full_disks(plan: Plan) -> Iterable[str]:
         from ranklaunch.system.bounded import within  # at a failure alone
     except (OSError, ImportError):  # no descriptor left
         return ()
-    told = within(lambda: json.dumps(disk.full(stored_in(plan))).encode(), LOOK_S)
+    told = within(lambda: json.dumps(disk.full(stored_in(plan))).encode())
     return are_full(plan, json.loads(told or b"[]"))
 
 

@@ -22,6 +22,7 @@ from ranklaunch.typed import Any, NoReturn
 CPU_S = 2
 MEMORY = 256 * 1024**2  # bytes beyond what this process has
 MOST_TOLD = 16 * 1024**2  # bytes
+LOOK_S = 2.0  # for a look at files on which nothing depends
 APART_S = 60.0  # of a process whose answer nobody may be waiting for any more
 _WHOLE = b"\0"  # behind an answer
 WALL_S = 20.0  # for what takes no time of a CPU, such as a FIFO among templates; and for a machine that has little
@@ -75,10 +76,10 @@ class Apart:
         tree.forsake(self.pid)
 
 
-def within(work: Callable[[], bytes], seconds: float) -> bytes | None:
-    """What work on such files returns; None where it takes longer, or no process is left for it."""
+def within(work: Callable[[], bytes]) -> bytes | None:
+    """What work on such files returns; None where it takes longer than LOOK_S, or no process is left for it."""
     try:
-        return Apart(work).answer(seconds)
+        return Apart(work).answer(LOOK_S)
     except OSError:
         return None
 

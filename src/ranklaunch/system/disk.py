@@ -75,6 +75,16 @@ def read(fd: int, most: int) -> bytes:
         return file.read(most) or b""  # None where a read that does not wait gets nothing
 
 
+def end_of(path: str, most: int, begin: int = 0) -> bytes:
+    """At most so many bytes at the end of a file of ours, of what is behind `begin`; b"" where it cannot be read."""
+    try:
+        fd = own(path)
+        os.lseek(fd, max(begin, os.fstat(fd).st_size - most), os.SEEK_SET)
+        return read(fd, most)
+    except (OSError, NotRegularError):
+        return b""
+
+
 def _all_of(fd: int, most: int) -> bytes:
     """At most so many bytes, in blocks: of a file in /proc/sys the kernel refuses to give several MiB at once, however short it is."""
     blocks = [os.read(fd, min(BLOCK, most))]

@@ -171,10 +171,10 @@ def _trainer(line: str) -> Speed | None:
 
 
 def _words(line: str) -> Speed | None:
-    labelled, found = _LABELLED.search(line), _WORDS.search(line)
-    if labelled or (found and not _EITHER.match(found["more"])):
-        return _speed(samples=float((labelled or found)[1].replace(",", "")))  # type: ignore[index]
-    return None
+    found = _LABELLED.search(line) or _WORDS.search(line)
+    if not found or (found.re is _WORDS and _EITHER.match(found["more"])):
+        return None
+    return _speed(samples=float(found[1].replace(",", "")))
 
 
 def _bar(line: str) -> Speed | None:

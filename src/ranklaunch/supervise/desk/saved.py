@@ -12,9 +12,8 @@ import os
 import stat
 from collections.abc import Collection, Mapping, Sequence
 
-from ranklaunch.system.bounded import Apart
+from ranklaunch.system.bounded import LOOK_S, Apart
 
-LOOK_S = 2.0
 MOST_MARKS = 10_000
 
 Marks = Mapping[str, Sequence[int]]  # by path: whether it is a file, when it was written, its number on the disk and its size

@@ -247,8 +247,8 @@ class Follower:
         newest = key, self._rounds.get(key, "")
         paths = sorted((path for path in self._seen if self._placed(path) == newest), key=_written_at)
         if self._spent:  # nothing is copied any more
-            return b"".join(_end_of(path, 0) for path in paths)[-TAIL:]
-        ends = [_end_of(path, self._offsets.get(path, 0)) for path in paths]
+            return b"".join(disk.end_of(path, TAIL) for path in paths)[-TAIL:]
+        ends = [disk.end_of(path, TAIL, self._offsets.get(path, 0)) for path in paths]
         return b"".join([self._outputs[key].tail, *ends])[-TAIL:]
 
 
@@ -264,16 +264,6 @@ def _written_at(path: str) -> tuple[int, str]:
         return os.stat(path).st_mtime_ns, "" if path.endswith("stdout.log") else path
     except OSError:
         return 0, ""
-
-
-def _end_of(path: str, begin: int) -> bytes:
-    """What is behind so many bytes."""
-    try:
-        fd = disk.own(path)
-        os.lseek(fd, max(begin, os.fstat(fd).st_size - TAIL), os.SEEK_SET)
-        return disk.read(fd, TAIL)
-    except (OSError, disk.NotRegularError):
-        return b""
 
 
 def _whole(data: bytes) -> int:

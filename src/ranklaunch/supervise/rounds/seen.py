@@ -18,7 +18,6 @@ from ranklaunch.watch.steps import Steps
 TAIL = 64 * 1024  # bytes of a rank's log, at its end
 MOST_LOGS = 16  # that are looked at: the first ranks and the last, which trainers let speak
 MOST_MARKS = 10_000
-LOOK_S = 2.0  # at them
 
 
 def state(plan: Plan, launched_at: float | None, now: float, *, finished: bool) -> Mapping[str, Any]:
@@ -54,25 +53,16 @@ def highest(paths: Iterable[str]) -> tuple[int, int] | None:
     found = []
     for path in paths:
         steps = Steps()
-        steps.feed(_tail(path) + b"\n", 0.0)
+        steps.feed(disk.end_of(path, TAIL) + b"\n", 0.0)
         found += [steps.last] if steps.last else []
     surest = min((step.weight for step in found), default=0)
     return max(((step.place.epoch, step.place.step) for step in found if step.weight == surest), default=None)
 
 
-def _tail(path: str) -> bytes:
-    try:
-        fd = disk.own(path)
-        os.lseek(fd, max(0, os.fstat(fd).st_size - TAIL), os.SEEK_SET)
-        return disk.read(fd, TAIL)
-    except (OSError, disk.NotRegularError):
-        return b""
-
-
 def marks(patterns: Sequence[str], since: float) -> tuple[bool, int | None, float | None]:
     """Whether there are any that can be read; the highest of those that are newer, and when it was made. They may lie on a mount that does
     not answer, for which nobody waits."""
-    told = within(lambda: json.dumps(_marks(patterns)).encode(), LOOK_S)
+    told = within(lambda: json.dumps(_marks(patterns)).encode())
     found = [(number, at) for number, at in json.loads(told or b"[]")]
     newest = max((each for each in found if each[1] >= since), default=(None, None))
     return bool(found), *newest
