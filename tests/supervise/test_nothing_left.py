@@ -17,6 +17,7 @@ from ranklaunch.supervise.ranks.left import Leftovers, apart_from
 from ranklaunch.supervise.record import now
 from ranklaunch.system import bounded, tree
 from ranklaunch.system.loop import Loop
+from ranklaunch.system.signals import HALT
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.processes import command_of, parent_of, state_of
@@ -132,6 +133,35 @@ def test_a_supervisor_that_does_not_come_to_take_a_stop_request(as_process: Star
     assert "its supervisor has not taken SIGTERM for 10 s" in job.err.text
     assert "its ranks are told, and have 3 s" in job.err.text
     assert [job.verdict[name] for name in ("outcome", "exit_code")] == ["stopped", 143]
+
+
+def test_a_supervisor_that_is_held_after_it_has_taken_a_stop_request(as_process: Starter) -> None:
+    """It had told the ranks, which are not told again."""
+    job = as_process.spawn(2, child("saves_on_term.py"), "--takes", 2, grace_s=300)
+    job.out.wait_for("ready", 2)
+    supervisor = job.supervisor
+    job.send(signal.SIGTERM)
+    job.err.wait_for("SIGTERM: stopping")
+    os.kill(supervisor, signal.SIGSTOP)
+    assert job.end() == 143
+    assert "its supervisor does not go on after SIGTERM" in job.err.text
+    assert "its ranks are told" not in job.err.text
+    assert [job.verdict[name] for name in ("outcome", "exit_code")] == ["stopped", 143]
+
+
+@pytest.mark.parametrize(("numbers", "code"), [([HALT], 128 + HALT), ([signal.SIGINT, signal.SIGINT], 130)], ids=["halt", "twice"])
+def test_other_stop_requests_of_a_supervisor_that_is_held(as_process: Starter, numbers: list[int], code: int) -> None:
+    """Those that mean SIGTERM to ranks; and a second SIGINT, for which no grace is waited, of ranks that hear none."""
+    job = as_process.spawn(2, "sh", "-c", "trap '' INT; echo ready; exec sleep 600", grace_s=300)
+    job.out.wait_for("ready", 2)
+    supervisor = job.supervisor
+    os.kill(supervisor, signal.SIGSTOP)
+    sleep_until(lambda: tree.is_stopped(tree.identify(supervisor)), "it is not stopped")
+    for number in numbers:
+        job.send(number)
+        sleep_until(lambda number=number: tree.is_pending(supervisor, number), "it is not passed on")  # type: ignore[misc]
+    assert job.end() == code
+    assert "its supervisor has not taken" in job.err.text
 
 
 def test_pid_1_that_does_not_come_to_take_a_stop_request(as_pid_1: Starter) -> None:
