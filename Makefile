@@ -48,6 +48,13 @@ EXAMPLE    := $(or $(EXAMPLE_$(METHOD)),$(error METHOD=$(METHOD): make run knows
 CHECKPOINT := $(or $(CHECKPOINT_$(METHOD)),digits.pt)
 RUN        := runs/$(METHOD)
 
+# What belongs to the repository; CONTRIBUTING.md says what is in the folders. What else git tracks there got there by mistake.
+TREE  := .ci .github LICENSES adapters benchmarks catalogue charts containers docs entrypoints examples src templates testbench tests tools
+FILES := .gitignore .pre-commit-config.yaml CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md SECURITY.md pyproject.toml
+
+empty :=
+AT_THE_TOP := $(subst $(empty) $(empty),|,$(subst .,\.,$(TREE) $(FILES)))
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # one pip at a time
 .PHONY: help venv environment run test test-adapters test-launchers tables bench test-charts lint golden corpus mutations generate hosts pythons test-pythons
@@ -121,6 +128,7 @@ lint: .venv/.installed-lint .venv/.installed-test ## check style and types of Py
 	$(VENV)/actionlint .github/workflows/*.yml
 	@[ -x $(VENV)/zizmor ] || { echo "zizmor needs a .venv of Python 3.11 or newer: workflows were not looked at for holes" >&2; exit 1; }
 	$(VENV)/zizmor --offline --no-progress .github
+	@! git ls-files | grep -Ev '^($(AT_THE_TOP))(/|$$)' || { echo "these stand at the top of the repository, and neither TREE nor FILES names them" >&2; exit 1; }
 
 golden: .venv/.installed-test ## write the golden files anew: read their diff before you commit it
 	$(VENV)/pytest --update-golden tests/test_golden.py tests/specs/test_spec_golden.py
