@@ -353,6 +353,7 @@ WHEEL = {
     "ranklaunch/supervise/output/excerpt.py",
     "ranklaunch/supervise/output/follow.py",
     "ranklaunch/supervise/output/logs.py",
+    "ranklaunch/supervise/output/parting.py",
     "ranklaunch/supervise/output/pipe.py",
     "ranklaunch/supervise/phases.py",
     "ranklaunch/supervise/ranks/__init__.py",

@@ -51,7 +51,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Shm:
-    size_limit: str = text("", "size of the memory at /dev/shm; empty: what the pod's memory allows", pattern=keys.QUANTITY)
+    size_limit: str = text("", "size of the memory at /dev/shm; empty: what the pod's memory allows", pattern=keys.MEMORY)
 
 
 @dataclass(frozen=True)

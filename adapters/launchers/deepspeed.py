@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 
 from ranklaunch import redact
-from ranklaunch.adapters.launchers.shared import contradictions, ssh, words
+from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, ssh, words
 from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
 from ranklaunch.adapters.launchers.shared.base import (
     MASTER_PORT,
@@ -130,7 +129,10 @@ def _process(job: Job, reader: Reader, argv: tuple[str, ...], extra: tuple[str, 
     """Runner, launch.py, ranks. The runner dies of SIGTERM and leaves the others."""
     halt_s = HALTED_AFTER_S if limits(reader).grace_s > HALTED_AFTER_S else 0
     watch = SPAWNED if watched else ""
-    conduct = Conduct(ranks_below=2, deaf=True, halt_stop_s=halt_s, halt_failure_s=halt_s, failing=FAILING, spawned=watch)
+    # Halted, it does not tell once more, within a second, those that we have told.
+    conduct = Conduct(
+        ranks_below=2, deaf=True, impatient=watched, halt_stop_s=halt_s, halt_failure_s=halt_s, failing=FAILING, spawned=watch
+    )  # fmt: skip
     if "--autotuning" in _options(extra):  # of one more runner for each configuration, and no rank has anything to save
         conduct = Conduct(ranks_below=3, failing=FAILING)
     env = env_file.expanded(env_file.read(job, reader), reader.env)
@@ -207,11 +209,7 @@ def _refuse(job: Job, reader: Reader, by: str, extra: tuple[str, ...]) -> None:
     rotated = next((node for node in job.nodes if node.first_rank % node.slots), None) if by_launch_py else None
     if rotated:
         reader.problem(_told_of(rotated, job))
-    twice = sorted(host for host, count in Counter(node.host for node in job.nodes).items() if host and count > 1)
-    if twice:
-        reader.problem(
-            f"method deepspeed: {clipped(', '.join(twice))} is the host of several nodes, which DeepSpeed's hostfile cannot have"
-        )
+    from_node_0.refuse_twice(job, reader, "method deepspeed")
     if several and "--autotuning" in _options(extra) and by != remote.PDSH:
         reader.problem(
             f"{reader.source(EXTRA)} has --autotuning: one DeepSpeed on each of {len(job.nodes)} nodes would tune for itself; "

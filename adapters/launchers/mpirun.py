@@ -88,6 +88,7 @@ def plan(job: Job, reader: Reader, templates: Templates) -> Plan:
         by_address=many,
         followers=len(job.nodes) - 1,
     )
+    from_node_0.refuse_twice(job, reader, f"method {NAME}")
     if _version(job, reader) == "4":
         from_node_0.refuse_addresses(job, reader, f"method {NAME}")
     contradictions.refuse(reader, EXTRA, reader.get(EXTRA), [contradictions.Count("-np", job.world_size, contradictions.RANKS)], _spelled)

@@ -13,6 +13,8 @@ from ranklaunch.read.settings import PLATFORM
 from ranklaunch.typed import TYPE_CHECKING, Protocol
 from ranklaunch.verdict import folders
 
+BY_SCHEDULER = ("slurm", "lsf", "pbs")  # whose users may start ranklaunch by an mpirun, of which these say nothing
+
 
 class Platform(Protocol):
     """What a module in this folder offers. VARIABLES: every variable it reads beyond those of ranklaunch.read.settings."""
@@ -218,6 +220,10 @@ def read(reader: Reader, program: Program) -> Job:
     """The job, as its platform reads it."""
     platform = choose(reader)
     job = platform.read(reader, program)
+    if platform.NAME in BY_SCHEDULER and not per_rank(reader) and len(job.nodes) == 1:
+        from ranklaunch.adapters.platforms.shared import unrecognised  # on these alone
+
+        unrecognised.refuse_mpirun(reader, unrecognised.OF_MPIRUN_HERE)
     if per_rank(reader) and not job.among:
         reader.problem(f"{reader.told(PER_RANK)}: platform {platform.NAME} says of no tasks here that each is a rank: leave it out")
     return job

@@ -31,9 +31,11 @@ if [[ -z ${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; then
         echo "$key: not used as the key of this job's nodes: expected a file of yours with mode 0600" >&2
     fi
 fi
-export RANKLAUNCH_SLOTS=8
-export RANKLAUNCH_ACCELERATOR=gpu
-export RANKLAUNCH_METHOD=torchrun
-
+# What each node's ranklaunch is told. By env, for bash has its own meaning for some names, such as UID.
+told=(
+    RANKLAUNCH_SLOTS=8
+    RANKLAUNCH_ACCELERATOR=gpu
+    RANKLAUNCH_METHOD=torchrun
+)
 # One task on each node, which asks who the others are: no variable says it.
-flux run -N 2 -n 2 -c 64 -g 8 /bin/bash -c 'RANKLAUNCH_HOSTS=$(flux hostlist -e -d , local) || exit 78; export RANKLAUNCH_HOSTS; exec "$@"' bash ranklaunch run -- examples/ddp_digits.py --epochs 5
+flux run -N 2 -n 2 -c 64 -g 8 /bin/bash -c 'RANKLAUNCH_HOSTS=$(flux hostlist -e -d , local) || exit 78; export RANKLAUNCH_HOSTS; exec env "$@"' bash "${told[@]}" ranklaunch run -- examples/ddp_digits.py --epochs 5

@@ -15,9 +15,6 @@ module load cuda
 source .venv/bin/activate
 
 set -uo pipefail
-export RANKLAUNCH_SLOTS=8
-export RANKLAUNCH_ACCELERATOR=gpu
-export RANKLAUNCH_METHOD=torchrun
 
 # Ports for this job alone: another one may have the same first node.
 export RANKLAUNCH_MASTER_PORT="${RANKLAUNCH_MASTER_PORT:-$((20000 + SLURM_JOB_ID % 3000 * 4))}"
@@ -42,8 +39,14 @@ if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; t
     fi
 fi
 
+# What each node's ranklaunch is told. By env, for bash has its own meaning for some names, such as UID and RANDOM.
+told=(
+    RANKLAUNCH_SLOTS=8
+    RANKLAUNCH_ACCELERATOR=gpu
+    RANKLAUNCH_METHOD=torchrun
+)
 # One task on each node, with all CPUs that the job has there; each node's ranklaunch ends with the job's exit code, and in its own time.
-srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none ranklaunch run -- examples/ddp_digits.py --epochs 5
+env "${told[@]}" srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none ranklaunch run -- examples/ddp_digits.py --epochs 5
 code=$?
 case $code in
     0|2|69|76|78) ;;

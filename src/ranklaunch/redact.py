@@ -57,6 +57,18 @@ _PLAIN_TOKENS = {
     "vocab",
     "id",
     "drop",
+    "dispatcher",
+    "mixer",
+    "type",
+    "level",
+    "limit",
+    "count",
+    "len",
+    "length",
+    "start",
+    "stop",
+    "end",
+    "mean",
 }
 # A password may hold @ and /, so it goes on to the last @ before the next URL; digits and a slash after a host are a port.
 _URL_PASSWORD = r"(?<=://)([^/\s:@]*):(?![0-9]+(?:/|$))((?:(?!://)\S)+)@"
@@ -232,7 +244,7 @@ def is_value_secret(name: str, value: str) -> bool:
     last = re.split(r"[._-]", name.lower())[-1]
     if last == "key" and re.fullmatch(r"-{1,2}(?:[\w-]+\.)*key", name.lower()):
         return not re.fullmatch(_PLAIN, value)
-    return last in ("key", "p") and _looks_secret(value)
+    return last in ("key", "p", "ak", "sk") and _looks_secret(value)  # ak, sk: Huawei Cloud's access key and secret key
 
 
 def _is_place(name: str, value: str) -> bool:
@@ -282,7 +294,7 @@ def environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _inside(value: str) -> str:
-    """A value with what it holds hidden: members of JSON that are called like secrets, what URLs and headers hold."""
+    """A value with what it holds hidden: members of JSON and NAME=value that are called like secrets, what URLs and headers hold."""
     if value.startswith(("{", "[")):
         import json  # most environments have none
 
@@ -290,10 +302,27 @@ def _inside(value: str) -> str:
             found = json.loads(value)
             hidden = _members(found)
         except (ValueError, RecursionError):
-            return headers(url(value))
+            return headers(url(_pairs(value)))
         return headers(url(value)) if hidden == found else json.dumps(hidden, separators=(",", ":"))
     named = re.match(_NAMED, value) if ": " in value else None
-    return f"{named[1]}: {HIDDEN}" if named and is_secret(named[1]) and "authorization" not in named[1].lower() else headers(url(value))
+    return (
+        f"{named[1]}: {HIDDEN}"
+        if named and is_secret(named[1]) and "authorization" not in named[1].lower()
+        else headers(url(_pairs(value)))
+    )
+
+
+def _pairs(value: str) -> str:
+    """A value with the secrets among its own NAME=value hidden: --env=TOKEN=..., --export=ALL,TOKEN=..., AccountName=...;AccountKey=..."""
+    if "=" not in value:
+        return value
+    parts = re.split(r"([,;\s])(?=[\w.-]{1,64}=)", value)
+    return "".join(_assigned_to(*part.partition("=")) for part in parts)
+
+
+def _assigned_to(name: str, equals: str, value: str) -> str:
+    secret = value and re.fullmatch(r"[\w.-]{1,64}", name) and is_value_secret(name, value)
+    return f"{name}{equals}{HIDDEN if secret else value}"
 
 
 def _members(found: Any) -> Any:

@@ -180,6 +180,20 @@ def test_the_users_word_on_the_number_of_nodes_is_enough(env: dict[str, str], si
     assert sign not in " ".join(found.warnings)
 
 
+BY_MPIRUN = {"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "8"}
+BY_INTEL_MPI = {"PMI_SIZE": "8", "PMI_RANK": "3", "MPI_LOCALNRANKS": "8"}
+SALLOC = {"SLURM_JOB_ID": "5", "SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "vm", "SLURM_NTASKS": "8"}
+
+
+@pytest.mark.parametrize("env", [BY_MPIRUN, BY_INTEL_MPI, {**SALLOC, **BY_MPIRUN}, {**SALLOC, **BY_INTEL_MPI}])
+def test_several_of_ranklaunch_that_an_mpirun_has_started_do_not_train_alone(env: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="=8: mpirun has started several of ranklaunch, and each would start all of the node's ranks"):
+        helpers.plan(env)
+    assert len(helpers.plan({**env, "RANKLAUNCH_PLATFORM": "local"}).job.nodes) == 1
+    assert len(helpers.plan({**env, "RANKLAUNCH_OUTER_RUN": "x"}).job.nodes) == 1  # a rank of ranklaunch's that asks for a plan
+    assert len(helpers.plan({name: "1" if text == "8" else "0" for name, text in BY_MPIRUN.items()}).job.nodes) == 1
+
+
 LISTED = "10.0.0.5,10.0.0.6"
 AZURE = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
 OLD_MASTER = {"MASTER_ADDR": "localhost", "WORLD_SIZE": "2", "RANK": "0", "HOSTNAME": "pj-master-0"}

@@ -388,6 +388,14 @@ def test_nccl_speaks_what_the_hosts_have(hosts: str, family: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["mpirun", "deepspeed"])
+@pytest.mark.parametrize("hosts", ["h0,h0", "h0,H0"])
+def test_a_host_that_is_there_twice_is_refused(method: str, hosts: str) -> None:
+    """Open MPI 4 ends with "the two methods is not supported"."""
+    with pytest.raises(ConfigError, match=f"method {method}: h0 is the host of several nodes, which its hostfile cannot have"):
+        helpers.plan({"RANKLAUNCH_HOSTS": hosts, "RANKLAUNCH_NODE": "0"}, method=method)
+
+
+@pytest.mark.parametrize("method", ["mpirun", "deepspeed"])
 def test_ipv6_addresses_as_hosts_are_refused(method: str) -> None:
     """Open MPI 4 refuses them itself, and then does not end."""
     env = {"RANKLAUNCH_HOSTS": "fd00::1,fd00::2", "RANKLAUNCH_NODE": "0"}

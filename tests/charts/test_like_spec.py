@@ -69,6 +69,7 @@ VARIATIONS: list[tuple[str, Object]] = [
         {"scheduling": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [ODD_TERM]}}}, "topology": "zone"}},
     ),
     ("job-torchrun-gpu", {"volumes": [{"name": "a", "hostPath": {"path": ODD}}], "volumeMounts": [DATA, {**DATA, **ODDLY}]}),
+    ("job-torchrun-gpu", {"args": ["a\u2029b\nx"], "annotations": {"a": "b\u2028\nc"}}),
     ("job-torchrun-gpu", {"args": ["\\u0000", "\\\\u0000"]}),
     ("job-torchrun-gpu", {"mode": "deepspeed", "network": {"hostNetwork": True}}),
     ("jobset-torchrun-gpu", {"mode": "tensorflow", "network": {"hostNetwork": True}, "nodes": 3}),

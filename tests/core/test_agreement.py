@@ -128,6 +128,9 @@ def test_tokens_among_the_arguments_are_not_told(word: str) -> None:
 def test_communication_that_must_agree(name: str) -> None:
     assert told({**words(), name: "1"}, words()) == [f"{name} differs: 1 on node 0 (worker-0.job), (none) on node 1 (worker-1.job)"]
     assert told({**words(), name: "1"}, {**words(), name: "1"}) == []
+    for first, second in (("0", "1"), ("1", "0")):  # a switch, and not each node's index
+        (problem,) = told({**words(), name: first}, {**words(), name: second})
+        assert problem == f"{name} differs: {first} on node 0 (worker-0.job), {second} on node 1 (worker-1.job)"
     assert told({**words(), name: "1"}, words(), allowed=(name,)) == []
 
 

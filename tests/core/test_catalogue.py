@@ -473,7 +473,8 @@ def test_tracebacks_of_launchers_and_those_that_python_ignores_are_not_the_last(
     own = f"{FRAMES}ValueError: bad sample\n"
     launcher = f"{FRAMES}torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\ntrain.py FAILED\n"
     ignored = f"Exception ignored in: <function Loader.__del__ at 0x7f>\n{FRAMES}AttributeError: 'Loader' object has no attribute 'x'\n"
-    for text in (own + launcher, own + ignored, own + ignored + launcher):
+    at_exit = f"Error in atexit._run_exitfuncs:\n{FRAMES}BrokenPipeError: [Errno 32] Broken pipe\n"  # Python 3.9
+    for text in (own + launcher, own + ignored, own + ignored + launcher, own + at_exit + at_exit):
         finding = find(text)
         assert finding
         assert finding.line == "ValueError: bad sample"

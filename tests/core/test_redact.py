@@ -162,6 +162,13 @@ def test_short_secret_names(name: str) -> None:
         (["aws", "configure", "set", "aws_secret_access_key", "hunter2"], ["aws", "configure", "set", "aws_secret_access_key", "***"]),
         (["export", "TOKEN", "hunter2", "x"], ["export", "TOKEN", "***", "x"]),
         (["--xml", "<a><password>hunter2</password></a>"], ["--xml", "<a><password>***</password></a>"]),
+        (["--env=HF_TOKEN=hunter2", "--x=wandb.api_key=hunter2"], ["--env=HF_TOKEN=***", "--x=wandb.api_key=***"]),
+        (["--export=ALL,TOKEN=hunter2,A=1", "--export", "ALL,TOKEN=hunter2"], ["--export=ALL,TOKEN=***,A=1", "--export", "ALL,TOKEN=***"]),
+        (["--conn=AccountName=a;AccountKey=hunter2==;E=x"], ["--conn=AccountName=a;AccountKey=***;E=x"]),
+        (["--ak", "HPUAXQ8K2ZJ5V7NCEXMP", "--obs.sk=qW8eR4tY6uI0oP2aS5dF7gH9jK1lZ3xC4vB6nM8Q"], ["--ak", "***", "--obs.sk=***"]),
+        (["--sk", "sklearn", "--moe-token-dispatcher-type", "alltoall"], ["--sk", "sklearn", "--moe-token-dispatcher-type", "alltoall"]),
+        (["--set=lr=0.1 password=hunter2 x=1"], ["--set=lr=0.1 password=*** x=1"]),
+        (["--set=pad_token=0,key=1", "--x=a=b;c=d"], ["--set=pad_token=0,key=1", "--x=a=b;c=d"]),
         (["set", "lr", "0.1", "--set", "token", "to"], ["set", "lr", "0.1", "--set", "token", "to"]),
         (["python", "-u", "x.py", "curl"], ["python", "-u", "x.py", "curl"]),
     ]

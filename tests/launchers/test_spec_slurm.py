@@ -54,7 +54,7 @@ def submitted(
     with slurm.popen(*words, env=path) as job:
         out, err = job.communicate(timeout=LONG_S)
     assert job.returncode == 0, out + err
-    assert '\nsrun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 ' in out
+    assert ' srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 ' in out
     if sbatch:
         (slurm.folder / "job.sh").write_text(out)
         with slurm.popen("sbatch", *sbatch, "job.sh", env=path) as job:

@@ -98,6 +98,28 @@ def test_a_clock_that_cannot_be(left: LeftBehind) -> None:
     assert {node.clock_s for node in report.attempts[0].rounds[0].nodes} == {0.0}
 
 
+def test_a_plan_with_other_values_than_its_own(left: LeftBehind) -> None:
+    node = left.node(0).starts(0.0, 1.0, 2.0).ends(9.0, 10.0)
+    path = node.folder / "plan.json"
+    plan = {
+        "job": {"world_size": 2, "slots": [2]},
+        "processes": [{"name": "rank 0", "rank": 0, "log": "rank_0.log", "outputs": {"logs": [{"key": "0"}]}}],
+    }
+    for odd in (None, True, -1, 1e300, "", "\x1b", [], {}, [[1]], {"a": 1}):
+        for changed in changed_once(plan, odd):
+            path.write_text(json.dumps(changed), encoding="utf-8")
+            assert len(whole.report(str(left.folder)).attempts) == 1
+
+
+def changed_once(value: object, odd: object) -> list[object]:
+    """The value with each of its parts in turn replaced."""
+    if isinstance(value, dict):
+        return [odd, *({**value, key: each} for key in value for each in changed_once(value[key], odd))]
+    if isinstance(value, list):
+        return [odd, *([*value[:at], each, *value[at + 1 :]] for at in range(len(value)) for each in changed_once(value[at], odd))]
+    return [odd]
+
+
 def test_of_very_many_events_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "MOST_NAMES", 100)
     monkeypatch.setattr(told, "MOST", 20)

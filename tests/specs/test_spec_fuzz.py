@@ -105,16 +105,13 @@ def test_modelarts_is_told_exactly_what_was_given(data: st.DataObject) -> None:
 def test_slurm_is_told_exactly_what_was_given(data: st.DataObject) -> None:
     wanted = data.draw(values("slurm"))
     text = text_of(wanted)
-    script = text[text.index("set -uo") :]
-    exports, srun, rest = script.partition("\n\n# One task on each node")
-    assert srun
-    words = shlex.split(exports)
-    assert {f"{name}={value}" for name, value in wanted["env"].items()} <= set(words)
-    command = shlex.split(rest[rest.index("\nsrun ") :])
+    words = shlex.split(text[text.index("\ntold=(") :])
+    told, command = words[1 : words.index("env") - 1], words[words.index("env") + 1 :]
+    assert set(told) >= {f"{name}={value}" for name, value in wanted["env"].items()}
     given_words = ["ranklaunch", "run", "--", wanted["script"], *wanted["args"], "code=$?"]
     first = command.index("ranklaunch")  # before it are srun's own options
-    assert command[:1] == ["srun"]
-    assert all(word.startswith("--") for word in command[1:first])
+    assert command[:2] == ["${told[@]}", "srun"]
+    assert all(word.startswith("--") for word in command[2:first])
     assert command[first : first + len(given_words)] == given_words
 
 

@@ -83,6 +83,8 @@ REFUSED = {
     "a select": ("pbs", ("--set", 'batch.directives=["-l select=4"]'), "'-l select=4': the script has -lselect already, by nodes"),
     "no option": ("flux", ("--set", 'batch.directives=["exclusive"]'), "expected an option in one line"),
     "a directive as a line": ("pbs", ("--set", 'batch.setup=["#PBS -m n"]'), "put it into batch.directives, without #PBS"),
+    "parts of a CPU": ("dstack", ("--cpu", "100m"), "resources.cpu='100m': expected an integer of at least 1 with dstack"),
+    "no CPU": ("flux", ("--cpu", "0"), "resources.cpu='0': expected an integer of at least 1 with flux"),
     "memory of LSF": ("lsf", ("--memory", "1Gi"), "resources.memory: its unit is the cluster's"),
 }
 
@@ -92,6 +94,14 @@ def test_what_a_place_would_not_run_is_refused(kind: str, options: tuple[str, ..
     found = spec(kind, *options)
     assert (found.code, found.out) == (78, ""), found.err
     assert said in found.err, found.err
+
+
+@pytest.mark.parametrize("memory", ["16", "0", "512m"])
+def test_memory_has_a_unit(memory: str) -> None:
+    """16 bytes are meant as something else."""
+    found = spec("pbs", "--memory", memory)
+    assert (found.code, found.out) == (2, "")
+    assert f"--memory={memory!r}: expected an amount of memory with its unit, such as 16Gi" in found.err
 
 
 @helpers.for_each((*OF_CLOUDS, *BY_SCRIPT))
@@ -112,7 +122,7 @@ STAND_INS = {
         shift 9
         for rank in 0 1; do FLUX_TASK_RANK=$rank "$@" || exit; done""",
     "ranklaunch": """printf '%s\\n' "$PWD" "$HOSTNAME ${PBS_NODENUM:-} ${FLUX_TASK_RANK:-}" "${RANKLAUNCH_HOSTS:-}" "$NOTE" \\
-        "${RANKLAUNCH_SECRET_FILE##*/}" "$*" >>"$OUT"."$HOSTNAME" """,
+        "${RANKLAUNCH_SECRET_FILE##*/}" "$(tr '\\0' '\\n' </proc/$$/environ | grep ^UID=)" "$*" >>"$OUT"."$HOSTNAME" """,
 }
 
 
@@ -129,7 +139,7 @@ def started(kind: str, folder: Path, *options: str, code: int = 0) -> list[str]:
         "PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(folder), "PBS_O_WORKDIR": str(folder),
         "PBS_NODEFILE": str(folder / "hosts"), "LSB_DJOB_HOSTFILE": str(folder / "hosts"), "LSB_JOBID": "84213", "PBS_JOBID": "4711.pbs01",
     }  # fmt: skip
-    text = spec(kind, "--env", "NOTE=it's $(x) `y`", *options).out
+    text = spec(kind, "--env", "NOTE=it's $(x) `y`", "--env", "UID=1234567", *options).out
     done = subprocess.run(["/bin/bash"], input=text, env=env, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code, done.stderr
     return [line for told in sorted(folder.glob("out.*")) for line in told.read_text(encoding="utf-8").splitlines()]
@@ -139,10 +149,11 @@ def started(kind: str, folder: Path, *options: str, code: int = 0) -> list[str]:
 @pytest.mark.parametrize("kind", BY_SCRIPT)
 def test_a_script_starts_one_ranklaunch_on_each_host(kind: str, tmp_path: Path) -> None:
     lines = started(kind, tmp_path)
-    told = [lines[:6], lines[6:]]
-    assert len(lines) == 12
-    for number, (folder, place, hosts, note, key, program) in enumerate(told):
+    told = [lines[:7], lines[7:]]
+    assert len(lines) == 14
+    for number, (folder, place, hosts, note, key, uid, program) in enumerate(told):
         assert (folder, note, key, program) == (str(tmp_path), "it's $(x) `y`", "key", f"run {' '.join(AFTER)}")
+        assert uid == "UID=1234567"  # which no bash lets anybody change
         assert hosts == {"lsf": "", "pbs": "gn03,gn04", "flux": "gn03,gn04"}[kind]
         assert place.split()[-1] == {"lsf": f"gn0{number + 3}", "pbs": str(number), "flux": str(number)}[kind]
     assert (tmp_path / ".config/ranklaunch/key").stat().st_mode & 0o777 == 0o600
@@ -154,7 +165,7 @@ def test_what_env_says_counts_more_than_what_setup_has_left(kind: str, tmp_path:
     setup = json.dumps(["export RANKLAUNCH_SECRET_FILE=/of/setup"])
     given = ("--env", "RANKLAUNCH_SECRET_FILE=/of/values", "--set", f"batch.setup={setup}")
     lines = started(kind, tmp_path, *given)
-    assert [lines[4], lines[10]] == ["values", "values"]
+    assert [lines[4], lines[11]] == ["values", "values"]
 
 
 @pytest.mark.processes

@@ -41,7 +41,7 @@ def directives(*options: str, **how: Any) -> list[str]:
 
 def started(*options: str, **how: Any) -> list[str]:
     """What srun is called with, up to ranklaunch."""
-    line = next(line for line in script(*options, **how).splitlines() if line.startswith("srun "))
+    line = next(line for line in script(*options, **how).splitlines() if line.startswith('env "${told[@]}" srun '))
     words = shlex.split(line)
     return words[words.index("--wait=0") + 1 : words.index("ranklaunch")]
 
@@ -133,9 +133,14 @@ def test_logs_that_go_with_the_container_are_said() -> None:
 # Lines and options of the user's
 
 
-def run_script(folder: Path, *options: str, env: dict[str, str] | None = None, **how: Any) -> subprocess.CompletedProcess[str]:
+SHOWN = "export -p | grep -E 'RANKLAUNCH_|MINE'"
+
+
+def run_script(
+    folder: Path, *options: str, env: dict[str, str] | None = None, shown: str = SHOWN, **how: Any
+) -> subprocess.CompletedProcess[str]:
     """By bash, with an srun that shows its environment."""
-    (folder / "srun").write_text("#!/bin/bash\nexport -p | grep -E 'RANKLAUNCH_|MINE'\necho \"with $*\"\n", encoding="utf-8")
+    (folder / "srun").write_text(f'#!/bin/bash\n{shown}\necho "with $*"\n', encoding="utf-8")
     (folder / "srun").chmod(0o755)
     text = script(*options, **how)
     around = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder), "SLURM_NNODES": "2", "SLURM_JOB_ID": "70001", **(env or {})}
@@ -201,6 +206,16 @@ def test_each_job_has_ports_of_its_own(options: tuple[str, ...], ports: dict[str
 def test_a_port_of_the_users_stays(tmp_path: Path) -> None:
     done = run_script(tmp_path, job=NODES, env={"RANKLAUNCH_MASTER_PORT": "5000"})
     assert 'declare -x RANKLAUNCH_MASTER_PORT="5000"' in done.stdout
+
+
+@pytest.mark.processes
+def test_the_program_finds_what_env_says_whatever_bash_and_the_script_call_their_own(tmp_path: Path) -> None:
+    given = {"key": "mine", "code": "3", "UID": "1234567", "RANDOM": "7", "SECONDS": "8", "MINE": "it's\n$(x)"}
+    options = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
+    done = run_script(tmp_path, *options, job=NODES, shown="tr '\\0' '\\n' </proc/$$/environ")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {f"{name}={value}" for name, value in given.items() if name != "MINE"} <= set(done.stdout.splitlines())
+    assert "MINE=it's\n$(x)\n" in done.stdout
 
 
 # What Slurm is asked for

@@ -135,3 +135,123 @@ def test_a_traceback_comes_behind_the_steps(as_process: Starter, method: str) ->
     job = as_process.run(program, options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
     job.end(LONG_S)
     assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: loss is nan"
+
+
+# What rank 1 takes down when an exception has ended it is what rank 0 notices, which is gone first.
+TAKEN_DOWN = """
+import atexit, os, sys, time
+def take_down():
+    open("down", "w").close()
+    time.sleep(1 if sys.argv[1] != "peer" else 600)
+if os.environ["RANK"] == "1":
+    atexit.register(take_down)
+    time.sleep(2)  # within which a launcher's ranks are found
+    raise ValueError("no image 17")
+while not os.path.exists("down"):
+    time.sleep(0.02)
+if sys.argv[1] == "peer":
+    raise RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1234")
+print("peer lost, saving", flush=True)
+if sys.argv[1] == "abort":
+    print("terminate called without an active exception", file=sys.stderr, flush=True)
+    os.abort()
+raise SystemExit("training failed at step 5")
+"""
+
+
+@pytest.mark.parametrize("how", ["exit", "abort", "peer"])
+@pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.launchers)])
+def test_a_rank_that_an_exception_was_ending_failed_first(as_process: Starter, method: str, how: str) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(TAKEN_DOWN)
+    job = as_process.run(program, how, options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    assert job.end(LONG_S) == 1
+    assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: no image 17", job.err.text + job.out.text
+    assert [failure["rank"] for failure in job.verdict["failures"]] == [0]
+
+
+# Rank 1 has caught what it tells of, as far as can be seen, and rank 0 has a cause of its own.
+CAUGHT = """
+import os, sys, time, traceback
+if os.environ["RANK"] == "1":
+    time.sleep(1)
+    try:
+        raise ValueError("no image 17")
+    except ValueError:
+        traceback.print_exc()
+    open("caught", "w").close()
+    time.sleep(600)
+while not os.path.exists("caught"):
+    time.sleep(0.02)
+time.sleep(0.2)
+if sys.argv[1] == "3":
+    sys.exit(3)
+raise KeyError("labels")
+"""
+
+# Rank 1 has caught one, and is told to end by another that it raises when rank 0 has gone.
+CAUGHT_BEFORE = """
+import os, signal, sys, time, traceback
+def on_term(*_):
+    raise RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1234")
+if os.environ["RANK"] == "1":
+    signal.signal(signal.SIGTERM, on_term)
+    try:
+        raise ValueError("no image 17")
+    except ValueError:
+        traceback.print_exc()
+    open("caught", "w").close()
+    time.sleep(600)
+while not os.path.exists("caught"):
+    time.sleep(0.02)
+time.sleep(0.2)
+sys.exit("no more data")
+"""
+
+
+def test_an_exception_that_another_one_has_followed_did_not_end_its_rank(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(CAUGHT_BEFORE)
+    job = as_process.run(program, options=("--method", "spawn", "--slots", 2), grace_s=5)
+    assert job.end(LONG_S) == 1
+    assert job.verdict["culprit"]["rank"] == 0, job.err.text + job.out.text
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(1, "rank 0 on node 0 exited with code 1: KeyError: 'labels'"), (3, "rank 0 on node 0 exited with code 3")]
+)
+def test_what_a_rank_may_have_caught_is_not_why_another_one_failed(as_process: Starter, code: int, said: str) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(CAUGHT)
+    job = as_process.run(program, code, options=("--slots", 2), grace_s=5)
+    assert job.end(LONG_S) == code
+    assert job.verdict["reason"] == said, job.err.text + job.out.text
+
+
+# Rank 0 has caught one, and trains on; rank 1 fails.
+CAUGHT_EARLY = """
+import os, sys, time, traceback
+rank = os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK"))
+for step in range(20):
+    if rank == "0" and step == 2:
+        try:
+            raise FileNotFoundError("shard 17")
+        except FileNotFoundError:
+            traceback.print_exc()
+    if rank == "1" and step == 10:
+        raise ValueError("loss is nan")
+    print(f"step {step}", flush=True)
+    time.sleep(0.1)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    "method", ["spawn", pytest.param("torchrun", marks=pytest.mark.launchers), needs("mpirun", shutil.which("mpirun"))]
+)
+def test_one_that_a_rank_has_caught_before_is_no_cause(as_process: Starter, method: str) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(CAUGHT_EARLY)
+    job = as_process.run(program, options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    assert job.end(LONG_S) == 1
+    assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: loss is nan", job.err.text + job.out.text

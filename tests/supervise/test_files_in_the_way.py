@@ -41,6 +41,20 @@ def test_a_fifo_in_the_folder_of_an_attempt(as_process: Starter, tmp_path: Path,
     assert "Traceback" not in job.err.text
 
 
+@pytest.mark.parametrize("kind", ["a FIFO", pytest.param("a folder", marks=pytest.mark.table)])
+def test_what_a_run_does_without_is_said(as_process: Starter, tmp_path: Path, kind: str) -> None:
+    """It goes on, and says what it does not keep: at once, and again at the end."""
+    times, ids = tmp_path / "logs" / "attempt_1" / "times_0", tmp_path / "logs" / "run_ids.json"
+    make(kind, times)
+    make(kind, ids)
+    job = as_process.spawn(1, "echo", "a line", options=("--attempt", "1"))
+    check_end(job, "succeeded", 0)
+    said = {f"{times} is {kind}, not a file: when lines came is not kept"}
+    said.add(f"{ids} is {kind}, not a file: the run's id is not kept, so a later attempt has another")
+    assert {event["text"] for event in job.events if event["event"] == "trouble"} == said
+    assert all(job.err.text.count(f"ranklaunch: {text}\n") == 2 for text in said)
+
+
 OTHERS = ("a link", "a folder", "a device")
 # Each file, and each kind, once or twice.
 WITH_OTHERS = [

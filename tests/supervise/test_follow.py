@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -149,10 +151,38 @@ def test_what_is_no_file_is_not_read(folder: Path, stage: str, tmp_path: Path) -
     ]
 
 
+@pytest.mark.parametrize("lost", ["removed", "moved", "moved, with a link", "moved, with another in its place"])
+def test_a_file_whose_path_is_gone_is_read_on(bench: Bench, folder: Path, lost: str, tmp_path: Path) -> None:
+    path = folder / "run" / "0" / "stdout.log"
+    with path.open("ab", buffering=0) as rank:
+        rank.write(b"step 1\n")
+        bench.run(lambda: b"step 1\n" in bench.shown)
+        if lost == "removed":
+            shutil.rmtree(folder)
+        else:
+            folder.rename(tmp_path / "elsewhere")
+        if lost == "moved, with a link":
+            folder.symlink_to(tmp_path / "elsewhere")
+        elif lost == "moved, with another in its place":
+            (folder / "run" / "0").mkdir(parents=True)
+        rank.write(b"step 2\n")
+        bench.run(lambda: b"step 2\n" in bench.shown)
+        rank.write(b"ValueError: loss is nan")
+        assert bench.follower.end_of("0")[1].endswith(b"step 2\nValueError: loss is nan")
+        rank.write(b"\nsaved\n")
+    assert bench.end() == 0
+    assert bytes(bench.shown) == b"[0] step 1\n[0] step 2\n[0] ValueError: loss is nan\n[0] saved\n"
+    said = (
+        []
+        if lost == "moved, with a link"
+        else [f"{path} was removed or moved away while its rank writes into it: its lines are shown all the same"]
+    )
+    assert bench.trouble == said
+
+
 def test_files_that_copy_themselves(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shown comes back into the file that is followed: it ends, is said, and the last lines are still known."""
-    monkeypatch.setattr(follow, "LEAST_COPIED", 4 * 1024 * 1024)
-    monkeypatch.setattr(follow, "MOST_COPIED", 4 * 1024 * 1024)
+    monkeypatch.setattr(follow, "_budget", lambda folder: 4 * 1024 * 1024)
     bench = Bench(folder)
     path = folder / "run" / "0" / "stdout.log"
 
@@ -172,6 +202,23 @@ def test_files_that_copy_themselves(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert last_lines(bench.follower.tail_of("0"))[-1] == "Error: the cause"
     bench.end()
     assert len(bench.trouble) == 1
+
+
+@pytest.mark.parametrize(
+    ("free", "copied"),
+    [(0, 16 << 20), (100 << 20, 25 << 20), (2 << 30, 512 << 20), (40 << 30, 10 << 30), (1 << 40, 16 << 30), (None, 1 << 30)],
+)
+def test_how_much_is_copied_follows_from_what_the_disk_has_free(
+    free: int | None, copied: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter, at most 16 GiB, at least 16 MiB; 1 GiB where the disk does not tell."""
+    told = SimpleNamespace(f_blocks=0 if free is None else 1 << 30, f_bavail=(free or 0) >> 12, f_frsize=1 << 12)
+    monkeypatch.setattr(os, "statvfs", lambda path: told)
+    assert follow._budget(str(tmp_path)) == copied
+
+
+def test_how_much_is_copied_where_the_disk_cannot_be_asked(tmp_path: Path) -> None:
+    assert follow._budget(str(tmp_path / "gone")) == 1 << 30
 
 
 def test_what_ranks_of_an_earlier_round_wrote_is_not_why_they_ended(bench: Bench, folder: Path) -> None:

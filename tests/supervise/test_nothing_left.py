@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
@@ -22,7 +23,7 @@ from testbench.jobs.ends import check_end
 from testbench.jobs.job import Job, Starter
 from testbench.jobs.processes import command_of, parent_of, state_of
 from testbench.places import child
-from testbench.waiting import sleep_until
+from testbench.waiting import free_port, sleep_until
 
 # A stubborn one has to be killed, after all that is done with one that obeys.
 STUBBORN = pytest.mark.parametrize("stubborn", [pytest.param([], marks=pytest.mark.table), ["--stubborn"]], ids=["obeys", "stubborn"])
@@ -135,6 +136,33 @@ def test_a_supervisor_that_does_not_come_to_take_a_stop_request(as_process: Star
     assert [job.verdict[name] for name in ("outcome", "exit_code")] == ["stopped", 143]
 
 
+SAVES = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: (open("saved" + os.environ["RANK"], "a").write("x"), sys.exit(0)))
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.launchers
+@pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="PyTorch is not installed")
+def test_ranks_of_torchrun_are_told_past_it(as_process: Starter) -> None:
+    """It would close the log of the first before it tells the second, and is held by what holds the supervisor."""
+    program = as_process.folder / "train.py"
+    program.write_text(SAVES)
+    job = as_process.run(program, options=("--method", "torchrun", "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=60)
+    job.out.wait_for("ready", 2)
+    supervisor = job.supervisor
+    (torchrun,) = tree.generation(supervisor, 1)
+    for held in (supervisor, torchrun.pid):
+        os.kill(held, signal.SIGSTOP)
+        sleep_until(lambda held=held: tree.is_stopped(tree.identify(held)), "it is not stopped")  # type: ignore[misc]
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+    assert "its ranks are told, and have 60 s" in job.err.text
+    assert [(as_process.folder / f"saved{rank}").read_text() for rank in (0, 1)] == ["x", "x"]
+
+
 def test_a_supervisor_that_is_held_after_it_has_taken_a_stop_request(as_process: Starter) -> None:
     """It had told the ranks, which are not told again."""
     job = as_process.spawn(2, child("saves_on_term.py"), "--takes", 2, grace_s=300)
@@ -217,6 +245,44 @@ def test_keys_and_last_words_of_a_supervisor_that_is_killed(tmp_path: Path) -> N
     guardian._clean_up(will, "killed", 137)
     assert (tmp_path / "verdict.json").exists()
     assert ended.read_text() == "killed\n"
+
+
+def test_last_words_come_before_what_may_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket is in the log folder, which may be on a mount that does not."""
+    ended, socket, unlink, seen = tmp_path / "termination-log", str(tmp_path / "node_0.sock"), os.unlink, []
+
+    def slow(path: str, *args: object, **more: object) -> None:
+        if path == socket:
+            seen.append(ended.read_text())
+        unlink(path, *args, **more)  # type: ignore[call-overload]
+
+    ended.touch()
+    monkeypatch.setattr(os, "unlink", slow)
+    will = {"folder": str(tmp_path), "started": now(), "termination_log": str(ended), "failure_file": "", "socket": socket}
+    guardian._clean_up(will, "killed", 137)
+    assert seen == ["killed\n"]
+
+
+def test_keys_of_a_job_whose_supervisor_is_killed(as_process: Starter, tmp_path: Path) -> None:
+    """The outer process knows the folder that they are in, whatever phase the job is in."""
+    (tmp_path / "bin").mkdir()
+    keygen = tmp_path / "bin" / "ssh-keygen"
+    keygen.write_text("#!/bin/sh\nfor last; do :; done\necho PRIVATE KEY > $last; echo ssh-ed25519 AAAA > $last.pub\n")
+    keygen.chmod(0o755)
+    (tmp_path / "bin" / "install").symlink_to("/bin/true")  # of /run/sshd, where this runs as root
+    env = {
+        "RANKLAUNCH_HOSTS": "127.0.0.1,127.0.0.2",
+        "RANKLAUNCH_NODE": "0",
+        "RANKLAUNCH_MUSTER_PORT": str(free_port()),
+        "RANKLAUNCH_RUN_DIR": str(tmp_path / "run"),
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+    }
+    job = as_process.run("true", options=("--method", "mpirun", "--slots", 1), env=env)
+    (key,) = sleep_until(lambda: [*tmp_path.glob("run/*/key")], "there is no key")
+    assert "PRIVATE KEY" in sleep_until(key.read_text, "it is empty")
+    os.kill(job.supervisor, signal.SIGKILL)
+    assert job.end() == 137
+    assert [*(tmp_path / "run").iterdir()] == []
 
 
 @pytest.mark.parametrize("phase", ["waiting", "preparing"])

@@ -119,3 +119,30 @@ def test_a_service_that_ranks_elsewhere_need(monkeypatch: pytest.MonkeyPatch, ne
     assert (number, at) == (15, pytest.approx(told_at, abs=0.3))
     killed = next(at for at, _, number in world.sent if number == 9)
     assert killed == pytest.approx(min(told_at + stop.LONE_S, GRACE_S), abs=0.3)
+
+
+def test_a_launcher_without_ranks_is_soon_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within 3 s, however long the grace is, with what it had started beside its ranks."""
+    world = World(monkeypatch, [[CHILD]])
+    launcher = Process("torchrun", ("torchrun",), "/log", conduct=Conduct(ranks_below=1, deaf=True))
+    child: Any = SimpleNamespace(
+        process=launcher, identity=CHILD, told=[], left=list, ranks=list, beside=lambda: [NEXT], go_on=lambda: None
+    )
+    monkeypatch.setattr(world.stopper, "_leaders", lambda: [child])
+    monkeypatch.setattr(world.stopper, "_grace_s", 600.0)
+    world.stopper.begin(15)
+    world.pass_time(10)
+    killed = {pid: at for at, pid, number in reversed(world.sent) if number == 9}
+    assert killed.keys() == {CHILD.pid, NEXT.pid}
+    assert max(killed.values()) <= 3
+    assert world.said == ["torchrun does not end without ranks: SIGKILL"]
+
+
+def test_a_launcher_that_has_not_heard_is_told_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After half of the grace, and never again."""
+    world = World(monkeypatch, [[]])
+    lone = stop.Lone(lambda: world.now, GRACE_S)
+    for tenths in range(20 * int(GRACE_S)):
+        world.now = tenths / 10
+        lone.tell(CHILD)
+    assert world.sent == [(0.0, 10, 15), (pytest.approx(GRACE_S / 2, abs=0.2), 10, 15)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
+from ranklaunch.redact import clipped
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Of a session, a host or a container: what node 0 has is wrong elsewhere. What launchers themselves need, they forward themselves.
@@ -43,6 +45,14 @@ def refuse_addresses(job: Job, reader: Reader, told: str) -> None:
         reader.problem(
             f"{told}: Open MPI 4 takes no IPv6 address as a host, such as {address}; RANKLAUNCH_HOSTS can name hosts that have one"
         )
+
+
+def refuse_twice(job: Job, reader: Reader, told: str) -> None:
+    """Of a host that is there twice, Open MPI makes one node or, with a message about something else, none."""
+    times = Counter(node.host.lower().rstrip(".") for node in job.nodes)
+    twice = sorted(host for host, count in times.items() if host and count > 1)
+    if twice:
+        reader.problem(f"{told}: {clipped(', '.join(twice))} is the host of several nodes, which its hostfile cannot have")
 
 
 def forwarded(reader: Reader, values: Mapping[str, str]) -> list[str]:

@@ -8,13 +8,13 @@ platform reads yet.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ranklaunch import redact
 from ranklaunch.files import text_of
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.read.settings import HOSTS, NODES, PLATFORM
+from ranklaunch.read.settings import HOSTS, NODES, OUTER_RUN, PLATFORM
 from ranklaunch.values import Value
 
 
@@ -56,10 +56,12 @@ PLACES = (
 # Of Determined.
 RENDEZVOUS = "/run/determined/info/rendezvous.json"
 
+OF_MPIRUN = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # Open MPI's number of processes, and that of MPICH and Intel MPI
+OF_MPIRUN_HERE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")  # of those on this node
 SIGNS = Variable(
     "several_signs",
     tuple(dict.fromkeys((
-        "PET_NNODES", "WORLD_SIZE", "LWS_GROUP_SIZE", "OMPI_MCA_plm_rsh_agent",
+        "PET_NNODES", "WORLD_SIZE", "LWS_GROUP_SIZE", "OMPI_MCA_plm_rsh_agent", *OF_MPIRUN,
         *(name for place in PLACES for name in (place.counts, place.beside) if name),
     ))),
     parse.text, "",
@@ -87,6 +89,7 @@ def refuse(reader: Reader) -> None:
     """One of several, where the user has not said how many there are, nor that this is the only one."""
     if any(map(reader.given, (NODES, HOSTS, PLATFORM))):
         return
+    refuse_mpirun(reader, OF_MPIRUN)
     sign = _pet(reader) or _world(reader) or _group(reader) or _mpi(reader)
     if sign:
         _say(reader, f"{sign}: this container seems to be one of several, of a kind of job that is not known", rank=_is_rank(reader))
@@ -176,3 +179,18 @@ def _group(reader: Reader) -> str:
 def _mpi(reader: Reader) -> str:
     given = _text(reader, "OMPI_MCA_plm_rsh_agent") == _MPI_AGENT or reader.files.exists(_MPI_AGENT)
     return f"{_MPI_AGENT} of an MPIJob of version 1" if given else ""
+
+
+def refuse_mpirun(reader: Reader, names: Iterable[str]) -> None:
+    """Where an mpirun has started several of this process, as these variables of its say. Ranks of ranklaunch's own may ask it for a
+    plan."""
+    if OUTER_RUN in reader.env or any(map(reader.given, (NODES, HOSTS, PLATFORM))):
+        return
+    sizes = ((name, _text(reader, name)) for name in names)
+    several = next((f"{name}={size}" for name, size in sizes if re.fullmatch("[0-9]{1,9}", size) and int(size) > 1), "")
+    if several:
+        reader.problem(
+            f"{several}: mpirun has started several of ranklaunch, and each would start all of the node's ranks: start ranklaunch without "
+            f"mpirun, which --method mpirun has it start itself; or one on each node, with {_TOLD}; or set RANKLAUNCH_PLATFORM=local where "
+            "each is meant to be the only one"
+        )

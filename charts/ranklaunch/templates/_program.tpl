@@ -39,10 +39,10 @@ args:
 {{- $text -}}
 {{- end -}}
 
-{{/* What the user gives, whatever it holds: toYaml makes nothing at all of what has such characters in it. */}}
+{{/* What the user gives, whatever it holds: toYaml makes nothing, or no YAML, of what has such characters or U+2028 and U+2029 in it. */}}
 {{- define "ranklaunch.given" -}}
 {{- $json := include "ranklaunch.json" . -}}
-{{- if eq $json (toJson .) }}{{ toYaml . }}{{ else }}{{ $json }}{{ end -}}
+{{- if and (eq $json (toJson .)) (not (contains `\u202` $json)) }}{{ toYaml . }}{{ else }}{{ $json }}{{ end -}}
 {{- end -}}
 
 {{- define "ranklaunch.env" -}}

@@ -96,7 +96,7 @@ def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback
             in_panel, left = "Traceback (most recent call last)" in line, 0
         elif line.startswith(_CHAINED):
             chained, left = True, 0
-        elif line.startswith(_IGNORED):
+        elif line.startswith(IGNORED):
             ignored, left = True, 0
         elif left and line and not line.startswith("Traceback"):
             message.append(number)
@@ -121,7 +121,7 @@ _CHAINED = (
     "The above exception was the direct cause of the following exception",
     "Original Traceback (most recent call last)",
 )
-_IGNORED = "Exception ignored in"
+IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs")  # the latter before Python 3.10
 # NumPy refuses a module that was built for another NumPy: C code prints that, and goes on or raises an exception of its own.
 _REPLACED = "/numpy/core/_multiarray_umath.py"
 _TAGS = (

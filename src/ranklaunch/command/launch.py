@@ -133,7 +133,7 @@ def opened(
     # Planned anew after a wait it is still the same attempt, although the folder of its logs is there by now.
     same = replace(request, options={**request.options, ATTEMPT.value: str(plan.job.attempt)})
     start = _start(plan, record, same, make_plan)
-    start = replace(start, decide=_decider(plan), run_id=_run_id(request, plan))
+    start = replace(start, decide=_decider(plan), run_id=_run_id(request, plan, record))
     return start, marked(request.env, plan.job.name, plan.job.log_dir, record.folder)
 
 
@@ -194,11 +194,13 @@ def _decider(plan: Plan) -> Callable[[Decide], Decided] | None:
     return decide
 
 
-def _run_id(request: planning.Request, plan: Plan) -> str:
+def _run_id(request: planning.Request, plan: Plan, record: Record) -> str:
     """The platform's id of the job; else one that node 0 has made, and hands over when all meet."""
     reader, job = _reader(request), plan.job
     known = reader.get(RUN_ID)
-    return known or (run_id(job.log_dir, job.name, "\0".join(job.program.words)) if job.node_index == 0 else "")
+    if known or job.node_index:
+        return known
+    return run_id(job.log_dir, job.name, "\0".join(job.program.words), record.trouble.append)
 
 
 def _with_hosts(request: planning.Request, signals: Signals | None) -> planning.Request:

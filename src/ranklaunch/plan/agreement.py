@@ -78,12 +78,12 @@ class Teller:
         self._names = whole | {name.partition(".")[0] for name in whole if not _ADDRESS.fullmatch(name)}
         self._address = address.replace("::ffff:", "") if _ADDRESS.fullmatch(address) else ""
 
-    def readings(self, text: str) -> tuple[str, str, str]:
+    def readings(self, text: str, may_be_index: bool) -> tuple[str, str, str]:
         """As it is, without the node's own name and address, and without its index too, which other numbers may equal."""
         masked = text.replace(self._address, "<address>") if ":" in self._address else text
         if not self._address or self._address in text or any(name in text for name in self._names):
             masked = _NAME.sub(lambda found: self._called(found[0]), masked)
-        if str(self.number) not in masked:
+        if not may_be_index or str(self.number) not in masked:
             return text, masked, masked
         return text, masked, _NUMBER.sub(lambda found: "<index>" if found[0] == str(self.number) else found[0], masked)
 
@@ -148,7 +148,8 @@ class Agreement:
             self._tellers[piece] += by
             if piece not in self._readings:
                 self._readings[piece] = (Counter(), Counter(), Counter())
-            for counter, reading in zip(self._readings[piece], teller.readings(text)):
+            # A 0 on node 0 and a 1 on node 1 are what a switch of NCCL has, and no index.
+            for counter, reading in zip(self._readings[piece], teller.readings(text, isinstance(piece, int) or not _steers(piece))):
                 _take(counter, reading, by)
 
     def _differing(self, steers: bool) -> Iterator[Piece]:

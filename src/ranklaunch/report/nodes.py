@@ -68,7 +68,7 @@ def began_of(told: Told) -> float | None:
 
 def launched_of(told: Told, plan: Mapping[str, Any]) -> float | None:
     """When the first of the ranks, or of their launchers, was started; not a preparing step or a service."""
-    planned = {given.mapping(each).get("name") for each in given.each_of(plan.get("processes"))}
+    planned = {str(given.mapping(each).get("name")) for each in given.each_of(plan.get("processes"))}
     waited = max((wait.ended or 0.0 for wait in told.waits), default=0.0)
     tiers = (
         [at for name, (at, rank, _) in told.spawned.items() if rank is not None or name in planned],

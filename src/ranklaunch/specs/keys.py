@@ -12,6 +12,8 @@ TEXT, WHOLE, FLAG, TEXTS, WHOLES, PAIRS, OBJECT, OBJECTS = (
 )  # fmt: skip
 LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 QUANTITY = r"[0-9]+(?:\.[0-9]+)?(?:m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?"
+MEMORY = r"[0-9]{7,}|[0-9]+(?:\.[0-9]+)?(?:k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)"  # few bytes are meant as something else
+CPUS = "[1-9][0-9]{0,5}"
 NAMES = rf"{LABEL}(?:\.{LABEL})*"
 RESOURCE = rf"(?:{NAMES}/)?[A-Za-z0-9](?:[-_.A-Za-z0-9]{{0,61}}[A-Za-z0-9])?"
 PATH = r"/[^\0]*"
@@ -29,6 +31,7 @@ FORMS: Mapping[str, str] = {
     LABEL: "small letters, digits and dashes, at most 63",
     NAMES: "small letters, digits, dashes and dots, as objects are called",
     QUANTITY: "a quantity such as 4 or 16Gi",
+    MEMORY: "an amount of memory with its unit, such as 16Gi",
     RESOURCE: "letters, digits, dashes, dots and underscores, with at most one slash, as in vendor.example/name",
     PATH: "a path from the root",
     VARIABLE: "letters, digits, dots, dashes and underscores, not beginning with a digit",

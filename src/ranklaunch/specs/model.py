@@ -38,7 +38,7 @@ class Device:
 @dataclass(frozen=True)
 class Resources:
     cpu: str = text("", "CPUs that each pod asks for; no limit is set", pattern=keys.QUANTITY)
-    memory: str = text("", "memory that each pod asks for and is limited to; shm counts against it", pattern=keys.QUANTITY)
+    memory: str = text("", "memory that each pod asks for and is limited to; shm counts against it", pattern=keys.MEMORY)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Image:
 @dataclass(frozen=True)
 class Shm:
     enabled: bool = flag(True, "memory at /dev/shm, for loaders and collectives, in place of the runtime's 64 MiB")
-    size_limit: str = text("", "its size; empty: what the pod's memory allows", pattern=keys.QUANTITY)
+    size_limit: str = text("", "its size; empty: what the pod's memory allows", pattern=keys.MEMORY)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ LABEL_VALUE = r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?"
 
 
 def _name(spec: JobSpec) -> Iterator[str]:
-    if not re.fullmatch(keys.LABEL, spec.name) or not spec.name[:1].isalpha():
+    if not re.fullmatch("[a-z](?:[-a-z0-9]*[a-z0-9])?", spec.name):
         yield f"name={spec.name!r}: expected small letters, digits and dashes, beginning with a letter"
         return
     suffix = SUFFIXES[spec.engine].format(last=max(spec.nodes, spec.tf.ps) - 1)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ranklaunch.read.settings import BY_MPI
+from ranklaunch.specs import keys
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.image import is_file
 from ranklaunch.specs.model import JobSpec
@@ -62,7 +63,7 @@ def shape(spec: JobSpec, command: list[str]) -> dict[str, Any]:
     return {
         "directives": [*_own(spec), *spec.slurm.directives],
         "folder": spec.working_dir if spec.slurm.container == "none" else "",
-        "environment": common.environment(spec),
+        "told": [f"{each['name']}={each['value']}" for each in common.environment(spec)],
         "ports": list(_ports(spec)),
         "jobs": JOBS,
         "each": PORTS_OF_A_JOB,
@@ -214,8 +215,8 @@ def _mount(source: Any, mount: Mapping[str, Any]) -> Mount:
 def problems(spec: JobSpec) -> Iterator[str]:
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", spec.name):
         yield f"name={spec.name!r}: expected 1 to 128 letters, digits, dots, dashes and underscores"
-    if not re.fullmatch("[0-9]*", spec.resources.cpu):
-        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer with slurm"
+    if spec.resources.cpu and not re.fullmatch(keys.CPUS, spec.resources.cpu):
+        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer of at least 1 with slurm"
     if re.search(r"[\"'\\\s]", spec.working_dir):
         yield f"workingDir={spec.working_dir!r}: expected a path without quotes, backslashes and spaces"
     if re.search(r"[^!-~]|[\"'\\]", spec.slurm.output):

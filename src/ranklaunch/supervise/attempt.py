@@ -386,10 +386,9 @@ class Attempt:
             explain=self._launchers.explained,
             end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None,
             told=self._told,
-            wall=self._nodes.wall,
-            tail_of_rank=self._logs.tail_of,
-            stop=self._around.asked(),
-        )
+            wall=self._nodes.wall, stop=self._around.asked(),
+            tail_of_rank=self._logs.tail_of, wrote=self._logs.by_then,
+        )  # fmt: skip
 
     def _report(self, verdict: Verdict) -> None:
         self._logs.end()

@@ -18,7 +18,10 @@ from collections.abc import Callable
 from ranklaunch.errors import WaitError, refused
 from ranklaunch.system import tree
 from ranklaunch.system.signals import ALARMS, OURS, STOPPING, Signals, block, code_of, name_of, signal_of, unblock
-from ranklaunch.typed import NoReturn
+from ranklaunch.typed import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.record import Record
 
 STOPS = (*STOPPING, *ALARMS)
 REFUSE_S = 0.5  # where nothing that is left may be signalled: it has become another user's
@@ -229,12 +232,13 @@ class _Deaf:
 
 
 def _ranks_of(child: tree.Identity, known: dict[str, str]) -> list[tree.Identity]:
-    """Of a launcher that would end its ranks if it were told to end: these. One that would do so as soon as one has ended is halted."""
-    conduct = known.get(f"deaf_{child.pid}")
+    """Of a launcher: these. One that would end the others as soon as it is told, or one of them has ended, is halted; torchrun would first
+    close the log of each, which may not answer."""
+    conduct = known.get(f"launcher_{child.pid}")
     if not conduct:
         return [child]
-    generations, impatient, *carriers = conduct.split()
-    if impatient == "1":
+    generations, held, *carriers = conduct.split()
+    if held == "1":
         tree.send(child, signal.SIGSTOP)
     return tree.carried(child.pid, carriers) if carriers else tree.generation(child.pid, int(generations))
 
@@ -325,21 +329,29 @@ def _say(text: str) -> None:
 
 
 def _clean_up(will: dict[str, str], reason: str, exit_code: int, outcome: str = "failed") -> None:
-    try:
-        os.unlink(will.get("socket", ""))
-    except OSError:  # there is none
-        pass
+    """The words that need no log folder come first: it may not answer."""
+    record = None
+    if will.get("folder") and not will.get("judged"):
+        from ranklaunch.supervise.record import Record  # only now: until here this process is small
+
+        record = Record(will["folder"], will["termination_log"], will["failure_file"])
+        record.last_words(reason, exit_code)
     for folder in filter(None, (will.get("private"), will.get("recorders"), will.get("asked_in"))):
         import shutil
 
         shutil.rmtree(folder, ignore_errors=True)
-    if will.get("folder") and not will.get("judged"):
-        from ranklaunch.supervise.record import Record, now  # only now: until here this process is small
-        from ranklaunch.verdict import folders
-        from ranklaunch.verdict.model import Verdict
+    if record:
+        _leave_verdict(record, will, reason, exit_code, outcome)
+    try:
+        os.unlink(will.get("socket", ""))
+    except OSError:  # there is none
+        pass
 
-        record = Record(will["folder"], will["termination_log"], will["failure_file"])
-        record.last_words(reason, exit_code)  # at once: the folder may not answer
-        if os.path.exists(os.path.join(will["folder"], folders.VERDICT)):  # it did, and PID 1 has gone on
-            return
+
+def _leave_verdict(record: Record, will: dict[str, str], reason: str, exit_code: int, outcome: str) -> None:
+    from ranklaunch.supervise.record import now
+    from ranklaunch.verdict import folders
+    from ranklaunch.verdict.model import Verdict
+
+    if not os.path.exists(os.path.join(will["folder"], folders.VERDICT)):  # else it did answer, and PID 1 has gone on
         record.verdict(Verdict(outcome, exit_code, reason, None, (), will["started"], now()))

@@ -49,8 +49,8 @@ class Ending(Value):
 class Circumstances(Value):
     """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
     explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen.
-    told: what a process that is itself a ranklaunch has found. wall: monotonic seconds to those since 1970, by node 0's clock. stop: the
-    signal of the first stop request, and when it came, in monotonic seconds."""
+    told: what a process that is itself a ranklaunch has found. wall: monotonic seconds, as times are, to those since 1970, by node 0's.
+    wrote: of each rank the last that it had written when the end began, and when. stop: the signal of the first stop request, and when."""
 
     memory: Memory
     explain: Explain
@@ -58,6 +58,7 @@ class Circumstances(Value):
     end_of_rank: Callable[[Child, int], Failure | None]
     tail_of_rank: Callable[[int | None], bytes]
     wall: Callable[[float], float]
+    wrote: Callable[[], Iterable[tuple[int, bytes, float]]] = tuple
     stop: tuple[int, float] | None = None
 
 
@@ -112,7 +113,7 @@ def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child
     )  # fmt: skip
 
 
-def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], circumstances: Circumstances) -> list[Suspect]:
+def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:
     """Everything on this node that ended by itself and not well. Whom we or a launcher ended is a victim, unless what it had written
     by then names a cause."""
     found: list[Suspect] = []
@@ -121,10 +122,20 @@ def suspects(plan: Plan, ending: Ending, ended: Iterable[Child], circumstances: 
     for child in ended:
         if child.failure_code and child.role not in UNJUDGED:
             found += _of_child(plan, child, circumstances)
-    found = _with_memory(found, circumstances.memory, plan.job.node_index)
+    found = _with_memory(_with_parting(plan, ending, found, ended, circumstances), circumstances.memory, plan.job.node_index)
     if not found and not plan.processes and circumstances.memory.kills:
         found.append(_unseen(plan, circumstances.memory, circumstances.wall(ending.at)))
     return _without_stopped(plan, found, circumstances) if circumstances.stop else found
+
+
+def _with_parting(plan: Plan, ending: Ending, found: list[Suspect], ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:
+    if ending.outcome != "failed":
+        return found
+    try:
+        from ranklaunch.supervise.output import parting  # only failures need it
+    except (OSError, ImportError):  # no descriptor left
+        return found
+    return parting.with_parting(found, ended, plan, ending, circumstances, _culprit)
 
 
 def _without_stopped(plan: Plan, found: list[Suspect], circumstances: Circumstances) -> list[Suspect]:
@@ -224,7 +235,8 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     own = of_rank or (_words().before_report(tail) if told and not apart and not child.ended.told else b"")
     error = _words().known(own if told else tail, plan, not child.ended.told)
     lines = last_lines(own if apart else own or tail)
-    if not child.ended.told or _killed_by_another(child) or _own_cause(child, error):
+    on_its_way = error and error.kind == blame.CAUSE and not child.ended.signal  # out by itself when it was told, and had written why
+    if not child.ended.told or _killed_by_another(child) or on_its_way:
         culprit = _culprit(plan, child, failure, lines, error, at)
         reason = "" if told else _words().reported(culprit, tail)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
@@ -279,11 +291,6 @@ def _killed_by_another(child: Child) -> bool:
     return child.ended.signal == signal.SIGKILL and signal.SIGKILL not in child.ended.told and not child.dismissed
 
 
-def _own_cause(child: Child, error: KnownError | None) -> bool:
-    """A process that was on its way out by itself when it was told to end: it exited, and had written why."""
-    return bool(error and error.kind == blame.CAUSE and not child.ended.signal)
-
-
 def decoded(tail: bytes) -> str:
     return tail.decode(errors="replace")
 
@@ -323,8 +330,7 @@ def _node(plan: Plan, child: Child, failure: Failure) -> int:
 
 
 def _with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect]:
-    """As many of those that were killed as the kernel says that it has killed for memory by then, the first of them first; or, where none
-    of them was, the one that says that a process of its own was."""
+    """As many of those killed as the kernel has killed for memory by then, the first first; else the one that lost a process of its own."""
     left = memory.kills
     result = []
     for suspect in found:

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ranklaunch.errors import SHORTAGES, ConfigError, RanklaunchError, WaitError, refused
 from ranklaunch.system import disk
@@ -37,7 +37,8 @@ def now() -> str:
 
 class Record:
     """The folder of one attempt, or of a restart in place, whose attempt has one of its own. Nothing in it that an earlier start wrote is
-    lost: logs and events are appended to. failure: why what it is of cannot begin."""
+    lost: logs and events are appended to. failure: why what it is of cannot begin. trouble: what is not kept, and why;
+    said with that of the logs."""
 
     def __init__(self, folder: str, termination_log: str = "", failure_file: str = "", attempt: str = "") -> None:
         self.folder = folder
@@ -47,6 +48,7 @@ class Record:
         self._events = -1
         self._spare = -1
         self._held: bytes | None = None
+        self.trouble: list[str] = []
         self.failure: RanklaunchError | None = None
 
     def require(self) -> None:
@@ -216,8 +218,8 @@ def _remove_reserve(folder: str) -> None:
 PRIME = (1 << 32) - 5  # the rest of a division by it tells commands apart as a checksum does, and needs no module
 
 
-def run_id(logs: str, job: str, command: str) -> str:
-    """Of this job and its command, as an earlier attempt has left it there, else a new one."""
+def run_id(logs: str, job: str, command: str, on_trouble: Callable[[str], None] = lambda text: None) -> str:
+    """Of this job and its command, as an earlier attempt has left it there, else a new one. on_trouble: is told of what is no file."""
     path = os.path.join(logs, RUN_IDS)
     known = f"{job} {int.from_bytes(command.encode(errors='surrogateescape'), 'big') % PRIME:08x}"
     lock = _locked(logs)
@@ -227,8 +229,10 @@ def run_id(logs: str, job: str, command: str) -> str:
         newest = {name: ids[name] for name in list(ids)[-MOST_IDS:]}
         try:
             write_file(path, json.dumps(newest), 0o644)
-        except (OSError, disk.NotRegularError):  # it is this start's alone
+        except OSError:  # it is this start's alone
             pass
+        except disk.NotRegularError as error:
+            on_trouble(f"{path} is {error.kind}, not a file: the run's id is not kept, so a later attempt has another")
     if lock >= 0:
         os.close(lock)
     return ids[known]
@@ -322,8 +326,8 @@ def bequeath(name: str, text: str) -> None:
     """What the other process of ranklaunch needs to know where it has to act in the supervisor's place: folder, started, termination_log
     and failure_file of the verdict that it then leaves; the private folders and the socket that it removes; judged: there is a verdict,
     with that exit code; the grace; stop: a stop request by that signal, after which a beat comes every second; told: the ranks were told
-    to end; deaf_PID, of a launcher that would end its ranks if it were told: how many generations below it they are, whether it is
-    to be halted while they end, and through which programs they come."""
+    to end; launcher_PID, of each launcher: how many generations below it its ranks are, whether it is to be halted while they end, and
+    through which programs they come."""
     if will >= 0:
         try:
             os.write(will, os.fsencode(f"{name}={text}") + b"\0")

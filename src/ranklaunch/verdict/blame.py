@@ -24,6 +24,8 @@ RETRY = {
 MOST_FAILURES = 8  # others that a verdict lists
 MOST_NOTES = 8
 MOST_NAMED = 5  # ranks that failed while they were being stopped; others are counted
+OF_PEERS = ("SIGABRT", 1, 128 + 6)  # how a rank ends, by its framework or its author, when it has lost another one
+AFTERMATHS = ("torch-process-group-left",)  # causes of which another rank's failure may be one
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one
 WORD = 100  # characters of a name
@@ -36,7 +38,8 @@ _STOPPED = "^(?:(?P<more>[0-9]{1,6}) more ranks? failed while |rank [0-9]+ .*whi
 
 
 class Suspect(Value):
-    """at: seconds since 1970 by node 0's clock. reason: what is said of it; made from the culprit where it is empty."""
+    """at: seconds since 1970 by node 0's clock. reason: what is said of it; made from the culprit where it is empty. late:
+    it was told to end, and may have caught what it says that it died of."""
 
     node: int
     at: float
@@ -44,6 +47,7 @@ class Suspect(Value):
     exit_code: int
     reason: str = ""
     culprit: Culprit | None = None
+    late: bool = False
 
     @property
     def is_consequence(self) -> bool:
@@ -140,8 +144,22 @@ def _may_be(culprit: Culprit, proof: Culprit) -> bool:
 
 
 def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:
-    """Whoever is to blame first; of two nodes' lists, one of the two first ones is."""
-    return sorted(suspects, key=lambda s: (s.is_consequence, s.at))
+    """Whoever is to blame first; of two nodes' lists, one of the two first ones is. One that is late counts where whoever would be to
+    blame without it leaves open why it ended."""
+    suspects = list(suspects)
+    first = min((s for s in suspects if not s.late), key=lambda s: (s.is_consequence, s.at), default=None)
+    clear = first is not None and _is_clear(first)
+    return sorted(suspects, key=lambda s: (s.is_consequence, s.late and clear, s.at))
+
+
+def _is_clear(suspect: Suspect) -> bool:
+    """Whether it says why it ended, or ended as no rank does that has lost another one: by a code of its own, by a crash."""
+    culprit = suspect.culprit
+    if not culprit or culprit.out_of_memory:
+        return True
+    if culprit.error:
+        return culprit.error.kind == CAUSE and culprit.error.name not in AFTERMATHS
+    return (culprit.signal or culprit.exit_code) not in OF_PEERS
 
 
 def name(culprit: Culprit) -> str:
@@ -271,6 +289,7 @@ def suspect(data: Any) -> Suspect:
         exit_code=_code_of_job(data),
         reason=_get(data, "reason", str),
         culprit=_culprit(data.get("culprit")),
+        late=data.get("late") is True,
     )
 
 

@@ -8,13 +8,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ranklaunch.specs import keys
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places.quantities import bytes_of
 
 Body = dict[str, Any]
 COMMAND = ["ranklaunch", "run", "--"]
-MEBI, GIGA = 2**20, 10**9
+MEBI, GIBI = 2**20, 2**30  # SkyPilot and dstack call the latter GB
 MOST_RULES = 5  # of AWS Batch's evaluateOnExit
 LEAST_S_OF_AWS = 60
 
@@ -31,7 +32,7 @@ def sky(spec: JobSpec) -> Body:
         infra=own.infra,
         accelerators=f"{kind}:{spec.devices_per_node}" if kind else "",
         cpus=f"{spec.resources.cpu}+" if spec.resources.cpu else "",
-        memory=f"{math.ceil(bytes_of(spec.resources.memory) / GIGA)}+" if spec.resources.memory else "",
+        memory=f"{math.ceil(bytes_of(spec.resources.memory) / GIBI)}+" if spec.resources.memory else "",
         image_id=f"docker:{common.image(spec)}" if spec.image.repository else "",
         use_spot=own.spot,
         job_recovery={"max_restarts_on_errors": spec.restart.max_restarts} if spec.restart.max_restarts else None,
@@ -49,9 +50,9 @@ def dstack(spec: JobSpec) -> Body:
     gpu = {"name": own.accelerator, "count": spec.devices_per_node} if own.accelerator else None
     resources = _given(
         cpu=f"{spec.resources.cpu}.." if spec.resources.cpu else "",
-        memory=f"{math.ceil(bytes_of(memory) / GIGA)}GB.." if memory else "",
+        memory=f"{math.ceil(bytes_of(memory) / GIBI)}GB.." if memory else "",
         gpu=gpu,
-        shm_size=f"{math.ceil(bytes_of(spec.shm.size_limit) / GIGA)}GB" if spec.shm.size_limit else "",
+        shm_size=f"{math.ceil(bytes_of(spec.shm.size_limit) / GIBI)}GB" if spec.shm.size_limit else "",
     )
     secrets = {name: f"${{{{ secrets.{own.secrets[name]} }}}}" for name in sorted(own.secrets)}
     return {
@@ -177,6 +178,8 @@ def problems(spec: JobSpec) -> Iterator[str]:
     if not re.fullmatch(form, spec.name):
         yield f"name={spec.name!r}: expected {words}"
     yield from _required(spec)
+    if spec.resources.cpu and not re.fullmatch(keys.CPUS, spec.resources.cpu):
+        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer of at least 1 with {spec.engine}"
     yield from _replaced(spec)
     for name in sorted(set(spec.cloud.secrets) & {each["name"] for each in common.environment(spec)}):
         yield f"cloud.secrets.{name}: there is a variable of this name too; leave one out"
@@ -225,8 +228,6 @@ def _aws_batch(spec: JobSpec) -> Iterator[str]:
     for name, reference in sorted(spec.cloud.secrets.items()):
         if not re.fullmatch(r"arn:[!-~]+", reference):
             yield f"cloud.secrets.{name}={reference[:60]!r}: expected the ARN of a secret or a parameter"
-    if spec.resources.cpu and not re.fullmatch("[0-9]+", spec.resources.cpu):
-        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer with aws_batch"
     if 0 < spec.lifecycle.deadline_seconds < LEAST_S_OF_AWS:
         yield f"lifecycle.deadlineSeconds={spec.lifecycle.deadline_seconds}: expected at least {LEAST_S_OF_AWS} with aws_batch"
     if spec.restart.max_restarts > 9:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ranklaunch.specs import keys
 from ranklaunch.specs import pod as common
 from ranklaunch.specs.model import JobSpec
 from ranklaunch.specs.places.clouds import COMMAND
@@ -39,7 +40,7 @@ def _ports(spec: JobSpec) -> Iterator[tuple[str, int]]:
 
 
 def _cores(spec: JobSpec) -> int:
-    return int(spec.resources.cpu) if re.fullmatch("[0-9]{1,6}", spec.resources.cpu) else 1
+    return int(spec.resources.cpu) if re.fullmatch(keys.CPUS, spec.resources.cpu) else 1
 
 
 def _lsf(spec: JobSpec) -> Iterator[str]:
@@ -115,8 +116,8 @@ def problems(spec: JobSpec) -> Iterator[str]:
         yield f"name={spec.name!r}: expected {words}"
     if spec.device.kind == "npu":
         yield f"device.kind=npu: expected gpu or cpu with {spec.engine}; what else is asked for goes into batch.directives"
-    if spec.resources.cpu and not re.fullmatch("[0-9]{1,6}", spec.resources.cpu):
-        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer with {spec.engine}"
+    if spec.resources.cpu and not re.fullmatch(keys.CPUS, spec.resources.cpu):
+        yield f"resources.cpu={spec.resources.cpu!r}: expected an integer of at least 1 with {spec.engine}"
     for path, text in (("batch.queue", spec.batch.queue), ("batch.account", spec.batch.account), ("batch.output", spec.batch.output)):
         if re.search(r"[^!-~]|[\"'\\]", text):
             yield f"{path}={text!r}: expected no spaces, quotes, backslashes and characters beyond ASCII"

@@ -1,24 +1,32 @@
 """Follows the files into which a launcher lets its ranks write, so that their lines reach the console with their own tags.
 
 inotify tells what grew; where the system has no instance left, the folder is looked through twice a second. Every file that grew has one
-block of it read per turn of the loop, as a pipe has. How much is copied in all has a limit, whatever writes into these files: were it our
-own output, to copy it would make more of it, until the disk is full.
+block of it read per turn of the loop, as a pipe has. A file stays open once it has been read, for one that somebody removes or moves away
+is read on: its rank still writes into it. How much is copied in all has a limit, whatever writes into these files: were it our own output,
+to copy it would make more of it, until the disk is full.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
+import resource
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch.supervise.output.pipe import READ, TAIL, Output
+from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import disk
 from ranklaunch.system.inotify import Inotify
 from ranklaunch.system.loop import Loop, Timer
 
 LOOK_AGAIN_S = 0.5
 MOST_COPIED = 16 * 1024**3  # bytes in one attempt
-LEAST_COPIED = 1024**3  # however full the disk is
+LEAST_COPIED = 16 * 1024**2  # however full the disk is
+UNKNOWN_COPIED = 1024**3  # where the disk does not tell what is free, as some mounts of buckets
+HELD_SHARE = 4  # of the descriptors that a process may have, the part that files of ranks may keep open
 FREE_SHARE = 4  # of what the disk has free, the part that may be copied: a loop writes it several times
 
 
@@ -44,6 +52,8 @@ class Follower:
         self._rounds: dict[str, str] = {}  # by key: where its rank writes now
         self._refused: set[str] = set()  # paths that are no files
         self._loop = loop
+        self._files = _Files(self._on_gone)
+        self._lost = False
         self._offsets: dict[str, int] = _sizes(folder)  # what an earlier start left is not shown again
         self._left = _budget(folder)
         self._grown: dict[str, None] = {}  # paths of which more may be read, in the order of their turns
@@ -76,6 +86,13 @@ class Follower:
         self._visit(self._folder)
         return self._rounds.get(key, ""), self._last_of(key)
 
+    def written_at(self, key: str) -> float:
+        """When a rank wrote last, by its files: it may have been read much later. In seconds of the loop's clock; where none is there, the
+        end of time."""
+        newest = [self._files.written_at(path)[0] for path in self._seen if self._placed(path) == (key, self._rounds.get(key, ""))]
+        at = max(newest, default=0) / 1e9
+        return self._loop.clock() - max(0.0, time.time() - at) if at else math.inf
+
     def is_newest(self, key: str, folder: str) -> bool:
         return self._rounds.get(key, "") == folder
 
@@ -92,7 +109,7 @@ class Follower:
         self._stop_looking()
         self._paused = False
         self._visit(self._folder)
-        self._ends = _sizes(self._folder)
+        self._ends = {**_sizes(self._folder), **self._files.sizes()}
         self._go_on()
 
     def finish(self) -> int:
@@ -108,6 +125,7 @@ class Follower:
 
         while self._grown:
             self._copy(next(iter(self._grown)), store)
+            bequeath("beat", "")  # gigabytes take longer than a supervisor may be silent
         for path in () if self._spent else sorted(self._seen):  # ends without a line end come behind all lines of their rank
             rest, output = self._block(path), self._output_of(path)
             if output and rest:
@@ -115,6 +133,7 @@ class Follower:
                 output.end_line()
         for output in self._outputs.values():
             output.finish()
+        self._files.close()
         return unshown
 
     def _stop_looking(self) -> None:
@@ -152,8 +171,16 @@ class Follower:
         self._timer = self._loop.after(LOOK_AGAIN_S, self._look_again)
         self._go_on()
 
+    def _on_gone(self, path: str) -> None:
+        """Of what has no path, inotify tells nothing."""
+        if not self._lost:
+            self._lost = True
+            self._on_trouble(f"{path} was removed or moved away while its rank writes into it: its lines are shown all the same")
+        if not self._timer and not self._ends:
+            self._timer = self._loop.after(LOOK_AGAIN_S, self._look_again)
+
     def _visit(self, folder: str) -> None:
-        for path in _paths(folder):
+        for path in {**dict.fromkeys(_paths(folder)), **self._files.sizes()}:
             self._note(path)
 
     def _note(self, path: str) -> None:
@@ -210,19 +237,16 @@ class Follower:
 
     def _block(self, path: str) -> bytes:
         try:
-            fd = disk.own(path)
+            with self._files.opened(path) as fd:
+                if os.fstat(fd).st_size < self._offsets.get(path, 0):  # emptied by a launcher that starts anew
+                    self._offsets[path] = 0
+                at = self._offsets.get(path, 0)
+                return os.pread(fd, max(0, min(READ, self._ends.get(path, at + READ) - at)), at)
         except disk.NotRegularError as error:
             self._refuse(path, error.kind)
-            return b""
         except OSError:
-            return b""
-        try:
-            if os.fstat(fd).st_size < self._offsets.get(path, 0):  # emptied by a launcher that starts anew
-                self._offsets[path] = 0
-            at = self._offsets.get(path, 0)
-            return os.pread(fd, max(0, min(READ, self._ends.get(path, at + READ) - at)), at)
-        finally:
-            os.close(fd)
+            pass
+        return b""
 
     def _refuse(self, path: str, kind: str) -> None:
         if path not in self._refused:
@@ -245,25 +269,78 @@ class Follower:
         """Of one output what has been copied, and behind it what only is in its files, the one that was written to last as the last: it
         tells why its rank ended."""
         newest = key, self._rounds.get(key, "")
-        paths = sorted((path for path in self._seen if self._placed(path) == newest), key=_written_at)
+        paths = sorted((path for path in self._seen if self._placed(path) == newest), key=self._files.written_at)
         if self._spent:  # nothing is copied any more
-            return b"".join(disk.end_of(path, TAIL) for path in paths)[-TAIL:]
-        ends = [disk.end_of(path, TAIL, self._offsets.get(path, 0)) for path in paths]
+            return b"".join(self._files.end_of(path) for path in paths)[-TAIL:]
+        ends = [self._files.end_of(path, self._offsets.get(path, 0)) for path in paths]
         return b"".join([self._outputs[key].tail, *ends])[-TAIL:]
+
+
+class _Files:
+    """Files by their paths. on_gone: is told whenever one is read that has lost its path."""
+
+    def __init__(self, on_gone: Callable[[str], None]) -> None:
+        self._fds: dict[str, int] = {}
+        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // HELD_SHARE
+        self._on_gone = on_gone
+
+    @contextlib.contextmanager
+    def opened(self, path: str) -> Iterator[int]:
+        """Raises NotRegularError and OSError."""
+        fd = self._held(path)
+        if fd is None:
+            fd = disk.own(path)
+            if len(self._fds) < self._most:
+                self._fds[path] = fd
+        try:
+            yield fd
+        finally:
+            if self._fds.get(path) != fd:
+                os.close(fd)
+
+    def end_of(self, path: str, begin: int = 0) -> bytes:
+        """At most TAIL bytes at the end of what is behind `begin`."""
+        try:
+            with self.opened(path) as fd:
+                return os.pread(fd, TAIL, max(begin, os.fstat(fd).st_size - TAIL))
+        except (OSError, disk.NotRegularError):
+            return b""
+
+    def written_at(self, path: str) -> tuple[int, str]:
+        """In nanoseconds; of two that are written to at once, a rank's stderr.log tells more."""
+        try:
+            with self.opened(path) as fd:
+                return os.fstat(fd).st_mtime_ns, "" if path.endswith("stdout.log") else path
+        except (OSError, disk.NotRegularError):
+            return 0, ""
+
+    def sizes(self) -> dict[str, int]:
+        return {path: os.fstat(fd).st_size for path, fd in self._fds.items()}
+
+    def close(self) -> None:
+        self._most = 0  # what is read from now on does not stay open
+        while self._fds:
+            os.close(self._fds.popitem()[1])
+
+    def _held(self, path: str) -> int | None:
+        """None where there is none, or another file has its path."""
+        fd = self._fds.get(path)
+        if fd is None:
+            return None
+        try:
+            same = os.path.samestat(os.stat(path), os.fstat(fd))
+        except OSError:
+            self._on_gone(path)
+            return fd
+        if not same:
+            os.close(self._fds.pop(path))
+        return fd if same else None
 
 
 def key_and_round(pattern: re.Pattern[str], path: str) -> tuple[str, str]:
     """The key that stands in the path of a file that a rank writes, and the folder before it; "" where it does not match."""
     match = pattern.fullmatch(path)
     return (match[match.lastindex or 0], os.path.dirname(path[: match.start(match.lastindex or 0)])) if match else ("", "")
-
-
-def _written_at(path: str) -> tuple[int, str]:
-    """In nanoseconds; of two that are written to at once, a rank's stderr.log tells more."""
-    try:
-        return os.stat(path).st_mtime_ns, "" if path.endswith("stdout.log") else path
-    except OSError:
-        return 0, ""
 
 
 def _whole(data: bytes) -> int:
@@ -276,7 +353,9 @@ def _budget(folder: str) -> int:
     try:
         found = os.statvfs(folder)
     except OSError:
-        return LEAST_COPIED
+        return UNKNOWN_COPIED
+    if not found.f_blocks:
+        return UNKNOWN_COPIED
     return min(MOST_COPIED, max(LEAST_COPIED, found.f_bavail * found.f_frsize // FREE_SHARE))
 
 

@@ -51,6 +51,7 @@ class Logs:
         self._at_end: dict[int | None, tuple[str, bytes]] = {}  # by rank: the folder of its round, and what it had written
         self._launchers: list[tuple[Process, Output]] = []  # whose ranks write into files
         self.by_rank: dict[int, Output] = {}
+        self._by_then: list[tuple[int, bytes, float]] = []
         # Of a program that starts its ranks itself: what all of them write.
         self._first = plan.job.node.first_rank if plan.runs == PROGRAM and plan.job.node.slots else None
         self._programs = [process for process in plan.processes if process.rank is None]
@@ -58,12 +59,14 @@ class Logs:
         self._letting_go = False
         self._unshown = 0  # lines
         self._lost = terminal.out.lost  # in earlier rounds
-        self._times = Times(record.folder, plan.job.node_index, loop, wall)
+        self._times = Times(record.folder, plan.job.node_index, loop, wall, self._on_trouble)
         self._crowd: Crowd | None = None
         if plan.console:
             from ranklaunch.supervise.output.crowd import Crowd
 
             self._crowd = Crowd(plan, self._show, loop, terminal.say, terminal.painted)
+        for text in record.trouble:
+            self._on_trouble(text)
 
     def say_at_end(self, text: str) -> None:
         """What may have scrolled by until then."""
@@ -178,9 +181,18 @@ class Logs:
     # The end
 
     def let_go(self) -> None:
-        """Ranks that save a checkpoint on the way out must not wait for a reader; their files have every line."""
+        """Ranks that save a checkpoint on the way out must not wait for a reader; their files have every line. What they had written by
+        now, nobody had told them to."""
+        self._by_then = [(rank, output.tail, output.written_at) for rank, output in self.by_rank.items() if output.written_at]
         self._letting_go = True
         self._pause(False)
+
+    def by_then(self) -> list[tuple[int, bytes, float]]:
+        """Of each rank that had written when the end began, the last of it, and when that came: by its files, where it has some, for they
+        may have been read much later."""
+        own = self._outputs.keys if self._follower and self._outputs else {}
+        files = {rank: self._follower.written_at(key) for rank, key in own.items()} if self._follower else {}
+        return [(rank, tail, min(at, files.get(rank, at))) for rank, tail, at in self._by_then]
 
     def remember(self) -> None:
         """What ranks write from now on does not count."""
@@ -218,13 +230,21 @@ class Logs:
 
 class Times:
     """When each part of the logs in a folder came, beside them, for whoever puts the lines of all ranks into order. Nothing depends on it:
-    where it cannot be written, it ends with what it has."""
+    where it cannot be written, it ends with what it has. on_trouble: is told where something else is in the file's place."""
 
-    def __init__(self, folder: str, node: int, loop: Loop, wall: Callable[[float], float]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        node: int,
+        loop: Loop,
+        wall: Callable[[float], float],
+        on_trouble: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self._path = folders.times(folder, node)
         self._folder = folder
         self._loop = loop
         self._wall = wall
+        self._on_trouble = on_trouble
         self._fd: int | None = None
         self._last: list[list[float] | None] = []  # of each log, its newest part that has not been written yet
         self._parts: list[list[float]] = []  # [log, end, when its first byte came]
@@ -271,7 +291,10 @@ class Times:
         try:
             self._fd = disk.append(self._path) if self._fd is None else self._fd
             whole = os.write(self._fd, lines) == len(lines)
-        except (OSError, disk.NotRegularError):  # a full disk is reported with the log that fails first
+        except OSError:  # a full disk is reported with the log that fails first
+            whole = False
+        except disk.NotRegularError as error:
+            self._on_trouble(f"{self._path} is {error.kind}, not a file: when lines came is not kept")
             whole = False
         if not whole:
             self._end()

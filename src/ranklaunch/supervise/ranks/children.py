@@ -88,8 +88,9 @@ class Children:
             os.close(writable)
         child.pidfd = _pidfd(child.identity.pid)
         conduct = process.conduct
-        if conduct.deaf or conduct.carriers:
-            bequeath(f"deaf_{child.identity.pid}", " ".join((f"{conduct.ranks_below:d}", f"{conduct.impatient:d}", *conduct.carriers)))
+        if conduct.launches:
+            held = conduct.impatient or not (conduct.deaf or conduct.carriers)
+            bequeath(f"launcher_{child.identity.pid}", " ".join((f"{conduct.ranks_below:d}", f"{held:d}", *conduct.carriers)))
         child.reader = self._logs.read(readable, sink, lambda: self._hear.wrote(child))
         self.running[child.identity.pid] = child
         if child.pidfd >= 0:

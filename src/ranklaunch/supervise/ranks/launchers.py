@@ -327,7 +327,7 @@ class Launchers:
         self._loop.after(LOOK_AT_LAUNCHER_S, lambda: self._look_at(child, None))
         if child.process.conduct.halt_failure_s:
             self._loop.after(child.process.conduct.halt_failure_s, lambda: self._halt(child))
-        if child.process.conduct.deaf and not child.process.conduct.impatient:
+        if child.process.conduct.deaf and (child.announced or not child.process.conduct.impatient):  # not watched where there is no pidfd
             self._loop.after(ONE_AFTER_THE_OTHER_S, lambda: self._tell_ranks(child))
 
     def _look_at(self, child: Child, alone_since: float | None) -> None:

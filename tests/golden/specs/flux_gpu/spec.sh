@@ -32,10 +32,12 @@ if [[ -z ${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; then
         echo "$key: not used as the key of this job's nodes: expected a file of yours with mode 0600" >&2
     fi
 fi
-export RANKLAUNCH_SLOTS=8
-export RANKLAUNCH_ACCELERATOR=gpu
-export 'NOTE=it'"'"'s $(x)
+# What each node's ranklaunch is told. By env, for bash has its own meaning for some names, such as UID.
+told=(
+    RANKLAUNCH_SLOTS=8
+    RANKLAUNCH_ACCELERATOR=gpu
+    'NOTE=it'"'"'s $(x)
 `y`'
-
+)
 # One task on each node, which asks who the others are: no variable says it.
-flux run -N 2 -n 2 -c 8 -g 8 /bin/bash -c 'RANKLAUNCH_HOSTS=$(flux hostlist -e -d , local) || exit 78; export RANKLAUNCH_HOSTS; exec "$@"' bash ranklaunch run -- train.py --text 'a '"'"'b'"'"' $c'
+flux run -N 2 -n 2 -c 8 -g 8 /bin/bash -c 'RANKLAUNCH_HOSTS=$(flux hostlist -e -d , local) || exit 78; export RANKLAUNCH_HOSTS; exec env "$@"' bash "${told[@]}" ranklaunch run -- train.py --text 'a '"'"'b'"'"' $c'

@@ -7,8 +7,6 @@
 #SBATCH --signal=TERM@60
 #SBATCH --no-requeue
 set -uo pipefail
-export RANKLAUNCH_SLOTS=8
-export RANKLAUNCH_ACCELERATOR=npu
 
 # Ports for this job alone: another one may have the same first node.
 export RANKLAUNCH_MASTER_PORT="${RANKLAUNCH_MASTER_PORT:-$((20000 + SLURM_JOB_ID % 3000 * 4))}"
@@ -33,7 +31,12 @@ if [[ -z ${RANKLAUNCH_SECRET:-}${RANKLAUNCH_SECRET_FILE:-} && -n ${HOME:-} ]]; t
     fi
 fi
 
+# What each node's ranklaunch is told. By env, for bash has its own meaning for some names, such as UID and RANDOM.
+told=(
+    RANKLAUNCH_SLOTS=8
+    RANKLAUNCH_ACCELERATOR=npu
+)
 # One task on each node, with all CPUs that the job has there; each node's ranklaunch ends with the job's exit code, and in its own time.
-srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none '--container-image=registry.example.com#team/train:1.4' env ranklaunch run -- train.py
+env "${told[@]}" srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none '--container-image=registry.example.com#team/train:1.4' env ranklaunch run -- train.py
 code=$?
 exit "$code"

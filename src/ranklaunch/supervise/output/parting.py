@@ -1,0 +1,148 @@
+"""Ranks that an exception was ending when another rank was seen to end, or when they were told to. They had failed when they said so; what
+they then take down, which takes PyTorch some tenths of a second, is what other ranks notice, who may be gone sooner."""
+
+from __future__ import annotations
+
+import functools
+import re
+import signal
+from collections.abc import Callable, Sequence
+
+from ranklaunch.plan.model import Plan
+from ranklaunch.supervise import words
+from ranklaunch.supervise.output.pipe import last_lines
+from ranklaunch.supervise.ranks.child import Child
+from ranklaunch.typed import TYPE_CHECKING
+from ranklaunch.values import replace
+from ranklaunch.verdict import blame
+from ranklaunch.verdict.blame import Suspect
+from ranklaunch.verdict.model import Culprit, Failure
+
+if TYPE_CHECKING:
+    from ranklaunch.supervise.judge import Circumstances, Ending
+    from ranklaunch.supervise.ranks.watched import Watched
+
+CERTAIN, LIKELY = "certain", "likely"
+WAY_OUT_S = {CERTAIN: 5.0, LIKELY: 2.0}  # that peers may take to notice
+GRAIN_S = 0.05  # of the times that files have
+_BEGINS = "Traceback (most recent call last):"
+_RANK = re.compile(r"\[rank ?[0-9]+\]:? ?")  # before each line of what PyTorch's hook for uncaught exceptions writes
+_CHAINED = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)")
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,200}(?::|$)")
+_BY_CPP = re.compile(r"\[[IWEF][0-9]{3,4} |terminate called")  # what may stand behind
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LOGGED = re.compile(r"^[EWIF][0-9]{4} |(?i:\b(?:error|warn(?:ing)?|critical|exception|caught|retr(?:y|ies|ying)|skip\w*|fail\w*)\b)")
+_MOST_OF_MESSAGE = {CERTAIN: 12, LIKELY: 1}  # lines: behind what was caught, the program may go on to say something
+
+
+def with_parting(
+    found: Sequence[Suspect],
+    ended: Sequence[Child],
+    plan: Plan,
+    ending: Ending,
+    circumstances: Circumstances,
+    culprit: Callable[..., Culprit],
+) -> list[Suspect]:
+    """found: what is suspect on this node. culprit: as judge makes one, of a process, a failure, lines, an error and a time."""
+    wall = circumstances.wall
+    result = list(found)
+    # Of a launcher's ranks the one that it names, where the failure was here.
+    named = None if ending.from_elsewhere else next(iter(blame.ordered(found)), None)
+    first = min([ending.at, *(each.ended_at for child in ended for each in _ends(child) if each.code != 0)])
+    for rank, tail, at in circumstances.wrote():
+        how = ends_by_exception(tail.decode(errors="replace"))
+        child = _started(rank, ended) if how and -GRAIN_S <= first - at < WAY_OUT_S[how] else None
+        if not child or _raised(_last_of(rank, child, circumstances.tail_of_rank)) > _raised(tail):
+            continue  # what has ended it came later
+        error = words.known(tail, plan, by_itself=False)
+        if not error or error.kind != blame.CAUSE:
+            continue
+        known = [each for each in result if each.culprit and (each.culprit.node, each.culprit.rank) == (plan.job.node_index, rank)]
+        by_itself, end = _end_of(rank, child)
+        if known:
+            result = [each for each in result if each not in known]
+            result += [_at(each, min(each.at, wall(at)), how, by_itself or each is named) for each in known]
+        elif end != 0:
+            failure = Failure(rank, 1, 0, child.identity.pid if child.process.rank == rank else None)
+            said = culprit(plan, child, failure, last_lines(tail), error, wall(at))
+            result.append(Suspect(said.node, wall(at), "failed", 1, "", said, late=how == LIKELY))
+    return blame.ordered(result)
+
+
+def _started(rank: int, ended: Sequence[Child]) -> Child | None:
+    """What was started as this rank, or for it."""
+    own = [child for child in ended if child.process.rank == rank]
+    return next(iter(own or [child for child in ended if child.process.conduct.launches]), None)
+
+
+def _last_of(rank: int, child: Child, tail_of: Callable[[int | None], bytes]) -> bytes:
+    if child.process.rank == rank:
+        return child.reader.output.tail if child.reader else b""
+    return tail_of(rank)
+
+
+def _raised(tail: bytes) -> int:
+    """How many exceptions it tells of that Python did not ignore."""
+    lines = tail.decode(errors="replace").splitlines()
+    return sum(line.endswith(_BEGINS) and not lines[number - 1].startswith(_ignored()) for number, line in enumerate(lines))
+
+
+def _end_of(rank: int, child: Child) -> tuple[bool, int | None]:
+    """Whether nobody can have told it to end, and its exit code; None where nobody knows. A launcher tells the others when one has
+    ended."""
+    if child.process.rank == rank:
+        return not child.ended.told, child.ended.code
+    ends = _ends(child)
+    own = next((each for each in ends if each.rank == rank), None)
+    return bool(own and own is ends[0] and own.failed and own.signal != signal.SIGTERM), own.code if own else None
+
+
+def _ends(child: Child) -> list[Watched]:
+    """Of ranks below a launcher, in their order."""
+    ranks = child.announced or child.below
+    return ranks.ended if ranks else []
+
+
+def _at(suspect: Suspect, at: float, how: str, sure: bool) -> Suspect:
+    """sure: it is known to have failed. Who died of being told to end has the code with which Python was about to end it."""
+    assert suspect.culprit
+    culprit = replace(suspect.culprit, time=blame.iso(at))
+    if not sure or culprit.signal in ("SIGTERM", "SIGABRT"):
+        suspect, culprit = replace(suspect, exit_code=1), replace(culprit, exit_code=1, signal=None)
+    return replace(suspect, at=at, culprit=culprit, late=how == LIKELY and not sure)
+
+
+def ends_by_exception(text: str) -> str:
+    """LIKELY, where a program might have caught and printed it and gone on; "" where its last words are no traceback."""
+    lines = [line for line in _COLOUR.sub("", text).splitlines() if line.strip()]
+    begins = [number for number, line in enumerate(lines) if line.endswith(_BEGINS)]
+    while begins and lines[begins[-1] - 1].startswith(_ignored()):
+        lines = lines[: begins.pop() - 1]
+    if not begins:
+        return ""
+    of_hook = bool(_RANK.match(lines[begins[-1]]))
+    bare = [_RANK.sub("", line, count=1) if of_hook else line for line in lines]
+    behind = [line for line in bare[begins[-1] + 1 :] if line[0] not in " \t"]
+    told = [line for line in behind if not (_BY_CPP.match(line) or _parting().search(line.lower()))]
+    how = CERTAIN if of_hook else LIKELY
+    if not told or not _EXCEPTION.match(told[0]) or len(told) > _MOST_OF_MESSAGE[how]:
+        return ""
+    if of_hook:
+        return how
+    first = begins[-1]
+    while (before := [number for number in begins if number < first]) and _CHAINED.match(bare[first - 1]):
+        first = before[-1]
+    return "" if first and _LOGGED.search(bare[first - 1]) else how
+
+
+def _ignored() -> tuple[str, ...]:
+    from ranklaunch.catalogue.tracebacks import IGNORED
+
+    return IGNORED
+
+
+@functools.cache
+def _parting() -> re.Pattern[str]:
+    from ranklaunch.catalogue.survival import PARTING
+
+    return re.compile(PARTING)
