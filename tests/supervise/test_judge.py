@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -62,6 +63,23 @@ Root Cause (first observed failure):
 ============================================================
 """
 
+ENDED = """
+============================================================
+t.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 7)  (SIGTERM)
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : 1 (pid: 8)
+============================================================
+"""
+TRACEBACK = b'Traceback (most recent call last):\n  File "t.py", line 7, in <module>\n    f()\n'
+
 
 def of_torchrun(plan: Plan, status: int, *told: int, tail: bytes = b"") -> Child:
     child = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER)
@@ -121,6 +139,20 @@ def test_a_culprit_is_no_victim() -> None:
     common = Judgement("failed", 137, "", Culprit(0, 1, 7, 137, "SIGKILL", False, ()))
     found = judge.verdict(plan, common, Ending("failed", 1, "", child), [child], circumstances(), "").victims
     assert [(victim.rank, victim.signal) for victim in found] == [(0, "SIGTERM")]
+
+
+def test_whom_a_launcher_has_ended_is_not_before_the_rank_that_failed() -> None:
+    """Nothing was seen of either. Rank 0 tells of an exception that it had caught; two questions for the time are answered a millisecond
+    apart, as on a machine that is busy."""
+    plan = helpers.plan(helpers.local(RANKLAUNCH_SLOTS="2"), method="torchrun")
+    words = {0: b"FileNotFoundError: shard 17\nstep 3\n", 1: b"ValueError: loss is nan\n"}
+    child = of_torchrun(plan, 1 << 8, tail=ENDED.encode())
+    late = itertools.count(0, -0.001)
+    around = replace(circumstances(), tail_of_rank=lambda rank: TRACEBACK + words[rank or 0], wall=lambda at: 1.7e9 + at + next(late))
+    found = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
+    assert [(each.culprit.rank, each.culprit.exit_code, each.culprit.signal) for each in blame.ordered(found) if each.culprit] == [
+        (1, 1, None), (0, 143, "SIGTERM"),
+    ]  # fmt: skip
 
 
 def test_a_launchers_words_are_not_those_of_a_rank_that_wrote_nothing() -> None:

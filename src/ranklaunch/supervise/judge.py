@@ -116,6 +116,8 @@ def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child
 def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:
     """Everything on this node that ended by itself and not well. Whom we or a launcher ended is a victim, unless what it had written
     by then names a cause."""
+    began = circumstances.wall(0.0)  # asked once: by two answers of a machine that is busy, what came later would have been earlier
+    circumstances = replace(circumstances, wall=lambda at: began + at)
     found: list[Suspect] = []
     if not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded":
         found.append(_of_ending(plan, ending, circumstances.wall(ending.at)))
@@ -224,7 +226,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     if seen:
         yield from seen
         if child.below:
-            yield from _below(plan, child, seen[0].exit_code, {suspect.culprit.rank for suspect in seen if suspect.culprit}, circumstances)
+            yield from _below(plan, child, seen[0].exit_code, {each.culprit.rank for each in seen if each.culprit}, circumstances)
         return
     told = _placed_by(child, circumstances.explain(child, decoded(tail)))
     failure = told or Failure(child.process.rank, child.ended.code, child.ended.signal, child.identity.pid)
@@ -241,7 +243,7 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
         reason = "" if told else _words().reported(culprit, tail)
         yield Suspect(culprit.node, at, "failed", culprit.exit_code if told else child.code_of_job, reason, culprit)
     if plan.outputs and child.role in DECIDING:
-        yield from _below(plan, child, failure.exit_code, {failure.rank}, circumstances)
+        yield from _below(plan, child, failure.exit_code, {failure.rank}, circumstances, failure.victims)
 
 
 def _of_ranks(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
@@ -273,16 +275,19 @@ def _placed_by(child: Child, told: Failure | None) -> Failure | None:
     return replace(told, rank=meant[0].rank, pid=meant[0].pid)
 
 
-def _below(plan: Plan, child: Child, code: int, seen: Collection[int | None], circumstances: Circumstances) -> Iterable[Suspect]:
-    """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause."""
-    at = circumstances.wall(child.ended.at) + AFTER
+def _below(
+    plan: Plan, child: Child, code: int, seen: Collection[int | None], circumstances: Circumstances, told: Iterable[tuple[int, int]] = ()
+) -> Iterable[Suspect]:
+    """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause. told: Failure.victims."""
+    at, signals = circumstances.wall(child.ended.at) + AFTER, dict(told)
     for rank in plan.outputs.keys if plan.outputs else ():
         end = circumstances.end_of_rank(child, rank)
         well = end and not end.exit_code
         error = _words().known(circumstances.tail_of_rank(rank) if rank not in seen and not well else b"", plan, by_itself=False)
         if error and error.kind == blame.CAUSE:
-            told = end or Failure(rank, code if code < 128 else 1)
-            culprit = _culprit(plan, child, told, last_lines(circumstances.tail_of_rank(rank)), error, at)
+            number = signals.get(rank, 0)
+            failure = end or Failure(rank, 128 + number if number else code if code < 128 else 1, number)
+            culprit = _culprit(plan, child, failure, last_lines(circumstances.tail_of_rank(rank)), error, at)
             yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
 
@@ -358,11 +363,9 @@ def _lost_a_worker(culprit: Culprit) -> bool:
 
 def _is(culprit: Culprit | None, child: Child, plan: Plan) -> bool:
     """Whether a process is the culprit, or plays its node."""
-    if not culprit:
-        return False
     if child.process.node is not None:
-        return child.process.node == culprit.node
-    return culprit.node == plan.job.node_index and culprit.pid == child.identity.pid
+        return bool(culprit and child.process.node == culprit.node)
+    return bool(culprit and culprit.node == plan.job.node_index and culprit.pid == child.identity.pid)
 
 
 def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> Iterable[Victim]:
@@ -370,11 +373,8 @@ def _victims(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Chil
     for rank, number in sorted(set(_ended_by_launchers(ending, ended, circumstances))):
         if not (culprit and (culprit.node, culprit.rank) == (plan.job.node_index, rank)):
             yield Victim(plan.job.node_index, rank, name_of(number), f"rank {rank}")
-    told = [
-        child
-        for child in ended
-        if child is not ending.child and child.role not in UNJUDGED and child.ended.told and not _is(culprit, child, plan)
-    ]
+    others = [child for child in ended if child is not ending.child and child.role not in UNJUDGED and child.ended.told]
+    told = [child for child in others if not _is(culprit, child, plan)]
     for child in sorted(told, key=lambda c: (c.process.rank is None, c.process.rank or 0)):
         node = plan.job.node_index if child.process.node is None else child.process.node
         yield Victim(node, child.process.rank, name_of(child.ended.told[-1]), child.process.name)
