@@ -406,6 +406,16 @@ def test_lines_that_go_on_counting_show_work_whatever_they_count() -> None:
         assert name_of(f"[1/3] objective 0.4\n{FRAMES}{OOM}\n{after}\n") == "cuda-out-of-memory"
 
 
+def test_an_exception_after_which_the_program_counted_on_did_not_end_it() -> None:
+    """A step or two another rank may have taken, in an output that all share."""
+    begin, *steps = [f"step {number} loss 0.5\n" for number in range(9)]
+    later = f"{FRAMES}{LOST}\n"
+    assert name_of(f"{begin}{FRAMES}{OOM}\n{''.join(steps)}{later}") == "gloo-peer-connection-lost"
+    assert name_of(f"{begin}{FRAMES}{OOM}\n{''.join(steps[:2])}{later}") == "cuda-out-of-memory"
+    for elsewhere in ("Exception in thread Thread-1 (save):", "Process ForkPoolWorker-1:"):
+        assert name_of(f"{begin}{elsewhere}\n{FRAMES}{OOM}\n{''.join(steps)}{later}") == "cuda-out-of-memory"
+
+
 def test_a_command_of_a_script_failed_only_if_nothing_came_after_it() -> None:
     for line in (
         "run.sh: line 3: module: command not found",

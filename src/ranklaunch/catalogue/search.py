@@ -33,7 +33,7 @@ from ranklaunch.catalogue.known import shipped
 from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_words, of_exception, wrong_after
 from ranklaunch.catalogue.literals import alternatives
 from ranklaunch.catalogue.literals import needed as needed_by
-from ranklaunch.catalogue.survival import said_more, went_on
+from ranklaunch.catalogue.survival import counted_on, said_more, went_on
 from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
 from ranklaunch.typed import NamedTuple
 
@@ -237,7 +237,7 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
     reports = {number for number, error in claims.items() if error.standing == REPORT}
     for group, last in last_tracebacks(lines, reports):
         for number in group:
-            if number < last.endings[0] and number in claims and claims[number].survivable:
+            if number < last.endings[0] and number in claims and (claims[number].survivable or _caught(lines, number, last)):
                 del claims[number]
         for error in errors:
             if error.through:
@@ -245,6 +245,14 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
         any_exception = None if _explained(last, claims) else of_exception(lines.bare[last.endings[-1]], errors)
         if any_exception:
             claims[last.endings[-1]] = any_exception
+
+
+def _caught(lines: Lines, number: int, last: Traceback) -> bool:
+    """Whether a line names an exception that its program has caught, long before the last one. Threads, and processes beside, that one
+    ends, are not seen to be missing at once."""
+    begin = lines.begin(number)
+    elsewhere = begin > 0 and lines.bare[begin - 1].startswith(("Exception in thread ", "Process "))
+    return begin >= 0 and not elsewhere and counted_on(lines.said[: last.frames[0] - 1], number)
 
 
 def _name_bare_exception(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:

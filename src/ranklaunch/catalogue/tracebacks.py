@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from ranklaunch.typed import NamedTuple
 
 _MOST_LINES_OF_MESSAGE = 40
+_MOST_LINES_OF_FRAMES = 200
+_BEGINS = "Traceback (most recent call last):"
 
 
 class Lines:
@@ -24,7 +26,7 @@ class Lines:
         self.bare = _pattern(_PREFIX).sub("", plain).split("\n")
         self.tagged = _pattern(_TAGGED).search(plain) is not None
 
-    @property
+    @functools.cached_property
     def said(self) -> list[str]:
         """bare, with nothing where a traceback quotes a line of the program: what is raised there is in the line that ends it."""
         if not any(_FRAME_NEEDS in line for line in self.bare):
@@ -37,6 +39,11 @@ class Lines:
         """Whether a line names the exception below the frames of a traceback."""
         above = self.bare[max(0, number - 4) : number] if _pattern(_NAMES).match(self.bare[number]) else []
         return bool(above) and above[-1][:1].isspace() and any(_FRAME_NEEDS in line for line in above)
+
+    def begin(self, number: int) -> int:
+        """Where the traceback begins at the end of which a line names the exception; -1 where it does not."""
+        above = range(number - 1, max(-1, number - 1 - _MOST_LINES_OF_FRAMES), -1) if self.framed(number) else ()
+        return next((each for each in above if self.bare[each].startswith(_BEGINS)), -1)
 
     def groups(self) -> Iterable[list[int]]:
         """The numbers of the lines of each process, as far as tags tell them apart."""
