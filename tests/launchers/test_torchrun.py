@@ -150,11 +150,11 @@ time.sleep(600)
 
 
 def test_a_stop_leaves_a_rank_its_workers(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
-    """Also where another rank has ended before it has saved, with the code of a stop."""
+    """Also where another rank has ended before it has saved, with the code of a stop; torchrun would see that at once."""
     program = tmp_path / "loads.py"
     program.write_text(LOADS)
     job = LauncherJob(hosts(1), tmp_path, "torchrun", slots=2)
-    job.start(program)
+    job.start(program, env={"RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--monitor_interval=0.001"})
     job.said(0, "ready", times=2)
     job.nodes[0].popen.send_signal(signal.SIGTERM)
     job.end(143)

@@ -22,6 +22,7 @@ from ranklaunch.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from ranklaunch.supervise.taking.abort import Aborts
 
+SETTLE_S = 1.0  # for ranks that end at once: a launcher would end the others for that, which save
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
 REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
 KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more than one round
@@ -309,7 +310,7 @@ class Stopper:
 
     def _signal(self, child: Child, number: int) -> None:
         conduct = child.process.conduct
-        if conduct.impatient:
+        if conduct.impatient or conduct.to_groups:
             child.halt()
         if conduct.deaf or conduct.to_groups:
             self._teller.tell(child.ranks() if conduct.deaf else child.left(), number)
@@ -319,6 +320,8 @@ class Stopper:
             self._teller.tell([child.identity], number)
         note(child, number)
         self._note_aborted()
+        if conduct.to_groups and not conduct.impatient:
+            self._timers.append(self._loop.after(SETTLE_S, child.serve))
         if conduct.halt_stop_s:
             self._timers.append(self._loop.after(conduct.halt_stop_s, child.halt_with_ranks))
 

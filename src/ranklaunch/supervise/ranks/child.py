@@ -93,9 +93,9 @@ class Child:
 
     def left(self) -> list[tree.Identity]:
         """Of a launcher: ranks(); where it passes signals on by itself and not all of them are known, whoever is where they are."""
-        conduct = self.process.conduct
+        conduct, ranks = self.process.conduct, self.ranks()  # which looks for those that have come since
         known = conduct.deaf or (self.below and self.below.knows_all)
-        return self.ranks() if known else tree.generation(self.identity.pid, conduct.ranks_below)
+        return ranks if known else tree.generation(self.identity.pid, conduct.ranks_below)
 
     def beside(self) -> list[tree.Identity]:
         """Of a launcher: what it has started that is no rank, as far as its files tell."""
@@ -110,6 +110,11 @@ class Child:
         """A launcher that would kill its ranks, until they have ended by themselves."""
         if self.alive and self.ranks():
             self.halt()
+
+    def serve(self) -> None:
+        """Goes on, for its ranks may need its store; unless one has failed, for which it would end the others."""
+        if not (self.below and any(rank.code for rank in self.below.ended)):
+            self.go_on()
 
     def go_on(self) -> None:
         if self.halted and self.alive:
