@@ -412,6 +412,8 @@ def test_an_exception_after_which_the_program_counted_on_did_not_end_it() -> Non
     later = f"{FRAMES}{LOST}\n"
     assert name_of(f"{begin}{FRAMES}{OOM}\n{''.join(steps)}{later}") == "gloo-peer-connection-lost"
     assert name_of(f"{begin}{FRAMES}{OOM}\n{''.join(steps[:2])}{later}") == "cuda-out-of-memory"
+    aborted = "[rank0]:[E1124 ProcessGroupNCCL.cpp:1026] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2)\n"
+    assert name_of(f"{FRAMES}{OOM}\n{begin}{''.join(steps)}{aborted}") == "nccl-collective-timeout"
     for elsewhere in ("Exception in thread Thread-1 (save):", "Process ForkPoolWorker-1:"):
         assert name_of(f"{begin}{elsewhere}\n{FRAMES}{OOM}\n{''.join(steps)}{later}") == "cuda-out-of-memory"
 

@@ -39,7 +39,17 @@ WARNED = "[W1124 03:46:29.285552 ProcessGroup.cpp:1] Warning: destroy_process_gr
     ],
 )
 def test_how_it_ends(text: str, how: str) -> None:
-    assert ends_by_exception(text) == how
+    assert ends_by_exception(text)[0] == how
+
+
+WORKER = f"{PLAIN[:-22]}ValueError: Caught ValueError in DataLoader worker process 0.\nOriginal {PLAIN}"
+
+
+@pytest.mark.parametrize(
+    ("before", "words"), [(f"{PLAIN}step 4\n", OF_HOOK), ("WARNING:root:skipped\n" + PLAIN, PLAIN), ("step 4\n", CHAINED), ("", WORKER)]
+)
+def test_the_words_that_ended_it_are_the_last_exceptions(before: str, words: str) -> None:
+    assert ends_by_exception(before + words)[1] == "\n".join(line for line in words.splitlines() if line)
 
 
 def suspect(rank: int, at: float, error: str = "", *, late: bool = False, signal: str | None = None, code: int = 1) -> Suspect:

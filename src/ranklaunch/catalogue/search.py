@@ -75,6 +75,7 @@ def findings(text: str, errors: Sequence[KnownError] = (), by_itself: bool = Tru
     lines = Lines(text)
     claims = _claims(lines, errors or shipped())
     _judge_exceptions(lines, claims, errors or shipped())
+    _drop_what_was_caught(lines, claims)
     _drop_waits_that_are_over(lines, claims)
     if not claims:
         _name_bare_exception(lines, claims, errors or shipped())
@@ -237,7 +238,7 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
     reports = {number for number, error in claims.items() if error.standing == REPORT}
     for group, last in last_tracebacks(lines, reports):
         for number in group:
-            if number < last.endings[0] and number in claims and (claims[number].survivable or _caught(lines, number, last)):
+            if number < last.endings[0] and number in claims and claims[number].survivable:
                 del claims[number]
         for error in errors:
             if error.through:
@@ -245,14 +246,6 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
         any_exception = None if _explained(last, claims) else of_exception(lines.bare[last.endings[-1]], errors)
         if any_exception:
             claims[last.endings[-1]] = any_exception
-
-
-def _caught(lines: Lines, number: int, last: Traceback) -> bool:
-    """Whether a line names an exception that its program has caught, long before the last one. Threads, and processes beside, that one
-    ends, are not seen to be missing at once."""
-    begin = lines.begin(number)
-    elsewhere = begin > 0 and lines.bare[begin - 1].startswith(("Exception in thread ", "Process "))
-    return begin >= 0 and not elsewhere and counted_on(lines.said[: last.frames[0] - 1], number)
 
 
 def _name_bare_exception(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
@@ -277,6 +270,18 @@ def _name_by_frames(error: KnownError, last: Traceback, bare: Sequence[str], cla
             claims.pop(number, None)
             if not named:
                 claims[number] = error
+
+
+def _drop_what_was_caught(lines: Lines, claims: dict[int, KnownError]) -> None:
+    """Exceptions long after which something else went wrong. Threads, and processes beside, that one ends, are not missed at once."""
+    later = len(lines.bare)
+    for number in sorted(claims, reverse=True):
+        begin = lines.begin(number)
+        elsewhere = begin > 0 and lines.bare[begin - 1].startswith(("Exception in thread ", "Process "))
+        if begin >= 0 and not elsewhere and later < len(lines.bare) and counted_on(lines.said[:later], number):
+            del claims[number]
+        else:
+            later = number
 
 
 def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> None:

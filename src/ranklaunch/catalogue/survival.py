@@ -10,7 +10,7 @@ from itertools import islice
 _MOST_LINES = 40  # that are not empty, of the end
 _LONGEST = 600  # characters of a line that are looked at
 _MOST_BETWEEN = 400  # lines
-_STEPS = 5
+_STEPS = 3
 
 
 def went_on(lines: Sequence[str], told: Sequence[str], after: int) -> int:
@@ -31,7 +31,8 @@ def counted_on(lines: Sequence[str], after: int) -> bool:
     """Whether lines behind this one count on so often that they are not another rank's, which a failure holds up within a step or two."""
     numbers = range(max(0, after - _MOST_LINES), min(len(lines), after + _MOST_BETWEEN))
     small = {number: lines[number][:_LONGEST].lower() for number in numbers if lines[number].strip()}
-    return sum(number > after for number in _counting(small, after)) >= _STEPS
+    steps = {number for number, line in small.items() if _pattern(METRIC).search(line) and not _pattern(_ILL).search(line)}
+    return sum(number > after for number in steps | _counting(small, after)) >= _STEPS
 
 
 def said_more(lines: Sequence[str], after: int) -> bool:

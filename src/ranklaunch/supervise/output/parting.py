@@ -50,11 +50,11 @@ def with_parting(
     named = None if ending.from_elsewhere else next(iter(blame.ordered(found)), None)
     first = min([ending.at, *(each.ended_at for child in ended for each in _ends(child) if each.code != 0)])
     for rank, tail, at in circumstances.wrote():
-        how = ends_by_exception(tail.decode(errors="replace"))
+        how, said = ends_by_exception(tail.decode(errors="replace"))
         child = _started(rank, ended) if how and -GRAIN_S <= first - at < WAY_OUT_S[how] else None
         if not child or _raised(_last_of(rank, child, circumstances.tail_of_rank)) > _raised(tail):
             continue  # what has ended it came later
-        error = words.known(tail, plan, by_itself=False)
+        error = words.known(said.encode(errors="replace"), plan, by_itself=False)  # what it had caught before is another matter
         if not error or error.kind != blame.CAUSE:
             continue
         known = [each for each in result if each.culprit and (each.culprit.node, each.culprit.rank) == (plan.job.node_index, rank)]
@@ -64,8 +64,8 @@ def with_parting(
             result += [_at(each, min(each.at, wall(at)), how, by_itself or each is named) for each in known]
         elif end != 0:
             failure = Failure(rank, 1, 0, child.identity.pid if child.process.rank == rank else None)
-            said = culprit(plan, child, failure, last_lines(tail), error, wall(at))
-            result.append(Suspect(said.node, wall(at), "failed", 1, "", said, late=how == LIKELY))
+            told = culprit(plan, child, failure, last_lines(tail), error, wall(at))
+            result.append(Suspect(told.node, wall(at), "failed", 1, "", told, late=how == LIKELY))
     return blame.ordered(result)
 
 
@@ -112,27 +112,33 @@ def _at(suspect: Suspect, at: float, how: str, sure: bool) -> Suspect:
     return replace(suspect, at=at, culprit=culprit, late=how == LIKELY and not sure)
 
 
-def ends_by_exception(text: str) -> str:
-    """LIKELY, where a program might have caught and printed it and gone on; "" where its last words are no traceback."""
+def ends_by_exception(text: str) -> tuple[str, str]:
+    """LIKELY, where a program might have caught and printed it and gone on, or CERTAIN; and its words, with those of the exceptions that it
+    was raised from. Both are "" where the last words are no traceback."""
     lines = [line for line in _COLOUR.sub("", text).splitlines() if line.strip()]
     begins = [number for number, line in enumerate(lines) if line.endswith(_BEGINS)]
     while begins and lines[begins[-1] - 1].startswith(_ignored()):
         lines = lines[: begins.pop() - 1]
     if not begins:
-        return ""
+        return "", ""
     of_hook = bool(_RANK.match(lines[begins[-1]]))
     bare = [_RANK.sub("", line, count=1) if of_hook else line for line in lines]
     behind = [line for line in bare[begins[-1] + 1 :] if line[0] not in " \t"]
     told = [line for line in behind if not (_BY_CPP.match(line) or _parting().search(line.lower()))]
     how = CERTAIN if of_hook else LIKELY
     if not told or not _EXCEPTION.match(told[0]) or len(told) > _MOST_OF_MESSAGE[how]:
-        return ""
-    if of_hook:
-        return how
+        return "", ""
     first = begins[-1]
-    while (before := [number for number in begins if number < first]) and _CHAINED.match(bare[first - 1]):
+    while (before := [number for number in begins if number < first]) and _goes_on(bare, first):
         first = before[-1]
-    return "" if first and _LOGGED.search(bare[first - 1]) else how
+    if first and not of_hook and _LOGGED.search(bare[first - 1]):
+        return "", ""
+    return how, "\n".join(lines[first:])
+
+
+def _goes_on(bare: Sequence[str], begin: int) -> bool:
+    """Whether a traceback belongs to the one above it: it was raised from that, or tells where another process raised it."""
+    return bool(_CHAINED.match(bare[begin - 1]) or bare[begin].startswith("Original "))
 
 
 def _ignored() -> tuple[str, ...]:
