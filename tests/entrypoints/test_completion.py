@@ -111,11 +111,12 @@ def test_zsh(folder: Path) -> None:
     try:
         told = Told(terminal)
         told.type("autoload -U compinit && compinit -u -D && source ./_ranklaunch && unsetopt zle_bracketed_paste; echo rea''dy\n", "ready")
+        told.type("ranklaunch() { echo not cal''led }; echo def''ined\n", "defined")
         for line, offered in CASES.items():
             for word in offered:
                 told.type(f"{line}\t", line.rpartition(" ")[0], word)
                 told.type("\x15", "")  # of this line, nothing stays
-        assert "--method" not in told.type("ranklaunch run train.py --metho\t\n", "not found")
+        assert "--method" not in told.type("ranklaunch run train.py --metho\t\n", "not called")
     finally:
         os.close(terminal)
         os.waitpid(pid, 0)
