@@ -414,6 +414,11 @@ def test_an_exception_after_which_the_program_counted_on_did_not_end_it() -> Non
     assert name_of(f"{begin}{FRAMES}{OOM}\n{''.join(steps[:2])}{later}") == "cuda-out-of-memory"
     aborted = "[rank0]:[E1124 ProcessGroupNCCL.cpp:1026] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2)\n"
     assert name_of(f"{FRAMES}{OOM}\n{begin}{''.join(steps)}{aborted}") == "nccl-collective-timeout"
+    peers = "".join(f"step {number} loss 0.{rank}\n" for number in (1, 2) for rank in range(8))
+    tagged = "".join(f"[rank0]: {line}\n" for line in f"{begin}{FRAMES}{OOM}".splitlines())
+    for of_peers in (peers, peers.replace("step", "[rank1]: step"), "".join(f"[rank1]: {step}" for step in steps)):
+        assert name_of(f"{tagged}{of_peers}{later}") == "cuda-out-of-memory"
+    assert name_of(f"{begin}{FRAMES}{OOM}\n{peers}{later}") == "cuda-out-of-memory"
     for elsewhere in ("Exception in thread Thread-1 (save):", "Process ForkPoolWorker-1:"):
         assert name_of(f"{begin}{elsewhere}\n{FRAMES}{OOM}\n{''.join(steps)}{later}") == "cuda-out-of-memory"
 

@@ -273,15 +273,23 @@ def _name_by_frames(error: KnownError, last: Traceback, bare: Sequence[str], cla
 
 
 def _drop_what_was_caught(lines: Lines, claims: dict[int, KnownError]) -> None:
-    """Exceptions long after which something else went wrong. Threads, and processes beside, that one ends, are not missed at once."""
-    later = len(lines.bare)
-    for number in sorted(claims, reverse=True):
-        begin = lines.begin(number)
-        elsewhere = begin > 0 and lines.bare[begin - 1].startswith(("Exception in thread ", "Process "))
-        if begin >= 0 and not elsewhere and later < len(lines.bare) and counted_on(lines.said[:later], number):
-            del claims[number]
-        else:
-            later = number
+    """Exceptions after which the same process was long at work before something else went wrong in it."""
+    for group in lines.processes():
+        places = [place for place, number in enumerate(group) if number in claims]
+        said = [lines.said[number] for number in group] if len(places) > 1 else []
+        later = places.pop() if places else 0
+        for place in reversed(places):
+            if _in_main_thread(lines, group[place]) and counted_on(said[:later], place):
+                del claims[group[place]]
+            else:
+                later = place
+
+
+def _in_main_thread(lines: Lines, number: int) -> bool:
+    """Whether a line names an exception below its traceback, and not one that only a thread or a process beside has ended by: the others
+    go on then, whether or not they can do without it."""
+    begin = lines.begin(number)
+    return begin >= 0 and not (begin and lines.bare[begin - 1].startswith(("Exception in thread ", "Process ")))
 
 
 def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> None:

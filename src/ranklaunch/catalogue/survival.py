@@ -9,8 +9,8 @@ from itertools import islice
 
 _MOST_LINES = 40  # that are not empty, of the end
 _LONGEST = 600  # characters of a line that are looked at
-_MOST_BETWEEN = 400  # lines
-_STEPS = 3
+_MOST_BETWEEN = 400  # lines behind a failure that are looked at
+_STEPS = 3  # that one counts there: of a peer that goes on, two may yet come
 
 
 def went_on(lines: Sequence[str], told: Sequence[str], after: int) -> int:
@@ -28,11 +28,15 @@ def went_on(lines: Sequence[str], told: Sequence[str], after: int) -> int:
 
 
 def counted_on(lines: Sequence[str], after: int) -> bool:
-    """Whether lines behind this one count on so often that they are not another rank's, which a failure holds up within a step or two."""
+    """Whether lines behind this one count on so far that they are not other ranks', which a failure holds up within a step or two."""
     numbers = range(max(0, after - _MOST_LINES), min(len(lines), after + _MOST_BETWEEN))
     small = {number: lines[number][:_LONGEST].lower() for number in numbers if lines[number].strip()}
-    steps = {number for number, line in small.items() if _pattern(METRIC).search(line) and not _pattern(_ILL).search(line)}
-    return sum(number > after for number in steps | _counting(small, after)) >= _STEPS
+    metrics = {number for number, line in small.items() if _pattern(METRIC).search(line) and not _pattern(_ILL).search(line)}
+    counts: dict[str, set[str]] = {}
+    for number in metrics | _counting(small, after):
+        if number > after:
+            counts.setdefault(_shape(small[number]), set()).update(re.findall(_COUNT, small[number])[:1])
+    return any(len(each) >= _STEPS for each in counts.values())
 
 
 def said_more(lines: Sequence[str], after: int) -> bool:

@@ -14,7 +14,7 @@ from ranklaunch.typed import NamedTuple
 
 _MOST_LINES_OF_MESSAGE = 40
 _MOST_LINES_OF_FRAMES = 200
-_BEGINS = "Traceback (most recent call last):"
+BEGINS = "Traceback (most recent call last):"
 
 
 class Lines:
@@ -41,20 +41,29 @@ class Lines:
         return bool(above) and above[-1][:1].isspace() and any(_FRAME_NEEDS in line for line in above)
 
     def begin(self, number: int) -> int:
-        """Where the traceback begins at the end of which a line names the exception; -1 where it does not."""
+        """The number of the line with which a traceback begins. number: of the line below it that names its exception; -1 where that
+        stands below none."""
         above = range(number - 1, max(-1, number - 1 - _MOST_LINES_OF_FRAMES), -1) if self.framed(number) else ()
-        return next((each for each in above if self.bare[each].startswith(_BEGINS)), -1)
+        return next((each for each in above if self.bare[each].startswith(BEGINS)), -1)
 
     def groups(self) -> Iterable[list[int]]:
         """The numbers of the lines of each process, as far as tags tell them apart."""
+        return self._by_tag.values()
+
+    def processes(self) -> Iterable[list[int]]:
+        """The same, but where there is one tag alone, lines without it are of that process too: PyTorch puts it before its own."""
+        return self.groups() if len(self._by_tag.keys() - {""}) > 1 else [list(range(len(self.told)))]
+
+    @functools.cached_property
+    def _by_tag(self) -> dict[str, list[int]]:
         if not self.tagged:
-            return [list(range(len(self.told)))]
+            return {"": list(range(len(self.told)))}
         groups: dict[str, list[int]] = {}
         for number, line in enumerate(self.told):
             prefix = _pattern(_PREFIX).match(line)
             tag = _pattern(_TAG).search(prefix[0]) if prefix else None
             groups.setdefault(tag[0].strip() if tag else "", []).append(number)
-        return groups.values()
+        return groups
 
 
 class Traceback(NamedTuple):
@@ -100,8 +109,8 @@ def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback
             in_frames = chained = ignored = False
             block = []
         elif line.startswith("╭"):  # rich draws a panel around the frames
-            in_panel, left = "Traceback (most recent call last)" in line, 0
-        elif line.startswith(_CHAINED):
+            in_panel, left = BEGINS[:-1] in line, 0
+        elif line.startswith(CHAINED):
             chained, left = True, 0
         elif line.startswith(IGNORED):
             ignored, left = True, 0
@@ -123,7 +132,7 @@ _COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
 _NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"
 _FRAME_NEEDS = 'File "'
-_CHAINED = (
+CHAINED = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
     "Original Traceback (most recent call last)",

@@ -116,7 +116,7 @@ def verdict(plan: Plan, common: Judgement, ending: Ending, ended: Sequence[Child
 def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: Circumstances) -> list[Suspect]:
     """Everything on this node that ended by itself and not well. Whom we or a launcher ended is a victim, unless what it had written
     by then names a cause."""
-    began = circumstances.wall(0.0)  # asked once: by two answers of a machine that is busy, what came later would have been earlier
+    began = circumstances.wall(0.0)  # asked once: a busy machine's second answer could put what came later before what came first
     circumstances = replace(circumstances, wall=lambda at: began + at)
     found: list[Suspect] = []
     if not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded":
@@ -276,17 +276,17 @@ def _placed_by(child: Child, told: Failure | None) -> Failure | None:
 
 
 def _below(
-    plan: Plan, child: Child, code: int, seen: Collection[int | None], circumstances: Circumstances, told: Iterable[tuple[int, int]] = ()
+    plan: Plan, child: Child, code: int, seen: Collection[int | None], circumstances: Circumstances, victims: Iterable[tuple[int, int]] = ()
 ) -> Iterable[Suspect]:
-    """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause. told: Failure.victims."""
-    at, signals = circumstances.wall(child.ended.at) + AFTER, dict(told)
+    """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause. victims: as in Failure."""
+    at = circumstances.wall(child.ended.at) + AFTER
+    by_launcher = {rank: Failure(rank, 128 + number, number) for rank, number in victims}
     for rank in plan.outputs.keys if plan.outputs else ():
         end = circumstances.end_of_rank(child, rank)
         well = end and not end.exit_code
         error = _words().known(circumstances.tail_of_rank(rank) if rank not in seen and not well else b"", plan, by_itself=False)
         if error and error.kind == blame.CAUSE:
-            number = signals.get(rank, 0)
-            failure = end or Failure(rank, 128 + number if number else code if code < 128 else 1, number)
+            failure = end or by_launcher.get(rank) or Failure(rank, code if code < 128 else 1)
             culprit = _culprit(plan, child, failure, last_lines(circumstances.tail_of_rank(rank)), error, at)
             yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 

@@ -22,7 +22,7 @@ from ranklaunch.typed import TYPE_CHECKING
 if TYPE_CHECKING:
     from ranklaunch.supervise.taking.abort import Aborts
 
-SETTLE_S = 1.0  # for ranks that end at once: a launcher would end the others for that, which save
+SETTLE_S = 1.0  # for ranks that end at once; a launcher that saw it would end the others, which may be saving
 LEADERS_SHARE = 0.8  # of the budget, before the others are told too
 REMIND_SHARE = 0.5  # of the budget, before a launcher that was told to end is told once more
 KILL_AGAIN_S = 0.1  # a process that forks while it is being killed needs more than one round
@@ -320,7 +320,7 @@ class Stopper:
             self._teller.tell([child.identity], number)
         note(child, number)
         self._note_aborted()
-        if conduct.to_groups and not conduct.impatient:
+        if conduct.to_groups:
             self._timers.append(self._loop.after(SETTLE_S, child.serve))
         if conduct.halt_stop_s:
             self._timers.append(self._loop.after(conduct.halt_stop_s, child.halt_with_ranks))

@@ -3,11 +3,12 @@ they then take down, which takes PyTorch some tenths of a second, is what other 
 
 from __future__ import annotations
 
-import functools
 import re
 import signal
 from collections.abc import Callable, Sequence
 
+from ranklaunch.catalogue.survival import PARTING
+from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, IGNORED
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import words
 from ranklaunch.supervise.output.pipe import last_lines
@@ -25,13 +26,12 @@ if TYPE_CHECKING:
 CERTAIN, LIKELY = "certain", "likely"
 WAY_OUT_S = {CERTAIN: 5.0, LIKELY: 2.0}  # that peers may take to notice
 GRAIN_S = 0.05  # of the times that files have
-_BEGINS = "Traceback (most recent call last):"
 _RANK = re.compile(r"\[rank ?[0-9]+\]:? ?")  # before each line of what PyTorch's hook for uncaught exceptions writes
-_CHAINED = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)")
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,200}(?::|$)")
 _BY_CPP = re.compile(r"\[[IWEF][0-9]{3,4} |terminate called")  # what may stand behind
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LOGGED = re.compile(r"^[EWIF][0-9]{4} |(?i:\b(?:error|warn(?:ing)?|critical|exception|caught|retr(?:y|ies|ying)|skip\w*|fail\w*)\b)")
+_PARTING = re.compile(PARTING)
 _MOST_OF_MESSAGE = {CERTAIN: 12, LIKELY: 1}  # lines: behind what was caught, the program may go on to say something
 
 
@@ -84,7 +84,7 @@ def _last_of(rank: int, child: Child, tail_of: Callable[[int | None], bytes]) ->
 def _raised(tail: bytes) -> int:
     """How many exceptions it tells of that Python did not ignore."""
     lines = tail.decode(errors="replace").splitlines()
-    return sum(line.endswith(_BEGINS) and not lines[number - 1].startswith(_ignored()) for number, line in enumerate(lines))
+    return sum(line.endswith(BEGINS) and not lines[number - 1].startswith(IGNORED) for number, line in enumerate(lines))
 
 
 def _end_of(rank: int, child: Child) -> tuple[bool, int | None]:
@@ -116,15 +116,15 @@ def ends_by_exception(text: str) -> tuple[str, str]:
     """LIKELY, where a program might have caught and printed it and gone on, or CERTAIN; and its words, with those of the exceptions that it
     was raised from. Both are "" where the last words are no traceback."""
     lines = [line for line in _COLOUR.sub("", text).splitlines() if line.strip()]
-    begins = [number for number, line in enumerate(lines) if line.endswith(_BEGINS)]
-    while begins and lines[begins[-1] - 1].startswith(_ignored()):
+    begins = [number for number, line in enumerate(lines) if line.endswith(BEGINS)]
+    while begins and lines[begins[-1] - 1].startswith(IGNORED):
         lines = lines[: begins.pop() - 1]
     if not begins:
         return "", ""
     of_hook = bool(_RANK.match(lines[begins[-1]]))
     bare = [_RANK.sub("", line, count=1) if of_hook else line for line in lines]
     behind = [line for line in bare[begins[-1] + 1 :] if line[0] not in " \t"]
-    told = [line for line in behind if not (_BY_CPP.match(line) or _parting().search(line.lower()))]
+    told = [line for line in behind if not (_BY_CPP.match(line) or _PARTING.search(line.lower()))]
     how = CERTAIN if of_hook else LIKELY
     if not told or not _EXCEPTION.match(told[0]) or len(told) > _MOST_OF_MESSAGE[how]:
         return "", ""
@@ -138,17 +138,4 @@ def ends_by_exception(text: str) -> tuple[str, str]:
 
 def _goes_on(bare: Sequence[str], begin: int) -> bool:
     """Whether a traceback belongs to the one above it: it was raised from that, or tells where another process raised it."""
-    return bool(_CHAINED.match(bare[begin - 1]) or bare[begin].startswith("Original "))
-
-
-def _ignored() -> tuple[str, ...]:
-    from ranklaunch.catalogue.tracebacks import IGNORED
-
-    return IGNORED
-
-
-@functools.cache
-def _parting() -> re.Pattern[str]:
-    from ranklaunch.catalogue.survival import PARTING
-
-    return re.compile(PARTING)
+    return bare[begin - 1].startswith(CHAINED) or bare[begin].startswith(CHAINED)
