@@ -159,3 +159,32 @@ def test_a_stop_leaves_a_rank_its_workers(hosts: Callable[[int], Hosts], tmp_pat
     job.nodes[0].popen.send_signal(signal.SIGTERM)
     job.end(143)
     assert "[rank 0] saved" in job.nodes[0].out
+
+
+SAVES = """
+import os, signal, sys, time
+def halted():
+    with open(f"/proc/{os.getppid()}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "T"
+def save(*_):
+    seen = halted()
+    while halted():
+        time.sleep(0.05)
+    print("served again" if seen else "not halted", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_torchrun_serves_ranks_that_save_after_the_first_second_of_a_stop(hosts: Callable[[int], Hosts], tmp_path: Path) -> None:
+    """Such as those that make a process group for it, which needs the job's store."""
+    program = tmp_path / "saves.py"
+    program.write_text(SAVES)
+    job = LauncherJob(hosts(1), tmp_path, "torchrun", slots=2)
+    job.start(program)
+    job.said(0, "ready", times=2)
+    job.nodes[0].popen.send_signal(signal.SIGTERM)
+    job.end(143)
+    assert job.nodes[0].out.count("served again") == 2
