@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ranklaunch.command import named, options
 from ranklaunch.command.findings import Finding, findings
-from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted, reason
+from ranklaunch.errors import ConfigError, MissingProgramError, WaitError, counted, reason, shortened
 from ranklaunch.plan.model import Plan
 from ranklaunch.plan.planning import make_plan
 from ranklaunch.read.job import Program
@@ -76,5 +76,5 @@ def _kind(finding: Finding) -> str:
 
 
 def _shown(text: str) -> str:
-    """Without secrets, control characters harmless."""
-    return reason(text).encode(errors="backslashreplace").decode()
+    """Without secrets, control characters harmless, and not as long as what was given may be."""
+    return shortened(reason(text)).encode(errors="backslashreplace").decode()

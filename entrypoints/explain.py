@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import codecs
 import errno
+import functools
+import itertools
 import json
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from ranklaunch import catalogue, redact
+from ranklaunch import catalogue, showing
 from ranklaunch.catalogue import Finding
 from ranklaunch.command import options
 from ranklaunch.command.options import Option
@@ -57,7 +59,8 @@ def main(argv: list[str], env: Mapping[str, str], signals: object = None) -> int
         msg = f"--format {form}: expected {', '.join(FORMATS)}{nearest(form, FORMATS)}"
         raise UsageError(msg)
     if len(words) != ("find" not in values):
-        msg = f"{len(words)} files: expected one, or - for standard input\nusage: {USAGE}"
+        expected = "no file beside --find" if "find" in values else "one file, or - for standard input"
+        msg = f"{counted(len(words), 'file')} given: expected {expected}\nusage: {USAGE}"
         raise UsageError(msg)
     own = Reader(env, NoFiles(), values).get(KNOWN_ERRORS)
     errors = _errors(own) if own else ()
@@ -117,7 +120,7 @@ def _read(path: str) -> Looked:
                 cut = max(0, len(data) + len(piece) - MOST_BYTES)
                 data, skipped = (data + piece)[cut:], skipped + cut
     except OSError as error:
-        msg = f"{path}: {error.strerror}"
+        msg = f"{showing.one_line(path) or repr(path)}: {error.strerror}"
         raise ConfigError(msg) from None
     first, *others = data.translate(_LINES).rsplit(b"\n", MOST_LINES)
     if len(others) == MOST_LINES and first:
@@ -141,7 +144,7 @@ def _forward(fd: int) -> int:
 def _as_text(looked: Looked, found: Sequence[Finding]) -> str:
     part = f" (of its last {counted(MOST_BYTES, 'byte')}, or {MOST_LINES} lines)" if looked.skipped else ""
     if not found:
-        return f"{looked.name}: nothing in it is known{part}\n"
+        return f"{showing.one_line(looked.name)}: nothing in it is known{part}\n"
     best, *others = found
     lines = [f"{_place(looked, best)}: {_shown(best)}", *_told(best)]
     shown = sorted(others, key=lambda finding: finding.number)[-MOST_SHOWN:]
@@ -159,19 +162,23 @@ def _told(best: Finding) -> list[str]:
 
 def _shown(finding: Finding) -> str:
     """Its line, without secrets and what would steer a terminal."""
-    return redact.printable(quoted((finding.line,))[0])
+    return showing.printable(quoted((finding.line,))[0])
 
 
 def _place(looked: Looked, finding: Finding) -> str:
     """With the line's number, which is not known where the beginning was passed over."""
-    number = _number(looked, finding)
-    return looked.name if number is None else f"{looked.name}:{number}"
+    name, number = showing.one_line(looked.name), _number(looked, finding)
+    return name if number is None else f"{name}:{number}"
 
 
 def _number(looked: Looked, finding: Finding) -> int | None:
-    """Of its line, as editors count: a bar that is drawn anew is in one line all the time."""
-    ends = re.findall(r"\r\n|\r|\n", looked.text)[: finding.number]
-    return None if looked.skipped else 1 + sum(end != "\r" for end in ends)
+    return None if looked.skipped else _numbers(looked.text)[finding.number]
+
+
+@functools.lru_cache(maxsize=1)
+def _numbers(text: str) -> Sequence[int]:
+    """Of its lines, as editors count: a bar that is drawn anew is in one line all the time."""
+    return [*itertools.accumulate((end != "\r" for end in re.findall(r"\r\n|\r|\n", text)), initial=1)]
 
 
 def _as_json(looked: Looked, found: Sequence[Finding]) -> str:

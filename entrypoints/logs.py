@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -15,7 +16,7 @@ from ranklaunch.command.logs.merging import Node, Piece
 from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, WaitError
 from ranklaunch.logs import shown
-from ranklaunch.redact import printable
+from ranklaunch.showing import printable
 from ranklaunch.supervise.output import console
 from ranklaunch.system import disk
 
@@ -55,8 +56,9 @@ def _pieces(top: str, given: Mapping[str, str]) -> Iterator[tuple[Piece | None, 
     follow = "follow" in given
     wanted = (lambda name: shown.rank_of(name) in ranks) if ranks else (lambda name: True)
     said: set[str] = set()
-    first = _first(top, attempt, node, follow)
-    make = merging.maker(wanted, lambda text: _say(text, said), len(first))
+    say = functools.partial(_say, said=said)
+    first = _first(top, attempt, node, follow, say)
+    make = merging.maker(wanted, say, len(first))
     nodes: dict[str, Node] = {}
     looked_at = 0.0
 
@@ -65,7 +67,7 @@ def _pieces(top: str, given: Mapping[str, str]) -> Iterator[tuple[Piece | None, 
         now = time.monotonic()
         again = follow and now - looked_at > LOOK_AGAIN_S
         looked_at = now if again else looked_at
-        for folder in found.attempt(top, first[0].attempt, node) if again else first:
+        for folder in found.attempt(top, first[0].attempt, node, say=say) if again else first:
             if folder.path not in nodes:
                 nodes[folder.path] = Node(folder, make, follow)
         return list(nodes.values())
@@ -94,11 +96,11 @@ def _blocks(pieces: Iterator[tuple[Piece | None, bool]], look: shown.Look) -> It
             yield look.block(last, tags[key], at)
 
 
-def _first(top: str, attempt: int | None, node: int | None, follow: bool) -> list[found.Folder]:
+def _first(top: str, attempt: int | None, node: int | None, follow: bool, say: Callable[[str], object]) -> list[found.Folder]:
     began = said = time.monotonic()
     while True:
         try:
-            return found.attempt(top, attempt, node, follow=follow)
+            return found.attempt(top, attempt, node, follow=follow, say=say)
         except ConfigError as error:
             now = time.monotonic()
             if not follow:

@@ -7,6 +7,7 @@ import gc
 import io
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable, Mapping
 
@@ -60,6 +61,8 @@ def _started(argv: list[str]) -> int:
         from ranklaunch.system.signals import Signals
 
         signals = Signals()  # before anything else is imported: from here on no stop request is lost
+    elif signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # planning makes no cycles, and looking for them costs a third of the time that a large rank table takes
     return main(argv, inherited_environment(), signals)
 
@@ -149,9 +152,9 @@ def _help() -> str:
 
 
 def _fail(message: str, exit_code: int) -> int:
-    from ranklaunch.errors import reason
+    from ranklaunch.errors import reason, shortened
 
-    said = "".join(f"ranklaunch: {line}\n" for line in reason(message).splitlines())
+    said = "".join(f"ranklaunch: {shortened(line)}\n" for line in reason(message).splitlines())
     try:
         sys.stderr.write(said.encode(errors="backslashreplace").decode())
         sys.stderr.flush()

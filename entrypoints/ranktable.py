@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from ranklaunch import ranktable
+from ranklaunch import ranktable, showing
 from ranklaunch.command import tables
 from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, counted, nearest
@@ -80,7 +80,7 @@ def _make(given: argparse.Namespace) -> int:
     """make --hosts HOSTS (--devices N[,N...] | --hccn FILE...): a table for a cluster that has no platform to make one"""
     hosts = tables.hosts_in(given.hosts)
     devices = tables.devices_of(hosts, given.devices, given.device_ips, given.hccn or ())
-    tables.write(make.text_of(make.make(hosts, devices), given.to), given.output)
+    tables.write(tables.checked(make.text_of(make.make(hosts, devices), given.to)), given.output)
     return 0
 
 
@@ -156,7 +156,7 @@ def _warned(table: RankTable) -> list[str]:
 
 
 def _print(lines: Iterable[str]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.writelines(f"{showing.one_line(line)}\n" for line in lines)
 
 
 def _print_json(document: object) -> None:

@@ -19,9 +19,19 @@ def script() -> None:
         sys.stderr.write(f"ranklaunch: it needs Python 3.9 or newer; {sys.executable} is {this}\n")
         os._exit(NEEDS_A_NEWER_ONE)
     own_first()
+    _end_by_interrupts()
     from ranklaunch.entrypoints.main import script as start
 
     start()
+
+
+def _end_by_interrupts() -> None:
+    """SIGINT ends this process until somebody handles it. Python would raise KeyboardInterrupt, which is lost where an import has just
+    called back, and the job went on. Not as PID 1, for which the kernel would ignore it."""
+    import signal
+
+    if os.getpid() != 1 and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def own_first() -> None:

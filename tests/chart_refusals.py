@@ -87,7 +87,7 @@ BY_TEMPLATE = [
     set_to("", "script"),
     Bad("script", {"module": "trainer.main"}),
     set_to("-c", "script"),
-    set_to("-x", "image.repository"),
+    *(set_to(name, "image.repository") for name in ("-x", "a b", "a\x85b", "a\u00a0b", "a\u3000", "a\u200bb", "\u00e4", "a\x1c")),
     *(Bad("image.repository", {"image": {"repository": name, "tag": "1"}}) for name in ("a/b:1.4", "https://a.b/c", "a.b/C", "Train")),
     set_to({"vendor.example/nic": "half"}, "device.extra"),
     set_to("nvidia.com/gpu", "device.resourceName", CPU),

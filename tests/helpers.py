@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -253,6 +254,21 @@ def no_texts(folder: Path) -> Iterator[tuple[Path, str]]:
     yield folder, "a folder, not a regular file"
     yield fifo, "a FIFO, not a regular file"
     yield Path(os.devnull), "a device, not a regular file"
-    yield latin, "'utf-8' codec can't decode byte 0xe9 in position 3: invalid continuation byte"
-    yield wide, "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"
+    yield latin, "not UTF-8 text: invalid continuation byte at byte 3"
+    yield wide, "not UTF-8 text: invalid start byte at byte 0"
     yield large, "1048577 bytes, more than the 1048576 that are read"
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """As to whoever is not root."""
+
+    def refusing(real: Callable[[str], Any]) -> Callable[[str], Any]:
+        def look(path: str) -> Any:
+            if Path(path) == folder:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return real(path)
+
+        return look
+
+    monkeypatch.setattr(os, "listdir", refusing(os.listdir))
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir))

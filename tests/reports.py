@@ -107,7 +107,7 @@ SAID = {
     ),
     "restarts": ("2 restarts in place", "rank 1 died anew", "starting all ranks again, restart 2", "repeated", "restart gate"),
     "lost node": ("node 1 is lost", "node 1 stopped telling before the end", "gone before the end"),
-    "killed": ("Unfinished", "There is no verdict."),
+    "killed": ("Unfinished", "there is no verdict;"),
     "missing node": ("Of node 1 nothing is here", "left nothing"),
 }  # fmt: skip
 

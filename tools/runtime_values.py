@@ -10,7 +10,7 @@ from ranklaunch.specs.keys import flag, group, objects, pairs, text, texts, whol
 from ranklaunch.specs.model import DAY, Objects, Pairs, Security
 
 PREFIX = r"[a-z](?:[-a-z0-9]{0,40}[a-z0-9])?"
-IMAGE = r"[^\s@-][^\s@]*"
+IMAGE = r"[!-,.-?A-~][!-?A-~]*"
 PLUGGED = rf"{keys.NAMES}/[A-Za-z0-9](?:[-_.A-Za-z0-9]{{0,61}}[A-Za-z0-9])?"
 FORMS = {
     PREFIX: "small letters, digits and dashes, beginning with a letter, at most 42",

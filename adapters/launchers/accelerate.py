@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import contradictions, words
 from ranklaunch.adapters.launchers.shared.base import (
@@ -101,7 +101,7 @@ def _merged(job: Job, reader: Reader, extra: tuple[str, ...], ours: dict[str, ob
         return ours
     from ranklaunch.adapters.launchers.shared.accelerate import merge  # most have none
 
-    where = f"{reader.source(EXTRA)}: {_FILE} {redact.clipped(given)}" if named else f"{CONFIG.names[0]}={redact.clipped(given)}"
+    where = f"{reader.source(EXTRA)}: {_FILE} {showing.clipped(given)}" if named else f"{CONFIG.names[0]}={showing.clipped(given)}"
     file = merge.Own(absolute(given or usual, reader.cwd), where if given else usual)
     reader.ledger.note(CONFIG.value, file.path, reader.source(EXTRA) if named else CONFIG.names[0] if given else "accelerate's own place")
     return merge.merged(job, reader, file, ours, words.options(extra, words.with_underscores))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import contradictions, from_node_0, ssh, words
 from ranklaunch.adapters.launchers.shared import deepspeed_remote as remote
 from ranklaunch.adapters.launchers.shared.base import (
@@ -30,8 +30,8 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Node
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import BIND, NUMACTL
-from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
+from ranklaunch.showing import clipped
 from ranklaunch.values import replace
 from ranklaunch.verdict.model import Failure
 
@@ -282,7 +282,7 @@ def _lint_devices(job: Job, reader: Reader) -> None:
     name, given = _visible(job, reader)
     if given and not _chosen(job, reader):
         own = ",".join(map(str, range(job.node.slots)))
-        reader.warn(f"{name}={redact.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by {filters.INCLUDE.both}")
+        reader.warn(f"{name}={showing.clipped(given)}: DeepSpeed replaces it by {own}; choose devices by {filters.INCLUDE.both}")
 
 
 def _dashes(job: Job, by: str) -> tuple[str, ...]:

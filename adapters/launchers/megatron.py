@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.adapters.launchers.shared.base import once, own_script
@@ -93,7 +93,7 @@ def _unknown(script: Script, job: Job) -> str:
         name = word.partition("=")[0]
         may_be_more = UNKNOWN in name and not before.startswith("--") and (name[:1] == "-" or not name.strip(UNKNOWN))
         if UNKNOWN in word and (before in _LAYOUT or name in _LAYOUT or may_be_more):
-            return f"what stands behind {redact.clipped(before.replace(UNKNOWN, '...') or 'the launcher')!r} is known only when it runs"
+            return f"what stands behind {showing.clipped(before.replace(UNKNOWN, '...') or 'the launcher')!r} is known only when it runs"
     nodes, slots = (words.first(args, option, words.with_underscores) for option in ("--nnodes", "--nproc_per_node"))
     counts = [found for found in (number(nodes or "1"), number(slots)) if found is not None]
     if len(counts) == 2 and counts[0] * counts[1] != job.world_size:
@@ -142,7 +142,7 @@ def _own(args: tuple[str, ...], flag: str, reader: Reader) -> int | None:
     try:
         return parse.positive(texts[-1])
     except ValueError as error:
-        reader.problem(f"the program's own {flag} {redact.clipped(texts[-1])!r}: {error}")
+        reader.problem(f"the program's own {flag} {showing.clipped(texts[-1])!r}: {error}")
         return 1
 
 

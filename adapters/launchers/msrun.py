@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import ranktable, redact
+from ranklaunch import ranktable, showing
 from ranklaunch.adapters.launchers.shared import contradictions, words
 from ranklaunch.adapters.launchers.shared.base import MASTER_PORT as ANY_MASTER_PORT
 from ranklaunch.adapters.launchers.shared.base import (
@@ -305,7 +305,7 @@ def _lint(job: Job, reader: Reader, extra: tuple[str, ...]) -> None:
     program = job.program
     if not program.is_python and program.path not in _INTERPRETERS:
         reader.problem(
-            f"program {redact.clipped(program.path)!r}: msrun starts everything with python: expected a .py file or -m MODULE; "
+            f"program {showing.clipped(program.path)!r}: msrun starts everything with python: expected a .py file or -m MODULE; "
             "--method spawn starts scripts and executables"
         )
     if len({node.slots for node in job.nodes if node.slots}) > 1:

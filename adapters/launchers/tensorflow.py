@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared.base import (
     address,
     attempt_dir,
@@ -98,7 +98,7 @@ def _appended(job: Job, reader: Reader) -> tuple[str, ...]:
     }
     own = {word.partition("=")[0] for word in job.program.args}
     for name in sorted(own & told.keys()):
-        reader.warn(f"the program's own {name} stands; ranklaunch would have given {redact.clipped(told[name])}")
+        reader.warn(f"the program's own {name} stands; ranklaunch would have given {showing.clipped(told[name])}")
     words = tuple(f"{name}={value}" for name, value in told.items() if name not in own)
     for word in words:
         if len(word) > LONGEST:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOST_IP, HOSTNAME, RESTARTS
 from ranklaunch.read import parse
@@ -196,7 +196,7 @@ def _scheduler_has_ranks(reader: Reader, pod: re.Match[str] | None) -> bool:
     without, said = _seen_without_npus(reader, pod)
     if not reader.given(AS_WORKER):
         if without:
-            reader.ledger.note(AS_WORKER.value, redact.show(False), said)
+            reader.ledger.note(AS_WORKER.value, showing.show(False), said)
         return not without
     npus = kubernetes.seen(reader, NPU_POD)
     if _is_scheduler(reader) and npus and reader.get(AS_WORKER) != reader.get(NPU_POD):

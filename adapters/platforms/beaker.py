@@ -5,7 +5,7 @@ Source: https://github.com/allenai/beaker-gantry, gantry/entrypoint.sh, and its 
 
 from __future__ import annotations
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
@@ -74,6 +74,6 @@ def _refuse_other_leader(reader: Reader, nodes: int, own: int) -> None:
         return
     if leader.partition(".")[0] != here.partition(".")[0]:
         reader.problem(
-            f"{reader.told(NODE_INDEX)} is the leader, but {MASTER_ADDR.names[-1]}={redact.clipped(leader)} and "
-            f"{OWN_HOST.names[0]}={redact.clipped(here)}: expected one host; set RANKLAUNCH_MASTER_ADDR or RANKLAUNCH_NODE"
+            f"{reader.told(NODE_INDEX)} is the leader, but {MASTER_ADDR.names[-1]}={showing.clipped(leader)} and "
+            f"{OWN_HOST.names[0]}={showing.clipped(here)}: expected one host; set RANKLAUNCH_MASTER_ADDR or RANKLAUNCH_NODE"
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, several
 from ranklaunch.files import text_of
 from ranklaunch.read import parse
@@ -90,7 +90,7 @@ def _slots(reader: Reader, nodes: int, own: int) -> tuple[int, ...]:
         _refuse_other_own(reader, listed[own])
         if 0 in listed and any(listed):
             reader.warn(f"{reader.told(HOST_FILE)}: some nodes have GPUs and some have none, so the muster refuses ranks on all of them")
-        reader.ledger.note(SLOTS.value, redact.show(listed), reader.told(HOST_FILE).partition("=")[2])
+        reader.ledger.note(SLOTS.value, showing.show(listed), reader.told(HOST_FILE).partition("=")[2])
         return listed
     found = several.slots(reader, SLOTS, nodes)
     if not listed and reader.given(SLOTS) and not reader.by_user(SLOTS) and reader.given(ALL_GPUS) and sum(found) != reader.get(ALL_GPUS):
@@ -125,6 +125,6 @@ def _slots_of(line: str) -> int:
     try:
         parse.host(match[1] if match else "")
     except ValueError:
-        msg = f"{redact.clipped(line)!r}: expected ADDRESS slots=N, or ADDRESS for a node without GPUs"
+        msg = f"{showing.clipped(line)!r}: expected ADDRESS slots=N, or ADDRESS for a node without GPUs"
         raise ValueError(msg) from None
     return int(match[2] or 0) if match else 0

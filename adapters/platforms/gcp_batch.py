@@ -13,7 +13,7 @@ from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import ATTEMPT as ANY_ATTEMPT
 from ranklaunch.read.settings import HOSTS, JOB_NAME, NODE_INDEX, SLOTS, make_job
 from ranklaunch.read.settings import NODES as ANY_NODES
-from ranklaunch.redact import clipped
+from ranklaunch.showing import clipped
 
 NAME = "gcp_batch"
 

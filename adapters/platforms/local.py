@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, unrecognised
 from ranklaunch.read import tasks
 from ranklaunch.read.job import Job, Program
@@ -92,7 +92,7 @@ def _slots(reader: Reader, listed: Listed | None) -> tuple[int, ...]:
     if reader.given(SLOTS):
         return reader.get(SLOTS)
     if listed:
-        reader.ledger.note(SLOTS.value, redact.show(listed.slots), listed.path)
+        reader.ledger.note(SLOTS.value, showing.show(listed.slots), listed.path)
     return listed.slots if listed else (devices(reader),)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, batch, own_place, several
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
@@ -213,13 +213,13 @@ def _refuse_stranger(reader: Reader, hosts: tuple[str, ...]) -> None:
     if own_place.find(reader, tuple(_listed(reader)[0])) and not reader.given(HOSTS):
         batch.starts_once(reader, f"{len(hosts)} hosts, and this is the one that launches", ON_ALL_BY_JSM)
         return
-    called = redact.clipped(own_place.told(reader))
-    reader.problem(f"{called}, is none of {redact.clipped(', '.join(hosts))}; {NODE_INDEX.both} says which it is, from 0")
+    called = showing.clipped(own_place.told(reader))
+    reader.problem(f"{called}, is none of {showing.clipped(', '.join(hosts))}; {NODE_INDEX.both} says which it is, from 0")
 
 
 def _refuse_script(reader: Reader, hosts: tuple[str, ...], index: int) -> None:
     if index == 0 and not reader.given(TASK) and not reader.given(JSM_TASK):
-        remedy = ON_ALL.format(redact.clipped(" ".join(hosts)))
+        remedy = ON_ALL.format(showing.clipped(" ".join(hosts)))
         batch.starts_once(reader, f"{len(hosts)} hosts, and no {TASK.names[0]} of blaunch's on the first, where the script runs", remedy)
 
 
@@ -236,5 +236,5 @@ def _refuse_several_tasks(reader: Reader, hosts: tuple[str, ...]) -> None:
     elif reader.get(TASK) > len(hosts):
         reader.problem(
             f"{reader.told(TASK)} on {len(hosts)} hosts: blaunch without -z starts ranklaunch once for each slot; expected one on each "
-            f"host: {ON_ALL.format(redact.clipped(' '.join(hosts)))}, with --slots for the number of ranks"
+            f"host: {ON_ALL.format(showing.clipped(' '.join(hosts)))}, with --slots for the number of ranks"
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.adapters.platforms.shared.kubernetes import host_file, suffix
 from ranklaunch.read import parse, tasks
@@ -225,7 +225,7 @@ def _made_hosts(reader: Reader, task: str, nodes: int, variable: Variable[T]) ->
     try:
         parse.host(hosts[0])
     except ValueError as error:
-        reader.problem(f"MA_VJ_NAME={redact.clipped(job)!r}, MA_TASK_NAME={redact.clipped(task)!r}: {error}")
+        reader.problem(f"MA_VJ_NAME={showing.clipped(job)!r}, MA_TASK_NAME={showing.clipped(task)!r}: {error}")
     reader.ledger.note(variable.value, ",".join(hosts), "MA_VJ_NAME, MA_TASK_NAME")
     return hosts
 

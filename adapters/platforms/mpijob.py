@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME, RESTARTS
 from ranklaunch.read import parse
@@ -100,7 +100,7 @@ def _has_ranks(reader: Reader, listed: list[tuple[str, int]]) -> bool:
         what = "names" if named else "does not name"
         reader.problem(f"{reader.told(AS_WORKER)}, but {HOST_FILE} {what} the launcher: expected the MPIJob's runLauncherAsWorker")
     if not reader.given(AS_WORKER):
-        reader.ledger.note(AS_WORKER.value, redact.show(named), HOST_FILE)
+        reader.ledger.note(AS_WORKER.value, showing.show(named), HOST_FILE)
     return named
 
 
@@ -127,7 +127,7 @@ def _hosts(reader: Reader, nodes: int, job: str, listed: list[str]) -> tuple[str
 def _slots(reader: Reader, nodes: int, listed: list[int]) -> tuple[int, ...]:
     if not listed or reader.given(SLOTS):
         return kubernetes.slots(reader, SLOTS, nodes)
-    reader.ledger.note(SLOTS.value, redact.show(listed), HOST_FILE)
+    reader.ledger.note(SLOTS.value, showing.show(listed), HOST_FILE)
     return spread(reader, SLOTS, tuple(listed), nodes)
 
 

@@ -6,7 +6,7 @@ Port Reservation". Names of variables end with the role's name.
 
 from __future__ import annotations
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
@@ -79,7 +79,7 @@ def _host(reader: Reader, name: str) -> str:
     try:
         return parse.host(reader.env.get(name, ""))
     except ValueError as error:
-        reader.problem(f"{name}={redact.clipped(reader.env.get(name, ''))!r}: {error}")
+        reader.problem(f"{name}={showing.clipped(reader.env.get(name, ''))!r}: {error}")
         return ""
 
 
@@ -93,7 +93,7 @@ def _slots(reader: Reader, role: str, nodes: int) -> tuple[int, ...]:
     try:
         number = parse.whole(first, 0, parse.MOST_SLOTS)
     except ValueError as error:
-        reader.problem(f"{name}={redact.clipped(text)!r}: {error}, before the first comma: the GPUs of a task")
+        reader.problem(f"{name}={showing.clipped(text)!r}: {error}, before the first comma: the GPUs of a task")
         number = 0
     reader.ledger.note(ANY_SLOTS.value, str(number), name)
     return (number,) * nodes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, batch, own_place, several
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job, Program
@@ -139,7 +139,7 @@ def _refuse_other_place(reader: Reader, hosts: tuple[str, ...], index: int) -> N
     found = own_place.find(reader, hosts)
     if reader.given(NODE_INDEX) and found and index not in found:
         reader.problem(
-            f"{reader.told(NODE_INDEX)} is {hosts[index]} of {redact.clipped(', '.join(hosts))}, but this is {hosts[found[0]]}: "
+            f"{reader.told(NODE_INDEX)} is {hosts[index]} of {showing.clipped(', '.join(hosts))}, but this is {hosts[found[0]]}: "
             f"expected the hosts in the order of {NODE_FILE.names[0]}; or set {ANY_NODE_INDEX.names[0]}"
         )
 
@@ -155,7 +155,7 @@ def _refuse_script(reader: Reader, hosts: tuple[str, ...], index: int) -> None:
 
 def on_all(reader: Reader, hosts: tuple[str, ...]) -> str:
     """The line that starts a ranklaunch on each host. Not by pbsdsh of OpenPBS, which ends with 0 whatever its tasks end with."""
-    own = f"env RANKLAUNCH_HOSTS={redact.clipped(','.join(hosts))} ranklaunch run ..."
+    own = f"env RANKLAUNCH_HOSTS={showing.clipped(','.join(hosts))} ranklaunch run ..."
     if "TORQUE" in reader.get(VERSION).upper():
         return f"pbsdsh -u {own}"
     return f"for host in $(sort -u $PBS_NODEFILE); do pbs_tmrsh $host {own} & done; wait $!"
@@ -177,5 +177,5 @@ def _listed_gpus(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
     counts = batch.counted(reader, path, [match[1] for match in map(_GPU.fullmatch, lines) if match])
     if not counts or set(hosts) - counts.keys():
         return ()
-    reader.ledger.note(SLOTS.value, redact.show([counts[host] for host in hosts]), GPU_FILE.names[0])
+    reader.ledger.note(SLOTS.value, showing.show([counts[host] for host in hosts]), GPU_FILE.names[0])
     return tuple(counts[host] for host in hosts)

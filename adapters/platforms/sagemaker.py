@@ -12,7 +12,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.files import join
 from ranklaunch.read import parse
@@ -124,7 +124,7 @@ def _listed(reader: Reader, resources: dict[str, Any]) -> tuple[str, ...]:
             raise ValueError
         return tuple(parse.host(host if isinstance(host, str) else "") for host in found)
     except ValueError:
-        shown = redact.clipped(json.dumps(found))
+        shown = showing.clipped(json.dumps(found))
         reader.problem(f"{_config_file(reader, 'resourceconfig')}: hosts is {shown}: expected a list of host names")
         return ()
 
@@ -146,8 +146,8 @@ def _index(reader: Reader, hosts: tuple[str, ...], resources: dict[str, Any]) ->
         reader.ledger.note(NODE_INDEX.value, str(hosts.index(name)), source)
         return hosts.index(name)
     if len(hosts) > 1 or name:
-        shown = redact.clipped(",".join(hosts))
-        reader.problem(f"{source} is {redact.clipped(name)!r}: expected one of the hosts {shown}; or set {NODE_INDEX.names[0]}")
+        shown = showing.clipped(",".join(hosts))
+        reader.problem(f"{source} is {showing.clipped(name)!r}: expected one of the hosts {shown}; or set {NODE_INDEX.names[0]}")
     return 0
 
 
@@ -181,11 +181,11 @@ def _refuse_missing_code(reader: Reader, program: Program, code: str) -> None:
     name = _named(reader)
     if name.startswith("-") or ".." in name.split("/"):
         reader.problem(
-            f"sagemaker_program={redact.clipped(name)!r}: expected the path of a file in the folder of the code, such as train.py"
+            f"sagemaker_program={showing.clipped(name)!r}: expected the path of a file in the folder of the code, such as train.py"
         )
     elif told.startswith("s3://") and not reader.files.exists(program.path):
         reader.problem(
-            f"sagemaker_submit_directory={redact.clipped(told)!r}: the code is in S3, and {program.path} is not there: ranklaunch "
+            f"sagemaker_submit_directory={showing.clipped(told)!r}: the code is in S3, and {program.path} is not there: ranklaunch "
             "does not fetch it; put it into the image, or start `ranklaunch run` from a script that SageMaker's training toolkit runs"
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, hostlist
 from ranklaunch.read import parse, settings
 from ranklaunch.read.job import Job, Program
@@ -188,7 +188,7 @@ def _say_rest(reader: Reader, hosts: tuple[str, ...]) -> None:
     if not step.source.startswith("SLURM_STEP") or not others:
         return
     job = others[0]
-    told = f"{job.source}={redact.clipped(job.value)}"
+    told = f"{job.source}={showing.clipped(job.value)}"
     try:
         whole = hostlist.hosts(job.value)
     except ValueError as error:
@@ -251,7 +251,7 @@ def _slots_of_components(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, .
     if sum(map(bool, components)) < 2 or reader.by_user(SLOTS) or not any(map(reader.given, gpus)):
         return ()
     counts = {host: reader.get(variable) for component, variable in zip(components, gpus) for host in component}
-    reader.ledger.note(SLOTS.value, redact.show([counts[host] for host in hosts]), "the components' GPUs")
+    reader.ledger.note(SLOTS.value, showing.show([counts[host] for host in hosts]), "the components' GPUs")
     return tuple(counts[host] for host in hosts)
 
 
@@ -263,7 +263,7 @@ def _refuse_many_tasks(reader: Reader, nodes: int) -> None:
     each = str(tasks[0]) if len(set(tasks)) == 1 else ",".join(map(str, tasks))
     reader.problem(
         f"{reader.told(TASKS)}: srun starts ranklaunch {max(tasks)} times on a node, and each would start all of the node's ranks; "
-        f"expected one: {ONE_EACH.format(nodes)}, with --slots {redact.clipped(each)} for as many ranks; "
+        f"expected one: {ONE_EACH.format(nodes)}, with --slots {showing.clipped(each)} for as many ranks; "
         "or --per-rank, with which each stands before one rank"
     )
 
@@ -309,7 +309,7 @@ def _slots(reader: Reader, hosts: tuple[str, ...]) -> tuple[int, ...]:
             return (number,) * len(hosts)
     tasks = reader.get(TASKS)
     if not reader.given(STEP_ID) and len(tasks) == len(hosts) and reader.given(ASKED_TASKS):
-        reader.ledger.note(SLOTS.value, redact.show(tasks), reader.source(TASKS))
+        reader.ledger.note(SLOTS.value, showing.show(tasks), reader.source(TASKS))
         return tasks
     if not reader.given(STEP_ID) and max(tasks, default=1) > 1:
         reader.warn(f"{reader.told(TASKS)} counts processors, since nobody asked for tasks: one process; --slots says how many a node has")

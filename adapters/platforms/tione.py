@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base, containers, kubernetes
 from ranklaunch.adapters.platforms.shared.kubernetes import HOSTNAME
 from ranklaunch.read import parse
@@ -117,7 +117,7 @@ def _slots(reader: Reader, nodes: int, listed: tuple[Endpoint, ...]) -> tuple[in
         return spread(reader, SLOTS, reader.get(SLOTS), nodes)
     each = reader.get(SLOTS)
     if any(count not in told for count in each):
-        reader.problem(f"{reader.told(SLOTS)}, but {NODE_LIST.names[0]} has {redact.show(told)} for the nodes: unset the wrong one")
+        reader.problem(f"{reader.told(SLOTS)}, but {NODE_LIST.names[0]} has {showing.show(told)} for the nodes: unset the wrong one")
     return told
 
 

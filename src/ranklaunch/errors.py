@@ -78,7 +78,10 @@ class Problems:
 
 
 MOST_DIGITS = 18  # of a number that a text may have
+MANY_DIGITS = "a number in it has thousands of digits"
+NESTED = "nested too deeply"
 SHORT_WORD = 12  # characters: no key or token is as short
+MOST_SAID, ITS_END = 4096, 1000  # characters of a line of a message; a path may have as many
 LEFT_OUT = "(left out: the secrets in it cannot be hidden: {})"
 
 SUCCESS = 0
@@ -119,6 +122,20 @@ def number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
 
 
+def has_many_digits(error: Exception) -> bool:
+    """Whether it is what Python says of such a number, with advice that is for programmers."""
+    return "set_int_max_str_digits" in str(error)
+
+
+def unreadable(error: Exception) -> str:
+    """Why a file is no text, or no JSON, without what Python says to programmers."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8 text: {error.reason} at byte {error.start}"
+    if isinstance(error, RecursionError):
+        return NESTED
+    return MANY_DIGITS if has_many_digits(error) else str(error)
+
+
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """The first and the last of each row of numbers that follow each other."""
     found: list[tuple[int, int]] = []
@@ -147,6 +164,12 @@ def reason(text: str) -> str:
         return said.text(text, own=True)
     except Exception as error:  # no descriptor or memory left to load it with: nothing is better than a secret
         return LEFT_OUT.format(error)
+
+
+def shortened(line: str) -> str:
+    """Of a message that repeats what was given, however long that is: how it begins and ends. To come after secrets are hidden."""
+    more = len(line) - MOST_SAID
+    return f"{line[: MOST_SAID - ITS_END]}... ({more} characters left out) ...{line[-ITS_END:]}" if more > 0 else line
 
 
 def quoted(found: Sequence[str]) -> tuple[str, ...]:

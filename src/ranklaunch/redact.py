@@ -1,4 +1,4 @@
-"""How values, commands and environments are shown: short, and without the secrets in them."""
+"""Values, commands and environments without the secrets in them."""
 
 from __future__ import annotations
 
@@ -9,72 +9,40 @@ from collections.abc import Iterable, Mapping
 from ranklaunch.typed import Any
 
 HIDDEN = "***"
-SHOWN = 120  # characters of a value that an error or a plan's provenance shows
-LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
 
 _SECRET_WORDS = {
-    "secret",
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "pw",
-    "pass",
-    "pat",
-    "jwt",
-    "cred",
-    "credential",
-    "apikey",
-    "auth",
-    "sshpass",
-}
+    "secret", "password", "passwd", "passphrase", "pwd", "pw", "pass", "pat", "jwt", "cred", "credential", "apikey",
+    "auth", "sshpass",
+}  # fmt: skip
 _SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "apikey")
 _SECRET_PAIRS = {
-    ("api", "key"),
-    ("access", "key"),
-    ("secret", "key"),
-    ("private", "key"),
-    ("account", "key"),
-    ("encryption", "key"),
+    ("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("encryption", "key"), ("storage", "key"),
+    ("signing", "key"), ("master", "key"), ("hmac", "key"), ("license", "key"), ("subscription", "key"), ("id", "token"),
     ("job", "uid"),  # from which the key of the muster may follow
-}
-# Words of vocabulary, not of access: a tokenizer's settings stay readable.
-_PLAIN_TOKENS = {
-    "pad",
-    "eos",
-    "bos",
-    "unk",
-    "sep",
-    "cls",
-    "mask",
-    "per",
-    "image",
-    "num",
-    "max",
-    "min",
-    "special",
-    "new",
-    "vocab",
-    "id",
-    "drop",
-    "dispatcher",
-    "mixer",
-    "type",
-    "level",
-    "limit",
-    "count",
-    "len",
-    "length",
-    "start",
-    "stop",
-    "end",
-    "mean",
-}
+}  # fmt: skip
+# Words of vocabulary and of counts, not of access: anywhere beside token, directly before it, and directly behind it.
+_COUNTS = {"num", "max", "min", "per", "mean", "special", "vocab"}
+_PLAIN_BEFORE = {
+    "pad", "eos", "bos", "eod", "eot", "unk", "sep", "cls", "mask", "image", "video", "audio", "new", "start", "stop", "end", "drop",
+}  # fmt: skip
+_PLAIN_BEHIND = {
+    "id", "ids", "drop", "dropout", "dispatcher", "mixer", "router", "type", "level", "limit", "count", "len", "length", "accuracy", "acc",
+    "loss", "latency", "rate", "throughput", "speed", "time", "usage", "budget", "idx", "index", "indices", "pos", "position", "embed",
+    "embedding", "embeddings", "emb", "logits", "probs", "logprobs", "shift", "merge",
+}  # fmt: skip
+_PLAIN_PASSES = {"rate", "ratio", "forward", "backward", "count"}  # over data
+_WAYS = ("type", "method", "backend", "mode", "scheme")  # to prove who one is, behind auth
+_FOLDERS = ("PWD", "OLDPWD")  # of a shell
 # A password may hold @ and /, so it goes on to the last @ before the next URL; digits and a slash after a host are a port.
 _URL_PASSWORD = r"(?<=://)([^/\s:@]*):(?![0-9]+(?:/|$))((?:(?!://)\S)+)@"
 # Who comes by HTTP with a name alone comes with a token; by ssh, or to a database, it is a user.
 _URL_TOKEN = r"(?i)(https?://)[^/\s:@?#]+(?=(?::|:x-oauth-basic)?@)"
-_URL_QUERY = r"(?<=[?&])([\w.~-]{1,64})=([^&#\s'\"<>]+)"
+_URL_QUERY = r"(?<=[?&#])([\w.~-]{1,64})=([^&#\s'\"<>]+)"
+_WEBHOOK = (  # whoever has it may write there
+    r"(?<=://)(hooks\.slack\.com/|discord(?:app)?\.com/api/webhooks/\d{1,20}/|api\.telegram\.org/bot"
+    r"|open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/)[\w/:-]{8,}"
+)
+_WEBHOOKS = r"hooks\.slack|api/webhooks|api\.telegram|open\.(?:feishu|larksuite)"
 _SIGNATURES = ("signature", "sig")
 _HEADER = (
     r"(?i)(\b(?:proxy-)?authorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?:(?:bearer|basic|token|digest)\s{1,4})?)"
@@ -84,11 +52,13 @@ _COOKIE = r"(?i)(\b(?:set-)?cookie['\"]?\s{0,4}[:=]\s{0,4}['\"]?)[\w.!#$%&*+^`|~
 _BEARER = r"(?i)\b(bearer\s{1,4})(?=[^\s\d]{0,64}\d)[\w.~+/=-]{6,}"
 _NO_NAME = r"[\s{}'\"]|://"
 _NAMED = r"([A-Za-z][\w-]{0,63}):\s+\S"  # X-Api-Key: ..., a header of another name
-_PLAIN = r"(?is)[\d.,:]*|(?:~|\.{0,2})/.*|.*\.(?:pem|key|crt|cer|pub|json|ya?ml|txt)"
+_PLACE = r"(?:~|\.{0,2})/.*"
+_KEY_FILE = r".*\.(?:pem|key|crt|cer|pub|json|ya?ml|txt)"
+_PLAIN = rf"(?is)[\d.,:]*|{_PLACE}|{_KEY_FILE}"
 _MACHINE_MADE = r"(?=.{0,64}\d)(?=.{0,64}[A-Za-z])[A-Za-z0-9+=]{16,}"
 _FILE_OF = ("file", "path", "dir", "folder")
-_PLACE = r"(?:~|\.{0,2})/.*"
-_COLOUR = r"\x1b\[[0-9;:]{0,40}m"
+_DURATION = r"\d{1,6}(?:\.\d{1,6}|\.?\d{0,6}\s?(?:ms|us|ns|s|min|%))"  # forward pass: 12.3 ms
+_BASE64 = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)[A-Za-z0-9+][A-Za-z0-9+/]{38,512}={0,2}"
 _PIECE = r"""([ \t\r\n]+)|'([^']*)'|"([^"\\]*(?:\\.[^"\\]*)*)"|\\(.)|([^ \t\r\n'"\\]+)|(.)"""
 _NO_WORDS = frozenset(" \t\r\n'\"\\")  # without any of these, it is one
 _COMMAND_FOLLOWS = r"-[a-z]{0,7}c"  # bash -c, sh -ec
@@ -100,7 +70,7 @@ _IN_COMMAND = (
 # Programs that take a secret by an option of one letter, which means something else elsewhere; behind one of these, or joined to it.
 _OPTIONS_OF = {
     **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump"), ("-p", "", "")),
-    "sshpass": (r"-p(?![0-9]{1,5}(?![^\s'\"]))", "", ""),  # not the port of the ssh behind it
+    "sshpass": (r"-p(?![0-9]{1,5}(?![^\s'\"]))", "-p", r"(?![0-9]{1,5}(?![^\s'\"]))[^\s'\",;)}\]]+"),  # not the port of the ssh behind it
     "redis-cli": ("-a", "-a", ""),
     "curl": ("-[uUb]", "-[uUb]|--user|--proxy-user|--cookie", ""),
     "wandb": ("", "login", r"[A-Za-z0-9_-]{20,}"),
@@ -121,6 +91,32 @@ _SETTER = "(?i)set|export|config"  # few lines have one
 _GUESSED = r"(?=.{0,64}\d).{6,}"
 _ELEMENT = r"(<((?:[\w.-]{1,64}:)?[\w.-]{1,64})(?:\s[^<>]{0,200})?>)(?:<!\[CDATA\[)?[^<]+(?=</\2)"
 _PROPERTY = r"(<name>\s{0,8}([\w.-]{1,128})\s{0,8}</name>\s{0,64}<value>)[^<]+(?=</value>)"  # as Hadoop's settings
+# {"name": "HF_TOKEN", "value": "x"}, as Kubernetes has variables
+_NAMED_VALUE = (
+    r"(?i)((?<![\w.-])(?:name|key)['\"]?\s{0,8}[:=]\s{0,8}['\"]?([\w.-]{1,64})['\"]?\s{0,8},\s{0,8}"
+    r"(?:['\"]?\w{1,32}['\"]?\s{0,8}[:=]\s{0,8}['\"]?[\w.-]{0,64}['\"]?\s{0,8},\s{0,8}){0,2}"  # members between
+    r"['\"]?value['\"]?\s{0,8}[:=]\s{0,8})"
+    r"('[^']*'|\"[^\"]*\"|[^\s,;{}\[\]'\"]+)"
+)
+# {"value": "x", "name": "HF_TOKEN"}
+_VALUE_OF = (
+    r"(?i)((?<![\w.-])value['\"]?\s{0,8}[:=]\s{0,8})('[^']{0,400}'|\"[^\"]{0,400}\"|[^\s,;{}\[\]'\"]{1,400})"
+    r"(\s{0,8},\s{0,8}['\"]?(?:name|key)['\"]?\s{0,8}[:=]\s{0,8}['\"]?([\w.-]{1,64}))"
+)
+# What YAML has before a value: !!str, !!python/unicode, !vault, &anchor
+YAML_MARK = r"(?:!![A-Za-z/_.:]{1,64}|!<tag:[^\s>]{1,64}>|!\w{1,32}|&\w{1,32})"
+# {token: x, 'password': 'x'}, which is no JSON
+_MEMBER = (
+    rf"(?<![\w.-])(['\"]?)([A-Za-z_][\w.-]{{0,63}})(\1\s{{0,8}}:\s{{0,8}}(?:{YAML_MARK}\s{{1,4}}){{0,2}})"
+    r"('[^']*'|\"[^\"]*\"|[^\s,;{}\[\]'\"]+)"
+)
+# How tokens begin that are told by their own form: a quick look, for few commands have any.
+_MAY_BE_TOKEN = (
+    r"(?<![A-Za-z0-9])(?:(?:hf_|sk-|[rs]k_live_|gh[opsur]_|github_pat_|gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas)-|GR1348941|npm_|r8_|gsk_"
+    r"|nvapi-|AIza|wandb_v1_|dckr_pat_|ya29\.|dop_v1_|shpat_|pypi-Ag|SG\.|A3T|ABIA|ACCA|AKIA|ASIA)[\w-]{16}|AccountKey=|sq0csp-"
+    r"|(?:AC|SK)[a-z0-9]{32}|[0-9a-z]{32}-us\d|\d{8,10}:[\w-]{35}|eyJ[\w=-]{1,256}\.|[MNO][\w-]{23,25}\.[\w-]{6}\."
+    r"|(?i:xox[abopsr]-\d|https://hooks\.slack\.com/services/T))"
+)
 _UNIT = "\x1f"  # blank, for what is between words
 _THOUGHT_UP = r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d)(?=.*[!@#$%^&*])[^\s/{}]{8,128}"
 
@@ -133,16 +129,34 @@ def is_secret(name: str) -> bool:
     if any(pair in _SECRET_PAIRS for pair in zip(parts, parts[1:])) or any(part.endswith(_SECRET_ENDS) for part in parts):
         return True
     if "token" in words:  # tokens, in the plural, are counted in training
-        return not _PLAIN_TOKENS.intersection(words)
-    return bool(_SECRET_WORDS.intersection(parts))
+        pairs = [*zip(words, words[1:])]
+        plain = any((b == "token" and a in _PLAIN_BEFORE) or (a == "token" and b in _PLAIN_BEHIND) for a, b in pairs)
+        return not plain and _COUNTS.isdisjoint(words)
+    found = _SECRET_WORDS.intersection(parts)
+    plain = (found == {"pass"} and not _PLAIN_PASSES.isdisjoint(parts)) or (found == {"auth"} and _is_way(parts))
+    return bool(found) and name not in _FOLDERS and not plain
+
+
+def _is_way(parts: list[str]) -> bool:
+    return parts[-2:-1] == ["auth"] and parts[-1] in _WAYS
+
+
+def tokens(text: str) -> str:
+    """Text with what is a token by its own form hidden."""
+    if not re.search(_MAY_BE_TOKEN, text):
+        return text
+    from ranklaunch.secret_patterns import TOKENS  # few plans need them
+
+    return TOKENS.sub(HIDDEN, text)
 
 
 def url(text: str) -> str:
-    """Text with the password, the token and the signature of every URL in it hidden."""
+    """Text with the password, the token and the signature of every URL in it hidden; the latter also where they stand without one."""
     if "://" not in text:
-        return text
+        return re.sub(_URL_QUERY, _query, text) if "&" in text else text
+    text = re.sub(_WEBHOOK, rf"\1{HIDDEN}", text) if re.search(_WEBHOOKS, text) else text
     text = re.sub(_URL_PASSWORD, rf"\1:{HIDDEN}@", re.sub(_URL_TOKEN, rf"\1{HIDDEN}", text) if "@" in text else text)
-    return re.sub(_URL_QUERY, _query, text) if "?" in text else text
+    return re.sub(_URL_QUERY, _query, text) if "?" in text or "#" in text else text
 
 
 def _query(found: re.Match[str]) -> str:
@@ -192,7 +206,7 @@ def _set(found: re.Match[str]) -> str:
 
 
 def argv(words: Iterable[str]) -> tuple[str, ...]:
-    """A command with the values of secret options hidden, in --name=value, NAME=value and --name value form."""
+    """A command without tokens, and with the values of secret options hidden, in --name=value, NAME=value and --name value form."""
     result: list[str] = []
     option = before = ""  # option: the one whose value may come next
     for word in _of_programs(words):
@@ -213,7 +227,7 @@ def argv(words: Iterable[str]) -> tuple[str, ...]:
         # sshpass takes the password by -p, which is a port or a path elsewhere.
         option = "" if equals or not named else "password" if word == "-p" and before.endswith("sshpass") else name
         before = word
-    return tuple(result)
+    return tuple(map(tokens, result))
 
 
 def _of_programs(words: Iterable[str]) -> list[str]:
@@ -233,14 +247,13 @@ def _command(text: str) -> str:
 
 def _assigned(found: re.Match[str]) -> str:
     name, between, value = found.groups()
-    quote = value[0] if value[0] in "'\"" else ""
-    return f"{name}{between}{quote}{HIDDEN}{quote}" if is_value_secret(name, value.strip("'\"")) else found[0]
+    return f"{name}{between}{hidden_as(value)}" if is_value_secret(name, value.strip("'\"")) else found[0]
 
 
 def is_value_secret(name: str, value: str) -> bool:
     """Whether the value of an option or a variable is a secret: by its name or, where that may mean anything, by how it looks too."""
     if is_secret(name):
-        return not _is_place(name, value)
+        return not _is_place(name, value) and not (name.lower().endswith("pass") and re.fullmatch(_DURATION, value))
     last = re.split(r"[._-]", name.lower())[-1]
     if last == "key" and re.fullmatch(r"-{1,2}(?:[\w-]+\.)*key", name.lower()):
         return not re.fullmatch(_PLAIN, value)
@@ -248,14 +261,15 @@ def is_value_secret(name: str, value: str) -> bool:
 
 
 def _is_place(name: str, value: str) -> bool:
-    """Where a secret is, and not what it is: RANKLAUNCH_SECRET_FILE=/run/key."""
-    return name.lower().endswith(_FILE_OF) and bool(re.fullmatch(_PLACE, value, re.DOTALL))
+    """Where a secret is, and not what it is: RANKLAUNCH_SECRET_FILE=/run/key, CREDENTIALS=/etc/key.json."""
+    is_place = re.fullmatch(_PLACE, value, re.DOTALL)
+    return bool(is_place) and bool(name.lower().endswith(_FILE_OF) or re.fullmatch(_KEY_FILE, value, re.DOTALL))
 
 
 def _looks_secret(value: str) -> bool:
     """A long word of letters and digits, or a password such as people think up; not a name, a number or a path."""
-    if "/" in value:
-        return False
+    if "/" in value:  # which a path has too, but in shorter words
+        return bool(re.fullmatch(_BASE64, value)) and any(re.fullmatch(_MACHINE_MADE, part) for part in value.split("/"))
     return bool(re.fullmatch(_THOUGHT_UP, value)) or any(re.fullmatch(_MACHINE_MADE, part) for part in re.split("[-_.]", value))
 
 
@@ -290,7 +304,7 @@ def _words(value: str) -> list[str]:
 
 
 def environment(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: HIDDEN if is_value_secret(name, value) else _inside(value) for name, value in env.items()}
+    return {name: HIDDEN if is_value_secret(name, value) else tokens(_inside(value)) for name, value in env.items()}
 
 
 def _inside(value: str) -> str:
@@ -302,14 +316,47 @@ def _inside(value: str) -> str:
             found = json.loads(value)
             hidden = _members(found)
         except (ValueError, RecursionError):
-            return headers(url(_pairs(value)))
+            return headers(url(_loose(_pairs(value))))
         return headers(url(value)) if hidden == found else json.dumps(hidden, separators=(",", ":"))
+    if "\n" in value:
+        return "\n".join(map(_inside, value.split("\n")))
     named = re.match(_NAMED, value) if ": " in value else None
     return (
         f"{named[1]}: {HIDDEN}"
         if named and is_secret(named[1]) and "authorization" not in named[1].lower()
-        else headers(url(_pairs(value)))
+        else headers(url(_loose(_pairs(value))))
     )
+
+
+def _loose(value: str) -> str:
+    """A value with the secrets hidden among the members of dictionaries in it, as Python, YAML and Hydra write them."""
+    return named_values(re.sub(_MEMBER, _member, value)) if "{" in value and ":" in value else value
+
+
+def _member(found: re.Match[str]) -> str:
+    quote, name, between, value = found.groups()
+    return f"{quote}{name}{between}{hidden_as(value)}" if is_value_secret(name, value.strip("'\"")) else found[0]
+
+
+def named_values(text: str) -> str:
+    """Text with the values hidden that stand beside the name of a secret: {"name": "HF_TOKEN", "value": "x"}."""
+    return re.sub(_VALUE_OF, _value_of, re.sub(_NAMED_VALUE, _named_value, text)) if "value" in text.lower() else text
+
+
+def _named_value(found: re.Match[str]) -> str:
+    before, name, value = found.groups()
+    return f"{before}{hidden_as(value)}" if is_value_secret(name, value.strip("'\"")) else found[0]
+
+
+def _value_of(found: re.Match[str]) -> str:
+    before, value, behind, name = found.groups()
+    return f"{before}{hidden_as(value)}{behind}" if is_value_secret(name, value.strip("'\"")) else found[0]
+
+
+def hidden_as(value: str) -> str:
+    """With the quotes that it has."""
+    quote = value[0] if value[0] in "'\"" else ""
+    return f"{quote}{HIDDEN}{quote}"
 
 
 def _pairs(value: str) -> str:
@@ -321,68 +368,29 @@ def _pairs(value: str) -> str:
 
 
 def _assigned_to(name: str, equals: str, value: str) -> str:
-    secret = value and re.fullmatch(r"[\w.-]{1,64}", name) and is_value_secret(name, value)
-    return f"{name}{equals}{HIDDEN if secret else value}"
+    secret = value and re.fullmatch(r"['\"]?[\w.-]{1,64}", name) and is_value_secret(name.lstrip("'\""), value)
+    end = name[0] if secret and name[0] in "'\"" and value.endswith(name[0]) else ""
+    return f"{name}{equals}{HIDDEN}{end}" if secret else f"{name}{equals}{value}"
 
 
 def _members(found: Any) -> Any:
     if isinstance(found, dict):
-        return {name: HIDDEN if is_secret(name) and isinstance(each, str) else _members(each) for name, each in found.items()}
+        beside = next((found[name] for name in ("name", "key") if isinstance(found.get(name), str)), "")
+        return {name: _of_member(beside if name == "value" and beside else name, each) for name, each in found.items()}
     if isinstance(found, list):
         texts = all(isinstance(each, str) for each in found)
         return list(argv(found)) if texts else [_members(each) for each in found]
-    return headers(url(found)) if isinstance(found, str) else found
+    return headers(url(_pairs(found))) if isinstance(found, str) else found
 
 
-def show(value: object) -> str:
-    if isinstance(value, (tuple, list)):
-        return ",".join(str(item) for item in value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _of_member(name: str, value: Any) -> Any:
+    """Below the name of a secret, all text is one: {"token": {"value": "x"}}."""
+    return _texts_hidden(value) if is_secret(name) else _members(value)
 
 
-def begun(text: str) -> str:
-    """For messages: how a line begins that is none of an environment, as far as that looks like a variable; the rest may be anything, a
-    part of a key too."""
-    found = re.match(r"(?:export )?[A-Z_][A-Z0-9_]{0,30}(?![\w.+/-])", text)
-    shown, more = (repr(found[0]), len(text) - found.end()) if found else ("", len(text))
-    rest = f"{more} character{'' if more == 1 else 's'}{' more' if shown else ''}" if more else ""
-    return " and ".join(filter(None, (shown, rest)))
-
-
-def clipped(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
-
-
-@functools.lru_cache(maxsize=1024)  # plans of many nodes show the same again and again
-def shown(source: str, value: str) -> str:
-    if is_secret(source):
-        return HIDDEN
-    if len(value) <= LOOKED_AT:
-        return clipped(text(value))
-    return f"{text(value[:LOOKED_AT])[:SHOWN]}... ({len(value)} characters)"
-
-
-class _Escapes(dict[int, str]):
-    """What each character is shown as, from when it was first seen on."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        kept = character.isprintable() or character == "\t" or 0xDC80 <= code <= 0xDCFF
-        self[code] = shown = character if kept else ascii(character)[1:-1]
-        return shown
-
-
-_ESCAPES = _Escapes()
-
-
-def one_line(text: str) -> str:
-    """What came from elsewhere, and must not look like more than it is."""
-    return printable("; ".join(text.split("\n")))
-
-
-def printable(line: str) -> str:
-    """Control characters as their escapes, but for colours, which are left out: a text must not move the terminal's cursor, nor look
-    like another line."""
-    return line if line.isprintable() else re.sub(_COLOUR, "", line).translate(_ESCAPES)
+def _texts_hidden(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {name: _texts_hidden(each) for name, each in found.items()}
+    if isinstance(found, list):
+        return [_texts_hidden(each) for each in found]
+    return HIDDEN if isinstance(found, str) else found

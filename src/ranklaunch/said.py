@@ -9,49 +9,83 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ranklaunch import redact
+from ranklaunch import redact, showing
 from ranklaunch.redact import HIDDEN
-from ranklaunch.secret_patterns import PATTERNS
+from ranklaunch.secret_patterns import TOKENS
 
-# Beyond the rules that are taken from elsewhere: what training jobs have most.
-_OWN = (r"hf_[A-Za-z0-9]{20}", r"sk-[\w-]{20}", r"github_pat_\w{20}", r"nvapi-[\w-]{20}", r"AIza[\w-]{35}")
-# Only where a word begins, and with the rest of it: however a text is made, this stays linear.
-_TOKENS = re.compile(rf"(?<![A-Za-z0-9])(?=[A-Za-z0-9])(?:{'|'.join((*PATTERNS, *_OWN))})[\w.+/=~-]*")
 _ESCAPE = "\x1b"
 _CONTROL = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]")  # colours, and what moves a cursor
-_STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat"
+_STEMS = "secret|pass|pwd|pw|token|key|auth|cred|jwt|pat|ak|sk"
+_IS = r"\s{0,32}(?::=|[=-]>|[:=](?![:=])|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
 # What stands before a quote where a text was quoted again, or has bytes: {\\"token\\": \\"x\\"}, b'token'
-_QUOTED_AGAIN = re.compile(r"(?:\\{1,16}|(?<![\w-])[bBuU])(?=['\"])")
-_IS = r"\s{0,32}(?::=|=>|[:=](?!=)|\.{3,64}\s)\s{0,32}"  # aligned, as in lists of settings: token = x, token ..... x
+_QUOTED_AGAIN = re.compile(r"\\{1,16}(?=['\"])|(?<![\w\"-])[bBuU](?=\\{0,16}\")|(?<![\w'-])[bBuU](?=\\{0,16}')")
+# "token": "x\"y", where what is quoted has such quotes itself: up to where the value begins. The same with more \ in a text quoted again.
+_QUOTED = re.compile(rf"(?<![\w.-])([\w.-]{{1,64}})\\{{0,16}}['\"]?{_IS}(\\{{0,16}})(['\"])")
 # --token X, --token=X, '--token', 'X', HF_TOKEN=X, "token": "X", token: str = "X", ["token"] = "X", setdefault("token", "X"): up to where
 # the value begins
 _NAME = re.compile(
     rf"(?<![\w.-])(?=-p\s|-{{0,2}}[\w.-]{{0,60}}(?i:{_STEMS}))"
     rf"(?:(-{{1,2}}[\w.-]{{1,64}})(?:{_IS}|\s{{1,8}}|['\"], ?(?=['\"]))|([\w.-]{{1,64}})"
-    rf"(?::\s?[\w.]{{1,32}}\s?=\s?(?=['\"])|['\"]?{_IS}|['\"]\]\s?=(?!=)\s?|(['\"],\s?)(?=['\"])))"
+    rf"(?::\s?[\w.\[\], |]{{1,64}}\s?=\s?(?=['\"{{\[(])|['\"]?{_IS}|['\"]\]\s?=(?!=)\s?|(['\"],\s?)(?=['\"])))"
 )
 _PROSE = re.compile(  # the token is X, API key provided: X, of a word that looks like one
     r"(?i)(?<![\w.-])((?:(?:password|passwd|passphrase|secret|token|api[ _-]?key)\s{1,4}(?:is|was)\s{0,4}:?"
-    r"|(?:password|passwd|passphrase|api[ _-]?key)(?:\s{1,4}(?:provided|given|used))?:?)\s{1,4}['\"]?)"
+    r"|(?:password|passwd|passphrase|api[ _-]?key)(?:\s{1,4}(?:provided|given|used))?:?"
+    r"|(?:invalid|bad|wrong|expired|revoked|unknown)\s{1,4}(?:secret|token):?)\s{1,4}['\"]?)"
     r"(?=[^\s'\"]{0,64}\d)(?=[^\s'\"]{0,64}[a-z])[^\s'\",;)}\]]{6,}"
 )
+_SPACED = re.compile(  # Secret Access Key: X, wandb.login(key="X")
+    r"(?i)(\b(?:(?:secret|api|account|private) (?:access )?key|(?:access|auth) (?:key|token))\s{0,8}[:=]\s{0,8}['\"]?"
+    r"|\blogin\([^()'\"]{0,100}\bkey\s?=\s?['\"])[^\s'\",;)}\]]+"
+)
+_BAR = r"|\u2502\u2503\u2551"  # between cells
+_CELLS = re.compile(  # | password | X |, of a word that is more than letters, as a heading is not
+    rf"([{_BAR}]\s{{0,64}}[*`]{{0,2}}(-{{0,2}}[A-Za-z][\w.-]{{0,63}})[*`:]{{0,3}}\s{{0,64}}[{_BAR}]{{1,2}}\s{{0,64}})"
+    rf"(?=[A-Za-z _-]{{0,64}}[^A-Za-z _{_BAR}-])([^{_BAR}]{{1,400}})(?=[{_BAR}])"
+)
 _PAIR = re.compile(r"(?<![\w.\])])\(['\"]")  # what begins one, and no call
-_CALLS = tuple(f"{name}({quote}" for name in ("setdefault", "putenv", "setenv") for quote in "'\"")  # elsewhere they are two names
+# Elsewhere they are two names.
+_CALLS = tuple(f"{name}({quote}" for name in ("setdefault", "putenv", "setenv", "getenv", "environ.get") for quote in "'\"")
 # Whose value is in the next line.
 _OPEN = re.compile(rf"(?<![\w.-])(?:(-{{1,2}}[\w.-]{{1,64}})['\"]?,?|([\w.-]{{1,64}})['\"]?{_IS})\s{{0,8}}\\?$")
 _OPEN_WITHIN = 200  # characters at the end of a line
 _ALONE = re.compile(r"(\s*)(\"[^\"]+\"|'[^']+'|[^\s\"',{}\[\]]+)(,?\s*)")
 _VALUE = re.compile(r"[^\s\"',;)}\]<>-][^\s\"',;)}\]]{0,400}")
+_BRACKETS = ("{", "[", "(")  # of what has members, all of which are hidden
+_NUMBERS = re.compile(r"[\[({][\d\s,.-]{0,4096}[\])}]")  # ids of tokens
+_REFUSED = re.compile(  # by argparse: argument -t/--token: invalid int value: 'X'
+    r"(\bargument (?:-\w[/, ]{1,2})?(--?[A-Za-z][\w-]{0,63})(?:/[^:\s]{1,64})?: invalid [\w.<> ]{0,64}(?:value|choice)?: )"
+    r"('[^']{0,400}'|\"[^\"]{0,400}\")"
+)
+_BEFORE = 40  # characters, where argparse names what it refuses
+_SUBSCRIPT = re.compile(r"[A-Za-z_][\w.]{0,63}\[(?:(['\"])[\w.-]{1,64}\1|[A-Za-z_][\w.]{0,63})\]")
+_NAMES_CODE = re.compile(  # os.getenv("X"), self.token, "[UNK]"
+    r"(?:os\.)?(?:getenv|environ\.get)\((['\"])\w{1,64}\1\)|(?:self|args|cfg|config)(?:\.[A-Za-z_]\w{0,63}){1,4}"
+    r"|(['\"]?)[\[<][A-Z]{2,8}[\]>]\2"
+)
+_MORE = re.compile(r"\s{0,8}(?:or\b|and\b|if\b|[-+*%.\[|])")
+_NOTHING_MORE = re.compile(r"\s*(?:$|[,)\]}#;])")  # of an expression: os.environ["X"] or "hunter2" has more
+_OF_TEXT = re.compile(r"(?i)\b(?:predicted|generated|sampled|next|last|first|current|output|input) $")
+_LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):$")  # by the loggers of Python: WARNING:auth:
+_ERROR = re.compile(r"[a-z0-9](?:Error|Exception|Warning)$")
+_SOURCE = re.compile(r"\.(?:py|pyx|c|cc|cpp|cxx|cu|h|hpp|cuh|go|rs|java|js|ts|sh|pl|rb|yaml|yml|toml|ini|cfg)$")
+_NUMBER_OF_LINE = re.compile(r"\d{1,7}(?::\d{0,7}){0,2}:?")
+_CALL = re.compile(r"[\w.]{1,64}\(")  # auth=HTTPBasicAuth("user", "X")
 _MOST_QUOTED = 4096  # characters between quotes; where there are more, the rest of the line is hidden
-_NO_SECRET = re.compile(r"(?i:bearer|basic)|\*\*\*(?:&.*)?")  # is behind it; has been hidden
-_REST = re.compile(r"[^\s\"',;)}\]]*")
+_NO_SECRET = re.compile(  # is behind it; between cells; has been hidden; is code
+    rf"(?i:bearer|basic)|[{_BAR}]|\*\*\*(?:&.*)?|Optional\[.*|str|int|bool|bytes|float|dict|list|None|True|False"
+)
+_BEFORE_VALUE = re.compile(  # of YAML; of a header
+    rf"(?:(?:{redact.YAML_MARK}\s{{1,4}}){{1,2}}|(?i:bearer|basic|token)(?=\s{{1,4}}(?:\S{{0,64}}\d|\*\*\*))\s{{1,4}})(?=\S)"
+)
+_REST = re.compile(r"(?:[^\s\"',;)}\]]|['\"](?=\w))*")
 _BODY = re.compile(r"[\s>|]*(?:\[[^\]\s]{1,40}\]:?\s)?[A-Za-z0-9+/=]{16,}\s*")
 _BODY_IN_LINE = re.compile(r"(PRIVATE KEY-----)[A-Za-z0-9+/=\\ ]{8,}")
 
 
 def text(given: str, own: bool = False) -> str:
     """Each line of it, by itself. own: ranklaunch's own words, which have the name of what they are about before a colon."""
-    return "\n".join(map(redact.printable, lines(given.split("\n"), own)))
+    return "\n".join(map(showing.printable, lines(given.split("\n"), own)))
 
 
 def lines(given: Iterable[str], own: bool = False) -> tuple[str, ...]:
@@ -81,30 +115,92 @@ def _alone(line: str, name: str) -> str:
     found = _ALONE.fullmatch(marked.rstrip("\\ "))
     if not found or found[2].endswith(":") or not _is_secret(name, found[2].strip("'\"")):
         return line
-    return f"{found[1]}{_hidden_as(found[2])}{found[3]}"
+    return f"{found[1]}{redact.hidden_as(found[2])}{found[3]}"
 
 
 def _line(line: str, own: bool) -> str:
     """A secret is found whatever colour it has, and however often it was quoted."""
     marked = _CONTROL.sub(_ESCAPE, line) if _ESCAPE in line else line
-    marked = _QUOTED_AGAIN.sub("", marked) if "'" in line or '"' in line else marked
-    hidden = _named(_TOKENS.sub(HIDDEN, marked).replace(_ESCAPE, ""), own)
-    return line if hidden == marked.replace(_ESCAPE, "") else hidden
+    quoted = "'" in line or '"' in line
+    bare = _QUOTED_AGAIN.sub("", marked) if quoted else marked
+    marked = _QUOTED_AGAIN.sub("", _with_quotes_inside(marked)) if quoted else marked
+    hidden = _named(TOKENS.sub(HIDDEN, marked).replace(_ESCAPE, ""), own)
+    return line if hidden == bare.replace(_ESCAPE, "") else hidden
+
+
+def _with_quotes_inside(line: str) -> str:
+    """A line with those values hidden that have quotes in them, as can be told while these have their backslashes yet."""
+    if "\\'" not in line and '\\"' not in line:
+        return line
+    shown, begin = [], 0
+    for found in _QUOTED.finditer(line):
+        if found.start() < begin or not redact.is_secret(found[1]):
+            continue
+        end = _closing(line, found.end(), len(found[2]), found[3])
+        if found[3] in line[found.end() : end]:
+            shown.append(f"{line[begin : found.end()]}{HIDDEN}")
+            begin = end
+    return "".join([*shown, line[begin:]])
+
+
+def _closing(line: str, at: int, backslashes: int, quote: str) -> int:
+    """Where a quoted value ends; deeper quotes have more backslashes, and pairs of them are the value's own."""
+    for found in re.compile(rf"(\\*){quote}").finditer(line, at, at + _MOST_QUOTED):
+        more = len(found[1]) - backslashes
+        if more == 0 or (more > 0 and not backslashes and more % 2 == 0):
+            return found.end() - 1 - backslashes
+    return len(line)
 
 
 def _named(line: str, own: bool) -> str:
     line = _PROSE.sub(rf"\1{HIDDEN}", redact.programs(redact.url(redact.headers(line))))
+    line = redact.named_values(_SPACED.sub(rf"\1{HIDDEN}", line))
+    line = _REFUSED.sub(lambda found: f"{found[1]}{redact.hidden_as(found[3])}" if redact.is_secret(found[2]) else found[0], line)
+    line = _CELLS.sub(_cell, line)
     shown, begin, at = [], 0, 0
     while found := _NAME.search(line, at):
-        at = found.end()
-        value = _value(line, at)
+        before_value = _BEFORE_VALUE.match(line, found.end())
+        at = before_value.end() if before_value else found.end()
+        value = _value(line, at, redact.is_secret(found[1] or found[2]))
         if found[3] and not line.endswith(_CALLS, 0, found.start()) and not _is_pair(line, found.start(), at + len(value)):
             continue
-        prose = own and found[0].endswith(": ") and value[:1] not in ("'", '"')
+        prose = (own or _is_refused(line, found)) and found[0].endswith(": ") and value[:1] not in ("'", '"')
+        prose = prose or _is_code(found, value) or _is_no_access(line, found, value)
         if value and not prose and _is_secret(found[1] or found[2], value.strip("'\"")):
-            shown.append(f"{line[begin:at]}{_hidden_as(value)}")
-            begin = at = at + len(value) if value[0] in "'\"" else _end_of_word(line, at + len(value))
+            shown.append(f"{line[begin:at]}{redact.hidden_as(value)}")
+            begin = at = at + len(value) if value[0] in "'\"{[(" or value[-1] == ")" else _end_of_word(line, at + len(value))
     return "".join([*shown, line[begin:]])
+
+
+def _cell(found: re.Match[str]) -> str:
+    value = found[3].rstrip()
+    return f"{found[1]}{HIDDEN}{found[3][len(value) :]}" if _is_secret(found[2], value) else found[0]
+
+
+def _is_refused(line: str, found: re.Match[str]) -> bool:
+    """Whether an option is named as one that argparse refuses: error: argument --token: expected one argument."""
+    return bool(found[1]) and line.rfind("argument ", max(0, found.start() - _BEFORE), found.start()) >= 0
+
+
+def _is_code(found: re.Match[str], value: str) -> bool:
+    """What names no secret itself: a call without any text in it, os.environ["TOKEN"], a list of numbers, and in a program's help what an
+    option takes."""
+    if value == (found[1] or "").strip("-").replace("-", "_").upper() or _NUMBERS.fullmatch(value) or _SUBSCRIPT.fullmatch(value):
+        return True
+    if value == found[2] or _NAMES_CODE.fullmatch(value):
+        return True
+    call = found[0].endswith(" = ") and len(value) < _MOST_QUOTED and value.endswith(")") and not value.startswith(_BRACKETS)
+    return call and "'" not in value and '"' not in value
+
+
+def _is_no_access(line: str, found: re.Match[str], value: str) -> bool:
+    """Where the word means something else: predicted token: Paris, token: 17, pass: 1/3, WARNING:auth:retrying, auth.py:42, and in the
+    name of an exception."""
+    if _ERROR.search(found[2] or "") or (_SOURCE.search(found[2] or "") and _NUMBER_OF_LINE.fullmatch(value)):
+        return True
+    name, before = (found[1] or found[2]).lower(), line[max(0, found.start() - _BEFORE) : found.start()]
+    counts = (name == "token" and re.fullmatch(r"\d{1,7}", value)) or (name == "pass" and re.fullmatch(r"\d{1,4}(?:/\d{1,4})?", value))
+    return bool(counts or (name == "token" and _OF_TEXT.search(before)) or (found[0].endswith(":") and _LEVEL.search(before)))
 
 
 def _is_pair(line: str, begin: int, end: int) -> bool:
@@ -112,8 +208,15 @@ def _is_pair(line: str, begin: int, end: int) -> bool:
     return begin > 1 and line[end : end + 1] == ")" and bool(_PAIR.search(line, max(0, begin - 3), begin))
 
 
-def _value(line: str, at: int) -> str:
-    """What stands there, with the quotes around it."""
+def _value(line: str, at: int, is_secret: bool) -> str:
+    """What stands there, with the quotes around it, and of a secret with brackets."""
+    subscript = _SUBSCRIPT.match(line, at)
+    if subscript:
+        return subscript[0] if _NOTHING_MORE.match(line, subscript.end()) else line[at:]
+    call = _CALL.match(line, at) if is_secret else None
+    if call or (is_secret and line.startswith(_BRACKETS, at)):
+        end = _end_of_brackets(line, call.end() - 1 if call else at)
+        return line[at:] if call and _MORE.match(line, end) else line[at:end]
     if line[at : at + 1] not in ("'", '"'):
         found = _VALUE.match(line, at)
         return found[0] if found else ""
@@ -121,13 +224,18 @@ def _value(line: str, at: int) -> str:
     return line[at : end + 1] if end > at + 1 else "" if end == at + 1 else line[at:]
 
 
+def _end_of_brackets(line: str, at: int) -> int:
+    """Behind those that close what is opened here; the end of the line where they do not."""
+    depth = 0
+    for found in re.finditer(r"[{}\[\]()]", line[at : at + _MOST_QUOTED]):
+        depth += 1 if found[0] in _BRACKETS else -1
+        if depth == 0:
+            return at + found.end()
+    return len(line)
+
+
 def _is_secret(name: str, value: str) -> bool:
     return not _NO_SECRET.fullmatch(value) and redact.is_value_secret(name, value)
-
-
-def _hidden_as(value: str) -> str:
-    quote = value[0] if value[0] in "'\"" else ""
-    return f"{quote}{HIDDEN}{quote}"
 
 
 def _end_of_word(line: str, at: int) -> int:

@@ -79,8 +79,11 @@ def test_host_list(text: str, names: list[str]) -> None:
 
 
 @helpers.for_each(
-    ["n[3-1]", "n[1", "n1]", "n[]", "n[1,]", "n[a-b]", "n[1-2-3]", "n[[1]]", "a,,b", "a,", ",a", "", "a b", "n[-1]", "n[1-2]é", "n[ 1]"]
-)
+    [
+        "n[3-1]", "n[1", "n1]", "n[]", "n[1,]", "n[a-b]", "n[1-2-3]", "n[[1]]", "a,,b", "a,", ",a", "", "a b", "n[-1]", "n[1-2]é", "n[ 1]",
+        "n[1]" * 1000, "n[1-2]" * 1000,
+    ]
+)  # fmt: skip
 def test_host_list_refused(text: str) -> None:
     with pytest.raises(ValueError, match="as Slurm writes them"):
         hostlist.hosts(text)

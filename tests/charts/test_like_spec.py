@@ -13,7 +13,7 @@ from chart_refusals import BY_ENGINE, EVERY, REQUIRED, Bad, bad_id
 
 from ranklaunch.entrypoints.main import COMMANDS
 from ranklaunch.read.settings import BY_MPI
-from ranklaunch.specs import keys
+from ranklaunch.specs import documents, keys
 from ranklaunch.specs.model import OF_KUBERNETES, JobSpec
 from ranklaunch.specs.pod import DERIVED
 from testbench import places
@@ -45,6 +45,19 @@ SIDECAR = {"name": "side", "image": "i", "env": [{"name": "A", "value": ODD}], "
 TMP, READ_ONLY = {"name": "tmp", "emptyDir": {"sizeLimit": 1000000}}, {"readOnlyRootFilesystem": True, "fsGroup": -1}
 LOCAL = {"type": "Localhost", "localhostProfile": "a.json"}
 DATA, ODDLY = {"name": "a", "mountPath": "/a"}, {"mountPath": "/a\x7f", "readOnly": True}
+
+
+def at_the_end(text: str) -> Object:
+    """Of each block that is made from what the user gives."""
+    return {
+        "annotations": {"z": text},
+        "scheduling": {"tolerations": [{"key": "k", "value": text}]},
+        "envFrom": [{"configMapRef": {"name": "a"}, "prefix": text}],
+        "volumes": [{"name": "data", "csi": {"driver": "d", "volumeAttributes": {"z": text}}}],
+        "podTemplate": {"securityContext": {"sysctls": [{"name": "a", "value": text}]}},
+    }
+
+
 # What the case's values are changed by. Both must still say the same.
 VARIATIONS: list[tuple[str, Object]] = [
     ("volcano-torchrun-gpu", {"nodes": 1, "restart": {"maxRestarts": 0, "onEviction": "fail"}}),
@@ -70,6 +83,8 @@ VARIATIONS: list[tuple[str, Object]] = [
     ),
     ("job-torchrun-gpu", {"volumes": [{"name": "a", "hostPath": {"path": ODD}}], "volumeMounts": [DATA, {**DATA, **ODDLY}]}),
     ("job-torchrun-gpu", {"args": ["a\u2029b\nx"], "annotations": {"a": "b\u2028\nc"}}),
+    *(("job-torchrun-gpu", at_the_end(text)) for text in ("\n", "a\n\n", "\na\n\n\n", "a\n \n", "\u00a0", "a\u3000")),
+    ("job-torchrun-gpu", {"volumes": [{"name": "data", "csi": {"driver": "d", "volumeAttributes": {"<<": "x", "=": "y"}}}]}),
     ("job-torchrun-gpu", {"args": ["\\u0000", "\\\\u0000"]}),
     ("job-torchrun-gpu", {"mode": "deepspeed", "network": {"hostNetwork": True}}),
     ("jobset-torchrun-gpu", {"mode": "tensorflow", "network": {"hostNetwork": True}, "nodes": 3}),
@@ -148,6 +163,31 @@ def test_objects_stay_the_same(name: str, changes: Object, tmp_path: Path) -> No
     found = spec(tmp_path, merged(load(case(name)), changes))
     assert found.code == 0, found.err
     assert by_name(of_the_run(parse(done.stdout))) == by_name(parse(found.out))
+
+
+WITHOUT_QUOTES = """\
+1:30 -1:30 1:30:00.5 190:20:30 1e3 1.5e3 1E+3 1.e3 1e-3 .5 5. -.5e1 +.5 1e 1e+ 0.5. 1_0.5 nan inf
+0 -0 00 +1 017 -017 018 0o17 -0o17 0o1_7 0o8 0b101 0B1 0x1F 0X1f -0x1f 0x 1_000 1_ _1 1.2.3
+yes No ON off y n Y N True FALSE tRue null Null NULL ~ NuLL = a
+2026-11-24 2026-1-1 2026-13-13 2026-11-24T01:02:03Z"""
+
+
+def test_both_read_text_without_quotes_alike(tmp_path: Path) -> None:
+    """Helm's word is that of a chart which writes its values."""
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: a\nversion: 0.1.0\n", encoding="utf-8")
+    (tmp_path / "templates/a.yaml").write_text("found: {{ toJson .Values.a }}", encoding="utf-8")
+    values = tmp_path / "given.yaml"
+    values.write_text("".join(("a:\n", *(f"- {text}\n" for text in WITHOUT_QUOTES.split()))), encoding="utf-8")
+    done = helm("4", "template", RELEASE, tmp_path, "--values", values)
+    assert done.returncode == 0, done.stderr
+    helms = json.loads(done.stdout.partition("found: ")[2])
+    import yaml
+
+    ours = documents.parsed(values.read_text(encoding="utf-8"), lambda: yaml)["a"]
+    # One that is true is no 1, while 1000.0 is 1000.
+    read, wanted = ([(isinstance(each, bool), each) for each in found] for found in (ours, helms))
+    assert dict(zip(WITHOUT_QUOTES.split(), read)) == dict(zip(WITHOUT_QUOTES.split(), wanted))
 
 
 # The chart's alone: words and places that `ranklaunch spec` has too, or has no use for.

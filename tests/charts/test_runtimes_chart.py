@@ -49,6 +49,7 @@ BAD: list[tuple[str, Object]] = [
     ("volumes", {"volumes": [{"name": 1}]}),
     ("volumes", {"volumes": [{"name": "a"}]}),
     ("emptydir", {"volumes": [{"name": "a", "emptydir": {}}]}),
+    *(("repository", {"image": {"repository": name}}) for name in ("-x", "a b", "a@b", "a\x85b", "a\u00a0b", "a\u200bb", "a\x1c")),
     ("pullSecrets", {"image": {"pullSecrets": ["a", "a"]}}),
     ("pullSecrets", {"image": {"pullSecrets": ["A_b"]}}),
     ("tolerationSeconds", {"npu": {"tolerations": [{"key": "a", "tolerationSeconds": 1}]}}),
@@ -212,6 +213,16 @@ def test_environment_is_exactly_what_was_given(major: str, tmp_path: Path) -> No
         assert pod["spec"].get("tolerations", tolerations) == tolerations
         env = environment(runtime)
         assert {name: env[name] for name in HOSTILE} == {**HOSTILE, "A": "$$(X) $$$$ 'a\"\n"}
+
+
+@every_helm
+@pytest.mark.parametrize("text", ["\n", "a\n\n", "a\u3000"])
+def test_texts_keep_their_ends(major: str, text: str, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    sysctls = [{"name": "a", "value": text}]
+    values.write_text(json.dumps({"podTemplate": {"securityContext": {"sysctls": sysctls}}}), encoding="utf-8")
+    pods = [pod for runtime in parse(rendered(major, values, RUNTIMES)) for pod in pod_templates(runtime)]
+    assert [pod["spec"]["securityContext"]["sysctls"] for pod in pods] == [sysctls] * 6
 
 
 @every_helm

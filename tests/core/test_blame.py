@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ranklaunch.catalogue import shipped
 from ranklaunch.muster import wire
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame, endings
@@ -19,6 +20,7 @@ from ranklaunch.verdict.model import Culprit, KnownError
 
 CAUSE = KnownError("x", "cause", "RuntimeError: boom", "a cause", "mend it", "https://example.org")
 CONSEQUENCE = replace(CAUSE, kind="consequence", line="peer closed")
+STOPPED = replace(CAUSE, kind="stopped", line="KeyboardInterrupt")
 
 
 def culprit(rank: int | None = 1, node: int = 0, **more: Any) -> Culprit:
@@ -94,6 +96,18 @@ def test_no_other_was_both_earlier_and_no_less_a_cause(given_: list[tuple[float,
     # What two nodes sort by themselves is sorted the same together: each may send its list cut after its first.
     halves = [blame.ordered(half)[0] for half in (suspects[::2], suspects[1::2]) if half]
     assert blame.ordered(halves)[0] == found[0] or halves[0].at == halves[-1].at
+
+
+def test_errors_that_are_judged_by_their_names_are_in_the_catalogue() -> None:
+    assert {*blame.OF_ITS_OWN, *blame.AFTERMATHS} <= {entry.name for entry in shipped()}
+
+
+def test_one_that_was_interrupted_is_what_others_noticed() -> None:
+    noticed, interrupted = suspect(1.0, 0, CONSEQUENCE), suspect(2.0, 1, STOPPED)
+    assert blame.judge([noticed, interrupted]).culprit == interrupted.culprit
+    late = replace(suspect(0.0, 2, CAUSE), late=True)  # it may have caught what it tells of
+    assert blame.judge([noticed, interrupted, late]).culprit == interrupted.culprit
+    assert blame.judge([noticed, late]).culprit == late.culprit
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def read(path: Path) -> Excerpt:
 EXCERPTS = {path.stem: read(path) for path in sorted(FOLDER.glob("*.txt"))}
 # What ranks, and launchers, that started, trained and ended well have written: shortened, with other names of hosts and paths.
 STARTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((FOLDER / "starts").glob("*.txt"))}
-MOST_OF_LEAST = 2.5  # how much longer than the least a hostile text of 32 KiB may take
+MOST_OF_LEAST = 8  # how much longer than the least a hostile text of 32 KiB may take, on a machine where others work too
 FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\n    step()\n'
 
 # What the program raises stands in its source too, where it says less.
@@ -207,6 +207,8 @@ def hostile_texts() -> dict[str, str]:
     texts["texts that entries need"] = "\n".join(each for error in ERRORS for each in error.needed)[:size]
     texts["frames"] = f"{FRAMES}E: x\n" * (size // len(FRAMES))
     texts["chained frames"] = f"{FRAMES}E: x\n\nDuring handling of the above exception, another exception occurred:\n" * 256
+    for mark in ("[rank0] | " * 7 + "[rank0] x", "[0]" * 26 + "x", "a-b: " * 15 + "x"):
+        texts[f"marks {mark[:8]}"] = f"{mark[:79]}Traceback (most recent call last):\n" * (size // 114)
     texts["ranks"] = "".join(f"[rank{number}]: \n" for number in range(3000))
     texts["every text that an entry needs"] = " ".join(each for error in ERRORS for each in error.needed)[-size:]
     texts["every entry"] = "\n".join(SAMPLES.values()) * 4
@@ -235,7 +237,7 @@ USUAL = "\n".join(excerpt.text for excerpt in EXCERPTS.values())[:32768]
 @pytest.mark.one_python
 @helpers.for_each(hostile_texts())
 def test_hostile_text_takes_no_time(text: str) -> None:
-    """It is measured at 0.9 times the least, for the worst of them; a pattern that backtracks takes hundreds."""
+    """It is measured at 1.2 times the least, for the worst of them; a pattern that backtracks takes a hundred times and more."""
     find(text)
     pairs = ((seconds(looked_for), seconds(lambda: find(text))) for _ in range(8))
     least = most = float("inf")
@@ -398,12 +400,59 @@ def test_what_is_said_on_the_way_out_is_no_work(after: str) -> None:
     assert name_of(f"{FRAMES}{OOM}\n{after}\n") == "cuda-out-of-memory"
 
 
+def test_where_a_fault_came_shows_whether_an_exception_had_ended_the_program() -> None:
+    """No module is left at the bottom of the main thread's stack once it has."""
+    fault = 'Fatal Python error: Aborted\n\nCurrent thread 0x00007f (most recent call first):\n  File "t.py", line 14 in step\n'
+    at_work, ending = f'{fault}  File "t.py", line 30 in <module>\n', fault
+    assert name_of(f"{FRAMES}{OOM}\n{LOST}\n{at_work}") == "gloo-peer-connection-lost"
+    assert name_of(f"{FRAMES}{OOM}\n{LOST}\n{ending}") == "cuda-out-of-memory"
+    assert name_of(f"{FRAMES}{OOM}\n{at_work}") == "cuda-out-of-memory"  # whose handler has aborted, as far as can be seen
+    by_cpp = "terminate called after throwing an instance of 'std::runtime_error'\n  what():  ring is broken\n"
+    assert name_of(f"{FRAMES}{OOM}\n{by_cpp}{at_work}") == "words-of-a-failure"
+    assert name_of(f"{FRAMES}{OOM}\n{by_cpp}{ending}") == "cuda-out-of-memory"
+    assert name_of(f"{FRAMES}{OOM}\n{at_work.replace('Aborted', 'Segmentation fault')}") == "segmentation-fault"
+
+
 def test_lines_that_go_on_counting_show_work_whatever_they_count() -> None:
     """Those of the program's own, and not those in which a launcher counts its ranks."""
     assert name_of(f"[1/3] objective 0.4\n{FRAMES}{OOM}\n[2/3] objective 0.3\n") is None
     assert name_of(f"{FRAMES}{OOM}\nmemory of pool 1: full\nmemory of pool 2: full\n") == "cuda-out-of-memory"  # a list of its own
     for after in ("[1/3] objective 0.4", "rank 1: h1\nrank 2: h2", "#1 0x7f in a\n#2 0x8f in a"):
         assert name_of(f"[1/3] objective 0.4\n{FRAMES}{OOM}\n{after}\n") == "cuda-out-of-memory"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "step %d loss 0.5", "Epoch 3 step %d loss 0.5", "{'loss': 0.5, 'epoch': 0.%d}", "2026-11-25 14:00:00 INFO step %d",
+        "rank 1 step %d", "Epoch: [3]  [ %d/1000]  loss: 0.5", "epoch=3 iter=%d", "[rank1] Epoch 3 | Batch %d | loss 0.5",
+        " [2026-11-25 10:00:08] iteration       %d/  500000 | consumed samples: 128 | lm loss: 2.3E+00 | number of nan iterations:   0 |",
+        "2026-11-25 10:00:08 | INFO | train_inner | epoch 003:  %d / 5000 loss=0.5", " %d%%|##3       | %d/100 [00:01<00:09,  9.9it/s]",
+        "Epoch 3:  %d%%|##3       | %d/100 [00:01<00:09,  9.9it/s, loss=0.5]",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("end", "line"),
+    [
+        (f"{FRAMES}ValueError: loss is nan\n", "ValueError: loss is nan"),
+        ("FATAL: lr is nan\n", "FATAL: lr is nan"),
+        ("could not load the data\n", "could not load the data"),
+    ],
+)
+def test_after_an_exception_that_was_caught_the_end_says_why(step: str, end: str, line: str) -> None:
+    first, second, *steps = [f"{step.replace('%d', str(number)).replace('%%', '%')}\n" for number in range(7, 37)]
+    begin = first + second
+    glued = begin.rstrip() if "%%|" in step else begin  # a bar has no end of its line
+    for before in (f"{begin}ERROR:root:skipped\n", glued):
+        found = find(f"{before}{FRAMES}{OOM}\n{''.join(steps)}{end}")
+        assert found
+        assert found.line == line
+
+
+def test_what_a_program_counts_on_its_way_out_does_not_hide_why() -> None:
+    begin = "".join(f"step {number} loss 0.5\n" for number in range(5))
+    uploads = "".join(f"uploading {number} of the logs\n" for number in range(1, 5))
+    assert name_of(f"{begin}{FRAMES}{OOM}\nclosing\n{uploads}{FRAMES}ValueError: no bucket\n") == "cuda-out-of-memory"
 
 
 def test_an_exception_after_which_the_program_counted_on_did_not_end_it() -> None:

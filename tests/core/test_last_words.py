@@ -21,6 +21,8 @@ PARTING = (
     "Command exited with non-zero status 1\n\tPercent of CPU this job got: 99%\n\tExit status: 1\n",
     "Generating '/tmp/nsys-report-abcd.qdstrm'\n[1/1] [========================100%] report1.nsys-rep\nGenerated:\n    /work/r.nsys-rep\n",
     "Scalene: profile written to profile.html\n",
+    "\nExtension modules: numpy._core._multiarray_umath, numpy.linalg._umath_linalg (total: 2)\n",
+    "     22775 Done                    | tee train.log\n",
     "\rEpoch 1:  40%|████      | 40/100 [00:12<00:18,  3.2it/s, loss=0.4]\n",
 )
 OF = {
@@ -106,6 +108,21 @@ def test_what_is_said_of_a_process_that_has_ended_is_no_work(said: str) -> None:
     assert found.line == "ValueError: loss is nan"
 
 
+def test_a_line_or_two_that_a_logger_has_for_the_way_out_are_no_work() -> None:
+    """As of a program that logs the exception which ends it. More of them, or an exception called a warning, are of one that goes on."""
+    logged = "2026-11-24 08:00:00,123 {level} train: {message}\n".format
+    ends = logged(level="ERROR", message="training failed") + f"{FRAMES}ValueError: loss is nan\n"
+    way_out = [logged(level="INFO", message=message) for message in ("took 12.3 s", "bye", "rank 1 leaves")]
+    for behind in (way_out[:1], way_out[:2]):
+        found = find(ends + "".join(behind))
+        assert found
+        assert found.line == "ValueError: loss is nan"
+        assert find(ends.replace("ERROR", "WARNING") + "".join(behind)) is None
+        raised_from = f"{FRAMES}KeyError: 'loss'\n\nThe above exception was the direct cause of the following exception:\n\n"
+        assert find(ends.replace("ERROR", "WARNING").replace(FRAMES, raised_from + FRAMES) + "".join(behind)) is None
+    assert find(ends + "".join(way_out)) is None
+
+
 def test_a_progress_bar_that_goes_on_is_work() -> None:
     bars = "".join(f"\rEpoch 1:  4{n}%|████      | 4{n}/100 [00:12<00:18,  3.2it/s, loss=0.4]" for n in range(3))
     assert find(f"{WORK}{FRAMES}ValueError: loss is nan\n{bars}\n") is None
@@ -127,3 +144,60 @@ def test_what_a_launcher_says_after_its_report_is_no_cause() -> None:
     ended = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)\n"
     assert kind(f"{report}{ended}") == CONSEQUENCE
     assert kind(f"ring: Segmentation fault\n{report}{ended}") == CAUSE
+
+
+# Of asyncio.TaskGroup, whose second task found the connection of the first one closed.
+GROUP = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "/work/train.py", line 10, in <module>
+  |     asyncio.run(main())
+  |   File "/usr/lib/python3.11/asyncio/taskgroups.py", line 145, in __aexit__
+  |     raise me from None
+  | ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "/work/train.py", line 3, in read
+    |     raise ValueError(f"shard {n} has no samples")
+    | ValueError: shard 2 has no samples
+    +---------------- 2 ----------------
+    | Traceback (most recent call last):
+    |   File "/work/train.py", line 5, in send
+    |     await sent
+    | ConnectionResetError: [Errno 104] Connection reset by peer
+    +------------------------------------
+"""
+
+
+@pytest.mark.parametrize("tag", ["", "[rank3]: ", "[default0]:"])
+def test_a_group_of_exceptions_says_why_by_the_first_that_is_a_cause(tag: str) -> None:
+    found = find(WORK + "".join(f"{tag}{line}\n" for line in GROUP.splitlines()))
+    assert found
+    assert (found.error.kind, found.line.rpartition("| ")[2]) == (CAUSE, "ValueError: shard 2 has no samples")
+
+
+def test_a_group_of_exceptions_that_were_never_raised() -> None:
+    head, tail = GROUP.partition("  +-+")[0], "  +-+---------------- 1 ----------------\n    | OSError: shard 1 is gone\n"
+    found = find(f"{head}{tail}    +---------------- 2 ----------------\n    | KeyError: 3\n    +------------------------------------\n")
+    assert found
+    assert found.line == "| OSError: shard 1 is gone"
+
+
+def test_a_group_that_was_caught_is_no_cause() -> None:
+    assert find(GROUP + WORK) is None
+    found = find(f"{GROUP}{FRAMES}KeyError: 'label'\n")
+    assert found
+    assert found.line == "KeyError: 'label'"
+
+
+def test_a_process_that_aborts_says_so_above_the_names_of_its_modules() -> None:
+    where = 'Current thread 0x00007f13993d7b80 (most recent call first):\n  File "train.py", line 2 in <module>\n'
+    found = find(f"{WORK}Fatal Python error: Aborted\n\n{where}\nExtension modules: numpy._core._multiarray_umath (total: 1)\n")
+    assert found
+    assert found.line == "Fatal Python error: Aborted"
+
+
+def test_a_shell_tells_of_the_rest_of_a_pipe_below_what_was_killed() -> None:
+    killed = "train.sh: line 2: 22774 Killed                  python train.py"
+    found = find(f"{WORK}{killed}\n     22775 Done                    | tee train.log\n")
+    assert found
+    assert found.line == killed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +159,27 @@ def test_not_ready(text: str, seen: str) -> None:
 def test_what_is_not_there_or_not_readable() -> None:
     with pytest.raises(NotReadyError, match="no such file"):
         ranktable.load(PATH, helpers.MemoryFiles())
+    with pytest.raises(NotReadyError, match="it may not be read"):
+        ranktable.load(PATH, helpers.MemoryFiles({PATH: None}))
     with pytest.raises(ConfigError, match=f"rank table {PATH}: not a regular file"):
         ranktable.load(PATH, helpers.MemoryFiles({PATH: ValueError("not a regular file")}))
+
+
+LIMITED = pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="this Python reads numbers of any length")
+
+
+@LIMITED
+def test_a_number_of_thousands_of_digits_is_not_waited_for() -> None:
+    with pytest.raises(ConfigError, match=f"rank table {PATH}: a number in it has thousands of digits$"):
+        parse('{"status":"completed","server_count":' + "9" * 5000 + "}")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_table_in_utf_16_is_not_waited_for(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "table.json"
+    path.write_bytes(f"\ufeff{SMALL}".encode(encoding))
+    with pytest.raises(ConfigError, match="a text in UTF-16, expected UTF-8"):
+        ranktable.load(str(path), DiskFiles())
 
 
 @pytest.mark.parametrize("whole", [SMALL, SERVERS])
@@ -201,6 +221,10 @@ def test_a_truncated_file_is_never_anything_but_not_ready(tmp_path: Path) -> Non
         ({"status": "completed", "version": "1.0"}, "server_list must be a list of objects, found null"),
         ({"status": "completed", "version": "1.0", "server_list": []}, "no device is in it"),
         ({"status": "completed", "version": "1.2", "server_list": []}, "super_pod_list must be a list of objects, found null"),
+        *(
+            ({"status": "completed", "version": "1.0", "server_list": [], "group_list": groups}, "group_list must be a list of objects")
+            for groups in (["x"], [1], [None], {"a": 1}, "completed")
+        ),
         ({"status": "completed", "version": "2.0"}, "rank_list must be a list of objects, found null"),
     ]
 )
@@ -318,6 +342,14 @@ def test_messages_stay_short(key: str) -> None:
     with pytest.raises((ConfigError, NotReadyError)) as caught:
         parse({"status": "completed", key: "x" * 100_000})
     assert len(str(caught.value)) < 1000
+
+
+def test_messages_about_a_pod_stay_short() -> None:
+    def damage(data: dict[str, Any]) -> None:
+        data["group_list"][0]["instance_list"][0].update(pod_name="x" * 50_000, server_id="?", devices=[{}] * 8)
+        data["group_list"][0]["instance_list"][1].update(pod_name=["x" * 50_000], server_id="?", devices=5)
+
+    assert max(map(len, problems(changed(SMALL, damage)))) < 300
 
 
 @pytest.mark.one_python

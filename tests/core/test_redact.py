@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 import shlex
+import sys
 
 import helpers
+import hypothesis
 import pytest
+from hypothesis import strategies
 
-from ranklaunch import redact
+from ranklaunch import redact, secret_patterns
 
 SECRET_OF_SERVICES = """
     S3_ACCESS_KEY_ID S3_SECRET_ACCESS_KEY AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_ACCESS_KEY_ID CREDENTIAL_PROFILES_FILE
     AWS_SHARED_CREDENTIALS_FILE MA_HW_TOKEN HF_TOKEN HUGGING_FACE_HUB_TOKEN GITHUB_TOKEN WANDB_API_KEY OPENAI_API_KEY VAULT_TOKEN
     AZURE_STORAGE_ACCOUNT_KEY GOOGLE_APPLICATION_CREDENTIALS MLFLOW_TRACKING_PASSWORD MYSQL_PWD SSH_PRIVATE_KEY TF_VAR_db_password
-    DOCKER_AUTH NGC_APIKEY SECRET GPG_PASSPHRASE
+    DOCKER_AUTH NGC_APIKEY SECRET GPG_PASSPHRASE AUTH_TYPE_PWD AUTH_KEY
 """
 SECRET_OPTIONS = """
     --password --api-key --api_key --apikey --apiKey --hf-token --hfToken --auth --client-secret -password --aws.secretKey
@@ -28,7 +31,7 @@ OF_TOKENIZERS = """
 """
 PLAIN = """
     --key --keys --key_padding_mask --sort_key --num_key_value_heads PRIMARY_KEY --keep_last S3_ENDPOINT S3_USE_HTTPS MA_PIP_URL PATH HOME
-    --author --authors --compass --secretary RANK WORLD_SIZE --lr train.py
+    --author --authors --compass --secretary RANK WORLD_SIZE --lr train.py auth_type --auth-method HTTP_AUTH_BACKEND authMode
 """
 
 
@@ -42,7 +45,9 @@ def test_plain_name(name: str) -> None:
     assert not redact.is_secret(name)
 
 
-@pytest.mark.parametrize("name", ["DB_PASS", "AZURE_CREDS", "CRED_FILE", "--passwords", "API_KEYS", "PGPASSWORD", "SSHPASS"])
+@pytest.mark.parametrize(
+    "name", ["DB_PASS", "AZURE_CREDS", "CRED_FILE", "--passwords", "API_KEYS", "PGPASSWORD", "SSHPASS", "UV_INDEX_TOKEN"]
+)
 def test_further_secret_names(name: str) -> None:
     assert redact.is_secret(name)
 
@@ -100,10 +105,48 @@ def test_environment() -> None:
             '[{"env":{"url":"https://u:***@host/","api_key":"***"}},1]',
         ),
         ('{"lr": 0.1,  "max_tokens": 7}', '{"lr": 0.1,  "max_tokens": 7}'),
+        (
+            '{"env":[{"name":"HF_TOKEN","value":"hunter2"},{"name":"LR","value":"1"}],"token":{"value":"hunter2"}}',
+            '{"env":[{"name":"HF_TOKEN","value":"***"},{"name":"LR","value":"1"}],"token":{"value":"***"}}',
+        ),
+        ("{'token': 'hunter2', 'lr': 0.1}", "{'token': '***', 'lr': 0.1}"),
+        ("model.login={user:me,password: hunter2,tokenizer:bpe}", "model.login={user:me,password: ***,tokenizer:bpe}"),
+        ("[{name: HF_TOKEN, value: hunter2}]", "[{name: HF_TOKEN, value: ***}]"),
+        ("https://host/#access_token=hunter2", "https://host/#access_token=***"),
+        ('{"token": ["hunter2"], "cmd": "HF_TOKEN=hunter2 run"}', '{"token":["***"],"cmd":"HF_TOKEN=***"}'),
+        ("lr: 0.1\ntoken: hunter2\nhost: db:80", "lr: 0.1\ntoken: ***\nhost: db:80"),
+        ("'token=hunter2'", "'token=***'"),
+        ("sas=sv=2020&sig=hunter2", "sas=sv=2020&sig=***"),
+        ("https://hooks.slack.com/services/T0/B0/hunter2", "https://hooks.slack.com/***"),
+        ("https://open.feishu.cn/open-apis/bot/v2/hook/a1-hunter2", "https://open.feishu.cn/open-apis/bot/v2/hook/***"),
+        ("https://open.larksuite.com/open-apis/bot/hook/hunter2a1", "https://open.larksuite.com/open-apis/bot/hook/***"),
+        ("{token: !!str hunter2, password: &a 'hunter2'}", "{token: !!str ***, password: &a '***'}"),
+        ("model={lr:0.1,pad_token:x,host:db,port:80}", "model={lr:0.1,pad_token:x,host:db,port:80}"),
         ('{"a": https://u:hunter2@host/', '{"a": https://u:***@host/'),
         ("[" * 100_000, "[" * 100_000),
     ],
-    ids=["object", "words", "nested", "nothing", "no JSON", "deep"],
+    ids=[
+        "object",
+        "words",
+        "nested",
+        "nothing",
+        "named",
+        "of Python",
+        "of Hydra",
+        "of YAML",
+        "fragment",
+        "list",
+        "lines",
+        "quoted",
+        "signature",
+        "hook",
+        "hook of Feishu",
+        "hook of Lark",
+        "with a tag",
+        "no secret",
+        "no JSON",
+        "deep",
+    ],
 )
 def test_json(value: str, shown: str) -> None:
     assert redact.environment({"SM_HPS": value}) == {"SM_HPS": shown}
@@ -216,3 +259,31 @@ def test_words_are_those_of_shlex() -> None:
         except ValueError:
             words = []
         assert redact._words(text) == words, text
+
+
+@pytest.mark.parametrize("pattern", [*secret_patterns.PATTERNS, *secret_patterns.OWN])
+@hypothesis.given(data=strategies.data())
+@hypothesis.settings(max_examples=40)
+def test_the_quick_look_misses_no_token(pattern: str, data: strategies.DataObject) -> None:
+    token = data.draw(strategies.from_regex(pattern, fullmatch=True))
+    for text in (token, f"a={token}b", f"/{token} 1"):
+        assert redact.tokens(text) == secret_patterns.TOKENS.sub(redact.HIDDEN, text)
+
+
+NO_TOKENS = (
+    "/data/hf_cache/datasets--task-runner-of-a-long-name/AC/SK",
+    "host-0.svc-of-the-job.default.svc.cluster.local:29500",
+    "--global-batch-size-per-data-parallel-rank=8",
+    "i-0123456789abcdef0 0123456789ab us-east-1 17-us2",
+    "12345678-90ab-cdef-1234-567890abcdef 1234567890:12345",
+    "eyJsb2NhbGhvc3QiOiBbMCwgMSwgMiwgM119",
+    "ghcr.io/org/image:v1@sha256:" + "0a" * 32,
+    "SG.x MNO.p.q NCCL_SOCKET_IFNAME=eth0 AKIA xoxb",
+    "s3://bucket/xox/hf_model npm_config_cache gsk_1",
+)
+
+
+def test_what_is_no_token_loads_no_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ranklaunch.secret_patterns", None)
+    assert redact.argv(NO_TOKENS) == NO_TOKENS
+    assert redact.environment(dict(zip(NO_TOKENS, NO_TOKENS))) == dict(zip(NO_TOKENS, NO_TOKENS))

@@ -48,8 +48,13 @@ def test_the_shipped_one_can_be_extended(include: str) -> None:
 def test_one_that_includes_itself_is_refused_with_what_was_meant(tmp_path: Path) -> None:
     (tmp_path / "spawn").mkdir()
     (tmp_path / "spawn/command.j2").write_text('nice {% include "spawn/command.j2" %}')
-    with pytest.raises(ConfigError, match=r"it includes itself.*\{% include \"shipped/spawn/command.j2\" %\}"):
+    with pytest.raises(ConfigError, match=r"or includes or calls itself without end.*\{% include \"shipped/spawn/command.j2\" %\}"):
         Templates([str(tmp_path)]).command("spawn/command.j2", job=job())
+
+
+def test_one_that_is_nested_too_deeply_is_told_so() -> None:
+    with pytest.raises(ConfigError, match=r"^template RANKLAUNCH_LOG_TAG: it is nested too deeply, or"):
+        Templates().inline("{{ " + "(" * 3000 + "rank" + ")" * 3000 + " }}", "RANKLAUNCH_LOG_TAG", rank=3)
 
 
 # Hostile values through every template that ships

@@ -14,7 +14,7 @@ import helpers
 import pytest
 
 import ranklaunch
-from ranklaunch import errors, redact, said
+from ranklaunch import errors, redact, said, showing
 
 GOLDEN = helpers.ROOT / "tests" / "golden"
 MEGABYTE = 1 << 20
@@ -27,6 +27,9 @@ TOKENS = [
     "hf_" + "aB" * 17,
     "sk-proj-" + "a1" * 20,
     "xoxb-123-456-abcdef",
+    "wandb_v1_" + "aB3" * 10,
+    "gsk_" + "aB3" * 10,
+    "npm_" + "aB3" * 10,
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-def_1",
 ]
 
@@ -35,6 +38,8 @@ TOKENS = [
 def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
     for line in (token, f"HTTPError: 401 for {token}, bad", f"'{token}'", f"x={token}", f"\x1b[31m{token}\x1b[0m"):
         assert token not in said.text(line), line
+    for line in (token, f"x={token}", f"--pass={token}", f'{{"a": ["{token}", 1]}}', f"/data/{token}"):
+        assert token not in " ".join((*redact.argv([line]), redact.text(line), redact.environment({"A": line})["A"])), line
 
 
 @helpers.for_each(
@@ -95,6 +100,52 @@ def test_tokens_are_hidden_wherever_they_stand(token: str) -> None:
         ("password 'hunter2' rejected", "password '***' rejected"),
         (f"'token': '{'hunter2 ' * 100}', 1", "'token': '***', 1"),
         (f"'token': '{'hunter2 ' * 1000}, 1", "'token': '***'"),
+        # quotes within the value, members below the name, and a name beside the value
+        (r'{"user": "u", "password": "a\"hunter2", "b": 1}', '{"user": "u", "password": "***", "b": 1}'),
+        (r'{"a": "{\"token\": \"x\\\" hunter2\", \"b\": 1}"}', '{"a": "{"token": "***", "b": 1}"}'),
+        (r'{"password": "hunter2\\", "b": "c"}', '{"password": "***", "b": "c"}'),
+        (r'TOKEN="a\" hunter2" x', 'TOKEN="***" x'),
+        (r'{"password": "a\"hunter2', '{"password": "***'),
+        ('{"token":{"value":"hunter2"},"b":1}', '{"token":***,"b":1}'),
+        (
+            '[{"name": "HF_TOKEN", "value": "hunter2"}, {"name": "B", "value": "1"}]',
+            '[{"name": "HF_TOKEN", "value": "***"}, {"name": "B", "value": "1"}]',
+        ),
+        ('password=a"hunter2, token -> hunter2', "password=***, token -> ***"),
+        ("Invalid token: 'hunter2'; wrong token hunter2", "Invalid token: '***'; wrong token ***"),
+        ("requests.get(url, auth=('user', 'hunter2'))", "requests.get(url, auth=***)"),
+        ("get(url, auth=HTTPBasicAuth('user', f('hunter2')), b=1)", "get(url, auth=***, b=1)"),
+        ("    api_key: Optional[str] = 'hunter2'", "    api_key: Optional[str] = '***'"),
+        ("password = os.environ['X'] or 'hunter2'", "password = ***"),
+        ('token=a["b"] + "hunter2"', "token=***"),
+        ("Secret Access Key: hunter2", "Secret Access Key: ***"),
+        ("    wandb.login(key='hunter2')", "    wandb.login(key='***')"),
+        (f"moxing: ak={'aB3' * 7} sk={'aB3' * 7}", "moxing: ak=*** sk=***"),
+        ("sshpass -p hunter2 ssh -p 22 x", "sshpass -p *** ssh -p 22 x"),
+        ("token: [hunter2], --password: hunter2", "token: ***, --password: ***"),
+        ("EnvVar(name='HF_TOKEN', value='hunter2')", "EnvVar(name='HF_TOKEN', value='***')"),
+        (
+            '{"value": "hunter2", "name": "HF_TOKEN"}, {"value": "1", "name": "B"}',
+            '{"value": "***", "name": "HF_TOKEN"}, {"value": "1", "name": "B"}',
+        ),
+        ("| lr | 0.1 | hf_token | hunter 2  |", "| lr | 0.1 | hf_token | ***  |"),
+        ("\u2502 --password \u2502 hunter2 \u2502", "\u2502 --password \u2502 *** \u2502"),
+        (
+            "\u2551 **token**: \u2551 hunter2 \u2551 || `api_key` || hunter2 ||",
+            "\u2551 **token**: \u2551 *** \u2551 || `api_key` || *** ||",
+        ),
+        ('{"name": "HF_TOKEN", "type": "s", "value": "hunter2"}', '{"name": "HF_TOKEN", "type": "s", "value": "***"}'),
+        (
+            "os.environ.get('HF_TOKEN', 'hunter2'), getenv(\"DB_PASS\",\"hunter2\")",
+            "os.environ.get('HF_TOKEN', '***'), getenv(\"DB_PASS\",\"***\")",
+        ),
+        ("token: !secret hunter2", "token: !secret ***"),
+        ("password: !!str hunter2", "password: !!str ***"),
+        ("- password: !!binary aHVudGVyMg==", "- password: !!binary ***"),
+        ("token: !!python/unicode 'hunter2'", "token: !!python/unicode '***'"),
+        ("{pwd: !!str hunter2, token: !<tag:yaml.org,2002:str> hunter2}", "{pwd: !!str ***, token: !<tag:yaml.org,2002:str> ***}"),
+        ("secret: &a !!str hunter2", "secret: &a !!str ***"),
+        ("password: &a hunter2, token: token hunter2, auth: Basic hunter2", "password: &a ***, token: token ***, auth: Basic ***"),
     ]
 )
 def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
@@ -122,12 +173,40 @@ def test_values_of_secrets_are_hidden(line: str, shown: str) -> None:
         "step 10\tloss 0.5",
         "größer als möglich: 日本",
         r'{"a": "{\"lr\": 1}"} b\'x\' b"y"',
+        r'{"user":"u","b":"say \"x\"","value":"1"}',
         "Enter the password:\nTraceback (most recent call last):",
         "token:\n  secretKeyRef:\n    name: x",
         "['--tokenizer',\n 'bpe']",
         "docker run -p 8080:80 -u 1000 image; docker login registry.example; please login -p",
         "set token to none; export PASSWORD and exit; config set lr 0.1",
         "<tokenizer>bpe</tokenizer> <name>lr</name><value>0.1</value> <password></password> a<token>b",
+        "forward pass: 12.3 ms, backward pass = 24.5 ms",
+        "train.py: error: argument --token: expected one argument",
+        "usage: train.py [-h] [--hf-token HF_TOKEN]",
+        "prompt_token_ids: [1, 2, 3]",
+        '    token = os.environ["HF_TOKEN"]',
+        "login(token=os.environ['HF_TOKEN'])",
+        "predicted token: Paris, token: 17, token_accuracy=0.87, first_token_latency: 0.123, pass: 1 of 3",
+        "WARNING:auth:retrying",
+        "auth.py:42: UserWarning: x; src/pass.cc:123:7 error, [bpe_token.cpp:120] unk, File auth.py:9",
+        "TokenError: no token in the pipeline; app.AuthError: denied, NoCredentialsError: Unable to locate credentials",
+        "LocalTokenNotFoundError: Token is required, ProxyAuthError: 407, TokenExpiredWarning: renew",
+        "| pass | 12.3 ms |, pass: 3/10, pass = 0.5ms",
+        "token_idx=12 token_dropout: 0.1 pass_rate=0.97 token_index: 3 token_pos=7",
+        "(token_embedding): Embedding(50257, 768), token_embeddings: Embedding(1, 2)",
+        "PWD=/workspace OLDPWD=/root",
+        "    token = tokens[i]",
+        "    client = Client(token=token, api_key=self.api_key, password = args.db.password)",
+        "oov_token='[UNK]', self_token=[OOV]",
+        "    token: int = 3",
+        '    api_key = os.getenv("OPENAI_API_KEY")',
+        "test_token.py::test_password PASSED",
+        "GOOGLE_APPLICATION_CREDENTIALS=/etc/key.json",
+        "| token | count | auth | none |  | tokens | 512 |",
+        "echo token | wc -l | tee 2",
+        "    token = self.tokenizer.encode(text)",
+        "    token: Optional[str] = None,",
+        "invalid token type, unknown token at 7: bad token",
         "password must have 8 characters, token 2 of 7, api key missing, no API key provided: log in",
     ]
 )
@@ -199,7 +278,7 @@ def test_a_secret_that_goes_on_in_the_next_line_is_hidden(text: str, shown: str)
 
 def test_control_characters_do_nothing() -> None:
     assert said.text("\x1b[1;31mError\x1b[0m: a\x1b]0;title\x07b\rc\x9bd") == "Error: a\\x1b]0;title\\x07b\\rc\\x9bd"
-    assert redact.one_line("a\nranklaunch: succeeded\x1b[2J") == "a; ranklaunch: succeeded\\x1b[2J"
+    assert showing.one_line("a\nranklaunch: succeeded\x1b[2J") == "a; ranklaunch: succeeded\\x1b[2J"
 
 
 PIECES = [
@@ -247,6 +326,13 @@ PIECES = [
     "PRIVATE KEY-----AAAAAAA",
     "\n--token ",
     "token=\n",
+    "| token",
+    "|" + " " * 32,
+    "value='",
+    "value=1,name=a",
+    "token=a['",
+    "argument --token: invalid a ",
+    "api.telegram.org/bot",
 ]
 
 
@@ -257,6 +343,13 @@ def test_hostile_text_takes_no_long_time(piece: str) -> None:
     text = (piece * (32768 // len(piece) + 1))[:32768]
     said.text(text[:10])
     assert any(_seconds(text) < 3 * _seconds(text[:16384]) + 0.005 for _ in range(5)), piece
+
+
+@pytest.mark.one_python
+def test_padded_cells_take_no_longer_than_others() -> None:
+    """Each of its characters as long as those of a line of words, as far as machines are even."""
+    padded = (("|a|" + " " * 64 + "1" + " " * 800 + "x") * 40)[:32768]
+    assert any(_seconds(padded) < 100 * _seconds("word " * 6554) + 0.1 for _ in range(5))
 
 
 @pytest.mark.one_python

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.read import parse, reader
 
 
@@ -13,12 +13,12 @@ from ranklaunch.read import parse, reader
     [((), ""), ((2, 1), "2,1"), (True, "true"), (False, "false"), (600.0, "600"), (2.5, "2.5"), (8, "8"), ("text", "text")],
 )
 def test_values_are_shown_as_they_would_be_written(value: object, expected: str) -> None:
-    assert redact.show(value) == expected
+    assert showing.show(value) == expected
 
 
 def test_long_texts_are_clipped() -> None:
-    assert redact.clipped("x" * 120) == "x" * 120
-    assert redact.clipped("x" * 121) == "x" * 120 + "... (121 characters)"
+    assert showing.clipped("x" * 120) == "x" * 120
+    assert showing.clipped("x" * 121) == "x" * 120 + "... (121 characters)"
 
 
 def test_a_platforms_names_come_after_the_users() -> None:

@@ -100,7 +100,7 @@ def test_a_value_holds_what_no_line_end_is(character: str) -> None:
 
 @pytest.mark.parametrize("data", [{"A=B": "x"}, {"": "x"}, {"A\0": "x"}, {"A": "x\0y"}, {"A": "\ud800"}])
 def test_json_that_is_no_environment_is_refused(data: dict[str, str]) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match=r"^file: no environment can hold '.*': a NUL, half of a surrogate pair, or"):
         options.parse_env(json.dumps(data), "file")
 
 

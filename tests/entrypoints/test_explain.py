@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import helpers
@@ -180,19 +181,31 @@ def test_a_pattern_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypatch: 
     ("changed", "said"),
     [
         ({"patterns": ["("]}, "entry 1 (site-licence): patterns: missing ), unterminated subpattern"),
-        ({"kind": "reason"}, "entry 1 (site-licence): kind is reason: expected one of cause, consequence, stopped"),
+        ({"patterns": ["[[a]]"]}, "entry 1 (site-licence): patterns: Possible nested set at position 1: put a backslash before what"),
+        ({"kind": "reason"}, "entry 1 (site-licence): kind is 'reason': expected one of cause, consequence, stopped"),
         (
             {"through": {"ending": "(", "frames": ["f.py"], "unless": "y"}},
             "entry 1 (site-licence): through: ending: missing ), unterminated subpattern",
         ),
         ({"patterns": ["a", r"(b)\1"]}, "entry 1 (site-licence): patterns: a group's number, where there are several: name it"),
         ({"patterns": "x"}, "entry 1 (site-licence): patterns: expected a list of texts"),
+        ({"survivable": "yes"}, "entry 1 (site-licence): survivable: expected true or false"),
         ({"remedy": ""}, "entry 1 (site-licence): remedy: expected a text"),
-        ({"pattern": ["x"]}, "entry 1 (site-licence): unknown key pattern"),
+        ({"pattern": ["x"]}, "entry 1 (site-licence): unknown key 'pattern'"),
         (
             {"standing": "best"},
-            "entry 1 (site-licence): standing is best: expected one of vague, wait, report, words, uncaught, last, faint, aftermath",
+            "entry 1 (site-licence): standing is 'best': expected one of vague, wait, report, words, uncaught, last, faint, aftermath",
         ),
+        (
+            {"retry": "a\nranklaunch: all is well"},
+            "entry 1 (site-licence): retry is 'a\\nranklaunch: all is well': expected one of no, yes, elsewhere\n",
+        ),
+        ({"retry": "x" * 9999}, f"entry 1 (site-licence): retry is '{'x' * 79}: expected"),
+        ({"standing": ["vague"]}, "entry 1 (site-licence): standing is ['vague']: expected one of vague, "),
+        ({"name": "a\nb", "remedy": ""}, "entry 1 (a; b): remedy: expected a text\n"),
+        ({"a\nb": 1}, "entry 1 (site-licence): unknown key 'a\\nb'\n"),
+        ({"patterns": ["(?\n)"]}, "entry 1 (site-licence): patterns: unknown extension ?; "),
+        ({"kind": "a\nb"}, "entry 1 (site-licence): kind is 'a; b': expected one of cause, consequence, stopped\n"),
     ],
 )
 def test_what_is_wrong_with_them_is_said_before_the_start(tmp_path: Path, changed: dict[str, object], said: str) -> None:
@@ -206,6 +219,38 @@ def test_what_is_wrong_with_them_is_said_before_the_start(tmp_path: Path, change
         assert f"{folder}/site.json: {said}" in refused.err
 
 
+@pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="this Python reads numbers of any length")
+def test_a_number_of_thousands_of_digits(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("9" * 5000)
+    refused = helpers.call("explain", "--known-errors", str(tmp_path), str(log(tmp_path, "x")))
+    assert (refused.code, f"{tmp_path}/x.json: a number in it has thousands of digits\n" in refused.err) == (78, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"[" * 100_000, "nested too deeply"), ("{}".encode("utf-16"), "not UTF-8 text: invalid start byte at byte 0")]
+)
+def test_known_errors_that_no_reader_takes(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "x.json").write_bytes(content)
+    refused = helpers.call("explain", "--known-errors", str(tmp_path), str(log(tmp_path, "x")))
+    assert (refused.code, f"{tmp_path}/x.json: {said}\n" in refused.err) == (78, True)
+
+
+def test_a_key_that_is_given_twice(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"family": "Site", "entry": [], "entry": [{}]}')
+    refused = helpers.call("explain", "--known-errors", str(tmp_path), str(log(tmp_path, "x")))
+    assert (refused.code, f"{tmp_path}/x.json: 'entry' is given twice in one map\n" in refused.err) == (78, True)
+
+
+def test_their_words_do_not_move_the_cursor(tmp_path: Path) -> None:
+    evil = "\x1b[2Jtwo\nlines"
+    folder = own(tmp_path, name=f"site-{evil}", meaning=evil, remedy=evil, source=evil)
+    written = folder / "site.json"
+    written.write_text(written.read_text().replace('"Site"', json.dumps(evil)))
+    shown = helpers.call("explain", "--known-errors", str(folder), str(log(tmp_path, "no licence left for me"))).out
+    assert shown.count(r"\x1b[2Jtwo; lines") == 4
+    assert "\x1b" not in shown + helpers.call("explain", "--known-errors", str(folder), "--find", "two").out
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"family": "x"}', '{"family": 1, "entry": []}', "[" * 100000])
 def test_files_that_are_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
@@ -214,10 +259,66 @@ def test_files_that_are_none(tmp_path: Path, text: str) -> None:
     assert f"{tmp_path}/x.json: " in refused.err
 
 
-def test_a_folder_without_any(tmp_path: Path) -> None:
+@pytest.mark.one_python
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python does not read TOML")
+def test_a_key_of_very_many_parts_costs_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text('family = "Site"\n' + '"a" . b.' * 25_000 + "c = 1\n")
     refused = helpers.call("explain", "--known-errors", str(tmp_path), str(log(tmp_path, "x")))
-    assert refused.code == 78
-    assert "no file there ends with .json or .toml" in refused.err
+    assert (refused.code, f"{path}: line 2: a key has more than 32 parts\n" in refused.err) == (78, True)
+    fields = {**OWN["entry"][0], "patterns": [r"a\.b\.c .*\..*\.....x.y.z" * 5]}  # type: ignore[dict-item]
+    path.write_text('family = "Site"\n[[entry]]\n' + "".join(f"{key} = {json.dumps(value)}\n" for key, value in fields.items()))
+    assert helpers.call("explain", "--known-errors", str(tmp_path), str(log(tmp_path, "x"))).code == 1
+
+
+@helpers.for_each(
+    [
+        ([""], 78, "ranklaunch: '': No such file or directory\n"),
+        (["/no/such\nfile"], 78, "ranklaunch: /no/such; file: No such file or directory\n"),
+        (["--find", "x", "f"], 2, "ranklaunch: 1 file given: expected no file beside --find\n"),
+        ([], 2, "ranklaunch: 0 files given: expected one file, or - for standard input\n"),
+        (["a", "b"], 2, "ranklaunch: 2 files given: expected one file, or - for standard input\n"),
+    ]
+)
+def test_command_lines_without_a_log(words: list[str], code: int, said: str) -> None:
+    refused = helpers.call("explain", *words)
+    assert (refused.code, refused.out) == (code, "")
+    assert refused.err.startswith(said)
+
+
+def test_a_name_with_a_line_break_is_one_line(tmp_path: Path) -> None:
+    path = log(tmp_path, OOM)
+    path = path.rename(tmp_path / "a\nb\x1b[2J.log")
+    shown = helpers.call("explain", str(path)).out
+    assert shown.startswith(f"{tmp_path}/a; b\\x1b[2J.log:1: ")
+
+
+@pytest.mark.one_python
+def test_a_log_that_repeats_an_error_takes_no_long_time(tmp_path: Path) -> None:
+    path = log(tmp_path, *(("Traceback (most recent call last):", '  File "x"', OOM) * 4000))
+    began = time.thread_time()
+    found = json.loads(helpers.call("explain", "--format", "json", str(path)).out)
+    assert (found["line_number"], found["others"][-1]["line_number"]) == (3, 12_000)
+    assert time.thread_time() - began < 5
+
+
+def test_a_folder_without_any(tmp_path: Path) -> None:
+    path = log(tmp_path, "x")
+    for folder, said in {
+        tmp_path: "no file there ends with .json or .toml",
+        path: "it is no folder",
+        tmp_path / "none": "no such folder, or it may not be read",
+    }.items():
+        refused = helpers.call("explain", "--known-errors", str(folder), str(path))
+        assert refused.code == 78
+        assert f"{folder}: {said}\n" in refused.err
+
+
+def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = log(tmp_path, "x")
+    helpers.refuse(monkeypatch, tmp_path)
+    refused = helpers.call("explain", "--known-errors", str(tmp_path), str(path))
+    assert (refused.code, f"{tmp_path}: nothing is in it, or it may not be read\n" in refused.err) == (78, True)
 
 
 def test_of_very_many_lines_the_last_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

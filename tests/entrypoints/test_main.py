@@ -34,6 +34,29 @@ def test_help(argv: list[str]) -> None:
     assert all(f"\n  {code:<10} {text}" in found.out for code, text in EXIT_CODES.items())
 
 
+LONG = "a" * 50_000
+
+
+@helpers.for_each(
+    {
+        "command": [LONG], "option": ["plan", f"--{LONG}"], "file": ["plan", f"--env-file={LONG}", "x.py"], "layout": ["layout", LONG],
+        "completion": ["completion", LONG], "template": ["template", LONG], "explain": ["explain", LONG],
+        "grep": ["logs", f"--grep=({LONG}"], "report": ["report", LONG], "table": ["check", f"--rank-table={LONG}", "x.py"],
+    }
+)  # fmt: skip
+def test_messages_stay_short(argv: list[str]) -> None:
+    found = helpers.call(*argv)
+    assert found.code not in (0, DEFECT)
+    assert max(map(len, (found.err or found.out).splitlines())) < 5000
+
+
+def test_a_long_message_has_its_beginning_and_its_end() -> None:
+    said = helpers.call("layout", LONG).err
+    assert said.startswith("ranklaunch: ")
+    assert " characters left out) ...aaa" in said
+    assert not said.endswith("a\n")
+
+
 @pytest.mark.parametrize("argv", [["--version"], ["-V"]])
 def test_version(argv: list[str]) -> None:
     assert helpers.call(*argv) == helpers.Result(0, f"ranklaunch {__version__}\n", "")

@@ -174,6 +174,11 @@ def test_a_working_folder_that_is_gone_is_no_defect(monkeypatch: pytest.MonkeyPa
     for command in ("report", "logs", "status", "save", "stacks"):
         assert helpers.call(command, "rel") == found
     assert helpers.call("plan", "x.py", env={"RANKLAUNCH_LOG_DIR": "rel"}) == found
+    for command in ("plan", "check"):
+        unsaid = helpers.call(command, "x.py")
+        assert (unsaid.code, unsaid.out, unsaid.err) == (78, "", said.replace(" rel:", " --log-dir ./ranklaunch-logs:")), command
+    for command in ("logs", "status"):
+        assert helpers.call(command).err == said.replace(" rel:", " ./ranklaunch-logs:"), command
 
 
 def test_a_folder_in_place_of_a_platform_file_is_no_defect(tmp_path: Path) -> None:

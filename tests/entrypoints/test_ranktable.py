@@ -60,6 +60,16 @@ def test_help_names_every_action() -> None:
         (["make", "--hosts", "a", "--hccn", "/no/such/file"], "--hccn /no/such/file: no such file, or it cannot be read"),
         (["make", "--hosts", "a,b", "--devices", "2", "--device-ips", "10.0.0.0/31"], "has too few addresses for 4 devices"),
         (["make", "--hosts", "a", "--devices", "1", "--output", "/dev/null/x"], "--output /dev/null/x: "),
+        (["make", "--hosts", "../x", "--devices", "2"], "--hosts '../x': expected host names or IP addresses with commas between them"),
+        (["make", "--hosts", "10.0.0.0/33", "--devices", "2"], "--hosts '10.0.0.0/33': expected a block of addresses"),
+        (["make", "--hosts", "a", "--devices", "2", "--device-ips", "x"], "--device-ips 'x': expected a block of addresses"),
+        (["make", "--hosts", "a", "--devices", "2", "--device-ips", "29.1.0.255/24"], "'29.1.0.255/24': expected a block of addresses"),
+        (["make", "--hosts", "a", "--devices", "2", "--device-ips", "::/0"], "--device-ips '::/0': it has more than 1000000 addresses"),
+        (["make", "--hosts", "a,a", "--devices", "2"], "rank table of these options: server 'a' has devices more than once: 0, 1"),
+        (["make", "--hosts", "10.0.0.1,10.0.0.1", "--devices", "2", "--device-ips", "29.1.0.0/24"], "has devices more than once: 0, 1"),
+        (["make", "--hosts", "a,a", "--devices", "2", "--to", "0.1"], "server 'a' has devices more than once: 0, 1"),
+        (["make", "--hosts", "a", "--devices", "0"], "rank table of these options: no device is in it"),
+        (["make", "--hosts", "a,b", "--devices", "2,0"], "rank table of these options: server 'b' has no devices"),
     ]
 )
 def test_wrong_command_lines(words: list[str], expected: str) -> None:
@@ -114,6 +124,21 @@ def test_show_says_what_is_odd(tmp_path: Path) -> None:
 def test_validate(groups: Path) -> None:
     result = call("validate", groups, "--nodes", 2, "--devices", 2)
     assert (result.code, result.out, result.err) == (0, f"{groups}: version 0.1, 2 nodes, 4 ranks: valid\n", "")
+
+
+def test_a_name_of_a_file_does_not_move_the_cursor(groups: Path) -> None:
+    odd = groups.rename(groups.parent / "a\nb\x1b[2J.json")
+    shown = f"{groups.parent}/a; b\\x1b[2J.json"
+    assert call("validate", odd).out == f"{shown}: version 0.1, 2 nodes, 4 ranks: valid\n"
+    refused = call("validate", f"{odd}.no")
+    assert refused.err == f"ranklaunch: rank table {shown}.no: no such file\n"
+    odd.write_text("1", encoding="utf-8")
+    for refused in (call("validate", odd), call("make", "--hosts", "a", "--hccn", odd)):
+        assert f"{shown}: " in refused.err
+        assert refused.err.count("\n") == 1
+    made(groups, "--hosts", "a", "--devices", 1)
+    lost = call("convert", groups, "--output", f"{groups}/{odd.name}")
+    assert lost.err.startswith(f"ranklaunch: --output {groups}/a; b\\x1b[2J.json: ")
 
 
 def test_validate_says_everything_at_once(groups: Path) -> None:

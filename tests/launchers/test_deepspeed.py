@@ -234,7 +234,7 @@ def test_its_success_is_not_believed_when_a_part_of_it_was_killed(job: Job) -> N
     os.kill(launch, signal.SIGKILL)
     assert job.end() == [137, 137], job.words()
     for node in job.nodes:
-        assert "node 1 (h1): deepspeed ended with 0 while rank 2, 3 was still running" in node.verdict["reason"]
+        assert "node 1 (h1): deepspeed ended with 0 while ranks 2, 3 were still running" in node.verdict["reason"]
 
 
 SAVES = """

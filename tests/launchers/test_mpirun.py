@@ -135,7 +135,7 @@ def test_ranks_that_leave_something_and_fail(job: MakeJob, code: int) -> None:
 
 @pytest.mark.parametrize("program", ["mpirun", "orted"])
 def test_the_session_of_what_is_killed_is_removed(job: MakeJob, program: str) -> None:
-    """And no other job's."""
+    """And no other job's. Which it was is said on all nodes."""
     started = job()
     others = started.folder / "t" / "ompi.h0.0" / "pid.1" / "pmix_dstor_ds12_1"
     others.mkdir(parents=True)
@@ -148,6 +148,9 @@ def test_the_session_of_what_is_killed_is_removed(job: MakeJob, program: str) ->
         node.popen.wait(ATTEMPT_S)
     assert [str(path.relative_to(started.folder)) for path in started.folder.glob("t/*/*")] == ["t/ompi.h0.0/pid.1"]
     assert others.is_dir()
+    node = ("mpirun", "orted").index(program)
+    for each in started.nodes:
+        assert each.verdict["reason"].startswith(f"{program} on node {node} (h{node}) was killed by SIGKILL"), started.words()
 
 
 def test_a_second_attempt_in_the_same_containers(hosts: Callable[..., Hosts], tmp_path: Path) -> None:

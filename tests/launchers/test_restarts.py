@@ -74,6 +74,9 @@ def test_after_each_failure_all_ranks_start_again(hosts: Callable[..., Hosts], t
         is_lost_at_the_gate(training)
     else:
         (restart,) = training.check(1)
+        if what != "a rank hangs":  # which has no culprit: whoever waits was asked to go
+            named = {f"rank {fail.split(':')[1]}" for fail in fails}
+            assert restart["culprit"] in ({"pytorch"} if method == "pytorch" else named)  # whose program may be several ranks
         assert what != "a rank runs out of memory" or restart["reason"].count("memory") > restart["reason"].count("killed nothing here")
 
 

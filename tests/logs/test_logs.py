@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import helpers
@@ -112,6 +112,27 @@ def test_a_folder_without_logs(tmp_path: Path) -> None:
 
 
 # Times that are lost, cut or hostile: every line is shown once all the same, in the order of its rank
+
+
+@pytest.mark.parametrize(
+    ("below", "words", "code", "shown"),
+    [
+        ("", (), 78, []),
+        ("attempt_1", ("--attempt", "1"), 78, []),
+        ("node_0/attempt_2", (), 0, ["b", "d", "g", "h"]),
+        ("node_0", (), 0, ["b", "d", "g", "h"]),
+    ],
+)
+def test_folders_that_may_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str, words: Sequence[str], code: int, shown: list[str]
+) -> None:
+    write(tmp_path / "attempt_1", NODE_0)
+    write(tmp_path / "node_0" / "attempt_2", NODE_0)
+    write(tmp_path / "node_1" / "attempt_2", NODE_1, node=1)
+    helpers.refuse(monkeypatch, tmp_path / below)
+    done = helpers.call("logs", str(tmp_path), *words)
+    assert (done.code, done.err) == (code, f"ranklaunch: {tmp_path / below}: Permission denied\n")
+    assert [line.rpartition("] ")[2] for line in done.out.splitlines()] == shown
 
 
 def test_lost_times(tmp_path: Path) -> None:

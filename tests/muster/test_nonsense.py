@@ -138,6 +138,23 @@ def test_a_success_that_is_not_understood_is_none() -> None:
     assert not members[0].of("judgement")
 
 
+def test_secrets_in_what_is_not_understood_are_hidden() -> None:
+    for odd in (
+        "password=hunter2 x",
+        "x" * 70 + " hf_" + "hunter2aB" * 3,
+        {"token": "hunter2"},
+        ["--token", "hunter2"],
+        "password: hunter2",
+    ):
+        b = Bench(2)
+        members = b.released(2)
+        members[1].send(type="ready", facts=dict(FACTS), index=odd, host="x")
+        members[1].send(type="report", suspects=[{**suspect(1), "outcome": odd}], finishes=[])
+        said = " ".join(b.said)
+        assert "node 1 (127.1.0.2) sent what is not understood" in said
+        assert "hunter2" not in said
+
+
 def test_what_was_no_message_at_all_is_said_once() -> None:
     b = Bench(2)
     members = b.released(2)

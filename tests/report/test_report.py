@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import helpers
 import pytest
 from left_behind import BEGAN, LeftBehind, culprit
 
+from ranklaunch.errors import ConfigError
 from ranklaunch.report import model, verdicts, whole
 from ranklaunch.report.formats import prom, text
 from ranklaunch.supervise import record
@@ -166,6 +168,80 @@ def test_a_node_that_stopped_telling(left: LeftBehind) -> None:
     left.node(0).starts(0.0, 1.0, 2.0).ends(30.0, 31.0, "failed", 75).verdict("failed", 75, "node 1 is lost")
     left.node(1).starts(0.0, 1.0, 2.0)
     assert "node 1 stopped telling before the end: killed, or gone" in shown(left.folder)
+
+
+def test_what_may_not_be_read_is_told_and_nothing_is_concluded_from_it(left: LeftBehind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the node tells of the attempt before is not compared with the last one of the others."""
+    for number in (0, 1):
+        left.node(number).starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 1)
+        left.node(number, restart=1).starts(5.0, 6.0, 7.0).ends(8.0, 9.0, "failed", 1).verdict("failed", 1, "it died")
+        left.node(number, attempt=2).starts(20.0, 21.0, 22.0).ends(23.0, 24.0).verdict()
+    helpers.refuse(monkeypatch, left.folder / "node_1" / "attempt_2")
+    report = whole.report(str(left.folder))
+    assert report.troubles == ("node_1/attempt_2: Permission denied",)
+    assert [each.state for each in report.attempts[1].rounds[0].nodes] == ["ended", "unread"]
+    assert (report.differences, report.attempts[1].missing) == ((), ())
+    screen = shown(left.folder)
+    assert "note: node_1/attempt_2: Permission denied" in screen
+    assert "stopped telling" not in screen
+    formats.check("report", helpers.call("report", str(left.folder), "--format", "json").json)
+
+
+@pytest.mark.parametrize("below", ["node_1", "node_1/attempt_1/restart_1"])
+def test_a_folder_that_may_not_be_read(left: LeftBehind, monkeypatch: pytest.MonkeyPatch, below: str) -> None:
+    for number in (0, 1):
+        left.node(number).starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 1)
+        left.node(number, restart=1).starts(5.0, 6.0, 7.0).ends(8.0, 9.0, "failed", 1).verdict("failed", 1, "it died")
+    helpers.refuse(monkeypatch, left.folder / below)
+    report = whole.report(str(left.folder))
+    assert report.troubles == (f"{below}: Permission denied",)
+    assert "stopped telling" not in shown(left.folder)
+
+
+def test_a_log_folder_that_may_not_be_read(left: LeftBehind, monkeypatch: pytest.MonkeyPatch) -> None:
+    succeeded(left)
+    helpers.refuse(monkeypatch, left.folder)
+    with pytest.raises(ConfigError) as refused:
+        whole.report(str(left.folder))
+    assert refused.value.problems == (f"{left.folder}: Permission denied",)
+
+
+def test_an_attempt_of_which_nothing_may_be_read(left: LeftBehind, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = left.node().starts(0.0, 1.0, 2.0).ends(3.0, 4.0, "failed", 7).verdict("failed", 7, "it died").folder
+    for path in (folder / "plan.json", folder / folders.VERDICT, folder / folders.EVENTS):
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)  # which is not read, as what may not be
+    with pytest.raises(ConfigError) as refused:
+        whole.report(str(left.folder))
+    assert refused.value.problems[0] == f"{left.folder}: nothing of the job can be read"
+    helpers.refuse(monkeypatch, folder)
+    with pytest.raises(ConfigError) as refused:
+        whole.report(str(left.folder))
+    assert refused.value.problems[1:] == (f"{folder.relative_to(left.folder)}: Permission denied",)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_verdict_that_may_not_be_read(left: LeftBehind, ended: bool) -> None:
+    node = left.node().starts(0.0, 1.0, 2.0)
+    verdict = (node.ends(3.0, 4.0, "failed", 7) if ended else node).folder / folders.VERDICT
+    os.mkfifo(verdict)
+    said = "FAILED with exit code 7" if ended else "UNFINISHED"
+    assert f"{said}: what says how it ended cannot be read" in shown(left.folder).splitlines()
+
+
+def test_an_empty_attempt_has_no_last_sign(left: LeftBehind) -> None:
+    (left.folder / "attempt_1").mkdir(parents=True)
+    assert "1970" not in shown(left.folder)
+    assert "UNFINISHED: there is no verdict; nothing tells when it ran" in shown(left.folder)
+
+
+def test_events_that_cannot_be_read(left: LeftBehind) -> None:
+    left.node(0).starts(0.0, 1.0, 2.0).ends(30.0, 31.0, "failed", 75).verdict("failed", 75, "it died")
+    events_file = left.node(1).starts(0.0, 1.0, 2.0).folder / folders.EVENTS
+    events_file.unlink()
+    os.mkfifo(events_file)
+    assert "node_1/attempt_1/events.jsonl: a FIFO is there" in " ".join(shown(left.folder).split())
+    assert "stopped telling" not in shown(left.folder)
 
 
 def test_what_is_left_may_lie_anywhere(left: LeftBehind, tmp_path: Path) -> None:

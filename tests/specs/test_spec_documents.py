@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import helpers
@@ -33,6 +34,7 @@ YAML = [
     ("scheduling: &s\n  affinity: {podAffinity: [*s]}\n", "scheduling.affinity.podAffinity.0: what begins in line 1"),
     ("env: &v {<<: *v, A: x}\n", "env.<<: what begins in line 1 contains itself"),
     (BOMB, "volumes.0.a6: more than 100000 values, once aliases"),
+    (f"args: [{'x,' * 100_001}]\n", "more than 100000 values\n"),
     ("nodes: 2\nname: x\nnodes: 4\n", "nodes: given twice, in lines 1 and 3"),
     ("env:\n  A: x\n  'A': y\n", "env.A: given twice, in lines 2 and 3"),
     ("volumes:\n- {name: a, name: b}\n", "volumes.0.name: given twice"),
@@ -42,10 +44,12 @@ YAML = [
     ("nodes: !!bool 3\n", "not YAML"),
     ("nodes: !!timestamp 3\n", "not YAML"),
     ("nodes: !!python/object/apply:os.system [true]\n", "not YAML"),
-    ("nodes: 2026-13-13\n", "not YAML"),
+    ("nodes: !!timestamp 2026-13-13\n", "not YAML"),
+    ("nodes: !!int 1:30\n", "not YAML"),
     ("? [a]\n: 1\n", "not YAML"),
     ("a: 1\n---\nb: 1\n", "not YAML"),
     ("nodes: *v\n", "not YAML"),
+    ("name: \0x\n", "not YAML: unacceptable character #x0000: special characters are not allowed\n"),
 ]
 
 
@@ -76,6 +80,13 @@ def test_a_number_of_many_digits(tmp_path: Path) -> None:
     path.write_text(f'{{"nodes": {"9" * 5000}}}', encoding="utf-8")
     found = helpers.call("spec", *JOB, "--values", str(path), "--", "train.py")
     assert (found.code, found.out) == (78, ""), found.err
+    assert "set_int_max_str_digits" not in found.err
+
+
+@pytest.mark.specs
+@pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="this Python reads numbers of any length")
+def test_a_number_of_many_digits_in_yaml(tmp_path: Path) -> None:
+    assert refused(tmp_path, f"nodes: {'9' * 5000}\n", "yaml").endswith("values.yaml: a number in it has thousands of digits\n")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +106,11 @@ def test_options_that_nobody_meant(text: str, message: str) -> None:
 @pytest.mark.specs
 def test_names_that_are_no_texts(tmp_path: Path) -> None:
     path = tmp_path / "values.yaml"
-    for text, name in (("env: {2026-01-01: x}", "env"), ("volumes: [{2026-01-01: x}]", "volumes"), ("labels: {1: x}", "labels")):
+    for text, name in (
+        ("env: {!!timestamp 2026-01-01: x}", "env"),
+        ("volumes: [{!!timestamp 2026-01-01: x}]", "volumes"),
+        ("labels: {1: x}", "labels"),
+    ):
         path.write_text(text, encoding="utf-8")
         found = helpers.call("spec", *JOB, "--values", str(path), "--", "train.py")
         assert (found.code, found.out) == (78, "")
@@ -131,6 +146,28 @@ def test_yaml_that_somebody_meant(tmp_path: Path) -> None:
     assert helpers.call("spec", *JOB, "--values", str(path), "--", "x").code == 0
 
 
+@pytest.mark.specs
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("lifecycle: {ttlSeconds: 1:30}", 78, "lifecycle.ttlSeconds='1:30': expected an integer"),
+        ("lifecycle: {ttlSeconds: 1e3}", 0, "ttlSecondsAfterFinished: 1000\n"),
+        ("lifecycle: {ttlSeconds: 0o17}", 0, "ttlSecondsAfterFinished: 15\n"),
+        ("lifecycle: {ttlSeconds: 017}", 0, "ttlSecondsAfterFinished: 15\n"),
+        ("image: {tag: 12e3}", 78, "image.tag='12000.0': expected a string"),
+        ("image: {tag: 2026-11-24}", 0, 'image: "train:2026-11-24"\n'),
+        ("args: [y]", 78, "args='[true]': expected a string"),
+    ],
+)
+def test_text_without_quotes_is_what_helm_reads(text: str, code: int, said: str, tmp_path: Path) -> None:
+    """Of all kinds, tests/charts/test_like_spec.py asks Helm."""
+    path = tmp_path / "values.yaml"
+    path.write_text(f"{text}\nscript: train.py\n", encoding="utf-8")
+    found = helpers.call("spec", "job", "--name", "llm", "--set", "image.repository=train", "--values", str(path))
+    assert found.code == code, found.err
+    assert said in (found.err if code else found.out)
+
+
 @pytest.mark.parametrize(("number", "code"), [(3.0, 0), (1e2, 0), (3.5, 78), (True, 78), ("3", 78)])
 def test_whole_numbers_are_those_of_json_schema(number: object, code: int, tmp_path: Path) -> None:
     path = tmp_path / "values.json"
@@ -138,6 +175,22 @@ def test_whole_numbers_are_those_of_json_schema(number: object, code: int, tmp_p
     found = helpers.call("spec", *JOB, "--values", str(path), "--", "train.py")
     assert found.code == code, found.err
     assert code or f"completions: {int(float(str(number)))}\n" in found.out
+
+
+@pytest.mark.parametrize(
+    ("values", "told", "last"),
+    [
+        ({f"k{i}": 1 for i in range(5000)}, 21, "values: and 4980 more keys that are unknown"),
+        ({"device": {f"k{i}": 1 for i in range(5000)}}, 21, "device: and 4980 more keys that are unknown"),
+        ({"podTemplate": {f"k{i}": 1 for i in range(5000)}}, 21, "podTemplate: and more of these"),
+    ],
+)
+def test_of_very_many_unknown_keys_the_first_are_told(values: dict[str, object], told: int, last: str, tmp_path: Path) -> None:
+    path = tmp_path / "values.json"
+    path.write_text(json.dumps(values), encoding="utf-8")
+    found = helpers.call("spec", *JOB, "--values", str(path), "--", "train.py")
+    lines = found.err.splitlines()
+    assert (found.code, len(lines), lines[-1]) == (78, told, f"ranklaunch: {last}")
 
 
 def test_a_value_within_itself_is_named_whoever_made_it() -> None:

@@ -23,6 +23,13 @@ def test_specification_is_as_stored(case: Path, request: pytest.FixtureRequest) 
     assert (case / name).read_bytes() == data
 
 
+@pytest.mark.parametrize("case", CASES, ids=spec_cases.case_id)
+def test_two_renderings_are_the_same(case: Path) -> None:
+    """In one process. That they are in several, whose sets have other orders, the stored bytes show."""
+    first, second = (spec_cases.output_of(case) for _ in range(2))
+    assert first == second
+
+
 def test_every_kind_has_a_case() -> None:
     from ranklaunch.specs.model import KINDS
 

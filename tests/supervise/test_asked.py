@@ -254,7 +254,7 @@ NO_WAY = "no way is known to ask this trainer to save: RANKLAUNCH_SAVE_SIGNAL or
 REFUSED: list[tuple[dict[str, object], str]] = [
     ({"do": "fly"}, UNKNOWN), ({"do": []}, UNKNOWN), ({}, UNKNOWN), ({"do": "save"}, NO_WAY),
     *(({"do": "save", "deadline_s": wrong}, f"deadline_s {wrong!r}: expected seconds") for wrong in (-1, "1", 1e400, 10**20)),
-    ({"do": "stacks"}, "no rank runs on node 0, which is starting, waiting for a port"),
+    ({"do": "stacks"}, "node 0 has no rank that runs: it is starting, waiting for a port"),
 ]  # fmt: skip
 
 
@@ -264,6 +264,9 @@ def test_what_a_job_does_not_do(job: InMemory) -> None:
     said = [(answer["error"], node.asked) for question, _ in REFUSED for answer in node.ask(**question)]
     assert said == [(text, []) for _, text in REFUSED]
     assert [answer["passes"] for answer in node.ask(do="stacks")] == [True]
+    node.phase = "stopping", ""
+    (answer,) = node.ask(do="stacks")
+    assert answer["error"] == "node 0 takes no stacks while it ends its ranks"
 
 
 @pytest.mark.one_python
@@ -374,8 +377,8 @@ def test_what_answers_may_be_anything(tmp_path: Path) -> None:
     for answer in wrong:
         assert {(found.code, found.err.count("\n")) for found in said_by(answer, tmp_path, "status", "stacks", "save")} == {(78, 1)}
     for passes, code in ((True, 75), (False, 78), ("?", 78)):
-        refused = said_by({"error": "no rank runs on node 0", "passes": passes}, tmp_path, "stacks")
-        assert [(found.code, found.err) for found in refused] == [(code, "ranklaunch: no rank runs on node 0\n")]
+        refused = said_by({"error": "node 0 has no rank", "passes": passes}, tmp_path, "stacks")
+        assert [(found.code, found.err) for found in refused] == [(code, "ranklaunch: node 0 has no rank\n")]
     ranks = [{**RANK, "rank": i, "state": "\x1b[2J"} for i in range(70)]
     for few in (ranks[:1], ranks):  # beyond 64 they are told in groups
         for found in said_by({**ANSWER, "ranks": few}, tmp_path, "status", "stacks"):

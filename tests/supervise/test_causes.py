@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 import sys
@@ -170,22 +171,37 @@ def test_a_rank_that_an_exception_was_ending_failed_first(as_process: Starter, m
     assert [failure["rank"] for failure in job.verdict["failures"]] == [0]
 
 
-# Rank 1 has caught what it tells of, as far as can be seen, and rank 0 has a cause of its own.
+# Rank 1 has caught what it tells of, as far as can be seen, and rank 0 has a cause of its own, at whose end rank 1 aborts or waits.
 CAUGHT = """
-import os, sys, time, traceback
+import os, signal, sys, time, traceback
 if os.environ["RANK"] == "1":
+    while not os.path.exists("peer"):
+        time.sleep(0.02)
     time.sleep(1)
     try:
         raise ValueError("no image 17")
     except ValueError:
         traceback.print_exc()
-    open("caught", "w").close()
+    os.rename("peer", "caught")
+    peer = open("caught").read()
+    while sys.argv[2] == "abort":
+        if not os.path.exists(f"/proc/{peer}") or ") Z " in open(f"/proc/{peer}/stat").read():
+            print("terminate called without an active exception", file=sys.stderr, flush=True)
+            os.abort()
+        time.sleep(0.005)
     time.sleep(600)
+with open("pid", "w") as file:
+    file.write(str(os.getpid()))
+os.rename("pid", "peer")
 while not os.path.exists("caught"):
     time.sleep(0.02)
 time.sleep(0.2)
 if sys.argv[1] == "3":
     sys.exit(3)
+if sys.argv[1] == "130":
+    signal.raise_signal(signal.SIGINT)
+if sys.argv[1] == "peer":
+    raise RuntimeError("worker 3 died unexpectedly")
 raise KeyError("labels")
 """
 
@@ -217,15 +233,29 @@ def test_an_exception_that_another_one_has_followed_did_not_end_its_rank(as_proc
     assert job.verdict["culprit"]["rank"] == 0, job.err.text + job.out.text
 
 
+@pytest.mark.parametrize("how", ["wait", "abort"])
 @pytest.mark.parametrize(
-    ("code", "said"), [(1, "rank 0 on node 0 exited with code 1: KeyError: 'labels'"), (3, "rank 0 on node 0 exited with code 3")]
+    ("code", "said"),
+    [
+        (1, "rank 0 on node 0 exited with code 1: KeyError: 'labels'"),
+        (3, "rank 0 on node 0 exited with code 3"),
+        (130, "rank 0 on node 0 was killed by SIGINT: it was told to end: KeyboardInterrupt"),
+    ],
 )
-def test_what_a_rank_may_have_caught_is_not_why_another_one_failed(as_process: Starter, code: int, said: str) -> None:
+def test_what_a_rank_may_have_caught_is_not_why_another_one_failed(as_process: Starter, code: int, said: str, how: str) -> None:
     program = as_process.folder / "train.py"
     program.write_text(CAUGHT)
-    job = as_process.run(program, code, options=("--slots", 2), grace_s=5)
+    job = as_process.run(program, code, how, options=("--method", "spawn", "--slots", 2), grace_s=5)
     assert job.end(LONG_S) == code
     assert job.verdict["reason"] == said, job.err.text + job.out.text
+
+
+def test_where_a_rank_was_when_it_was_ended_shows_that_no_exception_was_ending_it(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(CAUGHT)
+    job = as_process.run(program, "peer", "wait", options=("--method", "spawn", "--slots", 2), grace_s=5)
+    assert job.end(LONG_S) == 1
+    assert (job.verdict["culprit"]["rank"], job.verdict["failures"]) == (0, []), job.err.text + job.out.text
 
 
 # Rank 0 has caught one, and trains on; rank 1 fails.
@@ -255,3 +285,91 @@ def test_one_that_a_rank_has_caught_before_is_no_cause(as_process: Starter, meth
     job = as_process.run(program, options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
     assert job.end(LONG_S) == 1
     assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: loss is nan", job.err.text + job.out.text
+    if method != "mpirun":  # which does not tell whom it has ended
+        assert job.verdict["failures"] == []
+        assert 0 in [victim["rank"] for victim in job.verdict["victims"]]
+
+
+# Rank 1 leaves with 0 while rank 0 needs it yet.
+LEAVES = """
+import os, sys, time
+print("step 1", flush=True)
+time.sleep(2)  # within which a launcher's ranks are found
+if os.environ["RANK"] == "1":
+    open("left", "w").close()
+    sys.exit(0)
+while not os.path.exists("left"):
+    time.sleep(0.02)
+time.sleep(1)
+raise RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1234")
+"""
+
+
+@pytest.mark.parametrize("method", ["torchrun", needs("accelerate", importlib.util.find_spec("accelerate"))])
+def test_a_rank_that_has_left_with_0_is_named(as_process: Starter, method: str) -> None:
+    """Where its launcher was sooner to ask how it ended, nobody else knows: on a busy machine that is so now and then."""
+    program = as_process.folder / "train.py"
+    program.write_text(LEAVES)
+    found: list[str] = []
+    for number in range(4):
+        (as_process.folder / "left").unlink(missing_ok=True)
+        options = ("--method", method, "--slots", 2, "--log-dir", as_process.folder / f"logs_{number}")
+        job = as_process.run(program, options=options, env={"OMP_NUM_THREADS": "1", "RANKLAUNCH_ACCELERATOR": "cpu"}, grace_s=5)
+        assert job.end(LONG_S) == 1
+        verdict = json.loads((as_process.folder / f"logs_{number}" / "attempt_1" / "verdict.json").read_text(encoding="utf-8"))
+        found += [note for note in verdict["notes"] if note.startswith("rank 1 on node 0 had ended with 0, ")]
+        if found:
+            break
+    (note,) = found
+    assert note.endswith("which is what the failure looks like a consequence of")
+
+
+# Rank 0 ends of what a peer's end looks like; rank 1 a moment later, by a code of its own, before its launcher has looked.
+OWN_CODE = """
+import os, sys, time
+print("step 1", flush=True)
+time.sleep(2)  # within which a launcher's ranks are found
+if os.environ["RANK"] == "0":
+    with open("pid", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename("pid", "peer")
+    time.sleep(1)
+    if sys.argv[1] == "cause":
+        raise ValueError("loss is nan")
+    raise RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1234")
+while not os.path.exists("peer"):
+    time.sleep(0.02)
+peer = open("peer").read()
+while os.path.exists(f"/proc/{peer}") and ") Z " not in open(f"/proc/{peer}/stat").read():
+    time.sleep(0.005)
+time.sleep(0.1)
+print("no image 17", flush=True)
+os._exit(21)
+"""
+
+
+NAN = "rank 0 on node 0 exited with code 1: ValueError: loss is nan"
+NO_IMAGE = "rank 1 on node 0 exited with code 21; its last line: no image 17"
+
+
+@pytest.mark.parametrize(
+    ("method", "first", "code", "reason", "others"),
+    [
+        ("spawn", "consequence", 21, NO_IMAGE, [0]),
+        pytest.param("torchrun", "consequence", 21, NO_IMAGE, [0], marks=pytest.mark.launchers),
+        pytest.param(
+            "torchrun", "cause", 1, "rank 0 on node 0 exited with code 1: ValueError: loss is nan", [1], marks=pytest.mark.launchers
+        ),
+    ],
+)
+def test_a_rank_with_a_code_of_its_own_is_no_consequence(
+    as_process: Starter, method: str, first: str, code: int, reason: str, others: list[int]
+) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(OWN_CODE)
+    looks_s = 5 if first == "cause" else 1  # longer than ranklaunch waits for its word; or shorter, with nobody left to be ended
+    env = {"OMP_NUM_THREADS": "1", "RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": f"--monitor_interval={looks_s}"}
+    job = as_process.run(program, first, options=("--method", method, "--slots", 2), env=env, grace_s=5)
+    assert job.end(LONG_S) == code
+    assert job.verdict["reason"] == reason, job.err.text + job.out.text
+    assert [failure["rank"] for failure in job.verdict["failures"]] == others

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ranklaunch.adapters.launchers.mpirun import TAGGED
-from ranklaunch.supervise.output.demux import OWN_RULE, Demux
+from ranklaunch.supervise.output.demux import OWN_RULE, Demux, Errors
 from ranklaunch.supervise.output.pipe import Output
 
 RANKS = 3
@@ -107,6 +109,22 @@ def test_ended_lines_are_not_kept_until_more_comes(version: str, rows: list[tupl
     assert b"".join(shown.values()).count(b"\n") == len(rows)
 
 
+@pytest.mark.parametrize(("later", "in_order"), [(2, False), (3, True)])
+def test_lines_that_come_well_behind_an_exception_were_written_later(later: int, in_order: bool) -> None:
+    """A line or two may only have taken longer to come."""
+    output: Any = SimpleNamespace(tail=b"step 0\n", written_at=1.0)
+    errors = Errors()
+    errors.take([(True, b"ValueError: x\n")], output.tail, output)
+    output.tail += b"ValueError: x\n"
+    for number in range(later):
+        output.written_at += 0.15
+        line = b"step %d\n" % number
+        errors.take([(False, line)], output.tail, output)
+        output.tail += line
+    assert (errors.tail(output) == output.tail) == in_order
+    assert errors.tail(output).endswith(b"ValueError: x\n") != in_order
+
+
 def test_what_only_begins_like_a_tag_is_not_kept() -> None:
     assert Told().feed(tag(0) + b"array [1,") == {"0": b"array [1,\n"}
 
@@ -124,3 +142,25 @@ def test_what_is_kept_is_that_of_the_rank_that_is_asked_for() -> None:
     told.feed(tag(0) + b"one\n" + tag(1) + b"two\n" + b"mpirun's\n")
     assert [told.demux.tail_of(key) for key in "012"] == [b"one\n", b"two\n", b""]
     assert told.demux.tail == b"mpirun's\n"
+
+
+def test_a_traceback_is_the_last_of_what_came_together() -> None:
+    """mpirun reads a rank's two pipes one after the other, so a step that the rank wrote first may come behind its traceback."""
+    clock = [0.0]
+    output = Output((), "", lambda *lines: None, lambda: clock[0], pytest.fail)
+    demux = Demux(TAGGED["4"], Output((), "", lambda *lines: None, lambda: clock[0], pytest.fail), lambda key: output)
+    demux.feed(tag(0) + b"step 1\n")
+    clock[0] = 5.0
+    demux.feed(tag(0, stream="err") + b"Traceback (most recent call last):\n")
+    clock[0] = 5.1
+    demux.feed(tag(0) + b"step 2\n" + tag(0, stream="err") + b"ValueError: loss is nan\n")
+    demux.feed(tag(0) + b"step 3\n")
+    assert demux.tail_of("0") == b"step 1\nstep 2\nstep 3\nTraceback (most recent call last):\nValueError: loss is nan\n"
+    assert output.tail.endswith(b"ValueError: loss is nan\nstep 3\n")  # as it came
+
+    clock[0] = 7.0
+    demux.feed(tag(0) + b"step 4\n")
+    assert demux.tail_of("0") == output.tail  # the rank went on after it
+    clock[0] = 9.0
+    demux.feed(tag(0, stream="err") + b"KeyError: 3\n" + tag(0) + b"step 5\n")
+    assert demux.tail_of("0").endswith(b"step 4\nstep 5\nKeyError: 3\n")

@@ -20,6 +20,8 @@ import pytest
 from ranklaunch.entrypoints import save
 from ranklaunch.supervise.desk.counter import MOST_ASKED, Counter
 from ranklaunch.supervise.desk.desk import Desk
+from ranklaunch.supervise.desk.stops import Stops
+from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter, attempts, codes
@@ -168,7 +170,19 @@ def test_ranks_that_their_launcher_does_not_name_are_found(as_process: Starter, 
     job.send(signal.SIGTERM)
     assert job.end() == 143
     stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
-    assert (stop["caught_by"], stop["killed"]) == (known, [])
+    assert (stop["caught_by"], stop["ended_by_themselves"], stop["killed"]) == (known, known, [])
+
+
+@pytest.mark.launchers
+@needs_mpirun
+def test_ranks_of_mpirun_that_outlast_the_grace_were_killed(as_process: Starter) -> None:
+    job = as_process.run(child("ignores_term.py"), options=("--method", "mpirun", "--slots", 2), grace_s=1)
+    job.out.wait_for("ready", 2)
+    opened(job.log_dir)
+    job.send(signal.SIGTERM)
+    assert job.end() == 143
+    stop = checked_verdict(job.of_attempt(1) / "verdict.json")["stop"]
+    assert (stop["ended_by_themselves"], stop["killed"]) == ([], [0, 1])
 
 
 @pytest.mark.parametrize("hears", [True, False])
@@ -248,3 +262,17 @@ def guest(folder: Path) -> socket.socket:
     os.close(fd)
     connection.setblocking(False)
     return connection
+
+
+def test_ranks_that_whoever_signals_all_has_told_had_a_way_to_hear_it() -> None:
+    """Their launcher is gone, and nobody here tells them. This process catches SIGINT, and not SIGUSR2."""
+    own = tree.identify(os.getpid())
+    stopper = SimpleNamespace(caught=lambda process: False, killed=set())
+    attended: Any = SimpleNamespace(
+        loop=Loop(), plan=lambda: helpers.plan({}), ranks=lambda: {0: own}, ends=lambda: {0: ""}, stopper=stopper
+    )
+    for number, caught in ((signal.SIGINT, [0]), (signal.SIGUSR2, [])):
+        stops = Stops(attended)
+        stops.on_stop_of_another(number)
+        stops.stopped()
+        assert stops.facts()["stop"]["caught_by"] == caught

@@ -75,7 +75,7 @@ def test_before_a_rank_is_ended_it_says_where_it_waits(as_process: Starter) -> N
 
 def test_a_rank_that_raises_as_it_is_ended_did_not_fail(as_process: Starter) -> None:
     """It would be a cause, where the first failure is a consequence; but while evidence was taken it had the time to fail by itself."""
-    says = "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly"
+    says = "RuntimeError: worker 3 died unexpectedly"
     job = failing(as_process, 2, "--says", says, "--term", "0=raise", grace_s=20)
     assert job.end() == 1
     verdict = job.verdict

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from ranklaunch.errors import MissingProgramError
 from ranklaunch.plan.model import Process
 from ranklaunch.supervise.ranks import start
-from ranklaunch.system import memory
+from ranklaunch.system import memory, signals
 from testbench.jobs.ends import check_end
 from testbench.jobs.job import Starter
 from testbench.jobs.streams import tagged
@@ -75,7 +77,8 @@ def test_the_first_to_fail_is_the_culprit(as_process: Starter, tmp_path: Path, f
         meeting.mkdir()
         words = (child("dies_in_order.py"), meeting, "--first", first, "--gap", gap)
         job = as_process.spawn(2, *words, log_dir=tmp_path / f"logs_{number}")
-        check_end(job, "failed", 41, culprit={"rank": first, "exit_code": 41}, victims={1 - first: "SIGTERM"})
+        verdict = check_end(job, "failed", 41, culprit={"rank": first, "exit_code": 41})
+        assert [each["rank"] for each in (*verdict["victims"], *verdict["failures"])] == [1 - first]
 
 
 def test_plain_has_no_tag(as_process: Starter) -> None:
@@ -138,6 +141,29 @@ def test_too_much_for_the_kernel(as_process: Starter, tmp_path: Path) -> None:
     assert "Argument list too long" in job.out.text
     assert any("Argument list too long" in line for line in job.verdict["culprit"]["last_lines"])
     assert "Argument list too long" in job.verdict["reason"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (errno.EMFILE, 75, "the system refuses to start /bin/true, trying again may help: [Errno 24] Too many open files: '/dev/null'"),
+        (errno.ENOENT, 78, "cannot start /bin/true: [Errno 2] No such file or directory: '/dev/null'"),
+    ],
+)
+def test_what_fails_before_the_program_is_executed(monkeypatch: pytest.MonkeyPatch, number: int, code: int, said: str) -> None:
+    """126 says that it is the program which cannot be executed."""
+
+    def refuse(path: str, *_: object) -> int:
+        raise OSError(number, os.strerror(number), path)
+
+    output, write = os.pipe()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        pid = start.start(Process("rank 0", ("/bin/true",), "rank_0.log"), "/bin/true", {}, write, mock.Mock(signals.Signals)).pid
+    os.close(write)
+    with open(output, encoding="utf-8") as log:
+        assert log.read() == f"ranklaunch: {said}\n"
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == code
 
 
 def test_not_a_program_of_this_machine(as_process: Starter, tmp_path: Path) -> None:

@@ -48,3 +48,10 @@ def test_who_sleeps_in_sigwait_hears_it() -> None:
         waiter.send_signal(signal.SIGTERM)
         assert waiter.wait(60) == 0
     assert asleep
+
+
+def test_an_interrupt_ends_a_start_at_once() -> None:
+    """As long as nothing handles SIGINT, KeyboardInterrupt could be raised where Python only prints it, and the job would go on."""
+    code = "import os, signal, ranklaunch_start as start; start._end_by_interrupts(); os.kill(os.getpid(), signal.SIGINT); print('went on')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGINT, ""), done.stderr

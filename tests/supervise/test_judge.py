@@ -17,7 +17,7 @@ from helpers import for_each
 from ranklaunch.adapters.launchers import torchrun
 from ranklaunch.catalogue import CONSEQUENCE
 from ranklaunch.plan.model import Plan
-from ranklaunch.supervise import judge, words
+from ranklaunch.supervise import closing, judge, words
 from ranklaunch.supervise.judge import Circumstances, Ending
 from ranklaunch.supervise.output.pipe import LAST_LINES, last_lines
 from ranklaunch.supervise.ranks.below import Below
@@ -28,7 +28,7 @@ from ranklaunch.system.memory import UNKNOWN, Memory
 from ranklaunch.values import replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement, Suspect
-from ranklaunch.verdict.model import Culprit
+from ranklaunch.verdict.model import Culprit, Failure
 
 FAILED = Ending("failed", 1, "")
 HEAD = "Traceback (most recent call last):\n"
@@ -84,7 +84,7 @@ TRACEBACK = b'Traceback (most recent call last):\n  File "t.py", line 7, in <mod
 def of_torchrun(plan: Plan, status: int, *told: int, tail: bytes = b"") -> Child:
     child = Child(plan.processes[0], tree.identify(os.getpid()), LAUNCHER)
     child.end = End(status, 1.0, told=told)
-    child.reader = SimpleNamespace(output=SimpleNamespace(tail=tail))  # type: ignore[assignment]
+    child.reader = SimpleNamespace(output=SimpleNamespace(tail=tail, settled=lambda: tail))  # type: ignore[assignment]
     return child
 
 
@@ -105,6 +105,38 @@ def test_a_rank_whose_end_its_launcher_has_fetched_has_still_said_why() -> None:
     found = judge.suspects(plan, replace(FAILED, child=child), [child], circumstances(tail=b"torch.OutOfMemoryError: CUDA out of memory\n"))
     assert [(each.culprit.rank, each.exit_code) for each in found if each.culprit] == [(0, 1), (1, 1)]
     assert [each.culprit.error and each.culprit.error.name for each in found if each.culprit] == [None, "cuda-out-of-memory"]
+
+
+@pytest.mark.parametrize(
+    ("surely", "says", "number", "counts"),
+    [
+        (True, False, 21 << 8, True),
+        (True, False, 9, True),
+        (True, False, 15, False),
+        (False, True, 21 << 8, True),
+        (False, True, 15, False),
+        (False, True, 9, False),
+        (False, False, 21 << 8, False),
+    ],
+    ids=[
+        "the launcher was held",
+        "and it was killed",
+        "of its SIGTERM before",
+        "before it said that it ends them",
+        "of its SIGTERM",
+        "of its SIGKILL",
+        "nobody knows",
+    ],
+)
+def test_a_rank_that_had_failed_before_its_launcher_could_end_it(surely: bool, says: bool, number: int, counts: bool) -> None:
+    plan = helpers.plan(helpers.local(), method="torchrun")
+    child = of_torchrun(plan, 1 << 8, tail=TABLE.encode())
+    rank = Watched(0, tree.Identity(7, 1))
+    rank.status, rank.ended_at, rank.surely, child.ends_ranks = number, 0.5, surely, says
+    child.below = SimpleNamespace(ended=[rank], failed=[rank])  # type: ignore[assignment]
+    told = replace(circumstances(), end_of_rank=lambda child, number: Failure(0, rank.code, rank.signal) if number == 0 else None)
+    found = judge.suspects(plan, replace(FAILED, child=child), [child], told)
+    assert [(each.culprit.rank, each.at) for each in found if each.culprit] == [*([(0, 0.5)] if counts else []), (1, 1.0)]
 
 
 def judged(memory: Memory, tail: bytes) -> Suspect:
@@ -141,18 +173,39 @@ def test_a_culprit_is_no_victim() -> None:
     assert [(victim.rank, victim.signal) for victim in found] == [(0, "SIGTERM")]
 
 
-def test_whom_a_launcher_has_ended_is_not_before_the_rank_that_failed() -> None:
-    """Nothing was seen of either. Rank 0 tells of an exception that it had caught; two questions for the time are answered a millisecond
-    apart, as on a machine that is busy."""
+@pytest.mark.parametrize("told", [True, False])
+def test_whom_a_launcher_has_ended_is_not_before_the_rank_that_failed(told: bool) -> None:
+    """Rank 0 tells of an exception that it had caught; two questions for the time are answered a millisecond apart, as on a machine that
+    is busy. told: whether torchrun says that it has ended rank 0, which then did not fail."""
     plan = helpers.plan(helpers.local(RANKLAUNCH_SLOTS="2"), method="torchrun")
     words = {0: b"FileNotFoundError: shard 17\nstep 3\n", 1: b"ValueError: loss is nan\n"}
-    child = of_torchrun(plan, 1 << 8, tail=ENDED.encode())
+    child = of_torchrun(plan, 1 << 8, tail=(ENDED if told else TABLE.replace("-9 (pid: 7)  (SIGKILL)", "1 (pid: 7)")).encode())
     late = itertools.count(0, -0.001)
     around = replace(circumstances(), tail_of_rank=lambda rank: TRACEBACK + words[rank or 0], wall=lambda at: 1.7e9 + at + next(late))
-    found = judge.suspects(plan, Ending("failed", 1, "", child), [child], around)
-    assert [(each.culprit.rank, each.culprit.exit_code, each.culprit.signal) for each in blame.ordered(found) if each.culprit] == [
-        (1, 1, None), (0, 143, "SIGTERM"),
-    ]  # fmt: skip
+    found = blame.ordered(judge.suspects(plan, Ending("failed", 1, "", child), [child], around))
+    assert [each.culprit.rank for each in found if each.culprit] == ([1] if told else [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("status", "number", "late", "stops"),
+    [(15, 15, 0.5, True), (15, 2, 0.5, False), (15, 15, 60.0, False), (1 << 8, 15, 0.5, False), (None, 15, 0.5, False)],
+)
+def test_a_signal_that_a_rank_has_died_of_too_stops_the_job(status: int | None, number: int, late: float, stops: bool) -> None:
+    """status: None for a launcher that lives yet, although a rank of it has failed."""
+    plan = helpers.plan(helpers.local(), method="deepspeed")
+    child = of_torchrun(plan, status or 0)
+    child.end = child.end if status is not None else None
+    now = (child.end.at if child.end else 0.0) + late
+    assert closing.is_stop_too(plan, Ending("failed", 1, "", child), number, now) == stops
+
+
+@pytest.mark.parametrize(("code", "failed"), [(143, False), (1, True)])
+def test_a_shell_that_ends_as_its_program_did_of_sigterm_did_not_fail(code: int, failed: bool) -> None:
+    """What the program had caught, and told of, is no reason then."""
+    plan = helpers.plan(helpers.local(), method="spawn")
+    child = of_torchrun(plan, code << 8, signal.SIGTERM, tail=TRACEBACK + b"ValueError: x\n")
+    found = judge.suspects(plan, Ending("stopped", 143, "", from_elsewhere=True), [child], circumstances())
+    assert [each.exit_code for each in found] == ([1] if failed else [])
 
 
 def test_a_launchers_words_are_not_those_of_a_rank_that_wrote_nothing() -> None:
@@ -194,6 +247,40 @@ def test_what_is_known_of_memory_after_137(memory: Memory, tail: bytes, said: st
     reason = found.reason or blame.sentence(found.culprit)  # type: ignore[arg-type]
     assert reason.startswith(f"rank 1 on node 0 was killed by SIGKILL{said}")
     assert bool("nothing here" in reason) == ("nothing here" in said)
+
+
+@for_each(
+    {
+        "not counted": (UNKNOWN, ""),
+        "nothing": (Memory(), "; the kernel killed nothing here for memory"),
+        "for memory": (Memory(1), ": out of memory, by the kernel's own count (1 killed)"),
+    }
+)
+def test_a_shell_whose_program_was_killed(memory: Memory, said: str) -> None:
+    """It is no consequence of another rank's failure."""
+    plan = helpers.plan({}, method="plain")
+    word = "train.sh: line 2: 4711 Killed                  python train.py"
+    child = of_torchrun(plan, 137 << 8, tail=f"step 3\n{word}\n".encode())
+    (found,) = judge.suspects(plan, Ending("failed", 137, "", child), [child], circumstances(memory))
+    assert found.culprit
+    reason = found.reason or blame.sentence(found.culprit)
+    assert reason == f"{blame.name(found.culprit)} on node 0 exited with code 137{said if ': out' in said else f': {word}{said}'}"
+    several = of_torchrun(plan, 137 << 8, tail=f"{word.replace('train.py', '-c')} 'import time\ntime.sleep(9)'\n".encode())
+    (other,) = judge.suspects(plan, Ending("failed", 137, "", several), [several], circumstances(memory))
+    assert other.culprit
+    assert other.culprit.out_of_memory == (memory.kills > 0)
+    assert not found.is_consequence
+    assert words.of_others(child.reader.output.tail, plan) == ""  # type: ignore[union-attr]
+
+
+def test_what_a_killed_launcher_leaves_says_nothing_of_its_end() -> None:
+    """DeepSpeed's launch.py writes on after its runner, and of being ended for that."""
+    plan = helpers.plan(helpers.local(), method="deepspeed")
+    child = of_torchrun(plan, int(signal.SIGKILL), tail=b"step 1\nMain process received SIGTERM, exiting\n")
+    child.said = b"step 1\n"
+    (found,) = judge.suspects(plan, Ending("failed", 137, "", child), [child], circumstances())
+    assert found.culprit
+    assert (found.culprit.last_lines, found.culprit.error) == (("step 1",), None)
 
 
 @for_each(

@@ -575,3 +575,55 @@ def test_only_consequences(as_process: Starter, tmp_path: Path) -> None:
     assert "looks like the consequence of another failure" in found["reason"]
     assert "[127.0.0.2]:31337" in found["reason"]
     assert any(note.startswith("node 1 had ended with 0") and "consequence" in note for note in found["notes"])
+
+
+# Rank 2 fails once all have begun; the others take their time to end.
+SLOW_TO_END = """
+import os, signal, sys, time
+rank, folder = os.environ["RANK"], sys.argv[1]
+signal.signal(signal.SIGTERM, lambda *_: open(f"{folder}/told_{rank}", "w").close())
+open(f"{folder}/began_{rank}", "w").close()
+while rank == "2" and not all(os.path.exists(f"{folder}/began_{each}") for each in (0, 1)):
+    time.sleep(0.02)
+if rank == "2":
+    sys.exit(7)
+time.sleep(600)
+"""
+
+
+def test_nodes_that_are_hurried_together_agree(as_process: Starter, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SLOW_TO_END)
+    jobs = Nodes(as_process, 3, max_restarts=2).start_all(program, tmp_path)
+    for node in (0, 1):
+        sleep_until((tmp_path / f"told_{node}").exists, "the stop")
+    for _ in range(2):
+        for job in jobs[:2]:
+            job.send(signal.SIGINT)
+        for job in jobs[:2]:
+            job.err.wait_for("SIGINT: stopping already")
+    assert codes(jobs) == [130, 130, 130], "\n".join(job.err.text for job in jobs)
+    assert len({verdict(job)["reason"] for job in jobs}) == 1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("node", [0, 1])
+def test_whoever_stops_one_node_while_ranks_end_to_start_again_stops_the_job(
+    as_process: Starter, tmp_path: Path, node: int, times: int
+) -> None:
+    """It ends the job, also where the same signal again ends that node at once, and it waits for nobody."""
+    program = tmp_path / "program.py"
+    program.write_text(SLOW_TO_END)
+    nodes = Nodes(as_process, 3, max_restarts=2)
+    jobs = nodes.start_all(program, tmp_path)
+    sleep_until((tmp_path / f"told_{node}").exists, "the stop")
+    jobs[node].send(signal.SIGINT)
+    jobs[node].err.wait_for("SIGINT: stopping already")
+    if times > 1:
+        jobs[node].send(signal.SIGINT)
+    assert codes(jobs) == [130, 130, 130], "\n".join(job.err.text for job in jobs)
+    for job in jobs:
+        found = verdict(job)
+        assert (found["outcome"], found["reason"]) == ("stopped", f"node {node} (127.0.0.{node + 1}): stopped by SIGINT")
+        assert found["notes"][0].startswith("it came while ranks were being ended to start again: rank 2 on node 2 (127.0.0.3) exited with")
+    assert [verdict(job).get("stop", {}).get("signal") for job in jobs] == ["SIGINT" if i == node else None for i in range(3)]

@@ -30,6 +30,8 @@ WARNED = "[W1124 03:46:29.285552 ProcessGroup.cpp:1] Warning: destroy_process_gr
         (f"E1124 04:50:00.123456 140 data.py:33] sample 17 is unreadable\n{PLAIN}", ""),
         (f"\x1b[32m2026-11-24\x1b[0m | \x1b[31m\x1b[1mERROR\x1b[0m | sample 17\n{PLAIN}", ""),
         (f"{PLAIN}step 5\nstep 6\n" + "step 7\n" * 12, ""),  # it went on
+        (f"  7%|#    | 7/100 [00:01]\r{PLAIN}" + "".join(f"\r {n}%|#    | {n}/100 [00:01<00:09]" for n in (10, 11, 12)), ""),
+        (f"  7%|#    | 7/100 [00:01<00:09]{PLAIN}\r  8%|#    | 8/100 [00:01<00:09]\n", LIKELY),
         (f"2026-11-24 03:46:29,285 ERROR loader: cannot load 17, going on\n{PLAIN}", ""),
         (f"WARNING:root:skipped\n{CHAINED}", ""),
         (f"Exception in thread Thread-1:\n{PLAIN}", ""),
@@ -40,6 +42,14 @@ WARNED = "[W1124 03:46:29.285552 ProcessGroup.cpp:1] Warning: destroy_process_gr
 )
 def test_how_it_ends(text: str, how: str) -> None:
     assert ends_by_exception(text)[0] == how
+
+
+@pytest.mark.parametrize("mark", ["[x] ", "[0] ", "2026-11-25 13:00:00 ", "13:00:0%d.123 ", "r0: ", "n7 %d.5s | "])
+@pytest.mark.parametrize(("text", "how"), [(f"step 4\n{PLAIN}", LIKELY), (f"step 4\n{OF_HOOK}{WARNED}", CERTAIN), (f"{PLAIN}step 5\n", "")])
+def test_how_it_ends_behind_a_filter(mark: str, text: str, how: str) -> None:
+    marked = "".join(f"{mark.replace('%d', str(number))}{line}\n" for number, line in enumerate(text.splitlines()))
+    assert ends_by_exception(marked) == ends_by_exception(text)
+    assert ends_by_exception(marked)[0] == how
 
 
 WORKER = f"{PLAIN.replace('no image 17', 'Caught ValueError in DataLoader worker process 0.')}Original {PLAIN}"

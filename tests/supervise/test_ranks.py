@@ -228,3 +228,22 @@ def test_a_round_that_its_launcher_outlived_does_not_count(tmp_path: Path) -> No
             each.kill()
             each.wait()
         below.close()
+
+
+@pytest.mark.parametrize(
+    ("ends", "finished"),
+    [
+        ([(0, 0, 1.0), (1, 1, 2.0)], [0]),
+        ([(0, 1, 1.0), (1, 0, 2.0)], []),  # its launcher told it to end, and it could save
+        ([(0, 0, 1.98), (1, 1, 2.0)], []),
+        ([(0, 0, 1.0), (1, None, 2.0), (2, 0, 3.0)], [0]),
+        ([(0, 0, 1.0), (None, 0, 1.0)], [0]),
+    ],
+)
+def test_ranks_that_have_finished_before_any_failed(ends: list[tuple[int | None, int | None, float]], finished: list[int]) -> None:
+    ranks = Announced(PATTERN, NUMBERS, Loop(), lambda rank: None, lambda: False)
+    for number, code, at in ends:
+        rank = Watched(number, tree.identify(os.getpid()))
+        rank.status, rank.ended, rank.ended_at = None if code is None else code << 8, True, at
+        ranks.ended.append(rank)
+    assert [rank.rank for rank in ranks.finished] == finished

@@ -246,3 +246,11 @@ def test_an_earlier_attempt_is_kept(as_process: Starter) -> None:
     assert job.log(0) == b"ready\nrank 0 exits with 1\nready\nrank 0 exits with 2\n"
     assert [event["event"] for event in job.events].count("read") == 2
     assert checked_verdict(job.attempt / "verdict.json")["exit_code"] == 2
+
+
+def test_a_folders_name_makes_no_line_of_its_own(as_process: Starter) -> None:
+    job = as_process.spawn(1, child("exits.py"), 3, log_dir=as_process.folder / "a\nranklaunch: succeeded with exit code 0\x1b[2J")
+    assert job.end() == 3
+    (line,) = (line for line in job.err.text.split("\n") if line.startswith("ranklaunch: logs "))
+    assert line.count(r"a\nranklaunch: succeeded with exit code 0\x1b[2J") == 2
+    assert "\nranklaunch: succeeded" not in job.err.text

@@ -18,7 +18,9 @@ from ranklaunch.supervise.rounds import cleaning
 from ranklaunch.supervise.rounds.cleaning import Held
 from testbench.jobs.ends import checked_verdict
 from testbench.jobs.job import Job, Starter
+from testbench.jobs.processes import state_of
 from testbench.places import child
+from testbench.waiting import sleep_until
 
 
 def check_training(folder: Path, ranks: int) -> None:
@@ -113,6 +115,36 @@ def test_a_stop_request_is_never_followed_by_a_start(as_pid_1: Starter, tmp_path
     job.send(signal.SIGTERM)
     assert job.end() == 143
     assert job.verdict["outcome"] == "stopped"
+
+
+FAILS_UNSEEN = """
+import os, signal, sys, time
+if os.environ["RANK"] == "0":
+    signal.signal(signal.SIGTERM, lambda *_: None)
+time.sleep(2)  # within which a launcher's ranks are found
+if os.environ["RANK"] == "1":
+    with open("pid", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename("pid", "dies")
+    os._exit(5)
+time.sleep(4)
+"""
+
+
+@pytest.mark.launchers
+@pytest.mark.parametrize(("restarts", "code"), [(2, 143), (0, 5)])
+def test_a_stop_request_that_comes_before_torchrun_has_told_of_a_failure(as_process: Starter, restarts: int, code: int) -> None:
+    """Where all would start again, it is the request that decides; where none would, the failure, which came first."""
+    program = as_process.folder / "train.py"
+    program.write_text(FAILS_UNSEEN)
+    env = {"OMP_NUM_THREADS": "1", "RANKLAUNCH_EXTRA_TORCHRUN_PARAMS": "--monitor_interval=5", "RANKLAUNCH_MAX_RESTARTS": str(restarts)}
+    job = as_process.run(program, options=("--method", "torchrun", "--slots", 2), env=env, grace_s=20)
+    dies = as_process.folder / "dies"
+    sleep_until(dies.exists, "the failure", 240)
+    sleep_until(lambda: state_of(int(dies.read_text())) in ("Z", ""), "its end")  # of which ranklaunch hears before it does of the signal
+    job.send(signal.SIGTERM)
+    assert job.end(240) == code, job.err.text
+    assert job.verdict["outcome"] == ("stopped" if restarts else "failed")
 
 
 def test_without_restarts_the_ranks_know_two_variables_more_and_that_is_all(as_process: Starter, tmp_path: Path) -> None:

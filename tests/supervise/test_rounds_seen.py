@@ -75,6 +75,10 @@ def test_a_clock_that_is_set_makes_no_round_longer(tmp_path: Path, monkeypatch: 
         {"seconds": math.inf, "since_mark_s": math.nan},
         {"since_mark_s": -(10**400)},
         {"finished": "no", "gone": 3},
+        {"stop": [130]},
+        {"stop": [0, "stopped"]},
+        {"stop": [130, 5]},
+        {"stop": "130"},
     ],
     ids=str,
 )
@@ -89,3 +93,15 @@ def test_a_node_that_says_that_it_leaves_ends_the_job() -> None:
     assert not decided.again
     assert decided.judgement.exit_code == 7
     assert "node 1 is gone" in decided.judgement.notes[-1]
+
+
+def test_a_node_that_was_asked_to_stop_ends_the_job_where_it_would_go_on() -> None:
+    stop = {"launched": True, "stop": [143, "node 1: stopped by SIGTERM\n\x1b[2J"]}
+    decided = Decider(Rounds(3))(Decide(FAILED, 0, True, "", ({"launched": True}, stop)))
+    assert not decided.again
+    found = decided.judgement
+    assert (found.outcome, found.exit_code, found.culprit) == ("stopped", 143, None)
+    assert found.reason == r"node 1: stopped by SIGTERM; \x1b[2J"
+    assert found.notes[0].endswith(FAILED.reason)
+    over = Decider(Rounds(3, (7,)))(Decide(FAILED, 0, True, "", (stop,)))  # a code that no start follows
+    assert (over.again, over.judgement.outcome, over.judgement.exit_code) == (False, "failed", 7)

@@ -106,3 +106,47 @@ def test_a_stopped_program_is_woken(as_process: Starter) -> None:
     job.send(signal.SIGTERM)
     check_end(job, "stopped", 143, victims={0: "SIGTERM", 1: "SIGTERM"})
     assert job.out.text.count("saved") == 2
+
+
+@pytest.mark.launchers
+@pytest.mark.parametrize("method", ["torchrun", "mpirun"])
+def test_a_stopped_launcher_is_woken(as_process: Starter, method: str) -> None:
+    """mpirun passes on what its ranks write, and in SIGSTOP it would lose what they say while they save."""
+    job = as_process.run(child("saves_on_term.py"), options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=60)
+    job.out.wait_for("ready", 2)
+    launcher = job.children[0]
+    os.kill(launcher, signal.SIGSTOP)
+    sleep_until(lambda: state_of(launcher) == "T", "it was not stopped")
+    began = time.monotonic()
+    job.send(signal.SIGTERM)
+    check_end(job, "stopped", 143)
+    assert job.out.text.count("saved") == 2
+    assert time.monotonic() - began < 50
+
+
+SLOW_FILTER = """
+exec > >(while IFS= read -r line; do sleep 0.005; echo "$line"; done | tee copy) 2>&1
+for i in {1..200}; do echo "line $i"; done
+echo "ValueError: no image 17"
+exit %d
+"""
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_filter_that_is_slower_than_the_program_reads_all_of_it(as_process: Starter, code: int) -> None:
+    """What the rank had said is its own, although it comes later."""
+    script = as_process.folder / "train.sh"
+    script.write_text(SLOW_FILTER % code)
+    job = as_process.run("bash", script, options=("--method", "plain"), grace_s=60)
+    assert job.end() == code
+    lines = [f"line {number}" for number in range(1, 201)]
+    assert job.log(0).decode().splitlines()[:200] == lines
+    assert (as_process.folder / "copy").read_text().splitlines()[:200] == lines
+    assert code == 0 or job.verdict["culprit"]["error"]["line"] == "ValueError: no image 17"
+
+
+def test_what_no_longer_reads_is_not_waited_for(as_process: Starter) -> None:
+    job = as_process.run("bash", "-c", "echo left | sleep 1000 & sleep 0.2; exit 3", options=("--method", "plain"), grace_s=60)
+    began = time.monotonic()
+    assert job.end() == 3
+    assert time.monotonic() - began < 30

@@ -34,11 +34,10 @@ def started(tmp_path: Path) -> Iterator[Started]:
     running: list[subprocess.Popen[str]] = []
 
     def start(text: str, stacks: bool = True, before: str = "", **env: str) -> subprocess.Popen[str]:
-        (tmp_path / "program.py").write_text(text, encoding="utf-8")
+        program = tmp_path / f"program{len(running)}.py"  # one each: a child that has just been started may still be reading its own
+        program.write_text(text, encoding="utf-8")
         path = {"PYTHONPATH": f"{own_program('stacks') if stacks else ''}:{before}"}
-        child = subprocess.Popen(
-            [sys.executable, str(tmp_path / "program.py")], stdout=subprocess.PIPE, text=True, env={**os.environ, **path, **env}
-        )
+        child = subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env={**os.environ, **path, **env})
         running.append(child)
         return child
 

@@ -28,6 +28,7 @@ class World:
         monkeypatch.setattr(tree, "descendants", lambda root: self._looks.pop(0) if len(self._looks) > 1 else self._looks[0])
         monkeypatch.setattr(tree, "send", lambda target, number: self.sent.append((round(self.now, 1), target.pid, number)) or True)
         monkeypatch.setattr(stop.tree, "has_children", lambda: True)
+        monkeypatch.setattr(stop, "unread", lambda clock: None)
         self.services: list[Any] = []
         self.needed_until = 0.0
         needed = lambda: self.now < self.needed_until  # noqa: E731
@@ -111,7 +112,7 @@ def test_a_service_that_ranks_elsewhere_need(monkeypatch: pytest.MonkeyPatch, ne
     """It is told when they have ended, or late in the grace; where it hears nothing it is killed soon after."""
     world = World(monkeypatch, [[CHILD]])
     scheduler = Process("scheduler", ("python",), "/log", conduct=Conduct(deaf=True, outlasts=True))
-    world.services.append(SimpleNamespace(process=scheduler, identity=CHILD, told=[]))
+    world.services.append(SimpleNamespace(process=scheduler, identity=CHILD, told=[], wake=lambda: None))
     world.needed_until = needed_until
     world.stopper.begin(15)
     world.pass_time(GRACE_S + 0.5)
@@ -126,7 +127,15 @@ def test_a_launcher_without_ranks_is_soon_ended(monkeypatch: pytest.MonkeyPatch)
     world = World(monkeypatch, [[CHILD]])
     launcher = Process("torchrun", ("torchrun",), "/log", conduct=Conduct(ranks_below=1, deaf=True))
     child: Any = SimpleNamespace(
-        process=launcher, identity=CHILD, told=[], left=list, ranks=list, beside=lambda: [NEXT], go_on=lambda: None
+        process=launcher,
+        identity=CHILD,
+        told=[],
+        is_dead=bool,
+        left=list,
+        ranks=list,
+        beside=lambda: [NEXT],
+        go_on=lambda: None,
+        wake=lambda: None,
     )
     monkeypatch.setattr(world.stopper, "_leaders", lambda: [child])
     monkeypatch.setattr(world.stopper, "_grace_s", 600.0)

@@ -228,6 +228,8 @@ def test_whoever_stops_the_ranks_too_stops_the_job(as_process: Starter) -> None:
     verdict = check_end(job, "stopped", 129)
     assert verdict["reason"] == "stopped by SIGHUP"
     assert verdict["culprit"] is None
+    assert verdict["stop"]["signal"] == "SIGHUP"
+    assert "SIGHUP: stopping, at most " in job.err.text
 
 
 def test_after_success_the_success_stands(as_pid_1: Starter) -> None:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import helpers
@@ -27,7 +28,7 @@ from ranklaunch.supervise.taking import taker
 from ranklaunch.supervise.taking import tools as tools_of_nodes
 from ranklaunch.supervise.taking.folder import KEPT_LAST, MOST_BYTES, Folder, room_in
 from ranklaunch.supervise.taking.recorders import kept
-from ranklaunch.supervise.taking.taking import _messages
+from ranklaunch.supervise.taking.taking import TAKEN, Taking, _messages
 from ranklaunch.system import tree
 from testbench.places import child
 
@@ -239,3 +240,14 @@ def test_a_folder_of_somebody_elses_fails_no_job(tmp_path: Path) -> None:
 def test_whose_words_say_that_others_may_be_to_blame(tail: bytes, error: str) -> None:
     """For these evidence is taken, and the stop waits for it: a report of a launcher's is worth no second."""
     assert words.of_others(tail, helpers.plan({"PATH": "/usr/bin"}, method="spawn")) == error
+
+
+def test_of_ranks_that_are_being_ended_none_is_taken(tmp_path: Path) -> None:
+    """Another node's request comes when the stop has begun here: whatever takes it would be ended too."""
+    told: list[tuple[str, dict[str, Any]]] = []
+    nodes = SimpleNamespace(tell_node_0=lambda topic, body: told.append((topic, body)))
+    attended: Any = SimpleNamespace(plan=lambda: helpers.plan({}), stopper=SimpleNamespace(begun=True), nodes=nodes)
+    Taking(attended).on_order(0, {"number": 1, "why": "rank 3 failed", "ends": True})
+    ((topic, body),) = told
+    assert (topic, body["number"], body["failed"]) == (TAKEN, 1, "its ranks were being ended already")
+    assert list(tmp_path.iterdir()) == []

@@ -21,6 +21,7 @@ from ranklaunch.supervise.companions import Attended
 from ranklaunch.supervise.judge import Ending
 from ranklaunch.supervise.output.pipe import Output
 from ranklaunch.supervise.record import Record
+from ranklaunch.supervise.stop import Stopper
 from ranklaunch.supervise.watching import heard as heard_
 from ranklaunch.supervise.watching import watching
 from ranklaunch.supervise.watching.heard import Heard
@@ -231,8 +232,9 @@ class Job:
         output.feed(b"step: 1\nstep: 2\nstep: 3\n")
         attended = Attended(
             plan=lambda: plan, ending=lambda: self.failed[0] if self.failed else None, running={}, ranks=dict, outputs=lambda: {0: output},
-            nodes=nodes, loop=loop, record=record, say=self.said.append, fail=self.failed.append, caught=lambda process: False, ends=dict,
-            abort=lambda: None, take=lambda why, ends: self.said.append(f"evidence: {why}"), env={}, evidence=[],
+            nodes=nodes, loop=loop, record=record, say=self.said.append, fail=self.failed.append,
+            stopper=Stopper(loop, 1.0, list, self.said.append), ends=dict,
+            take=lambda why, ends: self.said.append(f"evidence: {why}"), env={}, evidence=[],
         )  # fmt: skip
         self.watching = watching.Watching(attended)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,8 @@ def test_beyond_the_fast_mode_deepspeeds_own_lists_are_tried() -> None:
         ({MICRO: []}, 4, f"{MICRO} []: expected"),
         ({STEPS: "many"}, 4, f"{STEPS} many: expected"),
         ({"zero_optimization": {"stage": 4}}, 4, "zero_optimization.stage 4: expected 0, 1, 2, 3"),
+        ({"zero_optimization": {"stage": [[0, 1], None, "x"]}}, 4, 'zero_optimization.stage [[0, 1], null, "x"]: expected 0, 1, 2, 3'),
+        ({"zero_optimization": {"stage": ["auto", True]}}, 4, 'zero_optimization.stage ["auto", true]: expected 0, 1, 2, 3'),
         ({"zero_optimization": [1]}, 4, "zero_optimization [1]: expected an object"),
         ({"zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}}, 4, "no stage of 0 can offload so"),
         ({"zero_optimization": {"offload_param": "disk"}}, 4, "zero_optimization.offload_param disk: expected an object with a device"),
@@ -175,6 +178,12 @@ def test_all_mistakes_are_told_at_once_and_options_by_their_names() -> None:
     with pytest.raises(ConfigError) as caught:
         settled(section(fast=1, tuner_type="x"), (), 1, 1, {"--tuner": "grid", "--max-trials": "0"})
     assert [problem.partition(":")[0] for problem in caught.value.problems] == ["--tuner grid", "--max-trials 0", "autotuning.fast 1"]
+
+
+def test_a_mistake_is_told_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        settled(section(tuner_num_trials=-1, mp_size="x"), (), 1, 1)
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == ["autotuning.tuner_num_trials -1", "autotuning.mp_size x"]
 
 
 def test_a_key_that_deepspeed_does_not_know_is_warned_of() -> None:
@@ -217,6 +226,26 @@ def test_nonsense_is_refused_in_words(config: dict[str, Any], ranks: int) -> Non
 def test_hostile_files(text: str) -> None:
     with pytest.raises(ConfigError):
         settled(loads(text, "ds.json"), (), 1, 1)
+
+
+@helpers.for_each(
+    [
+        ("[" * 100_000, "ds.json: nested too deeply"),
+        ("{", "ds.json is no JSON: Expecting property name enclosed in double quotes"),
+        ("[1]", "ds.json: expected an object"),
+    ]
+)
+def test_a_configuration_that_is_none_is_refused_in_words(text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loads(text, "ds.json")
+    assert str(caught.value).startswith(told)
+
+
+@pytest.mark.skipif(not hasattr(sys, "set_int_max_str_digits"), reason="this Python reads numbers of any length")
+def test_a_number_of_thousands_of_digits() -> None:
+    with pytest.raises(ConfigError) as caught:
+        loads(f'{{"{TRAIN}": {"9" * 5000}}}', "ds.json")
+    assert str(caught.value) == "ds.json: a number in it has thousands of digits"
 
 
 def test_a_configuration_that_is_no_file_of_text_is_refused(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from ranklaunch.read import parse
 from ranklaunch.read.job import SHELLS, WRAPPERS, Job, Node, Program
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import DEBUG, DEBUG_SWITCHES, FEWER_RANKS, GRACE_S, HOSTS, LOG_TAG, MASTER_ADDR, WAIT_S
-from ranklaunch.redact import clipped
 from ranklaunch.render.templates import Templates
+from ranklaunch.showing import clipped
 from ranklaunch.typed import TYPE_CHECKING, Protocol
 from ranklaunch.values import replace
 from ranklaunch.verdict import folders

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import SLOTS
@@ -42,7 +42,7 @@ def refuse(
     for count in counts:
         for text in words.values(extra, count.option, lambda name, option=count.option: _whole(spell(name), option)):  # type: ignore[misc]
             if count.contradicted_by(text):
-                reader.problem(contradiction(f"{reader.source(variable)} has {count.option} {redact.clipped(text)}", count))
+                reader.problem(contradiction(f"{reader.source(variable)} has {count.option} {showing.clipped(text)}", count))
 
 
 def contradiction(what: str, count: Count) -> str:

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 
 import ranklaunch
-from ranklaunch import redact
+from ranklaunch import redact, showing
 from ranklaunch.adapters.launchers.shared import from_node_0, ssh
 from ranklaunch.adapters.launchers.shared.base import attempt_dir, failed_with
 from ranklaunch.adapters.launchers.shared.deepspeed import env_file
@@ -122,7 +122,7 @@ def _refuse(job: Job, reader: Reader, by: str) -> None:
     words = (job.program.path, *job.program.args, job.folder or reader.cwd)
     harmed = next((word for word in words if not _TYPED.fullmatch(word)), None)
     if by == PDSH and harmed is not None:
-        reader.problem(f"{told}: {redact.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
+        reader.problem(f"{told}: {showing.clipped(harmed)!r} would not arrive as it is: pdsh hands it to a shell on each node; use no_ssh")
 
 
 def _ssh_program(reader: Reader, server: ssh.Server) -> File:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader
-from ranklaunch.redact import clipped
+from ranklaunch.showing import clipped
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Of a session, a host or a container: what node 0 has is wrong elsewhere. What launchers themselves need, they forward themselves.

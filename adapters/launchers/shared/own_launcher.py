@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from ranklaunch import redact
+from ranklaunch import redact, showing
 from ranklaunch.adapters.launchers.shared import words
 from ranklaunch.errors import number
 from ranklaunch.read.job import SHELLS, WRAPPERS, Program
@@ -78,7 +78,7 @@ class Found(Value):
         told = words.first(self.words, kind.nodes, words.with_underscores) or env.get(kind.variable, "").strip()
         if not told and kind.nodes not in words.options(self.words, words.with_underscores):
             return f"and without {kind.nodes} each node would train alone"
-        return f"and its {kind.nodes} is {redact.clipped(told)}" if told.isdecimal() and number(told) != nodes else ""
+        return f"and its {kind.nodes} is {showing.clipped(told)}" if told.isdecimal() and number(told) != nodes else ""
 
     @property
     def instead(self) -> str:

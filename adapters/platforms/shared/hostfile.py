@@ -11,7 +11,7 @@ from ranklaunch.files import absolute
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import HOSTS, NODE_INDEX
-from ranklaunch.redact import clipped
+from ranklaunch.showing import clipped
 from ranklaunch.values import Value
 
 _LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,5})(?:\s+(?!slots=)[A-Za-z_-]+=\S+)*\s*(?:#.*)?")  # MPI's files have max_slots= and others

@@ -21,8 +21,7 @@ _REPEATED = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
 def hosts(value: str) -> tuple[str, ...]:
     """The names, in Slurm's order. Raises ValueError before more than MOST are made."""
     try:
-        found = tuple(itertools.islice(_names(value.strip()), MOST + 1))
-        checked = tuple(parse.host(name) for name in found)
+        checked = tuple(parse.host(name) for name in itertools.islice(_names(value.strip()), MOST + 1))  # long ones are not all made
     except ValueError:
         msg = "expected host names as Slurm writes them, such as node[001-003,7],gpu-a1"
         raise ValueError(msg) from None
@@ -54,13 +53,19 @@ def _of_item(item: str) -> Iterator[str]:
 
 def _counted(brackets: Sequence[_Numbers]) -> Iterator[tuple[str, ...]]:
     """Every combination, the last counting fastest, without a list of all."""
-    if not brackets:
-        yield ()
-        return
-    first, *others = brackets
-    for one in first:
-        for rest in _counted(others):
-            yield (one, *rest)
+    running = [iter(numbers) for numbers in brackets]
+    current = [next(numbers) for numbers in running]
+    while True:
+        yield tuple(current)
+        for place in reversed(range(len(brackets))):
+            following = next(running[place], None)
+            if following is not None:
+                current[place] = following
+                break
+            running[place] = iter(brackets[place])
+            current[place] = next(running[place])
+        else:
+            return
 
 
 def _joined(texts: Sequence[str], numbers: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.files import text_of
 from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
@@ -121,7 +121,7 @@ def checked(reader: Reader, host: str, source: str) -> None:
     try:
         parse.host(host)
     except ValueError as error:
-        reader.problem(f"{source}: {redact.clipped(host)!r}: {error}")
+        reader.problem(f"{source}: {showing.clipped(host)!r}: {error}")
 
 
 Ways = Sequence[tuple[str, int]]
@@ -200,7 +200,7 @@ def job_of_pod(reader: Reader) -> str:
 
 def told_name(reader: Reader) -> str:
     """This pod's, for messages."""
-    return f"{HOSTNAME.names[0]}={redact.clipped(own_name(reader))}"
+    return f"{HOSTNAME.names[0]}={showing.clipped(own_name(reader))}"
 
 
 def service(reader: Reader) -> str:
@@ -312,7 +312,7 @@ def mpi_file(reader: Reader, path: str) -> tuple[tuple[str, int], ...]:
         bare = line.partition("#")[0].strip()
         match = re.fullmatch(r"([^\s:]+)(?:\s*:\s*|\s+slots\s*=\s*)?([0-9]{1,4})?", bare)
         if bare and (not match or not _is_host(match[1])):
-            reader.problem(f"{path}: line {i}, {redact.clipped(line)!r}: expected HOST slots=N")
+            reader.problem(f"{path}: line {i}, {showing.clipped(line)!r}: expected HOST slots=N")
         elif bare and match:
             found.append((match[1], int(match[2] or 1)))
     return tuple(found)

@@ -9,7 +9,7 @@ from ranklaunch.files import absolute
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, NODE_INDEX
-from ranklaunch.redact import clipped
+from ranklaunch.showing import clipped
 
 NOT_YET = "unnamed-0"  # stands for the first host as long as the command has not been run
 

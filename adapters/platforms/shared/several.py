@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.platforms.shared import base
 from ranklaunch.read import parse
 from ranklaunch.read.provenance import Candidate
@@ -62,7 +62,7 @@ def _agreed(reader: Reader, variable: Variable[int], ways: Ways, remedy: Variabl
     first, number = ways[0] if ways else ("", 0)
     other = next((shown for shown, answer in ways if answer != number), "")
     if other:
-        wrong = f"{redact.clipped(first)} contradicts {redact.clipped(other)}"
+        wrong = f"{showing.clipped(first)} contradicts {showing.clipped(other)}"
         reader.problem(f"{wrong} ({variable.meaning}): unset the wrong one or set {remedy.names[0]}")
     if ways and not reader.given(variable):
         reader.ledger.note(variable.value, str(number), first.partition("=")[0])

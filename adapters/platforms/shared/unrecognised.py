@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.files import text_of
 from ranklaunch.read import parse
 from ranklaunch.read.reader import Reader, Variable
@@ -125,7 +125,7 @@ def _placed(reader: Reader) -> Iterator[tuple[Place, str, str]]:
         text = _text(reader, place.counts)
         if text and (not place.beside or _text(reader, place.beside)) and (count := _counted(reader, place.how, text)) > 1:
             by_number = place.how == "number"
-            shown = f"{place.counts}={redact.clipped(text)}" if by_number else f"{place.counts} with {count} hosts"
+            shown = f"{place.counts}={showing.clipped(text)}" if by_number else f"{place.counts} with {count} hosts"
             yield place, shown, f"${place.counts}" if by_number else str(count)
     yield from _by_file(reader)
 
@@ -158,7 +158,7 @@ def _text(reader: Reader, name: str) -> str:
 
 def _pet(reader: Reader) -> str:
     nodes = _text(reader, "PET_NNODES")
-    return f"PET_NNODES={redact.clipped(nodes)}" if nodes and not re.fullmatch(_ONE, nodes) else ""
+    return f"PET_NNODES={showing.clipped(nodes)}" if nodes and not re.fullmatch(_ONE, nodes) else ""
 
 
 def _world(reader: Reader) -> str:
@@ -173,7 +173,7 @@ def _world(reader: Reader) -> str:
 
 def _group(reader: Reader) -> str:
     size = _text(reader, "LWS_GROUP_SIZE")
-    return f"LWS_GROUP_SIZE={redact.clipped(size)}" if size and size != "1" else ""
+    return f"LWS_GROUP_SIZE={showing.clipped(size)}" if size and size != "1" else ""
 
 
 def _mpi(reader: Reader) -> str:

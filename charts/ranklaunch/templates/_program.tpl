@@ -39,10 +39,13 @@ args:
 {{- $text -}}
 {{- end -}}
 
-{{/* What the user gives, whatever it holds: toYaml makes nothing, or no YAML, of what has such characters or U+2028 and U+2029 in it. */}}
+{{/*
+What the user gives, whatever it holds. toYaml makes nothing, or no YAML, of what has such characters or U+2028 and U+2029 in it; a block
+of it ends without its empty lines and other space where it stands in another; and of a key << it makes the one that merges maps.
+*/}}
 {{- define "ranklaunch.given" -}}
 {{- $json := include "ranklaunch.json" . -}}
-{{- if and (eq $json (toJson .)) (not (contains `\u202` $json)) }}{{ toYaml . }}{{ else }}{{ $json }}{{ end -}}
+{{- if or (ne $json (toJson .)) (regexMatch `\\u202|(\\n|\pZ)"|"(<|\\u003c){2}":` $json) }}{{ $json }}{{ else }}{{ toYaml . }}{{ end -}}
 {{- end -}}
 
 {{- define "ranklaunch.env" -}}

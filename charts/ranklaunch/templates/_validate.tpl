@@ -84,7 +84,7 @@
 {{- if not .Values.image.repository }}
 - "image.repository: required"
 {{- end }}
-{{- if regexMatch "\\s|^-" .Values.image.repository }}
+{{- if regexMatch "[^!-~]|^-" .Values.image.repository }}
 - {{ printf "image.repository: %s is not the name of an image" .Values.image.repository | toJson }}
 {{- end }}
 {{- end -}}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from warnings import catch_warnings, simplefilter
 
+from ranklaunch import showing
 from ranklaunch.catalogue.literals import counts_groups, in_scope, needed
 from ranklaunch.typed import Any, NamedTuple, Optional
 
@@ -65,7 +67,8 @@ def of_family(data: Any) -> list[KnownError]:
     if not isinstance(data, dict) or not isinstance(data.get("family"), str) or not isinstance(data.get("entry"), list):
         msg = 'expected "family", a text, and "entry", a list'
         raise ValueError(msg)
-    return [_entry(fields, number, data["family"]) for number, fields in enumerate(data["entry"], 1)]
+    family = showing.one_line(data["family"])
+    return [_entry(fields, number, family) for number, fields in enumerate(data["entry"], 1)]
 
 
 def _entry(fields: Any, number: int, family: str) -> KnownError:
@@ -75,10 +78,10 @@ def _entry(fields: Any, number: int, family: str) -> KnownError:
     place = f"entry {number} ({fields.get('name', 'without a name')!s:.80})"
     unknown = sorted(fields.keys() - {*_TEXTS, *_MORE})
     if unknown:
-        raise _wrong(place, f"unknown key {unknown[0]}")
-    name, kind, meaning, remedy, source = (_text(fields, key, place) for key in _TEXTS)
+        raise _wrong(place, f"unknown key {unknown[0]!r:.80}")
+    name, kind, meaning, remedy, source = (showing.one_line(_text(fields, key, place)) for key in _TEXTS)
     if kind not in KINDS:
-        raise _wrong(place, f"kind is {kind}: expected one of {', '.join(KINDS)}")
+        raise _wrong(place, f"kind is {kind!r:.80}: expected one of {', '.join(KINDS)}")
     standing, retry = _one_of(fields, "standing", STANDINGS, place), _one_of(fields, "retry", ("", *RETRIES), place)
     patterns = _texts(fields, "patterns", place)
     if len(patterns) > 1 and any(map(counts_groups, patterns)):
@@ -86,7 +89,7 @@ def _entry(fields: Any, number: int, family: str) -> KnownError:
     pattern = _compiles("|".join(_compiles(in_scope(each), "patterns", place) for each in patterns), "patterns", place)
     literals = tuple(_texts(fields, "needed", place)) if "needed" in fields else needed(pattern)
     settings = tuple(_texts(fields, "settings", place)) if "settings" in fields else ()
-    survivable, through = fields.get("survivable", False) is True, _through(fields.get("through"), place)
+    survivable, through = _flag(fields, "survivable", place), _through(fields.get("through"), place)
     return KnownError(name, kind, pattern, literals, meaning, remedy, source, family, retry, settings, standing, survivable, through)
 
 
@@ -104,7 +107,11 @@ def _through(fields: Any, place: str) -> Through | None:
 
 def _compiles(pattern: str, key: str, place: str) -> str:
     try:
-        re.compile(pattern)
+        with catch_warnings():
+            simplefilter("error", FutureWarning)  # of [[a]], which may mean something else to a later Python
+            re.compile(pattern)
+    except FutureWarning as error:
+        raise _wrong(place, f"{key}: {error}: put a backslash before what stands there") from None
     except (re.error, OverflowError, RecursionError) as error:
         raise _wrong(place, f"{key}: {error}") from None
     return pattern
@@ -113,7 +120,7 @@ def _compiles(pattern: str, key: str, place: str) -> str:
 def _one_of(fields: Mapping[str, Any], key: str, legal: Sequence[str], place: str) -> str:
     word = fields.get(key, "")
     if word not in legal:
-        raise _wrong(place, f"{key} is {word}: expected one of {', '.join(filter(None, legal))}")
+        raise _wrong(place, f"{key} is {word!r:.80}: expected one of {', '.join(filter(None, legal))}")
     return str(word)
 
 
@@ -124,6 +131,12 @@ def _text(fields: Mapping[str, Any], key: str, place: str) -> str:
     return text
 
 
+def _flag(fields: Mapping[str, Any], key: str, place: str) -> bool:
+    if not isinstance(fields.get(key, False), bool):
+        raise _wrong(place, f"{key}: expected true or false")
+    return bool(fields.get(key))
+
+
 def _texts(fields: Mapping[str, Any], key: str, place: str) -> Sequence[str]:
     texts = fields.get(key)
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
@@ -132,4 +145,4 @@ def _texts(fields: Mapping[str, Any], key: str, place: str) -> Sequence[str]:
 
 
 def _wrong(place: str, what: str) -> ValueError:
-    return ValueError(f"{place}: {what}")
+    return ValueError(showing.one_line(f"{place}: {what}"))

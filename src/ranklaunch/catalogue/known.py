@@ -6,19 +6,24 @@ milliseconds. A user's folder has files of the same shape, as JSON, or as TOML w
 
 from __future__ import annotations
 
+import collections
 import functools
 import json
+import re
 from collections.abc import Iterable
 from importlib import import_module
 from pkgutil import get_data
 
 from ranklaunch.catalogue.entry import STANDINGS, KnownError, Through, of_family
+from ranklaunch.errors import unreadable
 from ranklaunch.files import Files, join
 from ranklaunch.typed import Any
 
 _SHIPPED = "known.json"
 MOST_BYTES = 4 * 1024 * 1024  # of a user's file
 MOST_FILES = 256
+MOST_PARTS = 32  # of a TOML key; of thousands, tomllib takes gigabytes
+_NESTED = rf"""(?<![\w.'"-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_PARTS}}}"""
 
 
 @functools.cache
@@ -45,7 +50,7 @@ def with_own(files: Files, folder: str) -> tuple[KnownError, ...]:
     """What is shipped, and before it the entries of a user's folder, which win over it. Raises ValueError."""
     names = [name for name in files.names(folder) if name.endswith((".json", ".toml")) and not name.startswith(".")]
     if not names or len(names) > MOST_FILES:
-        msg = f"{folder}: {f'more than {MOST_FILES} files' if names else 'no file there ends with .json or .toml'}"
+        msg = f"{folder}: {f'more than {MOST_FILES} files' if names else _without_any(files, folder)}"
         raise ValueError(msg)
     own: dict[str, KnownError] = {}
     for path in (join(folder, name) for name in names):
@@ -57,16 +62,31 @@ def with_own(files: Files, folder: str) -> tuple[KnownError, ...]:
     return ordered([*own.values(), *(entry for entry in shipped() if entry.name not in own)])
 
 
+def _without_any(files: Files, folder: str) -> str:
+    if not files.is_dir(folder):
+        return "it is no folder" if files.exists(folder) else "no such folder, or it may not be read"
+    return "no file there ends with .json or .toml" if files.names(folder) else "nothing is in it, or it may not be read"
+
+
 def _read(files: Files, path: str) -> list[KnownError]:
     try:
         text = files.text(path, MOST_BYTES)
         if text is None:
             msg = "it cannot be read"
             raise ValueError(msg)
-        return of_family(json.loads(text) if path.endswith(".json") else _toml(text))
+        return of_family(json.loads(text, object_pairs_hook=_each_once) if path.endswith(".json") else _toml(text))
     except (ValueError, RecursionError) as error:
-        msg = f"{path}: {error!s:.300}"
+        msg = f"{path}: {unreadable(error):.300}"
         raise ValueError(msg) from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """As TOML has it; JSON would drop all but the last."""
+    counted = collections.Counter(name for name, _ in pairs)
+    if len(counted) < len(pairs):
+        msg = f"{counted.most_common(1)[0][0]!r:.80} is given twice in one map"
+        raise ValueError(msg)
+    return dict(pairs)
 
 
 def _toml(text: str) -> Any:
@@ -75,4 +95,9 @@ def _toml(text: str) -> Any:
     except ImportError:
         msg = "this Python does not read TOML: write it as JSON"
         raise ValueError(msg) from None
+    nested = re.search(_NESTED, text)
+    if nested:
+        number = text.count("\n", 0, nested.start()) + 1
+        msg = f"line {number}: a key has more than {MOST_PARTS} parts"
+        raise ValueError(msg)
     return tomllib.loads(text)

@@ -34,13 +34,15 @@ from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_w
 from ranklaunch.catalogue.literals import alternatives
 from ranklaunch.catalogue.literals import needed as needed_by
 from ranklaunch.catalogue.survival import counted_on, said_more, went_on
-from ranklaunch.catalogue.tracebacks import Lines, Traceback, last_tracebacks
+from ranklaunch.catalogue.tracebacks import Lines, Traceback, at_fault, last_tracebacks
 from ranklaunch.typed import NamedTuple
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 _BARE_EXCEPTION = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Z]\w{0,80}(?:Error|Exception)(?:: ?\S|:?$| {2,8}assert )"
 _WORD = r"[A-Za-z0-9_]+"
 _OF_A_SHELL = r"(?:\S{1,80}: )?line \d{1,6}: "
+_WARNS = r"\b(?:WARN(?:ING)?|INFO|DEBUG)\b"
+_BY_CPP = "terminate called "  # by no handler of Python's
 _ENDS_RANKS = "closing signal SIGTERM"
 _NOT_APART = r"\\[1-9]|\(\?(?:P=|\(|[a-zA-Z]+[-)])"  # in a pattern: what refers to another part of it, or holds for all of it
 _LONGEST_TEXT = 65536  # characters, of the end
@@ -127,7 +129,7 @@ def _claims(lines: Lines, errors: Sequence[KnownError]) -> dict[int, KnownError]
     own = {*map(id, errors)} - {*map(id, shipped())} if errors is not shipped() else frozenset()
     said, left = lines.said, _MOST_TEXTS
     places = [_Places(said)]
-    of_own = [*places, _Places([told if bare else "" for told, bare in zip(lines.told, said)])] if own else places
+    of_own = [*places, _Places([written if bare else "" for written, bare in zip(lines.written, said)])] if own else places
     claims: dict[int, KnownError] = {}
     for error in errors:
         if error.standing in GENERAL or left <= 0:
@@ -243,9 +245,11 @@ def _judge_exceptions(lines: Lines, claims: dict[int, KnownError], errors: Seque
         for error in errors:
             if error.through:
                 _name_by_frames(error, last, lines.bare, claims)
-        any_exception = None if _explained(last, claims) else of_exception(lines.bare[last.endings[-1]], errors)
-        if any_exception:
-            claims[last.endings[-1]] = any_exception
+        unknown = last.members or (() if _explained(last, claims) else last.endings[-1:])
+        for number in unknown:
+            any_exception = None if number in claims else of_exception(lines.bare[number], errors)
+            if any_exception:
+                claims[number] = any_exception
 
 
 def _name_bare_exception(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
@@ -273,13 +277,16 @@ def _name_by_frames(error: KnownError, last: Traceback, bare: Sequence[str], cla
 
 
 def _drop_what_was_caught(lines: Lines, claims: dict[int, KnownError]) -> None:
-    """Exceptions after which the same process was long at work before something else went wrong in it."""
+    """Exceptions after which the same process was at work, for long or as far as Python's handler of faults shows."""
     for group in lines.processes():
         places = [place for place, number in enumerate(group) if number in claims]
-        said = [lines.said[number] for number in group] if len(places) > 1 else []
-        later = places.pop() if places else 0
+        said = [lines.said[number] for number in group] if places else []
+        fault = at_fault([lines.bare[number] for number in group]) if places else -1
+        by_cpp = max((place for place in range(fault) if said[place].startswith(_BY_CPP)), default=-1)
+        later = places[-1] if places else -1
         for place in reversed(places):
-            if _in_main_thread(lines, group[place]) and counted_on(said[:later], place):
+            ran_on = place < by_cpp or (place < later and place < fault)
+            if _in_main_thread(lines, group[place]) and (ran_on or counted_on(said, place, later if place < later else len(said))):
                 del claims[group[place]]
             else:
                 later = place
@@ -310,12 +317,17 @@ def _drop_what_was_survived(lines: Lines, claims: dict[int, KnownError]) -> None
 def _drop_what_work_came_after(lines: Lines, claims: dict[int, KnownError], errors: Sequence[KnownError]) -> None:
     """Where the last that is told is of work, and of nothing that went wrong."""
     ills = [number for number, error in claims.items() if error.kind != STOPPED]
-    work = went_on(lines.said, lines.told, max(ills)) if ills else -1
+    work = went_on(lines.said, lines.told, max(ills), _ended_it(lines, max(ills))) if ills else -1
     over = work >= 0 and not wrong_after(lines, work, errors)
     light = ills and all(_counts_for_little(claims[number], lines.bare[number]) for number in ills) and not any(map(lines.framed, ills))
     if over or (light and said_more(lines.said, max(ills))):
         for number in ills:
             del claims[number]
+
+
+def _ended_it(lines: Lines, number: int) -> bool:
+    """Whether an exception may have ended the program, with whatever little was said behind it: no logger calls it a warning."""
+    return lines.framed(number) and not _compiled_text(_WARNS).search(lines.above(number))
 
 
 def _counts_for_little(error: KnownError, line: str) -> bool:

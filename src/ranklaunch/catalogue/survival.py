@@ -10,38 +10,45 @@ from itertools import islice
 _MOST_LINES = 40  # that are not empty, of the end
 _LONGEST = 600  # characters of a line that are looked at
 _MOST_BETWEEN = 400  # lines behind a failure that are looked at
+_MOST_KEPT = 2048  # lines
 _STEPS = 3  # that one counts there: of a peer that goes on, two may yet come
 
 
-def went_on(lines: Sequence[str], told: Sequence[str], after: int) -> int:
+def went_on(lines: Sequence[str], told: Sequence[str], after: int, raised: bool = False) -> int:
     """The number of the last line behind this one that shows so, or -1: what was said from there on may yet tell of a failure. told: also
-    with what loggers put before a line."""
+    with what loggers put before a line. raised: with a traceback, after which some programs log a line or two on their way out."""
     filled = list(islice((number for number in range(len(lines) - 1, -1, -1) if lines[number].strip()), _MOST_LINES))
     small = {number: lines[number][:_LONGEST].lower() for number in filled}
     counting = _counting(small, after)
+    informs = {number for number in filled if number > after and _informs(told[number])}
+    if raised and len(informs) < _STEPS:
+        informs = set()
     for number in filled:
-        if number > after and (number in counting or _goes_well(small[number], told[number])):
+        if number > after and (number in counting or _goes_well(small[number], number in informs)):
             return number
         if number >= after and number < filled[0] and _pattern(_AGAIN).search(small[number]):
             return number  # with nothing after it, it would not have gone well yet
     return -1
 
 
-def counted_on(lines: Sequence[str], after: int) -> bool:
-    """Whether lines behind this one count on so far that they are not other ranks', which a failure holds up within a step or two."""
-    numbers = range(max(0, after - _MOST_LINES), min(len(lines), after + _MOST_BETWEEN))
+def counted_on(lines: Sequence[str], after: int, end: int) -> bool:
+    """Whether lines between these two count on so far that they are not other ranks', which a failure holds up within a step or two: steps,
+    or what was counted before too, and not the files that a program uploads on its way out."""
+    numbers = range(max(0, after - _MOST_LINES), min(end, after + _MOST_BETWEEN))
     small = {number: lines[number][:_LONGEST].lower() for number in numbers if lines[number].strip()}
-    metrics = {number for number, line in small.items() if _pattern(METRIC).search(line) and not _pattern(_ILL).search(line)}
-    counts: dict[str, set[str]] = {}
-    for number in metrics | _counting(small, after):
-        if number > after:
-            counts.setdefault(_shape(small[number]), set()).update(re.findall(_COUNT, small[number])[:1])
+    before = {_shape(line) for number, line in small.items() if number < after}
+    steps = {number for number, line in small.items() if _is_metric(line) or (_shape(line) in before and _is_step(line))}
+    counts: dict[tuple[str, int], set[str]] = {}
+    for number in steps | {each for each in _counting(small, after) if _shape(small[each]) in before}:
+        for place, count in enumerate(_counts(small[number]) if number > after else ()):
+            counts.setdefault((_shape(small[number]), place), set()).add(count)
     return any(len(each) >= _STEPS for each in counts.values())
 
 
 def said_more(lines: Sequence[str], after: int) -> bool:
-    """Whether the last line is behind this one, and neither tells of what went wrong nor belongs to a longer message."""
-    last = next((number for number in range(len(lines) - 1, after, -1) if lines[number].strip()), -1)
+    """Whether the last line of its own is behind this one, and neither tells of what went wrong nor belongs to a longer message."""
+    own = (number for number in range(len(lines) - 1, after, -1) if not _pattern(PARTING).search(lines[number][:_LONGEST].lower()))
+    last = next((number for number in own if lines[number].strip()), -1)
     line = lines[last][:_LONGEST].lower()
     return last > after and bool(_pattern(_PLAIN).match(line)) and not any(_pattern(each).search(line) for each in (_ILL, _HINT))
 
@@ -53,24 +60,63 @@ def _counting(small: dict[int, str], after: int) -> set[int]:
     listed = {_shape(small.get(after + 1, ""))} - {_shape(line) for number, line in small.items() if number <= after}
     found = set()
     for number, line in sorted(small.items()):
-        count = _pattern(_COUNT).search(line)
-        if count and not _pattern(_NO_COUNT).search(line) and not _pattern(_ILL).search(line):
+        count = _count(line)
+        if count is not None:
             shape = _shape(line)
-            if shape not in listed and int(count[0]) > seen.get(shape, int(count[0])):
+            if shape not in listed and count > seen.get(shape, count):
                 found.add(number)
-            seen[shape] = int(count[0])
+            seen[shape] = count
     return found
 
 
+# The same lines are looked at again and again: each stands near many failures, and an output may repeat a few.
+
+
+@functools.lru_cache(maxsize=_MOST_KEPT)
+def _is_metric(line: str) -> bool:
+    return bool(_pattern(METRIC).search(line)) and not _pattern(_ILL).search(line)
+
+
+@functools.lru_cache(maxsize=_MOST_KEPT)
+def _is_step(line: str) -> bool:
+    """A progress bar, or a line that counts steps in another form than most."""
+    return bool(_pattern(BAR).search(line)) or bool(_pattern(_STEP).search(line) and not _pattern(_ILL).search(line))
+
+
+@functools.lru_cache(maxsize=_MOST_KEPT)
+def _count(line: str) -> int | None:
+    """What it counts; None where it counts nothing."""
+    count = _pattern(_COUNT).search(line)
+    counts = count and not _pattern(_NO_COUNT).search(line) and not _pattern(_ILL).search(line)
+    return int(count[0]) if count and counts else None
+
+
+@functools.lru_cache(maxsize=_MOST_KEPT)
+def _counts(line: str) -> tuple[str, ...]:
+    """What it counts first, and whatever is called a step, an epoch or the like, or is so many of so many: Epoch 3 step 17, [ 17/1000]."""
+    bar = _pattern(BAR).search(line)
+    if bar:
+        return (bar["at"],)
+    return (*_pattern(_COUNT).findall(line)[:1], *(found[1] or found[2] for found in _pattern(_STEP).finditer(line)))
+
+
+@functools.lru_cache(maxsize=_MOST_KEPT)
 def _shape(line: str) -> str:
-    return _pattern(_NUMBER).sub("", line)
+    """What is the same in lines that differ in numbers alone, however these are padded; of a progress bar, what it is of."""
+    bar = _pattern(BAR).search(line)
+    return " ".join(_pattern(_NUMBER).sub("", line[: bar.start()] if bar else line).split())
 
 
-def _goes_well(line: str, told: str) -> bool:
+def _informs(told: str) -> bool:
+    """Whether a logger says that the line is of no failure."""
+    told = told[:_LONGEST]
+    return bool(_pattern(_INFORMS).search(told)) and not _pattern(_LAUNCHER).search(told)
+
+
+def _goes_well(line: str, informs: bool) -> bool:
     if _pattern(_HANDLED).search(line):
         return True
-    good = _pattern(_WELL).search(line) or (_pattern(_INFORMS).search(told[:_LONGEST]) and not _pattern(_LAUNCHER).search(told[:_LONGEST]))
-    return bool(good) and not _pattern(f"{_ILL}|{PARTING}").search(line)
+    return (informs or bool(_pattern(_WELL).search(line))) and not _pattern(f"{_ILL}|{PARTING}").search(line)
 
 
 @functools.cache
@@ -78,20 +124,26 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
-# Of lines in small letters. PARTING: what trackers, profilers and `time` say of a process that has ended, and none of its own work.
+# Of lines in small letters. PARTING: what trackers, profilers, `time` and shells say of a process that has ended, and none of its own work.
 PARTING = "|".join(
     (
         r"^(?:wandb|comet\w*|mlflow|neptune|swanlab|clearml|scalene|memray)\b|^\[neptune\]",
         r"^[\d.]+user [\d.]+system |^\d+inputs\+\d+outputs |^command (?:exited with|terminated by) |^\t[a-z][a-z ():/]{4,60}: \S",
         r"^\[info\] distributed\(.{0,200}\] event base dispatch success!",  # MindSpore's threads
         r"^generating '[^']*\.qdstrm'|^\[\d/\d\] \[=*\d{1,3}%\]",
+        r"^extension modules: |^ {1,12}\d{1,10} done {2,40}\| ",  # Python's handler of faults; bash, of the rest of a pipe
     )
 )
+# Above a traceback: of one that was caught.
+LOGGED = r"^[EWIF][0-9]{4} |(?i:\b(?:error|warn(?:ing)?|critical|exception|caught|retr(?:y|ies|ying)|skip\w*|fail\w*)\b)"
 BAR = r"\d%\|.{0,120}?(?P<at>\d{1,12}/\d{1,12}) \["
 # NOTE: where something went wrong, as it is told below an exception.
 NOTE = r"^(?:while|when|during|after|before|in|at|for|on) "
 METRIC = r"(?:step|epoch|iter|iteration|batch|(?:train|val|eval|avg|mean|test)?_?(?:loss|acc|accuracy)|lr)s?\b['\"]?[ :=\[#/(]{1,4}['\"]?\d"
 _COUNT = r"\d{1,15}"
+_STEP = (
+    r"\b(?:step|epoch|iter|iteration|batch)s?\b['\"]?[ :=\[#/(]{1,16}['\"]?(\d{1,15}(?:\.\d{1,15})?)|\b(\d{1,12}) {0,8}/ {0,8}\d{1,12}\b"
+)
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _NO_COUNT = r"^\s|0x[0-9a-f]|^#\d|^frame\b|^\[ {0,5}\d{1,9}\.\d|\brank\b|\bwait"
 _DONE = r"saved|finished|completed|succeeded|successfully|trained|recovered|restored|resumed?|reconnected|written to"

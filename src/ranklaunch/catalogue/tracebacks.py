@@ -17,13 +17,23 @@ _MOST_LINES_OF_FRAMES = 200
 BEGINS = "Traceback (most recent call last):"
 
 
+_LONGEST_MARK = 80  # characters
+_MOST_MARKS = 64  # that are looked at
+
+
 class Lines:
-    """An output, line by line. told: without colours. bare: also without what launchers and loggers put before a line."""
+    """An output, line by line, without colours. written: as it was. told: without the user's own marks. bare: also without what launchers
+    and loggers put before a line, and without the margin of exceptions in a group."""
 
     def __init__(self, text: str) -> None:
-        plain = _pattern(_COLOUR).sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+        written = _pattern(_COLOUR).sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+        self.written = written.split("\n")
+        plain = without_marks(written)
         self.told = plain.split("\n")
-        self.bare = _pattern(_PREFIX).sub("", plain).split("\n")
+        bare = _pattern(_PREFIX).sub("", plain)
+        self.bare = (_pattern(_MARGIN).sub("", bare) if _GROUP in bare else bare).split("\n")
+        if _BAR in bare:  # one that was drawn last has no line of its own
+            self.bare = [BEGINS if _BAR in line and line.endswith(BEGINS) else line for line in self.bare]
         self.tagged = _pattern(_TAGGED).search(plain) is not None
 
     @functools.cached_property
@@ -37,7 +47,7 @@ class Lines:
 
     def framed(self, number: int) -> bool:
         """Whether a line names the exception below the frames of a traceback."""
-        above = self.bare[max(0, number - 4) : number] if _pattern(_NAMES).match(self.bare[number]) else []
+        above = self.bare[max(0, number - 4) : number] if _pattern(NAMES).match(self.bare[number]) else []
         return bool(above) and above[-1][:1].isspace() and any(_FRAME_NEEDS in line for line in above)
 
     def begin(self, number: int) -> int:
@@ -45,6 +55,18 @@ class Lines:
         stands below none."""
         above = range(number - 1, max(-1, number - 1 - _MOST_LINES_OF_FRAMES), -1) if self.framed(number) else ()
         return next((each for each in above if self.bare[each].startswith(BEGINS)), -1)
+
+    def above(self, number: int) -> str:
+        """What stands above the traceback, with those that its exception was raised from. number: of the line that names the exception."""
+        while number > 0 and (begin := self.begin(number)) >= 0:
+            number = self._filled_above(begin)
+            if number >= 0 and not self.bare[number].startswith(CHAINED):
+                return self.told[number]
+            number = self._filled_above(number)
+        return ""
+
+    def _filled_above(self, number: int) -> int:
+        return next((each for each in range(number - 1, -1, -1) if self.bare[each].strip()), -1)
 
     def groups(self) -> Iterable[list[int]]:
         """The numbers of the lines of each process, as far as tags tell them apart."""
@@ -67,12 +89,20 @@ class Lines:
 
 
 class Traceback(NamedTuple):
-    """One exception with those that it was raised from. endings: the lines that name them. message: the lines that go on from there.
-    frames: the lines that name a file."""
+    """One exception with those that it was raised from, or that it is a group of. endings: the lines that name them. message: the lines
+    that go on from there. frames: the lines that name a file. members: of the endings, those of a group's exceptions."""
 
     endings: tuple[int, ...]
     message: tuple[int, ...]
     frames: tuple[int, ...]
+    members: tuple[int, ...] = ()
+
+
+def at_fault(lines: Sequence[str]) -> int:
+    """The number of the line with which Python's handler of faults tells where the program was, and -1 where it tells nothing, or that the
+    program had ended by then: an exception that nobody catches leaves no module at the bottom of the main thread's stack."""
+    begin = next((number for number in range(len(lines) - 1, -1, -1) if lines[number].startswith(_FAULT)), -1)
+    return begin if begin >= 0 and any(map(_pattern(_IN_MODULE).match, lines[begin:])) else -1
 
 
 def last_tracebacks(lines: Lines, reports: Collection[int]) -> Iterator[tuple[Sequence[int], Traceback]]:
@@ -84,43 +114,126 @@ def last_tracebacks(lines: Lines, reports: Collection[int]) -> Iterator[tuple[Se
 
 
 def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback]:
-    endings: list[int] = []
-    message: list[int] = []
-    frames: list[int] = []
-    block: list[int] = []  # of frames, up to the next ending
-    in_frames = in_panel = chained = ignored = False
-    left = 0  # lines that may still belong to the message
-    is_frame = _pattern(_FRAME).match
+    reading = _Reading(bare)
     for number in group:
-        line = bare[number]
-        if is_frame(line) or (in_panel and line.startswith("╰")):
-            in_frames, in_panel, left = True, False, 0
-            block.append(number)
-        elif in_frames and (not line or line[0] in " \t"):
-            continue
-        elif in_frames:
-            if endings and not chained:
-                yield Traceback(tuple(endings), tuple(message), tuple(frames))
-                endings, message, frames = [], [], []
-            if not ignored and not any(_REPLACED in bare[each] for each in block):
-                endings.append(number)
-                frames += block
-                left = _MOST_LINES_OF_MESSAGE
-            in_frames = chained = ignored = False
-            block = []
-        elif line.startswith("╭"):  # rich draws a panel around the frames
-            in_panel, left = BEGINS[:-1] in line, 0
+        if reading.ends(number):
+            yield from reading.whole()
+            reading.begin_anew()
+        reading.read(number)
+    yield from reading.whole()
+
+
+class _Reading:
+    """Of the lines of one process, the traceback that it is in, or that was its last."""
+
+    def __init__(self, bare: Sequence[str]) -> None:
+        self._bare = bare
+        self._is_frame = _pattern(_FRAME).match
+        self._block: list[int] = []  # of frames, up to the next ending
+        self._in_frames = self._in_panel = self._chained = self._ignored = False
+        self._left = 0  # lines that may still belong to the message
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self._endings: list[int] = []
+        self._message: list[int] = []
+        self._frames: list[int] = []
+        self._members: list[int] = []
+        self._in_group = False
+
+    def whole(self) -> Iterator[Traceback]:
+        if self._endings:
+            yield Traceback(tuple(self._endings), tuple(self._message), tuple(self._frames), tuple(self._members))
+
+    def ends(self, number: int) -> bool:
+        """Whether this line names an exception that has nothing to do with those before."""
+        return self._names(self._bare[number]) and not self._chained
+
+    def read(self, number: int) -> None:
+        line = self._bare[number]
+        if self._is_of_frame(line):
+            self._in_frames, self._in_panel, self._left = True, False, 0
+            self._block.append(number)
+        elif self._names(line):
+            self._take_block(number)
+        elif not self._in_frames:
+            self._read_outside(number, line)
+
+    def _is_of_frame(self, line: str) -> bool:
+        return bool(self._is_frame(line)) or (self._in_panel and line.startswith("╰"))
+
+    def _names(self, line: str) -> bool:
+        """Whether it stands below frames, and is none of the source that these quote."""
+        return self._in_frames and line[:1] not in ("", " ", "\t") and not self._is_of_frame(line)
+
+    def _take_block(self, number: int) -> None:
+        if not self._ignored and not any(_REPLACED in self._bare[each] for each in self._block):
+            self._take(number, self._in_group)
+            self._frames += self._block
+        self._in_frames = self._chained = self._ignored = False
+        self._block = []
+
+    def _take(self, number: int, of_group: bool) -> None:
+        self._endings.append(number)
+        self._members += [number] * of_group
+        self._left = _MOST_LINES_OF_MESSAGE
+
+    def _read_outside(self, number: int, line: str) -> None:
+        left, self._left = self._left, 0
+        if line.startswith("╭"):  # rich draws a panel around the frames
+            self._in_panel = BEGINS[:-1] in line
         elif line.startswith(CHAINED):
-            chained, left = True, 0
+            self._chained = True
+        elif self._endings and line.startswith("+-"):  # in front of each exception of a group, and at its end
+            self._chained = self._in_group = _pattern(_MEMBER).match(line) is not None
+        elif self._was_never_raised(number, line):
+            self._take(number, True)
         elif line.startswith(IGNORED):
-            ignored, left = True, 0
+            self._ignored = True
         elif left and line and not line.startswith("Traceback"):
-            message.append(number)
-            left -= 1
-        else:
-            left = 0
-    if endings:
-        yield Traceback(tuple(endings), tuple(message), tuple(frames))
+            self._message.append(number)
+            self._left = left - 1
+
+    def _was_never_raised(self, number: int, line: str) -> bool:
+        """Whether it names an exception of a group that has no frames."""
+        first = self._chained and self._in_group and self._bare[number - 1].startswith("+-")
+        return first and bool(_pattern(NAMES).match(line))
+
+
+def without_marks(text: str, but: str = "") -> str:
+    """Text without what a filter of the user's, such as `sed "s/^/[$RANK] /"`, put before each line, as is seen where a traceback begins.
+    but: a pattern of marks that stay; else those of launchers and loggers, which tell processes apart."""
+    kept = _pattern(but or _ANY_PREFIX)
+    rest = _pattern(rf"(?:{_MARGIN_BEFORE if _GROUP in text else ''}Original )?")
+    tried: set[str] = set()
+    shapes: dict[str, None] = {}
+    at = text.rfind(BEGINS)
+    while at >= 0 and len(tried) < _MOST_MARKS:
+        *_, mark = text[max(0, at - _LONGEST_MARK) : at].rpartition("\n")
+        own = "" if mark in tried else mark[: _known_from(mark, kept, rest)]
+        tried.add(mark)
+        shape = re.sub(r"\d+", r"\\d{1,20}", re.escape(own))
+        if own.strip() and shape not in shapes and _is_before_frame(text, at + len(BEGINS), shape):
+            shapes[shape] = None
+        at = text.rfind(BEGINS, 0, at)
+    return re.sub(rf"^(?:{'|'.join(shapes)})", "", text, flags=re.MULTILINE) if shapes else text
+
+
+def _known_from(mark: str, kept: re.Pattern[str], rest: re.Pattern[str]) -> int:
+    """Where the marks begin that end it, each of which is looked at once: there are many ways to tell some of them apart."""
+    known = {number for number in range(len(mark) + 1) if rest.fullmatch(mark, number)}
+    for number in range(len(mark) - 1, -1, -1):
+        found = kept.match(mark, number)
+        if found and found.end() > number and found.end() in known:
+            known.add(number)
+    return min(known)
+
+
+def _is_before_frame(text: str, at: int, shape: str) -> bool:
+    """Whether the next line has the mark too, and a frame or an exception of a group behind it."""
+    found = re.match(rf"\n{shape}(.*)", text[at : at + 4 * _LONGEST_MARK])
+    line = _pattern(_PREFIX).sub("", found[1]) if found else ""
+    return line.lstrip(" \t|+-").startswith(_FRAME_NEEDS)
 
 
 @functools.cache
@@ -130,8 +243,15 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 _COLOUR = r"\x1b\[[0-?]*[ -/]*[@-~]"
 _FRAME = r'[ \t]*File "[^"\n]*", line \d+(?:, in |$)'
-_NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"
+NAMES = r"[A-Za-z_][\w.]{0,400}(?::|$)"
+_FAULT = "Fatal Python error: "
+_IN_MODULE = r'  File "[^"\n]*", line \d+ in <module>$'
 _FRAME_NEEDS = 'File "'
+_GROUP = "Exception Group Traceback (most recent call last):"
+_MARGIN = r"^ {1,60}(?:\+ (?=Exception Group)|\| ?|(?=\+-))"
+_MARGIN_BEFORE = r" {0,60}\+ Exception Group | {0,60}\| |"
+_BAR = "%|"
+_MEMBER = r"\+-\+?-+ \d"
 CHAINED = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
@@ -160,4 +280,5 @@ _TIMES = (
 )
 _TAG = "|".join(_TAGS)
 _TAGGED = f"^(?:{'|'.join(_TIMES)})*(?:{_TAG})"
-_PREFIX = f"^(?:{'|'.join((*_TAGS, *_TIMES))})+"
+_ANY_PREFIX = "|".join((*_TAGS, *_TIMES))
+_PREFIX = f"^(?:{_ANY_PREFIX})+"

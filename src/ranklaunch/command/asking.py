@@ -10,10 +10,11 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters import platforms
 from ranklaunch.errors import ConfigError, WaitError
 from ranklaunch.read.reader import Reader
+from ranklaunch.read.settings import LOG_DIR
 from ranklaunch.system import disk
 from ranklaunch.system.disk import DiskFiles
 from ranklaunch.typed import Any
@@ -56,7 +57,7 @@ def lines(show: Callable[[Mapping[str, Any]], Iterable[str]], answer: Mapping[st
     """An answer as text that cannot move a terminal. show: its lines. Raises ConfigError where it is not as this version knows it: whoever
     can write in the folder of the logs may answer there."""
     try:
-        return "".join([f"{redact.printable(line)}\n" for line in show(answer)])
+        return "".join([f"{showing.printable(line)}\n" for line in show(answer)])
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         msg = "what answers there is not understood: expected a ranklaunch of this version"
         raise ConfigError(msg) from None
@@ -64,7 +65,9 @@ def lines(show: Callable[[Mapping[str, Any]], Iterable[str]], answer: Mapping[st
 
 def own_logs(env: Mapping[str, str]) -> str:
     """The log folder that a job of this container has."""
-    return os.path.dirname(platforms.attempt_dir(Reader(env, DiskFiles(), {}, disk.working_folder())))
+    reader = Reader(env, DiskFiles(), {}, disk.working_folder())
+    disk.absolute(reader.get(LOG_DIR))
+    return os.path.dirname(platforms.attempt_dir(reader))
 
 
 def _sockets(top: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from ranklaunch.command import options
 from ranklaunch.command.options import Option
 from ranklaunch.errors import ConfigError, UsageError, nearest
 from ranklaunch.read.settings import TEMPLATES
-from ranklaunch.redact import shown
+from ranklaunch.showing import shown
 from ranklaunch.specs import documents, familiar, keys, refuse
 from ranklaunch.specs.image import parts_of_image
 from ranklaunch.specs.model import JobSpec

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ranklaunch.adapters import platforms
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
-from ranklaunch.errors import ConfigError, UsageError, nearest
+from ranklaunch.errors import MANY_DIGITS, ConfigError, UsageError, has_many_digits, nearest
 from ranklaunch.files import NoFiles
 from ranklaunch.plan.planning import Request, every_variable
 from ranklaunch.read import parse, settings
@@ -180,11 +180,14 @@ def read(parser: JobParser, argv: list[str], env: Mapping[str, str], default: Pr
     used = read_env_file(env_file) if env_file else dict(env)
     account = recorded_account(used) if env_file else own_account()
     files, cwd = DiskFiles(root), disk.working_folder()
-    logs = Reader(used, NoFiles(), values)
-    if logs.given(settings.LOG_DIR):  # else what the job leaves would come to stand where nobody looks for it
-        disk.absolute(logs.get(settings.LOG_DIR))
+    _refuse_lost_logs(Reader(used, NoFiles(), values))
     program = platforms.program(Reader(used, files, values, cwd), words) or (program_of(words) if words or not default else default)
     return Given(Request(program, used, files, values, cwd, account=account, bounded=bounded), own)
+
+
+def _refuse_lost_logs(reader: Reader) -> None:
+    """Where the working folder was removed, what the job leaves would come to stand where nobody looks for it, by default too."""
+    disk.absolute(reader.get(settings.LOG_DIR), "" if reader.given(settings.LOG_DIR) else f"{settings.LOG_DIR.option} ")
 
 
 def bounded(work: Callable[[], Any], what: str) -> Any:
@@ -260,9 +263,9 @@ def parse_env(text: str, where: str) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         name = re.sub(_EXPORT, "", name.strip())
         if not equals or not re.fullmatch(_NAME, name):
-            from ranklaunch import redact  # few files have one
+            from ranklaunch import showing  # few files have one
 
-            problems.append(f"{where}, {place}: expected NAME=VALUE, found {redact.begun(pair)}")
+            problems.append(f"{where}, {place}: expected NAME=VALUE, found {showing.begun(pair)}")
         env[name] = value
     if problems:
         hint = "; a value with line ends needs the NUL-separated or the JSON form"
@@ -274,7 +277,7 @@ def _json_env(text: str, where: str) -> dict[str, str]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"{where}: not JSON: {error}"
+        msg = f"{where}: {MANY_DIGITS if has_many_digits(error) else f'not JSON: {error}'}"
         raise ConfigError(msg) from None
     wrong = [name for name, value in data.items() if not isinstance(value, str)]
     if wrong:
@@ -282,7 +285,8 @@ def _json_env(text: str, where: str) -> dict[str, str]:
         raise ConfigError(msg)
     wrong = [name for name, value in data.items() if not _possible(name, value)]
     if wrong:
-        msg = f"{where}: no environment can hold {', '.join(map(ascii, wrong[:10]))}: a NUL, or a name that is empty or has a ="
+        no = "a NUL, half of a surrogate pair, or a name that is empty or has a ="
+        msg = f"{where}: no environment can hold {', '.join(map(ascii, wrong[:10]))}: {no}"
         raise ConfigError(msg)
     return dict(data)
 

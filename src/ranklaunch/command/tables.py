@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from ranklaunch import ranktable
-from ranklaunch.errors import ConfigError, UsageError
+from ranklaunch import ranktable, showing
+from ranklaunch.errors import ConfigError, UsageError, unreadable
 from ranklaunch.ranktable import RankTable, make
 from ranklaunch.ranktable.check import MOST_RANKS
 from ranklaunch.read import parse
@@ -16,6 +17,7 @@ from ranklaunch.system.disk import DiskFiles
 from ranklaunch.typed import TypeVar
 
 MOST_BYTES = 1 << 20  # of a file of --hccn
+_BLOCK = r"[0-9A-Fa-f.:]+/[0-9]+"
 Parsed = TypeVar("Parsed")
 Devices = list[list[tuple[str, str]]]  # of each server: (id, address) of each
 
@@ -25,7 +27,7 @@ def read(path: str) -> RankTable:
     try:
         return ranktable.load(path, DiskFiles())
     except ranktable.NotReadyError as error:
-        msg = f"rank table {path}: {error}"
+        msg = f"rank table {showing.one_line(path)}: {error}"
         raise ConfigError(msg) from None
 
 
@@ -43,7 +45,7 @@ def unexpected(table: RankTable, nodes: int | None, devices: int | None) -> list
 
 def hosts_in(text: str) -> tuple[str, ...]:
     """Of --hosts: names or addresses, or one block of addresses."""
-    return tuple(make.addresses(text)) if "/" in text else _parsed("--hosts", parse.hosts, text)
+    return tuple(_parsed("--hosts", make.addresses if re.fullmatch(_BLOCK, text) else parse.hosts, text))
 
 
 def devices_of(hosts: Sequence[str], counts: str | None, block: str | None, hccn: Sequence[str]) -> Devices:
@@ -56,17 +58,17 @@ def devices_of(hosts: Sequence[str], counts: str | None, block: str | None, hccn
     if len(hccn) != len(hosts):
         msg = f"--hccn names {len(hccn)} files for {len(hosts)} hosts: expected one for each"
         raise UsageError(msg)
-    return [make.read_hccn(_read(path), path) for path in hccn]
+    return [make.read_hccn(_read(path), showing.one_line(path)) for path in hccn]
 
 
 def _read(path: str) -> str:
     try:
         text = DiskFiles().text(path, MOST_BYTES)
     except ValueError as error:
-        msg = f"--hccn {path}: {error}"
+        msg = f"--hccn {showing.one_line(path)}: {unreadable(error)}"
         raise UsageError(msg) from None
     if text is None:
-        msg = f"--hccn {path}: no such file, or it cannot be read"
+        msg = f"--hccn {showing.one_line(path)}: no such file, or it cannot be read"
         raise UsageError(msg)
     return text
 
@@ -83,7 +85,7 @@ def _counted(hosts: Sequence[str], text: str | None, block: str | None) -> Devic
     if sum(counts) > MOST_RANKS:
         msg = f"--devices: {sum(counts)} devices of all hosts, more than the {MOST_RANKS} that a rank table may have"
         raise UsageError(msg)
-    ips: Iterator[str] = make.addresses(block) if block else itertools.repeat("")
+    ips: Iterator[str] = _parsed("--device-ips", make.addresses, block) if block else itertools.repeat("")
     devices = [[(str(d), ip) for d, ip in zip(range(n), ips)] for n in counts]
     if [len(own) for own in devices] != list(counts):
         msg = f"--device-ips {block} has too few addresses for {sum(counts)} devices"
@@ -99,6 +101,15 @@ def _parsed(option: str, kind: Callable[[str], Parsed], text: str) -> Parsed:
         raise UsageError(msg) from None
 
 
+def checked(text: str) -> str:
+    """A table that was made, in which nothing is wrong. Raises UsageError."""
+    try:
+        ranktable.parse(text, "of these options")
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
+    return text
+
+
 def write(text: str, path: str | None) -> None:
     """To stdout where no path is given."""
     if not path:
@@ -107,5 +118,5 @@ def write(text: str, path: str | None) -> None:
     try:
         write_file(path, text, 0o644)
     except OSError as error:
-        msg = f"--output {path}: {error}"
+        msg = f"--output {showing.one_line(path)}: {error}"
         raise UsageError(msg) from None

@@ -64,9 +64,7 @@ def _ranks(picture: Picture) -> Iterator[str]:
 
 def _stages(picture: Picture) -> Iterator[str]:
     """One line for each stage."""
-    layout = picture.layout
-    for stage in range(layout.pp):
-        ranks = [rank for rank in range(layout.world_size) if layout.place("pp", rank) == stage]
+    for stage, ranks in enumerate(picture.layout.groups("stage")):
         told = f"layers {layers(picture.stages, stage)}; " if picture.stages else ""
         yield f"stage {stage}: {told}ranks {runs(ranks)}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.values import Value
 
 _ORDINARY = bytes([*range(0x20, 0x7F), 0x09, 0x0A])
@@ -47,7 +47,7 @@ def rank_of(name: str) -> int | None:
 def tag(name: str, node: int | None, restart: int, colours: bool) -> bytes:
     """Of the lines of a log. node: None where there is one alone."""
     rank = rank_of(name)
-    who = f"rank {rank}" if rank is not None else redact.printable(name[: -len(".log")])
+    who = f"rank {rank}" if rank is not None else showing.printable(name[: -len(".log")])
     words = [*([f"node {node}"] if node is not None else []), *([f"restart {restart}"] if restart else []), who]
     text = "".join(f"[{word}] " for word in words)
     painted = f"\x1b[{COLOURS[(rank or 0) % len(COLOURS)]}m{text}{PLAIN}" if colours else text
@@ -55,4 +55,4 @@ def tag(name: str, node: int | None, restart: int, colours: bool) -> bytes:
 
 
 def _harmless(line: bytes) -> bytes:
-    return redact.printable(line.decode(errors="backslashreplace")).encode(errors="backslashreplace")
+    return showing.printable(line.decode(errors="backslashreplace")).encode(errors="backslashreplace")

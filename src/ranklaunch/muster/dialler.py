@@ -135,7 +135,7 @@ class Dialler:
         try:
             messages = self._codec.feed(data)
         except wire.NOT_UNDERSTOOD as error:
-            self._end(f"what answers there is not understood: {error!s:.200}")
+            self._end(f"what answers there is not understood: {wire.why(error)}")
             return
         for message in messages:
             if not stream.closed:

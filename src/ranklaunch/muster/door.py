@@ -224,7 +224,7 @@ class Door:
             self._on_wrong_key(peer)
             return
         except wire.NOT_UNDERSTOOD as error:
-            self._on_nonsense(peer, str(error))
+            self._on_nonsense(peer, wire.why(error))
             return
         for message in messages:
             if peer.stream.closed:  # by what it has said before

@@ -103,7 +103,7 @@ class Hub(Reception):
         try:
             self._hear(event)
         except wire.NOT_UNDERSTOOD as error:
-            super()._take(events.Nonsense(event.link, str(error)))
+            super()._take(events.Nonsense(event.link, wire.why(error)))
 
     def _hear(self, event: First | Heard) -> None:
         kind = event.message.get("type")
@@ -297,7 +297,7 @@ class Hub(Reception):
 
     def _judge_now(self, event: events.Hurry) -> None:
         """Judges by what is known: nobody's report is waited for any more."""
-        self._conclude(self._reports.judge())
+        self._judge_or_ask(self._reports.judge(), "")
 
     # Time
 

@@ -120,7 +120,7 @@ class Member(Speaker):
         try:
             self._hear(event.message)
         except wire.NOT_UNDERSTOOD as error:
-            self._refuse(f"what answers there is not understood: {error!s:.200}")
+            self._refuse(f"what answers there is not understood: {wire.why(error)}")
 
     def _hear(self, message: Message) -> None:
         kind = message.get("type")

@@ -8,7 +8,7 @@ from ranklaunch.errors import WaitError
 from ranklaunch.plan.model import Plan, everything
 from ranklaunch.system.loop import Loop, Timer
 from ranklaunch.typed import TYPE_CHECKING, Any, Protocol
-from ranklaunch.values import NOTHING, Value, replace
+from ranklaunch.values import Value, replace
 from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 
@@ -137,8 +137,8 @@ class Nodes:
                 joined, since = self._member.joined, now
             left = since + plan.muster.timeout_s + (SILENT_S if joined else 0) - now
             if left <= 0:
-                waited = f"waited {plan.muster.timeout_s:g} s in vain for {self._member.missing}"
-                msg = f"{waited}; --muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S) sets how long"
+                seconds, setting = f"{plan.muster.timeout_s:g}", "--muster-timeout-s (RANKLAUNCH_MUSTER_TIMEOUT_S)"
+                msg = f"waited {seconds} s in vain for {self._member.missing}; {setting} sets how long"
                 raise WaitError(msg)
             strange_s = self._member.strange_s(now)
             if strange_s >= STRANGE_S + plan.limits.grace_s:
@@ -200,11 +200,11 @@ class Nodes:
             if hear:
                 hear(node, body)
         except Exception as error:
-            from ranklaunch.muster.wire import NOT_UNDERSTOOD
+            from ranklaunch.muster import wire
 
-            if not isinstance(error, NOT_UNDERSTOOD):
+            if not isinstance(error, wire.NOT_UNDERSTOOD):
                 raise
-            self._say(f"muster: what node {node} says of {topic} is not understood: {error!s:.200}")
+            self._say(f"muster: what node {node} says of {topic} is not understood: {wire.why(error)}")
 
     def fail(self, suspect: Callable[[], Suspect]) -> None:
         """The first failure here, told at once."""
@@ -281,26 +281,28 @@ class Nodes:
 
     def agree(
         self, own: Judgement, suspects: Sequence[Suspect], finishes: Sequence[Finish], seen: Sequence[str], ending: Ending,
-        state: Mapping[str, Any] = NOTHING,
+        state: Callable[[], Mapping[str, Any]] = dict,
     ) -> Judgement:  # fmt: skip
         """The job's judgement; this node's own where none comes in time. seen: notes of this node alone. state: for whoever decides whether
         another round follows; `again` says whether one does."""
         member = self._member
         if not member:
-            return self._agree_alone(own, state)
+            return self._agree_alone(own, state())
         if not (self._judgement or self.again) and not member.over:
             self._outlasts = False
             told = blame.ordered(suspects)[: 1 + blame.MOST_FAILURES]
             # The first alone can decide, so the others' last lines are not needed.
             if not (self._hub or member.joined) and self._patience(ending):
                 self._say(f"muster: trying {self._patience(ending):g} s more to tell node 0 of it")
-            others, few = map(blame.brief, told[1:]), list(finishes)[: blame.MOST_NOTES]
-            member.report([*told[:1], *others], few, seen[: blame.MOST_NOTES], state)
+            what = [*told[:1], *map(blame.brief, told[1:])], list(finishes)[: blame.MOST_NOTES], seen[: blame.MOST_NOTES]
+            member.report(*what, state())
             self._run(lambda: bool(self._judgement or self.again) or member.over or self._hurry, lambda: ending.at + self._patience(ending))
-            if self._hurry and self._hub:  # the others are to hear it before this node leaves
-                self._hub.hurry()
-                soon = self._loop.clock() + HURRIED_S
-                self._run(lambda: bool(self._judgement), lambda: soon)
+            if self._hurry and not (self._judgement or self.again or member.over):
+                member.report(*what, state())  # that somebody has asked for the stop since
+                if self._hub:  # the others are to hear it before this node leaves
+                    self._hub.hurry()
+                soon = self._loop.clock() + (HURRIED_S if self._hub or self._plan.rounds else 0.0)
+                self._run(lambda: bool(self._judgement or self.again) or member.over, lambda: soon)
         if self.again:
             return self.again.judgement
         if self._lost and self._order and not (self._judgement or suspects):
@@ -324,7 +326,7 @@ class Nodes:
         leaves."""
         member, hub = self._member, self._hub
         together = bool(member and self._judgement)
-        if member and together:
+        if member and (together or self._hurry):
             member.leave()
         until = self._loop.clock() + (HURRIED_S if self._hurry else BYE_S)
         if hub:
@@ -365,10 +367,8 @@ class Nodes:
             return
         if left <= 0:
             self.leave()
-            text = (
-                f"{self._finished}; other nodes were still running {self._plan.muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
-            )
-            self._hear.judged(Judgement("succeeded", 0, text))
+            later = f"{self._plan.muster.end_timeout_s:g} s later (RANKLAUNCH_END_TIMEOUT_S)"
+            self._hear.judged(Judgement("succeeded", 0, f"{self._finished}; other nodes were still running {later}"))
             return
         self._say(f"{self._finished}; waiting for the other nodes, which are still running ({left:.0f} s left)")
         self._timer = self._loop.after(min(PROGRESS_S, left), lambda: self._wait_for_others(ends))

@@ -19,7 +19,8 @@ import hmac
 import itertools
 import json
 
-from ranklaunch import redact
+from ranklaunch import showing
+from ranklaunch.errors import quoted
 from ranklaunch.typed import Any
 
 PROTOCOL = 2
@@ -30,6 +31,7 @@ LENGTH = 4
 MOST = 128 * 1024  # bytes of a body
 MOST_TEXTS = 16
 MOST_TEXT = 4096  # characters
+LOOKED_AT = 1000  # characters of what makes no sense, of which fewer are shown
 
 Message = dict[str, Any]
 
@@ -110,10 +112,15 @@ def body(message: Message) -> bytes:
     return data
 
 
+def why(error: Exception) -> str:
+    """One of NOT_UNDERSTOOD, which may repeat what a peer has sent, fit to be shown."""
+    return showing.one_line(_harmless(str(error), 200))
+
+
 def texts(value: object) -> dict[str, str]:
     """A mapping of short texts that a peer has sent, each a line. Raises ValueError where it is something else."""
     if not isinstance(value, dict) or not all(isinstance(text, str) and text.isprintable() for text in value.values()):
-        msg = f"expected lines by name, not {value!r:.80}"
+        msg = f"expected lines by name, not {_shown(value)}"
         raise ValueError(msg)
     return {name: text[:MOST_TEXT] for name, text in itertools.islice(value.items(), MOST_TEXTS)}
 
@@ -122,18 +129,27 @@ def text(message: Message, key: str) -> str:
     """What a peer has said, on one line and with nothing in it that moves a cursor. Raises ValueError where it is something else."""
     value = message.get(key)
     if not isinstance(value, str):
-        msg = f"{key} is {value!r:.80}"
+        msg = f"{key} is {_shown(value)}"
         raise ValueError(msg)
-    return redact.one_line(value)
+    return showing.one_line(value)
 
 
 def number(message: Message, key: str) -> int:
     """Raises ValueError where it is something else."""
     value = message.get(key)
     if not isinstance(value, int) or isinstance(value, bool):
-        msg = f"{key} is {value!r:.80}"
+        msg = f"{key} is {_shown(value)}"
         raise ValueError(msg)
     return value
+
+
+def _shown(value: object) -> str:
+    return _harmless(repr(value), 80)
+
+
+def _harmless(text: str, most: int) -> str:
+    """Without secrets, which a cut would make hard to tell."""
+    return "; ".join(quoted(text[:LOOKED_AT].split("\n")))[:most]
 
 
 def job_key(secret: bytes, job: str) -> bytes:

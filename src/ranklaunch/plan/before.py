@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared import base
 from ranklaunch.adapters.launchers.shared.inherited import misleading
 from ranklaunch.adapters.platforms.shared.base import HOSTS_COMMAND
@@ -45,7 +45,7 @@ def measured(job: Job, reader: Reader) -> dict[str, str]:
     if not isinstance(found, dict):
         return {}
     texts = {path: found.get(absolute(path, reader.cwd)) for path in reader.get(settings.SAME)}  # by the name that all nodes know it by
-    return {f"same {redact.clipped(path)}": text for path, text in texts.items() if isinstance(text, str) and text}
+    return {f"same {showing.clipped(path)}": text for path, text in texts.items() if isinstance(text, str) and text}
 
 
 def _platforms(job: Job, reader: Reader) -> Iterator[Process]:

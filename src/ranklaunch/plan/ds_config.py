@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from ranklaunch.errors import counted
 from ranklaunch.files import Files, absolute
 from ranklaunch.read.job import Job
-from ranklaunch.redact import clipped
+from ranklaunch.showing import clipped
 from ranklaunch.typed import Any
 from ranklaunch.values import Value
 

@@ -17,7 +17,7 @@ ORDER = "tp-cp-ep-dp-pp"
 ORDER_DP_LAST = "tp-cp-ep-pp-dp"  # with --use-tp-pp-dp-mapping
 
 Groups = list[list[int]]
-_SEVERAL = {"mp": ("tp", "pp"), "dp_cp": ("dp", "cp")}
+_SEVERAL = {"mp": ("tp", "pp"), "dp_cp": ("dp", "cp"), "stage": ("tp", "cp", "dp")}
 
 
 class Layout(Value):
@@ -64,8 +64,8 @@ class Layout(Value):
 
     def groups(self, kind: str) -> Groups:
         """kind: tp, pp, cp or dp; of experts: ep, expert_tp or expert_dp. Groups and ranks ascend, as in Megatron. Of several digits:
-        mp, model parallelism, the ranks of one whole model; dp_cp, those that have the same weights. embedding: the first and the last
-        stage of a pipeline, which share the weights of the word embedding."""
+        mp, model parallelism, the ranks of one whole model; dp_cp, those that have the same weights; stage, all that have the same
+        layers. embedding: the first and the last stage of a pipeline, which share the weights of the word embedding."""
         if kind == "embedding":
             return [group[:1] + group[1:][-1:] for group in self.groups("pp")]
         if kind in _SEVERAL:
@@ -83,9 +83,10 @@ class Layout(Value):
 
     def _of_several(self, digits: tuple[str, ...]) -> Groups:
         found: dict[tuple[int, ...], list[int]] = {}
-        others = [digit for digit in ("tp", "cp", "dp", "pp") if digit not in digits]
-        for rank in range(self.world_size):
-            found.setdefault(tuple(self.place(digit, rank) for digit in others), []).append(rank)
+        sizes = self._sizes()
+        others = [(self._stride(digit, sizes), sizes[digit]) for digit in ("tp", "cp", "dp", "pp") if digit not in digits]
+        for rank in range(self.world_size):  # of which there may be a million
+            found.setdefault(tuple([rank // stride % size for stride, size in others]), []).append(rank)
         return list(found.values())
 
     def _stride(self, digit: str, sizes: Mapping[str, int]) -> int:

@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from ranklaunch import __version__, redact
+from ranklaunch import __version__, showing
 from ranklaunch.adapters import launchers, platforms
 from ranklaunch.adapters.launchers.shared import base, communication
 from ranklaunch.adapters.platforms.shared.base import OF_ALL
@@ -17,8 +17,8 @@ from ranklaunch.plan.model import RANKS, Muster, Plan, Process, Wait
 from ranklaunch.read import settings, tasks
 from ranklaunch.read.job import Job, Program, hosts_of
 from ranklaunch.read.reader import ROOT_ACCOUNT, Account, Arrived, Reader, Variable
-from ranklaunch.redact import show
 from ranklaunch.render.templates import Bounded, Templates, unbounded
+from ranklaunch.showing import show
 from ranklaunch.values import Value, replace
 
 _OF_EVERY_METHOD = (*settings.VARIABLES, *settings.PLAN_VARIABLES, *OF_ALL, *communication.VARIABLES)
@@ -213,7 +213,7 @@ def _folders(reader: Reader) -> list[str]:
     for folder in folders:
         if not reader.files.is_dir(folder):
             candidate = reader.candidates(settings.TEMPLATES)[0]
-            msg = f"{candidate.source}={redact.clipped(candidate.value)!r}: no such folder: {folder}"
+            msg = f"{candidate.source}={showing.clipped(candidate.value)!r}: no such folder: {folder}"
             raise ConfigError(msg)
     return [reader.files.real(folder) for folder in folders]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 
-from ranklaunch import redact
+from ranklaunch import redact, showing
 from ranklaunch.errors import counted
 from ranklaunch.files import folder_of
 from ranklaunch.plan import fold
@@ -66,7 +66,7 @@ def _head_of(plan: Plan) -> Iterator[str]:
     else:
         yield f"this node {job.node_index} of {len(job.nodes)}, {node.host or '(no name)'}, {task}{ranks}{_devices(node)}"
     if job.idle:
-        yield f"idle      {redact.clipped(', '.join(each.host or '(no name)' for each in job.idle))}"
+        yield f"idle      {showing.clipped(', '.join(each.host or '(no name)' for each in job.idle))}"
     if plan.layout:
         yield f"layout    {_sizes(plan.layout)}"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from ranklaunch.ranktable import check
-from ranklaunch.ranktable.document import ADDRESS, DEVICE, NUMBER, Document, Json, split
+from ranklaunch.ranktable.document import ADDRESS, DEVICE, NUMBER, Document, Json, shown, split
 from ranklaunch.ranktable.model import RankTable, Server
+from ranklaunch.showing import clipped
 
 
 def read(document: Document) -> RankTable:
@@ -44,20 +45,26 @@ def _pods(document: Document) -> list[Server]:
         instances = document.objects(group, "instance_list", where)
         document.count(group, "instance_count", len(instances), where, "instances")
         own = sorted(instances, key=lambda i: _ordinal(str(i.get("pod_name", ""))))
-        lists = document.lists(own, "devices", lambda n, own=own, where=where: f"{where} pod {own[n].get('pod_name')}")  # type: ignore[misc]
+        lists = document.lists(own, "devices", lambda n, own=own, where=where: f"{where} {_pod(own[n])}")  # type: ignore[misc]
         document.count(group, "device_count", sum(map(len, lists)), where, "devices")
         pods += own
         devices += lists
 
     def place(n: int) -> str:
-        return f"pod {pods[n].get('pod_name')} devices"
+        return f"{_pod(pods[n])} devices"
 
     names = document.names(pods, "pod_name", lambda n: "a pod's pod_name")
-    servers = document.names(pods, "server_id", lambda n: f"pod {pods[n].get('pod_name')} server_id")
+    servers = document.names(pods, "server_id", lambda n: f"{_pod(pods[n])} server_id")
     ids = document.columns(devices, place, "device_id", DEVICE)
     ips = document.columns(devices, place, "device_ip", ADDRESS, optional=True)
     ranks = split(range(sum(map(len, devices))), devices)
     return [Server(*row) for row in zip(servers, ids, ips, ranks, names)]
+
+
+def _pod(pod: Json) -> str:
+    """For messages: a name may be anything."""
+    name = pod.get("pod_name")
+    return f"pod {clipped(name) if isinstance(name, str) else shown(name)}"
 
 
 def _ordinal(name: str) -> tuple[int, str]:

@@ -66,13 +66,13 @@ def read_hccn(text: str, where: str) -> list[tuple[str, str]]:
 
 
 def addresses(block: str, most: int | None = None) -> Iterator[str]:
-    """Addresses for hosts in a block such as 10.0.0.0/24, in order; all of them, or the first `most`. Raises ConfigError."""
+    """Addresses for hosts in a block such as 10.0.0.0/24, in order; all of them, or the first `most`. Raises ValueError."""
     try:
         network = ipaddress.ip_network(block)
     except ValueError as error:
-        msg = f"address block {block!r}: {error}"
-        raise ConfigError(msg) from None
+        msg = f"expected a block of addresses such as 10.0.0.0/24: {error}"
+        raise ValueError(msg) from None
     if most is None and network.num_addresses > MOST_ADDRESSES:
-        msg = f"address block {block!r} has more than {MOST_ADDRESSES} addresses"
-        raise ConfigError(msg)
+        msg = f"it has more than {MOST_ADDRESSES} addresses"
+        raise ValueError(msg)
     return map(str, itertools.islice(network.hosts(), most))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from ranklaunch.errors import ConfigError
+from ranklaunch import showing
+from ranklaunch.errors import MANY_DIGITS, ConfigError, has_many_digits
 from ranklaunch.files import Files
 from ranklaunch.ranktable import group_list, rank_list, server_list
 from ranklaunch.ranktable.document import Document, Json, shown
 from ranklaunch.ranktable.model import VERSIONS, NotReadyError, RankTable
 from ranklaunch.typed import NoReturn
 
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # what it begins with
 MOST_BYTES = 256 * 1024 * 1024
 _READERS: dict[str, Callable[[Document], RankTable]] = {
     "0.1": group_list.read,
@@ -23,18 +25,22 @@ _READERS: dict[str, Callable[[Document], RankTable]] = {
 
 def load(path: str, files: Files) -> RankTable:
     """Raises NotReadyError while waiting may help, ConfigError (every defect at once) when it cannot."""
+    name = showing.one_line(path)
     try:
         text = files.text(path, MOST_BYTES)
     except UnicodeDecodeError as error:
+        if error.object.startswith(UTF_16):
+            msg = f"rank table {name}: a text in UTF-16, expected UTF-8"
+            raise ConfigError(msg) from None
         msg = f"not UTF-8 text (half-written?): {error.reason} at byte {error.start}"
         raise NotReadyError(msg) from None
     except ValueError as error:
-        msg = f"rank table {path}: {error}"
+        msg = f"rank table {name}: {error}"
         raise ConfigError(msg) from None
     if text is None:
-        msg = "no such file"
+        msg = "it may not be read" if files.exists(path) else "no such file"
         raise NotReadyError(msg)
-    return parse(text, path)
+    return parse(text, name)
 
 
 def parse(text: str, path: str) -> RankTable:
@@ -65,6 +71,9 @@ def _json(text: str, path: str) -> Json:
         raise ConfigError(msg) from None
     except ValueError as error:  # a half-written file looks like this; only the deadline tells it from a damaged one
         first = text.lstrip()[0]
+        if has_many_digits(error):
+            msg = f"rank table {path}: {MANY_DIGITS}"
+            raise ConfigError(msg) from None
         if first not in "{\0":  # of zeros is what a network's file system shows of a text that is under way
             msg = f"rank table {path}: expected a JSON object, found text that begins with {first!a}"
             raise ConfigError(msg) from None

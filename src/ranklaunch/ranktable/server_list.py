@@ -33,6 +33,8 @@ def _check(document: Document, servers: list[Server]) -> None:
 
 def _servers(document: Document, super_devices: bool = False) -> list[Server]:
     listed = document.objects(document.data, "server_list", "")
+    if document.data.get("group_list") is not None:  # some tables have both; how many groups there are is asked later
+        document.objects(document.data, "group_list", "")
     document.count(document.data, "server_count", len(listed), "", "servers")
     devices = document.lists(listed, "device", lambda n: f"server_list[{n}]")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from ranklaunch.redact import shown
+from ranklaunch.showing import shown
 from ranklaunch.values import Value
 
 

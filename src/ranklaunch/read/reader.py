@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from ranklaunch.errors import Problems
 from ranklaunch.files import Files
 from ranklaunch.read.provenance import Candidate, Ledger
-from ranklaunch.redact import show
+from ranklaunch.showing import show
 from ranklaunch.typed import Generic, TypeVar
 from ranklaunch.values import NOTHING, Value, replace
 

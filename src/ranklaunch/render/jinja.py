@@ -109,7 +109,7 @@ def _guarded(where: str, render: Callable[[], T]) -> T:
         raise ConfigError(msg) from None
     except RecursionError:
         own = f'; {{% include "{OURS}{where}" %}} is ranklaunch\'s own of this name' if where.endswith(".j2") else ""
-        msg = f"template {where}: it includes itself, or calls itself, without end{own}"
+        msg = f"template {where}: it is nested too deeply, or includes or calls itself without end{own}"
         raise ConfigError(msg) from None
     except MemoryError:  # which is for who has set a limit to say
         raise

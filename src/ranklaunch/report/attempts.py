@@ -8,11 +8,12 @@ from typing import Any
 
 from ranklaunch.report import given, model, nodes, rounds, verdicts
 from ranklaunch.report.model import Culprit, Evidence, Hang, Job, OnNode, Outcome, Round
-from ranklaunch.report.nodes import ENDED, MISSING
+from ranklaunch.report.nodes import ENDED, MISSING, UNFINISHED, UNREAD
 from ranklaunch.report.reading import Left
 from ranklaunch.report.rounds import Together
 from ranklaunch.values import NOTHING, Value, replace
 
+UNREAD_VERDICT = "what says how it ended cannot be read"
 MOST_EVIDENCE = 512
 MOST_ROUNDS = 10_000
 
@@ -98,7 +99,9 @@ def rounds_of(found: Gathered, job: Job, most_steps: int) -> Iterator[Round]:
         verdict = verdict_of(found) if number == last else next((left.round for left in lefts.values() if left.round), NOTHING)
         again = given.mapping(verdict.get("restart")) or restarts.get(number, NOTHING)
         known = tuple(_on_nodes(found, number, job, most_steps)) if lefts else ()
-        yield _round(each, verdict, again, known, followed=number != last)
+        made = _round(each, verdict, again, known, followed=number != last)
+        unread = not (verdict or made.reason or made.outcome == model.SUCCEEDED) and any(left.unread for left in lefts.values())
+        yield replace(made, reason=UNREAD_VERDICT) if unread else made
 
 
 def _round(each: Together, verdict: Mapping[str, Any], again: Mapping[str, Any], known: tuple[OnNode, ...], *, followed: bool) -> Round:
@@ -130,17 +133,19 @@ def log_of(rank: int | None, node: int, name: str, known: Iterable[OnNode]) -> s
 def _on_nodes(found: Gathered, number: int, job: Job, most_steps: int) -> Iterator[OnNode]:
     lefts = found.lefts[number]
     hosts = {node.index: node.host for node in job.nodes}
+    unread = {node for each in found.lefts.values() for node, left in each.items() if left.unread}  # restarts of theirs are not seen
     for node in sorted({*lefts, *hosts}):
         left = lefts.get(node)
         if left is None:
-            yield OnNode(node, hosts.get(node, ""), "", MISSING)
+            yield OnNode(node, hosts.get(node, ""), "", UNREAD if node in unread else MISSING)
             continue
         logs = {name: os.path.join(left.below, name) for name in left.logs}
         found_node = nodes.on_node(
             node, hosts.get(node, ""), left.below, left.told, left.plan, logs, found.shift[node], left.restart, most_steps
         )
         judged = left.told.first is None and bool(left.verdict)  # its events are lost, not its end
-        yield replace(found_node, state=ENDED) if judged else found_node
+        state = ENDED if judged else UNREAD if left.unread and found_node.state == UNFINISHED else found_node.state
+        yield replace(found_node, state=state)
 
 
 def missing(found: Gathered, job: Job) -> tuple[int, ...]:

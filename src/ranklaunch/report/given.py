@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from ranklaunch import redact, said
+from ranklaunch import said, showing
 from ranklaunch.report.model import Outcome
 from ranklaunch.values import NOTHING
 
@@ -43,7 +43,7 @@ def outcome(value: object) -> Outcome | None:
 def lines(values: Iterable[object], most: int = MOST_LINES) -> tuple[str, ...]:
     """Of what a process wrote, the last ones."""
     found = [value[:MOST_TEXT].encode(errors="replace").decode() for value in values if isinstance(value, str)][-most:]
-    return tuple(map(redact.printable, said.lines(found)))
+    return tuple(map(showing.printable, said.lines(found)))
 
 
 def texts(value: object, most: int = 64) -> tuple[str, ...]:

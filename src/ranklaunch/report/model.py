@@ -12,7 +12,7 @@ from ranklaunch.values import Value, as_dict
 
 SCHEMA: Final = "ranklaunch.report/1"
 Outcome = Literal["succeeded", "failed", "stopped", "unfinished"]
-State = Literal["ended", "unfinished", "missing"]  # of a node
+State = Literal["ended", "unfinished", "missing", "unread"]  # of a node
 
 SUCCEEDED: Final = "succeeded"  # outcomes, as in verdict.json
 FAILED: Final = "failed"
@@ -167,8 +167,8 @@ class Process(Value):
 
 class OnNode(Value):
     """One node in one round. host: "" where nothing tells. folder: relative to the report's. state: ended; unfinished where its events stop
-    before the end; missing where it left nothing. clock_s: what was added to its own clock to have node 0's. troubles: such as a log that
-    could not be written."""
+    before the end; missing where it left nothing; unread where what it left cannot be read. clock_s: what was added to its own clock to
+    have node 0's. troubles: such as a log that could not be written."""
 
     node: int
     host: str

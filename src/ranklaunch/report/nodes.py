@@ -15,6 +15,7 @@ from ranklaunch.verdict import folders
 ENDED: Final = "ended"  # states of a node
 UNFINISHED: Final = "unfinished"
 MISSING: Final = "missing"
+UNREAD: Final = "unread"
 WAITS_FOR_NODES = ("muster", "hosts", "rank table", "topology", "hosts command", "port")  # kinds of waits: all are for what others bring
 MOST_SEEN = 65536  # steps of a whole job that are kept
 LEAST_SEEN = 16  # of a rank

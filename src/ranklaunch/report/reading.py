@@ -53,7 +53,8 @@ class Place(Value):
 
 class Left(Value):
     """By one node in one round. plan, verdict, round: empty where there is none. logs: names of files that end as logs do.
-    evidence: folders below the one that was named, with their files. written: how many bytes ranks had by when, file by file."""
+    evidence: folders below the one that was named, with their files. written: how many bytes ranks had by when, file by file.
+    unread: its folder, its events or its verdict are there and could not be read."""
 
     place: Place
     restart: int
@@ -65,6 +66,7 @@ class Left(Value):
     logs: frozenset[str] = frozenset()
     evidence: tuple[tuple[str, tuple[str, ...]], ...] = ()
     written: tuple[tuple[Point, ...], ...] = ()
+    unread: bool = False
 
 
 class Reader:
@@ -87,19 +89,27 @@ class Reader:
         if not found and self._is_ours(self.top):
             found = [Place(self.top, "", *_numbers(self.top.split("/")[-3:]))]
         if not found:
-            what = "no attempt of a job is in it, nor a verdict.json" if os.path.isdir(self.top) else "there is no such folder"
-            msg = f"{self.top}: {what}; expected a log folder of ranklaunch, a folder with several, or a verdict.json"
-            raise ConfigError(msg)
+            raise ConfigError(list(self._nothing()))
         return sorted(found, key=lambda place: (place.job, place.attempt or 0, -1 if place.node is None else place.node, place.below))
+
+    def _nothing(self) -> Iterator[str]:
+        """Why there is no place."""
+        if self.troubles and self.troubles[0].startswith(f"{self.top}: ") and os.path.isdir(self.top):
+            yield self.troubles[0]
+            return
+        seen = "not all of it can be read" if self.troubles else "no attempt of a job is in it, nor a verdict.json"
+        what = seen if os.path.isdir(self.top) else "there is no such folder"
+        yield f"{self.top}: {what}; expected a log folder of ranklaunch, a folder with several, or a verdict.json"
+        yield from self.troubles if os.path.isdir(self.top) else ()
 
     def left(self, place: Place) -> Iterator[Left]:
         """Of the first round, and of each restart in place."""
-        names = _names(place.path)
+        names = self._names(place.below)
         left = self._left(place, 0, place.below, names)
         yield left
-        for number, name in sorted((int(found[1]), found[0]) for found in map(_RESTART.fullmatch, names) if found):
+        for number, name in sorted((int(found[1]), found[0]) for found in map(_RESTART.fullmatch, names or ()) if found):
             below = os.path.join(place.below, name)
-            left = self._left(place, number, below, _names(os.path.join(self.top, below)), left.told)
+            left = self._left(place, number, below, self._names(below), left.told)
             yield left
 
     def tail(self, below: str) -> tuple[str, ...]:
@@ -109,7 +119,10 @@ class Reader:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - TAIL))
                 data = file.read(TAIL)
-        except (OSError, ValueError, ConfigError):
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError, ConfigError) as error:
+            self._unread(below, error)
             return ()
         behind = data.partition(b"\n")[2] if size > TAIL else b""
         whole = behind or data
@@ -123,7 +136,7 @@ class Reader:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, ConfigError) as error:
-            self.trouble(f"{below}: {getattr(error, 'strerror', '') or error}")
+            self._unread(below, error)
             return None
         try:
             return json.loads(data) if len(data) <= most else self.trouble(f"{below}: larger than {most >> 20} MB, and left out")
@@ -135,6 +148,9 @@ class Reader:
         shown = given.text(text, 400)
         if len(self.troubles) < given.MOST_LINES and shown not in self.troubles:
             self.troubles.append(shown)
+
+    def _unread(self, below: str, error: Exception) -> None:
+        self.trouble(f"{below or self.top}: {getattr(error, 'strerror', '') or error}")
 
     # Folders
 
@@ -156,7 +172,7 @@ class Reader:
             if below and self._is_ours(folder):
                 yield below
             elif depth < DEEPEST:
-                names = (name for name in _folders(folder) if name != folders.EVIDENCE and not _RESTART.fullmatch(name))
+                names = (name for name in self._folders(below) if name != folders.EVIDENCE and not _RESTART.fullmatch(name))
                 waiting += [(os.path.join(below, name), depth + 1) for name in sorted(names, reverse=True)]
         if waiting:
             self.trouble(f"more than {MOST_FOLDERS} folders: the others are left out")
@@ -165,19 +181,20 @@ class Reader:
         """A folder of several that one player of a simulation has left files in, too, is none."""
         return any(os.path.lexists(os.path.join(folder, name)) for name in _OURS) or bool(_ATTEMPT.fullmatch(os.path.basename(folder)))
 
-    def _left(self, place: Place, restart: int, below: str, names: list[str], before: Told | None = None) -> Left:
-        known = set(names)
+    def _left(self, place: Place, restart: int, below: str, names: list[str] | None, before: Told | None = None) -> Left:
+        known = set(names or ())
         told = Told(before)
-        if folders.EVENTS in known:
-            self._feed(os.path.join(below, folders.EVENTS), told)
+        unread = names is None or (folders.EVENTS in known and not self._feed(os.path.join(below, folders.EVENTS), told))
         values = {name: self.json_of(os.path.join(below, name)) if name in known else None for name in (folders.VERDICT, folders.ROUND)}
+        unread = unread or (folders.VERDICT in known and values[folders.VERDICT] is None)
         return Left(
             place, restart, below,
             plan=given.mapping(self._plan(os.path.join(below, folders.PLAN))) if folders.PLAN in known else NOTHING,
             verdict=given.mapping(values[folders.VERDICT]), round=given.mapping(values[folders.ROUND]), told=told,
-            logs=frozenset(name for name in names if name.endswith((".log", ".txt"))),
+            logs=frozenset(name for name in known if name.endswith((".log", ".txt"))),
             evidence=tuple(self._evidence(os.path.join(below, folders.EVIDENCE))) if folders.EVIDENCE in known else (),
-            written=tuple(self._written([os.path.join(below, name) for name in sorted(names) if _TIMES.fullmatch(name)])),
+            written=tuple(self._written([os.path.join(below, name) for name in sorted(known) if _TIMES.fullmatch(name)])),
+            unread=unread,
         )  # fmt: skip
 
     def _plan(self, below: str) -> Any:
@@ -192,10 +209,27 @@ class Reader:
         return self.json_of(below, MOST_PLAN)
 
     def _evidence(self, below: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for node in sorted(filter(_NODE.fullmatch, _folders(os.path.join(self.top, below)))):
-            for number in sorted(filter(_NUMBER.fullmatch, _folders(os.path.join(self.top, below, node))), key=int)[-6:]:
+        for node in sorted(filter(_NODE.fullmatch, self._folders(below))):
+            for number in sorted(filter(_NUMBER.fullmatch, self._folders(os.path.join(below, node))), key=int)[-6:]:
                 folder = os.path.join(below, node, number)
-                yield folder, tuple(sorted(_names(os.path.join(self.top, folder)))[:MOST_FILES])
+                yield folder, tuple(sorted(self._names(folder) or ())[:MOST_FILES])
+
+    def _names(self, below: str) -> list[str] | None:
+        """None where the folder cannot be read, which is told."""
+        try:
+            return os.listdir(os.path.join(self.top, below))
+        except OSError as error:
+            self._unread(below, error)
+            return None
+
+    def _folders(self, below: str) -> list[str]:
+        """Real ones: a link may lead to itself."""
+        try:
+            with os.scandir(os.path.join(self.top, below)) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")]
+        except OSError as error:
+            self._unread(below, error)
+            return []
 
     # Output
 
@@ -212,30 +246,30 @@ class Reader:
                     self._times -= size
                     written.feed_all(file.read(BLOCK) for _ in range(0, size, BLOCK))
             except (OSError, ValueError, ConfigError) as error:
-                self.trouble(f"{below}: {getattr(error, 'strerror', '') or error}")
+                self._unread(below, error)
             yield tuple(written.points)
 
     # Events
 
-    def _feed(self, below: str, told: Told) -> None:
+    def _feed(self, below: str, told: Told) -> bool:
+        """Whether they could be read, as far as they are to be."""
         try:
             with open(disk.own(os.path.join(self.top, below)), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 most = max(LEAST_EVENTS, min(size, self._events // 2))
                 self._events -= min(size, most)
-                if size <= most:
-                    _take(file, size, told)
-                    told.finish()
-                    return
-                _take(file, most // 2, told)
-                file.seek(size - most // 2)
-                file.readline(MOST_LINE)
+                if size > most:
+                    _take(file, most // 2, told)
+                    file.seek(size - most // 2)
+                    file.readline(MOST_LINE)
                 _take(file, size, told)
                 told.finish()
         except (OSError, ValueError, ConfigError) as error:
-            self.trouble(f"{below}: {getattr(error, 'strerror', '') or error}")
-            return
-        self.trouble(f"{below}: {size >> 20} MB; of that, the first and the last {most // 2 >> 20} MB were read")
+            self._unread(below, error)
+            return False
+        if size > most:
+            self.trouble(f"{below}: {size >> 20} MB; of that, the first and the last {most // 2 >> 20} MB were read")
+        return True
 
 
 def _take(file: BinaryIO, end: int, told: Told) -> None:
@@ -264,19 +298,3 @@ def _numbers(parts: list[str]) -> tuple[int | None, int | None, str]:
         int(found["attempt"]) if "attempt" in found else None,
         found.get("job", ""),
     )
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def _folders(folder: str) -> list[str]:
-    """Real ones: a link may lead to itself."""
-    try:
-        with os.scandir(folder) as entries:
-            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")]
-    except OSError:
-        return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Iterator, Sequence
 
-from ranklaunch.errors import counted
+from ranklaunch.errors import ConfigError, counted
 from ranklaunch.report import accounting, attempts, given, model, rounds, verdicts
 from ranklaunch.report.attempts import Gathered
 from ranklaunch.report.model import Attempt, Culprit, Evidence, Gap, Job, Report, Stacks, Tail
@@ -28,7 +28,12 @@ def report(top: str) -> Report:
     jobs = sorted({place.job for place in places}, key=lambda job: reader.age(place for place in places if place.job == job))
     mine = [place for place in places if place.job == jobs[-1]]
     found = list(_gathered(reader, mine))
-    plans = {node: left.plan for each in found for lefts in each.lefts.values() for node, left in lefts.items() if left.plan}
+    if not any(_tells(left) for each in found for lefts in each.lefts.values() for left in lefts.values()):
+        msg = f"{reader.top}: nothing of the job can be read"
+        raise ConfigError((msg, *reader.troubles))
+    by_round = [{node: left.plan for node, left in lefts.items() if left.plan} for each in found for lefts in each.lefts.values()]
+    plans = {node: plan for each in by_round for node, plan in each.items()}
+    compared = next((each for each in reversed(by_round) if len(each) > 1), by_round[-1])  # of one start, as another's may differ
     job = verdicts.job(plans[node] for node in sorted(plans))
     made = _attempts(reader, found, job)
     last = _deciding(made)
@@ -38,9 +43,14 @@ def report(top: str) -> Report:
         reader.top, job, last.outcome, last.exit_code, last.reason, last.culprit, min(each.began for each in made),
         max(each.ended for each in made), tuple(made), gaps,
         accounting.of_all([each.timeline for each in made], together, gaps, sum(_interruptions(each, each is last) for each in made)),
-        differences=verdicts.differences(plans), tails=tuple(_tails(reader, last)), troubles=tuple(reader.troubles),
+        differences=verdicts.differences(compared), tails=tuple(_tails(reader, last)), troubles=tuple(reader.troubles),
         other_jobs=tuple(folders.job("", each) for each in jobs[:-1]),
     )  # fmt: skip
+
+
+def _tells(left: Left) -> bool:
+    """What is there and cannot be read tells nothing; of what was never written, the report does."""
+    return not left.unread or bool(left.plan or left.verdict or left.round) or left.told.first is not None
 
 
 def _deciding(made: Sequence[Attempt]) -> Attempt:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
+from ranklaunch.errors import MANY_DIGITS, has_many_digits
+
 MOST_LEVELS = 100  # lists and maps within each other
 MOST_VALUES = 100_000  # once every alias stands for what it names
-STRING, EQUALS = "tag:yaml.org,2002:str", "tag:yaml.org,2002:value"
+# What Helm takes text without quotes for: true, false and null of YAML 1.1, numbers of 1.1 and 1.2 alike; but no dates, no = that is more
+# than a text, and no numbers to the base 60, of which 1:30 would be 90.
+TAG = "tag:yaml.org,2002:"
+KEPT = (f"{TAG}null", f"{TAG}bool", f"{TAG}merge")
+PLAIN = (
+    (f"{TAG}bool", r"[yn]", "yYnN"),
+    (f"{TAG}int", r"[-+]?(0b[01_]+|0x[0-9a-f_]+|0o?[0-7][0-7_]*|0|[1-9][0-9_]*)", "-+0123456789"),
+    (f"{TAG}float", r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)(e[-+]?[0-9]+)?|[-+]?\.inf|\.nan", "-+.0123456789"),
+)
 
 
 class UnfitError(ValueError):
@@ -34,7 +46,15 @@ def of_json(text: str) -> Any:
         _levels(found)
     except RecursionError:
         _too_deep()
+    except ValueError as error:
+        _short_numbers(error)
+        raise
     return found
+
+
+def _short_numbers(error: Exception) -> None:
+    if has_many_digits(error):
+        raise UnfitError(MANY_DIGITS) from None
 
 
 def _map(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -61,31 +81,62 @@ def _too_deep() -> NoReturn:
 
 def _of_yaml(text: str, yaml: Any) -> Any:
     try:
-        return _constructed(yaml.SafeLoader(text))
+        return _constructed(_loader(yaml)(text))
     except UnfitError:
         raise
     except RecursionError:
         _too_deep()
     # What PyYAML raises where a value does not fit its explicit tag is none of its own errors.
     except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
+        _short_numbers(error)
         msg = f"not YAML: {_without_excerpt(error)}"
         raise ValueError(msg) from None
+
+
+def _loader(yaml: Any) -> Any:
+    safe = yaml.SafeLoader
+    resolvers = {first: [each for each in known if each[0] in KEPT] for first, known in safe.yaml_implicit_resolvers.items()}
+    bools = {**safe.bool_values, "y": True, "n": False}
+    loader: Any = type("Loader", (safe,), {"yaml_implicit_resolvers": resolvers, "bool_values": bools})
+    for tag, pattern, first in PLAIN:
+        loader.add_implicit_resolver(tag, re.compile(f"(?:{pattern})$", re.IGNORECASE), list(first))
+    loader.add_constructor(f"{TAG}int", lambda self, node: _whole(self.construct_scalar(node)))
+    return loader
+
+
+def _whole(text: str) -> int:
+    digits = text.replace("_", "")
+    return int(digits, 8 if re.match("[-+]?0[0-7]", digits) else 0)
 
 
 def _without_excerpt(error: Exception) -> str:
     """PyYAML shows the line, which may have a secret."""
     said = ((getattr(error, name, None), getattr(error, f"{name}_mark", None)) for name in ("context", "problem"))
     told = [f"{text}{f' (line {mark.line + 1}, column {mark.column + 1})' if mark else ''}" for text, mark in said if text]
-    return ", ".join(told) or str(error)
+    return ", ".join(told) or str(error).partition("\n")[0]
 
 
 def _constructed(loader: Any) -> Any:
+    _stop_early(loader)
     root = loader.get_single_node()
     if root is None:
         return {}
     _Counting().count(root, ())
     found = loader.construct_document(root)
     return {} if found is None else found
+
+
+def _stop_early(loader: Any) -> None:
+    """PyYAML is slow: what is too large is not read to its end."""
+    compose, numbers = loader.compose_node, itertools.count()
+
+    def counted(parent: Any, index: Any) -> Any:
+        if next(numbers) >= MOST_VALUES:
+            msg = f"more than {MOST_VALUES} values"
+            raise UnfitError(msg)
+        return compose(parent, index)
+
+    loader.compose_node = counted
 
 
 class _Counting:
@@ -120,8 +171,6 @@ def _below(node: Any, place: tuple[str, ...]) -> Iterable[tuple[str, Any]]:
         return ((str(name.value)[:60], each) for name, value in node.value for each in (name, value))
     if node.id == "sequence":
         return ((str(index), each) for index, each in enumerate(node.value))
-    if node.tag == EQUALS:  # a meaning of = alone that YAML 1.1 has, and nobody has in mind
-        node.tag = STRING
     return ()
 
 

@@ -115,7 +115,8 @@ def _program(spec: JobSpec) -> Iterator[str]:
         yield f"script={spec.script!r}: begins with a dash; ./{spec.script} is a file of that name"
     if not spec.image.repository and not (spec.engine in NO_IMAGE or (spec.engine == "slurm" and spec.slurm.container == "none")):
         yield "image.repository: required (--image)"
-    if re.search(r"[\s\0]|^-", spec.image.repository):
+    # Names in a registry are ASCII; for Slurm it may be a file.
+    if re.search(r"[\s\0]|^-" if spec.engine == "slurm" else r"[^!-~]|^-", spec.image.repository):
         yield f"image.repository={spec.image.repository!r}: expected the name of an image"
     if spec.name_suffix:
         yield "nameSuffix: the Helm chart's alone; put what should follow into name"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -23,6 +24,7 @@ SUFFIXES: Mapping[str, str] = {
 RESERVED_BY_TRAINER = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 OF_ASCEND_JOBS = ("framework", "fault-scheduling", "fault-retry-times")  # labels that the job's operator reads
 NOT_OF_ASCEND_JOBS = ("hostUsers", "schedulingGates")  # fields of newer pods than its definition knows
+MOST_OF_OBJECTS = 20  # problems of a value that are told one by one
 LABEL_VALUE = r"(?:[A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?"
 
 
@@ -84,7 +86,10 @@ def _shapes(spec: JobSpec) -> Iterator[str]:
     """What the user gives as Kubernetes has it."""
     for path, value, key in keys.given(spec):
         if key.of:
-            yield from check.problems(path, key.of + "[]" * (key.kind == keys.OBJECTS), value)
+            found = check.problems(path, key.of + "[]" * (key.kind == keys.OBJECTS), value)
+            yield from itertools.islice(found, MOST_OF_OBJECTS)
+            if next(found, ""):
+                yield f"{path}: and more of these"
 
 
 def _volumes(spec: JobSpec) -> Iterator[str]:

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from ranklaunch.errors import nearest
 from ranklaunch.read.parse import flag
-from ranklaunch.redact import shown
+from ranklaunch.showing import shown
 from ranklaunch.specs import documents, familiar, keys
 from ranklaunch.specs.keys import Key
 from ranklaunch.specs.model import JobSpec
 
 T = TypeVar("T")
 PATHS = tuple(keys.paths(JobSpec))
+MOST_UNKNOWN = 20  # keys of a group that are told one by one
 ENVIRONMENT = "env"  # the place whose values may be secrets, however the whole is written
 
 
@@ -41,10 +42,12 @@ class Values:
             self._wrong(place.rstrip(".") or "values", values, f"expected a map with keys of {', '.join(keys.fields(kind))}")
             return kind()
         known = keys.fields(kind)
-        for name in values:
-            if name not in known:
-                hint = familiar.hint(f"{place}{name}", PATHS, known) or f": expected one of {', '.join(known)}"
-                self.problems.append(Problem(f"{place}{name}: unknown key{hint}"))
+        unknown = [name for name in values if name not in known]
+        for name in unknown[:MOST_UNKNOWN]:
+            hint = familiar.hint(f"{place}{name}", PATHS, known) or f": expected one of {', '.join(known)}"
+            self.problems.append(Problem(f"{place}{name}: unknown key{hint}"))
+        if len(unknown) > MOST_UNKNOWN:
+            self.problems.append(Problem(f"{place.rstrip('.') or 'values'}: and {len(unknown) - MOST_UNKNOWN} more keys that are unknown"))
         given: dict[str, Any] = {}
         for name, field in known.items():
             if name not in values:

@@ -57,7 +57,7 @@ class Attempt:
         self._began = time.time()
         self._finishes: list[Finish] = []
         self._left: Leftovers | None = None
-        self._interrupted = False  # by SIGINT
+        self._heard: set[int] = set()  # stop requests
         self._success: Success | None = None  # of this node's ranks
         self._loop = Share(around.loop)
         self._killed = memory.Kills(self._loop)
@@ -78,8 +78,7 @@ class Attempt:
         of_launchers = Around(
             plan=lambda: self.plan, ending=lambda: self.ending, stopping=lambda: self._stopper.begun, carried=self._stopper.carried,
             tell=self._stopper.tell, fail=self._fail, finish=self._finishes.append, say=self._say, hush=self._logs.hush,
-            deciding=self.companions.deciding, died=self.companions.died,
-            explain=start.explain, ended=self._logs.rank_ended,
+            deciding=self.companions.deciding, died=self.companions.died, explain=start.explain, ended=self._logs.rank_ended,
         )  # fmt: skip
         self._launchers = Launchers(of_launchers, self._children.running, self._loop, start.record, self._nodes)
 
@@ -158,8 +157,8 @@ class Attempt:
         return Attended(
             plan=lambda: self.plan, ending=lambda: self.ending, running=self._children.running, ranks=self._launchers.living,
             outputs=lambda: self._logs.by_rank, nodes=self._nodes, loop=self._loop, record=self._record, say=self._say, fail=self._fail,
-            caught=self._stopper.caught, ends=lambda: self._launchers.ends(self._children.ended),
-            abort=self._stopper.say_where, take=self.companions.take, env=self._around.env, evidence=self.companions.hear_evidence,
+            stopper=self._stopper, ends=lambda: self._launchers.ends(self._children.ended), take=self.companions.take,
+            env=self._around.env, evidence=self.companions.hear_evidence,
             alarm=self._around.teller().hang, said=lambda: closing.remember_ranks(self._children, self._logs),
         )  # fmt: skip
 
@@ -184,6 +183,8 @@ class Attempt:
         self._loop.after(OWN_WORDS_S, self._remember)
         self._loop.run_until(self._stopper.done)
         self._stopper.finish()
+        if self._stopper.unread and self._stopper.unread.found:
+            self._children.hear_out()
         for text in closing.stuck(self._stopper.stuck):
             self._logs.say_at_end(text)
         closing.remove_sessions(self._children)
@@ -205,10 +206,10 @@ class Attempt:
         return self._launchers.offer(number)
 
     def on_stop_request(self, number: int) -> None:
-        name, grace_s = name_of(number), self.plan.limits.grace_s
+        name = name_of(number)
         self._record.hold()  # ranks are told before anything is written: the log folder may not answer
         self._record.event("signal", signal=name)
-        self._around.terminal.hurry(grace_s)
+        self._around.terminal.hurry(self.plan.limits.grace_s)
         self.companions.hurry()
         if self.ending is None and self._success and self._nodes.may_leave:
             self._nodes.leave()
@@ -217,16 +218,23 @@ class Attempt:
             self.companions.on_stop_request(number)
             self._end(Ending("stopped", 128 + number, judge.stopped_by(number)))
             self._stopper.begin(number)
-            self._say(f"{name}: stopping, at most {grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
-            self._logs.say_last_output()
-        elif number == signal.SIGINT and not self._interrupted:  # whoever interrupts all nodes may come after another node's word
+            self._say_stopping(number)
+        elif number == signal.SIGINT and number not in self._heard:  # whoever interrupts all nodes may come after another node's word
             self._say(f"SIGINT: stopping already{TWICE}")
         elif number == signal.SIGINT:
             self._nodes.hurry()
             self._say("SIGINT again: ending everything now")
             self._stopper.kill_all()
-        self._interrupted |= number == signal.SIGINT
+        if self.ending and not self._heard and closing.is_stop_too(self.plan, self.ending, number, self._loop.clock()):
+            self.companions.on_stop_request(number)
+            if number != signal.SIGINT:
+                self._say_stopping(number)
+        self._heard.add(number)
         self._record.release()
+
+    def _say_stopping(self, number: int) -> None:
+        self._say(f"{name_of(number)}: stopping, at most {self.plan.limits.grace_s:g} s{TWICE if number == signal.SIGINT else ''}")
+        self._logs.say_last_output()
 
     def on_guard(self) -> None:
         """The outer process was killed: nobody is left to be told, so everything ends at once."""
@@ -284,9 +292,7 @@ class Attempt:
         if child.failure_code:
             self._fail(Ending("failed", child.code_of_job, "", child))
         elif child.announced and child.announced.alive:
-            numbers = ", ".join(str(rank.rank) for rank in child.announced.alive)
-            reason = f"{child.process.name} ended with 0 while rank {numbers} was still running: what held them was killed, most likely"
-            self._fail(Ending("failed", 128 + signal.SIGKILL, reason))
+            self._fail(Ending("failed", 128 + signal.SIGKILL, closing.left_running(child, child.announced.alive)))
         elif child.role == STEP or child.process.conduct.may_end:
             return
         elif child.role == SERVICE:
@@ -322,8 +328,8 @@ class Attempt:
 
     def _begin_stop(self) -> None:
         """Once nobody needs what runs as it is."""
-        self._hold()
         assert self.ending
+        self.held = closing.held(self._phases.shared, self.held) if self.plan.rounds else None
         self.companions.before_stop(self.ending, self._tell_all)
 
     def _tell_all(self) -> None:
@@ -355,30 +361,24 @@ class Attempt:
     def _agree(self, circumstances: judge.Circumstances) -> Judgement:
         """What the job died of: by the word of node 0, who has heard all; by what is known here where there is no such word."""
         assert self.ending
+        self._finishes += () if self._success else self._children.finished(self.plan.job.node_index, self._nodes.wall)
         suspects = judge.suspects(self.plan, self.ending, self._children.ended, circumstances)
         unwell = self._launchers.unwell(self._children.ended, suspects, circumstances.tail_of_rank, self._stopper.caught)
         seen = (*judge.notes(self.plan, self.ending, suspects), *unwell)
         own = judge.judgement(self.ending, suspects, self._finishes, seen, circumstances)
-        return self._nodes.agree(own, suspects, self._finishes, seen, self.ending, self._state())
+        agreed = self._nodes.agree(own, suspects, self._finishes, seen, self.ending, self._state)
+        return closing.alone(own, self._state()) if agreed is own else agreed
 
     def _state(self) -> Mapping[str, Any]:
         """For whoever decides whether the ranks start again."""
-        if not self.plan.rounds or not self.ending or self.ending.outcome != "failed":
+        if not self.plan.rounds or not self.ending or self.ending.outcome == "succeeded":
             return {}
         from ranklaunch.supervise.rounds import seen
 
         first = min(self.ending.at, self._launchers.failing_since or self.ending.at)
         finished = self._success is not None or any(finish.at < self._nodes.wall(first) for finish in self._finishes)
         state = seen.state(self.plan, self._launched_at, self._loop.clock(), finished=finished)
-        return {**state, "gone": blame.place(self.plan.job.node_index, self.plan.job.node.host)} if self.ending.killed else state
-
-    def _hold(self) -> None:
-        """Looks up what the processes have, where others are to follow them."""
-        if self.plan.rounds:
-            from ranklaunch.supervise.rounds import cleaning
-
-            found = cleaning.held(self._phases.shared)
-            self.held = found.and_more(self.held) if self.held else found
+        return {**state, **seen.asked(self.plan, self.ending, self._around.asked())}
 
     def _circumstances(self) -> judge.Circumstances:
         return judge.Circumstances(
@@ -386,7 +386,7 @@ class Attempt:
             explain=self._launchers.explained,
             end_of_rank=lambda child, rank: child.below.end_of(rank) if child.below else None,
             told=self._told,
-            wall=self._nodes.wall, stop=self._around.asked(),
+            wall=self._nodes.wall, stop=self._around.asked(), daemons=self._children.daemons,
             tail_of_rank=self._logs.tail_of, wrote=self._logs.by_then,
         )  # fmt: skip
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from ranklaunch import showing
 from ranklaunch.plan.model import Plan
+from ranklaunch.supervise import judge
 from ranklaunch.supervise.ranks.child import LAUNCHER
 from ranklaunch.supervise.ranks.children import Children
 from ranklaunch.supervise.record import Record, made_since
@@ -16,8 +18,13 @@ from ranklaunch.verdict import blame, folders
 from ranklaunch.verdict.model import Verdict
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.judge import Ending
     from ranklaunch.supervise.output.logs import Logs
+    from ranklaunch.supervise.ranks.child import Child
     from ranklaunch.supervise.ranks.left import Leftovers
+    from ranklaunch.supervise.ranks.watched import Watched
+    from ranklaunch.supervise.rounds.cleaning import Held
+    from ranklaunch.verdict.blame import Judgement
 
 
 def remember_ranks(children: Children, logs: Logs) -> None:
@@ -87,6 +94,38 @@ def _say_last_words(plan: Plan, verdict: Verdict, say: Callable[..., None]) -> N
             say(text, _bytes(lines))
 
 
+def held(shared: frozenset[tuple[str, int]], before: Held | None) -> Held:
+    """What the processes have, where others are to follow them. shared: as cleaning.held has it."""
+    from ranklaunch.supervise.rounds import cleaning
+
+    found = cleaning.held(shared)
+    return found.and_more(before) if before else found
+
+
+def left_running(launcher: Child, ranks: Sequence[Watched]) -> str:
+    """Of one that ended with 0 before these."""
+    numbers = ", ".join(str(rank.rank) for rank in ranks)
+    which, them = (f"ranks {numbers} were", "them") if len(ranks) > 1 else (f"rank {numbers} was", "it")
+    return f"{launcher.process.name} ended with 0 while {which} still running: what held {them} was killed, most likely"
+
+
+def is_stop_too(plan: Plan, ending: Ending, number: int, now: float) -> bool:
+    """Whether an attempt that ends for a failure is stopped by this signal too: no round follows, or whoever sent it has sent it to the
+    ranks as well, as Slurm does, and one has died of it first."""
+    end = ending.child.end if ending.child else None  # a launcher whose rank has failed may live yet
+    together = end and end.signal == number and now - end.at < judge.TOGETHER_S
+    return ending.outcome == "failed" and bool(plan.rounds or together)
+
+
+def alone(own: Judgement, state: Mapping[str, Any]) -> Judgement:
+    """What a node says by itself of its end, where no word of node 0's has come. state: as it was to hear it."""
+    if "stop" not in state:
+        return own
+    from ranklaunch.supervise.rounds import deciding
+
+    return deciding.stopped(own, [state]) or own
+
+
 def report_round(plan: Plan, verdict: Verdict, restart: Mapping[str, Any], record: Record, say: Callable[..., None]) -> None:
     """Of one that another follows. restart: what is said of it in the verdict of the end."""
     _say_last_words(plan, verdict, say)
@@ -108,7 +147,7 @@ def report(plan: Plan, verdict: Verdict, record: Record, say: Callable[..., None
     say(f"{verdict.outcome} with exit code {verdict.exit_code}: {verdict.reason}")
     for text in (*blame.advice(verdict.culprit), *verdict.notes):
         say(text)
-    say(f"logs {record.folder}, verdict {path or '(could not be written)'}")
+    say(showing.printable(f"logs {record.folder}, verdict {path or '(could not be written)'}"))
 
 
 def _bytes(lines: Sequence[str]) -> list[bytes]:

@@ -19,6 +19,7 @@ from ranklaunch.values import Value
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import Output
     from ranklaunch.supervise.ranks.watched import Watched
+    from ranklaunch.supervise.stop import Stopper
 
 PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before it ends what runs
 
@@ -26,12 +27,10 @@ PATIENCE_S = 15.0  # of an attempt that has failed, with its companions, before 
 class Attended(Value):
     """An attempt as its companions see it. plan: the newest. ending: what decided, None until then. running: its own children, by pid.
     ranks: the processes of ranks that are known to live, by rank, whoever has started them. outputs: what ranks write, by rank. loop: what
-    is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure. caught: whether a process
-    that was told to end had a way to hear it. ends: of ranks that have ended, the name of the signal that killed them, else "", by rank.
-    abort: from now on what is to end says by SIGABRT where it is, if Python has a handler for that. take: has evidence taken on all nodes,
-    and whether the job ends after that. evidence: on node 0, who hears what all nodes have found.
-    alarm: tools are told that the job hangs. said: ranks that were on their way out by themselves have said why by now: what they write
-    later is about being ended."""
+    is asked of it ends with the attempt. say: a line for people. fail: ends the attempt, as its first failure. stopper: ends what runs,
+    once it has begun. ends: of ranks that have ended, the name of the signal that killed them, else "", by rank. take: has evidence taken
+    on all nodes, and whether the job ends after that. evidence: on node 0, who hears what all nodes have found. alarm: tools are told that
+    the job hangs. said: ranks that were on their way out by themselves have said why by now: what they write later is about being ended."""
 
     plan: Callable[[], Plan]
     ending: Callable[[], Ending | None]
@@ -43,9 +42,8 @@ class Attended(Value):
     record: Record
     say: Callable[[str], None]
     fail: Callable[[Ending], None]
-    caught: Callable[[tree.Identity], bool]
+    stopper: Stopper
     ends: Callable[[], Mapping[int, str]]
-    abort: Callable[[], None]
     take: Callable[[str, bool], None]
     env: Mapping[str, str]
     evidence: list[Callable[[Any], object]]

@@ -8,10 +8,10 @@ import signal
 from collections.abc import Callable, Collection, Iterable, Sequence
 from types import ModuleType
 
-from ranklaunch import errors, redact
+from ranklaunch import errors, showing
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.supervise.output.pipe import last_lines
-from ranklaunch.supervise.ranks.child import DECIDING, RANK, UNJUDGED, Child
+from ranklaunch.supervise.ranks.child import DECIDING, UNJUDGED, Child
 from ranklaunch.supervise.record import now
 from ranklaunch.system import disk
 from ranklaunch.system.memory import Memory
@@ -23,6 +23,7 @@ from ranklaunch.verdict.blame import Finish, Judgement, Suspect
 from ranklaunch.verdict.model import Culprit, Failure, KnownError, Verdict, Victim
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks.children import Daemon
     from ranklaunch.supervise.ranks.watched import Watched
 
 Explain = Callable[[Child, str], Optional[Failure]]
@@ -50,7 +51,8 @@ class Circumstances(Value):
     """What the supervisor knows beside the processes themselves. memory: what the kernel has killed for memory since the start.
     explain: which rank failed, by a launcher's own output. end_of_rank: how a rank of it ended, where that was seen.
     told: what a process that is itself a ranklaunch has found. wall: monotonic seconds, as times are, to those since 1970, by node 0's.
-    wrote: of each rank the last that it had written when the end began, and when. stop: the signal of the first stop request, and when."""
+    wrote: of each rank the last that it had written when the end began, and when. daemons: those that carried ranks here and were killed.
+    stop: the signal of the first stop request, and when."""
 
     memory: Memory
     explain: Explain
@@ -59,6 +61,7 @@ class Circumstances(Value):
     tail_of_rank: Callable[[int | None], bytes]
     wall: Callable[[float], float]
     wrote: Callable[[], Iterable[tuple[int, bytes, float]]] = tuple
+    daemons: Sequence[Daemon] = ()
     stop: tuple[int, float] | None = None
 
 
@@ -121,10 +124,13 @@ def suspects(plan: Plan, ending: Ending, ended: Sequence[Child], circumstances: 
     found: list[Suspect] = []
     if not ending.child and not ending.from_elsewhere and ending.outcome != "succeeded":
         found.append(_of_ending(plan, ending, circumstances.wall(ending.at)))
+    found += [_of_daemon(plan, each, circumstances.wall(each.at)) for each in circumstances.daemons if each.at < ending.at]
     for child in ended:
         if child.failure_code and child.role not in UNJUDGED:
             found += _of_child(plan, child, circumstances)
-    found = _with_memory(_with_parting(plan, ending, found, ended, circumstances), circumstances.memory, plan.job.node_index)
+    found = _with_parting(plan, ending, found, ended, circumstances)
+    if any(each.culprit for each in found):
+        found = _words().with_memory(found, circumstances.memory, plan.job.node_index)
     if not found and not plan.processes and circumstances.memory.kills:
         found.append(_unseen(plan, circumstances.memory, circumstances.wall(ending.at)))
     return _without_stopped(plan, found, circumstances) if circumstances.stop else found
@@ -157,6 +163,13 @@ def _unseen(plan: Plan, memory: Memory, at: float) -> Suspect:
     job = plan.job
     culprit = Culprit(job.node_index, None, None, 137, "SIGKILL", True, (), "a process", job.node.host, blame.iso(at))
     return Suspect(job.node_index, at, "failed", 137, f"{blame.sentence(culprit)}{memory.described}", culprit)
+
+
+def _of_daemon(plan: Plan, daemon: Daemon, at: float) -> Suspect:
+    """Its launcher, on another node, has lost it, and cannot know why."""
+    node, code = plan.job.node_index, 128 + daemon.signal
+    culprit = Culprit(node, None, daemon.pid, code, name_of(daemon.signal), False, (), daemon.name, plan.job.node.host, blame.iso(at))
+    return Suspect(node, at, "failed", code, "", culprit)
 
 
 def first_word(plan: Plan, ending: Ending, wall: Callable[[float], float]) -> Suspect:
@@ -200,7 +213,7 @@ def stored_in(plan: Plan) -> tuple[str, ...]:
 def are_full(plan: Plan, found: Iterable[tuple[str, bool]]) -> Iterable[str]:
     """found: as disk.full has it."""
     for folder, no_inode in found:
-        yield f"{_placed(plan, '')}the file system of {folder} is full{': no inode is left' if no_inode else ''}"
+        yield f"{placed(plan, '')}the file system of {folder} is full{': no inode is left' if no_inode else ''}"
 
 
 def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:
@@ -209,19 +222,17 @@ def _of_ending(plan: Plan, ending: Ending, at: float) -> Suspect:
     culprit = None
     if ending.killed:
         culprit = Culprit(job.node_index, None, None, 137, "SIGKILL", False, (), "ranklaunch", job.node.host, blame.iso(at))
-    return Suspect(job.node_index, at, ending.outcome, ending.exit_code, _placed(plan, errors.reason(ending.reason)), culprit)
+    return Suspect(job.node_index, at, ending.outcome, ending.exit_code, placed(plan, errors.reason(ending.reason)), culprit)
 
 
-def _placed(plan: Plan, text: str) -> str:
+def placed(plan: Plan, text: str) -> str:
     """A text with the node that it is about, where there are several."""
     job = plan.job
     return f"{blame.place(job.node_index, job.node.host)}: {text}" if len(job.everyone) > 1 else text
 
 
 def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterable[Suspect]:
-    assert child.reader
-    output = child.reader.output
-    tail = child.said if (child.ended.told or child.role == RANK) and child.said is not None else output.tail
+    tail = child.said if (child.ended.told or child.had_said_all) and child.said is not None else child.last_words()
     seen = list(_of_ranks(plan, child, circumstances))
     if seen:
         yield from seen
@@ -237,7 +248,9 @@ def _of_child(plan: Plan, child: Child, circumstances: Circumstances) -> Iterabl
     own = of_rank or (_words().before_report(tail) if told and not apart and not child.ended.told else b"")
     error = _words().known(own if told else tail, plan, not child.ended.told)
     lines = last_lines(own if apart else own or tail)
-    on_its_way = error and error.kind == blame.CAUSE and not child.ended.signal  # out by itself when it was told, and had written why
+    # Out by itself when it was told, and had written why; a shell ends with 143 when its program has died of SIGTERM.
+    of_signal = child.ended.signal or child.ended.code in {128 + number for number in child.ended.told}
+    on_its_way = error and error.kind == blame.CAUSE and not of_signal
     if not child.ended.told or _killed_by_another(child) or on_its_way:
         culprit = _culprit(plan, child, failure, lines, error, at)
         reason = "" if told else _words().reported(culprit, tail)
@@ -278,15 +291,25 @@ def _placed_by(child: Child, told: Failure | None) -> Failure | None:
 def _below(
     plan: Plan, child: Child, code: int, seen: Collection[int | None], circumstances: Circumstances, victims: Iterable[tuple[int, int]] = ()
 ) -> Iterable[Suspect]:
-    """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause. victims: as in Failure."""
-    at = circumstances.wall(child.ended.at) + AFTER
+    """Ranks of a launcher that it has ended, or not seen as the first, and whose own words name a cause, or that have failed by themselves
+    for sure. victims: as in Failure."""
+    by_themselves = child.below.failed if child.below else []
+    # Who died of SIGTERM may have been sent it before its launcher was held.
+    held = [each for each in by_themselves if each.surely and each.signal != signal.SIGTERM]
+    sure = [*held, *(each for each in by_themselves if child.ends_ranks and each.signal not in (signal.SIGTERM, signal.SIGKILL))]
+    failed = {each.rank: circumstances.wall(each.ended_at) for each in sure}
     by_launcher = {rank: Failure(rank, 128 + number, number) for rank, number in victims}
     for rank in plan.outputs.keys if plan.outputs else ():
         end = circumstances.end_of_rank(child, rank)
-        well = end and not end.exit_code
-        error = _words().known(circumstances.tail_of_rank(rank) if rank not in seen and not well else b"", plan, by_itself=False)
-        if error and error.kind == blame.CAUSE:
-            failure = end or by_launcher.get(rank) or Failure(rank, code if code < 128 else 1)
+        counts = rank not in seen and (not end or end.exit_code)
+        alone = counts and rank in failed
+        end = end or by_launcher.get(rank)
+        if end and end.signal == signal.SIGTERM and not alone:
+            continue  # it was told to end; of an exception that was ending it then, with_parting knows
+        error = _words().known(circumstances.tail_of_rank(rank) if counts else b"", plan, by_itself=bool(alone))
+        if alone or (error and error.kind == blame.CAUSE):
+            at = failed[rank] if alone else circumstances.wall(child.ended.at) + AFTER
+            failure = end or Failure(rank, code if code < 128 else 1)
             culprit = _culprit(plan, child, failure, last_lines(circumstances.tail_of_rank(rank)), error, at)
             yield Suspect(culprit.node, at, "failed", culprit.exit_code, "", culprit)
 
@@ -319,7 +342,7 @@ def _culprit(plan: Plan, child: Child, failure: Failure, lines: tuple[str, ...],
         name=failure.name or child.process.name,
         host=plan.job.everyone[node].host if len(plan.job.everyone) > max(1, node) else "",
         time=blame.iso(at),
-        error=error and replace(error, line=redact.printable(errors.quoted((error.line,))[0])),
+        error=error and replace(error, line=showing.printable(errors.quoted((error.line,))[0])),
     )
 
 
@@ -332,33 +355,6 @@ def _node(plan: Plan, child: Child, failure: Failure) -> int:
     if failure.rank is None or child.process.rank is not None or failure.rank in job.node.ranks:
         return job.node_index
     return next((node.index for node in job.nodes if failure.rank in node.ranks), job.node_index)
-
-
-def _with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect]:
-    """As many of those killed as the kernel has killed for memory by then, the first first; else the one that lost a process of its own."""
-    left = memory.kills
-    result = []
-    for suspect in found:
-        culprit = suspect.culprit
-        lately = min(left, memory.lately(suspect.at))
-        if culprit and ((lately and culprit.signal == "SIGKILL") or (left and _lost_a_worker(culprit))):
-            left -= 1
-            culprit = replace(culprit, out_of_memory=True)
-            suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{memory.described}")
-        elif not suspect.reason and culprit and culprit.node == here and _looks_killed(culprit) and memory.counted and not lately:
-            then = " then" if memory.kills else ""
-            suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; the kernel killed nothing here for memory{then}")
-        result.append(suspect)
-    return result
-
-
-def _looks_killed(culprit: Culprit) -> bool:
-    """By SIGKILL, it or what it was the shell of, and nothing says why."""
-    return culprit.exit_code == 128 + signal.SIGKILL and not culprit.error
-
-
-def _lost_a_worker(culprit: Culprit) -> bool:
-    return culprit.signal is None and any("signal: Killed" in line or "SIGKILL" in line for line in culprit.last_lines)
 
 
 def _is(culprit: Culprit | None, child: Child, plan: Plan) -> bool:
@@ -388,13 +384,9 @@ def _ended_by_launchers(ending: Ending, ended: Sequence[Child], circumstances: C
         if child.announced:
             yield from ((rank, number) for rank, number in ranks if number)
             continue
-        found = {rank: number or _first_told(child) for rank, number in ranks}
+        first = child.ended.told[0] if child.ended.told else signal.SIGTERM  # what a launcher was told, and then its ranks
+        found = {rank: number or first for rank, number in ranks}
         if child is ending.child and child.ended.code and child.reader:
             failure = circumstances.explain(child, decoded(child.reader.output.tail))
             found.update(failure.victims if failure else ())
         yield from found.items()
-
-
-def _first_told(child: Child) -> int:
-    """What a launcher was told, and then its ranks."""
-    return child.ended.told[0] if child.ended.told else signal.SIGTERM

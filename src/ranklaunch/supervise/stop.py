@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterable
 
-from ranklaunch.supervise.ranks.child import Child, hears_behind, note
+from ranklaunch.supervise.ranks.child import Child, hears_behind, note, unread
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop, Timer
@@ -20,6 +20,7 @@ from ranklaunch.system.signals import ALARMS
 from ranklaunch.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ranklaunch.supervise.ranks.unread import Unread
     from ranklaunch.supervise.taking.abort import Aborts
 
 SETTLE_S = 1.0  # for ranks that end at once; a launcher that saw it would end the others, which may be saving
@@ -182,11 +183,10 @@ class Stopper:
         self._needed = needed
         self._say = say
         self._killing_since: float | None = None
-        self._killed: list[tree.Identity] = []
-        self._told_all = False
+        self.killed: set[tree.Identity] = set()
+        self._told_all = self._carrying = self._gave_up = False
         self._resting = False  # some have been told, and the rest is not yet
-        self._carrying = False
-        self._gave_up = False
+        self.unread: Unread | None = None  # once something is left that may read what the program has said
         self._teller = Teller(loop.clock, lambda: [child.identity for child in leaders()])
         self._next_look: Timer | None = None
         self._lone = Lone(loop.clock, grace_s)
@@ -200,11 +200,12 @@ class Stopper:
         if self.begun:
             return
         self.begun = True
-        number = signal.SIGTERM if number in ALARMS else number
-        now = self._loop.clock()
+        now, number = self._loop.clock(), signal.SIGTERM if number in ALARMS else number
         spent_s = now - since if since is not None else 0.0
         left_s = max(self._grace_s - spent_s, min(LEAST_S, self._grace_s))
         self._due = now + left_s
+        for child in (*self._leaders(), *self._services()):
+            child.wake()
         for child in self._leaders():
             self._signal(child, number)
         self._teller.tell(self.carried(), number)
@@ -227,13 +228,14 @@ class Stopper:
 
     def _tell_rest(self) -> None:
         """When the leaders are gone: those that catch SIGTERM may have something to save, and need the others for it, such as the tee that
-        their output goes to."""
+        their output goes to, which may have something to read yet."""
         if self._told_all:
             return
         if not self._resting:
             self._timers.append(self._loop.after(LONE_S, self._kill_lasting))
         services = [] if self._resting else list(self._services())
-        self._resting = self._teller.tell_below(os.getpid())
+        self.unread = self.unread or unread(self._loop.clock)
+        self._resting = self._teller.tell_below(os.getpid()) or bool(self.unread and self.unread.is_read())
         for child in services:
             note(child, signal.SIGTERM)
         if not self._resting:
@@ -275,9 +277,9 @@ class Stopper:
         refuse = all(process in tree.refused for process in left)
         if now - self._killing_since > (REFUSE_S if left and refuse else GIVE_UP_S):
             self._gave_up = True
-            self.stuck = tuple(process for process in left if process in self._killed)  # others have only just been forked
+            self.stuck = tuple(process for process in left if process in self.killed)  # others have only just been forked
             return
-        self._killed = left
+        self.killed.update(left)
         for process in left:
             tree.send(process, signal.SIGKILL)
         self._note_all(signal.SIGKILL)
@@ -309,7 +311,7 @@ class Stopper:
         self._teller.tell(ranks, signal.SIGTERM)
 
     def _signal(self, child: Child, number: int) -> None:
-        conduct = child.process.conduct
+        conduct, is_dead = child.process.conduct, child.is_dead()
         if conduct.impatient or conduct.to_groups:
             child.halt()
         if conduct.deaf or conduct.to_groups:
@@ -318,7 +320,8 @@ class Stopper:
             tree.send_to_child(child.identity, number)
         else:
             self._teller.tell([child.identity], number)
-        note(child, number)
+        if not is_dead:
+            note(child, number)
         self._note_aborted()
         if conduct.to_groups:
             self._timers.append(self._loop.after(SETTLE_S, child.serve))

@@ -1,9 +1,10 @@
-"""What the last words of a process say, by the catalogue of known errors. It is large, and only failures need it."""
+"""What the last words of a process say, by the catalogue of known errors, and what the kernel says of memory: only failures need it."""
 
 from __future__ import annotations
 
 import functools
 import re
+import signal
 from collections.abc import Sequence
 
 from ranklaunch.errors import RanklaunchError
@@ -17,7 +18,10 @@ from ranklaunch.verdict.model import Culprit, KnownError
 if TYPE_CHECKING:
     from ranklaunch.catalogue import Finding
     from ranklaunch.catalogue import KnownError as Entry
+    from ranklaunch.system.memory import Memory
+    from ranklaunch.verdict.blame import Suspect
 
+_KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of others, of shells, whose command may have several lines
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
 # On each line of a traceback: of PyTorch, and of Python where it is of an exception in a group.
@@ -82,10 +86,8 @@ def _own(folder: str) -> tuple[Entry, ...]:
 def of_others(tail: bytes, plan: Plan) -> str:
     """The name of the error, where it is one that another rank may be to blame for. What a launcher reports of its ranks is none: why one
     failed stands elsewhere."""
-    from ranklaunch import catalogue
-
     error = known(tail, plan)
-    suspected = error and (error.kind == catalogue.CONSEQUENCE or _TIMED_OUT.search(error.name))
+    suspected = error and (not blame.tells_why(error) or _TIMED_OUT.search(error.name))
     return error.name if error and suspected and not _is_report(error) else ""
 
 
@@ -112,3 +114,31 @@ def _is_report(error: KnownError) -> bool:
     from ranklaunch import catalogue
 
     return any((entry.name, entry.standing) == (error.name, catalogue.REPORT) for entry in catalogue.shipped())
+
+
+def with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect]:
+    """As many of those killed as the kernel has killed for memory by then, the first first; else the one that lost a process of its own."""
+    left = memory.kills
+    result = []
+    for suspect in found:
+        culprit = suspect.culprit
+        lately = min(left, memory.lately(suspect.at))
+        if culprit and ((lately and culprit.signal == "SIGKILL") or (left and _lost_a_worker(culprit))):
+            left -= 1
+            culprit = replace(culprit, out_of_memory=True)
+            suspect = replace(suspect, culprit=culprit, reason=f"{blame.sentence(culprit)}{memory.described}")
+        elif not suspect.reason and culprit and culprit.node == here and _looks_killed(culprit) and memory.counted and not lately:
+            then = " then" if memory.kills else ""
+            suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; the kernel killed nothing here for memory{then}")
+        result.append(suspect)
+    return result
+
+
+def _looks_killed(culprit: Culprit) -> bool:
+    """By SIGKILL, it or what it was the shell of, and nothing says why."""
+    return culprit.exit_code == 128 + signal.SIGKILL and (not culprit.error or culprit.error.name == blame.KILLED)
+
+
+def _lost_a_worker(culprit: Culprit) -> bool:
+    told = any(re.search(_KILLED, line) for line in culprit.last_lines)
+    return culprit.signal is None and (told or bool(culprit.error and culprit.error.name == blame.KILLED))

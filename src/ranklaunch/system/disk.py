@@ -60,12 +60,12 @@ def working_folder() -> str:
         return "/"
 
 
-def absolute(path: str) -> str:
-    """Raises ConfigError of a relative path where the working folder was removed."""
+def absolute(path: str, option: str = "") -> str:
+    """Raises ConfigError of a relative path where the working folder was removed. option: by which another is given, for the message."""
     try:
         return os.path.abspath(path)
     except OSError:
-        msg = f"{path}: {GONE}"
+        msg = f"{option}{path}: {GONE}"
         raise ConfigError(msg) from None
 
 

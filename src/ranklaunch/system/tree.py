@@ -123,6 +123,11 @@ def identify(pid: int) -> Identity:
     return Identity(pid, found.start if found else 0)
 
 
+def is_dead(child: int) -> bool:
+    """Whether a child of this process is, and only waits to be reaped. Raises ChildProcessError where it was."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def has_children() -> bool:
     """Whether this process has any child of the job, dead or alive. It is the subreaper, so whatever lives below it hangs from a child."""
     try:

@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ranklaunch.errors import ConfigError, nearest
+from ranklaunch.errors import MANY_DIGITS, NESTED, ConfigError, nearest, unreadable
 from ranklaunch.plan import ds_config
-from ranklaunch.redact import clipped
+from ranklaunch.showing import clipped
 from ranklaunch.tune import words
 from ranklaunch.tune.model import GRID, METRICS, THROUGHPUT, TUNERS, Settings
 from ranklaunch.values import NOTHING, replace
@@ -136,7 +136,8 @@ def loads(text: str, path: str) -> dict[str, Any]:
     try:
         config = ds_config.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"{clipped(path)} is no JSON: {error}"
+        why = unreadable(error)
+        msg = f"{clipped(path)}: {why}" if why in (MANY_DIGITS, NESTED) else f"{clipped(path)} is no JSON: {why}"
         raise ConfigError(msg) from None
     if not isinstance(config, dict):
         msg = f"{clipped(path)}: expected an object, a DeepSpeed configuration"
@@ -213,7 +214,7 @@ def _check(settings: Settings, found: Found) -> None:
     if isinstance(elasticity, Mapping) and elasticity.get("enabled"):
         found.problems.append('elasticity.enabled true: DeepSpeed makes the batch sizes by itself then; leave out "elasticity"')
     if found.problems:
-        raise ConfigError(found.problems)
+        raise ConfigError(dict.fromkeys(found.problems))
 
 
 def _depth(config: Any) -> int:

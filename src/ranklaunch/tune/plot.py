@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree as ET
 
-from ranklaunch.redact import one_line
+from ranklaunch.showing import one_line
 from ranklaunch.tune.model import FLOPS, LATENCY, OK, STATUSES, Row
 from ranklaunch.tune.search import Search
 from ranklaunch.tune.table import UNITS

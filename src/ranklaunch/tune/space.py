@@ -20,6 +20,7 @@ from ranklaunch.values import Value
 
 ZERO = "zero_optimization"
 STAGES = (0, 1, 2, 3)
+ALL_STAGES = (None, "auto", "all")  # words for them
 OPTIMIZER, PARAMETERS = "offload_optimizer", "offload_param"
 LEAST_STAGE = {OPTIMIZER: 1, PARAMETERS: 3}  # of each kind of offload
 DEVICES = ("none", "cpu", "nvme")
@@ -143,12 +144,11 @@ def _stages(settings: Settings, problems: list[str]) -> tuple[int, ...]:
         problems.append(f'{ZERO} {shown(section)}: expected an object such as {{"stage": [1, 2]}}')
     given = _zero(settings).get("stage")
     values = given if isinstance(given, list) else [given]
-    if any(value in (None, "auto", "all") for value in values if not isinstance(value, (list, dict))) or not values:
-        return STAGES
-    if not all(is_whole(value, 0) and value in STAGES for value in values):
+    named = [value for value in values if value not in ALL_STAGES]
+    if not all(is_whole(value, 0) and value in STAGES for value in named):
         problems.append(f'{ZERO}.stage {shown(given)}: expected 0, 1, 2, 3, a list of these, or "auto" for all of them')
         return STAGES
-    return tuple(sorted(set(values)))
+    return tuple(sorted(set(named))) if values and named == values else STAGES
 
 
 def _kept(settings: Settings, problems: list[str]) -> list[Kept]:

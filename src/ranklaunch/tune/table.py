@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from ranklaunch.errors import counted
-from ranklaunch.redact import one_line
+from ranklaunch.showing import one_line
 from ranklaunch.tune import memory, results
 from ranklaunch.tune.model import FLOPS, LATENCY, MODEL, OK, PROFILE, PRUNED, RANDOM, Candidate, Row
 from ranklaunch.tune.search import Search

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ranklaunch import errors, redact
+from ranklaunch import errors, showing
 from ranklaunch.typed import Any
 from ranklaunch.values import Value, as_dict, fields, replace
 from ranklaunch.verdict.model import Culprit, KnownError
@@ -25,6 +25,9 @@ MOST_FAILURES = 8  # others that a verdict lists
 MOST_NOTES = 8
 MOST_NAMED = 5  # ranks that failed while they were being stopped; others are counted
 OF_PEERS = ("SIGABRT", 1, 128 + 6)  # how a rank ends, by its framework or its author, when it has lost another one
+KILLED = "process-killed"  # as a shell says of its program
+# Consequences of what became of a process that the rank itself had started.
+OF_ITS_OWN = (KILLED, "python-process-pool-broken", "launcher-command-failed")
 AFTERMATHS = ("torch-process-group-left",)  # causes of which another rank's failure may be one
 LINES = 20  # of a culprit's output
 LINE = 300  # characters of one
@@ -52,7 +55,7 @@ class Suspect(Value):
     @property
     def is_consequence(self) -> bool:
         culprit = self.culprit
-        return bool(culprit and culprit.error and culprit.error.kind != CAUSE and not culprit.out_of_memory)
+        return bool(culprit and culprit.error and not tells_why(culprit.error) and not culprit.out_of_memory)
 
 
 class Finish(Value):
@@ -149,17 +152,22 @@ def ordered(suspects: Iterable[Suspect]) -> list[Suspect]:
     suspects = list(suspects)
     first = min((s for s in suspects if not s.late), key=lambda s: (s.is_consequence, s.at), default=None)
     clear = first is not None and _is_clear(first)
-    return sorted(suspects, key=lambda s: (s.is_consequence, s.late and clear, s.at))
+    return sorted(suspects, key=lambda s: (s.late and clear, s.is_consequence, s.at))
 
 
 def _is_clear(suspect: Suspect) -> bool:
-    """Whether it says why it ended, or ended as no rank does that has lost another one: by a code of its own, by a crash."""
+    """Whether it says why it ended, or ended as no rank does that has lost another one: by a code of its own, by a crash, interrupted."""
     culprit = suspect.culprit
     if not culprit or culprit.out_of_memory:
         return True
     if culprit.error:
-        return culprit.error.kind == CAUSE and culprit.error.name not in AFTERMATHS
+        return tells_why(culprit.error) and culprit.error.name not in AFTERMATHS
     return (culprit.signal or culprit.exit_code) not in OF_PEERS
+
+
+def tells_why(error: KnownError) -> bool:
+    """Rather than of another rank's failure."""
+    return error.kind in (CAUSE, STOPPED) or error.name in OF_ITS_OWN
 
 
 def name(culprit: Culprit) -> str:
@@ -177,11 +185,11 @@ def sentence(culprit: Culprit) -> str:
         return f"{who} {how}: out of memory, by the kernel's own count"
     error = culprit.error
     if not error:
-        last = redact.printable(culprit.last_lines[-1])[:SEEN].strip() if culprit.last_lines else ""
+        last = showing.printable(culprit.last_lines[-1])[:SEEN].strip() if culprit.last_lines else ""
         return f"{who} {how}; its last line: {last}" if last else f"{who} {how}"
     if error.kind == STOPPED:
         return f"{who} {how}: it was told to end: {error.line[:SEEN]}"
-    if error.kind != CAUSE:
+    if not tells_why(error):
         return f"{who} {how}, which looks like the consequence of another failure that left no trace: {error.line[:SEEN]}"
     return f"{who} {how}: {error.line[:SEEN]}"
 
@@ -257,7 +265,7 @@ def heard(judgement: Judgement) -> Judgement:
 
 
 def _without_secrets(culprit: Culprit) -> Culprit:
-    error = culprit.error and replace(culprit.error, line=redact.printable(errors.quoted((culprit.error.line,))[0]))
+    error = culprit.error and replace(culprit.error, line=showing.printable(errors.quoted((culprit.error.line,))[0]))
     return replace(culprit, last_lines=errors.quoted(culprit.last_lines), error=error)
 
 
@@ -277,7 +285,7 @@ def _clip(culprit: Culprit, lines: int) -> Culprit:
 
 
 def _cut(text: str, length: int) -> str:
-    return redact.one_line(text[:length])[:length]
+    return showing.one_line(text[:length])[:length]
 
 
 def suspect(data: Any) -> Suspect:
@@ -306,7 +314,7 @@ def judgement(data: Any) -> Judgement:
         reason=_get(data, "reason", str),
         culprit=_culprit(data.get("culprit")),
         failures=tuple(c for c in map(_culprit, _get(data, "failures", list)) if c),
-        notes=tuple(map(redact.one_line, _texts(data, "notes"))),
+        notes=tuple(map(showing.one_line, _texts(data, "notes"))),
     )
 
 
@@ -372,4 +380,4 @@ def _get(data: Any, key: str, kind: type | tuple[type, ...]) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         msg = f"{key} is {value!r:.80}"
         raise ValueError(msg)
-    return redact.one_line(value) if isinstance(value, str) else value
+    return showing.one_line(value) if isinstance(value, str) else value

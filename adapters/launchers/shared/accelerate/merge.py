@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.adapters.launchers.shared.accelerate import read
 from ranklaunch.errors import counted
 from ranklaunch.read.job import Job
@@ -68,14 +68,14 @@ def _say_replaced(reader: Reader, file: Own, told: Mapping[str, Any], ours: Mapp
     if told.get("use_cpu") is False and ours["use_cpu"]:
         others.append("use_cpu")
     if others:
-        said = ", ".join(f"{name} {redact.clipped(str(told[name]))}, in place of which stands {ours[name]}" for name in others)
+        said = ", ".join(f"{name} {showing.clipped(str(told[name]))}, in place of which stands {ours[name]}" for name in others)
         reader.warn(f"{file.where} has {said}: as this job has it")
 
 
 def _wrong_kinds(told: Mapping[str, Any]) -> Iterator[str]:
     for name in ("deepspeed_config", "fsdp_config", "mpirun_config"):
         if not isinstance(told.get(name) or {}, dict):
-            yield f"{name} {redact.clipped(str(told[name]))!r}: expected keys below it"
+            yield f"{name} {showing.clipped(str(told[name]))!r}: expected keys below it"
 
 
 def _problems(job: Job, told: Mapping[str, Any], options: set[str]) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _problems(job: Job, told: Mapping[str, Any], options: set[str]) -> Iterator[
     devices = [each for each in str(told.get("gpu_ids") or "all").split(",") if each.strip()]
     if "--gpu_ids" not in options and devices != ["all"] and len(devices) < job.node.slots:
         wanted = f"{counted(job.node.slots, 'rank')} of this node need one each"
-        yield f"gpu_ids {redact.clipped(str(told['gpu_ids']))}, which are {len(devices)}, where {wanted}: expected all"
+        yield f"gpu_ids {showing.clipped(str(told['gpu_ids']))}, which are {len(devices)}, where {wanted}: expected all"
     launcher = (told.get("deepspeed_config") or {}).get(_LAUNCHER)
     if _by_deepspeed(told, options) and len(job.nodes) > 1 and f"--{_LAUNCHER}" not in options and launcher not in (None, *_OWN_NODE):
         yield (

@@ -10,7 +10,7 @@ from ranklaunch.files import absolute, join
 from ranklaunch.read import parse
 from ranklaunch.read.job import Job
 from ranklaunch.read.reader import Reader, Variable
-from ranklaunch.redact import begun
+from ranklaunch.showing import begun
 
 NAME = Variable(
     "deepspeed_env", ("DS_ENV_FILE",), parse.text, ".deepspeed_env",

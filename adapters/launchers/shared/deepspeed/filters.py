@@ -17,7 +17,7 @@ from ranklaunch.read.job import Job, Node
 from ranklaunch.read.provenance import Candidate
 from ranklaunch.read.reader import Reader, Variable
 from ranklaunch.read.settings import HOSTS, MASTER_ADDR, SLOTS
-from ranklaunch.redact import clipped
+from ranklaunch.showing import clipped
 from ranklaunch.values import replace
 
 Chosen = tuple[tuple[str, tuple[int, ...]], ...]  # hosts, and slots of each; () for all of them

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ranklaunch.errors import ConfigError
 from ranklaunch.values import Value
@@ -27,13 +28,18 @@ class Folder(Value):
     job: str = ""
 
 
-def attempt(top: str, number: int | None = None, node: int | None = None, *, follow: bool = False) -> list[Folder]:
-    """The folders of one attempt: of all nodes, or of one. number: None for the newest. follow: it may go on. Raises ConfigError where
-    there are none."""
+def attempt(
+    top: str, number: int | None = None, node: int | None = None, *, follow: bool = False, say: Callable[[str], object] = str
+) -> list[Folder]:
+    """The folders of one attempt: of all nodes, or of one. number: None for the newest. follow: it may go on. say: which folders cannot be
+    read. Raises ConfigError where there are none that can."""
     if not os.path.isdir(top):
         msg = f"{top}: no such folder; LOG_DIR is the log folder of a job, or a copy of it"
         raise ConfigError(msg)
-    found = _of_newest_job(list(_attempts(top)))
+    unread: dict[str, str] = {}
+    found = _of_newest_job(list(_attempts(top, unread)))
+    if unread and not found:
+        raise ConfigError(unread.values())
     numbers = sorted({folder.attempt for folder in found})
     if not found or (number is not None and number not in numbers):
         there = (
@@ -46,6 +52,10 @@ def attempt(top: str, number: int | None = None, node: int | None = None, *, fol
     if not wanted:
         msg = f"{top}: no node {node} in attempt {of_attempt[0].attempt}: there are {', '.join(str(each.node) for each in of_attempt[:20])}"
         raise ConfigError(msg)
+    if all(folder.path in unread for folder in wanted):
+        raise ConfigError(unread[folder.path] for folder in wanted)
+    for why in unread.values():
+        say(why)
     return sorted(wanted, key=lambda folder: (folder.node, folder.path))
 
 
@@ -71,24 +81,31 @@ def times(path: str) -> list[str]:
     return sorted(os.path.join(path, name) for name in names(path) if _TIMES.fullmatch(name))
 
 
-def names(folder: str) -> list[str]:
+def names(folder: str, unread: dict[str, str] | None = None) -> list[str]:
+    """unread: takes in why it cannot be read."""
     try:
         return os.listdir(folder)
-    except OSError:
+    except OSError as error:
+        _note(unread, folder, error)
         return []
 
 
-def _attempts(top: str) -> Iterator[Folder]:
+def _note(unread: dict[str, str] | None, folder: str, error: OSError) -> None:
+    if unread is not None and error.errno != errno.ENOENT:  # it may go while it is looked for
+        unread[folder] = f"{folder}: {error.strerror}"
+
+
+def _attempts(top: str, unread: dict[str, str]) -> Iterator[Folder]:
     top = os.path.abspath(top)
     places: dict[str, int] = {}
-    below = [_folder(path, places.setdefault(os.path.dirname(path), len(places))) for path in _walked(top)]
+    below = [_folder(path, places.setdefault(os.path.dirname(path), len(places)), unread) for path in _walked(top, unread)]
     if below or not any(map(_LOG.fullmatch, names(top))):
         yield from below
         return
-    yield _folder(top, 0)  # it is an attempt, or a restart, itself
+    yield _folder(top, 0, unread)  # it is an attempt, or a restart, itself
 
 
-def _walked(top: str) -> Iterator[str]:
+def _walked(top: str, unread: dict[str, str]) -> Iterator[str]:
     """Those called attempt_<k>; no links, which may lead round, and nothing in attempts."""
     left, seen = [(top, 0)], 0
     while left and seen < MOST_FOLDERS:
@@ -97,28 +114,29 @@ def _walked(top: str) -> Iterator[str]:
         if folders.attempts([os.path.basename(folder)]):
             yield folder
         elif depth <= DEEPEST:
-            left += [(path, depth + 1) for path in _inner(folder)]
+            left += [(path, depth + 1) for path in _inner(folder, unread)]
 
 
-def _inner(folder: str) -> Iterator[str]:
+def _inner(folder: str, unread: dict[str, str]) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
             found = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError:
+    except OSError as error:
+        _note(unread, folder, error)
         return
     yield from sorted(found, reverse=True)
 
 
-def _folder(path: str, place: int) -> Folder:
+def _folder(path: str, place: int, unread: dict[str, str]) -> Folder:
     """place: what tells nodes apart where nothing else does."""
     *above, name = path.split("/")
-    nodes = [*(int(found[1]) for found in map(_NODE.fullmatch, reversed(above)) if found), *_told(path)]
+    nodes = [*(int(found[1]) for found in map(_NODE.fullmatch, reversed(above)) if found), *_told(path, unread)]
     jobs = [word for word in above if word.startswith("job_")]
     return Folder(path, nodes[0] if nodes else place, next(iter(folders.attempts([name])), 1), jobs[-1] if jobs else "")
 
 
-def _told(path: str) -> Iterable[int]:
-    return (int(found[1]) for found in map(_TIMES.fullmatch, names(path)) if found)
+def _told(path: str, unread: dict[str, str]) -> Iterable[int]:
+    return (int(found[1]) for found in map(_TIMES.fullmatch, names(path, unread)) if found)
 
 
 def _of_newest_job(found: list[Folder]) -> list[Folder]:

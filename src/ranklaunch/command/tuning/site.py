@@ -7,7 +7,7 @@ import hmac
 import json
 import re
 
-from ranklaunch.errors import ConfigError
+from ranklaunch.errors import ConfigError, unreadable
 from ranklaunch.files import absolute, join
 from ranklaunch.plan import ds_config
 from ranklaunch.plan.model import NODES, Plan
@@ -138,7 +138,7 @@ def _config(reader: Reader, plan: Plan) -> tuple[str, str]:
     try:
         text = reader.files.text(path, ds_config.MOST_BYTES)
     except ValueError as error:
-        msg = f"the DeepSpeed configuration {path}: {error}"
+        msg = f"the DeepSpeed configuration {path}: {unreadable(error)}"
         raise ConfigError(msg) from None
     if text is None:
         msg = f"the DeepSpeed configuration {path} is not there, or cannot be read"

@@ -50,7 +50,7 @@ class Reception(Speaker):
         if not node:
             return
         if self.here.is_odd(node):
-            self._do(events.Say(f"muster: {self._name(node)} sent what is not understood: {event.why:.200}"))
+            self._do(events.Say(f"muster: {self._name(node)} sent what is not understood: {event.why}"))
         super()._take(events.Broken(event.link, OSError(errno.EPROTO, event.why)))
 
     def _miss(self, event: events.Broken) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Mapping, Sequence
 
-from ranklaunch import redact
+from ranklaunch import showing
 from ranklaunch.errors import WaitError, counted
 from ranklaunch.muster import wire
 from ranklaunch.muster.events import INSIDE, First, Now
@@ -69,7 +69,7 @@ class Node:
 
     def prepared(self, message: Message) -> dict[str, str]:
         """Its facts, once it is ready, and what else it says then."""
-        facts = {redact.one_line(str(name)): redact.one_line(str(value)) for name, value in message["facts"].items()}
+        facts = {showing.one_line(str(name)): showing.one_line(str(value)) for name, value in message["facts"].items()}
         self.entry.index, self.entry.named = wire.number(message, "index"), wire.text(message, "host")[: blame.WORD]
         self.offers = wire.texts(message.get("offers", {}))
         self.entry.gives = bool(self.offers)
@@ -209,7 +209,7 @@ class Reports:
     def file(self, node: Node, message: Message) -> None:
         node.suspects = [blame.clipped(blame.suspect(each)) for each in message["suspects"]]
         node.finishes = [blame.finish(each) for each in message["finishes"]]
-        node.notes = [redact.one_line(note)[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
+        node.notes = [showing.one_line(note)[: blame.LINE] for note in message.get("notes", ()) if isinstance(note, str)]
         state = message.get("state", {})
         node.state = state if isinstance(state, dict) else {}
         self._reported += not node.reported

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ranklaunch.errors import counted
-from ranklaunch.redact import clipped
+from ranklaunch.showing import clipped
 
 SAID = 8  # of them, one by one
 # What other launchers call it: no likeness of letters would lead there.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ranklaunch.errors import counted, numbered
 from ranklaunch.report import model
-from ranklaunch.report.formats.words import clock, lasted, who
+from ranklaunch.report.formats.words import NO_REASON, clock, lasted, unfinished, who
 from ranklaunch.report.model import Accounting, Attempt, Culprit, Hang, Report, Round
 from ranklaunch.verdict import blame
 
@@ -54,10 +54,8 @@ def _job(report: Report) -> Iterator[str]:
 
 def _end(report: Report) -> Iterator[str]:
     code = "" if report.exit_code is None else f" with exit code {report.exit_code}"
-    if report.outcome == model.UNFINISHED:
-        yield f"UNFINISHED: there is no verdict; its last sign is from {clock(report.ended)} UTC: it still runs, or all of it was killed"
-    else:
-        yield f"{report.outcome.upper()}{code}: {report.reason}".replace("\n", "\n  ")
+    reason = report.reason or (unfinished(report.ended) if report.outcome == model.UNFINISHED else NO_REASON)
+    yield f"{report.outcome.upper()}{code}: {reason}".replace("\n", "\n  ")
     last = report.attempts[-1]
     yield from _culprit(report.culprit)
     others = last.failures

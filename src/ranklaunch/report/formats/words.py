@@ -6,6 +6,14 @@ from datetime import datetime, timezone
 
 from ranklaunch.report.model import Culprit
 
+NO_REASON = "nothing says why"
+
+
+def unfinished(last: float) -> str:
+    """Why a report says so. last: the last sign of the job; 0 for none."""
+    sign = f"its last sign is from {clock(last)} UTC" if last else "nothing tells when it ran"
+    return f"there is no verdict; {sign}: it still runs, or all of it was killed"
+
 
 def clock(at: float) -> str:
     return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")

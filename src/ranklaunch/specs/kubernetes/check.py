@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from ranklaunch.errors import nearest
-from ranklaunch.redact import shown
+from ranklaunch.showing import shown
 from ranklaunch.specs import keys
 from ranklaunch.specs.kubernetes.fields import FIELDS
 

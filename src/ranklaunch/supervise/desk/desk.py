@@ -135,8 +135,9 @@ class Desk:
         if phase == "running":
             self._stacked.ask(answer)
         else:
-            waits = f", waiting for {waiting}" if waiting else ""
-            answer({"error": f"no rank runs on node {self._plan.job.node_index}, which is {phase}{waits}", "passes": True})
+            node, waits = self._plan.job.node_index, f", waiting for {waiting}" if waiting else ""
+            why = "takes no stacks while it ends its ranks" if phase == "stopping" else f"has no rank that runs: it is {phase}{waits}"
+            answer({"error": f"node {node} {why}", "passes": True})
 
     # Saving
 

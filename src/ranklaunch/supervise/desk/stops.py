@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 
 from ranklaunch.supervise.companions import Attended, Companion
-from ranklaunch.system import disk
+from ranklaunch.system import disk, tree
 from ranklaunch.system.signals import name_of
 from ranklaunch.typed import TYPE_CHECKING, Any
 from ranklaunch.verdict import folders
@@ -27,7 +27,8 @@ class Stops(Companion):
         self._attended = attended
         self._signal = 0
         self._at = 0.0
-        self._ranks: Mapping[int, Any] = {}
+        self._ranks: Mapping[int, tree.Identity] = {}
+        self._catch: set[int] = set()
         self._seconds = 0.0
         self._clock = -1
         self._over = False
@@ -40,6 +41,8 @@ class Stops(Companion):
         look = self._look()  # before ranks hear of it: one that saves at once must not be sooner
         self._before = look.found(BEFORE_S) if look else None
         self._ranks = dict(self._attended.ranks())
+        # Whoever signals all processes has told those whose launcher is gone, whom nobody here will tell.
+        self._catch = {rank for rank, process in self._ranks.items() if tree.catches(process.pid, number)}
 
     def on_stop_request(self, number: int) -> None:
         self.on_stop_of_another(number)
@@ -73,12 +76,14 @@ class Stops(Companion):
         from ranklaunch.supervise.desk.saved import saved  # once the ranks have ended
 
         ends = self._attended.ends()
-        caught = [rank for rank, process in self._ranks.items() if self._attended.caught(process)]
-        killed = [rank for rank in self._ranks if ends.get(rank) == "SIGKILL"]
+        caught = [rank for rank, process in self._ranks.items() if rank in self._catch or self._attended.stopper.caught(process)]
+        by_us = self._attended.stopper.killed - tree.refused.keys()  # of mpirun's ranks, nobody knows more
+        killed = [rank for rank, process in self._ranks.items() if ends.get(rank, "SIGKILL" if process in by_us else "") == "SIGKILL"]
+        gone = [rank for rank, process in self._ranks.items() if rank in ends or not _lives(process)]
         stop = {
             "signal": name_of(self._signal),
             "caught_by": sorted(caught),
-            "ended_by_themselves": sorted(rank for rank in self._ranks if rank in ends and rank not in killed),
+            "ended_by_themselves": sorted(rank for rank in gone if rank not in killed),
             "killed": sorted(killed),
             "seconds": round(self._seconds, 3),
             "saved": saved(*self._marks, caught, killed, any_rank=bool(self._ranks)),
@@ -112,3 +117,8 @@ class Stops(Companion):
                 os.write(self._clock, text.encode())
         except OSError:
             pass
+
+
+def _lives(process: tree.Identity) -> bool:
+    found = tree.entry(process.pid)
+    return found is not None and found.start == process.start and found.state not in "ZX"

@@ -15,7 +15,7 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
-from ranklaunch.redact import printable
+from ranklaunch.showing import printable
 from ranklaunch.system.loop import Loop
 
 HIGH = 4 * 1024 * 1024

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ranklaunch.supervise.output.pipe import LONGEST_LINE, Output
+from ranklaunch.supervise.output.pipe import LONGEST_LINE, TAIL, Output
 
 LONGEST_TAG = 48  # bytes
+ERRORS = b"stderr"  # in the tag of a rank's standard error
+TOGETHER_S = 1.0  # how much later than what was written after it a line may come, by another pipe and on a busy machine
+SOON_S, MANY = 0.1, 3  # lines that come later than that have been written later, where they are so many
 OWN_RULE = b"-" * 60  # what mpirun draws before it says something itself, also right behind a rank's unfinished line
 
 _BEGUN = re.compile(rb"\[(?:[0-9]+(?:,(?:[0-9]+(?:\](?:<(?:[a-z]+(?:>:?)?)?)?)?)?)?)?\Z")
@@ -23,18 +26,25 @@ class Demux:
         self._output = output
         self._by_key: dict[bytes, Output] = {}
         self._streams: dict[bytes, Stream] = {}  # by tag
+        self._errors: dict[Output, Errors] = {}
         self._to: Stream | None = None  # None: own
         self._left = b""  # may be the beginning of a tag or a rule
-        self._lines: dict[Output, list[bytes]] = {}  # that have come and not been given on yet
+        self._lines: dict[Output, list[tuple[Stream | None, bytes]]] = {}  # that have come and not been given on yet
 
     @property
     def tail(self) -> bytes:
         return self._own.tail
 
+    def settled(self) -> bytes:
+        return self._own.settled()
+
     def tail_of(self, key: str) -> bytes:
-        """The last of what a rank has written."""
+        """The last of what a rank has written, and of what came together, standard error last: a traceback is the last that it wrote."""
         output = self._by_key.get(key.encode())
-        return (output.tail + b"".join(stream.begun for stream in self._streams.values() if stream.output is output)) if output else b""
+        if not output:
+            return b""
+        tail = self._errors[output].tail(output) if output in self._errors else output.tail
+        return tail + b"".join(stream.begun for stream in self._streams.values() if stream.output is output)
 
     def feed(self, data: bytes) -> None:
         data = self._left + data
@@ -59,8 +69,11 @@ class Demux:
             self._to = self._streams.get(tag[0]) or self._stream(tag)
             at = tag.end()
         self._give(data[at:])
-        for output, lines in self._lines.items():
-            output.feed(b"".join(lines))
+        for output, pieces in self._lines.items():
+            before = output.tail
+            output.feed(b"".join(piece for _, piece in pieces))
+            if output in self._errors:
+                self._errors[output].take([(bool(stream and stream.is_error), piece) for stream, piece in pieces], before, output)
         self._lines.clear()
 
     def _give(self, piece: bytes) -> None:
@@ -79,7 +92,7 @@ class Demux:
     def _lines_of(self, stream: Stream | None, piece: bytes) -> None:
         output, lines = (stream.output, stream.lines(piece)) if stream else (self._own, piece)
         if lines:
-            self._lines.setdefault(output, []).append(lines)
+            self._lines.setdefault(output, []).append((stream, lines))
 
     def _stream(self, tag: re.Match[bytes]) -> Stream | None:
         """That of a tag which is met for the first time."""
@@ -89,15 +102,19 @@ class Demux:
             if not made:
                 return None
             self._by_key[key] = made
-        self._streams[tag[0]] = stream = Stream(self._by_key[key])
+        self._streams[tag[0]] = stream = Stream(self._by_key[key], ERRORS in tag[0])
+        if stream.is_error:
+            self._errors[stream.output] = Errors()
         return stream
 
 
 class Stream:
-    """One of a rank's streams. begun: of it, the line that has not ended yet: another stream's lines must not stand in it."""
+    """One of a rank's streams. is_error: its standard error. begun: of it, the line that has not ended yet: another stream's lines must
+    not stand in it."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, is_error: bool = False) -> None:
         self.output = output
+        self.is_error = is_error
         self.begun = bytearray()
 
     def lines(self, piece: bytes) -> bytes:
@@ -109,6 +126,34 @@ class Stream:
         lines = bytes(self.begun) + piece[: whole or len(piece)]
         self.begun = bytearray(piece[whole:] if whole else b"")
         return lines
+
+
+class Errors:
+    """What came of a rank's standard error lately, and of its standard output beside it: which was written first is not known then."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._last = 0.0
+        self._later = 0  # lines
+        self._before = self._beside = self._errors = b""
+
+    def take(self, pieces: list[tuple[bool, bytes]], before: bytes, output: Output) -> None:
+        """pieces: each with whether it is of standard error. before: the tail of all before they came."""
+        now = output.written_at or 0.0
+        if any(own for own, _ in pieces):
+            if self._began is None or now - self._began > TOGETHER_S:
+                self._began, self._before, self._beside, self._errors = now, before, b"", b""
+            self._last, self._later = now, 0
+        elif self._began is not None and now - self._last > SOON_S:
+            self._later += sum(piece.count(b"\n") for _, piece in pieces)
+            if self._later >= MANY or now - self._last > TOGETHER_S:
+                self._began = None  # that was written later, for sure
+        if self._began is not None:
+            self._errors = (self._errors + b"".join(piece for own, piece in pieces if own))[-TAIL:]
+            self._beside = (self._beside + b"".join(piece for own, piece in pieces if not own))[-TAIL:]
+
+    def tail(self, output: Output) -> bytes:
+        return output.tail if self._began is None else (self._before + self._beside + self._errors)[-TAIL:]
 
 
 def _without_begun(data: bytes) -> int:

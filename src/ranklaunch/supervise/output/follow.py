@@ -23,6 +23,7 @@ from ranklaunch.system.inotify import Inotify
 from ranklaunch.system.loop import Loop, Timer
 
 LOOK_AGAIN_S = 0.5
+AT_ONCE_NS = 100_000_000
 MOST_COPIED = 16 * 1024**3  # bytes in one attempt
 LEAST_COPIED = 16 * 1024**2  # however full the disk is
 UNKNOWN_COPIED = 1024**3  # where the disk does not tell what is free, as some mounts of buckets
@@ -79,7 +80,7 @@ class Follower:
         output = self._outputs.get(key)
         if output and self._spent:
             output.tail = self._last_of(key)
-        return output.tail if output else b""
+        return output.settled() if output else b""
 
     def end_of(self, key: str) -> tuple[str, bytes]:
         """The same as it is in the files now, and the folder of the round that it is of."""
@@ -89,7 +90,7 @@ class Follower:
     def written_at(self, key: str) -> float:
         """When a rank wrote last, by its files: it may have been read much later. In seconds of the loop's clock; where none is there, the
         end of time."""
-        newest = [self._files.written_at(path)[0] for path in self._seen if self._placed(path) == (key, self._rounds.get(key, ""))]
+        newest = [self._files.written_at(path) for path in self._seen if self._placed(path) == (key, self._rounds.get(key, ""))]
         at = max(newest, default=0) / 1e9
         return self._loop.clock() - max(0.0, time.time() - at) if at else math.inf
 
@@ -269,11 +270,11 @@ class Follower:
         """Of one output what has been copied, and behind it what only is in its files, the one that was written to last as the last: it
         tells why its rank ended."""
         newest = key, self._rounds.get(key, "")
-        paths = sorted((path for path in self._seen if self._placed(path) == newest), key=self._files.written_at)
+        paths = sorted((path for path in self._seen if self._placed(path) == newest), key=self._files.order)
         if self._spent:  # nothing is copied any more
             return b"".join(self._files.end_of(path) for path in paths)[-TAIL:]
         ends = [self._files.end_of(path, self._offsets.get(path, 0)) for path in paths]
-        return b"".join([self._outputs[key].tail, *ends])[-TAIL:]
+        return self._outputs[key].settled(b"".join(ends))
 
 
 class _Files:
@@ -306,13 +307,18 @@ class _Files:
         except (OSError, disk.NotRegularError):
             return b""
 
-    def written_at(self, path: str) -> tuple[int, str]:
-        """In nanoseconds; of two that are written to at once, a rank's stderr.log tells more."""
+    def order(self, path: str) -> tuple[int, str]:
+        """By when they were written to last. Of two that are written to at once, a rank's stderr.log tells more: what its program said
+        before may be late in the other, where tee passes it on."""
+        return self.written_at(path) // AT_ONCE_NS, "" if path.endswith("stdout.log") else path
+
+    def written_at(self, path: str) -> int:
+        """In nanoseconds."""
         try:
             with self.opened(path) as fd:
-                return os.fstat(fd).st_mtime_ns, "" if path.endswith("stdout.log") else path
+                return os.fstat(fd).st_mtime_ns
         except (OSError, disk.NotRegularError):
-            return 0, ""
+            return 0
 
     def sizes(self) -> dict[str, int]:
         return {path: os.fstat(fd).st_size for path, fd in self._fds.items()}

@@ -54,6 +54,7 @@ class Logs:
         self._by_then: list[tuple[int, bytes, float]] = []
         # Of a program that starts its ranks itself: what all of them write.
         self._first = plan.job.node.first_rank if plan.runs == PROGRAM and plan.job.node.slots else None
+        self._filtered = not (plan.job.program.stands_for or plan.job.program).is_python
         self._programs = [process for process in plan.processes if process.rank is None]
         self._trouble: list[str] = []
         self._letting_go = False
@@ -145,7 +146,7 @@ class Logs:
         else:
             tag = self._terminal.painted(tag, rank)
         times = self._times if loud else None
-        output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after, times, aloud)
+        output = Output(paths, tag, show, self._loop.clock, self._on_trouble, first, self._loop.after, times, aloud, self._filtered)
         if rank is not None:
             self.by_rank[rank] = output
         return output
@@ -183,7 +184,7 @@ class Logs:
     def let_go(self) -> None:
         """Ranks that save a checkpoint on the way out must not wait for a reader; their files have every line. What they had written by
         now, nobody had told them to."""
-        self._by_then = [(rank, output.tail, output.written_at) for rank, output in self.by_rank.items() if output.written_at]
+        self._by_then = [(rank, *_last_of(output)) for rank, output in self.by_rank.items() if output.written_at]
         self._letting_go = True
         self._pause(False)
 
@@ -303,6 +304,12 @@ class Times:
         if self._fd is not None and self._fd >= 0:
             os.close(self._fd)
         self._fd = ENDED
+
+
+def _last_of(output: Output) -> tuple[bytes, float]:
+    """And when it came; of an exception that a filter's last line came behind, when that did."""
+    tail = output.settled()
+    return tail, (output.written_at or 0.0) if tail == output.tail else output.together_since
 
 
 def _age(at: float | None, now: float) -> str:

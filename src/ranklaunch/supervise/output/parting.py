@@ -7,8 +7,8 @@ import re
 import signal
 from collections.abc import Callable, Sequence
 
-from ranklaunch.catalogue.survival import PARTING
-from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, IGNORED
+from ranklaunch.catalogue.survival import LOGGED, PARTING, counted_on
+from ranklaunch.catalogue.tracebacks import BEGINS, CHAINED, IGNORED, NAMES, at_fault, without_marks
 from ranklaunch.plan.model import Plan
 from ranklaunch.supervise import words
 from ranklaunch.supervise.output.pipe import last_lines
@@ -27,10 +27,8 @@ CERTAIN, LIKELY = "certain", "likely"
 WAY_OUT_S = {CERTAIN: 5.0, LIKELY: 2.0}  # that peers may take to notice
 GRAIN_S = 0.05  # of the times that files have
 _RANK = re.compile(r"\[rank ?[0-9]+\]:? ?")  # before each line of what PyTorch's hook for uncaught exceptions writes
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,200}(?::|$)")
 _BY_CPP = re.compile(r"\[[IWEF][0-9]{3,4} |terminate called")  # what may stand behind
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_LOGGED = re.compile(r"^[EWIF][0-9]{4} |(?i:\b(?:error|warn(?:ing)?|critical|exception|caught|retr(?:y|ies|ying)|skip\w*|fail\w*)\b)")
 _PARTING = re.compile(PARTING)
 _MOST_OF_MESSAGE = {CERTAIN: 12, LIKELY: 1}  # lines: behind what was caught, the program may go on to say something
 
@@ -52,7 +50,8 @@ def with_parting(
     for rank, tail, at in circumstances.wrote():
         how, said = ends_by_exception(tail.decode(errors="replace"))
         child = _started(rank, ended) if how and -GRAIN_S <= first - at < WAY_OUT_S[how] else None
-        if not child or _raised(_last_of(rank, child, circumstances.tail_of_rank)) > _raised(tail):
+        last = _last_of(rank, child, circumstances.tail_of_rank) if child else b""
+        if not child or _raised(last) > _raised(tail) or _was_at_work(last):
             continue  # what has ended it came later
         error = words.known(said.encode(errors="replace"), plan, by_itself=False)  # what it had caught before is another matter
         if not error or error.kind != blame.CAUSE:
@@ -61,7 +60,8 @@ def with_parting(
         by_itself, end = _end_of(rank, child)
         if known:
             result = [each for each in result if each not in known]
-            result += [_at(each, min(each.at, wall(at)), how, by_itself or each is named) for each in known]
+            told_by_launcher = named if child.process.rank != rank else None
+            result += [_at(each, min(each.at, wall(at)), how, by_itself or each is told_by_launcher) for each in known]
         elif end != 0:
             failure = Failure(rank, 1, 0, child.identity.pid if child.process.rank == rank else None)
             told = culprit(plan, child, failure, last_lines(tail), error, wall(at))
@@ -77,21 +77,31 @@ def _started(rank: int, ended: Sequence[Child]) -> Child | None:
 
 def _last_of(rank: int, child: Child, tail_of: Callable[[int | None], bytes]) -> bytes:
     if child.process.rank == rank:
-        return child.reader.output.tail if child.reader else b""
+        return child.last_words()
     return tail_of(rank)
 
 
 def _raised(tail: bytes) -> int:
     """How many exceptions it tells of that Python did not ignore."""
-    lines = tail.decode(errors="replace").splitlines()
+    lines = _plain(tail.decode(errors="replace")).splitlines()
     return sum(line.endswith(BEGINS) and not lines[number - 1].startswith(IGNORED) for number, line in enumerate(lines))
 
 
+def _was_at_work(tail: bytes) -> bool:
+    """Whether it was ended while its program ran on, as SIGABRT has made Python say."""
+    return at_fault(_plain(tail.decode(errors="replace")).splitlines()) >= 0
+
+
+def _plain(text: str) -> str:
+    """Without colours, and without what a launcher or a filter of the user's has put before each line."""
+    return without_marks(_COLOUR.sub("", text), but=_RANK.pattern)
+
+
 def _end_of(rank: int, child: Child) -> tuple[bool, int | None]:
-    """Whether nobody can have told it to end, and its exit code; None where nobody knows. A launcher tells the others when one has
-    ended."""
+    """Whether an exception has ended it, and not what came of another rank's end, such as a signal; and its exit code, None where nobody
+    knows. A launcher tells the others when one has ended."""
     if child.process.rank == rank:
-        return not child.ended.told, child.ended.code
+        return not (child.ended.told or child.ended.signal), child.ended.code
     ends = _ends(child)
     own = next((each for each in ends if each.rank == rank), None)
     return bool(own and own is ends[0] and own.failed and own.signal != signal.SIGTERM), own.code if own else None
@@ -115,7 +125,7 @@ def _at(suspect: Suspect, at: float, how: str, sure: bool) -> Suspect:
 def ends_by_exception(text: str) -> tuple[str, str]:
     """LIKELY, where a program might have caught and printed it and gone on, or CERTAIN; and its words, with those of the exceptions that it
     was raised from. Both are "" where the last words are no traceback."""
-    lines = [line for line in _COLOUR.sub("", text).splitlines() if line.strip()]
+    lines = [line for line in _plain(text).splitlines() if line.strip()]
     begins = [number for number, line in enumerate(lines) if line.endswith(BEGINS)]
     while begins and lines[begins[-1] - 1].startswith(IGNORED):
         lines = lines[: begins.pop() - 1]
@@ -126,12 +136,14 @@ def ends_by_exception(text: str) -> tuple[str, str]:
     behind = [line for line in bare[begins[-1] + 1 :] if line[0] not in " \t"]
     told = [line for line in behind if not (_BY_CPP.match(line) or _PARTING.search(line.lower()))]
     how = CERTAIN if of_hook else LIKELY
-    if not told or not _EXCEPTION.match(told[0]) or len(told) > _MOST_OF_MESSAGE[how]:
+    if not told or not re.match(NAMES, told[0]) or len(told) > _MOST_OF_MESSAGE[how]:
+        return "", ""
+    if counted_on(bare, bare.index(told[0], begins[-1]), len(bare)):
         return "", ""
     first = begins[-1]
     while (before := [number for number in begins if number < first]) and _goes_on(bare, first):
         first = before[-1]
-    if first and not of_hook and _LOGGED.search(bare[first - 1]):
+    if first and not of_hook and re.search(LOGGED, bare[first - 1]):
         return "", ""
     return how, "\n".join(lines[first:])
 

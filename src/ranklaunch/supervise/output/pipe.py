@@ -23,6 +23,8 @@ F_SETPIPE_SZ = 1031
 TAIL = 32 * 1024  # bytes kept for the verdict
 LAST_LINES = 20
 LONGEST_LINE = 8 * 1024 * 1024  # a line beyond this is shown in pieces: memory is bounded, and its rank is not the only one
+TRACEBACK = b"Traceback (most recent call last):"
+TOGETHER_S, MOST_TOGETHER_S = 0.1, 0.3  # between two parts of what came at once, and in all
 BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown so often, so long after it stops, and when it is done
 
 
@@ -31,7 +33,8 @@ class Output:
     show: takes whole lines, in one piece or several: to put a block of them together costs as much as to write it. after: calls back so
     many seconds later. written_at: when the last came. taken: bytes in all. unshown: lines since hush(). times: keeps when each part of the
     first file came. aloud: shows lines that no file takes any more, whatever becomes of the others.
-    heard: called when some came."""
+    heard: called when some came. together_since: when the last that came at once began to come. filtered: whether a filter of the user's
+    may pass on what the program writes."""
 
     def __init__(
         self,
@@ -44,8 +47,11 @@ class Output:
         after: Callable[[float, Callable[[], None]], object] | None = None,
         times: Times | None = None,
         aloud: Callable[..., None] | None = None,
+        filtered: bool = False,
     ) -> None:
         self.written_at: float | None = None
+        self._filtered = filtered
+        self._together, self.together_since = 0, 0.0  # bytes of the tail that came at once
         self.taken = self.unshown = 0
         self.heard: Callable[[], None] | None = None
         self._after = after
@@ -66,6 +72,18 @@ class Output:
         self._files = [(path, disk.append(path)) for path in paths]
         self._timed = times.of(*self._files[0]) if times and self._files else None
 
+    def settled(self, more: bytes = b"") -> bytes:
+        """tail, with the words by which Python ended last, where what was said before them has come behind them. more: has come since."""
+        tail = (self.tail + more)[-TAIL:]
+        if not self._filtered or TRACEBACK not in tail:
+            return tail
+        try:
+            from ranklaunch.supervise.output import late  # only failures need it
+        except (OSError, ImportError):  # no descriptor left
+            return tail
+        together = self._together if not more or self._clock() - (self.written_at or 0.0) < TOGETHER_S else 0
+        return late.settled(tail, together + len(more))
+
     def feed(self, data: bytes) -> None:
         self.store(data)
         self._ahead = b""
@@ -82,7 +100,11 @@ class Output:
         self._show_lines = self._count
 
     def store(self, data: bytes) -> None:
-        self.written_at = self._clock()
+        now = self._clock()
+        if now - (self.written_at or 0.0) > TOGETHER_S or now - self.together_since > MOST_TOGETHER_S:
+            self._together, self.together_since = 0, now
+        self._together += len(data)
+        self.written_at = now
         self.taken += len(data)
         if self._on_first:
             self._on_first()
@@ -224,6 +246,7 @@ class Sink(Protocol):
 
     @property
     def tail(self) -> bytes: ...
+    def settled(self) -> bytes: ...
     def feed(self, data: bytes) -> None: ...
     def finish(self) -> None: ...
 

@@ -89,6 +89,11 @@ class Below(Ranks):
         """How a rank ended, as far as that is known; with 0 it is no failure."""
         return next((_told(end, None) for end in self.ended if end.rank == rank and end.code is not None), None)
 
+    def _end(self, rank: Watched) -> None:
+        """While its launcher is halted, it is told by nobody."""
+        rank.surely = tree.is_stopped(self._launcher)
+        super()._end(rank)
+
     def _enter(self, place: str) -> None:
         """A launcher that starts its ranks anew has outlived what had become of the earlier ones: the job does not die of that."""
         if self._round not in ("", place):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 from ranklaunch.plan.model import Process
 from ranklaunch.system import tree
@@ -13,6 +14,7 @@ from ranklaunch.values import Value
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.pipe import PipeReader
     from ranklaunch.supervise.ranks.below import Below
+    from ranklaunch.supervise.ranks.unread import Unread
     from ranklaunch.supervise.ranks.watched import Announced
 
 # What a child is there for. Of these, ranks and launchers (of ranks, or of a whole node) decide on success; steps are run to their end
@@ -77,11 +79,32 @@ class Child:
     def alive(self) -> bool:
         return self.end is None
 
+    def is_dead(self) -> bool:
+        """Whether it is, and only waits to be reaped: what it is sent from here on has nothing to do with its end."""
+        try:
+            return tree.is_dead(self.identity.pid)
+        except ChildProcessError:
+            return True
+
     @property
     def ended(self) -> End:
         """Its end, of one that has ended."""
         assert self.end
         return self.end
+
+    @property
+    def had_said_all(self) -> bool:
+        """Of one that has ended: what comes behind it is of what it has left. A launcher's own output counts to its end, with what its
+        ranks wrote into it, unless it was killed."""
+        return self.role == RANK or self.ended.signal == signal.SIGKILL
+
+    def last_words(self) -> bytes:
+        """The last that it has written; where an exception may have ended it, with which Python ends with 1, in the order in which it was
+        said."""
+        output = self.reader.output if self.reader else None
+        if not output:
+            return b""
+        return output.settled() if not self.end or self.end.code == 1 else output.tail
 
     def ranks(self) -> list[tree.Identity]:
         """Of a launcher: those that live. Where its files do not tell them, whoever is where they are."""
@@ -121,6 +144,12 @@ class Child:
             self.halted = False
             self._send_down(signal.SIGCONT)
 
+    def wake(self) -> None:
+        """What somebody else has stopped passes nothing on, and ends nothing."""
+        for process in () if self.halted else (self.identity, *self.between()):
+            if tree.is_stopped(process):
+                tree.send(process, signal.SIGCONT)
+
     def between(self) -> list[tree.Identity]:
         """Of a launcher: who stands between it and its ranks."""
         return [each for i in range(1, self.process.conduct.ranks_below) for each in tree.generation(self.identity.pid, i)]
@@ -150,6 +179,16 @@ def hears_behind(rank: tree.Identity, number: int) -> bool:
         return wrapped.hears(rank, number)
     except (OSError, ImportError):  # no descriptor left
         return False
+
+
+def unread(clock: Callable[[], float]) -> Unread | None:
+    """Of what the program has said, by what it has left."""
+    try:
+        from ranklaunch.supervise.ranks.unread import Unread  # where something is left
+
+        return Unread(clock)
+    except (OSError, ImportError):  # no descriptor left
+        return None
 
 
 def note(child: Child, number: int) -> None:

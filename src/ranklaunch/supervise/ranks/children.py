@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+import signal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ranklaunch.plan.model import Process, RankOutputs
-from ranklaunch.read.job import Job
+from ranklaunch.read.job import SHELLS, Job
 from ranklaunch.supervise.output.pipe import make_pipe
-from ranklaunch.supervise.ranks.child import RANK, Child, End
+from ranklaunch.supervise.ranks.child import RANK, SERVICE, Child, End
 from ranklaunch.supervise.ranks.start import environment, executable, require_below, start
 from ranklaunch.supervise.record import bequeath
 from ranklaunch.system import tree
@@ -16,6 +17,7 @@ from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import Signals, name_of, signal_of
 from ranklaunch.typed import TYPE_CHECKING
 from ranklaunch.values import Value
+from ranklaunch.verdict.blame import Finish
 
 if TYPE_CHECKING:
     from ranklaunch.supervise.output.logs import Logs
@@ -29,14 +31,27 @@ class OfChildren(Value):
     ended: Callable[[Child], None]
 
 
+FATAL = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
+
+
+class Daemon(Value):
+    """What carries ranks of another node's launcher here, such as Open MPI's orted, and was killed. at: monotonic seconds."""
+
+    name: str
+    pid: int
+    signal: int
+    at: float
+
+
 class Children:
     """Those that ranklaunch itself has started. env: what they inherit. running: by pid. ended: in that order. killed: strangers that
-    ended as its children, by pid, with the signal's name."""
+    ended as its children, by pid, with the signal's name. daemons: those of them that carried ranks."""
 
     def __init__(self, hear: OfChildren, env: Mapping[str, str], signals: Signals, loop: Loop, logs: Logs) -> None:
         self.running: dict[int, Child] = {}
         self.ended: list[Child] = []
         self.killed: dict[int, str] = {}
+        self.daemons: list[Daemon] = []
         self._hear = hear
         self.env = env
         self._own: Mapping[str, str] = {}
@@ -44,6 +59,12 @@ class Children:
         self._loop = loop
         self._logs = logs
         self._reaping = False
+
+    def finished(self, node: int, wall: Callable[[float], float]) -> list[Finish]:
+        """The ranks of launchers that have ended with 0 by themselves, since the launcher last started them. Of launchers that kill all
+        others then, it is said at once."""
+        below = [child.below for child in (*self.ended, *self.running.values()) if child.below and not child.process.conduct.impatient]
+        return [Finish(node, end.rank, wall(end.ended_at)) for ranks in below for end in ranks.finished]
 
     def give(self, own: Mapping[str, str]) -> None:
         """Variables of ranklaunch's own, for those that are started from here on."""
@@ -67,7 +88,13 @@ class Children:
         """What they write from now on does not count, but for these."""
         for child in self.running.values():
             if child.reader and child.said is None and not but(child.identity):
-                child.said = child.reader.output.tail
+                child.said = child.last_words()
+
+    def hear_out(self) -> None:
+        """What ranks that ended by themselves had said, and a filter has passed on since, is theirs."""
+        for child in self.ended:
+            if child.reader and child.role == RANK and not child.ended.told:
+                child.said = child.last_words()
 
     def reap(self) -> None:
         """Those whose end SIGCHLD tells: behind the pidfds of this step, whose order says who died first."""
@@ -106,12 +133,24 @@ class Children:
     def _reap_one(self, which: int) -> bool:
         """Whether there was one. which: a pid; -1: any."""
         try:
+            if which < 0:
+                self._look_at_next()
             pid, status, usage = os.wait4(which, os.WNOHANG)
         except ChildProcessError:
             return False
         if pid:
             self._on_exit(pid, status, usage.ru_maxrss)
         return bool(pid)
+
+    def _look_at_next(self) -> None:
+        """What a stranger was called is known until it is reaped."""
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if not found or found.si_pid in self.running or found.si_code == os.CLD_EXITED or found.si_status not in FATAL:
+            return
+        names = {name for child in self.of((SERVICE,)) for name in _daemons(child.process)}
+        process = tree.entry(found.si_pid) if names else None
+        if process and process.name in names:
+            self.daemons.append(Daemon(process.name, found.si_pid, found.si_status, self._loop.clock()))
 
     def _on_exit(self, pid: int, status: int, max_rss_kb: int) -> None:
         child = self.running.pop(pid, None)
@@ -126,9 +165,15 @@ class Children:
             os.close(child.pidfd)
         if child.reader:
             child.reader.drain()
-            if child.role == RANK and (child.said is None or not child.told):
-                child.said = child.reader.output.tail
+            if child.had_said_all and (child.said is None or not child.told):
+                child.said = child.last_words()
         self._hear.ended(child)
+
+
+def _daemons(service: Process) -> Iterable[str]:
+    """What carries ranks here that came through it, but for shells and what the service itself has become."""
+    own = os.path.basename(service.argv[0])
+    return (name for name in service.conduct.carriers if name not in SHELLS and not name.startswith(own))
 
 
 def _pidfd(pid: int) -> int:

@@ -8,12 +8,12 @@ import os
 import resource  # os.wait4, too, imports it at its first call, for which there may be no descriptor left by then
 from collections.abc import Mapping
 
-from ranklaunch.errors import MissingProgramError
+from ranklaunch.errors import SHORTAGES, ConfigError, MissingProgramError, WaitError, refused
 from ranklaunch.files import absolute
 from ranklaunch.plan.model import Plan, Process
 from ranklaunch.read.job import Job
 from ranklaunch.read.settings import OUTER_RUN
-from ranklaunch.redact import clipped
+from ranklaunch.showing import clipped
 from ranklaunch.system import tree
 from ranklaunch.system.disk import DiskFiles, working_folder
 from ranklaunch.system.signals import Signals, block, unblock
@@ -168,7 +168,9 @@ def _first_line(path: str) -> bytes:
 
 def _become(process: Process, path: str, env: dict[str, str], output: int, signals: Signals, parent: int) -> None:
     """In the child: never returns."""
+    code = ConfigError.exit_code
     try:
+        os.dup2(output, 2)  # first, so that what fails after it is in this process's log
         os.setpgid(0, 0)
         tree.die_with_parent()
         if os.getppid() != parent:  # it died before the line above
@@ -176,15 +178,24 @@ def _become(process: Process, path: str, env: dict[str, str], output: int, signa
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.dup2(os.open(os.devnull, os.O_WRONLY) if process.conduct.repeats else output, 1)
-        os.dup2(output, 2)
         if process.cwd:
             os.chdir(process.cwd)
         signals.to_default()
         resource.setrlimit(resource.RLIMIT_NOFILE, INHERITED_LIMIT)
         unblock()
+        code = CANNOT_EXECUTE
         os.execve(path, process.argv, env)
     except BaseException as error:
-        text = f"ranklaunch: cannot execute {path}: {_why(path, error)}\n"
-        os.write(2, text.encode(errors="backslashreplace"))
+        code, text = _failed(path, error, code)
+        os.write(2, f"ranklaunch: {text}\n".encode(errors="backslashreplace"))
     finally:
-        os._exit(CANNOT_EXECUTE)
+        os._exit(code)
+
+
+def _failed(path: str, error: BaseException, code: int) -> tuple[int, str]:
+    """With which code a process ends that did not become its program, and what it says. code: what stands for all but a shortage."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES):
+        return WaitError.exit_code, str(refused(error, f" to start {path}"))
+    if code == CANNOT_EXECUTE:
+        return code, f"cannot execute {path}: {_why(path, error)}"
+    return code, f"cannot start {path}: {error}"

@@ -38,7 +38,7 @@ def _failed(
     """Rank, code and the name of its log: of a rank, and of those of a launcher that were seen to end."""
     rank, end = child.process.rank, child.ended
     heard = child.role == RANK and end.told and caught(child.identity)
-    if heard and rank is not None and _by_itself(plan, end.code, end.signal, child.reader.output.tail if child.reader else b""):
+    if heard and rank is not None and _by_itself(plan, end.code, end.signal, child.last_words()):
         yield rank, end.code, os.path.basename(child.process.log)
     seen = child.announced or child.below
     for each in seen.ended if seen else ():

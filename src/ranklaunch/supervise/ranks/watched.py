@@ -15,10 +15,12 @@ from ranklaunch.system import tree
 from ranklaunch.system.loop import Loop
 from ranklaunch.system.signals import code_of, signal_of
 
+AT_ONCE_S = 0.05  # ends that are heard of so soon after each other may have been the other way round
+
 
 class Watched:
     """rank: None for what its launcher has started beside its ranks, which has a name. status: its wait status, None as long as it lives,
-    and where its parent was faster than we. by_itself: nobody had told it to."""
+    and where its parent was faster than we. by_itself: nobody had told it to, as far as is known. surely: nor can its launcher have."""
 
     def __init__(self, rank: int | None, identity: tree.Identity, name: str = "") -> None:
         self.rank, self.identity, self.name = rank, identity, name
@@ -27,6 +29,7 @@ class Watched:
         self.ended = False
         self.ended_at = 0.0  # monotonic seconds
         self.by_itself = True
+        self.surely = False
 
     @property
     def pid(self) -> int:
@@ -60,6 +63,12 @@ class Ranks:
     def failed(self) -> list[Watched]:
         """By themselves, first to last."""
         return [rank for rank in self.ended if rank.failed]
+
+    @property
+    def finished(self) -> list[Watched]:
+        """Those that ended with 0 by themselves. Once one has ended otherwise, their launcher may have told them."""
+        told = min((rank.ended_at for rank in self.ended if rank.code != 0), default=float("inf")) - AT_ONCE_S
+        return [rank for rank in self.ended if rank.code == 0 and rank.by_itself and rank.rank is not None and rank.ended_at < told]
 
     @property
     def unknown(self) -> list[Watched]:

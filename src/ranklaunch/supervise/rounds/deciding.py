@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ranklaunch import showing
 from ranklaunch.muster.events import Decide, Decided
 from ranklaunch.plan.model import Rounds
 from ranklaunch.rounds import policy
 from ranklaunch.rounds.policy import Decision, Past, Seen
 from ranklaunch.typed import Any
 from ranklaunch.values import replace
+from ranklaunch.verdict import blame
 from ranklaunch.verdict.blame import Judgement
 
 MOST_S = 1e12  # of what a node says; more is no time, and may be no float
@@ -28,12 +30,28 @@ class Decider:
         seen = _seen(asked, states)
         decision = policy.decide(self._history, seen, self._settings)
         self._history.append(decision.past)
+        stop = stopped(asked.judgement, states) if decision.again else None
+        if stop:
+            return Decided(False, stop)
         if decision.again:
             restart = _restart(asked.judgement, seen, decision, states)
             return Decided(True, asked.judgement, {"restart": restart, "pause_s": decision.pause_s})
         code = asked.judgement.exit_code if decision.exit_code is None else decision.exit_code
         notes = (*asked.judgement.notes, decision.sentence)
         return Decided(False, replace(asked.judgement, exit_code=code, notes=notes))
+
+
+def stopped(judgement: Judgement, states: Iterable[State]) -> Judgement | None:
+    """The job's, where a node was asked to stop while ranks were being ended to start again. judgement: what they were ended for."""
+    for stop in _each(states, "stop", list):
+        code, reason = stop if len(stop) == 2 else (None, None)
+        if isinstance(code, int) and 128 < code < 256 and isinstance(reason, str):
+            note = f"it came while ranks were being ended to start again: {judgement.reason}"
+            others = (judgement.culprit, *judgement.failures) if judgement.culprit else judgement.failures
+            failures = tuple(replace(each, last_lines=()) for each in others)[: blame.MOST_FAILURES]
+            notes = (note, *judgement.notes)[: blame.MOST_NOTES]
+            return Judgement("stopped", code, showing.one_line(reason)[: blame.LINE], failures=failures, notes=notes)
+    return None
 
 
 def _seen(asked: Decide, states: list[State]) -> Seen:
@@ -59,7 +77,7 @@ def _restart(judgement: Judgement, seen: Seen, decision: Decision, states: list[
     return {
         "round": seen.number,
         "reason": judgement.reason,
-        "culprit": culprit.name if culprit else None,
+        "culprit": blame.name(culprit) if culprit else None,
         "node": culprit.node if culprit else None,
         "lost_s": round(min(since) if since else seen.seconds, 1),
         "progress": decision.past.progress,

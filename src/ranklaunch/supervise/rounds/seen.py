@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ranklaunch.plan.model import Plan
 from ranklaunch.rounds import progress
+from ranklaunch.supervise.judge import Ending, placed, stopped_by
 from ranklaunch.system import disk
 from ranklaunch.system.bounded import within
 from ranklaunch.typed import Any
+from ranklaunch.verdict import blame
 from ranklaunch.watch.steps import Steps
 
 TAIL = 64 * 1024  # bytes of a rank's log, at its end
@@ -37,6 +39,15 @@ def state(plan: Plan, launched_at: float | None, now: float, *, finished: bool) 
         "mark": mark,
         "since_mark_s": round(max(0.0, today - at), 3) if at else None,
     }
+
+
+def asked(plan: Plan, ending: Ending, request: tuple[int, float] | None) -> Mapping[str, Any]:
+    """What a node says beside that. request: the signal of the first stop request, and when that came: after the failure, or before a
+    launcher had told of it."""
+    found: dict[str, Any] = {"gone": blame.place(plan.job.node_index, plan.job.node.host)} if ending.killed else {}
+    if request and (request[1] >= ending.at or ending.outcome == "stopped"):
+        found["stop"] = [128 + request[0], placed(plan, stopped_by(request[0]))]
+    return found
 
 
 def logs(plan: Plan) -> list[str]:

@@ -119,7 +119,7 @@ class Taking(Companion):
 
     def before_stop(self, ending: Ending, go_on: Callable[[], None]) -> bool:
         if self._at_stop:
-            self._attended.abort()  # what is to end anyway says by that where it is
+            self._attended.stopper.say_where()  # what is to end anyway says by that where it is
         if self._pipe < 0 and not self._alone:
             return False
         self._go_on = go_on
@@ -185,6 +185,9 @@ class Taking(Companion):
         if number <= self._number:
             return
         self._number = number
+        if self._attended.stopper.begun:
+            self._lack(number, "its ranks were being ended already")
+            return
         job = self._attended.plan().job
         parent = folders.evidence(self._attended.record.folder, job.node_index)
         self._at_stop = self._at_stop or (why if ends else "")
@@ -223,7 +226,7 @@ class Taking(Companion):
         try:
             told = json.loads(self._told)
         except ValueError:
-            self._attended.say("evidence: taking it did not come to its end")
+            self._attended.say("evidence: what takes it was ended before it was done")
             return False
         if "failed" in told:
             self._fail(self._number, told["failed"])
@@ -245,6 +248,9 @@ class Taking(Companion):
 
     def _fail(self, number: int, reason: str) -> None:
         self._attended.say(f"no evidence can be taken: {reason}")
+        self._lack(number, reason)
+
+    def _lack(self, number: int, reason: str) -> None:
         self._attended.nodes.tell_node_0(
             TAKEN, {"number": number, "folder": "", "bytes": 0, "behind": [], "ranks": {}, "more": False, "failed": reason}
         )

@@ -36,7 +36,7 @@ def ask(
         text = _read(child, readable, what, timeout_s, say, signals, taken)
     finally:
         os.close(readable)
-        if not _has_ended(child):
+        if not tree.is_dead(child):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child, signal.SIGKILL)  # not reaped yet, so the number is still its own
         status = os.waitpid(child, 0)[1]
@@ -75,7 +75,7 @@ def _read(
         poll.register(readable, select.POLLIN)
     pause_s = LOOK_S
     while len(told) <= MOST_BYTES:
-        now, ended = time.monotonic(), _has_ended(child)
+        now, ended = time.monotonic(), tree.is_dead(child)
         if not ended and now >= began + timeout_s:
             raise _too_long(what, timeout_s)
         if now >= progress:
@@ -96,10 +96,6 @@ def _read(
             pause_s = SOON_S
     msg = f"{what}: it writes more than {MOST_BYTES} bytes"
     raise ConfigError(msg)
-
-
-def _has_ended(child: int) -> bool:
-    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _too_long(what: str, timeout_s: float) -> WaitError:

@@ -63,9 +63,7 @@ def _about(report: Report) -> Iterator[str]:
 
 
 def _reason(report: Report) -> str:
-    if report.outcome == model.UNFINISHED and not report.reason:
-        return f"There is no verdict. Its last sign is from {words.clock(report.ended)} UTC: it still runs, or all of it was killed."
-    return report.reason or "Nothing says why."
+    return report.reason or (words.unfinished(report.ended) if report.outcome == model.UNFINISHED else words.NO_REASON)
 
 
 # Who, why, what to do

@@ -60,6 +60,7 @@ def _notable(report: Report) -> dict[int, str]:
     reasons += [(each.node, "failed too") for each in last.failures]
     reasons += [(each.node, f"suspect: rank {each.rank}") for hang in last.hangs[-1:] for each in hang.suspects]
     reasons += [(node, "left nothing") for node in last.missing]
+    reasons += [(each.node, "cannot be read") for each in final.nodes if each.state == "unread"]
     if report.outcome != model.UNFINISHED:
         reasons += [(each.node, "gone before the end") for each in final.nodes if each.state == "unfinished"]
     reasons += [(each.last, "came last") for each in last.rounds if each.last is not None]

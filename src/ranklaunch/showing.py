@@ -1,0 +1,66 @@
+"""How values and lines are shown: short, harmless to a terminal, and without the secrets in them."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from ranklaunch import redact
+
+SHOWN = 120  # characters of a value that an error or a plan's provenance shows
+_LOOKED_AT = 20 * SHOWN  # for secrets, of a value of which only the beginning is shown: the hosts of 10,000 nodes are a megabyte
+_COLOUR = r"\x1b\[[0-9;:]{0,40}m"
+
+
+def show(value: object) -> str:
+    if isinstance(value, (tuple, list)):
+        return ",".join(str(item) for item in value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def begun(text: str) -> str:
+    """For messages: how a line begins that is none of an environment, as far as that looks like a variable; the rest may be anything, a
+    part of a key too."""
+    found = re.match(r"(?:export )?[A-Z_][A-Z0-9_]{0,30}(?![\w.+/-])", text)
+    shown, more = (repr(found[0]), len(text) - found.end()) if found else ("", len(text))
+    rest = f"{more} character{'' if more == 1 else 's'}{' more' if shown else ''}" if more else ""
+    return " and ".join(filter(None, (shown, rest)))
+
+
+def clipped(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
+
+
+@functools.lru_cache(maxsize=1024)  # plans of many nodes show the same again and again
+def shown(source: str, value: str) -> str:
+    if redact.is_secret(source):
+        return redact.HIDDEN
+    if len(value) <= _LOOKED_AT:
+        return clipped(redact.text(value))
+    return f"{redact.text(value[:_LOOKED_AT])[:SHOWN]}... ({len(value)} characters)"
+
+
+class _Escapes(dict[int, str]):
+    """What each character is shown as, from when it was first seen on."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        kept = character.isprintable() or character == "\t" or 0xDC80 <= code <= 0xDCFF
+        self[code] = shown = character if kept else ascii(character)[1:-1]
+        return shown
+
+
+_ESCAPES = _Escapes()
+
+
+def one_line(text: str) -> str:
+    """What came from elsewhere, and must not look like more than it is."""
+    return printable("; ".join(text.split("\n")))
+
+
+def printable(line: str) -> str:
+    """Control characters as their escapes, but for colours, which are left out: a text must not move the terminal's cursor, nor look
+    like another line."""
+    return line if line.isprintable() else re.sub(_COLOUR, "", line).translate(_ESCAPES)

@@ -1,0 +1,49 @@
+"""What a filter of the user's puts before each line, such as `sed "s/^/[$RANK] /"` or ts, changes nothing in what is known of an output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import helpers
+import pytest
+
+from ranklaunch.catalogue import find
+from ranklaunch.catalogue.tracebacks import without_marks
+
+TEXTS = {path.stem: path.read_text(encoding="utf-8").partition("\n\n")[2] for path in Path(__file__).parent.glob("catalogue/*.txt")}
+WITH_TRACEBACK = {name: text for name, text in TEXTS.items() if "\nTraceback (most" in f"\n{text}" and "\r" not in text}
+BARE = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    raise KeyError("lr")\nKeyError: \'lr\'\n'
+
+
+def marked(text: str, mark: str) -> str:
+    """mark: %d becomes the number of the line."""
+    return "".join(f"{mark.replace('%d', str(number))}{line}\n" for number, line in enumerate(text.splitlines()))
+
+
+@pytest.mark.parametrize("mark", ["[x] ", "r0: ", "13:00:00.%d ", "n7 %d.5s | ", "(worker) [3] "])
+def test_the_same_is_known(mark: str) -> None:
+    assert len(WITH_TRACEBACK) > 20
+    for name, text in WITH_TRACEBACK.items():
+        bare, found = find(text), find(marked(text, mark))
+        assert (found and found.error.name) == (bare and bare.error.name), name
+
+
+@helpers.for_each(["[x] ", "a b c ", "%d "])
+def test_a_mark_is_seen_where_a_traceback_begins(mark: str) -> None:
+    assert without_marks(marked(f"step 1\n{BARE}", mark)) == f"step 1\n{BARE}"
+
+
+@helpers.for_each(
+    [
+        BARE,
+        f"ERROR in shard 3: {BARE}",  # of this line alone
+        marked(BARE, "[rank0]: "),  # which tells processes apart
+        marked(BARE, "2026-11-25 13:00:00,123 "),
+        f"  + Exception Group {BARE}",
+        f"Original {BARE}",
+        marked(BARE, "x" * 81),
+        f"step 1\n{BARE[:60]}",
+    ]
+)
+def test_what_is_no_mark_stays(text: str) -> None:
+    assert without_marks(text) == text

@@ -1,0 +1,109 @@
+"""Programs whose output goes through a filter of the user's: what it passes on late, and what it puts before each line."""
+
+from __future__ import annotations
+
+import pytest
+
+from ranklaunch.supervise.output.pipe import Output
+from testbench.jobs.job import Starter
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    step()\nValueError: loss is nan\n'
+CHAINED = f"{TRACEBACK}\nDuring handling of the above exception, another exception occurred:\n\n{TRACEBACK.replace('loss', 'grad')}"
+AGO = 1.0  # seconds between two parts that did not come at once
+
+
+def settled(*parts: str | float, filtered: bool = True) -> str:
+    """Of an output that came in these parts. A number: seconds between two of them."""
+    now = 5.0
+    output = Output((), "", lambda *lines: None, lambda: now, lambda text: None, filtered=filtered)
+    for part in parts:
+        if isinstance(part, str):
+            output.feed(part.encode())
+        else:
+            now += part
+    return output.settled().decode()
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (["step 6\n", AGO, TRACEBACK, "step 7\n"], f"step 6\nstep 7\n{TRACEBACK}"),
+        (["step 6\n", AGO, TRACEBACK, 0.05, "step 7\n"], f"step 6\nstep 7\n{TRACEBACK}"),
+        (["step 6\n", AGO, CHAINED, "step 7\n"], f"step 6\nstep 7\n{CHAINED}"),
+        (["loading the modules\n", TRACEBACK], f"loading the modules\n{TRACEBACK}"),
+        ([AGO, TRACEBACK, "loading the modules\n"], f"loading the modules\n{TRACEBACK}"),
+        (["step 6\n", AGO, TRACEBACK[:35], "step 7\n", TRACEBACK[35:]], f"step 6\nstep 7\n{TRACEBACK}"),
+        (["step 6\n", AGO, f"ERROR: skipped\n{TRACEBACK}step 7\n"], f"step 6\nERROR: skipped\n{TRACEBACK}step 7\n"),
+        ([TRACEBACK, "step 7\nstep 8\nstep 9\n"], f"{TRACEBACK}step 7\nstep 8\nstep 9\n"),
+        # It went on, the message goes on, or the exception is not all there.
+        (["step 6\n", AGO, TRACEBACK, AGO, "step 7\n"], f"step 6\n{TRACEBACK}step 7\n"),
+        (["step 6\n", AGO, TRACEBACK, "  in shard 3: failed to read\n"], f"step 6\n{TRACEBACK}  in shard 3: failed to read\n"),
+        (["step 6\n", AGO, TRACEBACK[:70], "step 7\n"], f"step 6\n{TRACEBACK[:70]}step 7\n"),
+        (["step 6\n", AGO, TRACEBACK], f"step 6\n{TRACEBACK}"),
+        (["step 6\n"], "step 6\n"),
+        ([], ""),
+    ],
+)
+def test_what_was_said_before_an_exception_stands_before_it(parts: list[str | float], expected: str) -> None:
+    assert settled(*parts) == expected
+
+
+def test_without_a_filter_the_order_is_known() -> None:
+    assert settled(TRACEBACK, "step 7\n", filtered=False) == f"{TRACEBACK}step 7\n"
+
+
+# Rank 1 fails, and takes its time to leave, as PyTorch does; rank 0 notices, and ends before it, without a word.
+TAKES_LONG_TO_LEAVE = """
+import atexit, os, time
+print("step 6", flush=True)
+time.sleep(2)  # within which a launcher's ranks are found
+if os.environ["RANK"] == "1":
+    def leave():
+        open("lost", "w").close()
+        time.sleep(1.5)
+    atexit.register(leave)
+    print("step 7", flush=True)
+    raise ValueError("loss is nan")
+while not os.path.exists("lost"):
+    time.sleep(0.01)
+time.sleep(0.5)  # longer than a filter takes on a busy machine
+os._exit(1)
+"""
+SLOW = 'while IFS= read -r line; do sleep 0.02; echo "$line"; done'
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("method", ["spawn", pytest.param("torchrun", marks=pytest.mark.launchers)])
+@pytest.mark.parametrize("behind", [f"> >({SLOW})", '2>&1 | sed -u "s/^/[$RANK] /"', "2>&1 | sed -u 's/^/[x] /'"])
+def test_the_rank_that_failed_is_named(as_process: Starter, method: str, behind: str) -> None:
+    (as_process.folder / "train.py").write_text(TAKES_LONG_TO_LEAVE)
+    script = as_process.folder / "train.sh"
+    script.write_text(f"set -o pipefail\npython train.py {behind}\n")
+    job = as_process.run(script, options=("--method", method, "--slots", 2), env={"OMP_NUM_THREADS": "1"}, grace_s=5)
+    assert job.end(120) == 1
+    assert job.verdict["reason"] == "rank 1 on node 0 exited with code 1: ValueError: loss is nan", job.err.text + job.out.text
+
+
+# Rank 0 catches an exception each time, at once before its next step, and dies of another thing.
+CAUGHT = """
+import os, time, traceback
+print("step 0", flush=True)
+time.sleep(0.5)
+for step in (1,):
+    try:
+        raise ValueError(f"sample {step}")
+    except ValueError:
+        traceback.print_exc()
+    print("step", step, flush=True)
+os._exit(3)
+"""
+
+
+@pytest.mark.processes
+def test_what_was_caught_a_moment_before_is_no_cause(as_process: Starter) -> None:
+    (as_process.folder / "train.py").write_text(CAUGHT)
+    script = as_process.folder / "train.sh"
+    script.write_text("python -u train.py\n")
+    job = as_process.run(script, options=("--method", "spawn", "--slots", 1), grace_s=5)
+    assert job.end(120) == 3
+    assert job.verdict["reason"] == "rank 0 on node 0 exited with code 3; its last line: step 1"
