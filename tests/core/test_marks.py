@@ -7,7 +7,7 @@ from pathlib import Path
 import helpers
 import pytest
 
-from ranklaunch.catalogue import find
+from ranklaunch.catalogue import find, last_exception
 from ranklaunch.catalogue.tracebacks import without_marks
 
 TEXTS = {path.stem: path.read_text(encoding="utf-8").partition("\n\n")[2] for path in Path(__file__).parent.glob("catalogue/*.txt")}
@@ -47,3 +47,22 @@ def test_a_mark_is_seen_where_a_traceback_begins(mark: str) -> None:
 )
 def test_what_is_no_mark_stays(text: str) -> None:
     assert without_marks(text) == text
+
+
+@helpers.for_each(
+    [
+        (f"{BARE}step 1\n", "KeyError: 'lr'"),
+        (marked(f"{BARE}step 1\n", "[x] "), "KeyError: 'lr'"),
+        (marked(f"{BARE}step 1\n", "[rank1]: "), "KeyError: 'lr'"),
+        (
+            f"{BARE}\nDuring handling of the above exception, another exception occurred:\n\n{BARE.replace('Key', 'Type')}step 1\n",
+            "TypeError: 'lr'",
+        ),
+        (f"Exception in thread Thread-1 (f):\n{BARE}step 1\n", ""),
+        (f"Exception ignored in: <function f at 0x7f>\n{BARE}step 1\n", ""),
+        ("KeyError: 'lr'\n", ""),
+        ("", ""),
+    ]
+)
+def test_the_last_exception_of_the_main_thread(text: str, line: str) -> None:
+    assert last_exception(text) == line

@@ -290,6 +290,31 @@ def test_one_that_a_rank_has_caught_before_is_no_cause(as_process: Starter, meth
         assert 0 in [victim["rank"] for victim in job.verdict["victims"]]
 
 
+# What its exit hook tells looks as if the program had gone on after the exception that ended it.
+COUNTING_HOOK = """
+import atexit, os, time
+def uploads(of):
+    for number in range(5):
+        print(f"{of} step {number} of 5", flush=True)
+uploads("uploaded")
+if os.environ["RANK"] == "1":
+    atexit.register(uploads, "uploaded")
+    raise RuntimeError("boom --token=aVerySecretWord123")
+time.sleep(600)
+"""
+
+
+def test_one_after_which_a_rank_seems_to_have_gone_on_is_told_beside_its_last_line(as_process: Starter) -> None:
+    program = as_process.folder / "train.py"
+    program.write_text(COUNTING_HOOK)
+    job = as_process.run(program, options=("--method", "spawn", "--slots", 2), grace_s=5)
+    assert job.end(LONG_S) == 1
+    assert job.verdict["reason"] == (
+        "rank 1 on node 0 exited with code 1; its last line: uploaded step 4 of 5; its last exception, after which its output goes on: "
+        "RuntimeError: boom --token=***"
+    )
+
+
 # Rank 1 leaves with 0 while rank 0 needs it yet.
 LEAVES = """
 import os, sys, time

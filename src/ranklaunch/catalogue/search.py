@@ -34,7 +34,7 @@ from ranklaunch.catalogue.last_words import at_work_after, causes_before, last_w
 from ranklaunch.catalogue.literals import alternatives
 from ranklaunch.catalogue.literals import needed as needed_by
 from ranklaunch.catalogue.survival import counted_on, said_more, went_on
-from ranklaunch.catalogue.tracebacks import Lines, Traceback, at_fault, last_tracebacks
+from ranklaunch.catalogue.tracebacks import OF_A_PART, Lines, Traceback, at_fault, last_tracebacks
 from ranklaunch.typed import NamedTuple
 
 _REPORTED = r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
@@ -296,7 +296,7 @@ def _in_main_thread(lines: Lines, number: int) -> bool:
     """Whether a line names an exception below its traceback, and not one that only a thread or a process beside has ended by: the others
     go on then, whether or not they can do without it."""
     begin = lines.begin(number)
-    return begin >= 0 and not (begin and lines.bare[begin - 1].startswith(("Exception in thread ", "Process ")))
+    return begin >= 0 and not (begin and lines.bare[begin - 1].startswith(OF_A_PART))
 
 
 def _drop_waits_that_are_over(lines: Lines, claims: dict[int, KnownError]) -> None:

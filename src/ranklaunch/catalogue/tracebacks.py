@@ -113,6 +113,14 @@ def last_tracebacks(lines: Lines, reports: Collection[int]) -> Iterator[tuple[Se
             yield group, own[-1]
 
 
+def last_exception(text: str) -> str:
+    """The line that names the last exception below a traceback, of any process but a thread's; "" where there is none."""
+    lines = Lines(text)
+    ends = [last.endings[-1] for _, last in last_tracebacks(lines, ())]
+    of_main = [number for number in ends if (begin := lines.begin(number)) >= 0 and not lines.bare[begin - 1].startswith(OF_A_PART)]
+    return lines.bare[max(of_main)].strip() if of_main else ""
+
+
 def _tracebacks(group: Iterable[int], bare: Sequence[str]) -> Iterator[Traceback]:
     reading = _Reading(bare)
     for number in group:
@@ -257,6 +265,7 @@ CHAINED = (
     "The above exception was the direct cause of the following exception",
     "Original Traceback (most recent call last)",
 )
+OF_A_PART = ("Exception in thread ", "Process ")  # the others go on
 IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs")  # the latter before Python 3.10
 # NumPy refuses a module that was built for another NumPy: C code prints that, and goes on or raises an exception of its own.
 _REPLACED = "/numpy/core/_multiarray_umath.py"

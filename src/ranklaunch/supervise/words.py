@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from ranklaunch import errors, showing
 from ranklaunch.errors import RanklaunchError
 from ranklaunch.plan.model import Plan
 from ranklaunch.system.disk import DiskFiles
@@ -130,6 +131,24 @@ def with_memory(found: list[Suspect], memory: Memory, here: int) -> list[Suspect
         elif not suspect.reason and culprit and culprit.node == here and _looks_killed(culprit) and memory.counted and not lately:
             then = " then" if memory.kills else ""
             suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; the kernel killed nothing here for memory{then}")
+        result.append(suspect)
+    return result
+
+
+def with_exceptions(found: list[Suspect], here: int, tail_of: Callable[[Culprit], bytes]) -> list[Suspect]:
+    """Where nothing is known of how a rank ended, and it ended with the code of an uncaught exception: the reason has its last exception
+    too, although the rank seems to have gone on after it. tail_of: what it wrote last."""
+    from ranklaunch import catalogue
+
+    result = []
+    for suspect in found:
+        culprit = suspect.culprit
+        if culprit and culprit.node == here and culprit.exit_code == 1 and not (culprit.error or suspect.reason):
+            said = catalogue.last_exception(tail_of(culprit).decode(errors="replace"))
+            shown = showing.printable(errors.quoted((said,))[0])[: blame.SEEN]
+            if said:
+                gone_on = "its last exception, after which its output goes on"
+                suspect = replace(suspect, reason=f"{blame.sentence(culprit)}; {gone_on}: {shown}")
         result.append(suspect)
     return result
 
