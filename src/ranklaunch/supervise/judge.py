@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Explain = Callable[[Child, str], Optional[Failure]]
 Told = Callable[[Process], Optional[Judgement]]
 
-TOGETHER_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
+OF_A_STOP_S = 2.0  # between a stop request and the end of a rank that it was meant for as well
 AFTER = 1e-6  # seconds: for suspects of one moment, so that their order is kept
 
 
@@ -157,7 +157,7 @@ def _without_stopped(plan: Plan, found: list[Suspect], circumstances: Circumstan
     and did not fail, although its end was seen first."""
     assert circumstances.stop
     number, at = circumstances.stop[0], circumstances.wall(circumstances.stop[1])
-    stopped = [s for s in found if s.culprit and s.culprit.signal == name_of(number) and abs(s.at - at) < TOGETHER_S]
+    stopped = [s for s in found if s.culprit and s.culprit.signal == name_of(number) and abs(s.at - at) < OF_A_STOP_S]
     if not stopped:
         return found
     request = Suspect(plan.job.node_index, min(at, *(s.at for s in stopped)), "stopped", 128 + number, stopped_by(number))

@@ -9,7 +9,7 @@ from ranklaunch.supervise.output.pipe import LONGEST_LINE, TAIL, Output
 
 LONGEST_TAG = 48  # bytes
 ERRORS = b"stderr"  # in the tag of a rank's standard error
-TOGETHER_S = 1.0  # how much later than what was written after it a line may come, by another pipe and on a busy machine
+MOST_LATE_S = 1.0  # how much later than what was written after it a line may come, by another pipe and on a busy machine
 SOON_S, MANY = 0.1, 3  # lines that come later than that have been written later, where they are so many
 OWN_RULE = b"-" * 60  # what mpirun draws before it says something itself, also right behind a rank's unfinished line
 
@@ -141,12 +141,12 @@ class Errors:
         """pieces: each with whether it is of standard error. before: the tail of all before they came."""
         now = output.written_at or 0.0
         if any(own for own, _ in pieces):
-            if self._began is None or now - self._began > TOGETHER_S:
+            if self._began is None or now - self._began > MOST_LATE_S:
                 self._began, self._before, self._beside, self._errors = now, before, b"", b""
             self._last, self._later = now, 0
         elif self._began is not None and now - self._last > SOON_S:
             self._later += sum(piece.count(b"\n") for _, piece in pieces)
-            if self._later >= MANY or now - self._last > TOGETHER_S:
+            if self._later >= MANY or now - self._last > MOST_LATE_S:
                 self._began = None  # that was written later, for sure
         if self._began is not None:
             self._errors = (self._errors + b"".join(piece for own, piece in pieces if own))[-TAIL:]

@@ -24,7 +24,7 @@ TAIL = 32 * 1024  # bytes kept for the verdict
 LAST_LINES = 20
 LONGEST_LINE = 8 * 1024 * 1024  # a line beyond this is shown in pieces: memory is bounded, and its rank is not the only one
 TRACEBACK = b"Traceback (most recent call last):"
-TOGETHER_S, MOST_TOGETHER_S = 0.1, 0.3  # between two parts of what came at once, and in all
+BURST_S, LONGEST_BURST_S = 0.1, 0.3  # between two parts of what came at once, and in all
 BAR_S = 5.0  # a progress bar that redraws itself with carriage returns is shown so often, so long after it stops, and when it is done
 
 
@@ -81,7 +81,7 @@ class Output:
             from ranklaunch.supervise.output import late  # only failures need it
         except (OSError, ImportError):  # no descriptor left
             return tail
-        together = self._together if not more or self._clock() - (self.written_at or 0.0) < TOGETHER_S else 0
+        together = self._together if not more or self._clock() - (self.written_at or 0.0) < BURST_S else 0
         return late.settled(tail, together + len(more))
 
     def feed(self, data: bytes) -> None:
@@ -101,7 +101,7 @@ class Output:
 
     def store(self, data: bytes) -> None:
         now = self._clock()
-        if now - (self.written_at or 0.0) > TOGETHER_S or now - self.together_since > MOST_TOGETHER_S:
+        if now - (self.written_at or 0.0) > BURST_S or now - self.together_since > LONGEST_BURST_S:
             self._together, self.together_since = 0, now
         self._together += len(data)
         self.written_at = now
