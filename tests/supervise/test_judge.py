@@ -286,6 +286,7 @@ def test_what_a_killed_launcher_leaves_says_nothing_of_its_end() -> None:
 @for_each(
     {
         "of PyTorch": "[rank0]: OSError: [Errno 5] Input/output error",
+        "of a filter": "[0] OSError: [Errno 5] Input/output error",
         "of a group": "    | OSError: [Errno 5] Input/output error\n    +------------------------------------",
         "of both": "[rank0]:     | OSError: [Errno 5] Input/output error\n[rank0]:     +------",
     }

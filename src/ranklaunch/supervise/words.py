@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _KILLED = r"signal: Killed|SIGKILL|: +\d+ Killed +|^Killed$"  # of PyTorch, of others, of shells, whose command may have several lines
 _too_slow: set[str] = set()  # folders of the user's known errors
 _TIMED_OUT = re.compile("time-?out|timed-out")
-# On each line of a traceback: of PyTorch, and of Python where it is of an exception in a group.
-_PREFIX = re.compile(r"^(?:\[rank ?[0-9]+\]:? *)?(?:\| *)*")
+# On each line of a traceback: of PyTorch, of filters that tell ranks apart, and of Python where it is of an exception in a group.
+_PREFIX = re.compile(r"^(?:\[(?:rank ?)?[0-9]+\]:? *)?(?:\| *)*")
 
 
 def known(tail: bytes, plan: Plan, by_itself: bool = True) -> KnownError | None:
